@@ -1,0 +1,165 @@
+package image
+
+import "time"
+
+// Policy is what the operator asked for. Percentages are of the filesystem's
+// capacity, as the kubelet counts them (see [Disk.UsedPercent]).
+type Policy struct {
+	HighPercent int // reclaim starts when used reaches it; 1..100, 100 switches it off
+	LowPercent  int // reclaim ends at or below it; 0..HighPercent
+
+	InodesHighPercent int // the same two lines for inodes
+	InodesLowPercent  int
+
+	MinimumAge time.Duration // an image younger than this stays; >= 0
+	MaximumAge time.Duration // an image unused for this long goes whatever the disk says; 0 is off
+}
+
+// Disk is one exact reading of the filesystem that holds the images.
+type Disk struct {
+	CapacityBytes   uint64 // f_blocks
+	AvailableBytes  uint64 // f_bavail: what unprivileged writers can still get
+	Inodes          uint64 // 0 where the filesystem does not count them (btrfs)
+	InodesAvailable uint64
+}
+
+// Snapshot is everything a decision rests on. Decide reads it and keeps
+// nothing.
+type Snapshot struct {
+	Policy Policy
+	Disk   Disk
+	Images []Image
+	Graph  Graph
+
+	// Blocked, when not empty, says why nothing at all may be removed now (an
+	// unknown sandbox image, for instance).
+	Blocked string
+
+	// Hold is what the previous decision returned in Plan.Hold; nil if none.
+	Hold *Hold
+}
+
+// Image is one image as the CRI counts them: one ID, any number of references.
+type Image struct {
+	ID         string   // the config digest, "sha256:…"
+	References []string // every name the runtime knows it by
+
+	UsedBy  []string // containers, snapshots and sandboxes that use it, in any namespace
+	Wanted  []string // pods bound to this node that will use it
+	Pinned  bool     // the runtime says: never
+	Sandbox bool     // the runtime's sandbox ("pause") image
+	Keep    string   // the operator's rule that matched one of References, or ""
+
+	LastUsed time.Time // zero: unknown, which counts as recent (Observed)
+	Arrived  time.Time // when it was pulled or imported; what MinimumAge counts from
+	Observed time.Time // when ebb first saw it; MaximumAge removes nothing before Observed+MaximumAge
+
+	Roots []NodeID // what the image's records keep alive in Snapshot.Graph
+}
+
+// NodeID is an index into Graph.Nodes.
+type NodeID uint32
+
+// NodeKind tells what a graph node stands for.
+type NodeKind uint8
+
+// The kinds of graph nodes.
+const (
+	NodeRecord   NodeKind = iota // metadata only: keeps other nodes, weighs nothing
+	NodeBlob                     // bytes in the content store, shared by all namespaces
+	NodeSnapshot                 // an unpacked layer, private to a namespace and snapshotter
+)
+
+// Node is something that takes space, or keeps something else that does.
+type Node struct {
+	Name   string // digest or snapshot key, for people
+	Kind   NodeKind
+	Bytes  uint64
+	Inodes uint64
+	Refs   []NodeID // what stays as long as this node stays; cycles are allowed
+}
+
+// Holder is a root that is not an image ebb may remove: a lease, a
+// container's writable snapshot, an image of another namespace.
+type Holder struct {
+	Kind  string // "lease", "container", "image", "gc.root"
+	Name  string // "namespace/name"
+	Nodes []NodeID
+}
+
+// Graph is the runtime's own garbage collection graph. A node is freed once
+// neither a Holder nor any remaining image's Roots lead to it.
+type Graph struct {
+	Nodes   []Node
+	Holders []Holder
+}
+
+// Reason is why an image is kept or removed, as a stable word for metrics and
+// logs. Detail in Decision says the rest in words.
+type Reason string
+
+// Why an image stays. Where several hold, the first of this list is given.
+const (
+	KeptBlocked      Reason = "blocked"       // Snapshot.Blocked
+	KeptInUse        Reason = "in_use"        // UsedBy
+	KeptWanted       Reason = "wanted"        // Wanted
+	KeptPinned       Reason = "pinned"        // Pinned
+	KeptSandbox      Reason = "sandbox"       // Sandbox
+	KeptByRule       Reason = "keep_rule"     // Keep
+	KeptYoung        Reason = "minimum_age"   // Arrived less than MinimumAge ago
+	KeptNotNeeded    Reason = "not_needed"    // could go, but the disk is low enough without
+	KeptFreesNothing Reason = "frees_nothing" // could go, but every layer of it is held by images that stay
+	KeptHold         Reason = "hold"          // could go, but all that could would not reach the low line: see Hold
+)
+
+// Why an image goes.
+const (
+	RemovedThreshold Reason = "threshold"   // needed to get from the high to the low line
+	RemovedAge       Reason = "maximum_age" // unused for MaximumAge
+)
+
+// Decision is the verdict on one image.
+type Decision struct {
+	ImageID     string
+	Reason      Reason
+	Detail      string // a sentence for people: who uses it, which rule, how much it frees
+	FreesBytes  uint64 // computed: what goes when this one goes after those before it in the plan
+	FreesInodes uint64
+	// FreesLayer: at least one snapshot goes with it.
+	FreesLayer bool
+}
+
+// Plan is what Decide wants done, and when it wants to be asked again.
+type Plan struct {
+	Remove []Decision // in this order
+	Keep   []Decision // every other image, ordered by ID
+
+	// NeedBytes and NeedInodes are what had to be freed to reach the low lines
+	// when the decision was made; 0 below the high line.
+	NeedBytes, NeedInodes uint64
+
+	// Next is the earliest time at which the answer changes by itself (an image
+	// grows old enough); zero if only an event can change it.
+	Next time.Time
+
+	// Hold is not nil while the disk is above its low line, wants reclaim, and
+	// all that may go would not bring it there. To be handed back in the next
+	// Snapshot.
+	Hold *Hold
+}
+
+// Hold says that reclaim did what it could and waits: it is entered once,
+// after everything that may go has been planned, and does not grind.
+type Hold struct {
+	Since           time.Time
+	AvailableBytes  uint64 // disk reading when the hold began
+	InodesAvailable uint64
+	Space           []Space // what holds the space, largest first
+}
+
+// Space is one line of the answer to "what holds the space".
+type Space struct {
+	By     string // a Reason, or "other_holders" (leases, other namespaces), "not_images"
+	Bytes  uint64
+	Images int
+}

@@ -1,0 +1,89 @@
+// Package inventory names what a container runtime holds on a node: the
+// images, what keeps them, and the events that change either. It is the
+// vocabulary that adapters (runtime/containerd, runtime/fake) answer in and
+// agent/node asks in; it holds no behaviour.
+package inventory
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// ErrNotFound is returned (wrapped) for an image or layer the runtime does not
+// have. Removing an image that is not there is not an error.
+var ErrNotFound = errors.New("not found")
+
+// ErrNoSpace is returned (wrapped) when the runtime could not do a thing
+// because its disk is full.
+var ErrNoSpace = errors.New("no space left on device")
+
+// Inventory is one consistent-enough reading of the runtime. It is never
+// trusted for a removal: see Check in runtime/containerd.
+type Inventory struct {
+	Images []Image
+	Graph  image.Graph
+
+	// Blocked, when not empty, says why no image may be removed at all.
+	Blocked string
+}
+
+// Image is one CRI image, joined with every containerd record of the same
+// content.
+type Image struct {
+	ID           string   // config digest, "sha256:…"
+	References   []string // every record name in the CRI's namespace, sorted
+	Pinned       bool
+	Sandbox      bool
+	NominalBytes uint64    // what the CRI reports; for display, never for decisions
+	Updated      time.Time // newest record's creation or update, by the runtime's wall clock
+	Roots        []image.NodeID
+	Layers       []Layer  // the top layer, once per namespace and snapshotter it is unpacked in
+	UsedBy       []string // "container k8s.io/abc", "snapshot default/xyz": sorted
+}
+
+// Layer names an unpacked top layer: a committed snapshot whose key is the
+// chain ID of all layers below and including it.
+type Layer struct {
+	Namespace   string
+	Snapshotter string
+	ChainID     string
+}
+
+// LayerRoot is where a layer's files are: the directory that overlayfs gets as
+// its topmost lowerdir.
+type LayerRoot struct {
+	Path    string
+	Dev     uint64    // the kernel's s_dev of the superblock (major<<20 | minor), from mountinfo; not st_dev, which differs on btrfs
+	Ino     uint64    // the directory's inode number
+	Created time.Time // the snapshot's creation as the runtime recorded it; tells a re-created layer from the old one
+}
+
+// Container is a container of any namespace and state.
+type Container struct {
+	Namespace string
+	ID        string
+	ImageID   string // "" where no CRI image matches
+}
+
+// EventKind tells what happened.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	EventResync    EventKind = iota // (re)connected: anything may have happened, look again
+	EventDown                       // the stream broke; Err says why. A Resync follows once it is back
+	EventImage                      // an image record came, changed or went
+	EventContainer                  // a container was created or deleted
+	EventTask                       // a task started or exited
+)
+
+// Event is one change in the runtime.
+type Event struct {
+	Kind      EventKind
+	Namespace string
+	Container string // ContainerID for EventContainer and EventTask
+	Image     string // record name for EventImage and a container's creation, where known
+	Err       error  // EventDown
+}
