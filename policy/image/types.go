@@ -6,9 +6,9 @@ import "time"
 // capacity, as the kubelet counts them (see [Disk.UsedPercent]).
 type Policy struct {
 	HighPercent int // reclaim starts when used reaches it; 1..100, 100 switches it off
-	LowPercent  int // reclaim ends at or below it; 0..HighPercent
+	LowPercent  int // reclaim ends at or below it; 0..HighPercent-1
 
-	InodesHighPercent int // the same two lines for inodes
+	InodesHighPercent int // the same two lines for inodes; both 0 switch them off too
 	InodesLowPercent  int
 
 	MinimumAge time.Duration // an image younger than this stays; >= 0
@@ -34,6 +34,12 @@ type Snapshot struct {
 	// Blocked, when not empty, says why nothing at all may be removed now (an
 	// unknown sandbox image, for instance).
 	Blocked string
+
+	// ReclaimingBytes and ReclaimingInodes say that a run for that line has
+	// begun and has not reached its low line yet: the high line no longer
+	// matters. They are for a caller that decides again in the middle of a run,
+	// and are ignored while Hold is set, because a hold ends a run.
+	ReclaimingBytes, ReclaimingInodes bool
 
 	// Hold is what the previous decision returned in Plan.Hold; nil if none.
 	Hold *Hold
@@ -100,7 +106,7 @@ type Reason string
 
 // Why an image stays. Where several hold, the first of this list is given.
 const (
-	KeptBlocked      Reason = "blocked"       // Snapshot.Blocked
+	KeptBlocked      Reason = "blocked"       // Snapshot.Blocked, a policy that makes no sense, or an image that does not
 	KeptInUse        Reason = "in_use"        // UsedBy
 	KeptWanted       Reason = "wanted"        // Wanted
 	KeptPinned       Reason = "pinned"        // Pinned
@@ -148,18 +154,38 @@ type Plan struct {
 	Hold *Hold
 }
 
-// Hold says that reclaim did what it could and waits: it is entered once,
-// after everything that may go has been planned, and does not grind.
+// Hold says that reclaim did what it could and waits: everything that may go
+// has been planned once, and images that become unused later stay until that
+// would help. See the package documentation for when it is renewed or ends.
 type Hold struct {
-	Since           time.Time
-	AvailableBytes  uint64 // disk reading when the hold began
+	Since time.Time
+
+	Bytes, Inodes bool // which low lines cannot be reached
+
+	AvailableBytes  uint64 // disk reading when the hold began or was last renewed
 	InodesAvailable uint64
-	Space           []Space // what holds the space, largest first
+
+	// Images are the IDs, in order, of those that were unused at that reading
+	// and still are. They may go, as soon as they are old enough, however often
+	// the decision is repeated: a plan cut short is taken up again.
+	Images []string
+
+	Space []Space // what holds the space once this plan is done, largest first
 }
 
-// Space is one line of the answer to "what holds the space".
+// What holds space besides images with a Reason.
+const (
+	SpaceOtherHolders = "other_holders" // leases, writable layers, other namespaces
+	SpaceUnreferenced = "unreferenced"  // garbage the runtime has yet to collect
+	SpaceNotImages    = "not_images"    // everything else on the filesystem, what it reserves for root included
+)
+
+// Space is one line of the answer to "what holds the space". What several
+// hold is counted once, for the first in the order of the reasons above, then
+// of the constants SpaceOtherHolders and following.
 type Space struct {
-	By     string // a Reason, or "other_holders" (leases, other namespaces), "not_images"
+	By     string // a Reason, or one of the Space constants
 	Bytes  uint64
-	Images int
+	Inodes uint64
+	Images int // how many images have this reason
 }

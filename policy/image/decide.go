@@ -1,0 +1,234 @@
+package image
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Decide says which images of the snapshot should go, why the others stay, and
+// when to ask again. The package documentation has the rules.
+func Decide(s Snapshot, now time.Time) Plan {
+	now = now.Round(0) // wall clock only, like all times in the snapshot
+	d := decision{Snapshot: s, now: now, images: classify(s, now)}
+	if problems := s.Policy.Validate(); len(problems) > 0 {
+		d.Blocked = "policy: " + joinProblems(problems)
+	} else {
+		d.need = d.shortfalls()
+	}
+	if d.Blocked != "" {
+		return d.blocked()
+	}
+	d.mark()
+	d.choose()
+	return d.plan()
+}
+
+// decision is the state of one call of Decide.
+type decision struct {
+	Snapshot
+	now    time.Time
+	images []*candidate // by ID
+	need   weight       // what has to become available; zero if nothing is to be reclaimed
+
+	stays *marker // what holders and images that never go lead to
+
+	order  []*candidate // all that may go, in the order in which they would
+	aged   int          // how many of order go by age
+	frees  []weight     // what each of order frees after those before it
+	chosen int          // how many of order go, but for those in spared
+	spared map[*candidate]bool
+
+	stuck weight // the part of need that order cannot free
+	swept bool   // a hold begins or is renewed
+}
+
+// shortfalls is what both dimensions need.
+func (d *decision) shortfalls() weight {
+	disk, policy := d.Disk, d.Policy
+	// A hold ended the run.
+	bytes, inodes := d.ReclaimingBytes && d.Hold == nil, d.ReclaimingInodes && d.Hold == nil
+	return weight{
+		bytes:  shortfall(disk.CapacityBytes, disk.AvailableBytes, policy.HighPercent, policy.LowPercent, bytes),
+		inodes: shortfall(disk.Inodes, disk.InodesAvailable, policy.InodesHighPercent, policy.InodesLowPercent, inodes),
+	}
+}
+
+// blocked keeps everything. A hold neither begins nor is forgotten: nothing
+// was tried.
+func (d *decision) blocked() Plan {
+	plan := Plan{NeedBytes: d.need.bytes, NeedInodes: d.need.inodes}
+	for _, c := range d.images {
+		plan.Keep = append(plan.Keep, Decision{ImageID: c.ID, Reason: KeptBlocked, Detail: d.Blocked})
+	}
+	if d.Hold != nil && d.need != (weight{}) {
+		hold := *d.Hold
+		plan.Hold = &hold
+	}
+	return plan
+}
+
+// mark finds what stays in any case and orders the rest.
+func (d *decision) mark() {
+	d.stays = newMarker(d.Graph.Nodes)
+	for _, h := range d.Graph.Holders {
+		d.stays.reach(h.Nodes)
+	}
+	for _, c := range d.images {
+		if c.keep != "" {
+			d.stays.reach(c.Roots)
+			continue
+		}
+		d.order = append(d.order, c)
+		if c.aged {
+			d.aged++
+		}
+	}
+	d.arrange(func(*candidate) bool { return false })
+}
+
+// arrange orders what may go: by age first, then those preferred, then by last
+// use; and computes what each frees in that order.
+func (d *decision) arrange(preferred func(*candidate) bool) {
+	rank := func(c *candidate) int {
+		switch {
+		case c.aged:
+			return 0
+		case preferred(c):
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(d.order, func(a, b *candidate) int {
+		if r := rank(a) - rank(b); r != 0 {
+			return r
+		}
+		return compareUse(a, b)
+	})
+	d.frees = attribute(d.stays, d.order)
+}
+
+// attribute says what each image frees when all before it are gone and all
+// behind it are still there: what it alone adds when they are put back, the
+// last one first.
+func attribute(stays *marker, order []*candidate) []weight {
+	m := stays.clone()
+	frees := make([]weight, len(order))
+	for i := len(order) - 1; i >= 0; i-- {
+		frees[i] = m.reach(order[i].Roots)
+	}
+	return frees
+}
+
+func sum(weights []weight) weight {
+	var total weight
+	for _, w := range weights {
+		total = total.and(w)
+	}
+	return total
+}
+
+// plan puts the choice into words.
+func (d *decision) plan() Plan {
+	plan := Plan{NeedBytes: d.need.bytes, NeedInodes: d.need.inodes}
+	var remove []*candidate
+	stays := d.stays.clone()
+	for i, c := range d.order {
+		if i < d.chosen && !d.spared[c] {
+			remove = append(remove, c)
+			continue
+		}
+		c.keep, c.detail = d.whyKept(c)
+		stays.reach(c.Roots)
+	}
+	for i, w := range attribute(stays, remove) {
+		plan.Remove = append(plan.Remove, d.removal(remove[i], w))
+	}
+	for _, c := range d.images {
+		if c.keep != "" {
+			plan.Keep = append(plan.Keep, Decision{ImageID: c.ID, Reason: c.keep, Detail: c.detail})
+		}
+	}
+	plan.Next = d.next()
+	if d.stuck != (weight{}) {
+		plan.Hold = d.hold(remove)
+	}
+	return plan
+}
+
+// whyKept is for an image that may go and does not.
+func (d *decision) whyKept(c *candidate) (Reason, string) {
+	switch {
+	case d.spared[c]:
+		return KeptFreesNothing, "its layers are shared with images that stay"
+	case d.stuck != (weight{}):
+		return KeptHold, "removing all unused images would not reach the low line"
+	case d.need != (weight{}):
+		return KeptNotNeeded, "the low line is reached without it"
+	}
+	return KeptNotNeeded, fmt.Sprintf("%d %% used, reclaim starts at %d %%", d.Disk.UsedPercent(), d.Policy.HighPercent)
+}
+
+func (d *decision) removal(c *candidate, frees weight) Decision {
+	reason := RemovedThreshold
+	if c.aged {
+		reason = RemovedAge
+	}
+	unused := "last use unknown"
+	if used := c.lastUsed(); !used.IsZero() {
+		unused = fmt.Sprintf("unused for %v", age(used, d.now).Round(time.Second))
+	}
+	return Decision{
+		ImageID:     c.ID,
+		Reason:      reason,
+		Detail:      fmt.Sprintf("%s, frees %s", unused, humanBytes(frees.bytes)),
+		FreesBytes:  frees.bytes,
+		FreesInodes: frees.inodes,
+		FreesLayer:  frees.snapshots > 0,
+	}
+}
+
+// next is the earliest time at which an image grows old enough to change the
+// answer. An image in the plan changes nothing by growing older.
+func (d *decision) next() time.Time {
+	var next time.Time
+	consider := func(t time.Time) {
+		if t.After(d.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, c := range d.images {
+		switch c.keep {
+		case KeptYoung:
+			if d.need != (weight{}) {
+				consider(c.oldAt)
+			}
+			consider(c.agedAt)
+		case KeptNotNeeded, KeptFreesNothing, KeptHold:
+			consider(c.agedAt)
+		}
+	}
+	return next
+}
+
+func joinProblems(problems []FieldError) string {
+	words := make([]string, len(problems))
+	for i, p := range problems {
+		words[i] = p.Error()
+	}
+	return strings.Join(words, "; ")
+}
+
+// humanBytes writes a size the way df -h does.
+func humanBytes(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}

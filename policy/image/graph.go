@@ -1,0 +1,130 @@
+package image
+
+// weight is what a set of graph nodes takes on the disk.
+type weight struct {
+	bytes, inodes uint64
+	snapshots     int
+}
+
+func (w weight) plus(n Node) weight {
+	w.bytes = add(w.bytes, n.Bytes)
+	w.inodes = add(w.inodes, n.Inodes)
+	if n.Kind == NodeSnapshot {
+		w.snapshots++
+	}
+	return w
+}
+
+func (w weight) and(v weight) weight {
+	return weight{add(w.bytes, v.bytes), add(w.inodes, v.inodes), w.snapshots + v.snapshots}
+}
+
+// covers says that both dimensions of what are there.
+func (w weight) covers(what weight) bool {
+	return w.bytes >= what.bytes && w.inodes >= what.inodes
+}
+
+func (w weight) less(v weight) weight {
+	return weight{bytes: sub(w.bytes, v.bytes), inodes: sub(w.inodes, v.inodes)}
+}
+
+// marker walks the graph. Its marks only grow, apart from the last tryStay,
+// so any number of walks together visits each node once.
+type marker struct {
+	nodes  []Node
+	marked []bool
+	todo   []NodeID // scratch
+	trail  []NodeID // marked by the current tryStay
+}
+
+func newMarker(nodes []Node) *marker {
+	return &marker{nodes: nodes, marked: make([]bool, len(nodes))}
+}
+
+// clone returns a marker with the same marks that goes its own way.
+func (m *marker) clone() *marker {
+	return &marker{nodes: m.nodes, marked: append([]bool(nil), m.marked...)}
+}
+
+// push marks what is not marked yet and queues it. An ID outside the graph
+// leads nowhere.
+func (m *marker) push(ids []NodeID) {
+	for _, id := range ids {
+		if uint64(id) < uint64(len(m.nodes)) && !m.marked[id] {
+			m.marked[id] = true
+			m.todo = append(m.todo, id)
+		}
+	}
+}
+
+// reach marks everything that roots lead to and returns what that adds.
+func (m *marker) reach(roots []NodeID) weight {
+	var added weight
+	m.push(roots)
+	for len(m.todo) > 0 {
+		id := m.todo[len(m.todo)-1]
+		m.todo = m.todo[:len(m.todo)-1]
+		added = added.plus(m.nodes[id])
+		m.push(m.nodes[id].Refs)
+	}
+	return added
+}
+
+// tryStay marks what roots lead to, but only if that adds no snapshot and no
+// more than limit; otherwise nothing changes and it returns false.
+func (m *marker) tryStay(roots []NodeID, limit weight) (added weight, ok bool) {
+	m.trail = m.trail[:0]
+	m.push(roots)
+	for len(m.todo) > 0 {
+		id := m.todo[len(m.todo)-1]
+		m.todo = m.todo[:len(m.todo)-1]
+		m.trail = append(m.trail, id)
+		added = added.plus(m.nodes[id])
+		if added.snapshots > 0 || !limit.covers(added) {
+			m.undo()
+			return weight{}, false
+		}
+		m.push(m.nodes[id].Refs)
+	}
+	return added, true
+}
+
+func (m *marker) undo() {
+	for _, id := range m.trail {
+		m.marked[id] = false
+	}
+	for _, id := range m.todo {
+		m.marked[id] = false
+	}
+	m.todo = m.todo[:0]
+}
+
+// unmarked is what no walk has reached.
+func (m *marker) unmarked() weight {
+	var w weight
+	for id, marked := range m.marked {
+		if !marked {
+			w = w.plus(m.nodes[id])
+		}
+	}
+	return w
+}
+
+// inside says that all ids are nodes of the graph.
+func (g Graph) inside(ids []NodeID) bool {
+	for _, id := range ids {
+		if uint64(id) >= uint64(len(g.Nodes)) {
+			return false
+		}
+	}
+	return true
+}
+
+// total is what all nodes of the graph take, reachable or not.
+func (g Graph) total() weight {
+	var w weight
+	for _, n := range g.Nodes {
+		w = w.plus(n)
+	}
+	return w
+}

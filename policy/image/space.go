@@ -1,0 +1,61 @@
+package image
+
+import (
+	"cmp"
+	"slices"
+)
+
+// keptOrder is the order in which space that several images hold is given to
+// one of them: the strongest claim first.
+var keptOrder = []Reason{
+	KeptBlocked, KeptInUse, KeptWanted, KeptPinned, KeptSandbox, KeptByRule,
+	KeptYoung, KeptNotNeeded, KeptFreesNothing, KeptHold,
+}
+
+// space says what holds the disk once removed is gone. Together with what
+// removed frees, the lines add up to the used space, unless the graph claims
+// more than that.
+func (d *decision) space(removed []*candidate) []Space {
+	m := newMarker(d.Graph.Nodes)
+	var lines []Space
+	line := func(by string, w weight, images int) {
+		if images > 0 || w.bytes > 0 || w.inodes > 0 {
+			lines = append(lines, Space{By: by, Bytes: w.bytes, Inodes: w.inodes, Images: images})
+		}
+	}
+	byReason := make(map[Reason][]*candidate)
+	for _, c := range d.images {
+		if c.keep != "" {
+			byReason[c.keep] = append(byReason[c.keep], c)
+		}
+	}
+	for _, reason := range keptOrder {
+		var w weight
+		for _, c := range byReason[reason] {
+			w = w.and(m.reach(c.Roots))
+		}
+		line(string(reason), w, len(byReason[reason]))
+	}
+	var others weight
+	for _, h := range d.Graph.Holders {
+		others = others.and(m.reach(h.Nodes))
+	}
+	line(SpaceOtherHolders, others, 0)
+	for _, c := range removed {
+		m.reach(c.Roots) // on its way out
+	}
+	line(SpaceUnreferenced, m.unmarked(), 0)
+	line(SpaceNotImages, d.used().less(d.Graph.total()), 0)
+
+	slices.SortStableFunc(lines, func(a, b Space) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Inodes, a.Inodes))
+	})
+	return lines
+}
+
+func (d *decision) used() weight {
+	return weight{
+		bytes:  sub(d.Disk.CapacityBytes, d.Disk.AvailableBytes),
+		inodes: sub(d.Disk.Inodes, d.Disk.InodesAvailable),
+	}
+}
