@@ -1,0 +1,200 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var kinds = []string{"ext4", "xfs", "btrfs"}
+
+func TestStat(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			point := loopFS(t, kind)
+			below := filepath.Join(point, "a", "b")
+			if err := os.MkdirAll(below, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			disk, info, err := Stat(below)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Type != kind || info.MountPoint != point {
+				t.Errorf("got type %q at %q, want %q at %q", info.Type, info.MountPoint, kind, point)
+			}
+			// Against df(1), which reads the same counters on its own.
+			size, avail := df(t, point)
+			if disk.CapacityBytes != size || disk.AvailableBytes != avail {
+				t.Errorf("capacity %d available %d, df says %d and %d", disk.CapacityBytes, disk.AvailableBytes, size, avail)
+			}
+			if got := info.Blocks * info.BlockSize; got != disk.CapacityBytes {
+				t.Errorf("raw blocks give %d bytes, capacity is %d", got, disk.CapacityBytes)
+			}
+			if kind == "ext4" && info.Free == info.Avail {
+				t.Error("ext4 reserves 5 % for root, but free equals available")
+			}
+			if counted := disk.Inodes > 0; counted == (kind == "btrfs") {
+				t.Errorf("inodes: %d", disk.Inodes)
+			}
+		})
+	}
+}
+
+func df(t *testing.T, point string) (size, avail uint64) {
+	t.Helper()
+	out, err := exec.Command("df", "-B1", "--output=size,avail", point).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(strings.Split(string(out), "\n")[1])
+	size, err1 := strconv.ParseUint(f[0], 10, 64)
+	avail, err2 := strconv.ParseUint(f[1], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return size, avail
+}
+
+// The number that stat(2) gives is the superblock's on ext4 and xfs, and is
+// not on btrfs: that is why Locate asks mountinfo.
+func TestLocateNamesTheSuperblock(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			point := loopFS(t, kind)
+			dir := filepath.Join(point, "layer")
+			if kind == "btrfs" {
+				run(t, "btrfs", "subvolume", "create", dir)
+			} else if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			top, err := Locate(point)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Locate(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(dir, &st); err != nil {
+				t.Fatal(err)
+			}
+			if got.Dev != top.Dev || got.Ino != st.Ino {
+				t.Errorf("got %+v, want dev %#x ino %d", got, top.Dev, st.Ino)
+			}
+			same := got.Dev == uint64(unix.Major(st.Dev))<<20|uint64(unix.Minor(st.Dev))
+			if same == (kind == "btrfs") {
+				t.Errorf("s_dev equals st_dev: %v", same)
+			}
+		})
+	}
+}
+
+func TestMissingPath(t *testing.T) {
+	_, _, err := Stat(filepath.Join(t.TempDir(), "gone"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want a not-exist error", err)
+	}
+	if _, err := Settle(t.Context(), "/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want a not-exist error", err)
+	}
+}
+
+func TestSettleCountsEverythingRemoved(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			point := loopFS(t, kind)
+			tree := filepath.Join(point, "tree")
+			// The first tree makes the filesystem lay out its own structures, so
+			// that before and after can be compared to the block.
+			for range 2 {
+				writeTree(t, tree, 3000)
+				if err := os.RemoveAll(tree); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, err := Settle(t.Context(), point)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeTree(t, tree, 3000)
+			if _, err := settleBySync(t.Context(), point); err != nil {
+				t.Fatal(err)
+			}
+			full, err := Disk(point)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(tree); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			after, err := Settle(t.Context(), point)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrote := before.AvailableBytes - full.AvailableBytes
+			t.Logf("%s: wrote %d bytes, settled in %v", kind, wrote, time.Since(start))
+			if wrote < 3000*16<<10 {
+				t.Fatalf("the tree took only %d bytes", wrote)
+			}
+			// xfs and btrfs keep some metadata blocks for later.
+			if slack := wrote / 50; after.AvailableBytes+slack < before.AvailableBytes {
+				t.Errorf("%d bytes are still missing", before.AvailableBytes-after.AvailableBytes)
+			}
+		})
+	}
+}
+
+func TestSettleEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			point := loopFS(t, kind)
+			settle := settleByWatching
+			if kind == "btrfs" {
+				// A finished syncfs and a dead context are both ready here: only
+				// the figures are promised.
+				settle = settleBySync
+			}
+			disk, err := settle(ctx, point)
+			if kind == "xfs" && !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want canceled", err)
+			}
+			if disk.CapacityBytes == 0 {
+				t.Error("no reading came with the error")
+			}
+		})
+	}
+}
+
+// The syncfs goroutine must not outlive the call for long, nor block the
+// unmount that loopFS does at the end.
+func TestSettleLeavesNoDescriptor(t *testing.T) {
+	point := loopFS(t, "btrfs")
+	for range 50 {
+		if _, err := Settle(t.Context(), point); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && target == point {
+			t.Errorf("descriptor %s is still open on %s", fd.Name(), point)
+		}
+	}
+}
