@@ -190,7 +190,8 @@ func (d *decision) removal(c *candidate, frees weight) Decision {
 }
 
 // next is the earliest time at which an image grows old enough to change the
-// answer. An image in the plan changes nothing by growing older.
+// answer. That includes images in the plan: one that reaches MaximumAge goes
+// first from then on, and may make another unnecessary.
 func (d *decision) next() time.Time {
 	var next time.Time
 	consider := func(t time.Time) {
@@ -199,14 +200,12 @@ func (d *decision) next() time.Time {
 		}
 	}
 	for _, c := range d.images {
-		switch c.keep {
-		case KeptYoung:
-			if d.need != (weight{}) {
-				consider(c.oldAt)
-			}
-			consider(c.agedAt)
-		case KeptNotNeeded, KeptFreesNothing, KeptHold:
-			consider(c.agedAt)
+		if !c.unused {
+			continue
+		}
+		consider(c.agedAt)
+		if c.keep == KeptYoung && d.need != (weight{}) {
+			consider(c.oldAt)
 		}
 	}
 	return next
