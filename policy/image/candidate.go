@@ -17,7 +17,7 @@ type candidate struct {
 	detail string
 	unused bool      // nothing but its youth may keep it
 	aged   bool      // may go, and is unused for MaximumAge
-	oldAt  time.Time // when MinimumAge is over; zero if never known
+	oldAt  time.Time // when MinimumAge is over; zero if there is none, or never known
 	agedAt time.Time // when MaximumAge is reached; zero if never known
 }
 
@@ -50,7 +50,9 @@ func classify(s Snapshot, now time.Time) []*candidate {
 
 // judge fills in all that does not depend on the disk.
 func (c *candidate) judge(s Snapshot, now time.Time) {
-	c.oldAt = after(c.arrived(), s.Policy.MinimumAge)
+	if s.Policy.MinimumAge > 0 {
+		c.oldAt = after(c.arrived(), s.Policy.MinimumAge)
+	}
 	if s.Policy.MaximumAge > 0 && !c.lastUsed().IsZero() && !c.Observed.IsZero() {
 		c.agedAt = latest(
 			after(c.lastUsed(), s.Policy.MaximumAge),

@@ -47,11 +47,11 @@ type decision struct {
 // shortfalls is what both dimensions need.
 func (d *decision) shortfalls() weight {
 	disk, policy := d.Disk, d.Policy
-	// A hold ended the run.
-	bytes, inodes := d.ReclaimingBytes && d.Hold == nil, d.ReclaimingInodes && d.Hold == nil
 	return weight{
-		bytes:  shortfall(disk.CapacityBytes, disk.AvailableBytes, policy.HighPercent, policy.LowPercent, bytes),
-		inodes: shortfall(disk.Inodes, disk.InodesAvailable, policy.InodesHighPercent, policy.InodesLowPercent, inodes),
+		bytes: shortfall(disk.CapacityBytes, disk.AvailableBytes,
+			policy.HighPercent, policy.LowPercent, d.ReclaimingBytes),
+		inodes: shortfall(disk.Inodes, disk.InodesAvailable,
+			policy.InodesHighPercent, policy.InodesLowPercent, d.ReclaimingInodes),
 	}
 }
 

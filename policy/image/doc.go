@@ -55,7 +55,7 @@
 //   - the disk is a percentage point of its capacity worse than when the hold
 //     began, or the other dimension cannot reach its line either: everything that
 //     may go goes once more, and the reading is renewed;
-//   - usage falls below the high line: the hold is over.
+//   - usage falls below the high line, and no run is on: the hold is over.
 //
 // Images that were already unused when the hold began may go at any time during
 // it, those below MinimumAge once they are older: a plan cut short by a failure

@@ -37,8 +37,8 @@ type Snapshot struct {
 
 	// ReclaimingBytes and ReclaimingInodes say that a run for that line has
 	// begun and has not reached its low line yet: the high line no longer
-	// matters. They are for a caller that decides again in the middle of a run,
-	// and are ignored while Hold is set, because a hold ends a run.
+	// matters. They are for a caller that decides again in the middle of a run;
+	// it clears them when the run ends, also when it ends in a hold.
 	ReclaimingBytes, ReclaimingInodes bool
 
 	// Hold is what the previous decision returned in Plan.Hold; nil if none.

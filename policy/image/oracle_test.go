@@ -1,0 +1,314 @@
+package image
+
+import (
+	"slices"
+	"time"
+)
+
+// oracle decides the same as Decide in the most naive way: it tries every
+// prefix, and finds what a set of images frees by spreading marks over all nodes
+// until nothing changes. It shares no code with Decide but the lines.
+type oracle struct {
+	s   Snapshot
+	now time.Time
+}
+
+// verdict is the part of a plan that the oracle answers for.
+type verdict struct {
+	Remove  []Decision // ID, reason and frees only
+	Kept    map[string]Reason
+	Holding bool
+	Need    [2]uint64
+}
+
+// reachable marks what holders and the images lead to.
+func (o oracle) reachable(stay func(Image) bool) []bool {
+	marked := make([]bool, len(o.s.Graph.Nodes))
+	mark := func(ids []NodeID) {
+		for _, id := range ids {
+			if int(id) < len(marked) {
+				marked[id] = true
+			}
+		}
+	}
+	for _, h := range o.s.Graph.Holders {
+		mark(h.Nodes)
+	}
+	for _, img := range o.s.Images {
+		if stay(img) {
+			mark(img.Roots)
+		}
+	}
+	for range o.s.Graph.Nodes { // no path is longer
+		for id, yes := range marked {
+			if yes {
+				mark(o.s.Graph.Nodes[id].Refs)
+			}
+		}
+	}
+	return marked
+}
+
+// freed is what goes when the images named go.
+func (o oracle) freed(gone []string) (bytes, inodes uint64, snapshots int, nodes []bool) {
+	before := o.reachable(func(Image) bool { return true })
+	after := o.reachable(func(img Image) bool { return !slices.Contains(gone, img.ID) })
+	nodes = make([]bool, len(before))
+	for id := range before {
+		if before[id] && !after[id] {
+			nodes[id] = true
+			n := o.s.Graph.Nodes[id]
+			bytes, inodes = bytes+n.Bytes, inodes+n.Inodes
+			if n.Kind == NodeSnapshot {
+				snapshots++
+			}
+		}
+	}
+	return bytes, inodes, snapshots, nodes
+}
+
+func (o oracle) since(t time.Time) time.Duration {
+	if t.IsZero() || t.After(o.now) {
+		return 0
+	}
+	return o.now.Sub(t)
+}
+
+func known(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}
+
+func (o oracle) fixed(img Image) Reason {
+	twins, outside := 0, false
+	for _, other := range o.s.Images {
+		if other.ID == img.ID {
+			twins++
+		}
+	}
+	for _, root := range img.Roots {
+		outside = outside || int(root) >= len(o.s.Graph.Nodes)
+	}
+	switch {
+	case o.s.Blocked != "" || len(o.s.Policy.Validate()) > 0, twins > 1, outside, img.ID == "":
+		return KeptBlocked
+	case len(img.UsedBy) > 0:
+		return KeptInUse
+	case len(img.Wanted) > 0:
+		return KeptWanted
+	case img.Pinned:
+		return KeptPinned
+	case img.Sandbox:
+		return KeptSandbox
+	case img.Keep != "":
+		return KeptByRule
+	case o.since(known(img.Arrived, img.Observed)) < o.s.Policy.MinimumAge:
+		return KeptYoung
+	}
+	return ""
+}
+
+func (o oracle) old(img Image) bool {
+	limit := o.s.Policy.MaximumAge
+	return limit > 0 && o.since(known(img.LastUsed, img.Observed)) >= limit && o.since(img.Observed) >= limit
+}
+
+func (o oracle) need() (need [2]uint64) {
+	p, d := o.s.Policy, o.s.Disk
+	if len(p.Validate()) > 0 {
+		return need
+	}
+	for i, l := range []struct {
+		capacity, available uint64
+		used, high, low     int
+		reclaiming          bool
+	}{
+		{d.CapacityBytes, d.AvailableBytes, d.UsedPercent(), p.HighPercent, p.LowPercent, o.s.ReclaimingBytes},
+		{d.Inodes, d.InodesAvailable, d.InodesUsedPercent(), p.InodesHighPercent, p.InodesLowPercent, o.s.ReclaimingInodes},
+	} {
+		on := l.capacity > 0 && l.high > 0 && l.high < 100
+		target := LowAvailable(l.capacity, l.low)
+		if on && (l.used >= l.high || l.reclaiming) && target > l.available {
+			need[i] = target - l.available
+		}
+	}
+	return need
+}
+
+func (o oracle) decide() verdict {
+	v := verdict{Kept: make(map[string]Reason), Need: o.need()}
+	var aged, rest []Image
+	for _, img := range o.s.Images {
+		if reason := o.fixed(img); reason != "" {
+			v.Kept[img.ID] = reason
+		} else if o.old(img) {
+			aged = append(aged, img)
+		} else {
+			rest = append(rest, img)
+		}
+	}
+	byUse := func(a, b Image) int {
+		for _, pair := range [][2]time.Time{
+			{known(a.LastUsed, a.Observed), known(b.LastUsed, b.Observed)},
+			{known(a.Arrived, a.Observed), known(b.Arrived, b.Observed)},
+			{a.Observed, b.Observed},
+		} {
+			x, y := pair[0], pair[1]
+			switch {
+			case x.IsZero() != y.IsZero():
+				if x.IsZero() {
+					return 1
+				}
+				return -1
+			case !x.Equal(y):
+				return x.Compare(y)
+			}
+		}
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	}
+	slices.SortFunc(aged, byUse)
+	slices.SortFunc(rest, byUse)
+
+	if o.s.Blocked != "" || len(o.s.Policy.Validate()) > 0 {
+		v.Holding = o.s.Hold != nil && v.Need != [2]uint64{}
+		return v
+	}
+	chosen, spared := o.choose(&v, ids(aged), ids(rest))
+	o.explain(&v, aged, rest, chosen, spared)
+	return v
+}
+
+// choose returns the threshold removals, and those that were spared.
+func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string) {
+	covers := func(gone []string, need [2]uint64) bool {
+		bytes, inodes, _, _ := o.freed(gone)
+		return bytes >= need[0] && inodes >= need[1]
+	}
+	prefix := func(order []string, need [2]uint64) []string {
+		for n := range order {
+			if covers(slices.Concat(aged, order[:n]), need) {
+				return order[:n]
+			}
+		}
+		return order
+	}
+	all := slices.Concat(aged, rest)
+	allBytes, allInodes, _, _ := o.freed(all)
+	stuck := [2]bool{allBytes < v.Need[0], allInodes < v.Need[1]}
+	if stuck == [2]bool{} {
+		chosen = prefix(rest, v.Need)
+		return o.prune(aged, chosen, v.Need)
+	}
+	v.Holding = true
+	if o.renewed(stuck) {
+		chosen = rest
+	} else {
+		var own, others []string
+		for _, id := range rest {
+			if slices.Contains(o.s.Hold.Images, id) {
+				own = append(own, id)
+			} else {
+				others = append(others, id)
+			}
+		}
+		need := v.Need
+		for i := range need {
+			if stuck[i] {
+				need[i] = 0
+			}
+		}
+		order := slices.Concat(own, others)
+		chosen = prefix(order, need)
+		if len(chosen) < len(own) {
+			chosen = own
+		}
+	}
+	// Whatever frees anything goes.
+	bytes, inodes, _, _ := o.freed(slices.Concat(aged, chosen))
+	return o.prune(aged, chosen, [2]uint64{bytes, inodes})
+}
+
+func (o oracle) renewed(stuck [2]bool) bool {
+	hold, d := o.s.Hold, o.s.Disk
+	if hold == nil {
+		return true
+	}
+	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }
+	return stuck[0] && (!hold.Bytes || hold.AvailableBytes >= d.AvailableBytes+point(d.CapacityBytes)) ||
+		stuck[1] && (!hold.Inodes || hold.InodesAvailable >= d.InodesAvailable+point(d.Inodes))
+}
+
+// prune takes out, newest first, what need does not miss and whose layers all
+// stay.
+func (o oracle) prune(aged, chosen []string, need [2]uint64) (left, spared []string) {
+	left = slices.Clone(chosen)
+	for _, id := range slices.Backward(chosen) {
+		without := slices.DeleteFunc(slices.Clone(left), func(other string) bool { return other == id })
+		before, beforeInodes, snapshots, _ := o.freed(slices.Concat(aged, left))
+		after, afterInodes, snapshotsAfter, _ := o.freed(slices.Concat(aged, without))
+		if after < need[0] || afterInodes < need[1] || snapshots != snapshotsAfter {
+			continue
+		}
+		if !o.unpacked(id) && (after != before || afterInodes != beforeInodes) {
+			continue
+		}
+		left, spared = without, append(spared, id)
+	}
+	return left, spared
+}
+
+func (o oracle) unpacked(id string) bool {
+	alone := oracle{Snapshot{Graph: Graph{Nodes: o.s.Graph.Nodes}}, o.now}
+	for _, img := range o.s.Images {
+		if img.ID == id {
+			alone.s.Images = append(alone.s.Images, img)
+		}
+	}
+	_, _, snapshots, _ := alone.freed([]string{id})
+	return snapshots > 0
+}
+
+func (o oracle) explain(v *verdict, aged, rest []Image, chosen, spared []string) {
+	var gone []string
+	var bytes, inodes uint64
+	var snapshots int
+	remove := func(id string, reason Reason) {
+		gone = append(gone, id)
+		b, i, s, _ := o.freed(gone)
+		v.Remove = append(v.Remove, Decision{
+			ImageID: id, Reason: reason,
+			FreesBytes: b - bytes, FreesInodes: i - inodes, FreesLayer: s > snapshots,
+		})
+		bytes, inodes, snapshots = b, i, s
+	}
+	for _, img := range aged {
+		remove(img.ID, RemovedAge)
+	}
+	for _, id := range chosen {
+		remove(id, RemovedThreshold)
+	}
+	for _, img := range rest {
+		switch {
+		case slices.Contains(chosen, img.ID):
+		case slices.Contains(spared, img.ID):
+			v.Kept[img.ID] = KeptFreesNothing
+		case v.Holding:
+			v.Kept[img.ID] = KeptHold
+		default:
+			v.Kept[img.ID] = KeptNotNeeded
+		}
+	}
+}
+
+func ids(images []Image) []string {
+	var list []string
+	for _, img := range images {
+		list = append(list, img.ID)
+	}
+	return list
+}
