@@ -1,0 +1,269 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// cleanTimeout bounds the removal of one node. Killed processes end in
+// milliseconds; an unmount that writes back a full disk may take seconds.
+const cleanTimeout = 60 * time.Second
+
+// Clean finishes off every node below base that no living process owns, and
+// returns the names of those that are gone. It goes on after an error and
+// returns all of them; cleaning again resumes where it stopped.
+func Clean(ctx context.Context, base string, log *slog.Logger) ([]string, error) {
+	entries, err := os.ReadDir(base)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var (
+		gone []string
+		errs []error
+	)
+	for _, e := range entries {
+		l := layout(filepath.Join(base, e.Name()))
+		if !e.IsDir() || !isNode(l) {
+			continue
+		}
+		err := cleanOne(ctx, l)
+		switch {
+		case errors.Is(err, ErrInUse):
+			log.Info("node left alone", "node", l.name(), "reason", "a living process owns it")
+		case err != nil:
+			errs = append(errs, fmt.Errorf("clean node %s: %w", l.name(), err))
+		default:
+			gone = append(gone, l.name())
+		}
+	}
+	return gone, errors.Join(errs...)
+}
+
+// isNode tells a node's directory from a stranger's: the lock is there from
+// the first moment to the last but one. An empty directory is a node's whose
+// owner died in between.
+func isNode(l layout) bool {
+	if _, err := os.Lstat(l.lock()); err == nil {
+		return true
+	}
+	entries, err := os.ReadDir(string(l))
+	return err == nil && len(entries) == 0
+}
+
+func cleanOne(ctx context.Context, l layout) error {
+	lock, err := acquire(l)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return destroy(ctx, l)
+}
+
+// destroy removes all that the node has, in the order in which one thing holds
+// the next: processes hold mounts and cgroups, mounts hold the loop device, and
+// the directory is what the rest is found by. The caller holds the lock.
+func destroy(ctx context.Context, l layout) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	if err := killAll(ctx, l); err != nil {
+		return err
+	}
+	if err := errors.Join(
+		removeShimSockets(l),
+		removeCgroups(ctx, l.cgroup()),
+		unmountBelow(ctx, string(l)),
+	); err != nil {
+		return err
+	}
+	if err := releaseLoops(ctx, string(l)); err != nil {
+		return err
+	}
+	return removeDir(l)
+}
+
+// removeDir deletes the directory, the record and the lock last: as long as
+// anything is left, the next Clean knows what it is.
+func removeDir(l layout) error {
+	left, err := mountsBelow(string(l))
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("remove node directory: still mounted: %s", strings.Join(left, ", "))
+	}
+	entries, err := os.ReadDir(string(l))
+	if err != nil {
+		return fmt.Errorf("remove node directory: %w", err)
+	}
+	for _, e := range entries {
+		path := l.path(e.Name())
+		if path == l.record() || path == l.lock() {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove node directory: %w", err)
+		}
+	}
+	for _, path := range []string{l.record(), l.lock(), string(l)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove node directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// shimSocket is where shims listen: outside the node's directory, because a
+// socket's path has to be short.
+var shimSocket = regexp.MustCompile(`^/run/containerd/s/[0-9a-f]{64}$`)
+
+// removeShimSockets deletes the sockets that killed shims could not. Their
+// names are in the task's bundle, as an "address" file (containerd 1.6) or in
+// bootstrap.json (since 2.0).
+func removeShimSockets(l layout) error {
+	bundles, err := filepath.Glob(filepath.Join(l.state(), "io.containerd.runtime.v2.task", "*", "*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, bundle := range bundles {
+		path := strings.TrimPrefix(shimAddress(bundle), "unix://")
+		if !shimSocket.MatchString(path) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove shim socket: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shimAddress returns "" for a bundle whose shim never came up.
+func shimAddress(bundle string) string {
+	if data, err := os.ReadFile(filepath.Join(bundle, "address")); err == nil {
+		return string(data)
+	}
+	data, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
+	if err != nil {
+		return ""
+	}
+	var params struct {
+		Address string `json:"address"`
+	}
+	if json.Unmarshal(data, &params) != nil {
+		return ""
+	}
+	return params.Address
+}
+
+// removeCgroups removes a cgroup and those below it, in every hierarchy.
+func removeCgroups(ctx context.Context, cgroup string) error {
+	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return fmt.Errorf("list cgroup hierarchies: %w", err)
+	}
+	var errs []error
+	for _, h := range hierarchies {
+		top := filepath.Join(h.Mountpoint, cgroup)
+		var dirs []string
+		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil // what vanishes during the walk needs no removal
+		})
+		errs = append(errs, err)
+		for _, dir := range slices.Backward(dirs) {
+			// Busy for as long as the kernel takes to bury the last process.
+			err := retry(ctx, unix.EBUSY, func() error { return os.Remove(dir) })
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func mountsBelow(dir string) ([]string, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var points []string
+	for _, m := range mounts {
+		points = append(points, m.Mountpoint)
+	}
+	return points, nil
+}
+
+// patience is how long a mount may be busy before it is detached lazily: dead
+// processes let go of theirs within that, a person's shell in it does not.
+const patience = 3 * time.Second
+
+// unmountBelow unmounts everything at and below dir, last mounted first.
+func unmountBelow(ctx context.Context, dir string) error {
+	points, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var errs []error
+	for _, point := range slices.Backward(points) {
+		err := retry(patient, unix.EBUSY, func() error { return unix.Unmount(point, unix.UMOUNT_NOFOLLOW) })
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", point, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errLoopAttached = errors.New("loop device still attached")
+
+// releaseLoops waits until the loop device has gone. It goes by itself with the
+// last user of the filesystem, which may be later than the unmount.
+func releaseLoops(ctx context.Context, dir string) error {
+	return retry(ctx, errLoopAttached, func() error {
+		loops, err := loopsOf(dir)
+		if err == nil && len(loops) > 0 {
+			err = fmt.Errorf("%w: %s", errLoopAttached, strings.Join(loops, ", "))
+		}
+		return err
+	})
+}
+
+// retry repeats an operation while it fails with one error, which the kernel
+// gives no event to wait for, and returns the last result.
+func retry(ctx context.Context, busy error, op func() error) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := op()
+		if !errors.Is(err, busy) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// Flavor says which containerd a node runs.
+type Flavor string
+
+// The flavors.
+const (
+	Debian Flavor = "debian" // the containerd in PATH: 1.6 on Debian 12
+	V2     Flavor = "v2"     // the one that tools/containerd builds
+)
+
+// Config is what a node is to be. The zero value of each field has a meaning.
+type Config struct {
+	// Name tells nodes of one base directory apart: letters, digits, ".", "_"
+	// and "-", at most 32. Default "node".
+	Name string
+
+	// FS is the kind of the filesystem: "ext4" (default), "xfs" or "btrfs".
+	FS string
+
+	// SizeBytes is the size of the filesystem; the file behind it is sparse.
+	// Default 1 GiB. At least 64 MiB for ext4, 300 MiB for xfs, 128 MiB for
+	// btrfs.
+	SizeBytes int64
+
+	// Containerd is the flavor to run. Default Debian.
+	Containerd Flavor
+
+	// Base is the directory that nodes live in. Default $EBB_NODE_DIR, or
+	// /var/tmp/ebb-node.
+	Base string
+
+	// Log gets a line for each step; nil is silent.
+	Log io.Writer
+}
+
+const (
+	defaultBase = "/var/tmp/ebb-node"
+	mib         = 1 << 20
+	// sun_path holds 108 bytes with the terminating zero; containerd adds
+	// ".ttrpc" to the name of its socket for a second one.
+	maxSocketPath = 108 - 1 - len(".ttrpc")
+)
+
+var (
+	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+	minSizes  = map[string]int64{"ext4": 64 * mib, "xfs": 300 * mib, "btrfs": 128 * mib}
+)
+
+// BaseDir is where nodes live unless a Config says otherwise.
+func BaseDir() string {
+	if dir := os.Getenv("EBB_NODE_DIR"); dir != "" {
+		return dir
+	}
+	return defaultBase
+}
+
+// complete fills in the defaults, then reports every bad field at once.
+func (c Config) complete() (Config, error) {
+	if c.Name == "" {
+		c.Name = "node"
+	}
+	if c.FS == "" {
+		c.FS = "ext4"
+	}
+	if c.SizeBytes == 0 {
+		c.SizeBytes = 1 << 30
+	}
+	if c.Containerd == "" {
+		c.Containerd = Debian
+	}
+	if c.Base == "" {
+		c.Base = BaseDir()
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+
+	var errs []error
+	if !validName.MatchString(c.Name) {
+		errs = append(errs, fmt.Errorf("name %q: want %s", c.Name, validName))
+	}
+	if minSize, ok := minSizes[c.FS]; !ok {
+		errs = append(errs, fmt.Errorf("fs %q: want ext4, xfs or btrfs", c.FS))
+	} else if c.SizeBytes < minSize {
+		errs = append(errs, fmt.Errorf("size %d: %s needs at least %d", c.SizeBytes, c.FS, minSize))
+	}
+	if c.Containerd != Debian && c.Containerd != V2 {
+		errs = append(errs, fmt.Errorf("containerd %q: want %s or %s", c.Containerd, Debian, V2))
+	}
+	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base {
+		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path", c.Base))
+	}
+	if p := layout(filepath.Join(c.Base, c.Name)).socket(); len(p) > maxSocketPath {
+		errs = append(errs, fmt.Errorf("socket path %q: longer than %d bytes", p, maxSocketPath))
+	}
+	return c, errors.Join(errs...)
+}
+
+func (c Config) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(c.Log, nil)).With("node", c.Name)
+}
+
+// layout names the files of the node in a directory; see the package comment.
+type layout string
+
+func (l layout) path(elem ...string) string {
+	return filepath.Join(append([]string{string(l)}, elem...)...)
+}
+
+func (l layout) name() string         { return filepath.Base(string(l)) }
+func (l layout) record() string       { return l.path("record.json") }
+func (l layout) lock() string         { return l.path("lock") }
+func (l layout) disk() string         { return l.path("disk.img") }
+func (l layout) mount() string        { return l.path("mnt") }
+func (l layout) root() string         { return l.path("mnt", "containerd") }
+func (l layout) fill(n string) string { return l.path("mnt", "fill", n) }
+func (l layout) state() string        { return l.path("run", "containerd") }
+func (l layout) runc() string         { return l.path("run", "runc") }
+func (l layout) tmp() string          { return l.path("run", "tmp") }
+func (l layout) logs() string         { return l.path("logs") }
+func (l layout) socket() string       { return l.path("containerd.sock") }
+func (l layout) config() string       { return l.path("config.toml") }
+func (l layout) daemonLog() string    { return l.path("containerd.log") }
+
+// cgroup is the parent of all cgroups of the node, in every hierarchy. The hash
+// keeps nodes of one name in different base directories apart. There is no
+// cgroup common to all nodes: removing it would race with a node that starts.
+func (l layout) cgroup() string {
+	return fmt.Sprintf("/ebb-node-%s-%.4x", l.name(), sha256.Sum256([]byte(l)))
+}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mkfs holds the command for each filesystem. ext4 keeps its default reserve
+// (what root alone can use is part of what is tested) but initialises its inode
+// tables at once: done lazily, they would make usage creep after the mount.
+var mkfs = map[string][]string{
+	"ext4":  {"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"},
+	"xfs":   {"mkfs.xfs", "-q", "-f"},
+	"btrfs": {"mkfs.btrfs", "-q", "-f"},
+}
+
+// makeDisk creates the filesystem and mounts it.
+func makeDisk(ctx context.Context, l layout, fs string, size int64) error {
+	f, err := os.OpenFile(l.disk(), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("create disk: %w", err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return fmt.Errorf("create disk: %w", err)
+	}
+	args := append(mkfs[fs][1:len(mkfs[fs]):len(mkfs[fs])], l.disk())
+	if out, err := exec.CommandContext(ctx, mkfs[fs][0], args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("make %s filesystem: %w: %s", fs, err, strings.TrimSpace(string(out)))
+	}
+	loop, err := attachLoop(f)
+	if err != nil {
+		return fmt.Errorf("attach loop device: %w", err)
+	}
+	defer loop.Close()
+	if err := os.MkdirAll(l.mount(), 0o711); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	if err := unix.Mount(loop.Name(), l.mount(), fs, 0, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", loop.Name(), l.mount(), err)
+	}
+	return nil
+}
+
+// attachLoop gives the backing file a loop device. The device detaches itself
+// at its last close: the caller's file holds it until the mount does, and the
+// unmount, or the death of this process before the mount, lets it go.
+func attachLoop(backing *os.File) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	for {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("get a free one: %w", err)
+		}
+		dev, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+		// The name is what losetup shows; the kernel cuts it to what fits.
+		copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
+		err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
+		if err == nil {
+			return dev, nil
+		}
+		dev.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("configure %s: %w", dev.Name(), err)
+		}
+		// Somebody else took it first; ask for another.
+	}
+}
+
+// loopsOf returns the loop devices whose backing file lies below dir.
+func loopsOf(dir string) ([]string, error) {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	var devices []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // detached since the listing
+		}
+		if strings.HasPrefix(string(data), dir+"/") {
+			devices = append(devices, "/dev/"+strings.Split(file, "/")[3])
+		}
+	}
+	return devices, nil
+}
+
+// kernelMounts are the filesystems that kernel programs and their traces need.
+var kernelMounts = []struct {
+	path, fstype string
+	magic        int64
+}{
+	{"/sys/kernel/tracing", "tracefs", unix.TRACEFS_MAGIC},
+	{"/sys/fs/bpf", "bpf", unix.BPF_FS_MAGIC},
+}
+
+// ensureKernelMounts mounts tracefs and bpffs where they are missing. The lock
+// on the base directory keeps two nodes from mounting one on top of the other.
+func ensureKernelMounts(base string) error {
+	dir, err := os.Open(base)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", base, err)
+	}
+	for _, m := range kernelMounts {
+		var st unix.Statfs_t
+		if err := unix.Statfs(m.path, &st); err != nil {
+			return fmt.Errorf("statfs %s: %w", m.path, err)
+		}
+		if int64(st.Type) == m.magic {
+			continue
+		}
+		if err := unix.Mount(m.fstype, m.path, m.fstype, 0, ""); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", m.fstype, m.path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// CRINamespace is the containerd namespace whose images CRI knows.
+const CRINamespace = "k8s.io"
+
+// Import builds an image, imports and unpacks it in a namespace and returns its
+// ID: the digest of its config, as CRI has it. In CRI's namespace it returns
+// once CRI knows the image.
+func (n *Node) Import(ctx context.Context, namespace string, image Image) (string, error) {
+	ids, err := n.ImportAll(ctx, namespace, []Image{image})
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// ImportAll imports many images at once, and returns their IDs in that order.
+// They travel in one archive that has each layer once.
+func (n *Node) ImportAll(ctx context.Context, namespace string, list []Image) ([]string, error) {
+	all := make([]archivable, len(list))
+	for i := range list {
+		all[i] = list[i]
+	}
+	return n.importAll(ctx, namespace, all)
+}
+
+func (n *Node) importAll(ctx context.Context, namespace string, list []archivable) ([]string, error) {
+	begun := time.Now()
+	built := make([]v1.Image, len(list))
+	ids := make([]string, len(list))
+	for i, image := range list {
+		img, err := image.build()
+		if err != nil {
+			return nil, fmt.Errorf("build image %q: %w", image.names()[0], err)
+		}
+		id, err := img.ConfigName()
+		if err != nil {
+			return nil, fmt.Errorf("build image %q: %w", image.names()[0], err)
+		}
+		built[i], ids[i] = img, id.String()
+	}
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	records, err := n.send(ctx, list, built)
+	if err != nil {
+		return nil, fmt.Errorf("import images: %w", err)
+	}
+	if err := n.unpack(ctx, records); err != nil {
+		return nil, err
+	}
+	if namespace == CRINamespace {
+		for i, image := range list {
+			if err := n.awaitCRI(ctx, image.names(), ids[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	n.log.Info("images imported", "namespace", namespace, "images", len(list), "took", time.Since(begun))
+	return ids, nil
+}
+
+// send streams an archive of the images to containerd. A full disk fails it
+// without leaving anything that containerd's garbage collection will not take.
+func (n *Node) send(ctx context.Context, list []archivable, built []v1.Image) ([]images.Image, error) {
+	r, w := io.Pipe()
+	var (
+		group   errgroup.Group
+		records []images.Image
+	)
+	group.Go(func() error {
+		err := writeArchive(w, list, built)
+		w.CloseWithError(err)
+		return err
+	})
+	group.Go(func() (err error) {
+		defer func() { r.CloseWithError(err) }()
+		records, err = n.containerd.Import(ctx, r)
+		return err
+	})
+	return records, group.Wait()
+}
+
+// unpack makes the snapshots. Each top layer once: names of one image, and
+// images that differ in their config alone, share it.
+func (n *Node) unpack(ctx context.Context, records []images.Image) error {
+	// More at a time does not help: containerd writes its metadata one
+	// transaction after the other.
+	const parallel = 4
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, record := range records {
+		group.Go(func() error {
+			if err := client.NewImage(n.containerd, record).Unpack(ctx, snapshotter); err != nil {
+				return fmt.Errorf("unpack image %q: %w", record.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// awaitCRI returns once CRI knows the image by all its names. CRI learns of
+// images by containerd's events, some time after the import, and has nothing
+// to wait on.
+func (n *Node) awaitCRI(ctx context.Context, names []string, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got, err := n.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: id}})
+		if err != nil {
+			return fmt.Errorf("wait for CRI to see image %q: %w", names[0], err)
+		}
+		unseen := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return slices.Contains(got.GetImage().GetRepoTags(), name)
+		})
+		if len(unseen) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for CRI to see image %q: %w", unseen, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// writeArchive writes an OCI image layout as a tar stream: every blob once, by
+// digest, then the index that names the images. Tags become entries of the
+// index with the same manifest.
+func writeArchive(w io.Writer, list []archivable, built []v1.Image) error {
+	archive := tar.NewWriter(w)
+	a := blobArchive{archive, make(map[v1.Hash]bool)}
+	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	for i, img := range built {
+		manifest, err := a.image(img)
+		if err != nil {
+			return fmt.Errorf("archive image %q: %w", list[i].names()[0], err)
+		}
+		for _, name := range list[i].names() {
+			// containerd's own annotation takes a full reference; the OCI one is
+			// for the tag alone.
+			manifest.Annotations = map[string]string{images.AnnotationImageName: name}
+			index.Manifests = append(index.Manifests, manifest)
+		}
+	}
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	return errors.Join(
+		a.file(ocispec.ImageLayoutFile, []byte(`{"imageLayoutVersion":"1.0.0"}`)),
+		a.file(ocispec.ImageIndexFile, raw),
+		archive.Close(),
+	)
+}
+
+// blobArchive writes blobs, and knows which it has written.
+type blobArchive struct {
+	*tar.Writer
+	written map[v1.Hash]bool
+}
+
+// image writes layers, config and manifest, and returns how an index refers to
+// the image.
+func (a blobArchive) image(img v1.Image) (v1.Descriptor, error) {
+	var none v1.Descriptor
+	layers, err := img.Layers()
+	if err != nil {
+		return none, err
+	}
+	for _, layer := range layers {
+		if err := a.layer(layer); err != nil {
+			return none, err
+		}
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return none, err
+	}
+	if _, err := a.blob(config); err != nil {
+		return none, err
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		return none, err
+	}
+	digest, err := a.blob(raw)
+	return v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: int64(len(raw))}, err
+}
+
+func (a blobArchive) layer(layer v1.Layer) error {
+	digest, err := layer.Digest()
+	if err != nil || a.written[digest] {
+		return err
+	}
+	a.written[digest] = true
+	size, err := layer.Size()
+	if err != nil {
+		return err
+	}
+	if err := a.WriteHeader(&tar.Header{Name: blobPath(digest), Mode: 0o644, Size: size}); err != nil {
+		return err
+	}
+	r, err := layer.Compressed()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(a.Writer, r)
+	return err
+}
+
+func (a blobArchive) blob(data []byte) (v1.Hash, error) {
+	digest, _, err := v1.SHA256(bytes.NewReader(data))
+	if err != nil || a.written[digest] {
+		return digest, err
+	}
+	a.written[digest] = true
+	return digest, a.file(blobPath(digest), data)
+}
+
+func (a blobArchive) file(name string, data []byte) error {
+	if err := a.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := a.Write(data)
+	return err
+}
+
+func blobPath(digest v1.Hash) string {
+	return path.Join(ocispec.ImageBlobsDir, digest.Algorithm, digest.Hex)
+}

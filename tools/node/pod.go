@@ -1,0 +1,167 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// PodSpec describes a pod run through CRI, labelled as the kubelet labels
+// its own.
+type PodSpec struct {
+	Namespace  string // of Kubernetes; default "default"
+	Name       string
+	UID        string // default NAMESPACE-NAME
+	Labels     map[string]string
+	Containers []PodContainer
+}
+
+// PodContainer is one container of a pod.
+type PodContainer struct {
+	Name    string
+	Image   string   // a reference or an ID
+	Command []string // default: the image's
+	Args    []string
+	Mounts  []Mount
+	Attempt uint32 // the kubelet counts restarts here
+}
+
+// Pod is a sandbox with its containers.
+type Pod struct {
+	node       *Node
+	ID         string            // the sandbox's
+	Containers map[string]string // name → container ID
+}
+
+// RunPod starts a sandbox in the host's network, so that no CNI is needed, and
+// in it the containers, one after the other. If one does not start, the pod is
+// removed.
+func (n *Node) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	if spec.UID == "" {
+		spec.UID = spec.Namespace + "-" + spec.Name
+	}
+	config := n.sandboxConfig(spec)
+	if err := os.MkdirAll(config.LogDirectory, 0o711); err != nil {
+		return nil, fmt.Errorf("run pod %s: %w", spec.Name, err)
+	}
+	sandbox, err := n.pods.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return nil, fmt.Errorf("run pod %s: %w", spec.Name, err)
+	}
+	pod := &Pod{node: n, ID: sandbox.PodSandboxId, Containers: make(map[string]string)}
+	for _, c := range spec.Containers {
+		if err := pod.run(ctx, config, c); err != nil {
+			err = fmt.Errorf("run pod %s: container %s: %w", spec.Name, c.Name, err)
+			return nil, errors.Join(err, pod.Remove(context.WithoutCancel(ctx)))
+		}
+	}
+	return pod, nil
+}
+
+func (n *Node) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
+	labels := map[string]string{
+		"io.kubernetes.pod.name":      spec.Name,
+		"io.kubernetes.pod.namespace": spec.Namespace,
+		"io.kubernetes.pod.uid":       spec.UID,
+	}
+	for k, v := range spec.Labels {
+		labels[k] = v
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: spec.Name, Namespace: spec.Namespace, Uid: spec.UID},
+		Labels:       labels,
+		LogDirectory: filepath.Join(n.at.logs(), "pods", spec.UID),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: path.Join(n.at.cgroup(), "kubepods", "pod"+spec.UID),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: hostNetwork(),
+			},
+		},
+	}
+}
+
+func hostNetwork() *runtimeapi.NamespaceOption {
+	return &runtimeapi.NamespaceOption{
+		Network: runtimeapi.NamespaceMode_NODE,
+		Pid:     runtimeapi.NamespaceMode_CONTAINER,
+	}
+}
+
+// run creates and starts one container in the sandbox.
+func (p *Pod) run(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig, c PodContainer) error {
+	config := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
+		Image:    &runtimeapi.ImageSpec{Image: c.Image},
+		Command:  c.Command,
+		Args:     c.Args,
+		LogPath:  fmt.Sprintf("%s-%d.log", c.Name, c.Attempt),
+		Labels:   map[string]string{"io.kubernetes.container.name": c.Name},
+		Linux: &runtimeapi.LinuxContainerConfig{
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: hostNetwork()},
+		},
+	}
+	for k, v := range sandbox.Labels {
+		config.Labels[k] = v
+	}
+	for _, m := range c.Mounts {
+		config.Mounts = append(config.Mounts, &runtimeapi.Mount{
+			HostPath: m.Source, ContainerPath: m.Target, Readonly: m.ReadOnly,
+		})
+	}
+	created, err := p.node.pods.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.ID, Config: config, SandboxConfig: sandbox,
+	})
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	p.Containers[c.Name] = created.ContainerId
+	_, err = p.node.pods.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+// Status is CRI's view of one container of the pod.
+func (p *Pod) Status(ctx context.Context, container string) (*runtimeapi.ContainerStatus, error) {
+	r, err := p.node.pods.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: p.Containers[container]})
+	if err != nil {
+		return nil, fmt.Errorf("status of container %s: %w", container, err)
+	}
+	return r.Status, nil
+}
+
+// Stop ends the pod's containers at once and its sandbox; all stay, dead, as
+// the kubelet leaves them to be collected.
+func (p *Pod) Stop(ctx context.Context) error {
+	for name, id := range p.Containers {
+		// No timeout: SIGKILL, without a grace period.
+		if _, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
+			return fmt.Errorf("stop container %s: %w", name, err)
+		}
+	}
+	if _, err := p.node.pods.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+		return fmt.Errorf("stop pod: %w", err)
+	}
+	return nil
+}
+
+// Remove stops the pod and removes it with its containers. One that is not
+// there is no error.
+func (p *Pod) Remove(ctx context.Context) error {
+	if err := p.Stop(ctx); err != nil {
+		return err
+	}
+	if _, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+		return fmt.Errorf("remove pod: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage is one reading of a node's filesystem, counted as the kubelet does:
+// available is what unprivileged writers can still get.
+type Usage struct {
+	CapacityBytes  uint64
+	AvailableBytes uint64
+	UsedPercent    float64 // 100 − available·100/capacity
+}
+
+// Usage syncs the filesystem, so that delayed allocation and deletion are in
+// the figures (btrfs counts neither before), and reads it.
+func (n *Node) Usage() (Usage, error) {
+	dir, err := os.Open(n.Mount())
+	if err != nil {
+		return Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	defer dir.Close()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return Usage{}, fmt.Errorf("sync filesystem: %w", err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
+		return Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	u := Usage{
+		CapacityBytes:  st.Blocks * uint64(st.Frsize),
+		AvailableBytes: st.Bavail * uint64(st.Frsize),
+	}
+	if u.CapacityBytes > 0 {
+		u.UsedPercent = 100 - 100*float64(u.AvailableBytes)/float64(u.CapacityBytes)
+	}
+	return u, nil
+}
+
+// Fill appends that many bytes to a file of that name on the node's
+// filesystem, outside containerd's root. They are written, not merely
+// allocated, and not synced: the kernel sees what it sees when a container
+// fills a disk.
+func (n *Node) Fill(name string, bytes int64) (err error) {
+	if name == "" || filepath.Base(name) != name {
+		return fmt.Errorf("fill: bad file name %q", name)
+	}
+	path := n.at.fill(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	chunk := make([]byte, min(bytes, 1<<20))
+	// Incompressible, should a filesystem compress.
+	rand.NewChaCha8([32]byte{1}).Read(chunk) //nolint:errcheck // never fails
+	for left := bytes; left > 0; {
+		written, err := f.Write(chunk[:min(left, int64(len(chunk)))])
+		if err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+		left -= int64(written)
+	}
+	return nil
+}
+
+// fillRounds bounds FillTo: each round writes what the reading says is missing,
+// and what the filesystem adds for itself only brings the target nearer.
+const fillRounds = 8
+
+// FillTo fills until the filesystem is at least that full, in percent as
+// Usage counts, or until nothing more can be written; on a filesystem that is
+// fuller already it does nothing. The bytes go to the file of that name, as
+// with Fill.
+func (n *Node) FillTo(name string, percent float64) error {
+	if percent < 0 || percent > 100 {
+		return fmt.Errorf("fill to %g %%: want 0 to 100", percent)
+	}
+	for range fillRounds {
+		u, err := n.Usage()
+		if err != nil {
+			return err
+		}
+		keep := float64(u.CapacityBytes) * (100 - percent) / 100
+		missing := int64(math.Ceil(float64(u.AvailableBytes) - keep))
+		if missing <= 0 {
+			return nil
+		}
+		if err := n.Fill(name, missing); errors.Is(err, unix.ENOSPC) {
+			return nil // xfs keeps some of what it reports as available for itself
+		} else if err != nil {
+			return err
+		}
+	}
+	u, err := n.Usage()
+	if err == nil && u.UsedPercent < percent {
+		err = fmt.Errorf("fill to %g %%: stuck at %.2f %%", percent, u.UsedPercent)
+	}
+	return err
+}
+
+// Unfill deletes what Fill wrote under that name; a file that is not there is
+// no error.
+func (n *Node) Unfill(name string) error {
+	if name == "" || filepath.Base(name) != name {
+		return fmt.Errorf("unfill: bad file name %q", name)
+	}
+	if err := os.Remove(n.at.fill(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("unfill: %w", err)
+	}
+	return nil
+}
