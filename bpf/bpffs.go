@@ -1,0 +1,89 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultBPFFS is where bpffs is mounted by custom.
+const defaultBPFFS = "/sys/fs/bpf"
+
+// ensureBPFFS makes dir a directory on a bpffs, mounting one if none is there:
+// at its usual place if dir is below that, at dir itself if not.
+func ensureBPFFS(dir string) error {
+	on, err := onBPFFS(dir)
+	if err != nil {
+		return err
+	}
+	if !on {
+		target := dir
+		if strings.HasPrefix(dir, defaultBPFFS+"/") {
+			target = defaultBPFFS
+		} else if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := mountBPFFS(target); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// onBPFFS looks at dir, or its nearest ancestor that exists.
+func onBPFFS(dir string) (bool, error) {
+	for {
+		var st unix.Statfs_t
+		err := unix.Statfs(dir, &st)
+		if err == nil {
+			return st.Type == unix.BPF_FS_MAGIC, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			return false, fmt.Errorf("statfs %s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// mountBPFFS mounts under a lock on the mount point, so that two processes do
+// not stack two mounts and hide the first one's pins.
+func mountBPFFS(target string) error {
+	point, err := os.Open(target)
+	if err != nil {
+		return err
+	}
+	defer point.Close()
+	if err := unix.Flock(int(point.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", target, err)
+	}
+	if on, err := onBPFFS(target); on || err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("bpf", target, "bpf", flags, "mode=0700"); err != nil {
+		return fmt.Errorf("mount bpffs on %s: %w", target, err)
+	}
+	return nil
+}
+
+// lockDir takes the lock that makes this process the only user of dir. The
+// kernel lets go of it when the file is closed or the process dies.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", dir, ErrInUse)
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,62 @@
+// Package bpf asks the kernel two questions without being woken for the
+// answers: which images were used, until when; and is a filesystem about to
+// run low.
+//
+// # Last use
+//
+// lastuse.bpf.c looks at every exec and at the end of every process. If the
+// process has an overlayfs as its root, the topmost lower directory of that
+// overlay names the image: it is the unpacked last layer. Its stamp is set to
+// now. User space says which directories are layers ([Probes.Track]) and reads
+// the stamps when it wants to know ([Probes.LastUses]); nothing is sent.
+//
+// The end of a container's use is the exit of its last process. The removal
+// of its cgroup would do as well, but needs a table of live containers, which
+// can fill, and a cgroup v2 hierarchy, which not every node has.
+//
+// What a process reads does not matter, only where its root is: neither a find
+// on the host nor a container that reads every layer through a bind mount
+// makes an image newer.
+//
+// # Usage
+//
+// usage.bpf.c compares, at each ext4 allocation, the filesystem's own counters
+// with a line ([Probes.SetLine]) and sends one [Crossing] when free space has
+// come down to it. The line is then disarmed until free space was above a
+// second, higher line, or user space sets it again. An event may be early: for
+// the moment in which ext4 turns promised blocks into allocated ones they count
+// twice, for statfs(2) too. It is never late. Whoever receives one reads the
+// exact figure and calls SetLine again.
+//
+// # Who owns what
+//
+// The kernel owns the records; pins below [Options.PinDir] keep them, and the
+// recording, alive while no agent runs. One process at a time holds a lock on
+// that directory and owns the slots. Each of the two objects has a directory
+// of its own, named after a hash of its code and sizes; it is filled under
+// another name and renamed, so it is there as a whole or not at all. [Load]
+// adopts a directory of the same hash. Otherwise it attaches the new programs
+// first, carries the old stamps over, then removes the old pins: at every
+// moment at least one of the two records.
+//
+// A slot of the stamps array is given to another layer only after every program
+// that may have looked it up for the old one has ended.
+//
+// # Failure
+//
+// The two objects fail apart; [Probes.Status] says which and why. Load itself
+// fails only if neither works: [ErrNotPermitted] names the missing capability,
+// [ErrUnsupported] what the kernel lacks. Every loss has a counter in
+// [Counters]. A crash at any point is mended by the next Load; if old stamps
+// could not be read, [Probes.Lost] says so, and the caller has to take every
+// image for recently used.
+//
+// Needed: Linux 5.12 with BTF for last use, 5.19 for exact lines (before that
+// events come early by what the CPUs keep back of a counter). A process whose
+// root is not an overlayfs is not seen.
+//
+// Sources: do_exit (kernel/exit.c), ovl_get_layers (fs/overlayfs/super.c),
+// ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
+// ext4_da_reserve_space (fs/ext4/inode.c), percpu_counter_add_batch
+// (lib/percpu_counter.c); read in Linux 6.1 and 6.18.
+package bpf

@@ -1,0 +1,72 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// What callers may test for with errors.Is.
+var (
+	// ErrNotPermitted: the process lacks a capability; the text names it.
+	ErrNotPermitted = errors.New("not permitted")
+	// ErrUnsupported: the kernel lacks something; the text names it.
+	ErrUnsupported = errors.New("not supported by this kernel")
+	// ErrInUse: another process holds the pin directory.
+	ErrInUse = errors.New("pin directory is in use by another process")
+	// ErrNotAttached: the programs that would answer could not be attached.
+	ErrNotAttached = errors.New("programs are not attached")
+	// ErrFull: there is no slot for another layer, or no room for another line.
+	ErrFull = errors.New("no room left")
+)
+
+// needed are the capabilities that loading and pinning ask for. Kernels before
+// 5.8 know only CAP_SYS_ADMIN; it implies the other two on all.
+var needed = []struct {
+	bit  uint
+	name string
+	why  string
+}{
+	{unix.CAP_BPF, "CAP_BPF", "create maps and programs"},
+	{unix.CAP_PERFMON, "CAP_PERFMON", "trace the kernel"},
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mount bpffs, open programs by id"},
+}
+
+// classify adds the sentinel, and what is missing, to an error of the kernel.
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotPermitted), errors.Is(err, ErrUnsupported):
+		return err
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w (%s): %w", ErrNotPermitted, missingCapabilities(), err)
+	case errors.Is(err, btf.ErrNotFound), errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}
+
+// missingCapabilities names the needed capabilities this process lacks.
+func missingCapabilities() string {
+	var caps [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return "capabilities unknown: " + err.Error()
+	}
+	var missing []string
+	for _, c := range needed {
+		if caps[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
+			missing = append(missing, fmt.Sprintf("%s to %s", c.name, c.why))
+		}
+	}
+	if missing == nil {
+		return "all capabilities are there: kernel lockdown, seccomp or an LSM refuses"
+	}
+	return "missing " + strings.Join(missing, ", ")
+}

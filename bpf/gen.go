@@ -1,0 +1,8 @@
+package bpf
+
+// Regenerating needs clang 14 and libbpf-dev; building and running need
+// neither. The programs name no registers, so one little-endian object serves
+// amd64 and arm64. cpu v3 is what has atomic compare-and-exchange (Linux 5.12).
+
+//go:generate go tool bpf2go -target bpfel -tags linux -type layer_key -type stamp -type lastuse_counters lastuse lastuse.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -type line -type watch -type crossing -type usage_counters usage usage.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

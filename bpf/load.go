@@ -1,0 +1,241 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of the table of layers.
+const (
+	DefaultMaxLayers = 16384
+	maxMaxLayers     = 1 << 20
+)
+
+// Options says where to pin and how much to hold.
+type Options struct {
+	// PinDir is a directory on a bpffs, such as /sys/fs/bpf/ebb. A bpffs is
+	// mounted if there is none.
+	PinDir string
+	// MaxLayers is how many layers can be tracked at once; 0 is
+	// DefaultMaxLayers.
+	MaxLayers uint32
+	// Logger hears about adoption, replacement and damage; nil is silent.
+	Logger *slog.Logger
+
+	step func(string) error // see pins.step
+}
+
+// Probes is the kernel's record and the handles on it. Its methods may be
+// called from several goroutines.
+type Probes struct {
+	lock *os.File // on the pin directory
+	log  *slog.Logger
+
+	lastuse, usage       *set // nil if not attached
+	lastuseErr, usageErr error
+
+	mu    sync.Mutex // guards table and lost
+	table *layerTable
+	lost  bool
+}
+
+// Load adopts what is pinned below o.PinDir, or puts the programs into the
+// kernel and carries over what an earlier version recorded there. It fails only
+// if neither last use nor usage can be had; see Status for one of them missing.
+func Load(ctx context.Context, o Options) (_ *Probes, err error) {
+	if o.MaxLayers == 0 {
+		o.MaxLayers = DefaultMaxLayers
+	}
+	if o.MaxLayers > maxMaxLayers {
+		return nil, fmt.Errorf("load probes: MaxLayers %d is above %d", o.MaxLayers, maxMaxLayers)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	dir := filepath.Clean(o.PinDir)
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("load probes: PinDir %q is not an absolute path", o.PinDir)
+	}
+	if err := ensureBPFFS(dir); err != nil {
+		return nil, fmt.Errorf("load probes: %w", classify(err))
+	}
+	p := &Probes{log: o.Logger}
+	if p.lock, err = lockDir(dir); err != nil {
+		return nil, fmt.Errorf("load probes: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if err := p.load(ctx, &pins{dir: dir, step: o.step}, o.MaxLayers); err != nil {
+		return nil, fmt.Errorf("load probes: %w", err)
+	}
+	return p, nil
+}
+
+// load brings up both objects. The BTF of the kernel is parsed at most once,
+// and not at all if both are adopted.
+func (p *Probes) load(ctx context.Context, pins *pins, maxLayers uint32) error {
+	types := btf.NewCache()
+	lastuse, err := lastUseObject(maxLayers)
+	if err != nil {
+		return err
+	}
+	if p.lastuse, err = p.open(pins, lastuse, types); err == nil {
+		err = p.inherit(pins, lastuse)
+	}
+	if p.lastuseErr = classify(err); err != nil {
+		p.log.Warn("last use is not recorded", "reason", p.lastuseErr)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	usage, err := usageObject()
+	if err != nil {
+		return err
+	}
+	if p.usage, err = p.open(pins, usage, types); err == nil {
+		err = p.resetLines(pins, usage)
+	}
+	if p.usageErr = classify(err); err != nil {
+		p.log.Warn("usage is not watched", "reason", p.usageErr)
+	}
+	if p.lastuseErr != nil && p.usageErr != nil {
+		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, p.usageErr)
+	}
+	return nil
+}
+
+// open adopts o's pinned set or makes a new one. A set that is damaged is set
+// aside, not removed: its stamps may still be readable.
+func (p *Probes) open(pins *pins, o *object, types *btf.Cache) (*set, error) {
+	dir := pins.dirOf(o)
+	_, err := os.Lstat(dir)
+	if err == nil {
+		s, err := pins.adopt(o)
+		if err == nil {
+			p.log.Info("probes adopted", "object", o.name, "dir", dir)
+			return s, nil
+		}
+		p.log.Warn("pinned probes are damaged", "object", o.name, "dir", dir, "reason", err)
+		if err := pins.setAside(o); err != nil {
+			return nil, fmt.Errorf("set damaged pins aside: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	s, err := pins.create(o, types)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("probes attached", "object", o.name, "dir", dir)
+	return s, nil
+}
+
+// inherit builds the table of layers, from this set and from earlier ones.
+func (p *Probes) inherit(pins *pins, o *object) error {
+	table, damaged, err := newLayerTable(p.lastuse)
+	if err != nil {
+		return err
+	}
+	p.table = table
+	if damaged > 0 {
+		p.lost = true
+		p.log.Warn("layers with impossible slots were dropped", "count", damaged)
+	}
+	dirs, err := pins.outdated(o)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := carryOver(table, dir); err != nil {
+			p.lost = true
+			p.log.Warn("earlier stamps could not be read", "dir", dir, "reason", err)
+		}
+		if err := pins.remove(dir); err != nil {
+			return fmt.Errorf("unpin earlier probes: %w", err)
+		}
+		p.log.Info("earlier probes removed", "dir", dir, "layers", len(table.slots))
+	}
+	return nil
+}
+
+// resetLines forgets the lines of the process before, whose watches would keep
+// their room for ever if their filesystems are gone; and its sets.
+func (p *Probes) resetLines(pins *pins, o *object) error {
+	watches := p.usage.maps[usageMapWatches]
+	var dev uint64
+	for watches.NextKey(nil, &dev) == nil {
+		if err := watches.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("clear line: %w", err)
+		}
+	}
+	dirs, err := pins.outdated(o)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := pins.remove(dir); err != nil {
+			return fmt.Errorf("unpin earlier probes: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close releases the handles and the lock. The pins stay: recording goes on.
+func (p *Probes) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, s := range []*set{p.lastuse, p.usage} {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
+	}
+	p.lastuse, p.usage, p.table, p.lock = nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Unload ends all recording: it removes pinDir with every pin below it. It is
+// not an error if there is none. ErrInUse if a process has it open.
+func Unload(pinDir string) error {
+	if on, err := onBPFFS(pinDir); err != nil || !on {
+		return err
+	}
+	lock, err := lockDir(pinDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("unload probes: %w", err)
+	}
+	defer lock.Close()
+	entries, err := os.ReadDir(pinDir)
+	if err != nil {
+		return fmt.Errorf("unload probes: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(pinDir, e.Name())); err != nil {
+			return fmt.Errorf("unload probes: %w", err)
+		}
+	}
+	// The directory itself may be the mount point of the bpffs.
+	if err := os.Remove(pinDir); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("unload probes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package bpf
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// object is one compiled .bpf.c with its sizes settled, ready to load.
+type object struct {
+	name    string
+	code    []byte
+	spec    *ebpf.CollectionSpec
+	maps    []string          // those user space needs, hence pins
+	attach  map[string]string // program to tracepoint
+	modules []string          // whose types the programs look into, where they are modules
+
+	// prepare sets constants that depend on the kernel; start runs after
+	// loading, before anything is attached. Either may be nil.
+	prepare func(*ebpf.CollectionSpec, *btf.Cache) error
+	start   func(*ebpf.Collection) error
+}
+
+// Which program goes to which tracepoint.
+var (
+	lastUseAttach = map[string]string{
+		lastuseProgLastuseExec: "sched_process_exec",
+		lastuseProgLastuseExit: "sched_process_exit",
+	}
+	usageAttach = map[string]string{
+		usageProgUsageReserve:  "ext4_da_reserve_space",
+		usageProgUsageAllocate: "ext4_allocate_blocks",
+		usageProgUsageInode:    "ext4_allocate_inode",
+	}
+)
+
+// lastUseObject is lastuse.bpf.c with room for maxLayers layers.
+func lastUseObject(maxLayers uint32) (*object, error) {
+	spec, err := loadLastuse()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[lastuseMapLayers].MaxEntries = maxLayers
+	spec.Maps[lastuseMapStamps].MaxEntries = maxLayers
+	return &object{
+		name:    "lastuse",
+		code:    _LastuseBytes,
+		spec:    spec,
+		maps:    []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved, lastuseMapLastuseCounts},
+		attach:  lastUseAttach,
+		modules: []string{"overlay"},
+	}, nil
+}
+
+// usageObject is usage.bpf.c.
+func usageObject() (*object, error) {
+	spec, err := loadUsage()
+	if err != nil {
+		return nil, err
+	}
+	return &object{
+		name:    "usage",
+		code:    _UsageBytes,
+		spec:    spec,
+		maps:    []string{usageMapWatches, usageMapCrossings, usageMapUsageCounts, usageMapCpuOffsets},
+		attach:  usageAttach,
+		modules: []string{"ext4"},
+		prepare: prepareUsage,
+		start:   learnCPUOffsets,
+	}, nil
+}
+
+// layout names everything that must be the same for pins to be adopted. What
+// depends on the kernel alone need not be in it: pins do not outlive a boot.
+func (o *object) layout() string {
+	h := sha256.New()
+	h.Write(o.code)
+	for _, name := range slices.Sorted(maps.Keys(o.spec.Maps)) {
+		fmt.Fprintf(h, "\n%s %d", name, o.spec.Maps[name].MaxEntries)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// load puts the object's maps and programs into the kernel.
+func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
+	if _, err := types.Kernel(); err != nil {
+		return nil, fmt.Errorf("read BTF of the kernel: %w", err)
+	}
+	spec := o.spec.Copy()
+	if o.prepare != nil {
+		if err := o.prepare(spec, types); err != nil {
+			return nil, err
+		}
+	}
+	opts := ebpf.CollectionOptions{Cache: types}
+	for _, name := range o.modules {
+		module, err := types.Module(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // built in, or not there: attaching or the relocation will tell
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read BTF of module %s: %w", name, err)
+		}
+		opts.Programs.ExtraRelocationTargets = append(opts.Programs.ExtraRelocationTargets, module)
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	if o.start != nil {
+		if err := o.start(coll); err != nil {
+			coll.Close()
+			return nil, err
+		}
+	}
+	return coll, nil
+}
+
+// prepareUsage tells the programs how many CPUs keep shares of a counter, how
+// large a share can be (compute_batch_value in lib/percpu_counter.c: twice the
+// online CPUs, at least 32), and what their tracepoint passes.
+func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		spec.Variables[usageVarNrCpus].Set(uint32(cpus)),
+		spec.Variables[usageVarCounterBatch].Set(uint32(max(32, 2*cpus))),
+		spec.Variables[usageVarReserveHasCount].Set(params >= 2),
+	)
+}
+
+// tracepointParams counts the arguments of a tracepoint of the kernel or of
+// the module. The prototype has one more, for the tracer's own data.
+func tracepointParams(types *btf.Cache, name, module string) (int, error) {
+	spec, err := types.Kernel()
+	if err != nil {
+		return 0, err
+	}
+	var def *btf.Typedef
+	err = spec.TypeByName("btf_trace_"+name, &def)
+	if errors.Is(err, btf.ErrNotFound) {
+		if spec, err = types.Module(module); err == nil {
+			err = spec.TypeByName("btf_trace_"+name, &def)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find tracepoint %s: %w", name, err)
+	}
+	if pointer, ok := def.Type.(*btf.Pointer); ok {
+		if proto, ok := pointer.Target.(*btf.FuncProto); ok {
+			return len(proto.Params) - 1, nil
+		}
+	}
+	return 0, fmt.Errorf("tracepoint %s has no prototype: %w", name, btf.ErrNotFound)
+}
+
+// learnCPUOffsets lets the kernel fill cpu_offsets. If it cannot, lines work
+// with the cautious bound, which Status and Counters.Approximate show.
+func learnCPUOffsets(coll *ebpf.Collection) error {
+	_, err := coll.Programs[usageProgUsageCpuOffsets].Run(&ebpf.RunOptions{})
+	if err != nil {
+		return fmt.Errorf("learn CPU offsets: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package bpf
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Counters is what the programs saw since they were attached, which may be
+// before this process started. Those in the Lost fields are gone for good.
+type Counters struct {
+	Execs      uint64 // in overlay roots
+	Exits      uint64 // of whole processes in overlay roots
+	Stamped    uint64 // uses of tracked layers
+	Unresolved uint64 // uses of other layers, noted for Track
+
+	UnresolvedLost uint64 // no room to note them
+	UnreadableLost uint64 // the overlay could not be followed
+
+	Checked     uint64 // allocations compared with a line
+	Summed      uint64 // exact readings, taken near a line
+	Approximate uint64 // exact readings that could not be had: cautious bound taken
+	Raised      uint64 // crossings sent
+	Rearmed     uint64 // lines armed again by the kernel
+
+	// CrossingsHeld counts crossings that found the ring buffer full. They are
+	// late, not lost: the line stays armed for the next allocation.
+	CrossingsHeld uint64
+}
+
+// Counters sums the counters of both objects over all CPUs. Those of an object
+// that is not attached are 0.
+func (p *Probes) Counters() (Counters, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var c Counters
+	if p.lastuse != nil {
+		var cpus []lastuseLastuseCounters
+		if err := p.lastuse.maps[lastuseMapLastuseCounts].Lookup(uint32(0), &cpus); err != nil {
+			return Counters{}, fmt.Errorf("read counters of last use: %w", err)
+		}
+		for _, n := range cpus {
+			c.Execs += n.Execs
+			c.Exits += n.Exits
+			c.Stamped += n.Stamped
+			c.Unresolved += n.Unresolved
+			c.UnresolvedLost += n.UnresolvedFull
+			c.UnreadableLost += n.Unreadable
+		}
+	}
+	if p.usage != nil {
+		var cpus []usageUsageCounters
+		if err := p.usage.maps[usageMapUsageCounts].Lookup(uint32(0), &cpus); err != nil {
+			return Counters{}, fmt.Errorf("read counters of usage: %w", err)
+		}
+		for _, n := range cpus {
+			c.Checked += n.Checked
+			c.Summed += n.Summed
+			c.Approximate += n.Approximate
+			c.Raised += n.Raised
+			c.Rearmed += n.Rearmed
+			c.CrossingsHeld += n.RingFull
+		}
+	}
+	return c, nil
+}
+
+// ProgramStatus is one program for people and metrics.
+type ProgramStatus struct {
+	Object      string // lastuse or usage
+	Name        string
+	AttachPoint string // tracepoint
+	Attached    bool
+	Adopted     bool   // recording since before this process
+	Reason      string // why not attached, or in what way less exact; "" if all is well
+}
+
+// Status lists every program, attached or not, in a stable order.
+func (p *Probes) Status() []ProgramStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Concat(
+		statusOf("lastuse", lastUseAttach, p.lastuse, p.lastuseErr, ""),
+		statusOf("usage", usageAttach, p.usage, p.usageErr, approximation(p.usage)),
+	)
+}
+
+func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {
+	var out []ProgramStatus
+	for _, name := range slices.Sorted(maps.Keys(attach)) {
+		status := ProgramStatus{Object: object, Name: name, AttachPoint: attach[name], Reason: limit}
+		switch {
+		case err != nil:
+			status.Reason = err.Error()
+		case s == nil:
+			status.Reason = "closed"
+		default:
+			status.Attached, status.Adopted = true, s.adopted
+		}
+		out = append(out, status)
+	}
+	return out
+}
+
+// approximation says whether lines work with the cautious bound.
+func approximation(s *set) string {
+	if s == nil {
+		return ""
+	}
+	var offsets usageCpuOffsets
+	err := s.maps[usageMapCpuOffsets].Lookup(uint32(0), &offsets)
+	if err != nil {
+		return "cpu offsets: " + err.Error()
+	}
+	if offsets.Known == 0 {
+		return "counters cannot be summed over CPUs: crossings come early"
+	}
+	return ""
+}
