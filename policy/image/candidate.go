@@ -15,7 +15,7 @@ type candidate struct {
 
 	keep   Reason // why it stays whatever the disk says; "" if it may go
 	detail string
-	unused bool      // nothing but its youth may keep it
+	unused bool      // nothing but its youth or a failed removal may keep it
 	aged   bool      // may go, and is unused for MaximumAge
 	oldAt  time.Time // when MinimumAge is over; zero if there is none, or never known
 	agedAt time.Time // when MaximumAge is reached; zero if never known
@@ -60,7 +60,7 @@ func (c *candidate) judge(s Snapshot, now time.Time) {
 			c.oldAt)
 	}
 	c.keep, c.detail = c.reason(s, now)
-	c.unused = c.keep == "" || c.keep == KeptYoung
+	c.unused = c.keep == "" || c.keep == KeptYoung || c.keep == KeptFailed
 	c.aged = c.keep == "" && s.Policy.MaximumAge > 0 &&
 		age(c.lastUsed(), now) >= s.Policy.MaximumAge &&
 		age(c.Observed, now) >= s.Policy.MaximumAge
@@ -87,6 +87,9 @@ func (c *candidate) reason(s Snapshot, now time.Time) (Reason, string) {
 	}
 	if a := age(c.arrived(), now); a < s.Policy.MinimumAge {
 		return KeptYoung, fmt.Sprintf("arrived %v ago, minimum age %v", a.Round(time.Second), s.Policy.MinimumAge)
+	}
+	if now.Before(c.RetryAt) {
+		return KeptFailed, fmt.Sprintf("its removal failed, next try in %v", c.RetryAt.Sub(now).Round(time.Second))
 	}
 	return "", ""
 }

@@ -161,7 +161,7 @@ func (d *decision) plan() Plan {
 func (d *decision) whyKept(c *candidate) (Reason, string) {
 	switch {
 	case d.spared[c]:
-		return KeptFreesNothing, "its layers are shared with images that stay"
+		return KeptFreesNothing, "its layers are held by what stays"
 	case d.stuck != (weight{}):
 		return KeptHold, "removing all unused images would not reach the low line"
 	case d.need != (weight{}):

@@ -130,3 +130,11 @@ func (p Policy) Validate() []FieldError {
 	}
 	return problems
 }
+
+// HighReached says whether one of the high lines is reached: whether Decide
+// would start to reclaim.
+func (p Policy) HighReached(d Disk) bool {
+	bytesAt, bytes := RaiseAt(d.CapacityBytes, p.HighPercent)
+	inodesAt, inodes := RaiseAt(d.Inodes, p.InodesHighPercent)
+	return bytes && d.AvailableBytes <= bytesAt || inodes && d.InodesAvailable <= inodesAt
+}

@@ -9,7 +9,7 @@ import (
 // one of them: the strongest claim first.
 var keptOrder = []Reason{
 	KeptBlocked, KeptInUse, KeptWanted, KeptPinned, KeptSandbox, KeptByRule,
-	KeptYoung, KeptNotNeeded, KeptFreesNothing, KeptHold,
+	KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptHold,
 }
 
 // space says what holds the disk once removed is gone. Together with what

@@ -60,6 +60,8 @@ type Image struct {
 	Arrived  time.Time // when it was pulled or imported; what MinimumAge counts from
 	Observed time.Time // when ebb first saw it; MaximumAge removes nothing before Observed+MaximumAge
 
+	RetryAt time.Time // after a removal that failed: left alone until then
+
 	Roots []NodeID // what the image's records keep alive in Snapshot.Graph
 }
 
@@ -106,16 +108,17 @@ type Reason string
 
 // Why an image stays. Where several hold, the first of this list is given.
 const (
-	KeptBlocked      Reason = "blocked"       // Snapshot.Blocked, a policy that makes no sense, or an image that does not
-	KeptInUse        Reason = "in_use"        // UsedBy
-	KeptWanted       Reason = "wanted"        // Wanted
-	KeptPinned       Reason = "pinned"        // Pinned
-	KeptSandbox      Reason = "sandbox"       // Sandbox
-	KeptByRule       Reason = "keep_rule"     // Keep
-	KeptYoung        Reason = "minimum_age"   // Arrived less than MinimumAge ago
-	KeptNotNeeded    Reason = "not_needed"    // could go, but the disk is low enough without
-	KeptFreesNothing Reason = "frees_nothing" // could go, but every layer of it is held by images that stay
-	KeptHold         Reason = "hold"          // could go, but all that could would not reach the low line: see Hold
+	KeptBlocked      Reason = "blocked"        // Snapshot.Blocked, a policy that makes no sense, or an image that does not
+	KeptInUse        Reason = "in_use"         // UsedBy
+	KeptWanted       Reason = "wanted"         // Wanted
+	KeptPinned       Reason = "pinned"         // Pinned
+	KeptSandbox      Reason = "sandbox"        // Sandbox
+	KeptByRule       Reason = "keep_rule"      // Keep
+	KeptYoung        Reason = "minimum_age"    // Arrived less than MinimumAge ago
+	KeptFailed       Reason = "removal_failed" // RetryAt is still to come
+	KeptNotNeeded    Reason = "not_needed"     // could go, but the disk is low enough without
+	KeptFreesNothing Reason = "frees_nothing"  // could go, but every layer of it is held by images that stay
+	KeptHold         Reason = "hold"           // could go, but all that could would not reach the low line: see Hold
 )
 
 // Why an image goes.
