@@ -19,6 +19,10 @@ var ErrNotFound = errors.New("not found")
 // because its disk is full.
 var ErrNoSpace = errors.New("no space left on device")
 
+// ErrUnsupported is returned (wrapped) when the snapshotter does not work with
+// directories that overlayfs stacks, so that a layer has no root to watch.
+var ErrUnsupported = errors.New("snapshotter has no layer directories")
+
 // Inventory is one consistent-enough reading of the runtime. It is never
 // trusted for a removal: see Check in runtime/containerd.
 type Inventory struct {

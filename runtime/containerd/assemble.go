@@ -1,0 +1,129 @@
+package containerd
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/cri"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// criNamespace is where the CRI plugin keeps its images and containers.
+const criNamespace = "k8s.io"
+
+// reading is everything one look at the runtime brought. What follows from it
+// is computed without any further call.
+type reading struct {
+	spaces   []space
+	images   []cri.Image
+	criImage map[string]string // CRI container ID → image ID
+	sandbox  sandboxImage
+	now      time.Time
+}
+
+// sandboxImage is how the sandbox image can be told from others.
+type sandboxImage struct {
+	name string // "" if the CRI does not say
+	// pinned: the runtime pins the image itself (containerd 2), so that the
+	// name is not needed.
+	pinned bool
+}
+
+// entry is a CRI image and its records in the CRI's namespace.
+type entry struct {
+	cri     cri.Image
+	records []*imageRecord
+}
+
+// entries joins the CRI's images with the records. An image for which no
+// complete record is left is no entry: the CRI's view is behind, or content is
+// missing, and nothing could be said about its layers.
+func (r *reading) entries() []entry {
+	byID := make(map[string][]*imageRecord, len(r.images))
+	for i := range r.spaces {
+		if r.spaces[i].name != criNamespace {
+			continue
+		}
+		for j := range r.spaces[i].images {
+			rec := &r.spaces[i].images[j]
+			if rec.content.id != "" {
+				byID[rec.content.id] = append(byID[rec.content.id], rec)
+			}
+		}
+	}
+	entries := make([]entry, 0, len(r.images))
+	for _, i := range r.images {
+		if records := byID[i.ID]; len(records) > 0 {
+			entries = append(entries, entry{cri: i, records: records})
+			delete(byID, i.ID) // a runtime that lists an image twice is answered once
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.cri.ID, b.cri.ID) })
+	return entries
+}
+
+func (r *reading) usage(entries []entry) *usage {
+	set := make(imageSet, len(entries))
+	for _, e := range entries {
+		set[e.cri.ID] = e.records[0].content.chain
+	}
+	return newUsage(set, r.criImage)
+}
+
+// inventory draws the conclusions.
+func (r *reading) inventory() *inventory.Inventory {
+	entries := r.entries()
+	use := r.usage(entries)
+	for i := range r.spaces {
+		use.add(&r.spaces[i])
+	}
+	removable := map[object]bool{}
+	for _, e := range entries {
+		for _, rec := range e.records {
+			removable[object{kindImage, criNamespace, rec.name}] = true
+		}
+	}
+	b := buildGraph(r.spaces, r.now, removable)
+	layers := layersOf(r.spaces)
+
+	inv := &inventory.Inventory{Graph: b.graph, Images: make([]inventory.Image, 0, len(entries))}
+	for _, e := range entries {
+		img := r.image(e, use, layers)
+		img.Roots = make([]image.NodeID, 0, len(e.records))
+		for _, rec := range e.records {
+			img.Roots = append(img.Roots, b.index[object{kindImage, criNamespace, rec.name}])
+		}
+		inv.Images = append(inv.Images, img)
+	}
+	if r.sandbox.name == "" && !r.sandbox.pinned {
+		inv.Blocked = "the runtime neither pins its sandbox image nor tells its name"
+	}
+	return inv
+}
+
+// image describes one image, without its place in the graph.
+func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer) inventory.Image {
+	img := inventory.Image{
+		ID:           e.cri.ID,
+		Pinned:       e.cri.Pinned,
+		NominalBytes: e.cri.Bytes,
+		UsedBy:       use.users(e.cri.ID),
+	}
+	for _, rec := range e.records {
+		img.References = append(img.References, rec.name)
+		// The CRI marks a pin in a label; its own answer may be a moment older.
+		img.Pinned = img.Pinned || rec.labels["io.cri-containerd.pinned"] == "pinned"
+		img.Sandbox = img.Sandbox || rec.name == r.sandbox.name
+		if rec.updated.After(img.Updated) {
+			img.Updated = rec.updated
+		}
+	}
+	img.Sandbox = img.Sandbox || r.sandbox.name != "" && slices.Contains(e.cri.Names, r.sandbox.name)
+	img.References = sortedSet(img.References)
+	if chain := e.records[0].content.chain; chain != "" {
+		img.Layers = layers[chain]
+	}
+	return img
+}

@@ -1,0 +1,49 @@
+package containerd
+
+import (
+	eventsapi "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// decode translates an event; ok is false for one that says nothing of use.
+func decode(e *events.Envelope) (event inventory.Event, ok bool) {
+	if e == nil || e.Event == nil || e.Topic == barrierTopic {
+		return inventory.Event{}, false
+	}
+	payload, err := typeurl.UnmarshalAny(e.Event)
+	if err != nil {
+		// Of a type that this build does not know. None of the topics we know
+		// has such events, and the reconcile covers those we do not.
+		return inventory.Event{}, false
+	}
+	event, ok = translate(payload)
+	event.Namespace = e.Namespace
+	return event, ok
+}
+
+func translate(payload any) (inventory.Event, bool) {
+	switch p := payload.(type) {
+	case *eventsapi.ImageCreate:
+		return inventory.Event{Kind: inventory.EventImage, Image: p.Name}, true
+	case *eventsapi.ImageUpdate:
+		return inventory.Event{Kind: inventory.EventImage, Image: p.Name}, true
+	case *eventsapi.ImageDelete:
+		return inventory.Event{Kind: inventory.EventImage, Image: p.Name}, true
+	case *eventsapi.ContainerCreate:
+		return inventory.Event{Kind: inventory.EventContainer, Container: p.ID, Image: p.Image}, true
+	case *eventsapi.ContainerDelete:
+		return inventory.Event{Kind: inventory.EventContainer, Container: p.ID}, true
+	case *eventsapi.TaskStart:
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, true
+	case *eventsapi.TaskExit:
+		// An exec inside the container (a probe) has an ID of its own, and
+		// ends nothing.
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, p.ID == "" || p.ID == p.ContainerID
+	case *eventsapi.TaskDelete:
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, p.ID == "" || p.ID == p.ContainerID
+	}
+	return inventory.Event{}, false
+}

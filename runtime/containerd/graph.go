@@ -1,0 +1,200 @@
+package containerd
+
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// blockSize is the unit in which a filesystem gives out space for a blob.
+const blockSize = 4096
+
+// graphBuilder turns records into the graph that containerd's garbage
+// collector would walk.
+type graphBuilder struct {
+	graph image.Graph
+	index map[object]image.NodeID
+	now   time.Time
+	// removable are the records of the CRI's images. Whatever refers to such a
+	// record does not keep it: removal takes it away, and leaves a dead edge.
+	removable map[object]bool
+}
+
+// buildGraph makes all nodes first, so that a reference to something that does
+// not exist is dropped, whatever order the records come in.
+func buildGraph(spaces []space, now time.Time, removable map[object]bool) *graphBuilder {
+	b := &graphBuilder{index: map[object]image.NodeID{}, now: now, removable: removable}
+	for i := range spaces {
+		b.addNodes(&spaces[i])
+	}
+	for i := range spaces {
+		b.addEdges(&spaces[i])
+	}
+	for i := range spaces {
+		b.addHolders(&spaces[i])
+	}
+	return b
+}
+
+func (b *graphBuilder) addNodes(s *space) {
+	for _, i := range s.images {
+		b.node(object{kindImage, s.name, i.name}, image.Node{Kind: image.NodeRecord})
+	}
+	for _, c := range s.contents {
+		b.node(object{kindContent, s.name, c.digest}, image.Node{Kind: image.NodeRecord})
+		// The bytes are stored once, however many namespaces have a record.
+		b.node(object{kind: kindBlob, name: c.digest}, image.Node{
+			Kind: image.NodeBlob, Bytes: roundUp(c.bytes), Inodes: 1,
+		})
+	}
+	for _, snap := range s.snapshots {
+		b.node(object{kindSnapshot, s.name, snap.name()}, image.Node{
+			Kind: image.NodeSnapshot, Bytes: snap.bytes, Inodes: snap.inodes,
+		})
+	}
+	for _, c := range s.containers {
+		b.node(object{kindContainer, s.name, c.id}, image.Node{Kind: image.NodeRecord})
+	}
+}
+
+func (b *graphBuilder) addEdges(s *space) {
+	for _, i := range s.images {
+		from := object{kindImage, s.name, i.name}
+		b.edge(from, object{kindContent, s.name, i.target})
+		b.links(from, i.labels)
+	}
+	for _, c := range s.contents {
+		from := object{kindContent, s.name, c.digest}
+		b.edge(from, object{kind: kindBlob, name: c.digest})
+		b.links(from, c.labels)
+	}
+	for _, snap := range s.snapshots {
+		from := object{kindSnapshot, s.name, snap.name()}
+		if snap.parent != "" {
+			b.edge(from, object{kindSnapshot, s.name, snap.snapshotter + "/" + snap.parent})
+		}
+		b.links(from, snap.labels)
+	}
+	for _, c := range s.containers {
+		from := object{kindContainer, s.name, c.id}
+		b.edge(from, object{kindSnapshot, s.name, c.snapshotter + "/" + c.snapKey})
+		b.links(from, c.labels)
+	}
+}
+
+// addHolders adds the roots, except for the images that the CRI can remove.
+func (b *graphBuilder) addHolders(s *space) {
+	for _, l := range s.leases {
+		if !l.ours() && !isExpired(l.labels, b.now) {
+			b.holder("lease", s.name, l.id, b.leased(s, l))
+		}
+	}
+	for _, c := range s.containers {
+		b.holder("container", s.name, c.id, b.kept(object{kindContainer, s.name, c.id}))
+	}
+	for i := range s.images {
+		if r := &s.images[i]; !isExpired(r.labels, b.now) {
+			b.holder("image", s.name, r.name, b.kept(object{kindImage, s.name, r.name}))
+		}
+	}
+	for _, c := range s.contents {
+		if isRoot(c.labels) {
+			b.holder("gc.root", s.name, c.digest, b.kept(object{kindContent, s.name, c.digest}))
+		}
+	}
+	for _, snap := range s.snapshots {
+		if isRoot(snap.labels) {
+			b.holder("gc.root", s.name, snap.name(), b.kept(object{kindSnapshot, s.name, snap.name()}))
+		}
+	}
+	for _, sb := range s.sandboxes {
+		var nodes []image.NodeID
+		for key, value := range sb.labels {
+			if l, ok := parseLink(key, value); ok && !l.back {
+				nodes = append(nodes, b.kept(object{l.kind, s.name, l.name})...)
+			}
+		}
+		b.holder("sandbox", s.name, sb.id, nodes)
+	}
+}
+
+// leased returns what a lease keeps. A flat lease keeps the content it names
+// without what that refers to. (A flat lease on a snapshot keeps its parents,
+// but not what their labels refer to; snapshots with such labels are rare, and
+// keeping too much only makes the computed figure too small.)
+func (b *graphBuilder) leased(s *space, l leaseRecord) []image.NodeID {
+	var nodes []image.NodeID
+	names := map[string]*imageRecord{}
+	if l.flat() {
+		names = s.byName()
+	}
+	for _, r := range l.resources {
+		target := object{r.kind, s.name, r.name}
+		if l.flat() {
+			switch r.kind {
+			case kindContent:
+				target = object{kind: kindBlob, name: r.name}
+			case kindImage:
+				rec := names[r.name]
+				if rec == nil || b.removable[target] {
+					continue
+				}
+				target = object{kind: kindBlob, name: rec.target}
+			}
+		}
+		nodes = append(nodes, b.kept(target)...)
+	}
+	return nodes
+}
+
+func (b *graphBuilder) node(o object, n image.Node) {
+	if _, ok := b.index[o]; ok {
+		return
+	}
+	n.Name = o.name
+	b.index[o] = image.NodeID(len(b.graph.Nodes))
+	b.graph.Nodes = append(b.graph.Nodes, n)
+}
+
+// kept returns the node of an object that something keeps: none if it does not
+// exist, or is a record that can be removed all the same.
+func (b *graphBuilder) kept(o object) []image.NodeID {
+	if id, ok := b.index[o]; ok && !b.removable[o] {
+		return []image.NodeID{id}
+	}
+	return nil
+}
+
+func (b *graphBuilder) edge(from, to object) {
+	if f, ok := b.index[from]; ok {
+		b.graph.Nodes[f].Refs = append(b.graph.Nodes[f].Refs, b.kept(to)...)
+	}
+}
+
+func (b *graphBuilder) links(from object, labels map[string]string) {
+	for key, value := range labels {
+		l, ok := parseLink(key, value)
+		if !ok {
+			continue
+		}
+		other := object{l.kind, from.namespace, l.name}
+		if l.back {
+			b.edge(other, from)
+		} else {
+			b.edge(from, other)
+		}
+	}
+}
+
+func (b *graphBuilder) holder(kind, namespace, name string, nodes []image.NodeID) {
+	if len(nodes) > 0 {
+		b.graph.Holders = append(b.graph.Holders, image.Holder{Kind: kind, Name: namespace + "/" + name, Nodes: nodes})
+	}
+}
+
+func roundUp(n uint64) uint64 {
+	if rest := n % blockSize; rest != 0 && n <= ^uint64(0)-blockSize {
+		return n + blockSize - rest
+	}
+	return n
+}

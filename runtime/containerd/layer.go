@@ -1,0 +1,210 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+const (
+	// ownLabel and viewPrefix mark what ebb makes in containerd.
+	ownLabel   = "ebb-agent.github.io/layer-view"
+	viewPrefix = "ebb-view-"
+
+	// leaseTime is how long views of a crashed run can stay at most, if no
+	// later run removes them. A view itself lives for milliseconds.
+	leaseTime  = 10 * time.Minute
+	leaseSpare = time.Minute
+)
+
+// viewLease is what our views of one namespace live under.
+type viewLease struct {
+	id      string
+	expires time.Time
+}
+
+// copying are the snapshotters whose views are not overlays of the layers'
+// directories: making one may copy the whole image, and would tell nothing.
+var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile", "erofs"}
+
+// ResolveLayer finds the directory of a layer. Where a container stands on the
+// layer nothing is written, so that this works on a full disk, too; otherwise a
+// view is made and removed at once.
+func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	root, err := r.resolveLayer(ctx, l)
+	if err != nil {
+		return inventory.LayerRoot{}, wrap(fmt.Sprintf("resolve layer %s/%s/%s", l.Namespace, l.Snapshotter, l.ChainID), err)
+	}
+	return root, nil
+}
+
+func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	ctx = inNamespace(ctx, &space{name: l.Namespace})
+	sn := r.client.SnapshotService(l.Snapshotter)
+	info, err := sn.Stat(ctx, l.ChainID)
+	if err != nil {
+		return inventory.LayerRoot{}, err
+	}
+	dir, err := r.dirFromChild(ctx, sn, l.ChainID)
+	if err != nil {
+		return inventory.LayerRoot{}, err
+	}
+	if dir == "" {
+		if dir, err = r.dirFromView(ctx, sn, l); err != nil {
+			return inventory.LayerRoot{}, err
+		}
+	}
+	place, err := fs.Locate(dir)
+	if err != nil {
+		return inventory.LayerRoot{}, err
+	}
+	return inventory.LayerRoot{Path: dir, Dev: place.Dev, Ino: place.Ino, Created: info.Created}, nil
+}
+
+// dirFromChild asks for the mounts of a snapshot that stands on the layer; ""
+// if there is none that tells.
+func (r *Runtime) dirFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) (string, error) {
+	var children []string
+	err := sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		// The filter has chosen them already, but what it does not know it
+		// lets pass.
+		if i.Kind != snapshots.KindCommitted && i.Parent == chain {
+			children = append(children, i.Name)
+		}
+		return nil
+	}, "parent=="+strconv.Quote(chain))
+	if err != nil {
+		return "", err
+	}
+	for _, key := range children {
+		mounts, err := sn.Mounts(ctx, key)
+		if errdefs.IsNotFound(err) {
+			continue // went since the list
+		}
+		if err != nil {
+			return "", err
+		}
+		if dir, err := layerDir(mounts, false); err == nil {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+func (r *Runtime) dirFromView(ctx context.Context, sn snapshots.Snapshotter, l inventory.Layer) (string, error) {
+	if slices.Contains(copying, l.Snapshotter) {
+		return "", fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
+	}
+	lease, err := r.leaseFor(ctx, l.Namespace)
+	if err != nil {
+		return "", err
+	}
+	ctx = leases.WithLease(ctx, lease)
+	key := r.nextView()
+	mounts, err := sn.View(ctx, key, l.ChainID, snapshots.WithLabels(map[string]string{ownLabel: r.nonce}))
+	if err != nil {
+		r.forgetLease(l.Namespace, lease)
+		return "", err
+	}
+	dir, err := layerDir(mounts, true)
+	return dir, errors.Join(err, removeView(ctx, sn, key))
+}
+
+// removeView removes a view even when the caller has lost patience: it must not
+// keep an image's layers.
+func removeView(ctx context.Context, sn snapshots.Snapshotter, key string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := sn.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove view %s: %w", key, err)
+	}
+	return nil
+}
+
+func (r *Runtime) nextView() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.viewSeq++
+	return fmt.Sprintf("%s%s-%d", viewPrefix, r.nonce, r.viewSeq)
+}
+
+// leaseFor returns the lease for views in this namespace, a new one if the old
+// is about to expire. It is shared by many views: each lease costs a write.
+func (r *Runtime) leaseFor(ctx context.Context, namespace string) (string, error) {
+	r.mu.Lock()
+	have, ok := r.leases[namespace]
+	r.mu.Unlock()
+	if ok && time.Until(have.expires) > leaseSpare {
+		return have.id, nil
+	}
+	l, err := r.client.LeasesService().Create(ctx, leases.WithRandomID(),
+		leases.WithLabel(ownLabel, r.nonce), leases.WithExpiration(leaseTime))
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	r.leases[namespace] = viewLease{id: l.ID, expires: time.Now().Add(leaseTime)}
+	r.mu.Unlock()
+	return l.ID, nil
+}
+
+// forgetLease makes the next view start with a new lease, in case the old one
+// was what failed (somebody may have deleted it).
+func (r *Runtime) forgetLease(namespace, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leases[namespace].id == id {
+		delete(r.leases, namespace)
+	}
+}
+
+func (r *Runtime) releaseLeases(ctx context.Context) {
+	r.mu.Lock()
+	held := r.leases
+	r.leases = map[string]viewLease{}
+	r.mu.Unlock()
+	for namespace, l := range held {
+		in := inNamespace(ctx, &space{name: namespace})
+		if err := r.client.LeasesService().Delete(in, leases.Lease{ID: l.id}); err != nil && !errdefs.IsNotFound(err) {
+			r.log.DebugContext(ctx, "lease stays until it expires", "lease", l.id, "namespace", namespace, "reason", err)
+		}
+	}
+}
+
+// removeLeftovers removes what runs that crashed have left. Should another ebb
+// be in the middle of a view, it loses nothing: it has the answer by then, or
+// tries again.
+func (r *Runtime) removeLeftovers(ctx context.Context) error {
+	spaces, err := r.readNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range spaces {
+		in := inNamespace(ctx, &spaces[i])
+		if err := r.readSnapshots(in, &spaces[i], "labels."+strconv.Quote(ownLabel)); err != nil {
+			return err
+		}
+		for _, snap := range spaces[i].snapshots {
+			if !snap.ours() || snap.committed {
+				continue
+			}
+			if err := removeView(in, r.client.SnapshotService(snap.snapshotter), snap.key); err != nil {
+				return err
+			}
+			r.log.InfoContext(ctx, "view removed", "namespace", spaces[i].name, "snapshot", snap.key, "reason", "left by an earlier run")
+		}
+	}
+	return nil
+}

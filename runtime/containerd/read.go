@@ -1,0 +1,209 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	containersapi "github.com/containerd/containerd/api/services/containers/v1"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+)
+
+// snapshotter is a loaded snapshotter plugin.
+type snapshotter struct {
+	name string
+	root string // "" if the plugin does not tell
+}
+
+const snapshotterPlugin = "io.containerd.snapshotter.v1"
+
+func pluginDir(snapshotter string) string { return snapshotterPlugin + "." + snapshotter }
+
+func lastElement(p string) string { return path.Base(path.Clean(p)) }
+
+func (r *Runtime) listSnapshotters(ctx context.Context) ([]snapshotter, error) {
+	resp, err := r.client.IntrospectionService().Plugins(ctx, "type=="+snapshotterPlugin)
+	if err != nil {
+		return nil, wrap("list snapshotters", err)
+	}
+	var list []snapshotter
+	for _, p := range resp.Plugins {
+		// A plugin that could not start has an error here (zfs without zfs).
+		if p.InitErr == nil {
+			list = append(list, snapshotter{name: p.ID, root: p.Exports["root"]})
+		}
+	}
+	return list, nil
+}
+
+func (r *Runtime) readNamespaces(ctx context.Context) ([]space, error) {
+	names, err := r.client.NamespaceService().List(ctx)
+	if err != nil {
+		return nil, wrap("list namespaces", err)
+	}
+	spaces := make([]space, len(names))
+	for i, name := range names {
+		spaces[i].name = name
+	}
+	return spaces, nil
+}
+
+func (r *Runtime) readImages(ctx context.Context, s *space) error {
+	list, err := r.client.ImageService().List(ctx)
+	if err != nil {
+		return wrap("list images of "+s.name, err)
+	}
+	s.images = make([]imageRecord, 0, len(list))
+	for _, i := range list {
+		updated := i.CreatedAt
+		if i.UpdatedAt.After(updated) {
+			updated = i.UpdatedAt
+		}
+		s.images = append(s.images, imageRecord{
+			name: i.Name, target: i.Target.Digest.String(), labels: i.Labels, updated: updated,
+			content: r.resolve(ctx, i.Target),
+		})
+	}
+	return nil
+}
+
+// readContainersOf uses the stream directly, where the client would collect
+// every container's whole OCI spec first.
+func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...string) error {
+	operation := "list containers of " + s.name
+	stream, err := containersapi.NewContainersClient(r.conn).ListStream(ctx,
+		&containersapi.ListContainersRequest{Filters: filters})
+	if err != nil {
+		return wrap(operation, errgrpc.ToNative(err))
+	}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return wrap(operation, errgrpc.ToNative(err))
+		}
+		c := m.GetContainer()
+		s.containers = append(s.containers, containerRecord{
+			id: c.GetID(), image: c.GetImage(), labels: c.GetLabels(),
+			snapshotter: c.GetSnapshotter(), snapKey: c.GetSnapshotKey(),
+		})
+	}
+}
+
+func (r *Runtime) readSnapshots(ctx context.Context, s *space, filters ...string) error {
+	for _, sn := range r.snapshotters() {
+		err := r.client.SnapshotService(sn.name).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+			s.snapshots = append(s.snapshots, snapshotRecord{
+				snapshotter: sn.name, key: i.Name, parent: i.Parent, committed: i.Kind == snapshots.KindCommitted,
+				created: i.Created, labels: i.Labels,
+			})
+			return nil
+		}, filters...)
+		if err != nil && !errdefs.IsNotFound(err) {
+			return wrap(fmt.Sprintf("list snapshots of %s in %s", s.name, sn.name), err)
+		}
+	}
+	return nil
+}
+
+// readUsage asks what each committed snapshot takes. An active one is never
+// asked about: its answer walks the directory.
+func (r *Runtime) readUsage(ctx context.Context, s *space) error {
+	for i := range s.snapshots {
+		snap := &s.snapshots[i]
+		if !snap.committed {
+			continue
+		}
+		key := usageKey{s.name, snap.snapshotter, snap.key, snap.created}
+		u, ok := r.cache.usage(key)
+		if !ok {
+			got, err := r.client.SnapshotService(snap.snapshotter).Usage(ctx, snap.key)
+			if errdefs.IsNotFound(err) {
+				continue // removed since the list: takes nothing
+			}
+			if err != nil {
+				return wrap("read usage of snapshot "+snap.key, err)
+			}
+			u = snapshotUsage{bytes: uint64(max(got.Size, 0)), inodes: uint64(max(got.Inodes, 0))}
+			r.cache.putUsage(key, u)
+		}
+		snap.bytes, snap.inodes = u.bytes, u.inodes
+	}
+	return nil
+}
+
+func (r *Runtime) readContents(ctx context.Context, s *space) error {
+	err := r.client.ContentStore().Walk(ctx, func(i content.Info) error {
+		s.contents = append(s.contents, contentRecord{
+			digest: i.Digest.String(), bytes: uint64(max(i.Size, 0)), labels: i.Labels,
+		})
+		return nil
+	})
+	return wrap("list content of "+s.name, err)
+}
+
+func (r *Runtime) readLeases(ctx context.Context, s *space) error {
+	manager := r.client.LeasesService()
+	list, err := manager.List(ctx)
+	if err != nil {
+		return wrap("list leases of "+s.name, err)
+	}
+	now := time.Now()
+	for _, l := range list {
+		rec := leaseRecord{id: l.ID, labels: l.Labels}
+		if rec.ours() || isExpired(l.Labels, now) {
+			continue // keeps nothing, as far as the graph goes
+		}
+		resources, err := manager.ListResources(ctx, l)
+		if errdefs.IsNotFound(err) {
+			continue // given back since the list
+		}
+		if err != nil {
+			return wrap("list resources of lease "+l.ID, err)
+		}
+		for _, res := range resources {
+			if kind, name, ok := parseResource(res.Type, res.ID); ok {
+				rec.resources = append(rec.resources, leaseResource{kind, name})
+			}
+		}
+		s.leases = append(s.leases, rec)
+	}
+	return nil
+}
+
+func (r *Runtime) readSandboxes(ctx context.Context, s *space) error {
+	r.mu.Lock()
+	known := r.about.sandboxes
+	r.mu.Unlock()
+	if !known {
+		return nil
+	}
+	list, err := r.client.SandboxStore().List(ctx)
+	if errdefs.IsNotImplemented(err) {
+		r.mu.Lock()
+		r.about.sandboxes = false
+		r.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return wrap("list sandboxes of "+s.name, err)
+	}
+	for _, sb := range list {
+		s.sandboxes = append(s.sandboxes, sandboxRecord{id: sb.ID, labels: sb.Labels})
+	}
+	return nil
+}
+
+// inNamespace returns a context for calls about this namespace.
+func inNamespace(ctx context.Context, s *space) context.Context {
+	return namespaces.WithNamespace(ctx, s.name)
+}

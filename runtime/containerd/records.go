@@ -1,0 +1,100 @@
+package containerd
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// The records are containerd's metadata, stripped to what this package needs.
+// A container's OCI spec, for one, is dropped as it arrives: a hundred of them
+// would weigh more than the rest of the agent.
+
+// space is what one namespace holds.
+type space struct {
+	name       string
+	images     []imageRecord
+	containers []containerRecord
+	snapshots  []snapshotRecord
+	contents   []contentRecord
+	leases     []leaseRecord
+	sandboxes  []sandboxRecord
+}
+
+type imageRecord struct {
+	name    string
+	target  string // digest of an index or a manifest
+	labels  map[string]string
+	updated time.Time    // the later of creation and update
+	content imageContent // zero where it cannot be resolved
+}
+
+// imageContent is what a target digest leads to on this platform.
+type imageContent struct {
+	id    string // digest of the image's config: the CRI's image ID
+	chain string // chain ID of the top layer; "" for an image without layers
+}
+
+type containerRecord struct {
+	id, image            string
+	snapshotter, snapKey string
+	labels               map[string]string
+}
+
+type snapshotRecord struct {
+	snapshotter, key, parent string
+	committed                bool
+	created                  time.Time
+	labels                   map[string]string
+	bytes, inodes            uint64 // committed ones only
+}
+
+// name is how the graph and labels call the snapshot.
+func (s snapshotRecord) name() string { return s.snapshotter + "/" + s.key }
+
+// ours tells whether ebb made the snapshot. Both marks are asked for, so that
+// somebody else's snapshot is not overlooked for its name alone.
+func (s snapshotRecord) ours() bool {
+	return strings.HasPrefix(s.key, viewPrefix) && s.labels[ownLabel] != ""
+}
+
+type contentRecord struct {
+	digest string
+	bytes  uint64
+	labels map[string]string
+}
+
+type leaseRecord struct {
+	id        string
+	labels    map[string]string
+	resources []leaseResource
+}
+
+func (l leaseRecord) ours() bool { return l.labels[ownLabel] != "" }
+
+func (l leaseRecord) flat() bool { _, ok := l.labels[labelFlat]; return ok }
+
+type leaseResource struct {
+	kind objectKind
+	name string
+}
+
+type sandboxRecord struct {
+	id     string
+	labels map[string]string
+}
+
+// byName returns the namespace's image records by name.
+func (s *space) byName() map[string]*imageRecord {
+	names := make(map[string]*imageRecord, len(s.images))
+	for i := range s.images {
+		names[s.images[i].name] = &s.images[i]
+	}
+	return names
+}
+
+// sortedSet sorts and removes duplicates, in place.
+func sortedSet(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}

@@ -1,0 +1,176 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/image-spec/identity"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/ebb-agent/ebb/runtime/cri"
+)
+
+// maxDocument bounds an index, manifest or config. Registries refuse manifests
+// above 4 MiB; a config has a few kilobytes.
+const maxDocument = 8 << 20
+
+// maxLayers bounds an image's layers. overlayfs takes 500 lower directories.
+const maxLayers = 4096
+
+var errTooLarge = errors.New("document too large")
+
+// resolve finds the image ID and the top layer's chain ID behind a target. The
+// answer never changes, so it is asked for once. Content that is missing, for
+// another platform or malformed gives the zero value, and is tried again.
+func (r *Runtime) resolve(ctx context.Context, target ocispec.Descriptor) imageContent {
+	digest := target.Digest.String()
+	if c, ok := r.cache.content(digest); ok {
+		return c
+	}
+	c, err := resolveContent(ctx, boundedProvider{r.client.ContentStore()}, target)
+	if err != nil {
+		// Incomplete images are a normal sight: a pull under way, or the other
+		// platforms of an index.
+		r.log.DebugContext(ctx, "image cannot be resolved", "target", digest, "reason", err)
+		return imageContent{}
+	}
+	r.cache.putContent(digest, c)
+	return c
+}
+
+func resolveContent(ctx context.Context, provider content.Provider, target ocispec.Descriptor) (imageContent, error) {
+	// The CRI chooses the manifest by the same function and platform.
+	manifest, err := images.Manifest(ctx, provider, target, platforms.Default())
+	if err != nil {
+		return imageContent{}, fmt.Errorf("read manifest: %w", err)
+	}
+	config, err := content.ReadBlob(ctx, provider, manifest.Config)
+	if err != nil {
+		return imageContent{}, fmt.Errorf("read config: %w", err)
+	}
+	c := imageContent{id: manifest.Config.Digest.String()}
+	if !cri.ValidID(c.id) {
+		return imageContent{}, fmt.Errorf("read config: digest %.80q: %w", c.id, errdefs.ErrInvalidArgument)
+	}
+	c.chain, err = chainOf(config)
+	return c, err
+}
+
+// chainOf computes the top layer's chain ID from an image config.
+func chainOf(config []byte) (string, error) {
+	var c struct {
+		RootFS ocispec.RootFS `json:"rootfs"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		return "", fmt.Errorf("parse config: %w", err)
+	}
+	if len(c.RootFS.DiffIDs) > maxLayers {
+		return "", fmt.Errorf("parse config: %d layers: %w", len(c.RootFS.DiffIDs), errTooLarge)
+	}
+	if len(c.RootFS.DiffIDs) == 0 {
+		return "", nil
+	}
+	for _, d := range c.RootFS.DiffIDs {
+		if err := d.Validate(); err != nil {
+			return "", fmt.Errorf("parse config: layer: %w", err)
+		}
+	}
+	return identity.ChainID(c.RootFS.DiffIDs).String(), nil
+}
+
+// boundedProvider refuses documents that are too large to be read into memory.
+type boundedProvider struct{ content.Provider }
+
+func (p boundedProvider) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
+	at, err := p.Provider.ReaderAt(ctx, desc)
+	if err != nil {
+		return nil, err
+	}
+	if at.Size() > maxDocument {
+		return nil, errors.Join(fmt.Errorf("%s: %d bytes: %w", desc.Digest, at.Size(), errTooLarge), at.Close())
+	}
+	return at, nil
+}
+
+// cache keeps what cannot change, for as long as it is still there.
+type cache struct {
+	mu       sync.Mutex
+	contents map[string]imageContent
+	usages   map[usageKey]snapshotUsage
+}
+
+// usageKey names a committed snapshot. One that is removed and made again has
+// the same key, but another time of creation.
+type usageKey struct {
+	namespace, snapshotter, key string
+	created                     time.Time
+}
+
+type snapshotUsage struct{ bytes, inodes uint64 }
+
+func (c *cache) content(target string) (imageContent, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, ok := c.contents[target]
+	return got, ok
+}
+
+func (c *cache) putContent(target string, v imageContent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.contents == nil {
+		c.contents = map[string]imageContent{}
+	}
+	c.contents[target] = v
+}
+
+func (c *cache) usage(k usageKey) (snapshotUsage, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, ok := c.usages[k]
+	return got, ok
+}
+
+func (c *cache) putUsage(k usageKey, v snapshotUsage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.usages == nil {
+		c.usages = map[usageKey]snapshotUsage{}
+	}
+	c.usages[k] = v
+}
+
+// sweep forgets what a full reading no longer saw.
+func (c *cache) sweep(spaces []space) {
+	targets := map[string]bool{}
+	live := map[usageKey]bool{}
+	for i := range spaces {
+		for _, img := range spaces[i].images {
+			targets[img.target] = true
+		}
+		for _, s := range spaces[i].snapshots {
+			live[usageKey{spaces[i].name, s.snapshotter, s.key, s.created}] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.contents {
+		if !targets[t] {
+			delete(c.contents, t)
+		}
+	}
+	for k := range c.usages {
+		if !live[k] {
+			delete(c.usages, k)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/distribution/reference"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/ebb-agent/ebb/runtime/cri"
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// readTimeout bounds a look at the whole runtime; a look at one image or layer
+// takes the same, because a busy disk slows both alike.
+const readTimeout = 30 * time.Second
+
+// Runtime is a containerd with its CRI plugin, over one socket.
+type Runtime struct {
+	client *client.Client
+	conn   *grpc.ClientConn
+	cri    *cri.Client
+	log    *slog.Logger
+	cache  cache
+
+	mu      sync.Mutex
+	about   about
+	leases  map[string]viewLease // by namespace: what our views live under
+	nonce   string               // makes our names differ from another ebb's
+	viewSeq uint64
+}
+
+// about is what only a restart of containerd can change.
+type about struct {
+	version      string
+	snapshotters []snapshotter
+	sandbox      sandboxImage
+	sandboxes    bool // the sandbox store exists (containerd 1.7 and later)
+}
+
+// Connect opens the runtime behind a socket. Its errors say what is wrong (see
+// [ErrNoSocket] and the others); nothing is retried here.
+func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, error) {
+	if err := probe(ctx, socket); err != nil {
+		return nil, fmt.Errorf("connect to containerd: %w", err)
+	}
+	// gRPC's own reconnect is made quick; Watch is what waits.
+	params := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+		MinConnectTimeout: 5 * time.Second,
+	}
+	c, err := client.New(socket, client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(params)}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to containerd: %w", err)
+	}
+	conn, ok := c.Conn().(*grpc.ClientConn)
+	if !ok {
+		return nil, errors.Join(errors.New("connect to containerd: the client has no gRPC connection"), c.Close())
+	}
+	nonce := make([]byte, 6)
+	rand.Read(nonce) // never fails
+	r := &Runtime{
+		client: c, conn: conn, cri: cri.New(conn), log: log,
+		leases: map[string]viewLease{}, nonce: hex.EncodeToString(nonce),
+	}
+	if err := r.identify(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to containerd: %w", err), c.Close())
+	}
+	return r, nil
+}
+
+// Close gives back what the runtime holds for us, and the connection. A lease
+// that cannot be deleted expires.
+func (r *Runtime) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r.releaseLeases(ctx)
+	return r.client.Close()
+}
+
+// Version returns what answers, for people: "containerd 1.6.20~ds1".
+func (r *Runtime) Version() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.about.version
+}
+
+// identify learns what a restart may have changed, and clears away what a
+// crashed run left.
+func (r *Runtime) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	// With WaitForReady off the first call would fail on a connection that is
+	// merely not made yet; probe has shown that somebody listens.
+	v, err := r.client.Version(ctx)
+	if err != nil {
+		return diagnose(err)
+	}
+	name, _, err := r.cri.Version(ctx)
+	if err != nil {
+		return diagnoseCRI(err)
+	}
+	a := about{version: fmt.Sprintf("%.64s %.64s", name, v.Version), sandboxes: true}
+	if a.snapshotters, err = r.listSnapshotters(ctx); err != nil {
+		return err
+	}
+	if a.sandbox, err = r.findSandboxImage(ctx, v.Version); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.about = a
+	clear(r.leases) // a restart may have collected them
+	r.mu.Unlock()
+	return r.removeLeftovers(ctx)
+}
+
+// findSandboxImage learns the sandbox image's name. containerd pins it since
+// 2.0 (in fact 1.7.3), whenever it is there, and then tells no name.
+func (r *Runtime) findSandboxImage(ctx context.Context, version string) (sandboxImage, error) {
+	name, err := r.cri.SandboxImage(ctx)
+	if err != nil {
+		return sandboxImage{}, err
+	}
+	return sandboxImage{name: normalize(name), pinned: majorVersion(version) >= 2}, nil
+}
+
+// normalize spells a name as the CRI does before it stores it ("pause:3" is
+// docker.io/library/pause:3). A name that is no reference stays as it is.
+func normalize(name string) string {
+	if name == "" {
+		return ""
+	}
+	ref, err := reference.ParseDockerRef(name)
+	if err != nil {
+		return name
+	}
+	return ref.String()
+}
+
+// majorVersion reads "v2.4.2" or "1.6.20~ds1"; 0 if it is anything else.
+func majorVersion(version string) int {
+	var major int
+	if len(version) > 0 && version[0] == 'v' {
+		version = version[1:]
+	}
+	if _, err := fmt.Sscanf(version, "%d.", &major); err != nil || major < 0 {
+		return 0
+	}
+	return major
+}
+
+// ImageRoot returns the directory of the snapshotter that the CRI uses. The
+// filesystem below it is the one that fills with images.
+func (r *Runtime) ImageRoot(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	path, err := r.cri.ImageFsInfo(ctx)
+	if err != nil {
+		return "", err
+	}
+	// containerd 1.6 composes the path from its own root and the plugin's name,
+	// which is wrong for a snapshotter that was given another root.
+	for _, s := range r.snapshotters() {
+		if s.root != "" && pluginDir(s.name) == lastElement(path) {
+			path = s.root
+		}
+	}
+	if _, err := fs.Locate(path); err != nil {
+		return "", fmt.Errorf("image root: %w", err)
+	}
+	return path, nil
+}
+
+func (r *Runtime) snapshotters() []snapshotter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.about.snapshotters
+}
+
+// Inventory reads everything.
+func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	reading, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return reading.inventory(), nil
+}
+
+// Containers returns the containers of every namespace.
+func (r *Runtime) Containers(ctx context.Context) ([]inventory.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	reading, err := r.readContainers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	use := reading.usage(reading.entries())
+	var containers []inventory.Container
+	for i := range reading.spaces {
+		containers = append(containers, use.add(&reading.spaces[i])...)
+	}
+	return containers, nil
+}
+
+// Check looks again at one image, as fresh as can be: what it is called, whether
+// it is pinned, and who uses it. It returns inventory.ErrNotFound if the image
+// is gone. Roots are left empty: they mean nothing outside a graph.
+func (r *Runtime) Check(ctx context.Context, imageID string) (inventory.Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	reading, err := r.readOne(ctx, imageID)
+	if err != nil {
+		return inventory.Image{}, fmt.Errorf("check %s: %w", imageID, err)
+	}
+	entries := reading.entries()
+	if len(entries) != 1 {
+		return inventory.Image{}, fmt.Errorf("check %s: no complete record: %w", imageID, inventory.ErrNotFound)
+	}
+	use := reading.usage(entries)
+	for i := range reading.spaces {
+		use.add(&reading.spaces[i])
+	}
+	return reading.image(entries[0], use, layersOf(reading.spaces)), nil
+}
+
+// Remove removes an image and all its names, and returns when containerd has
+// collected what nothing else keeps. An image that is gone is no error.
+func (r *Runtime) Remove(ctx context.Context, imageID string) error {
+	return r.cri.RemoveImage(ctx, imageID)
+}

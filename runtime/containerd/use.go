@@ -1,0 +1,127 @@
+package containerd
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// usage finds out which image every container is made from, and what else
+// stands on an image's layers.
+type usage struct {
+	criImage map[string]string   // CRI container ID → image ID, in criNamespace
+	ids      map[string]bool     // image IDs that the CRI knows
+	byChain  map[string][]string // top layer's chain ID → image IDs
+	usedBy   map[string][]string // image ID → users
+}
+
+// imageSet is what usage needs to know about the images: ID → chain ID.
+type imageSet map[string]string
+
+func newUsage(images imageSet, criImage map[string]string) *usage {
+	u := &usage{
+		criImage: criImage,
+		ids:      make(map[string]bool, len(images)),
+		byChain:  make(map[string][]string, len(images)),
+		usedBy:   map[string][]string{},
+	}
+	for id, chain := range images {
+		u.ids[id] = true
+		if chain != "" {
+			u.byChain[chain] = append(u.byChain[chain], id)
+		}
+	}
+	for _, ids := range u.byChain {
+		slices.Sort(ids)
+	}
+	return u
+}
+
+// add takes in one namespace and returns its containers.
+func (u *usage) add(s *space) []inventory.Container {
+	parents := make(map[string]string, len(s.snapshots))
+	for _, snap := range s.snapshots {
+		if !snap.committed {
+			parents[snap.name()] = snap.parent
+		}
+	}
+	names := s.byName()
+	owned := make(map[string]string, len(s.containers)) // snapshot → container
+	containers := make([]inventory.Container, 0, len(s.containers))
+	for _, c := range s.containers {
+		snapshot := c.snapshotter + "/" + c.snapKey
+		owned[snapshot] = c.id
+		id := u.imageOf(s.name, c, names, parents[snapshot])
+		if u.ids[id] {
+			u.usedBy[id] = append(u.usedBy[id], "container "+s.name+"/"+c.id)
+		}
+		containers = append(containers, inventory.Container{Namespace: s.name, ID: c.id, ImageID: id})
+	}
+	u.addSnapshots(s, owned)
+	return containers
+}
+
+// addSnapshots counts everything that stands on an image's top layer: build
+// steps, image volumes, and containers whose image was re-tagged since. Where
+// two images have the same layers both are in use; freeing one of them would
+// give back next to nothing.
+func (u *usage) addSnapshots(s *space, owned map[string]string) {
+	for _, snap := range s.snapshots {
+		if snap.committed || snap.parent == "" || snap.ours() {
+			continue
+		}
+		by := "snapshot " + s.name + "/" + snap.key
+		if id, ok := owned[snap.name()]; ok {
+			by = "container " + s.name + "/" + id
+		}
+		for _, id := range u.byChain[snap.parent] {
+			u.usedBy[id] = append(u.usedBy[id], by)
+		}
+	}
+}
+
+// imageOf tells which image a container was made from. The CRI remembers the
+// ID. Elsewhere there is only a name, which may mean another image by now: then
+// the layer below the container's own decides.
+func (u *usage) imageOf(namespace string, c containerRecord, names map[string]*imageRecord, parent string) string {
+	if namespace == criNamespace {
+		if id := u.criImage[c.id]; u.ids[id] {
+			return id
+		}
+	}
+	var byName imageContent
+	if r := names[c.image]; r != nil && u.ids[r.content.id] {
+		byName = r.content
+	}
+	if byName.id != "" && (parent == "" || byName.chain == parent) {
+		return byName.id
+	}
+	if ids := u.byChain[parent]; len(ids) > 0 {
+		return ids[0]
+	}
+	return byName.id
+}
+
+// users returns who uses an image, sorted, each once.
+func (u *usage) users(id string) []string { return sortedSet(u.usedBy[id]) }
+
+// layersOf returns where each chain ID is unpacked.
+func layersOf(spaces []space) map[string][]inventory.Layer {
+	layers := map[string][]inventory.Layer{}
+	for i := range spaces {
+		for _, snap := range spaces[i].snapshots {
+			if snap.committed {
+				layers[snap.key] = append(layers[snap.key], inventory.Layer{
+					Namespace: spaces[i].name, Snapshotter: snap.snapshotter, ChainID: snap.key,
+				})
+			}
+		}
+	}
+	for _, list := range layers {
+		slices.SortFunc(list, func(a, b inventory.Layer) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Snapshotter, b.Snapshotter))
+		})
+	}
+	return layers
+}

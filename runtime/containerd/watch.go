@@ -1,0 +1,174 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	eventsapi "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"google.golang.org/grpc"
+
+	versionapi "github.com/containerd/containerd/api/services/version/v1"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+
+	// barrierTopic carries the event by which a subscription proves itself.
+	barrierTopic = "/ebb/barrier"
+	// barrierRetry is how long to wait for it before another is sent: the one
+	// before may have come too early for the subscription.
+	barrierRetry = 20 * time.Millisecond
+	barrierTime  = 10 * time.Second
+)
+
+// topics are what is subscribed to. Snapshots are not: every view of our own
+// would come back as an event.
+var topics = []string{
+	`topic~="^/images/"`,
+	`topic~="^/containers/(create|delete)$"`,
+	`topic~="^/tasks/(start|exit|delete)$"`,
+	`topic=="` + barrierTopic + `"`,
+}
+
+// Watch sends what changes to out, until ctx is done. It reconnects for as long
+// as that takes, and brackets each gap by EventDown and EventResync: between
+// Resync and the next Down no event is lost. A slow reader holds up the stream,
+// nothing is dropped.
+func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
+	wait := firstBackoff
+	for first := true; ; first = false {
+		live, err := r.watchOnce(ctx, out, first)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if live {
+			wait = firstBackoff
+		}
+		if live || first {
+			if err := send(ctx, out, inventory.Event{Kind: inventory.EventDown, Err: err}); err != nil {
+				return err
+			}
+		}
+		r.log.DebugContext(ctx, "event stream broke", "reason", err, "retry", wait)
+		if err := sleep(ctx, jitter(wait)); err != nil {
+			return err
+		}
+		wait = min(2*wait, lastBackoff)
+	}
+}
+
+// watchOnce runs one subscription to its end. live tells whether it ever stood.
+func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, first bool) (live bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the client's goroutine, too
+	if err := r.awake(ctx); err != nil {
+		return false, err
+	}
+	stream, errs := r.client.Subscribe(ctx, topics...)
+	if err := r.barrier(ctx, stream, errs); err != nil {
+		return false, err
+	}
+	if !first {
+		// It may be another containerd than before.
+		if err := r.identify(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := send(ctx, out, inventory.Event{Kind: inventory.EventResync}); err != nil {
+		return true, err
+	}
+	for {
+		select {
+		case envelope := <-stream:
+			if e, ok := decode(envelope); ok {
+				if err := send(ctx, out, e); err != nil {
+					return true, err
+				}
+			}
+		case err := <-errs:
+			return true, streamError(err)
+		}
+	}
+}
+
+// awake makes gRPC try the socket now, whatever its own backoff says.
+func (r *Runtime) awake(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	r.conn.ResetConnectBackoff()
+	_, err := versionapi.NewVersionClient(r.conn).Version(ctx, &emptypb.Empty{}, grpc.WaitForReady(true))
+	return wrap("reach containerd", err)
+}
+
+// barrier returns once the subscription is in place: when an event of our own
+// has come back. containerd does not confirm subscriptions, and what happens
+// before they are in place is lost. Events that arrive earlier need no
+// delivery: the Resync that follows covers them.
+func (r *Runtime) barrier(ctx context.Context, stream <-chan *events.Envelope, errs <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, barrierTime)
+	defer cancel()
+	publish := namespaces.WithNamespace(ctx, criNamespace)
+	mark := &eventsapi.NamespaceUpdate{Name: viewPrefix + r.nonce}
+	again := time.NewTicker(barrierRetry)
+	defer again.Stop()
+	for {
+		if err := r.client.EventService().Publish(publish, barrierTopic, mark); err != nil {
+			return wrap("publish barrier", err)
+		}
+		for waiting := true; waiting; {
+			select {
+			case e := <-stream:
+				if e != nil && e.Topic == barrierTopic {
+					return nil
+				}
+			case err := <-errs:
+				return streamError(err)
+			case <-again.C:
+				waiting = false
+			case <-ctx.Done():
+				return fmt.Errorf("wait for barrier: %w", ctx.Err())
+			}
+		}
+	}
+}
+
+func streamError(err error) error {
+	if err == nil {
+		return errors.New("event stream ended")
+	}
+	return fmt.Errorf("event stream: %w", err)
+}
+
+func send(ctx context.Context, out chan<- inventory.Event, e inventory.Event) error {
+	select {
+	case out <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// jitter spreads the reconnects of many nodes' agents and tools by a fifth.
+func jitter(d time.Duration) time.Duration {
+	return d - d/5 + time.Duration(rand.Int64N(int64(2*d/5)))
+}
