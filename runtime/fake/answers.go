@@ -1,0 +1,195 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Version names the fake.
+func (r *Runtime) Version() string { return "fake 1" }
+
+// ImageRoot is a directory that exists everywhere.
+func (r *Runtime) ImageRoot(context.Context) (string, error) { return "/", nil }
+
+// begin waits as long as the faults say, then locks.
+func (r *Runtime) begin(ctx context.Context) error {
+	r.mu.Lock()
+	delay := r.faults.Delay
+	r.mu.Unlock()
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	return nil
+}
+
+// Inventory answers as runtime/containerd does.
+func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	defer r.mu.Unlock()
+	if r.faults.Inventory != nil {
+		return nil, fmt.Errorf("list images: %w", r.faults.Inventory)
+	}
+	g := r.graph()
+	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked}
+	for _, id := range r.ids() {
+		img := r.image(id)
+		img.Roots = g.roots[id]
+		inv.Images = append(inv.Images, img)
+	}
+	return inv, nil
+}
+
+// Check looks at one image.
+func (r *Runtime) Check(ctx context.Context, id string) (inventory.Image, error) {
+	if err := r.begin(ctx); err != nil {
+		return inventory.Image{}, fmt.Errorf("check %s: %w", id, err)
+	}
+	defer r.mu.Unlock()
+	if r.faults.Check != nil {
+		return inventory.Image{}, fmt.Errorf("check %s: %w", id, r.faults.Check)
+	}
+	if !slices.Contains(r.ids(), id) {
+		return inventory.Image{}, fmt.Errorf("check %s: %w", id, inventory.ErrNotFound)
+	}
+	return r.image(id), nil
+}
+
+// Remove removes an image and all its names.
+func (r *Runtime) Remove(ctx context.Context, id string) error {
+	if err := r.begin(ctx); err != nil {
+		return fmt.Errorf("remove image %s: %w", id, err)
+	}
+	defer r.mu.Unlock()
+	if err := r.faults.Remove[id]; err != nil {
+		return fmt.Errorf("remove image %s: %w", id, err)
+	}
+	if !slices.Contains(r.ids(), id) {
+		return nil
+	}
+	before, _ := r.storedBytes()
+	for _, k := range sortedKeys(r.records) {
+		if k.namespace == CRINamespace && r.records[k].id == id {
+			delete(r.records, k)
+			r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: k.namespace, Image: k.name})
+		}
+	}
+	after, _ := r.storedBytes()
+	r.other += uint64(float64(before-after) * r.faults.Withheld)
+	r.removed = append(r.removed, id)
+	return nil
+}
+
+// Containers lists every container.
+func (r *Runtime) Containers(ctx context.Context) ([]inventory.Container, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	defer r.mu.Unlock()
+	if r.faults.Inventory != nil {
+		return nil, fmt.Errorf("list containers: %w", r.faults.Inventory)
+	}
+	known := r.ids()
+	var list []inventory.Container
+	for _, k := range sortedKeys(r.containers) {
+		c := inventory.Container{Namespace: k.namespace, ID: k.name}
+		if id := r.containers[k].image.id; slices.Contains(known, id) {
+			c.ImageID = id
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// ResolveLayer makes up a directory; its inode number follows from the layer
+// and the namespace.
+func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	if err := r.begin(ctx); err != nil {
+		return inventory.LayerRoot{}, fmt.Errorf("resolve layer: %w", err)
+	}
+	defer r.mu.Unlock()
+	if r.faults.Resolve != nil {
+		return inventory.LayerRoot{}, fmt.Errorf("resolve layer: %w", r.faults.Resolve)
+	}
+	k := key{l.Namespace, l.ChainID}
+	created, ok := r.roots[k]
+	if !ok || l.Snapshotter != snapshotter {
+		return inventory.LayerRoot{}, fmt.Errorf("resolve layer %s: %w", l.ChainID, inventory.ErrNotFound)
+	}
+	hash := fnv.New32a()
+	fmt.Fprint(hash, k)
+	return inventory.LayerRoot{
+		Path: "/fake/" + l.Namespace + "/" + l.ChainID, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32()), Created: created,
+	}, nil
+}
+
+// ids lists the CRI's images.
+func (r *Runtime) ids() []string {
+	var ids []string
+	for k, rec := range r.records {
+		if k.namespace == CRINamespace {
+			ids = append(ids, rec.id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (r *Runtime) image(id string) inventory.Image {
+	img := inventory.Image{ID: id}
+	var s *stored
+	for _, k := range sortedKeys(r.records) {
+		rec := r.records[k]
+		if k.namespace != CRINamespace || rec.id != id {
+			continue
+		}
+		s = rec.stored
+		img.References = append(img.References, k.name)
+		img.Pinned = img.Pinned || rec.Pinned
+		img.Sandbox = img.Sandbox || k.name == r.sandbox
+		if rec.updated.After(img.Updated) {
+			img.Updated = rec.updated
+		}
+	}
+	for _, l := range s.Layers {
+		img.NominalBytes += l.BlobBytes
+	}
+	for _, k := range sortedKeys(r.roots) {
+		if k.name == s.top() {
+			img.Layers = append(img.Layers, inventory.Layer{Namespace: k.namespace, Snapshotter: snapshotter, ChainID: k.name})
+		}
+	}
+	img.UsedBy = r.users(s)
+	return img
+}
+
+func (r *Runtime) users(s *stored) []string {
+	var users []string
+	for k, c := range r.containers {
+		if c.image.id == s.id || s.top() != "" && c.image.top() == s.top() {
+			users = append(users, "container "+k.namespace+"/"+k.name)
+		}
+	}
+	for k, chain := range r.snapshots {
+		if chain != "" && chain == s.top() {
+			users = append(users, "snapshot "+k.namespace+"/"+k.name)
+		}
+	}
+	slices.Sort(users)
+	return users
+}

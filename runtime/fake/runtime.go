@@ -1,0 +1,285 @@
+package fake
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// CRINamespace is where the CRI's images and containers are.
+const CRINamespace = "k8s.io"
+
+const snapshotter = "overlayfs"
+
+// Layer is content that is stored once as a blob, and once per namespace as a
+// snapshot. Layers of one name are the same content.
+type Layer struct {
+	Name          string
+	Bytes, Inodes uint64 // of the snapshot
+	BlobBytes     uint64
+}
+
+// Image is what is imported. Two images with the same layers and the same
+// Config are one image with several names.
+type Image struct {
+	Name   string
+	Tags   []string
+	Layers []Layer
+	Config string
+	Pinned bool
+}
+
+// Faults makes calls fail. The zero value makes none.
+type Faults struct {
+	Inventory error
+	Check     error
+	Remove    map[string]error // by image ID
+	Resolve   error            // inventory.ErrNoSpace for a full disk
+	Delay     time.Duration    // before each answer
+
+	// Withheld is the share of the bytes a removal frees that the disk does not
+	// give back, 0 to 1: what a deleted but open file would do.
+	Withheld float64
+}
+
+// stored is an image's content.
+type stored struct {
+	Image
+	id     string
+	chains []string // chain ID per layer, from the bottom
+}
+
+func (s *stored) top() string {
+	if len(s.chains) == 0 {
+		return ""
+	}
+	return s.chains[len(s.chains)-1]
+}
+
+type container struct {
+	image   *stored // as it was when the container was made
+	running bool
+}
+
+// key names something in a namespace.
+type key struct{ namespace, name string }
+
+// Runtime is the fake. Make one with New.
+type Runtime struct {
+	mu         sync.Mutex
+	now        func() time.Time
+	records    map[key]record
+	containers map[key]*container
+	snapshots  map[key]string  // active or view snapshot → parent's chain ID
+	leases     map[key]*stored // what the lease keeps
+	roots      map[key]time.Time
+	sandbox    string // name
+	blocked    string
+	faults     Faults
+	removed    []string
+	capacity   image.Disk
+	other      uint64 // bytes on the disk that are not images
+	events     stream
+}
+
+type record struct {
+	*stored
+	updated time.Time
+}
+
+// New returns an empty runtime on a disk of 10 GiB. now gives the images their
+// dates; nil is time.Now.
+func New(now func() time.Time) *Runtime {
+	if now == nil {
+		now = time.Now
+	}
+	return &Runtime{
+		now: now, records: map[key]record{}, containers: map[key]*container{},
+		snapshots: map[key]string{}, leases: map[key]*stored{}, roots: map[key]time.Time{},
+		capacity: image.Disk{CapacityBytes: 10 << 30, Inodes: 1 << 20},
+		events:   stream{news: make(chan struct{}, 1)},
+	}
+}
+
+// Import stores an image under its names and returns its ID.
+func (r *Runtime) Import(namespace string, img Image) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &stored{Image: img}
+	hash := sha256.New()
+	for _, l := range img.Layers {
+		fmt.Fprintf(hash, "%q", l.Name)
+		chain := fmt.Sprintf("sha256:%x", hash.Sum(nil))
+		s.chains = append(s.chains, chain)
+		if _, ok := r.roots[key{namespace, chain}]; !ok {
+			r.roots[key{namespace, chain}] = r.now()
+		}
+	}
+	fmt.Fprintf(hash, "config %q", img.Config)
+	s.id = fmt.Sprintf("sha256:%x", hash.Sum(nil))
+	for _, name := range append([]string{img.Name}, img.Tags...) {
+		r.put(namespace, name, s)
+	}
+	return s.id
+}
+
+// Tag gives what from means another name, taking it from whatever had it.
+func (r *Runtime) Tag(namespace, from, to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(namespace, to, r.lookup(namespace, from))
+}
+
+// Untag deletes a name, and the image with its last one.
+func (r *Runtime) Untag(namespace, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.records, key{namespace, name})
+	r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: namespace, Image: name})
+}
+
+func (r *Runtime) put(namespace, name string, s *stored) {
+	r.records[key{namespace, name}] = record{stored: s, updated: r.now()}
+	r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: namespace, Image: name})
+}
+
+func (r *Runtime) lookup(namespace, name string) *stored {
+	rec, ok := r.records[key{namespace, name}]
+	if !ok {
+		panic(fmt.Sprintf("fake: no image %s/%s", namespace, name))
+	}
+	return rec.stored
+}
+
+// Create makes a container that does not run.
+func (r *Runtime) Create(namespace, id, imageName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers[key{namespace, id}] = &container{image: r.lookup(namespace, imageName)}
+	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id, Image: imageName})
+}
+
+// Run makes a container and starts it.
+func (r *Runtime) Run(namespace, id, imageName string) {
+	r.Create(namespace, id, imageName)
+	r.setRunning(namespace, id, true)
+}
+
+// Stop ends a container's task; the container stays.
+func (r *Runtime) Stop(namespace, id string) { r.setRunning(namespace, id, false) }
+
+func (r *Runtime) setRunning(namespace, id string, running bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers[key{namespace, id}].running = running
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: namespace, Container: id})
+}
+
+// Delete removes a container.
+func (r *Runtime) Delete(namespace, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.containers, key{namespace, id})
+	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id})
+}
+
+// Snapshot stands a bare snapshot on an image's top layer, as a builder does.
+func (r *Runtime) Snapshot(namespace, name, imageName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.snapshots[key{namespace, name}] = r.lookup(namespace, imageName).top()
+}
+
+// RemoveSnapshot removes it again.
+func (r *Runtime) RemoveSnapshot(namespace, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.snapshots, key{namespace, name})
+}
+
+// Lease keeps the content and the layers of an image.
+func (r *Runtime) Lease(namespace, id, imageName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[key{namespace, id}] = r.lookup(namespace, imageName)
+}
+
+// Release gives a lease back.
+func (r *Runtime) Release(namespace, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.leases, key{namespace, id})
+}
+
+// SetSandboxImage tells which name is the sandbox image's.
+func (r *Runtime) SetSandboxImage(name string) { r.mu.Lock(); r.sandbox = name; r.mu.Unlock() }
+
+// SetBlocked makes inventories say that nothing may be removed.
+func (r *Runtime) SetBlocked(reason string) { r.mu.Lock(); r.blocked = reason; r.mu.Unlock() }
+
+// SetFaults replaces all faults.
+func (r *Runtime) SetFaults(f Faults) { r.mu.Lock(); r.faults = f; r.mu.Unlock() }
+
+// Removed returns the IDs that Remove has removed, in order.
+func (r *Runtime) Removed() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.removed)
+}
+
+// SetDisk sets the disk's capacity, and how much of it is not images.
+func (r *Runtime) SetDisk(capacityBytes, otherBytes, inodes uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.capacity = image.Disk{CapacityBytes: capacityBytes, Inodes: inodes}
+	r.other = otherBytes
+}
+
+// Disk reads the disk.
+func (r *Runtime) Disk() image.Disk {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bytes, inodes := r.storedBytes()
+	d := r.capacity
+	d.AvailableBytes = d.CapacityBytes - min(d.CapacityBytes, bytes+r.other)
+	d.InodesAvailable = d.Inodes - min(d.Inodes, inodes)
+	return d
+}
+
+// storedBytes counts what any holder or image leads to.
+func (r *Runtime) storedBytes() (bytes, inodes uint64) {
+	b := r.graph()
+	reached := map[image.NodeID]bool{}
+	var visit func([]image.NodeID)
+	visit = func(ids []image.NodeID) {
+		for _, id := range ids {
+			if !reached[id] {
+				reached[id] = true
+				bytes += b.graph.Nodes[id].Bytes
+				inodes += b.graph.Nodes[id].Inodes
+				visit(b.graph.Nodes[id].Refs)
+			}
+		}
+	}
+	for _, h := range b.graph.Holders {
+		visit(h.Nodes)
+	}
+	for _, roots := range b.roots {
+		visit(roots)
+	}
+	return bytes, inodes
+}
+
+// sortedKeys makes answers independent of the order of maps.
+func sortedKeys[V any](m map[key]V) []key {
+	return slices.SortedFunc(maps.Keys(m), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+}
