@@ -109,6 +109,49 @@ func TestOneImage(t *testing.T) {
 	}
 }
 
+func TestNext(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Snapshot, *Image)
+		want   time.Duration // from now; 0 for never
+	}{
+		{"only an event changes it", func(*Snapshot, *Image) {}, 0},
+		{"young, and wanted gone", func(_ *Snapshot, img *Image) { img.Arrived = noon.Add(-30 * time.Second) }, 90 * time.Second},
+		{"young, but the disk is low", func(s *Snapshot, img *Image) {
+			s.Disk.AvailableBytes, img.Arrived = 900, noon.Add(-30*time.Second)
+		}, 0},
+		{"maximum age ahead", func(s *Snapshot, _ *Image) { s.Policy.MaximumAge = 3 * time.Hour }, 2 * time.Hour},
+		{"observed later than used", func(s *Snapshot, img *Image) {
+			s.Policy.MaximumAge, img.Observed = 3*time.Hour, noon.Add(-time.Minute)
+		}, 3*time.Hour - time.Minute},
+		// A forgotten image that was pulled again: young for longer than unused.
+		{"aged before it is old enough", func(s *Snapshot, img *Image) {
+			s.Disk.AvailableBytes, s.Policy.MaximumAge = 900, 2*time.Hour
+			s.Policy.MinimumAge, img.Arrived = 2*time.Hour, noon.Add(-time.Second)
+		}, 2*time.Hour - time.Second},
+		{"in use", func(s *Snapshot, img *Image) {
+			s.Policy.MaximumAge, img.UsedBy = 3*time.Hour, []string{"container k8s.io/x"}
+		}, 0},
+		{"blocked", func(s *Snapshot, _ *Image) { s.Policy.MaximumAge, s.Blocked = 3*time.Hour, "x" }, 0},
+		{"at once due", func(s *Snapshot, _ *Image) { s.Policy.MaximumAge = time.Hour }, 0},
+		{"times beyond the calendar", func(s *Snapshot, img *Image) {
+			s.Policy.MaximumAge, img.LastUsed = time.Hour, time.Unix(math.MaxInt64, 0)
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := full()
+			test.change(&s, &s.Images[0])
+			want := time.Time{}
+			if test.want != 0 {
+				want = noon.Add(test.want)
+			}
+			if got := Decide(s, noon).Next; !got.Equal(want) {
+				t.Errorf("next is %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 func TestOrder(t *testing.T) {
 	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
 	s := full()
