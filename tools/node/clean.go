@@ -26,22 +26,16 @@ const cleanTimeout = 60 * time.Second
 // returns the names of those that are gone. It goes on after an error and
 // returns all of them; cleaning again resumes where it stopped.
 func Clean(ctx context.Context, base string, log *slog.Logger) ([]string, error) {
-	entries, err := os.ReadDir(base)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
+	nodes, err := List(base)
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
 	var (
 		gone []string
 		errs []error
 	)
-	for _, e := range entries {
-		l := layout(filepath.Join(base, e.Name()))
-		if !e.IsDir() || !isNode(l) {
-			continue
-		}
+	for _, info := range nodes {
+		l := layout(info.Dir)
 		err := cleanOne(ctx, l)
 		switch {
 		case errors.Is(err, ErrInUse):
@@ -120,6 +114,11 @@ func removeDir(l layout) error {
 			return fmt.Errorf("remove node directory: %w", err)
 		}
 	}
+	base, err := lockBase(filepath.Dir(string(l)))
+	if err != nil {
+		return fmt.Errorf("remove node directory: %w", err)
+	}
+	defer base.Close()
 	for _, path := range []string{l.record(), l.lock(), string(l)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove node directory: %w", err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // Flavor says which containerd a node runs.
@@ -99,8 +100,9 @@ func (c Config) complete() (Config, error) {
 	if c.Containerd != Debian && c.Containerd != V2 {
 		errs = append(errs, fmt.Errorf("containerd %q: want %s or %s", c.Containerd, Debian, V2))
 	}
-	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base {
-		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path", c.Base))
+	// It goes into containerd's config between quotes.
+	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base || strings.ContainsAny(c.Base, "\"\\\n") {
+		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path without quotes", c.Base))
 	}
 	if p := layout(filepath.Join(c.Base, c.Name)).socket(); len(p) > maxSocketPath {
 		errs = append(errs, fmt.Errorf("socket path %q: longer than %d bytes", p, maxSocketPath))

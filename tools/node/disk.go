@@ -114,14 +114,11 @@ var kernelMounts = []struct {
 // ensureKernelMounts mounts tracefs and bpffs where they are missing. The lock
 // on the base directory keeps two nodes from mounting one on top of the other.
 func ensureKernelMounts(base string) error {
-	dir, err := os.Open(base)
+	lock, err := lockBase(base)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", base, err)
-	}
+	defer lock.Close()
 	for _, m := range kernelMounts {
 		var st unix.Statfs_t
 		if err := unix.Statfs(m.path, &st); err != nil {

@@ -48,6 +48,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("start node: %w: mounts and containers need root", os.ErrPermission)
 	}
+	if c.Base, err = openBase(c.Base); err != nil {
+		return nil, fmt.Errorf("start node: %w", err)
+	}
 	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}
 	// Before the lock: a build may take a minute, and makes nothing of the node's.
 	if n.binary, err = findContainerd(ctx, c.Containerd, c.Log); err != nil {
@@ -110,11 +113,16 @@ func (n *Node) build(ctx context.Context) error {
 	return nil
 }
 
-// Attach returns a node that another living process owns, or this one. It can
-// do all but stop and start its containerd; Close only disconnects.
+// Attach returns the node of that name in that base directory, which another
+// process owns, or this one; the other fields of Config are read from its
+// record. It can do all but stop and start its containerd; Close only
+// disconnects.
 func Attach(c Config) (*Node, error) {
 	c, err := c.complete()
 	if err != nil {
+		return nil, fmt.Errorf("attach to node: %w", err)
+	}
+	if c.Base, err = openBase(c.Base); err != nil {
 		return nil, fmt.Errorf("attach to node: %w", err)
 	}
 	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}

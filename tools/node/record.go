@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,41 +54,118 @@ func readRecord(l layout) (record, error) {
 	return r, nil
 }
 
+// openBase creates the base directory and returns its real path: the kernel
+// reports mounts and loop devices by that.
+func openBase(base string) (string, error) {
+	if err := os.MkdirAll(base, 0o711); err != nil {
+		return "", fmt.Errorf("make base directory: %w", err)
+	}
+	base, err := filepath.EvalSymlinks(base)
+	if err != nil {
+		return "", fmt.Errorf("resolve base directory: %w", err)
+	}
+	return base, nil
+}
+
+// lockBase waits for the lock on the base directory, under which nodes come
+// and go. It is held for moments only. With it, whoever finds a node's
+// directory finds it owned, or left behind, but never half made.
+func lockBase(base string) (*os.File, error) {
+	dir, err := os.Open(base)
+	if err != nil {
+		return nil, fmt.Errorf("open base directory: %w", err)
+	}
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			dir.Close()
+			return nil, fmt.Errorf("lock base directory: %w", err)
+		}
+	}
+}
+
 // acquire makes this process the owner of the node's directory, which it
 // creates if need be. Closing the file gives the node up, and so does the end
 // of the process, however it comes.
 func acquire(l layout) (*os.File, error) {
-	for {
-		if err := os.MkdirAll(string(l), 0o711); err != nil {
-			return nil, fmt.Errorf("make node directory: %w", err)
-		}
-		f, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // the directory went between the two calls: its owner has just finished
-		}
-		if err != nil {
-			return nil, fmt.Errorf("open lock: %w", err)
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			f.Close()
-			if errors.Is(err, unix.EWOULDBLOCK) {
-				return nil, fmt.Errorf("node %s: %w", l.name(), ErrInUse)
-			}
-			return nil, fmt.Errorf("lock node %s: %w", l.name(), err)
-		}
-		if sameFile(f, l.lock()) {
-			return f, nil
-		}
-		// Locked a file that its owner has just deleted together with the node.
-		f.Close()
+	base, err := lockBase(filepath.Dir(string(l)))
+	if err != nil {
+		return nil, err
 	}
+	defer base.Close()
+	if err := os.MkdirAll(string(l), 0o711); err != nil {
+		return nil, fmt.Errorf("make node directory: %w", err)
+	}
+	f, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("node %s: %w", l.name(), ErrInUse)
+		}
+		return nil, fmt.Errorf("lock node %s: %w", l.name(), err)
+	}
+	return f, nil
 }
 
-func sameFile(f *os.File, path string) bool {
-	held, err := f.Stat()
+// Info is what List tells of a node.
+type Info struct {
+	Name       string
+	Dir        string
+	FS         string
+	SizeBytes  int64
+	Containerd Flavor
+	OwnerPID   int
+	Created    time.Time
+	Owned      bool // by a living process; if not, Clean removes it
+}
+
+// List returns the nodes below a base directory, owned or left behind.
+func List(base string) ([]Info, error) {
+	base, err := openBase(base)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	lock, err := lockBase(base)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	defer lock.Close()
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var nodes []Info
+	for _, e := range entries {
+		l := layout(filepath.Join(base, e.Name()))
+		if !e.IsDir() || !isNode(l) {
+			continue
+		}
+		// No record: left behind by a process that died before it wrote one.
+		r, err := readRecord(l)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("list nodes: %w", err)
+		}
+		nodes = append(nodes, Info{
+			Name: l.name(), Dir: string(l), FS: r.FS, SizeBytes: r.SizeBytes,
+			Containerd: r.Containerd, OwnerPID: r.OwnerPID, Created: r.Created, Owned: isOwned(l),
+		})
+	}
+	return nodes, nil
+}
+
+// isOwned tries the node's lock; the caller holds the base directory's, so
+// that nobody mistakes the attempt for an owner.
+func isOwned(l layout) bool {
+	f, err := os.Open(l.lock())
 	if err != nil {
 		return false
 	}
-	named, err := os.Stat(path)
-	return err == nil && os.SameFile(held, named)
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
 }

@@ -1,0 +1,59 @@
+// Package nodetest starts throwaway nodes for tests.
+package nodetest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+var started atomic.Int64
+
+// Start starts a node that is closed when the test ends; a test that failed
+// prints the node's containerd log. Unless the Config has a name, the node gets
+// one of its own, so that tests, and packages, can run side by side. Nodes that
+// killed tests left behind are removed first.
+func Start(t testing.TB, c node.Config) *node.Node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: a throwaway node needs root (mounts, containers)")
+	}
+	if c.Name == "" {
+		c.Name = fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1))
+	}
+	if c.Base == "" {
+		c.Base = node.BaseDir()
+	}
+	if c.Log == nil {
+		c.Log = t.Output()
+	}
+	if _, err := node.Clean(t.Context(), c.Base, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatalf("clean up after earlier tests: %v", err)
+	}
+	n, err := node.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			dumpLog(t, n)
+		}
+		if err := n.Close(); err != nil {
+			t.Errorf("close node: %v", err)
+		}
+	})
+	return n
+}
+
+func dumpLog(t testing.TB, n *node.Node) {
+	log, err := os.ReadFile(n.LogFile())
+	if err != nil {
+		t.Logf("read containerd's log: %v", err)
+		return
+	}
+	t.Logf("containerd's log:\n%s", log)
+}
