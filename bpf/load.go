@@ -163,11 +163,8 @@ func (p *Probes) inherit(pins *pins, o *object) error {
 			p.lost = true
 			p.log.Warn("earlier stamps could not be read", "dir", dir, "reason", err)
 		}
-		if err := pins.remove(dir); err != nil {
-			return fmt.Errorf("unpin earlier probes: %w", err)
-		}
-		p.log.Info("earlier probes removed", "dir", dir, "layers", len(table.slots))
 	}
+	p.removeEarlier(pins, dirs)
 	return nil
 }
 
@@ -185,12 +182,20 @@ func (p *Probes) resetLines(pins *pins, o *object) error {
 	if err != nil {
 		return err
 	}
+	p.removeEarlier(pins, dirs)
+	return nil
+}
+
+// removeEarlier unpins sets that have a successor. One that stays behind costs
+// some memory and is tried again by the next Load.
+func (p *Probes) removeEarlier(pins *pins, dirs []string) {
 	for _, dir := range dirs {
 		if err := pins.remove(dir); err != nil {
-			return fmt.Errorf("unpin earlier probes: %w", err)
+			p.log.Warn("earlier probes could not be removed", "dir", dir, "reason", err)
+			continue
 		}
+		p.log.Info("earlier probes removed", "dir", dir)
 	}
-	return nil
 }
 
 // Close releases the handles and the lock. The pins stay: recording goes on.
@@ -210,8 +215,9 @@ func (p *Probes) Close() error {
 	return errors.Join(errs...)
 }
 
-// Unload ends all recording: it removes pinDir with every pin below it. It is
-// not an error if there is none. ErrInUse if a process has it open.
+// Unload ends all recording: it removes what Load pinned below pinDir, of this
+// and earlier versions, and the directory if nothing else is in it. A bpffs that
+// Load mounted stays mounted. ErrInUse if a process has the probes open.
 func Unload(pinDir string) error {
 	if on, err := onBPFFS(pinDir); err != nil || !on {
 		return err
@@ -224,18 +230,23 @@ func Unload(pinDir string) error {
 		return fmt.Errorf("unload probes: %w", err)
 	}
 	defer lock.Close()
-	entries, err := os.ReadDir(pinDir)
-	if err != nil {
-		return fmt.Errorf("unload probes: %w", err)
+	var sets []string
+	for _, name := range []string{objectLastUse, objectUsage} {
+		found, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
+		if err != nil {
+			return fmt.Errorf("unload probes: %w", err)
+		}
+		sets = append(sets, found...)
 	}
-	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(pinDir, e.Name())); err != nil {
+	for _, dir := range sets {
+		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("unload probes: %w", err)
 		}
 	}
-	// The directory itself may be the mount point of the bpffs.
-	if err := os.Remove(pinDir); err != nil && !errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("unload probes: %w", err)
+	// A bpffs mounted at pinDir itself keeps it busy, and has files of its own.
+	err = unix.Rmdir(pinDir)
+	if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("unload probes: remove %s: %w", pinDir, err)
 	}
 	return nil
 }

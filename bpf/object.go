@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 )
 
 // object is one compiled .bpf.c with its sizes settled, ready to load.
@@ -25,8 +27,14 @@ type object struct {
 	// prepare sets constants that depend on the kernel; start runs after
 	// loading, before anything is attached. Either may be nil.
 	prepare func(*ebpf.CollectionSpec, *btf.Cache) error
-	start   func(*ebpf.Collection) error
+	start   func(*ebpf.Collection)
 }
+
+// The objects' names, in pins and in Status.
+const (
+	objectLastUse = "lastuse"
+	objectUsage   = "usage"
+)
 
 // Which program goes to which tracepoint.
 var (
@@ -115,10 +123,7 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	if o.start != nil {
-		if err := o.start(coll); err != nil {
-			coll.Close()
-			return nil, err
-		}
+		o.start(coll)
 	}
 	return coll, nil
 }
@@ -134,6 +139,10 @@ func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
 	if err != nil {
 		return err
+	}
+	// Linux 5.19.
+	if features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnMapLookupPercpuElem) != nil {
+		delete(spec.Programs, usageProgUsageCpuOffsets)
 	}
 	return errors.Join(
 		spec.Variables[usageVarNrCpus].Set(uint32(cpus)),
@@ -167,12 +176,10 @@ func tracepointParams(types *btf.Cache, name, module string) (int, error) {
 	return 0, fmt.Errorf("tracepoint %s has no prototype: %w", name, btf.ErrNotFound)
 }
 
-// learnCPUOffsets lets the kernel fill cpu_offsets. If it cannot, lines work
-// with the cautious bound, which Status and Counters.Approximate show.
-func learnCPUOffsets(coll *ebpf.Collection) error {
-	_, err := coll.Programs[usageProgUsageCpuOffsets].Run(&ebpf.RunOptions{})
-	if err != nil {
-		return fmt.Errorf("learn CPU offsets: %w", err)
+// learnCPUOffsets lets the kernel fill cpu_offsets. Where it cannot, lines work
+// with the cautious bound; cpu_offsets itself says so, and Status repeats it.
+func learnCPUOffsets(coll *ebpf.Collection) {
+	if program := coll.Programs[usageProgUsageCpuOffsets]; program != nil {
+		_, _ = program.Run(&ebpf.RunOptions{})
 	}
-	return nil
 }

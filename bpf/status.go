@@ -80,8 +80,8 @@ func (p *Probes) Status() []ProgramStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Concat(
-		statusOf("lastuse", lastUseAttach, p.lastuse, p.lastuseErr, ""),
-		statusOf("usage", usageAttach, p.usage, p.usageErr, approximation(p.usage)),
+		statusOf(objectLastUse, lastUseAttach, p.lastuse, p.lastuseErr, ""),
+		statusOf(objectUsage, usageAttach, p.usage, p.usageErr, approximation(p.usage)),
 	)
 }
 

@@ -1,0 +1,111 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Environment of the processes these tests start from their own binary.
+const (
+	envNamespace = "EBB_BPF_TEST_NAMESPACE" // set: mounts are private already
+	envRole      = "EBB_BPF_TEST_ROLE"      // what a helper process is to do
+	envPinDir    = "EBB_BPF_TEST_PIN_DIR"
+	envCrashStep = "EBB_BPF_TEST_CRASH_STEP"
+	envMaxLayers = "EBB_BPF_TEST_MAX_LAYERS"
+)
+
+// TestMain runs the tests in a mount namespace of their own. Whatever happens
+// to them, the kernel takes their mounts back when the last process is gone,
+// and with the mounts the pins and loop devices.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(envRole) != "":
+		os.Exit(helper(os.Getenv(envRole)))
+	case os.Getenv(envNamespace) != "":
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "make mounts private:", err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	case os.Geteuid() != 0 || fuzzing():
+		os.Exit(m.Run())
+	}
+	os.Exit(inNamespace())
+}
+
+// fuzzing: the workers of a fuzz run talk over inherited files.
+func fuzzing() bool {
+	return slices.ContainsFunc(os.Args, func(arg string) bool {
+		return strings.HasPrefix(arg, "-test.fuzz") &&
+			!strings.HasPrefix(arg, "-test.fuzzcachedir")
+	})
+}
+
+func inNamespace() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), envNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run tests in a mount namespace:", err)
+		return 1
+	}
+	return 0
+}
+
+// helper is what the test binary does when a test starts it as a process of
+// its own: load and die at a given step, or load as somebody without rights.
+func helper(role string) int {
+	o := Options{PinDir: os.Getenv(envPinDir)}
+	fmt.Sscan(os.Getenv(envMaxLayers), &o.MaxLayers)
+	if role == "crash" {
+		var left int
+		fmt.Sscan(os.Getenv(envCrashStep), &left)
+		o.step = func(step string) error {
+			if left--; left == 0 {
+				fmt.Println(step)
+				unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {}
+			}
+			return nil
+		}
+	}
+	p, err := Load(context.Background(), o)
+	if err != nil {
+		fmt.Println(err)
+		if errors.Is(err, ErrNotPermitted) {
+			return exitNotPermitted
+		}
+		return 1
+	}
+	if err := p.Close(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+const exitNotPermitted = 13
+
+// startHelper prepares a helper process.
+func helperCommand(role, pinDir string, env ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envRole+"="+role, envPinDir+"="+pinDir)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	return cmd
+}
