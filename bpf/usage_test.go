@@ -1,0 +1,417 @@
+package bpf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// nextCrossing waits for one event, as the agent would.
+func nextCrossing(t testing.TB, p *Probes) Crossing {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, done := make(chan Crossing), make(chan error, 1)
+	go func() { done <- p.Crossings(ctx, out) }()
+	select {
+	case c := <-out:
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("Crossings ended with %v", err)
+		}
+		return c
+	case err := <-done:
+		t.Fatalf("no crossing: %v", err)
+		return Crossing{}
+	}
+}
+
+// TestCrossing takes space in every way there is, a little at a time, and
+// compares the line with statfs after each step: the event comes with the very
+// step that brings free space to the line.
+func TestCrossing(t *testing.T) {
+	for name, c := range map[string]struct {
+		inodes bool
+		mkfs   []string
+		start  func(t *testing.T, fs *ext4) (step func() error)
+	}{
+		"buffered write": {start: writer(0)},
+		"direct write":   {start: writer(unix.O_DIRECT)},
+		"synced write":   {start: writer(unix.O_SYNC)},
+		"fallocate": {start: func(t *testing.T, fs *ext4) func() error {
+			f, size := fs.open(t, 0), int64(0)
+			return func() error {
+				size += 4096
+				return unix.Fallocate(int(f.Fd()), 0, size-4096, 4096)
+			}
+		}},
+		"small files": {start: func(t *testing.T, fs *ext4) func() error {
+			return func() error { return os.WriteFile(fs.path(), []byte("x"), 0o644) }
+		}},
+		"directories": {start: func(t *testing.T, fs *ext4) func() error {
+			return func() error { return os.Mkdir(fs.path(), 0o755) }
+		}},
+		"clusters": {mkfs: []string{"-O", "bigalloc", "-C", "16384"}, start: writer(0)},
+		"inodes of files": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+			return func() error { return os.WriteFile(fs.path(), nil, 0o644) }
+		}},
+		"inodes of directories": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+			return func() error { return os.Mkdir(fs.path(), 0o755) }
+		}},
+		"inodes of links": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+			return func() error { return os.Symlink("x", fs.path()) }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, fs := load(t, Options{}), newExt4(t, c.mkfs...)
+			step := c.start(t, fs)
+			blocks, inodes := fs.free(t)
+			line := Line{RaiseFree: blocks - 400, RearmFree: blocks - 300}
+			if c.inodes {
+				line = Line{RaiseInodes: inodes - 300, RearmInodes: inodes - 200}
+			}
+			setLine(t, p, fs.dev, line)
+			before := now(t)
+			free := crossBySteps(t, p, fs, line, step)
+			got := nextCrossing(t, p)
+			if got.Dev != fs.dev || got.Inodes != c.inodes || got.BootNS < before || got.BootNS > now(t) {
+				t.Errorf("crossing is %+v", got)
+			}
+			// A step can take more after the crossing, never less.
+			if raise := max(line.RaiseFree, line.RaiseInodes); got.Free > raise || got.Free < free {
+				t.Errorf("crossing with %d free; the line is %d and statfs said %d", got.Free, raise, free)
+			}
+
+			// Nothing more is sent below the line.
+			for range 20 {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := counters(t, p); n.Raised != 1 || n.Rearmed != 0 || n.Approximate != 0 {
+				t.Errorf("%+v after one crossing", n)
+			}
+		})
+	}
+}
+
+// writer appends a block at a time.
+func writer(flags int) func(*testing.T, *ext4) func() error {
+	return func(t *testing.T, fs *ext4) func() error {
+		f, block := fs.open(t, flags), pages(t, 1)
+		return func() error {
+			_, err := f.Write(block)
+			return err
+		}
+	}
+}
+
+// crossBySteps steps until statfs shows the line reached, and checks after
+// each step that the line was disarmed if and only if it was. It returns what
+// is free at last.
+func crossBySteps(t *testing.T, p *Probes, fs *ext4, line Line, step func() error) uint64 {
+	t.Helper()
+	for range 2000 {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		blocks, inodes := fs.free(t)
+		bytesArmed, inodesArmed := armed(t, p, fs.dev)
+		if reached := line.RaiseFree != 0 && blocks <= line.RaiseFree; reached == bytesArmed {
+			t.Fatalf("%d blocks free, line %d, armed %v", blocks, line.RaiseFree, bytesArmed)
+		}
+		if reached := line.RaiseInodes != 0 && inodes <= line.RaiseInodes; reached == inodesArmed {
+			t.Fatalf("%d inodes free, line %d, armed %v", inodes, line.RaiseInodes, inodesArmed)
+		}
+		if !bytesArmed {
+			return blocks
+		}
+		if !inodesArmed {
+			return inodes
+		}
+	}
+	t.Fatal("the line was never reached")
+	return 0
+}
+
+// TestOneAllocationThroughBothLines: free space goes from above rearm to below
+// raise in one step, time and again, with deletes that no program sees.
+func TestOneAllocationThroughBothLines(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 600})
+	for n := range 5 {
+		file := fs.take(t, 1500)
+		if is, _ := armed(t, p, fs.dev); is {
+			t.Fatalf("round %d: no event", n)
+		}
+		nextCrossing(t, p)
+		fs.take(t, 1)
+		remove(t, file)
+		if is, _ := armed(t, p, fs.dev); is {
+			t.Fatal("a delete armed the line: nothing hooks deletes")
+		}
+	}
+	if n := counters(t, p); n.Raised != 5 || n.Rearmed != 4 {
+		t.Errorf("%+v, want 5 raised and 4 armed again", n)
+	}
+}
+
+func TestRearmedOnlyAboveTheSecondLine(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 500})
+	part, rest := fs.take(t, 300), fs.take(t, 800)
+	remove(t, part) // between the lines: an event here would be one too many
+	part = fs.take(t, 300)
+	if n := counters(t, p); n.Raised != 1 || n.Rearmed != 0 {
+		t.Fatalf("%+v between the lines", n)
+	}
+	remove(t, rest)
+	remove(t, part)
+	fs.take(t, 1) // above the second line
+	if is, _ := armed(t, p, fs.dev); !is {
+		t.Fatal("not armed again above the second line")
+	}
+	fs.take(t, 1200)
+	if n := counters(t, p); n.Raised != 2 || n.Rearmed != 1 {
+		t.Fatalf("%+v after the second crossing", n)
+	}
+}
+
+func TestLineSetBelowItselfFiresAtTheNextAllocation(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	blocks, _ := fs.free(t)
+	line := Line{RaiseFree: blocks + 10, RearmFree: blocks + 10}
+	for range 3 { // setting it is arming it
+		setLine(t, p, fs.dev, line)
+		fs.take(t, 1)
+		if c := nextCrossing(t, p); c.Free >= blocks {
+			t.Fatalf("crossing with %d of %d free", c.Free, blocks)
+		}
+	}
+	if err := p.ClearLine(fs.dev); err != nil {
+		t.Fatal(err)
+	}
+	was := counters(t, p).Checked
+	fs.take(t, 10)
+	if is := counters(t, p).Checked; is != was {
+		t.Fatal("a cleared line is still checked")
+	}
+}
+
+func TestSixteenLines(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	for dev := range uint64(MaxLines - 1) {
+		setLine(t, p, 1<<40+dev, Line{})
+	}
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 10, RearmFree: blocks})
+	if err := p.SetLine(1<<41, Line{}); !errors.Is(err, ErrFull) {
+		t.Fatalf("line %d: %v", MaxLines+1, err)
+	}
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 20, RearmFree: blocks}) // moving one is no new one
+	for range 2 {
+		if err := p.ClearLine(1 << 40); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setLine(t, p, 1<<41, Line{})
+	fs.take(t, 30)
+	if c := nextCrossing(t, p); c.Dev != fs.dev {
+		t.Fatalf("crossing is %+v", c)
+	}
+}
+
+func TestLinesDoNotOutliveTheirOwner(t *testing.T) {
+	o := Options{PinDir: pinDir(t)}
+	p, fs := load(t, o), newExt4(t)
+	for dev := range uint64(MaxLines) {
+		setLine(t, p, 1<<40+dev, Line{})
+	}
+	p = reload(t, p, o)
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks, RearmFree: blocks})
+	fs.take(t, 1)
+	nextCrossing(t, p)
+}
+
+func TestBadLinesAreRefused(t *testing.T) {
+	for name, l := range map[string]Line{
+		"free":   {RaiseFree: 2, RearmFree: 1},
+		"inodes": {RaiseInodes: 2, RearmInodes: 1},
+		"large":  {RaiseFree: 1, RearmFree: 1 << 63},
+	} {
+		if err := (&Probes{}).SetLine(1, l); err == nil || errors.Is(err, ErrNotAttached) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFullRingKeepsTheLineArmed: an event that finds no room is counted, and
+// sent by the next allocation that finds some.
+func TestFullRingKeepsTheLineArmed(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	blocks, _ := fs.free(t)
+	line := Line{RaiseFree: blocks, RearmFree: blocks}
+	sent := 0
+	for ; counters(t, p).CrossingsHeld == 0; sent++ {
+		if sent > 10000 {
+			t.Fatal("the ring buffer never filled")
+		}
+		setLine(t, p, fs.dev, line)
+		fs.take(t, 1)
+	}
+	if is, _ := armed(t, p, fs.dev); !is {
+		t.Fatal("nobody was told, yet the line is disarmed")
+	}
+	nextCrossing(t, p) // makes room
+	fs.take(t, 1)
+	if is, _ := armed(t, p, fs.dev); is {
+		t.Fatal("there is room, yet no event was sent")
+	}
+}
+
+// TestCautiousBound: where per-CPU shares cannot be read, events come early by
+// a bounded amount, and Status says so.
+func TestCautiousBound(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	if err := p.usage.maps[usageMapCpuOffsets].Put(uint32(0), usageCpuOffsets{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.Status() {
+		if (s.Object == objectUsage) != (s.Reason != "") {
+			t.Errorf("%s: reason %q", s.Name, s.Reason)
+		}
+	}
+	blocks, _ := fs.free(t)
+	raise := blocks - 2000
+	setLine(t, p, fs.dev, Line{RaiseFree: raise, RearmFree: blocks})
+	for {
+		fs.take(t, 1)
+		free, _ := fs.free(t)
+		is, _ := armed(t, p, fs.dev)
+		if !is {
+			if early := free - raise; free > raise && early > 4096 {
+				t.Fatalf("event %d blocks early", early)
+			}
+			break
+		}
+		if free <= raise {
+			t.Fatalf("%d free, line %d: late", free, raise)
+		}
+	}
+	if counters(t, p).Approximate == 0 {
+		t.Error("no approximate reading was counted")
+	}
+}
+
+// TestNeverLateWithManyWriters has writers on every CPU at once, in all ways.
+func TestNeverLateWithManyWriters(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	blocks, _ := fs.free(t)
+	raise := blocks - 4000
+	setLine(t, p, fs.dev, Line{RaiseFree: raise, RearmFree: blocks})
+	var wg sync.WaitGroup
+	for n := range 8 {
+		f := fs.open(t, 0)
+		dir := filepath.Join(fs.dir, "d", f.Name()[len(fs.dir):])
+		mkdir(t, dir)
+		wg.Go(func() {
+			for i := range int64(600) {
+				var err error
+				switch n % 3 {
+				case 0:
+					_, err = f.Write(make([]byte, 4096))
+				case 1:
+					err = unix.Fallocate(int(f.Fd()), 0, i*4096, 4096)
+				case 2:
+					err = os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+string(rune('A'+i/26))), []byte("x"), 0o644)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	free, _ := fs.free(t)
+	if free > raise {
+		t.Fatalf("test wrote too little: %d free, line %d", free, raise)
+	}
+	if is, _ := armed(t, p, fs.dev); is {
+		t.Fatalf("%d free, line %d, and no event", free, raise)
+	}
+	nextCrossing(t, p)
+	if n := counters(t, p).Raised; n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
+// TestEventsWaitForTheirReader: raised while nobody reads, even no process.
+func TestEventsWaitForTheirReader(t *testing.T) {
+	o := Options{PinDir: pinDir(t)}
+	p, fs := load(t, o), newExt4(t)
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs.dev, Line{RaiseFree: blocks, RearmFree: blocks})
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := now(t)
+	fs.take(t, 1)
+	after := now(t)
+	p = load(t, o)
+	if c := nextCrossing(t, p); c.BootNS < before || c.BootNS > after {
+		t.Fatalf("crossing at %d, want between %d and %d", c.BootNS, before, after)
+	}
+}
+
+func TestCrossingsEndsWithItsContext(t *testing.T) {
+	p := load(t, Options{})
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Crossings(ctx, nil) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Crossings ended with %v", err)
+	}
+}
+
+func FuzzDecodeCrossing(f *testing.F) {
+	good := usageCrossing{Dev: 7<<20 | 1, BootNs: 5, Free: 9, Resource: resourceInodes}
+	raw, err := binary.Append(nil, binary.NativeEndian, good)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(raw[:len(raw)-1])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := decodeCrossing(raw)
+		if err != nil {
+			if c != (Crossing{}) {
+				t.Fatalf("%+v with error %v", c, err)
+			}
+			return
+		}
+		back := usageCrossing{Dev: c.Dev, BootNs: c.BootNS, Free: c.Free}
+		if c.Inodes {
+			back.Resource = resourceInodes
+		}
+		back.Pad = binary.NativeEndian.Uint32(raw[28:])
+		again, err := binary.Append(nil, binary.NativeEndian, back)
+		if err != nil || string(again) != string(raw[:len(again)]) {
+			t.Fatalf("%x decoded to %+v, which encodes to %x", raw, c, again)
+		}
+	})
+}
