@@ -1,0 +1,327 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/moby/sys/mountinfo"
+)
+
+// The owner of a node is played by this test binary, run again with these in
+// its environment, so that it can be killed without notice.
+const (
+	ownerBase   = "NODE_TEST_OWNER_BASE"
+	ownerFlavor = "NODE_TEST_OWNER_FLAVOR"
+	ownedName   = "owned"
+)
+
+func TestMain(m *testing.M) {
+	if base := os.Getenv(ownerBase); base != "" {
+		playOwner(base, Flavor(os.Getenv(ownerFlavor)))
+	}
+	os.Exit(m.Run())
+}
+
+// playOwner starts a node with a container and a pod on it, says so, and holds
+// it until it is killed.
+func playOwner(base string, flavor Flavor) {
+	ctx := context.Background()
+	err := func() error {
+		n, err := Start(ctx, Config{Name: ownedName, Base: base, Containerd: flavor, SizeBytes: 256 * mib, Log: os.Stderr})
+		if err != nil {
+			return err
+		}
+		if _, err := n.Import(ctx, CRINamespace, Image{Name: "node.test/app:1"}); err != nil {
+			return err
+		}
+		if _, err := n.Run(ctx, RunSpec{ID: "plain", Image: "node.test/app:1"}); err != nil {
+			return err
+		}
+		_, err = n.RunPod(ctx, PodSpec{Name: "pod", Containers: []PodContainer{{Name: "c", Image: "node.test/app:1"}}})
+		return err
+	}()
+	if err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Stdout.WriteString("ready\n")
+	select {}
+}
+
+// startOwner returns the running owner and a reader of what it says. Whatever
+// happens to the test, nothing of the node stays.
+func startOwner(t *testing.T, base string, flavor Flavor) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	owner := exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), ownerBase+"="+base, ownerFlavor+"="+string(flavor))
+	owner.Stderr = t.Output()
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = owner.Process.Kill() // no matter if it was killed before
+		_ = owner.Wait()
+		if _, err := Clean(context.Background(), base, slog.New(slog.DiscardHandler)); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+	return owner, out
+}
+
+func kill(t *testing.T, owner *exec.Cmd) {
+	t.Helper()
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait() // says "killed"
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root (mounts, containers)")
+	}
+}
+
+func testLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+// traces lists what exists of a node anywhere on the machine.
+func traces(t *testing.T, l layout, sockets []string) []string {
+	t.Helper()
+	found, err := mountsBelow(string(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loops, err := loopsOf(string(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = append(found, loops...)
+	procs, err := processesOf(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		found = append(found, fmt.Sprintf("process %d", p.pid))
+	}
+	if err := closeAll(procs); err != nil {
+		t.Fatal(err)
+	}
+	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hierarchies {
+		sockets = append(sockets, filepath.Join(h.Mountpoint, l.cgroup()))
+	}
+	for _, path := range append(sockets, string(l)) {
+		if _, err := os.Lstat(path); err == nil {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// shimSockets are the paths that the shims of a running node listen on.
+func shimSockets(t *testing.T, l layout) []string {
+	t.Helper()
+	bundles, err := filepath.Glob(filepath.Join(l.state(), "io.containerd.runtime.v2.task", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, b := range bundles {
+		path := strings.TrimPrefix(shimAddress(b), "unix://")
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("no shim socket where bundle %s has it: %v", b, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+func TestCleanAfterOwnerIsKilled(t *testing.T) {
+	needRoot(t)
+	for _, flavor := range []Flavor{Debian, V2} {
+		t.Run(string(flavor), func(t *testing.T) {
+			base := t.TempDir()
+			owner, out := startOwner(t, base, flavor)
+			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Fatalf("owner said %q: %v", line, err)
+			}
+			l := layout(filepath.Join(base, ownedName))
+			sockets := shimSockets(t, l)
+			if len(sockets) < 3 { // the container, the sandbox, the pod's container
+				t.Fatalf("sockets of %d bundles, want at least 3: %v", len(sockets), sockets)
+			}
+
+			// As long as the owner lives, nobody else may touch the node.
+			if gone, err := Clean(t.Context(), base, testLog(t)); err != nil || len(gone) != 0 {
+				t.Fatalf("Clean with a living owner: %v, %v; want nothing", gone, err)
+			}
+			kill(t, owner)
+			// containerd, a shim for container and pod each, and three processes.
+			procs, err := processesOf(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := closeAll(procs); err != nil {
+				t.Fatal(err)
+			}
+			if len(procs) < 6 {
+				t.Fatalf("%d processes outlive the owner, want 6: the test has nothing to clean", len(procs))
+			}
+
+			gone, err := Clean(t.Context(), base, testLog(t))
+			if err != nil || !slices.Equal(gone, []string{ownedName}) {
+				t.Fatalf("Clean: %v, %v; want [%s]", gone, err, ownedName)
+			}
+			if left := traces(t, l, sockets); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if gone, err := Clean(t.Context(), base, testLog(t)); err != nil || len(gone) != 0 {
+				t.Errorf("Clean again: %v, %v; want nothing", gone, err)
+			}
+		})
+	}
+}
+
+// TestCleanAtEveryStep kills the owner as soon as each of the things that
+// Start makes, in that order, is there.
+func TestCleanAtEveryStep(t *testing.T) {
+	needRoot(t)
+	for _, step := range []struct {
+		name  string
+		there func(layout) bool
+	}{
+		{"lock", func(l layout) bool { return exists(l.lock()) }},
+		{"record", func(l layout) bool { return exists(l.record()) }},
+		{"disk", func(l layout) bool { return exists(l.disk()) }},
+		{"loop", func(l layout) bool { loops, err := loopsOf(string(l)); return err == nil && len(loops) > 0 }},
+		{"mount", func(l layout) bool { points, err := mountsBelow(string(l)); return err == nil && len(points) > 0 }},
+		{"config", func(l layout) bool { return exists(l.config()) }},
+		{"containerd", func(l layout) bool { return exists(l.daemonLog()) }},
+		{"socket", func(l layout) bool { return exists(l.socket()) }},
+		{"task", func(l layout) bool { return exists(filepath.Join(l.runc(), CRINamespace)) }},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			base := t.TempDir()
+			l := layout(filepath.Join(base, ownedName))
+			owner, _ := startOwner(t, base, Debian)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			errNotYet := errors.New("not yet")
+			if err := retry(ctx, errNotYet, func() error {
+				if !step.there(l) {
+					return errNotYet
+				}
+				return nil
+			}); err != nil {
+				t.Fatalf("wait for %s: %v", step.name, err)
+			}
+			kill(t, owner)
+			if _, err := Clean(t.Context(), base, testLog(t)); err != nil {
+				t.Fatal(err)
+			}
+			if left := traces(t, l, nil); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
+	needRoot(t)
+	base := t.TempDir()
+	owner, out := startOwner(t, base, Debian)
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("owner said %q: %v", line, err)
+	}
+	config := Config{Name: ownedName, Base: base, SizeBytes: 128 * mib, Log: t.Output()}
+	if n, err := Start(t.Context(), config); !errors.Is(err, ErrInUse) {
+		if err == nil {
+			n.Close()
+		}
+		t.Fatalf("Start beside a living owner: %v, want ErrInUse", err)
+	}
+	kill(t, owner)
+	n, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := namespaces.WithNamespace(t.Context(), CRINamespace)
+	if list, err := n.Client().Containers(ctx); err != nil || len(list) > 0 {
+		t.Errorf("containers of the earlier node on the new one: %v, %v", list, err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := traces(t, layout(filepath.Join(base, ownedName)), nil); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestStartFailsCleanly starts a node whose containerd says why it cannot run.
+func TestStartFailsCleanly(t *testing.T) {
+	needRoot(t)
+	bin := t.TempDir()
+	script := "#!/bin/sh\necho 'no such thing as a free disk' >&2\nexit 3\n"
+	if err := os.WriteFile(filepath.Join(bin, "containerd"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	base := t.TempDir()
+	n, err := Start(t.Context(), Config{Name: "broken", Base: base, Log: t.Output()})
+	if err == nil {
+		n.Close()
+		t.Fatal("Start succeeded without a containerd")
+	}
+	for _, want := range []string{"no such thing as a free disk", "exit status 3"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error lacks %q: %v", want, err)
+		}
+	}
+	if left := traces(t, layout(filepath.Join(base, "broken")), nil); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestCleanLeavesStrangersAlone(t *testing.T) {
+	base := t.TempDir()
+	stranger := filepath.Join(base, "photos", "cat.jpg")
+	if err := os.MkdirAll(filepath.Dir(stranger), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{stranger, filepath.Join(base, "notes")} {
+		if err := os.WriteFile(file, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gone, err := Clean(t.Context(), base, testLog(t)); err != nil || len(gone) != 0 {
+		t.Errorf("Clean: %v, %v; want nothing", gone, err)
+	}
+	if !exists(stranger) || !exists(filepath.Join(base, "notes")) {
+		t.Error("Clean deleted files that are not a node's")
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
