@@ -36,6 +36,7 @@ volatile const bool reserve_has_count = false;
 struct line {
 	u64 raise; /* an event at or below this */
 	u64 rearm; /* and none again until free was above this */
+	u64 worse; /* but, while not armed, one at or below this; 0: none */
 	u64 armed;
 };
 
@@ -268,22 +269,17 @@ static __always_inline bool rearm(struct ext4_sb_info *sbi, struct line *l, u32 
 	return true;
 }
 
-/* raise sends the event, unless another CPU was first. */
-static __noinline int raise(struct line *l, u32 dev, u32 resource, u64 free)
+static __noinline bool send(u32 dev, u32 resource, u64 free)
 {
 	struct usage_counters *n = counts();
 	struct crossing *c;
 
-	if (!l || !n)
-		return 0;
-	if (__sync_val_compare_and_swap(&l->armed, 1, 0) != 1)
-		return 0;
+	if (!n)
+		return false;
 	c = bpf_ringbuf_reserve(&crossings, sizeof(*c), 0);
 	if (!c) {
-		/* Nobody was told: the next allocation has to try again. */
-		l->armed = 1;
 		n->ring_full++;
-		return 0;
+		return false;
 	}
 	c->dev = dev;
 	c->boot_ns = bpf_ktime_get_boot_ns();
@@ -292,6 +288,37 @@ static __noinline int raise(struct line *l, u32 dev, u32 resource, u64 free)
 	c->pad = 0;
 	bpf_ringbuf_submit(c, 0);
 	n->raised++;
+	return true;
+}
+
+/*
+ * raise sends the event, unless another CPU was first. If there was no room
+ * for it nobody was told, and the next allocation has to try again.
+ */
+static __always_inline int raise(struct line *l, u32 dev, u32 resource, u64 free)
+{
+	if (__sync_val_compare_and_swap(&l->armed, 1, 0) == 1 && !send(dev, resource, free))
+		l->armed = 1;
+	return 0;
+}
+
+/*
+ * worse sends one more event for a line that was reached before, when free has
+ * come down to a second figure: what could not be helped then may be now.
+ */
+static __always_inline int worse(struct ext4_sb_info *sbi, struct line *l, u32 dev, u32 resource,
+				 struct reading *r)
+{
+	u64 at = l->worse;
+
+	if (!at || r->free - r->err > (s64)at)
+		return 0;
+	if (r->err)
+		look(sbi, resource, r);
+	if (r->free > (s64)at)
+		return 0;
+	if (__sync_val_compare_and_swap(&l->worse, at, 0) == at && !send(dev, resource, r->free))
+		l->worse = at;
 	return 0;
 }
 
@@ -314,7 +341,7 @@ static __always_inline int check(struct super_block *sb, u32 resource, u32 own)
 	sbi = sb->s_fs_info;
 	glance(sbi, resource, &r);
 	if (!l->armed && !rearm(sbi, l, resource, &r))
-		return 0;
+		return worse(sbi, l, dev, resource, &r);
 	if (r.free - r.err > (s64)l->raise)
 		return 0;
 	if (r.err) {

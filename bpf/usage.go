@@ -21,9 +21,13 @@ const MaxLines = 16
 // Raise, and not again before it was above Rearm. Space is counted in the
 // filesystem's blocks as statfs does in f_bfree, inodes as in f_ffree. A Raise
 // of 0 switches that half off.
+//
+// A Worse that is not 0 is for a line that is reached already: the line begins
+// disarmed, as if its event had been sent, and one more event comes when free
+// space is at or below Worse.
 type Line struct {
-	RaiseFree, RearmFree     uint64
-	RaiseInodes, RearmInodes uint64
+	RaiseFree, RearmFree, WorseFree       uint64
+	RaiseInodes, RearmInodes, WorseInodes uint64
 }
 
 // Crossing is a filesystem that came down to its line. Free may have changed
@@ -47,8 +51,8 @@ func (p *Probes) SetLine(dev uint64, l Line) error {
 		return fmt.Errorf("set line of %s: %w", deviceName(dev), err)
 	}
 	err = watches.Put(dev, usageWatch{
-		Bytes:  usageLine{Raise: l.RaiseFree, Rearm: l.RearmFree, Armed: 1},
-		Inodes: usageLine{Raise: l.RaiseInodes, Rearm: l.RearmInodes, Armed: 1},
+		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree),
+		Inodes: kernelLine(l.RaiseInodes, l.RearmInodes, l.WorseInodes),
 	})
 	if errors.Is(err, unix.E2BIG) {
 		err = fmt.Errorf("%d filesystems have a line: %w", MaxLines, ErrFull)
@@ -59,12 +63,23 @@ func (p *Probes) SetLine(dev uint64, l Line) error {
 	return nil
 }
 
+func kernelLine(raise, rearm, worse uint64) usageLine {
+	line := usageLine{Raise: raise, Rearm: rearm, Worse: worse}
+	if worse == 0 {
+		line.Armed = 1
+	}
+	return line
+}
+
 // validate keeps figures within what the kernel computes with.
 func (l Line) validate() error {
 	for _, half := range []struct {
-		name         string
-		raise, rearm uint64
-	}{{"free", l.RaiseFree, l.RearmFree}, {"inodes", l.RaiseInodes, l.RearmInodes}} {
+		name                string
+		raise, rearm, worse uint64
+	}{{"free", l.RaiseFree, l.RearmFree, l.WorseFree}, {"inodes", l.RaiseInodes, l.RearmInodes, l.WorseInodes}} {
+		if half.worse > half.raise {
+			return fmt.Errorf("%s: worse %d is above raise %d", half.name, half.worse, half.raise)
+		}
 		if half.raise > half.rearm {
 			return fmt.Errorf("%s: raise %d is above rearm %d", half.name, half.raise, half.rearm)
 		}
@@ -89,7 +104,8 @@ func (p *Probes) ClearLine(dev uint64) error {
 
 // Crossings sends events to out until ctx ends, and then returns its error. It
 // sleeps in the kernel in between. One caller at a time; events raised while
-// there is none wait in the ring buffer.
+// there is none wait in the ring buffer. One that out has not taken when ctx
+// ends is dropped: whoever comes next reads the figure and sets the line anew.
 func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
 	ring, err := p.usageMap(usageMapCrossings)
 	if err != nil {

@@ -32,6 +32,7 @@ type usageLine struct {
 	_     structs.HostLayout
 	Raise uint64
 	Rearm uint64
+	Worse uint64
 	Armed uint64
 }
 
