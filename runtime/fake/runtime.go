@@ -137,6 +137,13 @@ func (r *Runtime) Tag(namespace, from, to string) {
 	r.put(namespace, to, r.lookup(namespace, from))
 }
 
+// Pin pins the image that a name means.
+func (r *Runtime) Pin(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lookup(CRINamespace, name).Pinned = true
+}
+
 // Untag deletes a name, and the image with its last one.
 func (r *Runtime) Untag(namespace, name string) {
 	r.mu.Lock()

@@ -1,0 +1,77 @@
+package runtimetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Runtime is what the suite tests.
+type Runtime interface {
+	Version() string
+	ImageRoot(context.Context) (string, error)
+	Inventory(context.Context) (*inventory.Inventory, error)
+	Check(ctx context.Context, imageID string) (inventory.Image, error)
+	Containers(context.Context) ([]inventory.Container, error)
+	Remove(ctx context.Context, imageID string) error
+	ResolveLayer(context.Context, inventory.Layer) (inventory.LayerRoot, error)
+	Watch(ctx context.Context, out chan<- inventory.Event) error
+}
+
+// Layer is content: equal layers are stored once.
+type Layer struct {
+	Seed  string
+	Bytes int64
+}
+
+// Image is what a Node imports. Images with equal layers and Variant are one
+// image.
+type Image struct {
+	Name    string
+	Tags    []string
+	Layers  []Layer
+	Variant string
+	// Runnable images begin with one more layer, which holds a shell.
+	Runnable bool
+}
+
+// Node plays everybody else on the node. Its methods end the test if they
+// cannot do what they are asked.
+type Node interface {
+	Import(t *testing.T, namespace string, img Image) (id string)
+	Tag(t *testing.T, namespace, from, to string)
+	Pin(t *testing.T, name string) // as containerd 2 pins its own sandbox image
+	Label(t *testing.T, namespace, name string, labels map[string]string)
+
+	Create(t *testing.T, namespace, id, image string) // a container that never ran
+	Run(t *testing.T, namespace, id, image string)
+	Stop(t *testing.T, namespace, id string)
+	Delete(t *testing.T, namespace, id string)
+
+	Snapshot(t *testing.T, namespace, key, image string, view bool)
+	RemoveSnapshot(t *testing.T, namespace, key string)
+	Lease(t *testing.T, namespace, id, image string)
+	Release(t *testing.T, namespace, id string)
+
+	// StoredBytes measures what blobs and snapshots take on the disk.
+	StoredBytes(t *testing.T) uint64
+	// Leftovers lists the snapshots that carry ebb's mark.
+	Leftovers(t *testing.T) []string
+	// SandboxImage imports the runtime's sandbox image unless it is there.
+	SandboxImage(t *testing.T) (id string)
+	// FillDisk leaves no room on the runtime's disk until undo is called.
+	FillDisk(t *testing.T) (undo func())
+	// Interrupt kills the runtime and starts it again, or does what comes
+	// nearest: the event stream breaks and comes back.
+	Interrupt(t *testing.T)
+	// LowerDir returns what the kernel says is the topmost lower directory of a
+	// running container's root; "" where no kernel is involved.
+	LowerDir(t *testing.T, namespace, id string) string
+}
+
+// Harness is a runtime and its node.
+type Harness struct {
+	Runtime Runtime
+	Node    Node
+}
