@@ -70,3 +70,11 @@ func missingCapabilities() string {
 	}
 	return "missing " + strings.Join(missing, ", ")
 }
+
+// notAttached adds why, if there is more to say than that Close was called.
+func notAttached(why error) error {
+	if why == nil {
+		return ErrNotAttached
+	}
+	return fmt.Errorf("%w: %w", ErrNotAttached, why)
+}

@@ -100,8 +100,5 @@ func (p *Probes) Lost() bool {
 }
 
 func (p *Probes) noLastUse(what string) error {
-	if p.lastuseErr != nil {
-		return fmt.Errorf("%s: %w: %w", what, ErrNotAttached, p.lastuseErr)
-	}
-	return fmt.Errorf("%s: %w", what, ErrNotAttached)
+	return fmt.Errorf("%s: %w", what, notAttached(p.lastuseErr))
 }

@@ -170,7 +170,7 @@ func (p *Probes) usageMap(name string) (*ebpf.Map, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.usage == nil {
-		return nil, errors.Join(ErrNotAttached, p.usageErr)
+		return nil, notAttached(p.usageErr)
 	}
 	return p.usage.maps[name], nil
 }

@@ -17,21 +17,29 @@ import (
 // nextCrossing waits for one event, as the agent would.
 func nextCrossing(t testing.TB, p *Probes) Crossing {
 	t.Helper()
+	return nextCrossings(t, p, 1)[0]
+}
+
+// nextCrossings waits for n events.
+func nextCrossings(t testing.TB, p *Probes, n int) (got []Crossing) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out, done := make(chan Crossing), make(chan error, 1)
 	go func() { done <- p.Crossings(ctx, out) }()
-	select {
-	case c := <-out:
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Fatalf("Crossings ended with %v", err)
+	for len(got) < n {
+		select {
+		case c := <-out:
+			got = append(got, c)
+		case err := <-done:
+			t.Fatalf("%d crossings of %d: %v", len(got), n, err)
 		}
-		return c
-	case err := <-done:
-		t.Fatalf("no crossing: %v", err)
-		return Crossing{}
 	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Crossings ended with %v", err)
+	}
+	return got
 }
 
 // TestCrossing takes space in every way there is, a little at a time, and
