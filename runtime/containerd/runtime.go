@@ -233,9 +233,3 @@ func (r *Runtime) Check(ctx context.Context, imageID string) (inventory.Image, e
 	}
 	return reading.image(entries[0], use, layersOf(reading.spaces)), nil
 }
-
-// Remove removes an image and all its names, and returns when containerd has
-// collected what nothing else keeps. An image that is gone is no error.
-func (r *Runtime) Remove(ctx context.Context, imageID string) error {
-	return r.cri.RemoveImage(ctx, imageID)
-}

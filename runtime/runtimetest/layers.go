@@ -32,7 +32,7 @@ func (s *suite) resolveLayer(t *testing.T) {
 func (s *suite) resolveBothWays(t *testing.T, img Image) {
 	id := s.Node.Import(t, criNamespace, img)
 	defer s.discard(t, id)
-	layer := s.find(t, id).Layers[0]
+	layer := s.layer(t, id)
 	byView, err := s.Runtime.ResolveLayer(t.Context(), layer)
 	if err != nil {
 		t.Fatalf("resolve by view: %v", err)
@@ -63,10 +63,22 @@ func (s *suite) resolveBothWays(t *testing.T, img Image) {
 	}
 }
 
+// layer returns where the image is unpacked for the CRI.
+func (s *suite) layer(t *testing.T, id string) inventory.Layer {
+	t.Helper()
+	for _, l := range s.find(t, id).Layers {
+		if l.Namespace == criNamespace {
+			return l
+		}
+	}
+	t.Fatalf("image %s is not unpacked", id)
+	return inventory.Layer{}
+}
+
 func (s *suite) resolveOnFullDisk(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("full"), Layers: []Layer{{"full", mib}}})
 	defer s.discard(t, id)
-	layer := s.find(t, id).Layers[0]
+	layer := s.layer(t, id)
 	undo := s.Node.FillDisk(t)
 	defer undo()
 	if _, err := s.Runtime.ResolveLayer(t.Context(), layer); !errors.Is(err, inventory.ErrNoSpace) {

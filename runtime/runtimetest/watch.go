@@ -88,7 +88,7 @@ func (s *suite) ownViewsAreSilent(t *testing.T, w *watcher, id string) {
 	// Let everything that is under way arrive: this tag comes after it.
 	s.Node.Tag(t, criNamespace, name("event"), name("event-mark"))
 	w.await(t, "mark", func(e inventory.Event) bool { return e.Image == name("event-mark") })
-	if _, err := s.Runtime.ResolveLayer(t.Context(), s.find(t, id).Layers[0]); err != nil {
+	if _, err := s.Runtime.ResolveLayer(t.Context(), s.layer(t, id)); err != nil {
 		t.Fatalf("resolve: %v", err)
 	}
 	s.Node.Tag(t, criNamespace, name("event"), name("event-end"))

@@ -1,0 +1,64 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+)
+
+// Remove removes an image with all names it has when Remove is called, and
+// returns when containerd has collected what nothing else keeps. An image that
+// is gone is no error. A name that comes later stays, and keeps the image:
+// somebody wants it again.
+func (r *Runtime) Remove(ctx context.Context, imageID string) error {
+	before, err := r.namesOf(ctx, imageID)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", imageID, err)
+	}
+	if err := r.cri.RemoveImage(ctx, imageID); err != nil {
+		return err
+	}
+	return r.removeNames(ctx, imageID, before)
+}
+
+// namesOf returns the image's names in the CRI's namespace.
+func (r *Runtime) namesOf(ctx context.Context, imageID string) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	s := space{name: criNamespace}
+	if err := r.readImages(inNamespace(ctx, &s), &s); err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, rec := range s.images {
+		if rec.content.id == imageID {
+			names[rec.name] = true
+		}
+	}
+	return names, nil
+}
+
+// removeNames deletes the names of before that are still there. The CRI learns
+// of names by events, and removes only those it knows; one that was given a
+// moment ago survives, and with it the whole image.
+func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[string]bool) error {
+	now, err := r.namesOf(ctx, imageID)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", imageID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	ctx = inNamespace(ctx, &space{name: criNamespace})
+	for name := range now {
+		if !before[name] {
+			continue
+		}
+		err := r.client.ImageService().Delete(ctx, name, images.SynchronousDelete())
+		if err != nil && !errdefs.IsNotFound(err) {
+			return wrap(fmt.Sprintf("remove name %q of image %s", name, imageID), err)
+		}
+	}
+	return nil
+}
