@@ -1,0 +1,73 @@
+# ebb: make help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+BIN := bin
+
+# What the throwaway node needs of Debian; each target installs what is missing.
+NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs mount util-linux kmod
+BPF_PACKAGES  := clang llvm libbpf-dev
+
+.PHONY: help
+help: ## show what can be made
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
+	@$(GO) run ./tools/demo --agent $(BIN)/ebb-agent
+
+.PHONY: test
+test: node-tools containerd-v2 ## all checks and tests, on real containerd 1.6 and 2.4 (root)
+	$(MAKE) --no-print-directory lint
+	$(GO) test -race -timeout 25m ./...
+	cd tools/containerd && $(GO) vet ./...
+
+.PHONY: build
+build: ## build the binaries into bin/
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt'd:" $$unformatted; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+.PHONY: generate
+generate: ## rebuild the BPF objects and generated docs (needs clang and libbpf-dev)
+	@tools/need.sh $(BPF_PACKAGES)
+	$(GO) generate ./bpf/...
+	$(GO) test ./agent/node/... -run 'TestGenerated' -update
+
+.PHONY: verify
+verify: ## regenerate everything generated and fail on a difference
+	$(MAKE) --no-print-directory generate
+	git diff --exit-code -- bpf docs go.mod go.sum
+	$(GO) mod verify
+
+.PHONY: bench-idle
+bench-idle: node-tools build ## what the agent costs with 200 images and 100 containers and nothing to do
+	@$(GO) run ./bench/idle --agent $(BIN)/ebb-agent
+
+.PHONY: bench-reaction
+bench-reaction: node-tools build ## from the write that crosses the line to the first removal, 100 times
+	@$(GO) run ./bench/reaction --agent $(BIN)/ebb-agent
+
+.PHONY: clean-node
+clean-node: ## remove throwaway nodes that a crash has left behind
+	@$(GO) run ./tools/node/cmd/throwaway clean
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN)
+
+.PHONY: node-tools
+node-tools:
+	@tools/need.sh $(NODE_PACKAGES)
+
+.PHONY: containerd-v2
+containerd-v2:
+	@tools/containerd/build

@@ -1,0 +1,311 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+const (
+	// eventPause is how long a burst of runtime events is collected before the
+	// world is looked at again, and eventSpacing the least time between two
+	// such looks: a look lists the whole runtime.
+	eventPause   = 500 * time.Millisecond
+	eventSpacing = 5 * time.Second
+
+	// pollInterval is how often the disk is read where the kernel cannot raise
+	// its line.
+	pollInterval = 10 * time.Second
+
+	// retryFirst and retryMost bound the wait after a failed look.
+	retryFirst = time.Second
+	retryMost  = time.Minute
+)
+
+// Options is what an Agent is made of. All but Probes are required.
+type Options struct {
+	Config   config.Config
+	Dial     func(ctx context.Context) (Runtime, error)
+	Probes   Probes // nil: none could be loaded; NoProbes says why
+	NoProbes error
+	Disk     Disk
+	Log      *slog.Logger
+	Metrics  *Metrics
+}
+
+// Agent keeps one node's image filesystem low. Make it with New, run it once.
+type Agent struct {
+	cfg      config.Config
+	keep     image.KeepRules
+	dial     func(ctx context.Context) (Runtime, error)
+	probes   Probes
+	noProbes error
+	patience time.Duration // for one removal to show on the disk
+	disk     Disk
+	log      *slog.Logger
+	metrics  *Metrics
+	clock    *clock
+	bootID   string
+
+	// Channels into the loop. Each has one producer.
+	connected chan Runtime
+	events    chan inventory.Event
+	crossings chan bpf.Crossing
+	resolved  chan resolution
+	saved     chan error
+	questions chan question
+	// Channels out of the loop.
+	toResolve chan []inventory.Layer
+	toSave    chan state.Records
+
+	// Set by the connector. resolverRuntime is set before connected is sent.
+	resolverRuntime atomic.Pointer[Runtime]
+
+	// notReady says what /readyz lacks; nil if nothing.
+	notReady atomic.Pointer[string]
+
+	// beat is the CLOCK_BOOTTIME of the loop's last sign of life, for /healthz.
+	beat atomic.Int64
+
+	// Everything below belongs to the loop.
+	rt         Runtime
+	root       string  // directory whose filesystem holds the images
+	reading    reading // latest exact reading of it
+	rec        state.Records
+	known      map[string]inventory.Image // latest inventory by ID
+	containers map[string]string          // namespace/id → image ID
+	looked     bool                       // an inventory has been seen since the start
+	lastLook   time.Time
+	plan       image.Plan
+	failures   map[string]failure // by image ID
+	layers     layerBook
+	alarms     alarms
+	retryWait  time.Duration
+	saving     bool
+	saveAgain  bool
+	line       lineState
+	said       said
+	toldPlan   string // what observe mode said last
+}
+
+// New checks the configuration's keep rules and reads this boot's identity. It
+// starts nothing.
+func New(o Options) (*Agent, error) {
+	a := &Agent{
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, patience: runDeadline,
+		disk: o.Disk, log: o.Log, metrics: o.Metrics,
+		connected: make(chan Runtime),
+		events:    make(chan inventory.Event, 256),
+		crossings: make(chan bpf.Crossing, 16),
+		resolved:  make(chan resolution),
+		saved:     make(chan error),
+		questions: make(chan question),
+		toResolve: make(chan []inventory.Layer, 1),
+		toSave:    make(chan state.Records, 1),
+		rec:       state.New(),
+		failures:  make(map[string]failure),
+		layers:    newLayerBook(),
+		retryWait: retryFirst,
+	}
+	var err error
+	if a.keep, err = image.ParseKeepRules(o.Config.Images.Keep); err != nil {
+		return nil, fmt.Errorf("images.keep: %w", err)
+	}
+	if a.bootID, err = bootID(); err != nil {
+		return nil, err
+	}
+	a.setReady("starting: the container runtime has not answered yet")
+	return a, nil
+}
+
+// Run works until ctx is done, then saves the state and returns nil. It
+// returns an error only for what no retry can mend.
+func (a *Agent) Run(ctx context.Context) error {
+	saver, err := a.openState()
+	if err != nil {
+		return err
+	}
+	a.adoptProbes()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.connect(ctx) })
+	g.Go(func() error { return a.resolve(ctx) })
+	g.Go(func() error { return a.loop(ctx) })
+	g.Go(func() error { return saver.run(a.toSave, a.saved) })
+	if a.probes != nil {
+		g.Go(func() error { return ignoreDone(ctx, a.probes.Crossings(ctx, a.crossings)) })
+	}
+	if a.cfg.Server.Address != "" {
+		g.Go(func() error { return a.serve(ctx) })
+	}
+	return g.Wait()
+}
+
+func ignoreDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// loop is the one goroutine that owns the agent's state.
+func (a *Agent) loop(ctx context.Context) error {
+	defer a.finish()
+	a.reconcileAt(a.clock.now())
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		a.alive()
+		var ring <-chan time.Time
+		if wait, ok := a.alarms.next(a.clock.now()); ok {
+			timer.Reset(wait)
+			ring = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case rt := <-a.connected:
+			a.runtimeUp(ctx, rt)
+		case c := <-a.crossings:
+			a.crossed(ctx, c)
+		case e := <-a.events:
+			a.runtimeEvent(e)
+		case r := <-a.resolved:
+			a.layerResolved(r)
+		case err := <-a.saved:
+			a.saveDone(err)
+		case q := <-a.questions:
+			a.answer(q)
+		case <-ring:
+			a.metrics.wakeups.Inc()
+			a.rung(ctx)
+		}
+	}
+}
+
+// finish hands the last state to the saver and tells it to end. The saver
+// outlives ctx for this.
+func (a *Agent) finish() {
+	if a.saving {
+		a.saving = false
+		<-a.saved
+	}
+	a.harvest()
+	a.stampMeta()
+	a.toSave <- a.rec.Clone()
+	close(a.toSave)
+	<-a.saved
+	if a.rt != nil {
+		if err := a.rt.Close(); err != nil {
+			a.log.Debug("close runtime connection", "error", err)
+		}
+	}
+}
+
+func (a *Agent) alive() { a.beat.Store(int64(bootTime())) }
+
+func (a *Agent) reconcileAt(now time.Time) {
+	d := time.Duration(a.cfg.ReconcileInterval)
+	jitter := time.Duration(rand.Int64N(int64(d)/5+1)) - d/10
+	a.alarms.set(alarmReconcile, now.Add(d+jitter))
+}
+
+// rung acts on the alarms that have come.
+func (a *Agent) rung(ctx context.Context) {
+	now := a.clock.now()
+	due := a.alarms.due(now)
+	if due[alarmReconcile] {
+		a.metrics.reconciles.Inc()
+		a.reconcileAt(now)
+		a.purgeNoted()
+	}
+	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
+		a.look(ctx, 0)
+		return
+	}
+	if due[alarmPoll] {
+		a.poll(ctx)
+	}
+}
+
+// runtimeUp takes over a fresh connection.
+func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
+	a.rt = rt
+	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
+	a.look(ctx, 0)
+}
+
+// crossed answers the kernel's one event per crossing.
+func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
+	if a.rt == nil || c.Dev != a.reading.Dev {
+		return // a line of an earlier run: the first look sets them anew
+	}
+	a.line.crossed(c)
+	a.metrics.crossings.Inc()
+	a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", a.root)
+	a.look(ctx, c.BootNS)
+}
+
+// runtimeEvent notes an event. Uses are stamped at once; everything else waits
+// for the burst to pass.
+func (a *Agent) runtimeEvent(e inventory.Event) {
+	now := a.clock.now()
+	switch e.Kind {
+	case inventory.EventDown:
+		a.metrics.runtimeUp.Set(0)
+		a.setReady("the container runtime's event stream broke off: " + e.Err.Error())
+		a.said.once(a.log, "events", slog.LevelWarn, "runtime events broke off; reconnecting", "error", e.Err)
+		return
+	case inventory.EventResync:
+		a.metrics.runtimeUp.Set(1)
+		a.said.clear(a.log, "events", "runtime events are back")
+		a.containers = nil // whatever came or went in between is unknown
+	case inventory.EventContainer, inventory.EventTask:
+		a.stampUse(e, now)
+	}
+	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(eventSpacing)))
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lookFailed notes an error of a whole look and plans the next try.
+func (a *Agent) lookFailed(err error) {
+	a.metrics.lookFailures.Inc()
+	a.setReady(err.Error())
+	a.said.once(a.log, "look", slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", a.retryWait.String())
+	a.alarms.sooner(alarmRetry, a.clock.now().Add(a.retryWait))
+	a.retryWait = min(2*a.retryWait, retryMost)
+}
+
+func (a *Agent) lookDone(now time.Time) {
+	a.retryWait, a.lastLook = retryFirst, now
+	a.setReady("")
+	a.metrics.lastSuccess.Set(float64(time.Now().Unix()))
+	a.said.clear(a.log, "look", "the node can be read again")
+}
+
+// setReady tells /readyz what is missing, "" for nothing.
+func (a *Agent) setReady(missing string) {
+	if missing == "" {
+		a.notReady.Store(nil)
+		a.metrics.ready.Set(1)
+		return
+	}
+	a.notReady.Store(&missing)
+	a.metrics.ready.Set(0)
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"time"
+)
+
+// Mode says what the agent does with its decisions.
+type Mode string
+
+// The modes.
+const (
+	ModeEnforce Mode = "enforce" // decide and remove
+	ModeObserve Mode = "observe" // decide, explain, export; remove nothing
+)
+
+// Config is the whole configuration of ebb-agent. The doc tag of each field is
+// what --print-default-config writes above it.
+type Config struct {
+	Mode              Mode     `json:"mode" doc:"enforce removes what the policy chooses; observe only says what it would remove."`
+	ReconcileInterval Duration `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
+	Runtime           Runtime  `json:"runtime" doc:"The container runtime."`
+	Images            Images   `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
+	Kernel            Kernel   `json:"kernel" doc:"The programs in the kernel."`
+	State             State    `json:"state" doc:"What outlives a restart."`
+	Server            Server   `json:"server" doc:"Metrics and health."`
+	Log               Log      `json:"log" doc:"Logging, to standard error."`
+}
+
+// Runtime says where the container runtime is.
+type Runtime struct {
+	Socket string `json:"socket" doc:"Path of containerd's socket, which also serves the CRI."`
+}
+
+// Images is the image policy.
+type Images struct {
+	HighThresholdPercent       int      `json:"imageGCHighThresholdPercent" doc:"Reclaim starts when the image filesystem is used to this percentage. Keep it below the kubelet's eviction line (85 by default). 100 switches it off."`
+	LowThresholdPercent        int      `json:"imageGCLowThresholdPercent" doc:"Reclaim ends at or below this percentage. Below the high threshold."`
+	InodesHighThresholdPercent int      `json:"inodesHighThresholdPercent" doc:"The same line for inodes. 100 switches it off."`
+	InodesLowThresholdPercent  int      `json:"inodesLowThresholdPercent" doc:"Reclaim for inodes ends at or below this percentage."`
+	MinimumAge                 Duration `json:"imageMinimumGCAge" doc:"An image that arrived less than this ago stays."`
+	MaximumAge                 Duration `json:"imageMaximumGCAge" doc:"An image unused for this long goes, however empty the disk; 0s is off. Nothing goes by it until ebb itself has watched the image for that long."`
+	Keep                       []string `json:"keep" doc:"References that are never removed, as globs: * stands for any run of characters but '/', ** for any run. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
+	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
+}
+
+// Kernel configures the BPF programs.
+type Kernel struct {
+	Enabled      bool   `json:"enabled" doc:"false: no programs are loaded; last use then comes from runtime events alone and the disk is read every 10 s."`
+	PinDirectory string `json:"pinDirectory" doc:"Where maps and links are pinned, on a bpf filesystem (mounted if missing), so that recording goes on while the agent is down."`
+}
+
+// State says where the state file is.
+type State struct {
+	Directory string `json:"directory" doc:"Directory of state.db: last use, first sight, resolved layers. Created if missing."`
+}
+
+// Server configures the HTTP endpoint.
+type Server struct {
+	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz and /images (all read-only). Loopback by default. Empty: no server."`
+}
+
+// Log configures logging.
+type Log struct {
+	Level  string `json:"level" doc:"debug, info, warn or error."`
+	Format string `json:"format" doc:"json or text."`
+}
+
+// Default returns the configuration that an empty file means.
+func Default() Config {
+	return Config{
+		Mode:              ModeEnforce,
+		ReconcileInterval: Duration(5 * time.Minute),
+		Runtime:           Runtime{Socket: "/run/containerd/containerd.sock"},
+		Images: Images{
+			HighThresholdPercent:       80,
+			LowThresholdPercent:        75,
+			InodesHighThresholdPercent: 80,
+			InodesLowThresholdPercent:  75,
+			MinimumAge:                 Duration(2 * time.Minute),
+			Keep:                       []string{},
+			MaxRemovalsPerHour:         500,
+		},
+		Kernel: Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb"},
+		State:  State{Directory: "/var/lib/ebb"},
+		Server: Server{Address: "127.0.0.1:9478"},
+		Log:    Log{Level: "info", Format: "json"},
+	}
+}
+
+// Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
+type Duration time.Duration
+
+// String writes the duration without superfluous zero units: "5m", not "5m0s".
+func (d Duration) String() string { return short(time.Duration(d)) }

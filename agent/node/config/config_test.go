@@ -1,0 +1,199 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEmptyFileMeansDefaults(t *testing.T) {
+	for _, text := range []string{"", "\n", "# nothing\n", "{}", "null"} {
+		got, err := Parse([]byte(text))
+		if err != nil {
+			t.Errorf("Parse(%q): %v", text, err)
+		}
+		if diff := cmp.Diff(Default(), got); diff != "" {
+			t.Errorf("Parse(%q) differs from the defaults:\n%s", text, diff)
+		}
+	}
+}
+
+func TestPrintedConfigurationReadsBack(t *testing.T) {
+	want := Default()
+	want.Mode = ModeObserve
+	want.Images.Keep = []string{"registry.k8s.io/**", `a"b`}
+	want.Images.MaximumAge = Duration(12*time.Hour + 45*time.Minute)
+	var out bytes.Buffer
+	if err := Print(&out, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(out.Bytes())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("printed and read back (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(out.String(), "imageMaximumGCAge: 12h45m\n") {
+		t.Errorf("a duration is not written as people write it:\n%s", out.String())
+	}
+}
+
+// Every field a user can set is explained: nothing is printed without a
+// comment above it.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	var out bytes.Buffer
+	if err := Print(&out, Default()); err != nil {
+		t.Fatal(err)
+	}
+	previous := ""
+	for line := range strings.Lines(out.String()) {
+		trimmed := strings.TrimSpace(line)
+		if !strings.HasPrefix(trimmed, "#") && !strings.HasPrefix(strings.TrimSpace(previous), "#") {
+			t.Errorf("no documentation above %q", trimmed)
+		}
+		previous = line
+	}
+}
+
+func TestFieldsAreRead(t *testing.T) {
+	got, err := Parse([]byte(`
+mode: observe
+reconcileInterval: 1m
+runtime: {socket: /run/k3s/containerd/containerd.sock}
+images:
+  imageGCHighThresholdPercent: 90
+  imageGCLowThresholdPercent: 50
+  imageMinimumGCAge: 0
+  imageMaximumGCAge: 12h45m
+  keep: ["registry.k8s.io/**"]
+kernel: {enabled: false}
+server: {address: ""}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Mode = ModeObserve
+	want.ReconcileInterval = Duration(time.Minute)
+	want.Runtime.Socket = "/run/k3s/containerd/containerd.sock"
+	want.Images.HighThresholdPercent, want.Images.LowThresholdPercent = 90, 50
+	want.Images.MinimumAge, want.Images.MaximumAge = 0, Duration(12*time.Hour+45*time.Minute)
+	want.Images.Keep = []string{"registry.k8s.io/**"}
+	want.Kernel.Enabled = false
+	want.Server.Address = ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// All that is wrong is said in one go, each with its field.
+func TestAllProblemsAtOnce(t *testing.T) {
+	_, err := Parse([]byte(`
+mode: delete-everything
+reconcileInterval: 5
+colour: blue
+images:
+  imageGCHighThresholdPercent: "80"
+  imageGCLowThresholdPercent: 101
+  inodesHighThresholdPercent: 70
+  inodesLowThresholdPercent: 70
+  imageMinimumGCAge: -1m
+  imageMaximumGCAge: soon
+  keep: [ok, 7, "["]
+  maxRemovalsPerHour: 1.5
+  low: 3
+runtime: containerd.sock
+state: {directory: var/lib/ebb}
+server: {address: nowhere}
+log: {level: loud, format: null}
+`))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		`mode: "delete-everything" is not one of`,
+		`reconcileInterval: want a duration such as "90s" or "12h45m", got 5`,
+		`colour: unknown field (known here: mode, `,
+		`images.imageGCHighThresholdPercent: want a whole number, got the string "80"`,
+		`images.imageGCLowThresholdPercent: 101 is not between 0 and 99`,
+		`images.inodesLowThresholdPercent: 70 is not below images.inodesHighThresholdPercent (70)`,
+		`images.imageMinimumGCAge: -1m is negative`,
+		`images.imageMaximumGCAge: want a duration`,
+		`images.keep[1]: want a string, got 7`,
+		`images.keep[2]: `,
+		`images.maxRemovalsPerHour: want a whole number, got 1.5`,
+		`images.low: unknown field`,
+		`runtime: want a mapping, got the string "containerd.sock"`,
+		`state.directory: "var/lib/ebb" is not a clean absolute path`,
+		`server.address: want host:port`,
+		`log.level: "loud" is not one of`,
+		`log.format: want a string, got nothing`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q", want)
+		}
+	}
+	if n := strings.Count(err.Error(), "reconcileInterval:"); n != 1 {
+		t.Errorf("reconcileInterval is complained about %d times", n)
+	}
+	if t.Failed() {
+		t.Log(err)
+	}
+}
+
+func TestLowAboveHigh(t *testing.T) {
+	_, err := Parse([]byte("images: {imageGCHighThresholdPercent: 70}"))
+	if err == nil || !strings.Contains(err.Error(), "images.imageGCLowThresholdPercent: 75 is not below images.imageGCHighThresholdPercent (70)") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoadRefusesWhatIsNotAFile(t *testing.T) {
+	dir := t.TempDir()
+	huge := filepath.Join(dir, "huge")
+	if err := os.WriteFile(huge, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(huge, maxFileBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "missing"), dir, "/dev/zero", huge} {
+		if _, err := Load(path); err == nil {
+			t.Errorf("Load(%s) accepted it", path)
+		} else if !strings.Contains(err.Error(), path) {
+			t.Errorf("the error does not name %s: %v", path, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("mode: observe\nimages: {keep: [a]}"))
+	f.Add([]byte("images: {imageGCHighThresholdPercent: 1e99}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse(data)
+		if err != nil {
+			return
+		}
+		if p := c.problems(nil); len(p) > 0 {
+			t.Errorf("accepted an invalid configuration: %v", p)
+		}
+		var out bytes.Buffer
+		if err := Print(&out, c); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(out.Bytes())
+		if err != nil {
+			t.Fatalf("what was printed is refused: %v\n%s", err, out.String())
+		}
+		if diff := cmp.Diff(c, again); diff != "" {
+			t.Errorf("printed and read back:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+const (
+	// failureFirst and failureMost bound how long an image whose removal
+	// failed is left alone.
+	failureFirst = 30 * time.Second
+	failureMost  = time.Hour
+
+	// capWindow is what maxRemovalsPerHour counts over.
+	capWindow = time.Hour
+
+	// runDeadline bounds the wait for one removal to show on the disk.
+	runDeadline = 15 * time.Second
+)
+
+// failure remembers an image whose removal failed.
+type failure struct {
+	times int
+	until time.Time
+}
+
+// Results of a run, as the metric has them.
+const (
+	resultLow        = "low_reached" // the disk is at or below its low line
+	resultAge        = "age_done"    // what had reached its maximum age is gone
+	resultHold       = "hold"        // all that may go is gone, and it is not enough
+	resultCapped     = "capped"      // maxRemovalsPerHour is used up
+	resultShortfall  = "shortfall"   // a removal freed less than computed, and the disk did not settle in time
+	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
+	resultObserved   = "observed"    // mode observe: only said
+)
+
+// verdict says how the look goes on after a plan was executed.
+type verdict bool
+
+const (
+	goOn verdict = true  // read the world again and decide anew
+	stop verdict = false // the run is over
+)
+
+// run is one reclaim run: all passes of one look.
+type run struct {
+	crossedNS uint64
+	trigger   image.Reason
+	started   time.Time
+	bytes     bool // reclaiming for the bytes line: the low line counts, not the high one
+	inodes    bool
+	removed   int
+	freed     uint64
+	failed    int
+	result    string
+}
+
+func newRun(crossedNS uint64) *run { return &run{crossedNS: crossedNS} }
+
+// begin takes a plan into the run.
+func (r *run) begin(p image.Plan, now time.Time) {
+	r.bytes = r.bytes || p.NeedBytes > 0
+	r.inodes = r.inodes || p.NeedInodes > 0
+	if r.started.IsZero() {
+		r.started = now
+	}
+	for _, d := range p.Remove {
+		if r.trigger == "" || d.Reason == image.RemovedThreshold {
+			r.trigger = d.Reason
+		}
+	}
+}
+
+// execute carries out the plan step by step. It is the one door through which
+// every removal on this node goes.
+func (a *Agent) execute(ctx context.Context, r *run) verdict {
+	r.begin(a.plan, a.clock.now())
+	if a.cfg.Mode == config.ModeObserve {
+		a.sayPlan()
+		r.result = resultObserved
+		return stop
+	}
+	for _, d := range a.plan.Remove {
+		a.alive()
+		if ctx.Err() != nil {
+			return stop
+		}
+		if d.Reason == image.RemovedThreshold && a.atLow(r) {
+			return goOn
+		}
+		if free, at := a.removalBudget(); free == 0 {
+			r.result = resultCapped
+			a.alarms.sooner(alarmRetry, at)
+			a.said.once(a.log, "capped", levelWarn, "removals stop: the hourly cap is reached",
+				"reason", "maxRemovalsPerHour", "cap", a.cfg.Images.MaxRemovalsPerHour, "until", at)
+			return stop
+		}
+		a.said.clear(a.log, "capped", "removals go on: the hourly cap has room again")
+		if a.step(ctx, r, d) == stop {
+			return stop
+		}
+	}
+	return goOn
+}
+
+// atLow reports whether the latest reading is at or below the low lines that
+// the run is for.
+func (a *Agent) atLow(r *run) bool {
+	p, d := a.cfg.Policy(), a.reading.Disk
+	return (!r.bytes || d.AvailableBytes >= image.LowAvailable(d.CapacityBytes, p.LowPercent)) &&
+		(!r.inodes || d.InodesAvailable >= image.LowAvailable(d.Inodes, p.InodesLowPercent))
+}
+
+// removalBudget returns how many removals the cap still allows, and when it
+// will allow more.
+func (a *Agent) removalBudget() (free int, at time.Time) {
+	m, now := &a.rec.Meta, a.clock.now()
+	recent := m.Removals[:0]
+	for _, t := range m.Removals {
+		if now.Sub(t) < capWindow {
+			recent = append(recent, t)
+		}
+	}
+	m.Removals = recent
+	if len(recent) == 0 {
+		return a.cfg.Images.MaxRemovalsPerHour, now
+	}
+	return max(0, a.cfg.Images.MaxRemovalsPerHour-len(recent)), recent[0].Add(capWindow)
+}
+
+// step removes one image, unless the world has changed since the plan.
+func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
+	fresh, err := a.rt.Check(ctx, d.ImageID)
+	if errors.Is(err, inventory.ErrNotFound) {
+		return goOn // somebody else removed it
+	}
+	if err != nil {
+		a.removalFailed(r, d, fmt.Errorf("check before removal: %w", err))
+		return goOn
+	}
+	if why := a.nowKept(fresh); why != "" {
+		a.metrics.spared.Inc()
+		a.log.Info("image stays after all", "image", d.ImageID, "references", fresh.References, "reason", why)
+		return goOn
+	}
+	before, err := a.stat()
+	if err != nil {
+		a.lookFailed(err)
+		return stop
+	}
+	started := a.clock.now()
+	if err := a.rt.Remove(ctx, d.ImageID); err != nil {
+		if ctx.Err() != nil {
+			return stop
+		}
+		a.removalFailed(r, d, err)
+		return goOn
+	}
+	a.firstRemovalDone(r)
+	took := a.clock.now().Sub(started)
+	a.rec.Meta.Removals = append(a.rec.Meta.Removals, a.clock.now())
+	after, settled := a.measure(ctx, before, d)
+	gain := gained(before.AvailableBytes, after.AvailableBytes)
+	r.removed++
+	r.freed += gain
+	a.metrics.removed(d.Reason, gain)
+	a.log.Info("image removed", "image", d.ImageID, "references", fresh.References, "reason", string(d.Reason),
+		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
+		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", a.rec.Images[d.ImageID].LastUsed)
+	delete(a.failures, d.ImageID)
+	if !settled {
+		r.result = resultShortfall
+		a.log.Warn("run ends: the removal freed less than computed and the disk has not settled",
+			"reason", "shortfall", "image", d.ImageID, "freed_bytes", gain, "computed_bytes", d.FreesBytes)
+		a.alarms.sooner(alarmRetry, a.clock.now().Add(runDeadline))
+		return stop
+	}
+	return goOn
+}
+
+// nowKept looks at a fresh reading of one image for a reason to keep it that
+// the plan could not know. "" lets it go.
+func (a *Agent) nowKept(i inventory.Image) string {
+	switch {
+	case len(i.UsedBy) > 0:
+		return "in use by " + i.UsedBy[0]
+	case i.Pinned:
+		return "pinned by the runtime"
+	case i.Sandbox:
+		return "the sandbox image"
+	}
+	if rule := a.keep.Match(i.References); rule != "" {
+		return "kept by rule " + rule
+	}
+	if a.probes == nil {
+		return ""
+	}
+	planned := a.rec.Images[i.ID]
+	for _, l := range i.Layers {
+		key, ok := a.layers.key(l)
+		if !ok {
+			continue
+		}
+		ns, ok, err := a.probes.LastUse(key)
+		if err != nil {
+			return "its last use cannot be read: " + err.Error()
+		}
+		if used := a.clock.atBoot(ns); ok && used.After(planned.LastUsed) {
+			planned.LastUsed = used
+			a.rec.Images[i.ID] = planned
+			return "used since the plan was made"
+		}
+	}
+	return ""
+}
+
+func (a *Agent) removalFailed(r *run, d image.Decision, err error) {
+	f := a.failures[d.ImageID]
+	wait := min(failureFirst<<min(f.times, 10), failureMost)
+	f.times++
+	f.until = a.clock.now().Add(wait)
+	a.failures[d.ImageID] = f
+	r.failed++
+	a.metrics.removalFailures.Inc()
+	a.log.Warn("image could not be removed; going on with others", "image", d.ImageID, "reason", "removal failed",
+		"error", err, "attempts", f.times, "next", wait.String())
+}
+
+func (a *Agent) firstRemovalDone(r *run) {
+	if r.crossedNS == 0 || r.removed > 0 {
+		return
+	}
+	took := time.Duration(uint64(a.clock.boot()) - r.crossedNS)
+	a.metrics.reaction.Observe(took.Seconds())
+	a.log.Info("first removal done", "reason", string(r.trigger), "since_crossing_ms", float64(took.Microseconds())/1e3)
+}
+
+// runEnded counts a run and says how it went. A look that had nothing to do is
+// no run.
+func (a *Agent) runEnded(r *run) {
+	if r.trigger == "" {
+		return
+	}
+	if r.result == "" {
+		r.result = a.resultOf(r)
+	}
+	a.metrics.runs.WithLabelValues(string(r.trigger), r.result).Inc()
+	if r.result == resultObserved {
+		return
+	}
+	a.log.Info("reclaim run ended", "reason", string(r.trigger), "result", r.result, "images_removed", r.removed,
+		"removals_failed", r.failed, "freed_bytes", r.freed, "used_percent", a.reading.UsedPercent(),
+		"took_ms", a.clock.now().Sub(r.started).Milliseconds())
+}
+
+func (a *Agent) resultOf(r *run) string {
+	switch {
+	case a.plan.Hold != nil:
+		return resultHold
+	case !a.atLow(r):
+		return resultIncomplete
+	case r.trigger == image.RemovedAge:
+		return resultAge
+	}
+	return resultLow
+}
+
+func gained(before, after uint64) uint64 {
+	if after < before {
+		return 0
+	}
+	return after - before
+}

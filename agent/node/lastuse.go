@@ -1,0 +1,160 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// merge brings the image records in line with an inventory. An image that is
+// in use now was last used now; one that is gone is forgotten, so that it
+// counts as new should it come again.
+func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
+	known := make(map[string]inventory.Image, len(inv.Images))
+	for _, i := range inv.Images {
+		known[i.ID] = i
+		r, ok := a.rec.Images[i.ID]
+		if !ok {
+			r = state.Image{Observed: now, Arrived: now}
+			if !a.looked {
+				// It was here before ebb was, so its age need not start now.
+				r.Arrived = a.clock.fromWall(i.Updated)
+			}
+			if a.looked {
+				a.log.Debug("image arrived", "image", i.ID, "references", i.References)
+			}
+		}
+		if len(i.UsedBy) > 0 {
+			r.LastUsed = now
+		}
+		a.rec.Images[i.ID] = r
+	}
+	for id := range a.rec.Images {
+		if _, ok := known[id]; !ok {
+			delete(a.rec.Images, id)
+			delete(a.failures, id)
+		}
+	}
+	a.known, a.looked = known, true
+	a.dropLayers(inv)
+}
+
+// harvest takes over the kernel's stamps. An image unpacked in several
+// namespaces was used when any of its layers was.
+func (a *Agent) harvest() {
+	if a.probes == nil {
+		return
+	}
+	stamps, err := a.probes.LastUses()
+	if err != nil {
+		a.said.once(a.log, "harvest", slog.LevelError, "the kernel's last-use stamps cannot be read", "error", err)
+		return
+	}
+	a.said.clear(a.log, "harvest", "the kernel's last-use stamps can be read again")
+	for id, i := range a.known {
+		r := a.rec.Images[id]
+		for _, l := range i.Layers {
+			key, ok := a.layers.key(l)
+			if !ok {
+				continue
+			}
+			// A stamp from before the image came is of another directory that
+			// had the same inode number.
+			if at := a.clock.atBoot(stamps[key]); stamps[key] > 0 && at.After(r.Arrived) {
+				r.LastUsed = latest(r.LastUsed, at)
+			}
+		}
+		a.rec.Images[id] = r
+	}
+}
+
+// listContainers learns which container was made from which image, for the
+// events that name only the container.
+func (a *Agent) listContainers(ctx context.Context) error {
+	list, err := a.rt.Containers(ctx)
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	a.containers = make(map[string]string, len(list))
+	for _, c := range list {
+		if c.ImageID != "" {
+			a.containers[c.Namespace+"/"+c.ID] = c.ImageID
+		}
+	}
+	return nil
+}
+
+// stampUse records a use that a runtime event tells of. The kernel knows it
+// too and to the nanosecond; this is what remains where there are no programs,
+// and for root filesystems that are not overlayfs.
+func (a *Agent) stampUse(e inventory.Event, now time.Time) {
+	name := e.Namespace + "/" + e.Container
+	id, ok := a.containers[name]
+	if !ok && e.Image != "" {
+		id, ok = a.imageNamed(e.Image)
+		if ok && a.containers != nil {
+			a.containers[name] = id
+		}
+	}
+	if r, have := a.rec.Images[id]; ok && have {
+		r.LastUsed = now
+		a.rec.Images[id] = r
+	}
+}
+
+func (a *Agent) imageNamed(reference string) (id string, ok bool) {
+	for id, i := range a.known {
+		if slices.Contains(i.References, reference) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// notedFor is how long the kernel keeps uses of directories that nobody has
+// resolved: those of other runtimes are never claimed and would fill the table.
+const notedFor = 24 * time.Hour
+
+// adoptProbes takes over what the kernel programs bring with them.
+func (a *Agent) adoptProbes() {
+	if a.probes == nil {
+		a.log.Warn("no kernel programs: last use comes from runtime events, the disk is read every "+pollInterval.String(),
+			"reason", a.noProbes)
+		return
+	}
+	a.metrics.probes.Store(&a.probes)
+	for _, p := range a.probes.Status() {
+		if p.Reason != "" {
+			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
+		}
+	}
+	if a.probes.Lost() {
+		a.allRecent("stamps of an earlier version could not be read")
+	}
+}
+
+// allRecent is the safe answer when stamps were lost: whatever is on record may
+// have been used until now.
+func (a *Agent) allRecent(why string) {
+	a.log.Warn("last-use stamps were lost; every image counts as used until now", "reason", why)
+	for id, r := range a.rec.Images {
+		r.LastUsed = a.clock.now()
+		a.rec.Images[id] = r
+	}
+}
+
+func (a *Agent) purgeNoted() {
+	if a.probes == nil {
+		return
+	}
+	if before := a.clock.boot() - notedFor; before > 0 {
+		if err := a.probes.Purge(uint64(before)); err != nil {
+			a.log.Debug("purge noted uses", "error", err)
+		}
+	}
+}

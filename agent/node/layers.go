@@ -1,0 +1,239 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// resolveRetry is how long a layer that could not be resolved is left alone.
+// While the disk is full, asking again is pointless and costs the runtime a
+// write each time.
+const resolveRetry = time.Minute
+
+// resolution is the resolver's answer on one layer.
+type resolution struct {
+	layer inventory.Layer
+	found state.Layer
+	err   error
+	last  bool // the batch is done
+}
+
+// layerBook says which layers the kernel is told about, and which are still to
+// be resolved. It belongs to the loop.
+type layerBook struct {
+	tracked map[inventory.Layer]bpf.Key
+	retry   map[inventory.Layer]time.Time
+	busy    bool // the resolver has a batch
+	claimed bool // what an earlier agent tracked has been sorted out
+}
+
+func newLayerBook() layerBook {
+	return layerBook{tracked: make(map[inventory.Layer]bpf.Key), retry: make(map[inventory.Layer]time.Time)}
+}
+
+func (b *layerBook) key(l inventory.Layer) (bpf.Key, bool) {
+	k, ok := b.tracked[l]
+	return k, ok
+}
+
+// resolveMore tracks the layers whose place is on record and still true, and
+// asks the resolver for the others.
+func (a *Agent) resolveMore(now time.Time) {
+	if a.probes == nil || a.layers.busy {
+		return
+	}
+	var ask []inventory.Layer
+	for _, i := range a.known {
+		for _, l := range i.Layers {
+			if _, ok := a.layers.tracked[l]; ok || now.Before(a.layers.retry[l]) {
+				continue
+			}
+			if known, ok := a.rec.Layers[l]; ok && stillThere(known) {
+				a.track(l, known)
+				continue
+			}
+			ask = append(ask, l)
+		}
+	}
+	a.metrics.tracked.Set(float64(len(a.layers.tracked)))
+	if len(ask) == 0 {
+		a.untrackStrangers()
+		return
+	}
+	slices.SortFunc(ask, compareLayers) // a map's order would make runs differ
+	a.layers.busy = true
+	a.toResolve <- ask
+}
+
+// resolve is the resolver's goroutine: it alone waits for the runtime to make
+// and remove Views.
+func (a *Agent) resolve(ctx context.Context) error {
+	for {
+		var batch []inventory.Layer
+		select {
+		case <-ctx.Done():
+			return nil
+		case batch = <-a.toResolve:
+		}
+		for n, l := range batch {
+			r := resolution{layer: l, last: n == len(batch)-1}
+			r.found, r.err = a.resolveOne(ctx, l)
+			select {
+			case <-ctx.Done():
+				return nil
+			case a.resolved <- r:
+			}
+		}
+	}
+}
+
+func (a *Agent) resolveOne(ctx context.Context, l inventory.Layer) (state.Layer, error) {
+	rt := a.resolverRuntime.Load()
+	root, err := (*rt).ResolveLayer(ctx, l)
+	if err != nil {
+		return state.Layer{}, err
+	}
+	birth, err := birthOf(root.Path)
+	return state.Layer{LayerRoot: root, Birth: birth}, err
+}
+
+// layerResolved takes one answer of the resolver.
+func (a *Agent) layerResolved(r resolution) {
+	if r.last {
+		a.layers.busy = false
+	}
+	now := a.clock.now()
+	switch {
+	case errors.Is(r.err, inventory.ErrNotFound):
+		return // it went in the meantime; the next look knows
+	case r.err != nil:
+		a.layers.retry[r.layer] = now.Add(resolveRetry)
+		a.metrics.unresolved.Inc()
+		a.said.once(a.log, "resolve", slog.LevelWarn, "a layer's directory cannot be found yet; its uses wait in the kernel",
+			"layer", r.layer.ChainID, "namespace", r.layer.Namespace, "error", r.err)
+		a.alarms.sooner(alarmRetry, now.Add(resolveRetry))
+		return
+	}
+	delete(a.layers.retry, r.layer)
+	a.rec.Layers[r.layer] = r.found
+	a.track(r.layer, r.found)
+	if r.last {
+		a.said.clear(a.log, "resolve", "layers can be resolved again")
+		a.save()
+		a.resolveMore(now) // what arrived while the batch was under way
+	}
+}
+
+// track tells the kernel to stamp a layer. A use that came before is taken
+// over by the kernel side.
+func (a *Agent) track(l inventory.Layer, at state.Layer) {
+	key := bpf.Key{Dev: at.Dev, Ino: at.Ino}
+	if err := a.probes.Track(key); err != nil {
+		a.layers.retry[l] = a.clock.now().Add(resolveRetry)
+		a.said.once(a.log, "track", slog.LevelError, "the kernel cannot track a layer; its last use comes from runtime events",
+			"layer", l.ChainID, "error", err)
+		return
+	}
+	a.layers.tracked[l] = key
+}
+
+// untrackStrangers ends the tracking of layers that went while no agent ran.
+// It is safe only once every layer that is here has been claimed.
+func (a *Agent) untrackStrangers() {
+	if a.layers.claimed || len(a.layers.retry) > 0 {
+		return
+	}
+	a.layers.claimed = true
+	ours := make(map[bpf.Key]bool, len(a.layers.tracked))
+	for _, k := range a.layers.tracked {
+		ours[k] = true
+	}
+	for _, k := range a.probes.Tracked() {
+		if ours[k] {
+			continue
+		}
+		if err := a.probes.Untrack(k); err != nil {
+			a.log.Debug("untrack layer of an earlier run", "error", err)
+		}
+	}
+}
+
+// dropLayers forgets layers that no image has any more. Their inode numbers
+// may be given to new directories.
+func (a *Agent) dropLayers(inv *inventory.Inventory) {
+	live := make(map[inventory.Layer]bool, len(inv.Images))
+	for _, i := range inv.Images {
+		for _, l := range i.Layers {
+			live[l] = true
+		}
+	}
+	keys := make(map[bpf.Key]bool, len(live))
+	for l, k := range a.layers.tracked {
+		keys[k] = keys[k] || live[l]
+	}
+	for l, k := range a.layers.tracked {
+		if live[l] {
+			continue
+		}
+		delete(a.layers.tracked, l)
+		if !keys[k] { // a new layer may have got the directory's number already
+			if err := a.probes.Untrack(k); err != nil {
+				a.log.Debug("untrack layer", "layer", l.ChainID, "error", err)
+			}
+		}
+	}
+	for l := range a.rec.Layers {
+		if !live[l] {
+			delete(a.rec.Layers, l)
+		}
+	}
+	for l := range a.layers.retry {
+		if !live[l] {
+			delete(a.layers.retry, l)
+		}
+	}
+}
+
+// stillThere reports whether a recorded directory is still the one that was
+// resolved: same superblock, inode number and birth.
+func stillThere(l state.Layer) bool {
+	place, err := fs.Locate(l.Path)
+	if err != nil || place.Dev != l.Dev || place.Ino != l.Ino {
+		return false
+	}
+	birth, err := birthOf(l.Path)
+	return err == nil && birth == l.Birth
+}
+
+// birthOf returns a file's creation time in ns, 0 where the filesystem has
+// none.
+func birthOf(path string) (int64, error) {
+	var stx unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &stx); err != nil {
+		return 0, err
+	}
+	if stx.Mask&unix.STATX_BTIME == 0 {
+		return 0, nil
+	}
+	return stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec), nil
+}
+
+func compareLayers(a, b inventory.Layer) int {
+	for _, c := range []int{strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Snapshotter, b.Snapshotter)} {
+		if c != 0 {
+			return c
+		}
+	}
+	return strings.Compare(a.ChainID, b.ChainID)
+}

@@ -1,0 +1,224 @@
+package node
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// Metrics is everything the node agent exports. docs/metrics.md is generated
+// from its registry. No label takes a value from the node: the sets are fixed
+// here and bounded, and every series exists from the start.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	images          *prometheus.GaugeVec
+	spaceHeld       *prometheus.GaugeVec
+	holding         prometheus.Gauge
+	runs            *prometheus.CounterVec
+	imagesRemoved   *prometheus.CounterVec
+	removalFailures prometheus.Counter
+	spared          prometheus.Counter
+	freedBytes      prometheus.Counter
+	shortfalls      prometheus.Counter
+	unsettled       prometheus.Counter
+	reaction        prometheus.Histogram
+	crossings       prometheus.Counter
+	polls           prometheus.Counter
+	source          *prometheus.GaugeVec
+	unresolved      prometheus.Counter
+	tracked         prometheus.Gauge
+	wakeups         prometheus.Counter
+	reconciles      prometheus.Counter
+	lookFailures    prometheus.Counter
+	lastSuccess     prometheus.Gauge
+	ready           prometheus.Gauge
+	runtimeUp       prometheus.Gauge
+	dialFailures    prometheus.Counter
+	statePersisted  prometheus.Gauge
+	saveFailures    prometheus.Counter
+
+	filesystem atomic.Pointer[watchedFilesystem]
+	probes     atomic.Pointer[Probes]
+}
+
+type watchedFilesystem struct {
+	disk Disk
+	path string
+}
+
+// keptReasons are the states an image can be in besides being removed.
+var keptReasons = []image.Reason{
+	image.KeptBlocked, image.KeptInUse, image.KeptWanted, image.KeptPinned, image.KeptSandbox, image.KeptByRule,
+	image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptHold,
+}
+
+var removedReasons = []image.Reason{image.RemovedThreshold, image.RemovedAge}
+
+var results = []string{resultLow, resultAge, resultHold, resultCapped, resultShortfall, resultIncomplete, resultObserved}
+
+// NewMetrics registers everything with a registry of its own.
+func NewMetrics(cfg config.Config) *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry()}
+	f := factory{m.Registry}
+	m.registerImages(f)
+	m.registerRuns(f)
+	m.registerHealth(f)
+	m.zero()
+	m.Registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&filesystemCollector{m: m, images: cfg.Images},
+		&probeCollector{m: m},
+		buildInfo(),
+	)
+	return m
+}
+
+func (m *Metrics) registerImages(f factory) {
+	m.images = f.gauges("images", "Images by the verdict of the last decision.", "state")
+	m.spaceHeld = f.gauges("space_held_bytes", "While holding: what holds the space of the image filesystem.", "by")
+	m.holding = f.gauge("holding", "1 while the low line cannot be reached and the agent waits for something to change.")
+	m.tracked = f.gauge("layers_tracked", "Top layers of images whose uses the kernel stamps.")
+	m.unresolved = f.counter("layer_resolve_failures_total", "Layers whose directory could not be found yet; tried again later.")
+}
+
+func (m *Metrics) registerRuns(f factory) {
+	m.runs = f.counters("reclaim_runs_total", "Reclaim runs by what started them and how they ended.", "trigger", "result")
+	m.imagesRemoved = f.counters("images_removed_total", "Images removed, by reason.", "reason")
+	m.removalFailures = f.counter("image_removal_failures_total", "Removals that the runtime refused.")
+	m.spared = f.counter("images_spared_total", "Images that the check before removal found needed after all.")
+	m.freedBytes = f.counter("image_freed_bytes_total", "Bytes by which the filesystem's available space grew during removals, as measured.")
+	m.shortfalls = f.counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
+	m.unsettled = f.counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")
+	m.crossings = f.counter("line_crossings_total", "Crossings of a line that the kernel reported.")
+	m.reaction = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "ebb", Subsystem: "node", Name: "crossing_to_first_removal_seconds",
+		Help:    "From the write that crossed the high line to the first removal done.",
+		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+	f.MustRegister(m.reaction)
+}
+
+func (m *Metrics) registerHealth(f factory) {
+	m.polls = f.counter("disk_polls_total", "Readings of the disk by timer, where the kernel cannot raise a line.")
+	m.source = f.gauges("line_source", "1 for what watches the line: the kernel, or polling.", "source")
+	m.wakeups = f.counter("own_wakeups_total", "Times the agent woke by its own timers.")
+	m.reconciles = f.counter("reconciles_total", "Looks at everything that no event caused: the safety net.")
+	m.lookFailures = f.counter("look_failures_total", "Times the node could not be read.")
+	m.lastSuccess = f.gauge("last_success_timestamp_seconds", "Unix time at which everything was last read and decided.")
+	m.ready = f.gauge("ready", "1 while the agent can do its job, as /readyz says.")
+	m.runtimeUp = f.gauge("runtime_events_up", "1 while the runtime's event stream is connected.")
+	m.dialFailures = f.counter("runtime_dial_failures_total", "Attempts to reach the container runtime that failed.")
+	m.statePersisted = f.gauge("state_persisted", "1 while the state file can be written.")
+	m.saveFailures = f.counter("state_save_failures_total", "Writes of the state file that failed; the next one tries again.")
+}
+
+// zero makes every series exist, so that a rate over it is true from the start.
+func (m *Metrics) zero() {
+	for _, r := range keptReasons {
+		m.images.WithLabelValues(string(r))
+		m.spaceHeld.WithLabelValues(string(r))
+	}
+	for _, by := range []string{image.SpaceOtherHolders, image.SpaceUnreferenced, image.SpaceNotImages} {
+		m.spaceHeld.WithLabelValues(by)
+	}
+	for _, r := range removedReasons {
+		m.images.WithLabelValues(string(r))
+		m.imagesRemoved.WithLabelValues(string(r))
+		for _, result := range results {
+			m.runs.WithLabelValues(string(r), result)
+		}
+	}
+	m.lineSource(false)
+}
+
+func (m *Metrics) lineSource(kernel bool) {
+	set := map[bool]float64{true: 1}
+	m.source.WithLabelValues("kernel").Set(set[kernel])
+	m.source.WithLabelValues("poll").Set(set[!kernel])
+}
+
+func (m *Metrics) removed(reason image.Reason, gain uint64) {
+	m.imagesRemoved.WithLabelValues(string(reason)).Inc()
+	m.freedBytes.Add(float64(gain))
+}
+
+func (m *Metrics) hold(h *image.Hold) {
+	for _, by := range append([]image.Reason{image.SpaceOtherHolders, image.SpaceUnreferenced, image.SpaceNotImages}, keptReasons...) {
+		m.spaceHeld.WithLabelValues(string(by)).Set(0)
+	}
+	m.holding.Set(0)
+	if h == nil {
+		return
+	}
+	m.holding.Set(1)
+	for _, s := range h.Space {
+		m.spaceHeld.WithLabelValues(s.By).Set(float64(s.Bytes))
+	}
+}
+
+// exportPlan counts the images by verdict.
+func (a *Agent) exportPlan() {
+	count := make(map[image.Reason]int)
+	for _, d := range a.plan.Keep {
+		count[d.Reason]++
+	}
+	for _, d := range a.plan.Remove {
+		count[d.Reason]++
+	}
+	for _, r := range append(removedReasons[:len(removedReasons):len(removedReasons)], keptReasons...) {
+		a.metrics.images.WithLabelValues(string(r)).Set(float64(count[r]))
+	}
+}
+
+// watch makes the filesystem's gauges readable; they are read at scrape time,
+// so they are exact without anybody polling.
+func (m *Metrics) watch(d Disk, path string) {
+	m.filesystem.Store(&watchedFilesystem{disk: d, path: path})
+}
+
+// factory names things alike.
+type factory struct{ *prometheus.Registry }
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help})
+	f.MustRegister(c)
+	return c
+}
+
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help}, labels)
+	f.MustRegister(c)
+	return c
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help})
+	f.MustRegister(g)
+	return g
+}
+
+func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help}, labels)
+	f.MustRegister(g)
+	return g
+}
+
+func buildInfo() prometheus.Collector {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "ebb", Name: "build_info", Help: "1, labelled with the version of ebb.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	g.Set(1)
+	return g
+}

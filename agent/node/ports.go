@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Runtime is what the agent needs of a container runtime. runtime/containerd
+// is the real one; runtime/runtimetest states what each method promises.
+type Runtime interface {
+	Version() string
+	ImageRoot(ctx context.Context) (string, error)
+	Inventory(ctx context.Context) (*inventory.Inventory, error)
+	Check(ctx context.Context, imageID string) (inventory.Image, error)
+	Remove(ctx context.Context, imageID string) error
+	Containers(ctx context.Context) ([]inventory.Container, error)
+	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
+	Watch(ctx context.Context, out chan<- inventory.Event) error
+	Close() error
+}
+
+// Probes is what the agent needs of the kernel programs; *bpf.Probes has it.
+type Probes interface {
+	Track(k bpf.Key) error
+	Untrack(k bpf.Key) error
+	Tracked() []bpf.Key
+	LastUse(k bpf.Key) (bootNS uint64, ok bool, err error)
+	LastUses() (map[bpf.Key]uint64, error)
+	Purge(beforeBootNS uint64) error
+	SetLine(dev uint64, l bpf.Line) error
+	ClearLine(dev uint64) error
+	Crossings(ctx context.Context, out chan<- bpf.Crossing) error
+	Counters() (bpf.Counters, error)
+	Status() []bpf.ProgramStatus
+	Lost() bool
+	Close() error
+}
+
+// Disk reads the filesystem that holds the images. runtime/fs is the real one.
+type Disk interface {
+	Stat(path string) (image.Disk, fs.Info, error)
+	// Settle makes the reading true after a removal; ctx bounds how long that
+	// may take.
+	Settle(ctx context.Context, path string) (image.Disk, error)
+}
+
+// RealDisk is the Disk of a real node.
+type RealDisk struct{}
+
+// Stat implements Disk.
+func (RealDisk) Stat(path string) (image.Disk, fs.Info, error) { return fs.Stat(path) }
+
+// Settle implements Disk.
+func (RealDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
+	return fs.Settle(ctx, path)
+}
+
+// reading is one exact look at the image filesystem.
+type reading struct {
+	image.Disk
+	fs.Info
+}
+
+func (a *Agent) stat() (reading, error) {
+	d, info, err := a.disk.Stat(a.root)
+	if err != nil {
+		return reading{}, fmt.Errorf("read the filesystem of %s: %w", a.root, err)
+	}
+	return reading{Disk: d, Info: info}, nil
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// answerWait is how long a request waits for the loop, which may be in the
+	// middle of a removal.
+	answerWait = 5 * time.Second
+	// deadAfter is how long the loop may show no sign of life. A single call to
+	// the runtime is bounded well below it.
+	deadAfter = 2 * time.Minute
+)
+
+// serve answers /metrics, /healthz, /readyz and /images until ctx is done. All
+// are read-only.
+func (a *Agent) serve(ctx context.Context) error {
+	listener, err := net.Listen("tcp", a.cfg.Server.Address)
+	if err != nil {
+		return fmt.Errorf("server.address: %w", err)
+	}
+	a.log.Info("serving", "address", listener.Addr().String(), "reason", "start")
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.Registry, promhttp.HandlerOpts{Registry: a.metrics.Registry}))
+	mux.HandleFunc("GET /healthz", a.healthz)
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.HandleFunc("GET /images", a.images)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return server.Close()
+	}
+	<-done
+	return nil
+}
+
+// healthz is whether the process should live on: the loop has moved lately, or
+// answers when asked.
+func (a *Agent) healthz(w http.ResponseWriter, r *http.Request) {
+	_, err := a.ask(r.Context())
+	quiet := bootTime() - time.Duration(a.beat.Load())
+	if err != nil && quiet > deadAfter {
+		http.Error(w, fmt.Sprintf("the agent's loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// readyz is whether the agent does its job; what is missing is said.
+func (a *Agent) readyz(w http.ResponseWriter, r *http.Request) {
+	problems := a.notReady.Load()
+	if problems == nil {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	http.Error(w, *problems, http.StatusServiceUnavailable)
+}
+
+// images is the last decision, image by image.
+func (a *Agent) images(w http.ResponseWriter, r *http.Request) {
+	e, err := a.ask(r.Context())
+	if err != nil {
+		http.Error(w, "the agent is busy; try again", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(e); err != nil {
+		a.log.Debug("answer /images", "error", err) // the client went away
+	}
+}
+
+var errBusy = errors.New("the loop is busy")
+
+// ask puts a question to the loop.
+func (a *Agent) ask(ctx context.Context) (Explanation, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	q := question{reply: make(chan Explanation, 1)}
+	select {
+	case a.questions <- q:
+		return <-q.reply, nil
+	case <-ctx.Done():
+		return Explanation{}, errBusy
+	}
+}

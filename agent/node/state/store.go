@@ -1,0 +1,281 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// File is the name of the state file in its directory.
+const File = "state.db"
+
+// schema is the version of what is in the file. A file of another version is
+// treated like a corrupt one: moved aside, never rewritten.
+const schema = "1"
+
+// lockWait bounds the wait for another process that has the file open.
+const lockWait = 2 * time.Second
+
+var (
+	bucketMeta   = []byte("meta")
+	bucketImages = []byte("images")
+	bucketLayers = []byte("layers")
+	keySchema    = []byte("schema")
+	keyMeta      = []byte("meta")
+)
+
+// ErrLocked is returned (wrapped) when another process holds the state file.
+var ErrLocked = errors.New("state file is in use by another process")
+
+// Store is an open state file. Its methods must not be called at the same
+// time.
+type Store struct {
+	db   *bolt.DB
+	last map[string]string // what the file holds, to write only what changed
+}
+
+// Open opens or creates the state file in dir and reads it. movedAside is not
+// empty if a file was there that could not be read: it has been renamed to
+// that path, and the records are empty. Errors: the directory or file cannot
+// be written (the records are then what could be read), or ErrLocked.
+func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, New(), "", fmt.Errorf("create state directory: %w", err)
+	}
+	path := filepath.Join(dir, File)
+	r, err = readChecked(path)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrPermission):
+		return nil, New(), "", fmt.Errorf("open %s: %w", path, err)
+	case errors.Is(err, fs.ErrNotExist):
+		r = New()
+	default:
+		movedAside, err = moveAside(path, now, err)
+		if err != nil {
+			return nil, New(), "", err
+		}
+		r = New()
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
+	}
+	s = &Store{db: db, last: make(map[string]string)}
+	if err := s.init(); err != nil {
+		return nil, r, movedAside, errors.Join(fmt.Errorf("write %s: %w", path, err), db.Close())
+	}
+	s.remember(flatten(r))
+	return s, r, movedAside, nil
+}
+
+func locked(err error) error {
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return ErrLocked
+	}
+	return err
+}
+
+// moveAside renames the file out of the way, so that a person can look at it.
+func moveAside(path string, now time.Time, why error) (string, error) {
+	aside := fmt.Sprintf("%s.corrupt-%s", path, now.UTC().Format("20060102T150405.000000000Z"))
+	if err := os.Rename(path, aside); err != nil {
+		return "", fmt.Errorf("move unreadable state file aside (%w): %w", why, err)
+	}
+	return aside, nil
+}
+
+func (s *Store) init() error {
+	return s.db.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{bucketMeta, bucketImages, bucketLayers} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		meta := tx.Bucket(bucketMeta)
+		if bytes.Equal(meta.Get(keySchema), []byte(schema)) {
+			return nil
+		}
+		return meta.Put(keySchema, []byte(schema))
+	})
+}
+
+// Close releases the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Save writes what differs from the file, in one transaction, and syncs it.
+// After an error the file is as before and the next Save tries again.
+func (s *Store) Save(r Records) error {
+	next := flatten(r)
+	if !s.differs(next) {
+		return nil
+	}
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		for k, v := range next {
+			if s.last[k] != v {
+				bucket, key, _ := strings.Cut(k, "\x00")
+				if err := tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(v)); err != nil {
+					return err
+				}
+			}
+		}
+		for k := range s.last {
+			if _, ok := next[k]; !ok {
+				bucket, key, _ := strings.Cut(k, "\x00")
+				if err := tx.Bucket([]byte(bucket)).Delete([]byte(key)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	s.remember(next)
+	return nil
+}
+
+func (s *Store) differs(next map[string]string) bool {
+	if len(next) != len(s.last) {
+		return true
+	}
+	for k, v := range next {
+		if s.last[k] != v {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) remember(m map[string]string) { s.last = m }
+
+// flatten turns records into bucket\x00key → JSON. Layer keys are JSON too:
+// their parts come from the runtime and may hold any separator.
+func flatten(r Records) map[string]string {
+	out := make(map[string]string, 1+len(r.Images)+len(r.Layers))
+	put := func(bucket []byte, key string, v any) {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return // a time outside year 0..9999, from a broken clock: not worth keeping
+		}
+		out[string(bucket)+"\x00"+key] = string(b)
+	}
+	put(bucketMeta, string(keyMeta), r.Meta)
+	for id, i := range r.Images {
+		if id != "" && len(id) < bolt.MaxKeySize {
+			put(bucketImages, id, i)
+		}
+	}
+	for l, root := range r.Layers {
+		key, err := json.Marshal(l)
+		if err == nil && len(key) < bolt.MaxKeySize {
+			put(bucketLayers, string(key), root)
+		}
+	}
+	return out
+}
+
+// readChecked reads the whole file, trusting nothing in it.
+func readChecked(path string) (r Records, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return r, err
+	}
+	// Both a page past the end of a truncated file (a fault) and bbolt's own
+	// assertions (panics) become errors here.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("damaged: %v", p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait, ReadOnly: true, PreLoadFreelist: true})
+	if err != nil {
+		return r, locked(err)
+	}
+	defer db.Close() // read-only: nothing can be lost
+	r = New()
+	err = db.View(func(tx *bolt.Tx) error {
+		if err := checkPages(tx); err != nil {
+			return err
+		}
+		return read(tx, &r)
+	})
+	return r, err
+}
+
+// checkPages runs bbolt's consistency check in this goroutine's sight: it
+// works in one of its own, where a fault would not be caught, so the pages are
+// touched here first.
+func checkPages(tx *bolt.Tx) error {
+	if err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		return b.ForEach(func(_, _ []byte) error { return nil })
+	}); err != nil {
+		return err
+	}
+	for id := 0; ; id++ {
+		p, err := tx.Page(id)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			break
+		}
+	}
+	var errs []error
+	for err := range tx.Check() { // must be drained, or its goroutine stays
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func read(tx *bolt.Tx, r *Records) error {
+	meta := tx.Bucket(bucketMeta)
+	if meta == nil {
+		return errors.New("no meta bucket")
+	}
+	if v := meta.Get(keySchema); string(v) != schema {
+		return fmt.Errorf("schema %q, want %q", v, schema)
+	}
+	if v := meta.Get(keyMeta); v != nil {
+		if err := json.Unmarshal(v, &r.Meta); err != nil {
+			return fmt.Errorf("meta: %w", err)
+		}
+	}
+	if b := tx.Bucket(bucketImages); b != nil {
+		if err := b.ForEach(func(k, v []byte) error {
+			var i Image
+			if err := json.Unmarshal(v, &i); err != nil {
+				return fmt.Errorf("image %q: %w", k, err)
+			}
+			r.Images[string(k)] = i
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if b := tx.Bucket(bucketLayers); b != nil {
+		return b.ForEach(func(k, v []byte) error {
+			var key inventory.Layer
+			var l Layer
+			if err := errors.Join(json.Unmarshal(k, &key), json.Unmarshal(v, &l)); err != nil {
+				return fmt.Errorf("layer %q: %w", k, err)
+			}
+			r.Layers[key] = l
+			return nil
+		})
+	}
+	return nil
+}

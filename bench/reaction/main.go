@@ -1,0 +1,138 @@
+// Command reaction measures the time from the write that crosses the high line
+// to the first removal done, over many crossings, on a throwaway node with the
+// real agent, containerd and kernel. The crossing is stamped in the kernel, by
+// the allocation that reached the line; the removal is done when the runtime
+// has returned from it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+const mib = 1 << 20
+
+func main() {
+	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to measure")
+	runs := flag.Int("runs", 120, "how many crossings")
+	results := flag.String("results", "bench/results", "where reaction.json goes")
+	flavor := flag.String("containerd", string(node.Debian), "debian or v2")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *agent, *results, node.Flavor(*flavor), *runs); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-reaction:", err)
+		os.Exit(1)
+	}
+}
+
+type figures struct {
+	P50        float64 `json:"p50_ms"`
+	P99        float64 `json:"p99_ms"`
+	Max        float64 `json:"max_ms"`
+	Runs       int     `json:"runs"`
+	Containerd string  `json:"containerd"`
+}
+
+func run(ctx context.Context, binary, results string, flavor node.Flavor, runs int) (err error) {
+	if binary, err = filepath.Abs(binary); err != nil {
+		return err
+	}
+	n, err := node.Start(ctx, node.Config{Name: "reaction", FS: "ext4", SizeBytes: 768 * mib, Containerd: flavor})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	reactions := make(chan float64, 1)
+	ended := make(chan struct{}, 1)
+	c := agentrun.ConfigFor(n)
+	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
+	c.Images.LowThresholdPercent = 79
+	p, err := agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: n.Dir(), Config: c, OnLine: func(l agentrun.Line) {
+		switch l.Message {
+		case "first removal done":
+			reactions <- l.Number("since_crossing_ms")
+		case "reclaim run ended":
+			ended <- struct{}{}
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop(), agentrun.Unload(c)) }()
+
+	var took []float64
+	for len(took) < runs {
+		ms, err := crossOnce(ctx, n, p, len(took), reactions, ended)
+		if err != nil {
+			return fmt.Errorf("crossing %d: %w", len(took)+1, err)
+		}
+		took = append(took, ms)
+		if len(took)%20 == 0 {
+			fmt.Fprintf(os.Stderr, "%d of %d crossings\n", len(took), runs)
+		}
+	}
+	version, err := n.Client().Version(ctx)
+	if err != nil {
+		return err
+	}
+	return result.Write(results, "reaction", figures{
+		P50: result.Round(result.Percentile(took, 50)), P99: result.Round(result.Percentile(took, 99)),
+		Max: result.Round(result.Percentile(took, 100)), Runs: len(took), Containerd: version.Version,
+	})
+}
+
+// crossOnce brings in an image that may go, fills the disk to just below the
+// line, crosses it, and waits for the run to end.
+func crossOnce(ctx context.Context, n *node.Node, p *agentrun.Process, i int, reactions <-chan float64, ended <-chan struct{}) (float64, error) {
+	image := node.Image{
+		Name:   fmt.Sprintf("reaction.test/image:%d", i),
+		Layers: []node.Layer{{Seed: fmt.Sprintf("layer-%d", i), Bytes: 12 * mib, Files: 8}},
+	}
+	if _, err := n.Import(ctx, node.CRINamespace, image); err != nil {
+		return 0, err
+	}
+	if err := n.FillTo("fill", 78.5); err != nil {
+		return 0, err
+	}
+	if err := n.Fill("fill", 8*mib); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the agent did nothing for a minute"))
+	defer cancel()
+	var ms float64
+	for _, done := range []func() error{
+		func() error { return wait(ctx, p, reactions, &ms) },
+		func() error { return wait(ctx, p, ended, nil) },
+	} {
+		if err := done(); err != nil {
+			return 0, err
+		}
+	}
+	return ms, n.Unfill("fill")
+}
+
+func wait[T any](ctx context.Context, p *agentrun.Process, c <-chan T, out *T) error {
+	select {
+	case v := <-c:
+		if out != nil {
+			*out = v
+		}
+		return nil
+	case <-p.Ended():
+		return errors.New("the agent ended")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

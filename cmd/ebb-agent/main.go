@@ -1,0 +1,148 @@
+// Command ebb-agent keeps the image filesystem of one Kubernetes node low: it
+// removes unused container images, least recently used first, when the disk
+// reaches a line and only as far as needed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/containerd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "ebb-agent:", err)
+		os.Exit(1)
+	}
+}
+
+const long = `ebb-agent keeps the disk of one Kubernetes node at low tide.
+
+It watches, in the kernel, how full the filesystem of the container images is
+and which images are used. When the disk reaches its high line, unused images
+go, least recently used first, until the disk is at its low line: no sooner, no
+further. Everything it keeps or removes has a reason: see /images and the log.
+
+It runs as root beside containerd. Stopping it loses nothing: the kernel goes
+on recording which images are used until the agent is back.`
+
+const examples = `  # see the defaults, each explained
+  ebb-agent --print-default-config
+
+  # watch only: say what would go, remove nothing
+  printf 'mode: observe\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
+
+  # what it decided, image by image
+  curl -s http://127.0.0.1:9478/images`
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var file string
+	var printDefault, unload bool
+	cmd := &cobra.Command{
+		Use:           "ebb-agent [--config FILE]",
+		Short:         "Keep the image filesystem of a Kubernetes node low",
+		Long:          long,
+		Example:       examples,
+		Args:          cobra.NoArgs,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printDefault {
+				return config.Print(stdout, config.Default())
+			}
+			cfg := config.Default()
+			if file != "" {
+				var err error
+				if cfg, err = config.Load(file); err != nil {
+					return err
+				}
+			}
+			if unload {
+				return bpf.Unload(cfg.Kernel.PinDirectory)
+			}
+			return serve(cmd.Context(), cfg, stderr)
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML); without it the defaults hold")
+	cmd.Flags().BoolVar(&printDefault, "print-default-config", false, "print the default configuration with every field explained, and exit")
+	cmd.Flags().BoolVar(&unload, "unload", false, "remove the kernel programs and their pins, and exit; uses are no longer recorded")
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return cmd.ExecuteContext(ctx)
+}
+
+// serve runs the agent until ctx is done.
+func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
+	log := newLogger(cfg.Log, stderr)
+	probes, noProbes := loadProbes(ctx, cfg, log)
+	if probes != nil {
+		defer func() {
+			if err := probes.Close(); err != nil {
+				log.Debug("close kernel programs", "error", err)
+			}
+		}()
+	}
+	options := node.Options{
+		Config: cfg, NoProbes: noProbes, Disk: node.RealDisk{}, Log: log, Metrics: node.NewMetrics(cfg),
+		Dial: func(ctx context.Context) (node.Runtime, error) {
+			return containerd.Connect(ctx, cfg.Runtime.Socket, log)
+		},
+	}
+	if probes != nil { // a nil *bpf.Probes in the interface would not be nil
+		options.Probes = probes
+	}
+	agent, err := node.New(options)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}
+
+// loadProbes loads the kernel programs. Without them the agent still works, so
+// an error is only handed on to be said.
+func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.Probes, error) {
+	if !cfg.Kernel.Enabled {
+		return nil, errors.New("switched off by kernel.enabled")
+	}
+	probes, err := bpf.Load(ctx, bpf.Options{PinDir: cfg.Kernel.PinDirectory, Logger: log})
+	// Parsing the kernel's type information takes memory once; a DaemonSet's
+	// limit should not have to hold it for ever.
+	debug.FreeOSMemory()
+	return probes, err
+}
+
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo // validated before; cannot happen
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

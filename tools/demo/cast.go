@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+const (
+	baseBytes    = 24 * mib
+	privateBytes = 8 * mib
+	sharedBytes  = 6 * mib
+
+	prefix     = "demo.test/"
+	sharingOne = "api:1"
+	sharingTwo = "api:2"
+)
+
+// cast is the images of the demo and what the demo itself knows of their use:
+// the truth that the agent is measured against.
+type cast struct {
+	images []node.Image
+	ids    map[string]string // name → ID
+	order  []string          // names, least recently used first
+}
+
+func newCast() *cast {
+	base := node.Layer{Seed: "base", Bytes: baseBytes, Files: 12}
+	shared := node.Layer{Seed: "api-common", Bytes: sharedBytes}
+	c := &cast{ids: make(map[string]string)}
+	for _, name := range []string{"cron:3", sharingOne, "batch:7", "tool:2", sharingTwo, "web:5", "mail:1", "queue:4", "proxy:9", "docs:6"} {
+		layers := []node.Layer{base}
+		if name == sharingOne || name == sharingTwo {
+			layers = append(layers, shared)
+		}
+		own := node.Layer{Seed: strings.ReplaceAll(name, ":", "-"), Bytes: privateBytes, Files: 4}
+		c.images = append(c.images, node.Image{Name: prefix + name, Layers: append(layers, own)})
+	}
+	return c
+}
+
+func (c *cast) importAll(ctx context.Context, n *node.Node) error {
+	ids, err := n.ImportAll(ctx, node.CRINamespace, c.images)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		c.ids[c.images[i].Name] = id
+	}
+	return nil
+}
+
+func (c *cast) named(name string) node.Image {
+	i := slices.IndexFunc(c.images, func(i node.Image) bool { return i.Name == prefix+name })
+	return c.images[i]
+}
+
+func (c *cast) kept() node.Image    { return c.named("tool:2") }
+func (c *cast) running() node.Image { return c.named("web:5") }
+
+func (c *cast) nameOf(id string) string {
+	for name, have := range c.ids {
+		if have == id {
+			return name
+		}
+	}
+	return id
+}
+
+// used notes that an image is now the newest.
+func (c *cast) used(name string) {
+	c.order = append(slices.DeleteFunc(c.order, func(n string) bool { return n == name }), name)
+}
+
+func (c *cast) oldest() string { return c.order[0] }
+
+// misplaced compares the agent's order of last use with the true one; "" if it
+// is right.
+func (c *cast) misplaced(e agent.Explanation) string {
+	seen := slices.DeleteFunc(slices.Clone(e.Images), func(i agent.ImageExplanation) bool {
+		return i.LastUsed == nil || !slices.Contains(c.order, c.nameOf(i.ID))
+	})
+	slices.SortFunc(seen, func(a, b agent.ImageExplanation) int { return a.LastUsed.Compare(*b.LastUsed) })
+	for i, want := range c.order {
+		if i >= len(seen) {
+			return fmt.Sprintf("the agent knows no use of %s", short(want))
+		}
+		if got := c.nameOf(seen[i].ID); got != want {
+			return fmt.Sprintf("place %d by last use is %s for the agent, but truly %s", i+1, short(got), short(want))
+		}
+	}
+	return ""
+}
+
+// needed returns how many images, least recently used first, have to go to
+// free that many bytes, by the sizes they were built with. An unpacked layer
+// is on the disk twice: as a blob and as files.
+func (c *cast) needed(bytes int64) int {
+	goes := 0
+	shared := 2 // images that hold the layer that two share
+	for _, name := range c.order {
+		if bytes <= 0 {
+			break
+		}
+		if name == c.kept().Name || name == c.running().Name {
+			continue
+		}
+		goes++
+		bytes -= 2 * privateBytes
+		if n := strings.TrimPrefix(name, prefix); n == sharingOne || n == sharingTwo {
+			if shared--; shared == 0 {
+				bytes -= 2 * sharedBytes
+			}
+		}
+	}
+	return goes
+}
+
+func short(name string) string { return strings.TrimPrefix(name, prefix) }
+
+// readAll reads every file below dir.
+func readAll(dir string) (read int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		n, err := io.Copy(io.Discard, f)
+		read += n
+		return err
+	})
+	return read, err
+}

@@ -1,0 +1,264 @@
+// Command demo shows ebb at work on a real, throwaway node: a loopback ext4
+// filesystem, a private containerd, containers that really run, and the
+// ebb-agent binary that people install. A person is meant to watch it; it ends
+// with a summary, one line of JSON, and exit status 0 only if all went as ebb
+// promises.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+func main() {
+	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to show")
+	results := flag.String("results", "bench/results", "where demo.json goes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the demo takes longer than three minutes"))
+	err := run(ctx, *agent, *results)
+	cancel()
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "\ndemo: something went wrong:", err)
+		os.Exit(1)
+	}
+}
+
+const (
+	mib       = 1 << 20
+	diskBytes = 768 * mib
+)
+
+// demo is one showing.
+type demo struct {
+	screen *screen
+	node   *node.Node
+	cast   *cast
+	agent  *agentrun.Process
+	story  *story
+	opts   agentrun.Options
+}
+
+func run(ctx context.Context, binary, results string) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root: it makes a loop device, mounts it and runs containers")
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return fmt.Errorf("no agent to show (make build): %w", err)
+	}
+	binary, err = filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	d := &demo{screen: newScreen(os.Stdout)}
+	d.screen.title("ebb keeps the disk of a container node at low tide. Everything below is real:",
+		"a filesystem on a loop device, a containerd, containers, programs in this kernel.")
+	defer func() { err = errors.Join(err, d.clean()) }()
+	for _, step := range []func(context.Context) error{
+		d.buildNode, func(ctx context.Context) error { return d.startAgent(ctx, binary) },
+		d.useImages, d.useWhileStopped, d.readEverything, d.fillDisk,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	figures, err := d.summary(ctx)
+	if err != nil {
+		return err
+	}
+	if err := result.Write(results, "demo", figures); err != nil {
+		return err
+	}
+	return figures.verdict()
+}
+
+func (d *demo) buildNode(ctx context.Context) error {
+	d.screen.step("A throwaway node")
+	n, err := node.Start(ctx, node.Config{Name: "demo", FS: "ext4", SizeBytes: diskBytes})
+	if err != nil {
+		return err
+	}
+	d.node, d.cast = n, newCast()
+	version, err := n.Client().Version(ctx)
+	if err != nil {
+		return err
+	}
+	d.screen.say("node", "%d MiB ext4 on a loop device, containerd %s", diskBytes/mib, version.Version)
+	if err := d.cast.importAll(ctx, n); err != nil {
+		return err
+	}
+	d.screen.say("images", "%d, built on the spot; all share a base layer of %d MiB, %s and %s share one more",
+		len(d.cast.images), baseBytes/mib, sharingOne, sharingTwo)
+	return d.gauge()
+}
+
+func (d *demo) gauge() error {
+	u, err := d.node.Usage()
+	if err == nil {
+		d.screen.gauge(u.UsedPercent)
+	}
+	return err
+}
+
+func (d *demo) startAgent(ctx context.Context, binary string) error {
+	c := agentrun.ConfigFor(d.node)
+	c.Images.MinimumAge = 0
+	c.Images.Keep = []string{d.cast.kept().Name}
+	d.story = newStory(d.screen, d.cast)
+	d.opts = agentrun.Options{Binary: binary, Dir: d.node.Dir(), Config: c, OnLine: d.story.line}
+	d.screen.lines(float64(c.Images.HighThresholdPercent), float64(c.Images.LowThresholdPercent))
+	d.screen.step("ebb-agent: reclaim starts at %d %%, ends at %d %%, and %s is kept by a rule",
+		c.Images.HighThresholdPercent, c.Images.LowThresholdPercent, short(d.cast.kept().Name))
+	var err error
+	d.agent, err = agentrun.Start(ctx, d.opts)
+	return err
+}
+
+// useImages runs a container from every image, one after the other, so that
+// the order of last use is known. One keeps running.
+func (d *demo) useImages(ctx context.Context) error {
+	d.screen.step("Containers use the images, the last one named is the newest")
+	for _, i := range d.cast.images {
+		if i.Name == d.cast.running().Name {
+			if _, err := d.node.Run(ctx, node.RunSpec{ID: "running", Image: i.Name}); err != nil {
+				return err
+			}
+			d.screen.say("running", "%s stays: its container sleeps", short(i.Name))
+			continue
+		}
+		if err := d.runTrue(ctx, i.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runTrue runs `true` in a container and removes it at once.
+func (d *demo) runTrue(ctx context.Context, image string) error {
+	began := time.Now()
+	c, err := d.node.Run(ctx, node.RunSpec{ID: "once", Image: image, Args: []string{"true"}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Wait(ctx); err != nil {
+		return err
+	}
+	if err := c.Delete(ctx); err != nil {
+		return err
+	}
+	d.cast.used(image)
+	d.screen.say("used", "%-9s ran `true`; its container lived for %d ms and is gone", short(image), time.Since(began).Milliseconds())
+	return nil
+}
+
+// useWhileStopped uses the oldest image while no agent is there to see it.
+func (d *demo) useWhileStopped(ctx context.Context) error {
+	d.screen.step("The agent is stopped; an image is used while nobody looks")
+	if err := d.agent.Stop(); err != nil {
+		return err
+	}
+	if err := d.runTrue(ctx, d.cast.oldest()); err != nil {
+		return err
+	}
+	var err error
+	if d.agent, err = agentrun.Start(ctx, d.opts); err != nil {
+		return err
+	}
+	d.screen.say("agent", "is back; the kernel has kept record")
+	return d.awaitOrder(ctx)
+}
+
+// readEverything reads every file of every layer from the host.
+func (d *demo) readEverything(ctx context.Context) error {
+	d.screen.step("A scanner on the host reads every file of every image")
+	bytes, err := readAll(d.node.Root())
+	if err != nil {
+		return err
+	}
+	d.screen.say("read", "%d MiB, and no image got newer: only running it is using it", bytes/mib)
+	return d.awaitOrder(ctx)
+}
+
+// awaitOrder waits until the agent's order of last use is the true one, which
+// takes it a moment after a start.
+func (d *demo) awaitOrder(ctx context.Context) error {
+	for {
+		e, err := d.agent.Images(ctx)
+		if err != nil {
+			return err
+		}
+		wrong := d.cast.misplaced(e)
+		if wrong == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", wrong, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// fillDisk writes until the line is crossed and waits for the disk to be low.
+func (d *demo) fillDisk(ctx context.Context) error {
+	d.screen.step("Something fills the disk")
+	for target := 10.0; target < d.screen.high; target += 10 {
+		u, err := d.node.Usage()
+		if err != nil {
+			return err
+		}
+		if u.UsedPercent < target {
+			if err := d.node.FillTo("log", target); err != nil {
+				return err
+			}
+			if err := d.gauge(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.node.FillTo("log", d.screen.high-1.5); err != nil {
+		return err
+	}
+	if err := d.gauge(); err != nil {
+		return err
+	}
+	u, err := d.node.Usage()
+	if err != nil {
+		return err
+	}
+	if err := d.node.Fill("log", int64(u.CapacityBytes/100*2)); err != nil { // across the line in one go
+		return err
+	}
+	select {
+	case <-d.story.ended:
+		return nil
+	case <-d.agent.Ended():
+		return errors.New("the agent ended in the middle of its work")
+	case <-ctx.Done():
+		return fmt.Errorf("the disk was not brought low: %w", context.Cause(ctx))
+	}
+}
+
+// clean ends the agent and takes the node apart.
+func (d *demo) clean() error {
+	var errs []error
+	if d.agent != nil {
+		errs = append(errs, d.agent.Stop(), agentrun.Unload(d.opts.Config))
+	}
+	if d.node != nil {
+		errs = append(errs, d.node.Close())
+	}
+	return errors.Join(errs...)
+}

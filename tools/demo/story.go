@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+)
+
+// story retells the agent's log as it is written, and keeps what the summary
+// needs.
+type story struct {
+	screen *screen
+	cast   *cast
+	ended  chan struct{} // closed when a run has ended
+
+	once      sync.Once
+	mu        sync.Mutex
+	reaction  float64 // ms from the crossing to the first removal done
+	removed   []string
+	freed     int64
+	available int64 // after the last removal
+	result    string
+}
+
+func newStory(s *screen, c *cast) *story {
+	return &story{screen: s, cast: c, ended: make(chan struct{})}
+}
+
+func (s *story) line(l agentrun.Line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch l.Message {
+	case "the kernel watches the image filesystem":
+		s.screen.say("agent", "the kernel watches the line: no polling")
+	case "filesystem reached its line":
+		s.screen.sayIn(yellow, "LINE", "the high line is crossed; the kernel woke ebb")
+	case "first removal done":
+		s.reaction = l.Number("since_crossing_ms")
+	case "image removed":
+		s.removed = append(s.removed, s.cast.nameOf(l.Text("image")))
+		s.freed += int64(l.Number("freed_bytes"))
+		s.available = int64(l.Number("available_bytes"))
+		s.screen.sayIn(yellow, "removed", "%-9s %s (computed), %.1f MiB (measured)",
+			short(s.cast.nameOf(l.Text("image"))), l.Text("detail"), l.Number("freed_bytes")/mib)
+	case "reclaim run ended":
+		s.result = l.Text("result")
+		s.screen.sayIn(green, "done", "%s: %.0f images, %.1f MiB in %.0f ms", s.result,
+			l.Number("images_removed"), l.Number("freed_bytes")/mib, l.Number("took_ms"))
+		s.once.Do(func() { close(s.ended) })
+	default:
+		if l.Level == "WARN" || l.Level == "ERROR" {
+			s.screen.sayIn(yellow, "agent", "%s: %s", l.Message, l.Text("error"))
+		}
+	}
+}
+
+// figures is the demo's result.
+type figures struct {
+	Reaction float64 `json:"crossing_to_first_removal_ms"`
+	Final    float64 `json:"final_used_percent"`
+	Low      float64 `json:"low_percent"`
+	Removed  int     `json:"images_removed"`
+	Needed   int     `json:"images_needed"`
+
+	wrong []error
+}
+
+func (d *demo) summary(ctx context.Context) (figures, error) {
+	d.screen.step("What ebb says of every image now")
+	e, err := d.agent.Images(ctx)
+	if err != nil {
+		return figures{}, err
+	}
+	table := tabwriter.NewWriter(d.screen.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  IMAGE\tVERDICT\tREASON\tLAST USED\tWHY")
+	for _, i := range e.Images {
+		used := "unknown"
+		if i.LastUsed != nil {
+			used = i.LastUsed.Local().Format("15:04:05.000")
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", short(d.cast.nameOf(i.ID)), i.Verdict, i.Reason, used, i.Detail)
+	}
+	if err := table.Flush(); err != nil {
+		return figures{}, err
+	}
+	if err := d.gauge(); err != nil {
+		return figures{}, err
+	}
+	u, err := d.node.Usage()
+	if err != nil {
+		return figures{}, err
+	}
+	s := d.story
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lowAvailable := int64(float64(u.CapacityBytes) * (100 - d.screen.low) / 100)
+	f := figures{
+		Reaction: result.Round(s.reaction), Final: result.Round(u.UsedPercent), Low: d.screen.low,
+		Removed: len(s.removed), Needed: d.cast.needed(lowAvailable - (s.available - s.freed)),
+	}
+	f.wrong = s.check(f)
+	d.screen.step("Summary: %d of %d images removed (%d were needed), %.1f MiB freed, first one %.0f ms after the crossing, disk at %.1f %%",
+		f.Removed, len(d.cast.images), f.Needed, float64(s.freed)/mib, f.Reaction, f.Final)
+	return f, nil
+}
+
+// check holds the run against what ebb promises.
+func (s *story) check(f figures) (wrong []error) {
+	if s.result != "low_reached" {
+		wrong = append(wrong, fmt.Errorf("the run ended with %q", s.result))
+	}
+	if f.Final > f.Low {
+		wrong = append(wrong, fmt.Errorf("the disk is at %.2f %%, above the low line of %.0f %%", f.Final, f.Low))
+	}
+	if f.Removed != f.Needed {
+		wrong = append(wrong, fmt.Errorf("%d images were removed where %d were needed", f.Removed, f.Needed))
+	}
+	if f.Reaction <= 0 {
+		wrong = append(wrong, errors.New("no removal followed a crossing that the kernel saw"))
+	}
+	expect := 0
+	for _, name := range s.cast.order {
+		if expect == len(s.removed) {
+			break
+		}
+		if name == s.cast.kept().Name || name == s.cast.running().Name {
+			continue
+		}
+		if s.removed[expect] != name {
+			wrong = append(wrong, fmt.Errorf("removal %d was %s, but %s was used longest ago", expect+1, short(s.removed[expect]), short(name)))
+			break
+		}
+		expect++
+	}
+	return wrong
+}
+
+func (f figures) verdict() error { return errors.Join(f.wrong...) }
