@@ -250,8 +250,12 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 	if a.rt == nil || c.Dev != a.reading.Dev {
 		return // a line of an earlier run: the first look sets them anew
 	}
-	a.line.crossed(c)
 	a.metrics.crossings.Inc()
+	if r, err := a.stat(); err == nil && !a.cfg.Policy().HighReached(r.Disk) {
+		a.reading = r // it has passed: a run just freed the space, or a writer did
+		a.setLine()
+		return
+	}
 	a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", a.root)
 	a.look(ctx, c.BootNS)
 }

@@ -16,8 +16,6 @@ type lineState struct {
 	worseAt uint64
 }
 
-func (l *lineState) crossed(bpf.Crossing) { l.above = true }
-
 // worseStep is how much fuller a disk that is above its line must get to be
 // looked at again: one percentage point, as for [image.Hold].
 const worseStep = 100
@@ -33,23 +31,22 @@ func (l *lineState) polled(r reading, p image.Policy) bool {
 	return false
 }
 
-// setLine gives the kernel the line for the filesystem as it was last read. It
-// returns true if the line was reached in the meantime, when the kernel can no
-// longer be relied on to say so.
-func (a *Agent) setLine() (again bool) {
+// setLine gives the kernel the line for the filesystem as it was last read.
+func (a *Agent) setLine() {
 	p := a.cfg.Policy()
 	a.line.above = p.HighReached(a.reading.Disk)
 	step := a.reading.Disk.CapacityBytes / worseStep
 	a.line.worseAt = a.reading.Disk.AvailableBytes - min(step, a.reading.Disk.AvailableBytes)
 	if !a.armKernel(p) {
 		a.alarms.sooner(alarmPoll, a.clock.now().Add(pollInterval))
-		return false
+		return
 	}
+	// An allocation between the reading and the line has been overlooked, and
+	// may have been the last one.
 	r, err := a.stat()
-	if err != nil || a.line.above {
-		return false // the next look says what is wrong
+	if err == nil && !a.line.above && p.HighReached(r.Disk) {
+		a.alarms.set(alarmRetry, a.clock.now())
 	}
-	return p.HighReached(r.Disk)
 }
 
 // armKernel sets the line in the kernel; false means that it cannot be done

@@ -49,9 +49,7 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 	a.exportPlan()
 	a.save()
 	a.resolveMore(now)
-	if a.setLine() {
-		a.alarms.set(alarmRetry, now) // crossed while the line was being set
-	}
+	a.setLine()
 }
 
 // planAlarm is when the plan changes by itself. It is kept a second away at

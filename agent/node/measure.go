@@ -16,7 +16,7 @@ const (
 	// quietFor is how long the free space must have stopped growing before a
 	// removal that freed less than computed counts as settled; quietPoll is how
 	// often it is read meanwhile.
-	quietFor  = time.Second
+	quietFor  = 250 * time.Millisecond
 	quietPoll = 20 * time.Millisecond
 )
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"text/tabwriter"
 
+	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 )
@@ -83,7 +84,7 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 		if i.LastUsed != nil {
 			used = i.LastUsed.Local().Format("15:04:05.000")
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", short(d.cast.nameOf(i.ID)), i.Verdict, i.Reason, used, i.Detail)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", name(d.cast, i), i.Verdict, i.Reason, used, i.Detail)
 	}
 	if err := table.Flush(); err != nil {
 		return figures{}, err
@@ -107,6 +108,14 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 	d.screen.step("Summary: %d of %d images removed (%d were needed), %.1f MiB freed, first one %.0f ms after the crossing, disk at %.1f %%",
 		f.Removed, len(d.cast.images), f.Needed, float64(s.freed)/mib, f.Reaction, f.Final)
 	return f, nil
+}
+
+// name is the demo's name of an image, or the first the runtime knows.
+func name(c *cast, i agent.ImageExplanation) string {
+	if n := c.nameOf(i.ID); n != i.ID || len(i.References) == 0 {
+		return short(n)
+	}
+	return i.References[0]
 }
 
 // check holds the run against what ebb promises.

@@ -2,14 +2,13 @@ package node
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -127,13 +126,16 @@ func removeDir(l layout) error {
 	return nil
 }
 
-// shimSocket is where shims listen: outside the node's directory, because a
-// socket's path has to be short.
-var shimSocket = regexp.MustCompile(`^/run/containerd/s/[0-9a-f]{64}$`)
+// shimSocket is where the shim of a task listens: outside the node's
+// directory, because a socket's path has to be short, under a name that is a
+// hash of containerd's socket and the task.
+func shimSocket(l layout, namespace, id string) string {
+	name := sha256.Sum256([]byte(filepath.Join(l.socket(), namespace, id)))
+	return fmt.Sprintf("/run/containerd/s/%x", name)
+}
 
-// removeShimSockets deletes the sockets that killed shims could not. Their
-// names are in the task's bundle, as an "address" file (containerd 1.6) or in
-// bootstrap.json (since 2.0).
+// removeShimSockets deletes the sockets that killed shims could not. A task in
+// a pod shares the shim of its sandbox and has no socket of its own.
 func removeShimSockets(l layout) error {
 	bundles, err := filepath.Glob(filepath.Join(l.state(), "io.containerd.runtime.v2.task", "*", "*"))
 	if err != nil {
@@ -141,33 +143,12 @@ func removeShimSockets(l layout) error {
 	}
 	var errs []error
 	for _, bundle := range bundles {
-		path := strings.TrimPrefix(shimAddress(bundle), "unix://")
-		if !shimSocket.MatchString(path) {
-			continue
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		socket := shimSocket(l, filepath.Base(filepath.Dir(bundle)), filepath.Base(bundle))
+		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove shim socket: %w", err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// shimAddress returns "" for a bundle whose shim never came up.
-func shimAddress(bundle string) string {
-	if data, err := os.ReadFile(filepath.Join(bundle, "address")); err == nil {
-		return string(data)
-	}
-	data, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
-	if err != nil {
-		return ""
-	}
-	var params struct {
-		Address string `json:"address"`
-	}
-	if json.Unmarshal(data, &params) != nil {
-		return ""
-	}
-	return params.Address
 }
 
 // removeCgroups removes a cgroup and those below it, in every hierarchy.

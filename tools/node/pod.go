@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -144,7 +146,9 @@ func (p *Pod) Status(ctx context.Context, container string) (*runtimeapi.Contain
 func (p *Pod) Stop(ctx context.Context) error {
 	for name, id := range p.Containers {
 		// No timeout: SIGKILL, without a grace period.
-		if _, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
+		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
+		// containerd 1.6 minds that it is not there, later ones do not.
+		if err != nil && status.Code(err) != codes.NotFound {
 			return fmt.Errorf("stop container %s: %w", name, err)
 		}
 	}

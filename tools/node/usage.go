@@ -49,10 +49,10 @@ func (n *Node) Usage() (Usage, error) {
 // allocated, and not synced: the kernel sees what it sees when a container
 // fills a disk.
 func (n *Node) Fill(name string, bytes int64) (err error) {
-	if name == "" || filepath.Base(name) != name {
-		return fmt.Errorf("fill: bad file name %q", name)
+	path, err := n.fillPath(name)
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
 	}
-	path := n.at.fill(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
@@ -113,11 +113,20 @@ func (n *Node) FillTo(name string, percent float64) error {
 // Unfill deletes what Fill wrote under that name; a file that is not there is
 // no error.
 func (n *Node) Unfill(name string) error {
-	if name == "" || filepath.Base(name) != name {
-		return fmt.Errorf("unfill: bad file name %q", name)
+	path, err := n.fillPath(name)
+	if err != nil {
+		return fmt.Errorf("unfill: %w", err)
 	}
-	if err := os.Remove(n.at.fill(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("unfill: %w", err)
 	}
 	return nil
+}
+
+// fillPath keeps names inside the directory for them.
+func (n *Node) fillPath(name string) (string, error) {
+	if !filepath.IsLocal(name) || filepath.Base(name) != name || name == "." {
+		return "", fmt.Errorf("bad file name %q", name)
+	}
+	return n.at.fill(name), nil
 }

@@ -49,11 +49,14 @@ func Start(t testing.TB, c node.Config) *node.Node {
 	return n
 }
 
+// dumpBytes bounds what a failed test prints of containerd's log.
+const dumpBytes = 16 << 10
+
 func dumpLog(t testing.TB, n *node.Node) {
 	log, err := os.ReadFile(n.LogFile())
 	if err != nil {
 		t.Logf("read containerd's log: %v", err)
 		return
 	}
-	t.Logf("containerd's log:\n%s", log)
+	t.Logf("containerd's log ends with:\n%s", log[max(0, len(log)-dumpBytes):])
 }
