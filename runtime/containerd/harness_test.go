@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
@@ -81,7 +81,7 @@ func must(t testing.TB, operation string, err error) {
 
 func (h *harness) Import(t *testing.T, namespace string, img runtimetest.Image) string {
 	t.Helper()
-	spec := node.Image{Name: img.Name, Tags: img.Tags, NoBusybox: !img.Runnable}
+	spec := node.Image{Name: img.Name, NoBusybox: !img.Runnable}
 	for _, l := range img.Layers {
 		spec.Layers = append(spec.Layers, node.Layer{Seed: l.Seed, Bytes: l.Bytes})
 	}
@@ -90,6 +90,9 @@ func (h *harness) Import(t *testing.T, namespace string, img runtimetest.Image) 
 	}
 	id, err := h.Node.Import(h.in(t, namespace), namespace, spec)
 	must(t, "import", err)
+	for _, tag := range img.Tags {
+		h.Tag(t, namespace, img.Name, tag)
+	}
 	return id
 }
 
@@ -236,19 +239,26 @@ func (h *harness) SandboxImage(t *testing.T) string {
 	return config.Digest.String()
 }
 
-// FillDisk writes as root, so that the reserved blocks are used up, too.
+// FillDisk writes as root, so that the blocks reserved for root are used up,
+// too. ext4 keeps yet some thousand blocks for its own metadata, and a view is
+// nothing but metadata: directories, of a block each, use those up.
 func (h *harness) FillDisk(t *testing.T) func() {
 	t.Helper()
-	// What delayed allocation has reserved too much is free again once the data
-	// is on the disk.
-	for range 4 {
-		if err := h.Fill("full", 1<<40); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("fill: %v", err)
-		}
-		_, err := h.Usage() // syncs
-		must(t, "sync", err)
+	if err := h.Fill("full", 1<<40); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill: %v", err)
 	}
-	return func() { must(t, "unfill", h.Unfill("full")) }
+	dirs := filepath.Join(h.Mount(), "full-of-directories")
+	err := os.Mkdir(dirs, 0o700)
+	for i := 0; err == nil; i++ {
+		err = os.Mkdir(filepath.Join(dirs, strconv.Itoa(i)), 0o700)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill: %v", err)
+	}
+	return func() {
+		must(t, "unfill", os.RemoveAll(dirs))
+		must(t, "unfill", h.Unfill("full"))
+	}
 }
 
 func (h *harness) Interrupt(t *testing.T) {
@@ -279,16 +289,3 @@ func (h *harness) LowerDir(t *testing.T, namespace, id string) string {
 	t.Fatalf("no overlay root in\n%s", table)
 	return ""
 }
-
-// eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, yes func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !yes() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
