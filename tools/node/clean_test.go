@@ -18,6 +18,7 @@ import (
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/moby/sys/mountinfo"
+	"go.uber.org/goleak"
 )
 
 // The owner of a node is played by this test binary, run again with these in
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if base := os.Getenv(ownerBase); base != "" {
 		playOwner(base, Flavor(os.Getenv(ownerFlavor)))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // playOwner starts a node with a container and a pod on it, says so, and holds
@@ -85,12 +86,37 @@ func startOwner(t *testing.T, base string, flavor Flavor) (*exec.Cmd, io.Reader)
 	return owner, out
 }
 
-func kill(t *testing.T, owner *exec.Cmd) {
+// kill ends the owner, and waits until it owns nothing: a child that it was
+// just forking holds its files until it has become another program.
+func kill(t *testing.T, owner *exec.Cmd, base string) {
 	t.Helper()
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = owner.Wait() // says "killed"
+	await(t, "an end of the ownership", func() bool {
+		nodes, err := List(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(nodes, func(i Info) bool { return i.Owned })
+	})
+}
+
+// await returns once a condition holds that nothing tells of.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errNotYet := errors.New("not yet")
+	if err := retry(ctx, errNotYet, func() error {
+		if !holds() {
+			return errNotYet
+		}
+		return nil
+	}); err != nil {
+		t.Fatalf("wait for %s: %v", what, err)
+	}
 }
 
 func needRoot(t *testing.T) {
@@ -183,7 +209,7 @@ func TestCleanAfterOwnerIsKilled(t *testing.T) {
 			if gone, err := Clean(t.Context(), base, testLog(t)); err != nil || len(gone) != 0 {
 				t.Fatalf("Clean with a living owner: %v, %v; want nothing", gone, err)
 			}
-			kill(t, owner)
+			kill(t, owner, base)
 			// containerd, two shims, the container, the sandbox and the pod's container.
 			procs, err := processesOf(l)
 			if err != nil {
@@ -232,18 +258,8 @@ func TestCleanAtEveryStep(t *testing.T) {
 			base := t.TempDir()
 			l := layout(filepath.Join(base, ownedName))
 			owner, _ := startOwner(t, base, Debian)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			errNotYet := errors.New("not yet")
-			if err := retry(ctx, errNotYet, func() error {
-				if !step.there(l) {
-					return errNotYet
-				}
-				return nil
-			}); err != nil {
-				t.Fatalf("wait for %s: %v", step.name, err)
-			}
-			kill(t, owner)
+			await(t, step.name, func() bool { return step.there(l) })
+			kill(t, owner, base)
 			if _, err := Clean(t.Context(), base, testLog(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +284,7 @@ func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
 		}
 		t.Fatalf("Start beside a living owner: %v, want ErrInUse", err)
 	}
-	kill(t, owner)
+	kill(t, owner, base)
 	n, err := Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -147,12 +147,12 @@ func (p *Pod) Stop(ctx context.Context) error {
 	for name, id := range p.Containers {
 		// No timeout: SIGKILL, without a grace period.
 		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
-		// containerd 1.6 minds that it is not there, later ones do not.
-		if err != nil && status.Code(err) != codes.NotFound {
+		if err := unlessGone(err); err != nil {
 			return fmt.Errorf("stop container %s: %w", name, err)
 		}
 	}
-	if _, err := p.node.pods.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+	_, err := p.node.pods.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.ID})
+	if err := unlessGone(err); err != nil {
 		return fmt.Errorf("stop pod: %w", err)
 	}
 	return nil
@@ -164,8 +164,18 @@ func (p *Pod) Remove(ctx context.Context) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
 	}
-	if _, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID}); err != nil {
+	_, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID})
+	if err := unlessGone(err); err != nil {
 		return fmt.Errorf("remove pod: %w", err)
 	}
 	return nil
+}
+
+// unlessGone drops the error for what is not there any more: containerd 1.6
+// minds, later ones do not.
+func unlessGone(err error) error {
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return err
 }

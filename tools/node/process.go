@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,12 +98,14 @@ func belongs(l layout, pid int) bool {
 	return runsFor(l, strings.Split(string(cmdline), "\x00")) || livesIn(l.cgroup(), string(cgroups))
 }
 
-// runsFor recognises containerd, its shims and runc by a path of the node
-// among their arguments. Other programs may bear one too (a person's ctr or
-// editor) and are none of ours.
+// ours matches the programs that a node runs.
+var ours = regexp.MustCompile(`^(runc|containerd|containerd-shim.*|mkfs\..*)$`)
+
+// runsFor recognises a program of the node by its name and by a path of the
+// node among its arguments. Other programs may bear one too (a person's ctr or
+// editor) and are not the node's.
 func runsFor(l layout, argv []string) bool {
-	program := filepath.Base(argv[0])
-	if program != "runc" && program != "containerd" && !strings.HasPrefix(program, "containerd-shim") {
+	if !ours.MatchString(filepath.Base(argv[0])) {
 		return false
 	}
 	return slices.ContainsFunc(argv[1:], func(arg string) bool {

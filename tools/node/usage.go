@@ -72,6 +72,15 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 		}
 		left -= int64(written)
 	}
+	// xfs allocates ahead of a file that grows, and keeps that through a close
+	// when the file is grown time and again. Cutting it to its size lets it go.
+	st, err := f.Stat()
+	if err == nil {
+		err = f.Truncate(st.Size())
+	}
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
 	return nil
 }
 
