@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 
 	"github.com/ebb-agent/ebb/runtime/cri"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -51,8 +52,9 @@ func probe(ctx context.Context, socket string) error {
 // no gRPC server the connection breaks, or stays silent until the time is up.
 func diagnose(err error) error {
 	text := err.Error()
-	silent := errors.Is(err, context.DeadlineExceeded) || errdefs.IsDeadlineExceeded(err)
-	if silent || errdefs.IsNotImplemented(err) || strings.Contains(text, "server preface") || strings.Contains(text, "frame") {
+	native := errgrpc.ToNative(err)
+	silent := errors.Is(err, context.DeadlineExceeded) || errdefs.IsDeadlineExceeded(native)
+	if silent || errdefs.IsNotImplemented(native) || strings.Contains(text, "server preface") || strings.Contains(text, "frame") {
 		return fmt.Errorf("%w: %w", ErrNotContainerd, err)
 	}
 	return fmt.Errorf("ask for the version: %w", err)

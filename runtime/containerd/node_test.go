@@ -1,0 +1,275 @@
+package containerd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/runtimetest"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// eachFlavor runs a test on a fresh node of each containerd.
+func eachFlavor(t *testing.T, test func(t *testing.T, h *harness)) {
+	for _, flavor := range flavors {
+		t.Run(string(flavor), func(t *testing.T) {
+			test(t, &harness{startNode(t, flavor), map[string]*node.Container{}})
+		})
+	}
+}
+
+func find(t testing.TB, r *containerd.Runtime, id string) inventory.Image {
+	t.Helper()
+	inv, err := r.Inventory(t.Context())
+	must(t, "inventory", err)
+	i := slices.IndexFunc(inv.Images, func(i inventory.Image) bool { return i.ID == id })
+	if i < 0 {
+		t.Fatalf("image %s is not in the inventory", id)
+	}
+	return inv.Images[i]
+}
+
+// A pod as the kubelet makes it: the CRI knows its container's image by ID, and
+// its sandbox runs the sandbox image.
+func TestPod(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		r := connect(t, h.Node)
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "pod.test/app:1", Runnable: true})
+		other := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "pod.test/other:1", Runnable: true, Variant: "2",
+			Layers: []runtimetest.Layer{{Seed: "pod-other", Bytes: 1 << 10}}})
+		pod, err := h.RunPod(t.Context(), node.PodSpec{Name: "app", Containers: []node.PodContainer{{Name: "c", Image: "pod.test/app:1"}}})
+		must(t, "run pod", err)
+		t.Cleanup(func() { must(t, "remove pod", pod.Remove(context.WithoutCancel(t.Context()))) })
+
+		// From now on the name means another image.
+		h.Tag(t, node.CRINamespace, "pod.test/other:1", "pod.test/app:1")
+		container := "container k8s.io/" + pod.Containers["c"]
+		if used := find(t, r, id).UsedBy; !slices.Contains(used, container) {
+			t.Errorf("used by %q, want %q", used, container)
+		}
+		fresh, err := r.Check(t.Context(), id)
+		if err != nil || !slices.Contains(fresh.UsedBy, container) {
+			t.Errorf("check: used by %q, %v; want %q", fresh.UsedBy, err, container)
+		}
+		if used := find(t, r, other).UsedBy; len(used) > 0 {
+			t.Errorf("the image that took the name is used by %q", used)
+		}
+		if used := find(t, r, h.SandboxImage(t)).UsedBy; !slices.Contains(used, "container k8s.io/"+pod.ID) {
+			t.Errorf("the sandbox image is used by %q", used)
+		}
+	})
+}
+
+func TestSandboxImageIsKnown(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		img := find(t, connect(t, h.Node), h.SandboxImage(t))
+		if pinned := h.flavor(t) == node.V2; img.Pinned != pinned {
+			t.Errorf("pinned: %v", img.Pinned)
+		}
+		if named := h.flavor(t) == node.Debian; img.Sandbox != named {
+			t.Errorf("known by name: %v", img.Sandbox)
+		}
+	})
+}
+
+func (h *harness) flavor(t *testing.T) node.Flavor {
+	t.Helper()
+	v, err := h.Client().Version(t.Context())
+	must(t, "version", err)
+	if strings.HasPrefix(v.Version, "1.") {
+		return node.Debian
+	}
+	return node.V2
+}
+
+func TestImageRoot(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		got, err := connect(t, h.Node).ImageRoot(t.Context())
+		if want := filepath.Join(h.Root(), "io.containerd.snapshotter.v1."+snapshotter); err != nil || got != want {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	})
+}
+
+// A run that crashed between a view and its removal leaves the view. It is
+// neither a use nor a holder, and the next Connect removes it.
+func TestLeftoverViews(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		r := connect(t, h.Node)
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "left.test/a:1", Layers: []runtimetest.Layer{{Seed: "left", Bytes: 1 << 20}}})
+		ctx := h.in(t, node.CRINamespace)
+		const label = "ebb-agent.github.io/layer-view"
+		l, err := h.Client().LeasesService().Create(ctx, leases.WithID("left"), leases.WithExpiration(time.Hour),
+			leases.WithLabel(label, "crashed"))
+		must(t, "lease", err)
+		_, err = h.Client().SnapshotService(snapshotter).View(leases.WithLease(ctx, l.ID), "ebb-view-crashed-1",
+			h.chain(t, node.CRINamespace, "left.test/a:1"), snapshots.WithLabels(map[string]string{label: "crashed"}))
+		must(t, "view", err)
+
+		img := find(t, r, id)
+		if len(img.UsedBy) > 0 {
+			t.Errorf("used by %q", img.UsedBy)
+		}
+		inv, err := r.Inventory(t.Context())
+		must(t, "inventory", err)
+		for _, holder := range inv.Graph.Holders {
+			if holder.Kind == "lease" {
+				t.Errorf("our lease is a holder: %+v", holder)
+			}
+		}
+		connect(t, h.Node)
+		if left := h.Leftovers(t); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// Close gives the lease back; views cost one lease for many.
+func TestLeases(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		r, err := containerd.Connect(t.Context(), h.Socket(), slog.New(slog.DiscardHandler))
+		must(t, "connect", err)
+		ours := func() (n int) {
+			list, err := h.Client().LeasesService().List(h.in(t, node.CRINamespace))
+			must(t, "list leases", err)
+			for _, l := range list {
+				if l.Labels["ebb-agent.github.io/layer-view"] != "" {
+					n++
+					if l.Labels["containerd.io/gc.expire"] == "" {
+						t.Error("the lease does not expire")
+					}
+				}
+			}
+			return n
+		}
+		for i := range 3 {
+			id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: fmt.Sprintf("lease.test/a:%d", i),
+				Layers: []runtimetest.Layer{{Seed: fmt.Sprint("lease", i), Bytes: 1 << 10}}})
+			_, err := r.ResolveLayer(t.Context(), find(t, r, id).Layers[0])
+			must(t, "resolve", err)
+		}
+		if n := ours(); n != 1 {
+			t.Errorf("%d leases for three views", n)
+		}
+		must(t, "close", r.Close())
+		if n := ours(); n != 0 {
+			t.Errorf("%d leases after Close", n)
+		}
+	})
+}
+
+// The same runtime works again after containerd was killed, without Watch.
+func TestCallsAfterRestart(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		r := connect(t, h.Node)
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "again.test/a:1", Layers: []runtimetest.Layer{{Seed: "again", Bytes: 1 << 10}}})
+		must(t, "kill", h.Kill())
+		start := time.Now()
+		if _, err := r.Inventory(t.Context()); err == nil {
+			t.Error("an inventory of a dead containerd")
+		}
+		if waited := time.Since(start); waited > 10*time.Second {
+			t.Errorf("the failure took %v", waited)
+		}
+		must(t, "restart", h.Restart(t.Context()))
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			_, err := r.Check(t.Context(), id)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("still failing: %v", err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}
+
+// Content that has gone from under a record: the image cannot be described, so
+// it is not offered; and nothing panics.
+func TestIncompleteImage(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "part.test/a:1", Layers: []runtimetest.Layer{{Seed: "part", Bytes: 1 << 10}}})
+		ctx := h.in(t, node.CRINamespace)
+		img, err := h.Client().ImageService().Get(ctx, "part.test/a:1")
+		must(t, "get", err)
+		must(t, "delete content", h.Client().ContentStore().Delete(ctx, img.Target.Digest))
+		r := connect(t, h.Node)
+		inv, err := r.Inventory(t.Context())
+		must(t, "inventory", err)
+		if slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.ID == id }) {
+			t.Error("an image without its manifest is offered")
+		}
+		if _, err := r.Check(t.Context(), id); !errors.Is(err, inventory.ErrNotFound) {
+			t.Errorf("check: %v, want not found", err)
+		}
+	})
+}
+
+// BenchmarkBusyNode is the node of the idle benchmark: 200 images of which a
+// hundred containers use some.
+func BenchmarkBusyNode(b *testing.B) {
+	for _, flavor := range flavors {
+		b.Run(string(flavor), func(b *testing.B) {
+			n := startNode(b, flavor)
+			var list []node.Image
+			for i := range 200 {
+				list = append(list, node.Image{Name: fmt.Sprintf("bench.test/i:%d", i), Layers: []node.Layer{
+					{Seed: fmt.Sprintf("base%d", i%10), Bytes: 64 << 10}, {Seed: fmt.Sprintf("own%d", i), Bytes: 16 << 10}}})
+			}
+			ids, err := n.ImportAll(b.Context(), node.CRINamespace, list)
+			must(b, "import", err)
+			for i := range 100 {
+				_, err := n.Create(b.Context(), node.RunSpec{ID: fmt.Sprint("c", i), Image: list[i].Name})
+				must(b, "create", err)
+			}
+			r := connect(b, n)
+			start := time.Now()
+			inv, err := r.Inventory(b.Context())
+			must(b, "inventory", err)
+			b.Logf("first inventory: %v, %d images, %d nodes", time.Since(start), len(inv.Images), len(inv.Graph.Nodes))
+
+			bench := func(name string, call func() error) {
+				b.Run(name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						must(b, name, call())
+					}
+				})
+			}
+			bench("Inventory", func() error { _, err := r.Inventory(b.Context()); return err })
+			bench("Containers", func() error { _, err := r.Containers(b.Context()); return err })
+			bench("CheckUnused", func() error { _, err := r.Check(b.Context(), ids[150]); return err })
+			bench("CheckUsed", func() error { _, err := r.Check(b.Context(), ids[50]); return err })
+			free, used := find(b, r, ids[150]).Layers[0], find(b, r, ids[50]).Layers[0]
+			bench("ResolveByView", func() error { _, err := r.ResolveLayer(b.Context(), free); return err })
+			bench("ResolveByContainer", func() error { _, err := r.ResolveLayer(b.Context(), used); return err })
+			reportMemory(b)
+		})
+	}
+}
+
+func reportMemory(b *testing.B) {
+	runtime.GC()
+	status, err := os.ReadFile("/proc/self/status")
+	must(b, "read status", err)
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "VmHWM") || strings.HasPrefix(line, "VmRSS") {
+			b.Log(strings.TrimSpace(line))
+		}
+	}
+}
