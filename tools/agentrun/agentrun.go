@@ -48,6 +48,20 @@ func (l Line) Number(field string) float64 {
 	return n
 }
 
+// ParseLine reads a line of the agent's log in its JSON format.
+func ParseLine(text string) (Line, error) {
+	l := Line{}
+	if err := json.Unmarshal([]byte(text), &l.Fields); err != nil {
+		return Line{}, fmt.Errorf("parse log line: %w", err)
+	}
+	l.Level, l.Message = l.Text("level"), l.Text("msg")
+	l.Time, _ = time.Parse(time.RFC3339Nano, l.Text("time"))
+	for _, k := range []string{"level", "msg", "time"} {
+		delete(l.Fields, k)
+	}
+	return l, nil
+}
+
 // Options says what to run.
 type Options struct {
 	Binary string
@@ -157,14 +171,9 @@ func (p *Process) note(text string, onLine func(Line)) {
 		p.tail = p.tail[1:]
 	}
 	p.mu.Unlock()
-	l := Line{}
-	if err := json.Unmarshal([]byte(text), &l.Fields); err != nil {
+	l, err := ParseLine(text)
+	if err != nil {
 		return // not a log line: a panic, say; it is in the tail
-	}
-	l.Level, l.Message = l.Text("level"), l.Text("msg")
-	l.Time, _ = time.Parse(time.RFC3339Nano, l.Text("time"))
-	for _, k := range []string{"level", "msg", "time"} {
-		delete(l.Fields, k)
 	}
 	if l.Message == "serving" {
 		p.address <- "http://" + l.Text("address")

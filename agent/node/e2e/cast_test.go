@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+const (
+	mib    = 1 << 20
+	prefix = "e2e.test/"
+)
+
+// cast is the images of a test, by names without the prefix, and the truth
+// about their use.
+type cast struct {
+	images map[string]node.Image
+	ids    map[string]string // name → ID
+	order  []string          // names, least recently used first
+}
+
+func newCast() *cast {
+	return &cast{images: make(map[string]node.Image), ids: make(map[string]string)}
+}
+
+// ref is the full reference of an image.
+func ref(name string) string { return prefix + name + ":1" }
+
+// plain is an image with a layer of its own above the busybox that all share.
+func plain(name string, bytes int64) node.Image {
+	return node.Image{Name: ref(name), Layers: []node.Layer{{Seed: "own-" + name, Bytes: bytes}}}
+}
+
+// sharing is an image that shares one more layer with others.
+func sharing(name, shared string, bytes int64) node.Image {
+	i := plain(name, bytes)
+	i.Layers = append([]node.Layer{{Seed: "shared-" + shared, Bytes: bytes}}, i.Layers...)
+	return i
+}
+
+func nameOf(i node.Image) string {
+	return strings.TrimSuffix(strings.TrimPrefix(i.Name, prefix), ":1")
+}
+
+// used notes that an image is now the newest.
+func (c *cast) used(name string) {
+	c.forget(name)
+	c.order = append(c.order, name)
+}
+
+func (c *cast) forget(name string) {
+	c.order = slices.DeleteFunc(c.order, func(n string) bool { return n == name })
+}
+
+// name returns the name of an image, or its ID if it is none of the cast.
+func (c *cast) name(id string) string {
+	for name, have := range c.ids {
+		if have == id {
+			return name
+		}
+	}
+	return id
+}
+
+// goes returns the n images that have to go first, least recently used first,
+// if those in stays must not go, and how many bytes the last of them frees. An
+// unpacked layer is on the disk twice, as a blob and as files, and goes with
+// the last image that has it.
+func (c *cast) goes(n int, stays ...string) (names []string, lastFrees int64) {
+	holders := make(map[string]int)
+	for _, i := range c.images {
+		for _, l := range i.Layers {
+			holders[l.Seed]++
+		}
+	}
+	for _, name := range c.order {
+		if slices.Contains(stays, name) {
+			continue
+		}
+		if len(names) == n {
+			break
+		}
+		names, lastFrees = append(names, name), 0
+		for _, l := range c.images[name].Layers {
+			if holders[l.Seed]--; holders[l.Seed] == 0 {
+				lastFrees += 2 * l.Bytes
+			}
+		}
+	}
+	return names, lastFrees
+}
+
+// misplaced compares the agent's order of last use with the true one; nil if
+// it is right.
+func (c *cast) misplaced(e agent.Explanation) error {
+	seen := slices.DeleteFunc(slices.Clone(e.Images), func(i agent.ImageExplanation) bool {
+		return i.LastUsed == nil || !slices.Contains(c.order, c.name(i.ID))
+	})
+	slices.SortFunc(seen, func(a, b agent.ImageExplanation) int { return a.LastUsed.Compare(*b.LastUsed) })
+	got := make([]string, len(seen))
+	for n, i := range seen {
+		got[n] = c.name(i.ID)
+	}
+	if !slices.Equal(got, c.order) {
+		return fmt.Errorf("order of last use: the agent has %v, the truth is %v", got, c.order)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// TestUseWhileDown: neither a use of a few milliseconds nor the end of a long
+// one is lost while no agent runs, however it ended.
+func TestUseWhileDown(t *testing.T) {
+	t.Parallel()
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		b := newBed(t, flavor, plains("a", 6)...)
+		b.start()
+		b.use("a0", "a1", "a2", "a3")
+		before := b.sleepIn("a4")
+		b.awaitOrder4(t)
+
+		b.stop()
+		b.use("a1")
+		during := b.sleepIn("a5")
+		b.end("a4", before)
+		b.use("a0")
+		b.end("a5", during)
+		b.start()
+		b.awaitOrder() // a2 a3 a1 a4 a0 a5
+
+		long := b.sleepIn("a2")
+		b.kill()
+		b.use("a3")
+		b.end("a2", long)
+		b.use("a1")
+		b.start()
+		b.awaitOrder()
+
+		mark := b.journal.mark()
+		b.cross()
+		b.journal.await(t, mark, "reclaim run ended")
+		b.checkRun(mark)
+	})
+}
+
+// awaitOrder4 waits for the order of all but the image in use, which is always
+// the newest.
+func (b *bed) awaitOrder4(t *testing.T) {
+	t.Helper()
+	b.cast.used("a4")
+	b.awaitOrder()
+}
+
+// end ends a container that slept, and deletes it; that is its image's use.
+func (b *bed) end(name string, c *node.Container) {
+	b.Helper()
+	b.must(c.Kill(b.ctx))
+	b.must(c.Delete(b.ctx))
+	b.cast.used(name)
+}
+
+// TestUsedOnArrival: images that are imported and used before the agent has
+// looked again are known in their order of use, too.
+func TestUsedOnArrival(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, node.Debian, plain("old", layerBytes))
+	b.start()
+	b.use("old")
+	b.importImages(plain("x", layerBytes), plain("y", layerBytes), plain("z", layerBytes))
+	b.use("z", "x", "y", "z")
+	b.awaitOrder()
+}
+
+// TestReadingIsNotUsing: who reads files of an image does not use it.
+func TestReadingIsNotUsing(t *testing.T) {
+	t.Parallel()
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		b := newBed(t, flavor, plains("a", 4)...)
+		b.start()
+		b.use("a2", "a0", "a3", "a1")
+		b.awaitOrder()
+		before, err := b.images()
+		b.must(err)
+
+		if n, err := readAll(b.node.Root()); err != nil || n < 4*layerBytes {
+			t.Fatalf("read only %d bytes of the layers: %v", n, err)
+		}
+		// The same from a container of the oldest image, which so becomes the newest.
+		c, err := b.node.Run(b.ctx, node.RunSpec{
+			ID: "scanner", Image: ref("a2"), Args: []string{"sh", "-c", "find /host -type f -exec cat {} + | wc -c"},
+			Mounts: []node.Mount{{Source: b.node.Root(), Target: "/host", ReadOnly: true}},
+		})
+		b.must(err)
+		code, err := c.Wait(b.ctx)
+		b.must(err)
+		if output, _ := c.Output(); code != 0 {
+			t.Fatalf("the scanner failed: %s", output)
+		}
+		b.must(c.Delete(b.ctx))
+		b.cast.used("a2")
+		b.awaitOrder()
+
+		for _, i := range before.Images {
+			now, err := b.verdict(i.ID)
+			b.must(err)
+			if name := b.cast.name(i.ID); slices.Contains(b.cast.order, name) && name != "a2" && !now.LastUsed.Equal(*i.LastUsed) {
+				t.Errorf("%s was last used at %v, after it was read at %v", name, i.LastUsed, now.LastUsed)
+			}
+		}
+	})
+}
+
+// readAll reads every file below dir.
+func readAll(dir string) (read int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		n, err := io.Copy(io.Discard, f)
+		read += n
+		return err
+	})
+	return read, err
+}
+
+// TestKilledAgain kills the agent at random moments, in the middle of runs too,
+// and starts it again. No use is lost and nobody goes out of turn.
+func TestKilledAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, node.Debian, plains("a", 9)...)
+	b.config.Images.Keep = []string{ref("a1")}
+	b.sleepIn("a2")
+	random := rand.New(rand.NewPCG(1, 2))
+	b.start()
+	b.use("a1", "a0", "a3", "a4", "a5", "a6", "a7", "a8")
+	for range 6 {
+		// Killed at any step of its start or of its work.
+		time.AfterFunc(time.Duration(random.Int64N(int64(200*time.Millisecond))), func() { _ = b.agent.Kill() })
+		b.use(b.cast.order[1+random.IntN(4)]) // never a1, so that the kept image is the oldest
+		b.kill()
+		b.use(b.cast.order[1+random.IntN(4)])
+		b.startUnready()
+	}
+	b.awaitReady()
+	b.cast.used("a2") // in use
+	b.awaitOrder()
+
+	mark := b.journal.mark()
+	b.cross()
+	for range 3 {
+		b.journal.await(t, mark, "first removal done")
+		b.kill()
+		b.start()
+	}
+	b.eventually("a low disk", func() error { return b.notLow() })
+	b.checkRun(mark, "a1", "a2")
+	b.mustStay("a1", "a2")
+}
