@@ -40,7 +40,7 @@ lint: ## gofmt, go vet and staticcheck
 generate: ## rebuild the BPF objects and generated docs (needs clang and libbpf-dev)
 	@tools/need.sh $(BPF_PACKAGES)
 	$(GO) generate ./bpf/...
-	$(GO) test ./agent/node/... -run 'TestGenerated' -update
+	$(GO) test ./agent/node -run TestGenerated -update
 
 .PHONY: verify
 verify: ## regenerate everything generated and fail on a difference

@@ -57,6 +57,8 @@ type Agent struct {
 	metrics  *Metrics
 	clock    *clock
 	bootID   string
+	boot     func() time.Duration // CLOCK_BOOTTIME
+	wall     func() time.Time
 
 	// Channels into the loop. Each has one producer.
 	connected chan Runtime
@@ -116,7 +118,7 @@ func New(o Options) (*Agent, error) {
 		rec:       state.New(),
 		failures:  make(map[string]failure),
 		layers:    newLayerBook(),
-		retryWait: retryFirst,
+		retryWait: retryFirst, boot: bootTime, wall: time.Now,
 	}
 	var err error
 	if a.keep, err = image.ParseKeepRules(o.Config.Images.Keep); err != nil {
@@ -212,7 +214,7 @@ func (a *Agent) finish() {
 	}
 }
 
-func (a *Agent) alive() { a.beat.Store(int64(bootTime())) }
+func (a *Agent) alive() { a.beat.Store(int64(a.boot())) }
 
 func (a *Agent) reconcileAt(now time.Time) {
 	d := time.Duration(a.cfg.ReconcileInterval)
@@ -299,7 +301,7 @@ func (a *Agent) lookFailed(err error) {
 func (a *Agent) lookDone(now time.Time) {
 	a.retryWait, a.lastLook = retryFirst, now
 	a.setReady("")
-	a.metrics.lastSuccess.Set(float64(time.Now().Unix()))
+	a.metrics.lastSuccess.Set(float64(a.wall().Unix()))
 	a.said.clear(a.log, "look", "the node can be read again")
 }
 

@@ -62,7 +62,10 @@ type run struct {
 	result    string
 }
 
-func newRun(crossedNS uint64) *run { return &run{crossedNS: crossedNS} }
+// newRun takes up the run that is not finished, if there is one.
+func (a *Agent) newRun(crossedNS uint64) *run {
+	return &run{crossedNS: crossedNS, bytes: a.rec.Meta.ReclaimingBytes, inodes: a.rec.Meta.ReclaimingInodes}
+}
 
 // begin takes a plan into the run.
 func (r *run) begin(p image.Plan, now time.Time) {
@@ -81,12 +84,14 @@ func (r *run) begin(p image.Plan, now time.Time) {
 // execute carries out the plan step by step. It is the one door through which
 // every removal on this node goes.
 func (a *Agent) execute(ctx context.Context, r *run) verdict {
-	r.begin(a.plan, a.clock.now())
 	if a.cfg.Mode == config.ModeObserve {
+		r.trigger, r.result = a.plan.Remove[0].Reason, resultObserved
 		a.sayPlan()
-		r.result = resultObserved
 		return stop
 	}
+	r.begin(a.plan, a.clock.now())
+	a.rec.Meta.ReclaimingBytes, a.rec.Meta.ReclaimingInodes = r.bytes, r.inodes
+	a.save()
 	for _, d := range a.plan.Remove {
 		a.alive()
 		if ctx.Err() != nil {
@@ -260,11 +265,12 @@ func (a *Agent) runEnded(r *run) {
 		"took_ms", a.clock.now().Sub(r.started).Milliseconds())
 }
 
+// resultOf reads the result off the run's last plan.
 func (a *Agent) resultOf(r *run) string {
 	switch {
 	case a.plan.Hold != nil:
 		return resultHold
-	case !a.atLow(r):
+	case a.plan.NeedBytes > 0 || a.plan.NeedInodes > 0:
 		return resultIncomplete
 	case r.trigger == image.RemovedAge:
 		return resultAge

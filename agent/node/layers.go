@@ -8,11 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/bpf"
-	"github.com/ebb-agent/ebb/runtime/fs"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -59,7 +56,7 @@ func (a *Agent) resolveMore(now time.Time) {
 			if _, ok := a.layers.tracked[l]; ok || now.Before(a.layers.retry[l]) {
 				continue
 			}
-			if known, ok := a.rec.Layers[l]; ok && stillThere(known) {
+			if known, ok := a.rec.Layers[l]; ok && a.stillThere(known) {
 				a.track(l, known)
 				continue
 			}
@@ -104,8 +101,8 @@ func (a *Agent) resolveOne(ctx context.Context, l inventory.Layer) (state.Layer,
 	if err != nil {
 		return state.Layer{}, err
 	}
-	birth, err := birthOf(root.Path)
-	return state.Layer{LayerRoot: root, Birth: birth}, err
+	d, err := a.disk.Directory(root.Path)
+	return state.Layer{LayerRoot: root, Birth: d.Birth}, err
 }
 
 // layerResolved takes one answer of the resolver.
@@ -206,27 +203,10 @@ func (a *Agent) dropLayers(inv *inventory.Inventory) {
 }
 
 // stillThere reports whether a recorded directory is still the one that was
-// resolved: same superblock, inode number and birth.
-func stillThere(l state.Layer) bool {
-	place, err := fs.Locate(l.Path)
-	if err != nil || place.Dev != l.Dev || place.Ino != l.Ino {
-		return false
-	}
-	birth, err := birthOf(l.Path)
-	return err == nil && birth == l.Birth
-}
-
-// birthOf returns a file's creation time in ns, 0 where the filesystem has
-// none.
-func birthOf(path string) (int64, error) {
-	var stx unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &stx); err != nil {
-		return 0, err
-	}
-	if stx.Mask&unix.STATX_BTIME == 0 {
-		return 0, nil
-	}
-	return stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec), nil
+// resolved.
+func (a *Agent) stillThere(l state.Layer) bool {
+	d, err := a.disk.Directory(l.Path)
+	return err == nil && d == Directory{Dev: l.Dev, Ino: l.Ino, Birth: l.Birth}
 }
 
 func compareLayers(a, b inventory.Layer) int {

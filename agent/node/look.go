@@ -20,10 +20,9 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 	if a.rt == nil {
 		return // the connector is at it
 	}
-	run := newRun(crossedNS)
+	run := a.newRun(crossedNS)
 	for range maxPasses {
 		snapshot, err := a.observe(ctx)
-		snapshot.ReclaimingBytes, snapshot.ReclaimingInodes = run.bytes, run.inodes
 		if ctx.Err() != nil {
 			return
 		}
@@ -31,9 +30,10 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 			a.lookFailed(err)
 			return
 		}
+		snapshot.ReclaimingBytes, snapshot.ReclaimingInodes = run.bytes, run.inodes
 		a.plan = image.Decide(snapshot, a.clock.now())
-		a.explainHold(a.plan.Hold)
 		if len(a.plan.Remove) == 0 {
+			run.bytes, run.inodes = false, false // at the low line, or nothing can be done now
 			break
 		}
 		if a.execute(ctx, run) != goOn {
@@ -41,7 +41,9 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 		}
 	}
 	a.runEnded(run)
+	a.explainHold(a.plan.Hold)
 	a.rec.Meta.Hold = a.plan.Hold
+	a.rec.Meta.ReclaimingBytes, a.rec.Meta.ReclaimingInodes = run.bytes, run.inodes
 	now := a.clock.now()
 	a.lookDone(now)
 	a.alarms.set(alarmEvents, time.Time{})
@@ -128,6 +130,6 @@ func (a *Agent) poll(ctx context.Context) {
 	}
 	if a.line.polled(r, a.cfg.Policy()) {
 		a.reading = r
-		a.look(ctx, uint64(bootTime()))
+		a.look(ctx, uint64(a.boot()))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fs"
@@ -47,6 +49,16 @@ type Disk interface {
 	// Settle makes the reading true after a removal; ctx bounds how long that
 	// may take.
 	Settle(ctx context.Context, path string) (image.Disk, error)
+	// Directory identifies a directory.
+	Directory(path string) (Directory, error)
+}
+
+// Directory is what tells a directory from another one at the same path, or
+// with the same inode number. Birth is its creation time in ns, 0 where the
+// filesystem has none.
+type Directory struct {
+	Dev, Ino uint64
+	Birth    int64
 }
 
 // RealDisk is the Disk of a real node.
@@ -58,6 +70,23 @@ func (RealDisk) Stat(path string) (image.Disk, fs.Info, error) { return fs.Stat(
 // Settle implements Disk.
 func (RealDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
 	return fs.Settle(ctx, path)
+}
+
+// Directory implements Disk.
+func (RealDisk) Directory(path string) (Directory, error) {
+	place, err := fs.Locate(path)
+	if err != nil {
+		return Directory{}, err
+	}
+	var stx unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &stx); err != nil {
+		return Directory{}, fmt.Errorf("statx %q: %w", path, err)
+	}
+	d := Directory{Dev: place.Dev, Ino: place.Ino}
+	if stx.Mask&unix.STATX_BTIME != 0 {
+		d.Birth = stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec)
+	}
+	return d, nil
 }
 
 // reading is one exact look at the image filesystem.

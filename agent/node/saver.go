@@ -65,7 +65,7 @@ func (a *Agent) openState() (*saver, error) {
 // every recorded age as it stood.
 func (a *Agent) startClock() {
 	m := &a.rec.Meta
-	a.clock = newClock(m.Anchor, a.bootID, bootTime, time.Now)
+	a.clock = newClock(m.Anchor, a.bootID, a.boot, a.wall)
 	if m.Anchor.BootID == a.bootID || m.Saved.IsZero() {
 		return
 	}

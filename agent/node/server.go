@@ -55,7 +55,7 @@ func (a *Agent) serve(ctx context.Context) error {
 // answers when asked.
 func (a *Agent) healthz(w http.ResponseWriter, r *http.Request) {
 	_, err := a.ask(r.Context())
-	quiet := bootTime() - time.Duration(a.beat.Load())
+	quiet := a.boot() - time.Duration(a.beat.Load())
 	if err != nil && quiet > deadAfter {
 		http.Error(w, fmt.Sprintf("the agent's loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
 		return

@@ -204,8 +204,12 @@ func (d *decision) next() time.Time {
 			continue
 		}
 		consider(c.agedAt)
-		if c.keep == KeptYoung && d.need != (weight{}) {
+		switch {
+		case c.keep == KeptFailed:
+			consider(c.RetryAt)
+		case c.keep == KeptYoung && d.need != (weight{}):
 			consider(c.oldAt)
+			consider(c.RetryAt)
 		}
 	}
 	return next

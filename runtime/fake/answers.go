@@ -193,3 +193,6 @@ func (r *Runtime) users(s *stored) []string {
 	slices.Sort(users)
 	return users
 }
+
+// Close has nothing to release.
+func (r *Runtime) Close() error { return nil }

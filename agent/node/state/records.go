@@ -36,6 +36,11 @@ type Meta struct {
 	Saved    time.Time   `json:"saved"` // ebb's clock at the last write
 	Removals []time.Time `json:"removals,omitempty"`
 	Hold     *image.Hold `json:"hold,omitempty"`
+
+	// Reclaiming says that a run has begun and not reached its low line: it
+	// goes on there, also after a restart.
+	ReclaimingBytes  bool `json:"reclaimingBytes,omitempty"`
+	ReclaimingInodes bool `json:"reclaimingInodes,omitempty"`
 }
 
 // Records is the whole state.

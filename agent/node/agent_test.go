@@ -1,0 +1,430 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fake"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// five imports five images of 40 MiB, used in the order of their names.
+func (w *world) five() []string {
+	var ids []string
+	for n := range 5 {
+		ids = append(ids, w.add(fmt.Sprintf("i%d", n), 40))
+	}
+	w.up()
+	for n := range 5 {
+		w.use(fmt.Sprintf("i%d", n))
+	}
+	return ids
+}
+
+func TestNothingGoesBelowTheLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.fill(79)
+		w.pass(24 * time.Hour)
+		w.wantRemoved()
+		for _, id := range ids {
+			w.wantReason(id, image.KeptNotNeeded)
+		}
+	})
+}
+
+func TestReclaimStopsAtTheLowLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.fill(81)
+		w.wantRemoved(ids[0], ids[1]) // 4 % each; 6 % are needed
+		if used := w.rt.Disk().UsedPercent(); used > 75 {
+			t.Errorf("%d %% used", used)
+		}
+		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "low_reached"); n != 1 {
+			t.Errorf("%v runs counted", n)
+		}
+		if n := w.metric("ebb_node_crossing_to_first_removal_seconds"); n != 1 {
+			t.Errorf("%v reactions measured", n)
+		}
+		if n := w.metric("ebb_node_image_freed_bytes_total"); n != float64(80*mib) {
+			t.Errorf("%v bytes counted as freed", n)
+		}
+		w.wantLogged(2, "image removed", "reason=threshold")
+	})
+}
+
+// The kernel is told the figure at which the kubelet's arithmetic says 80 %,
+// in blocks that include those reserved for root.
+func TestLineInTheKernel(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		raise, _ := image.RaiseAt(size, 80)
+		if got, want := w.kernel.lines[fakeDev].RaiseFree, raise/blockSize+reserved; got != want {
+			t.Errorf("raised at %d free blocks, want %d", got, want)
+		}
+	})
+}
+
+func TestObserveModeOnlySays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Mode = config.ModeObserve
+		w.five()
+		w.fill(81)
+		w.pass(3 * time.Hour)
+		w.wantRemoved()
+		w.wantLogged(2, "image would be removed")
+		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "observed"); n < 1 {
+			t.Errorf("%v runs counted", n)
+		}
+	})
+}
+
+// Hours of idleness cost nothing but the reconcile.
+func TestIdleWakesOnlyToReconcile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		before := w.metric("ebb_node_own_wakeups_total")
+		w.pass(10 * time.Hour)
+		woke := w.metric("ebb_node_own_wakeups_total") - before
+		if woke < 100 || woke > 140 {
+			t.Errorf("woke %v times in ten hours; a reconcile each 5 min is 120", woke)
+		}
+	})
+}
+
+func TestFailedRemovalIsLeftAloneForAWhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		broken := errors.New("device busy")
+		w.rt.SetFaults(fake.Faults{Remove: map[string]error{ids[0]: broken}})
+		w.fill(81)
+		w.wantRemoved(ids[1], ids[2])
+		w.wantReason(ids[0], image.KeptFailed)
+		if n := w.metric("ebb_node_image_removal_failures_total"); n != 1 {
+			t.Errorf("%v failures counted", n)
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.fill(81) // falls below, crosses again
+		w.wantRemoved(ids[1], ids[2], ids[3], ids[4])
+		w.fill(81)
+		w.pass(failureFirst + time.Second)
+		w.wantRemoved(ids[1], ids[2], ids[3], ids[4], ids[0])
+	})
+}
+
+func TestHourlyCap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaxRemovalsPerHour = 1
+		ids := w.five()
+		w.fill(81)
+		w.wantRemoved(ids[0])
+		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "capped"); n != 1 {
+			t.Errorf("%v capped runs", n)
+		}
+		w.pass(59 * time.Minute)
+		w.wantRemoved(ids[0])
+		w.down() // the cap outlives the agent
+		w.up()
+		w.wantRemoved(ids[0])
+		w.pass(2 * time.Minute)
+		w.wantRemoved(ids[0], ids[1])
+	})
+}
+
+func TestMaximumAgeNeedsNoEvent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaximumAge = config.Duration(48 * time.Hour)
+		id := w.add("old", 40)
+		w.up()
+		w.pass(48*time.Hour - time.Minute)
+		w.wantRemoved()
+		w.pass(2 * time.Minute)
+		w.wantRemoved(id)
+		w.wantLogged(1, "image removed", "reason=maximum_age")
+	})
+}
+
+// An image that runs is used as long as it runs, and its age counts from the
+// end.
+func TestMaximumAgeCountsFromTheEndOfUse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaximumAge = config.Duration(24 * time.Hour)
+		id := w.add("worker", 40)
+		w.up()
+		w.rt.Run(fake.CRINamespace, "c", "worker")
+		w.pass(7 * 24 * time.Hour)
+		w.rt.Stop(fake.CRINamespace, "c")
+		w.rt.Delete(fake.CRINamespace, "c")
+		w.pass(23 * time.Hour)
+		w.wantRemoved()
+		w.pass(2 * time.Hour)
+		w.wantRemoved(id)
+	})
+}
+
+// The wall clock may say what it likes: while the node is up no order and no
+// age follows it, also across restarts of the agent.
+func TestWallClockJumps(t *testing.T) {
+	for _, skew := range []time.Duration{30 * 24 * time.Hour, -30 * 24 * time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cfg.Images.MaximumAge = config.Duration(24 * time.Hour)
+				ids := w.five()
+				w.skew.Store(int64(skew))
+				w.pass(time.Hour)
+				w.use("i1")
+				w.down()
+				w.up()
+				w.pass(time.Hour)
+				w.use("i0")
+				w.wantRemoved()
+				w.fill(81)
+				w.wantRemoved(ids[2], ids[3])
+			})
+		})
+	}
+}
+
+// Neither a wrong clock at boot nor a long time off makes images old.
+func TestRebootKeepsAges(t *testing.T) {
+	for _, off := range []time.Duration{time.Minute, 90 * 24 * time.Hour, -90 * 24 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cfg.Images.MaximumAge = config.Duration(24 * time.Hour)
+				ids := w.five()
+				w.pass(10 * time.Hour)
+				w.down()
+				w.boot, w.bootID = time.Now(), "boot-2"
+				w.skew.Store(int64(off))
+				w.kernel = newFakeKernel() // pins do not outlive a boot
+				w.kernel.now = w.sinceBoot
+				w.up()
+				w.wantRemoved()
+				if age := w.explain().Time.Sub(*w.image(ids[4]).LastUsed); age < 10*time.Hour-time.Minute || age > 10*time.Hour+time.Minute {
+					t.Errorf("unused for %s, want 10h", age)
+				}
+				w.pass(13 * time.Hour)
+				w.wantRemoved()
+				w.pass(2 * time.Hour)
+				w.wantRemoved(ids...)
+			})
+		})
+	}
+}
+
+func TestHoldSaysWhatHoldsTheSpaceAndDoesNotGrind(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.rt.Run(fake.CRINamespace, "c", "i3")
+		w.cfg.Images.Keep = []string{"i4"}
+		w.down()
+		w.up()
+		w.fill(99)
+		w.wantRemoved(ids[0], ids[1], ids[2])
+		if w.metric("ebb_node_holding") != 1 || w.metric("ebb_node_space_held_bytes", "in_use") != float64(40*mib) ||
+			w.metric("ebb_node_space_held_bytes", "keep_rule") != float64(40*mib) {
+			t.Errorf("hold %+v", w.explain().Hold)
+		}
+		w.wantLogged(1, "the low line cannot be reached; holding", "in_use 40 MiB", "not_images")
+		runs := w.metric("ebb_node_reclaim_runs_total")
+		w.pass(3 * time.Hour)
+		w.wantLogged(1, "the low line cannot be reached; holding")
+		if n := w.metric("ebb_node_reclaim_runs_total"); n != runs {
+			t.Errorf("%v more runs while nothing changed", n-runs)
+		}
+		w.fill(60)
+		w.pass(time.Hour)
+		if w.metric("ebb_node_holding") != 0 {
+			t.Error("still holding at 60 %")
+		}
+	})
+}
+
+// Above its line, the disk is looked at again when it gets a point worse.
+func TestWorseIsNoticedInHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.rt.Run(fake.CRINamespace, "c", "i0")
+		w.pass(time.Minute)
+		w.fill(97)
+		removed := len(w.rt.Removed())
+		id := w.add("late", 4)
+		w.pass(time.Minute)
+		if len(w.rt.Removed()) != removed {
+			t.Fatalf("%s was removed at once", id)
+		}
+		w.fill(99)
+		w.wantReasonGone(id)
+	})
+}
+
+func (w *world) wantReasonGone(id string) {
+	w.t.Helper()
+	for _, r := range w.rt.Removed() {
+		if r == id {
+			return
+		}
+	}
+	w.t.Errorf("%s was not removed", id)
+}
+
+// Less is freed than computed, and the disk does not move: the run goes on
+// only after it has settled, and says so.
+func TestShortfall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.rt.SetFaults(fake.Faults{Withheld: 1})
+		began := time.Now()
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids...)
+		if took := time.Since(began) - time.Minute; took < 0 {
+			t.Errorf("took %s", took)
+		}
+		if n := w.metric("ebb_node_image_shortfalls_total"); n != 5 {
+			t.Errorf("%v shortfalls counted", n)
+		}
+	})
+}
+
+// A use that the kernel saw after the plan was made spares the image.
+func TestUsedSinceThePlan(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		key := w.keyOf(ids[0])
+		w.rt.SetFaults(fake.Faults{Delay: time.Second}) // the world moves on between plan and step
+		go func() {
+			time.Sleep(2500 * time.Millisecond) // after inventory and containers, before the check's answer
+			w.kernel.ran(key)
+		}()
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[1], ids[2])
+	})
+}
+
+func TestUsedWhileTheAgentIsDown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.pass(time.Minute)
+		w.down()
+		w.kernel.ran(w.keyOf(ids[0]))
+		w.pass(time.Minute)
+		w.up()
+		w.fill(81)
+		w.wantRemoved(ids[1], ids[2])
+	})
+}
+
+// A directory that cannot be resolved while the disk is full is resolved
+// later, and the use that the kernel noted meanwhile counts.
+func TestLateResolution(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.add("a", 40)
+		key := w.keyOf(id)
+		w.rt.SetFaults(fake.Faults{Resolve: inventory.ErrNoSpace})
+		w.up()
+		w.pass(10 * time.Minute)
+		used := time.Now()
+		w.kernel.ran(key)
+		w.pass(10 * time.Minute)
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(2 * resolveRetry)
+		if got := w.image(id).LastUsed; got == nil || got.Sub(used).Abs() > time.Second {
+			t.Errorf("last used %v, want %v", got, used)
+		}
+		w.wantLogged(1, "level=WARN", "a layer's directory cannot be found yet")
+	})
+}
+
+// Without kernel programs, events tell of uses and a timer of the disk.
+func TestWithoutKernelPrograms(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kernel = nil
+		ids := w.five()
+		w.pass(time.Minute)
+		w.use("i0") // created, run and deleted between two looks
+		w.fill(81)
+		w.wantRemoved()
+		w.pass(pollInterval)
+		w.wantRemoved(ids[1], ids[2])
+		w.wantLogged(1, "level=WARN", "no kernel programs")
+		if w.metric("ebb_node_line_source", "poll") != 1 || w.metric("ebb_node_line_source", "kernel") != 0 {
+			t.Error("the source of the line is not told")
+		}
+	})
+}
+
+func TestRuntimeTroubleIsRiddenOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.rt.CutEvents(errors.New("connection reset"))
+		w.rt.SetFaults(fake.Faults{Inventory: errors.New("unavailable")})
+		w.fill(81)
+		w.pass(10 * time.Minute)
+		w.wantRemoved()
+		if w.metric("ebb_node_ready") != 0 || w.agent.notReady.Load() == nil {
+			t.Error("ready without a runtime")
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.rt.ResumeEvents()
+		w.pass(retryMost + time.Second)
+		w.wantRemoved(ids[0], ids[1])
+		if w.metric("ebb_node_ready") != 1 || w.agent.notReady.Load() != nil {
+			t.Error("not ready again")
+		}
+		w.wantLogged(1, "level=WARN", "runtime events broke off")
+		w.wantLogged(1, "level=WARN", "cannot read the node")
+	})
+}
+
+func TestBlockedRuntimeLosesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.rt.SetBlocked("the sandbox image is unknown")
+		ids := w.five()
+		w.fill(99)
+		w.pass(time.Hour)
+		w.wantRemoved()
+		w.wantReason(ids[0], image.KeptBlocked)
+	})
+}
+
+// Stamps that could not be carried over make everything recent, once.
+func TestLostStamps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaximumAge = config.Duration(24 * time.Hour)
+		ids := w.five()
+		w.pass(23 * time.Hour)
+		w.down()
+		w.kernel.lost = true
+		w.up()
+		w.pass(2 * time.Hour)
+		w.wantRemoved()
+		w.pass(23 * time.Hour)
+		if n := len(w.rt.Removed()); n != len(ids) {
+			t.Errorf("%d images removed a day later, want all", n)
+		}
+	})
+}
+
+// What another image's directory with the same inode number was used for, long
+// before this image came, is not this image's use.
+func TestStampFromBeforeTheImage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.up()
+		w.pass(time.Hour)
+		id := w.add("new", 40)
+		w.kernel.mu.Lock()
+		w.kernel.unresolved[w.keyOf(id)] = uint64(time.Minute)
+		w.kernel.mu.Unlock()
+		w.pass(time.Hour)
+		if got := w.image(id).LastUsed; got != nil {
+			t.Errorf("last used %v", got)
+		}
+	})
+}

@@ -1,0 +1,407 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fake"
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	mib  = uint64(1 << 20)
+	size = 1000 * mib // of the fake disk: one percent is 10 MiB
+)
+
+// world is a node in a test: the fake runtime with its disk, the fake kernel,
+// and the agent, all in one synctest bubble, so that hours pass in no time.
+type world struct {
+	t      *testing.T
+	rt     *fake.Runtime
+	kernel *fakeKernel
+	cfg    config.Config
+	dial   func(context.Context) (Runtime, error)
+	agent  *Agent
+	logs   *logBook
+	boot   time.Time    // when the node booted
+	bootID string       // of this boot
+	skew   atomic.Int64 // of the wall clock, ns
+	stop   func()
+}
+
+// inWorld runs a test in a bubble of its own.
+func inWorld(t *testing.T, f func(*world)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ebb-agent-") // t.TempDir is cleaned up outside the bubble
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, rt: fake.New(time.Now), kernel: newFakeKernel(), logs: &logBook{}, boot: time.Now().Add(-time.Hour), bootID: "boot-1"}
+		w.kernel.now = w.sinceBoot
+		w.cfg = config.Default()
+		w.cfg.State.Directory = dir
+		w.cfg.Server.Address = ""
+		w.cfg.Images.MinimumAge = 0
+		w.dial = func(context.Context) (Runtime, error) { return w.rt, nil }
+		w.rt.SetDisk(size, 0, 100000)
+		defer func() {
+			w.down()
+			if t.Failed() {
+				t.Log(w.logs)
+			}
+		}()
+		f(w)
+	})
+}
+
+func (w *world) sinceBoot() time.Duration { return time.Since(w.boot) }
+
+// up starts the agent and waits until it has nothing left to do.
+func (w *world) up() {
+	w.t.Helper()
+	var probes Probes
+	if w.kernel != nil {
+		probes = w.kernel
+		w.kernel.crossings = make(chan bpf.Crossing, 8)
+	}
+	a, err := New(Options{
+		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Disk: fakeDisk{w.rt},
+		Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: NewMetrics(w.cfg),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.boot, a.wall, a.bootID = w.sinceBoot, func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }, w.bootID
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	w.agent = a
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("the agent ended with %v", err)
+		}
+	}
+	synctest.Wait()
+}
+
+// down stops the agent as SIGTERM does.
+func (w *world) down() {
+	if w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// add imports an image with one layer of its own, of so many MiB (blob and
+// snapshot together).
+func (w *world) add(name string, size uint64, more ...fake.Layer) string {
+	own := fake.Layer{Name: name, Bytes: size * mib / 2, Inodes: 10, BlobBytes: size * mib / 2}
+	return w.rt.Import(fake.CRINamespace, fake.Image{Name: name, Layers: append(more, own)})
+}
+
+// use runs a container from an image and removes it.
+func (w *world) use(name string) {
+	w.rt.Run(fake.CRINamespace, "c-"+name, name)
+	w.rt.Stop(fake.CRINamespace, "c-"+name)
+	w.rt.Delete(fake.CRINamespace, "c-"+name)
+	w.pass(time.Second)
+}
+
+// fill brings the disk to so many percent with things that are not images, and
+// raises the crossing as the kernel would.
+func (w *world) fill(percent uint64) {
+	w.rt.SetDisk(size, 0, 100000)
+	images := size - w.rt.Disk().AvailableBytes
+	w.rt.SetDisk(size, size*percent/100-images, 100000)
+	if w.kernel != nil {
+		w.kernel.wrote(w.rt.Disk())
+	}
+	synctest.Wait()
+}
+
+func (w *world) wantRemoved(want ...string) {
+	w.t.Helper()
+	if got := w.rt.Removed(); !slices.Equal(got, want) {
+		w.t.Errorf("removed %q, want %q", got, want)
+	}
+}
+
+// explain asks the running agent.
+func (w *world) explain() Explanation {
+	w.t.Helper()
+	e, err := w.agent.ask(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func (w *world) image(id string) ImageExplanation {
+	w.t.Helper()
+	e := w.explain()
+	i := slices.IndexFunc(e.Images, func(i ImageExplanation) bool { return i.ID == id })
+	if i < 0 {
+		w.t.Fatalf("no image %s", id)
+	}
+	return e.Images[i]
+}
+
+func (w *world) wantReason(id string, want image.Reason) {
+	w.t.Helper()
+	if got := w.image(id).Reason; got != string(want) {
+		w.t.Errorf("%s is kept or removed for %q, want %q", id, got, want)
+	}
+}
+
+// fakeDisk is the fake runtime's disk.
+type fakeDisk struct{ rt *fake.Runtime }
+
+const (
+	fakeDev   = 8<<20 | 1
+	blockSize = 4096
+	reserved  = 7 // blocks
+)
+
+func (d fakeDisk) Stat(string) (image.Disk, fs.Info, error) {
+	disk := d.rt.Disk()
+	avail := disk.AvailableBytes / blockSize
+	return disk, fs.Info{Type: "ext4", MountPoint: "/", Dev: fakeDev, BlockSize: blockSize,
+		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
+}
+
+func (d fakeDisk) Settle(context.Context, string) (image.Disk, error) { return d.rt.Disk(), nil }
+
+func (d fakeDisk) Directory(path string) (Directory, error) { return Directory{Birth: 1}, nil }
+
+// fakeKernel does what bpf.Probes promises, without a kernel.
+type fakeKernel struct {
+	mu         sync.Mutex
+	now        func() time.Duration
+	tracked    map[bpf.Key]uint64
+	unresolved map[bpf.Key]uint64
+	lines      map[uint64]bpf.Line
+	armed      bool
+	crossings  chan bpf.Crossing
+	lost       bool
+	failTrack  error
+}
+
+func newFakeKernel() *fakeKernel {
+	return &fakeKernel{tracked: map[bpf.Key]uint64{}, unresolved: map[bpf.Key]uint64{}, lines: map[uint64]bpf.Line{}}
+}
+
+// ran is what the kernel sees when a process with that root ends.
+func (k *fakeKernel) ran(key bpf.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.tracked[key]; ok {
+		k.tracked[key] = uint64(k.now())
+		return
+	}
+	k.unresolved[key] = uint64(k.now())
+}
+
+// wrote raises the line as usage.bpf.c does after an allocation.
+func (k *fakeKernel) wrote(d image.Disk) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, ok := k.lines[fakeDev]
+	if !ok {
+		return
+	}
+	free := d.AvailableBytes/blockSize + reserved
+	k.armed = k.armed || free > l.RearmFree
+	worse := !k.armed && l.WorseFree > 0 && free <= l.WorseFree
+	if k.armed && free <= l.RaiseFree || worse {
+		k.armed = false
+		l.WorseFree = 0
+		k.lines[fakeDev] = l
+		k.crossings <- bpf.Crossing{Dev: fakeDev, BootNS: uint64(k.now()), Free: free}
+	}
+}
+
+func (k *fakeKernel) Track(key bpf.Key) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failTrack != nil {
+		return k.failTrack
+	}
+	if _, ok := k.tracked[key]; !ok {
+		k.tracked[key] = k.unresolved[key]
+		delete(k.unresolved, key)
+	}
+	return nil
+}
+
+func (k *fakeKernel) Untrack(key bpf.Key) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.tracked, key)
+	return nil
+}
+
+func (k *fakeKernel) Tracked() []bpf.Key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Keys(k.tracked))
+}
+
+func (k *fakeKernel) LastUse(key bpf.Key) (uint64, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ns := k.tracked[key]
+	return ns, ns > 0, nil
+}
+
+func (k *fakeKernel) LastUses() (map[bpf.Key]uint64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.tracked), nil
+}
+
+func (k *fakeKernel) Purge(before uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.unresolved, func(_ bpf.Key, ns uint64) bool { return ns < before })
+	return nil
+}
+
+func (k *fakeKernel) SetLine(dev uint64, l bpf.Line) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lines[dev], k.armed = l, l.WorseFree == 0
+	return nil
+}
+
+func (k *fakeKernel) ClearLine(dev uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.lines, dev)
+	return nil
+}
+
+func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) error {
+	for {
+		select {
+		case c := <-k.crossings:
+			out <- c
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *fakeKernel) Counters() (bpf.Counters, error) { return bpf.Counters{}, nil }
+func (k *fakeKernel) Status() []bpf.ProgramStatus     { return nil }
+func (k *fakeKernel) Lost() bool                      { return k.lost }
+func (k *fakeKernel) Close() error                    { return nil }
+
+// keyOf is where the fake runtime says the image's layer is.
+func (w *world) keyOf(id string) bpf.Key {
+	w.t.Helper()
+	inv, err := w.rt.Inventory(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	i := slices.IndexFunc(inv.Images, func(i inventory.Image) bool { return i.ID == id })
+	root, err := w.rt.ResolveLayer(context.Background(), inv.Images[i].Layers[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return bpf.Key{Dev: root.Dev, Ino: root.Ino}
+}
+
+// logBook keeps what the agent logs.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// count returns how many lines hold all of the words.
+func (l *logBook) count(words ...string) int {
+	n := 0
+	for line := range strings.Lines(l.String()) {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) wantLogged(n int, words ...string) {
+	w.t.Helper()
+	if got := w.logs.count(words...); got != n {
+		w.t.Errorf("%d log lines with %q, want %d", got, words, n)
+	}
+}
+
+// metric returns the value of a counter or gauge, summed over its labels that
+// hold all the given values.
+func (w *world) metric(name string, labels ...string) float64 {
+	w.t.Helper()
+	families, err := w.agent.metrics.Registry.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		sum := 0.0
+		for _, m := range f.GetMetric() {
+			have := ""
+			for _, l := range m.GetLabel() {
+				have += fmt.Sprintf("%s,", l.GetValue())
+			}
+			if !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(have, l+",") }) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+		return sum
+	}
+	w.t.Fatalf("no metric %s", name)
+	return 0
+}
