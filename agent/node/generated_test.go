@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the generated documents")
 
 // descFields reads a Desc, which offers its parts only as text.
-var descFields = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+var descFields = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
 
 // metricsDoc lists what the registry can export, from its own descriptions.
 func metricsDoc(t *testing.T) string {
