@@ -201,7 +201,11 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 				continue
 			}
 			if err := removeView(in, r.client.SnapshotService(snap.snapshotter), snap.key); err != nil {
-				return err
+				// On a full disk, for one. Reclaim must start all the same, and
+				// the lease's end is the second net.
+				r.log.WarnContext(ctx, "view left by an earlier run stays", "namespace", spaces[i].name,
+					"snapshot", snap.key, "reason", err)
+				continue
 			}
 			r.log.InfoContext(ctx, "view removed", "namespace", spaces[i].name, "snapshot", snap.key, "reason", "left by an earlier run")
 		}

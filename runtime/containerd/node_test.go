@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"go.uber.org/goleak"
 
 	"github.com/ebb-agent/ebb/runtime/containerd"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -220,6 +219,46 @@ func TestIncompleteImage(t *testing.T) {
 	})
 }
 
+// A disk that is full to the last block when ebb starts: everything that
+// reclaim needs works.
+func TestFullDisk(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "full.test/a:1", Layers: []runtimetest.Layer{{Seed: "full", Bytes: 1 << 20}}})
+		undo := h.FillDisk(t)
+		defer undo()
+		r := connect(t, h.Node)
+		if got := find(t, r, id); len(got.Layers) != 1 || len(got.Roots) == 0 {
+			t.Errorf("got %+v", got)
+		}
+		_, err := r.Check(t.Context(), id)
+		must(t, "check", err)
+		before := h.StoredBytes(t)
+		must(t, "remove", r.Remove(t.Context(), id))
+		if freed := before - h.StoredBytes(t); freed < 2<<20 {
+			t.Errorf("removal freed %d bytes", freed)
+		}
+	})
+}
+
+// Neither a Runtime nor its Watch leaves a goroutine.
+func TestNothingRunsAfterClose(t *testing.T) {
+	h := &harness{startNode(t, node.Debian), nil}
+	before := goleak.IgnoreCurrent() // the node's own clients
+	r, err := containerd.Connect(t.Context(), h.Socket(), slog.New(slog.DiscardHandler))
+	must(t, "connect", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	events := make(chan inventory.Event)
+	done := make(chan error)
+	go func() { done <- r.Watch(ctx, events) }()
+	<-events
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("watch ended with %v", err)
+	}
+	must(t, "close", r.Close())
+	goleak.VerifyNone(t, before)
+}
+
 // BenchmarkBusyNode is the node of the idle benchmark: 200 images of which a
 // hundred containers use some.
 func BenchmarkBusyNode(b *testing.B) {
@@ -238,11 +277,6 @@ func BenchmarkBusyNode(b *testing.B) {
 				must(b, "create", err)
 			}
 			r := connect(b, n)
-			start := time.Now()
-			inv, err := r.Inventory(b.Context())
-			must(b, "inventory", err)
-			b.Logf("first inventory: %v, %d images, %d nodes", time.Since(start), len(inv.Images), len(inv.Graph.Nodes))
-
 			bench := func(name string, call func() error) {
 				b.Run(name, func(b *testing.B) {
 					b.ReportAllocs()
@@ -251,6 +285,14 @@ func BenchmarkBusyNode(b *testing.B) {
 					}
 				})
 			}
+			bench("ConnectAndFirstInventory", func() error {
+				cold, err := containerd.Connect(b.Context(), n.Socket(), slog.New(slog.DiscardHandler))
+				if err != nil {
+					return err
+				}
+				_, err = cold.Inventory(b.Context())
+				return errors.Join(err, cold.Close())
+			})
 			bench("Inventory", func() error { _, err := r.Inventory(b.Context()); return err })
 			bench("Containers", func() error { _, err := r.Containers(b.Context()); return err })
 			bench("CheckUnused", func() error { _, err := r.Check(b.Context(), ids[150]); return err })
@@ -258,18 +300,6 @@ func BenchmarkBusyNode(b *testing.B) {
 			free, used := find(b, r, ids[150]).Layers[0], find(b, r, ids[50]).Layers[0]
 			bench("ResolveByView", func() error { _, err := r.ResolveLayer(b.Context(), free); return err })
 			bench("ResolveByContainer", func() error { _, err := r.ResolveLayer(b.Context(), used); return err })
-			reportMemory(b)
 		})
-	}
-}
-
-func reportMemory(b *testing.B) {
-	runtime.GC()
-	status, err := os.ReadFile("/proc/self/status")
-	must(b, "read status", err)
-	for line := range strings.Lines(string(status)) {
-		if strings.HasPrefix(line, "VmHWM") || strings.HasPrefix(line, "VmRSS") {
-			b.Log(strings.TrimSpace(line))
-		}
 	}
 }

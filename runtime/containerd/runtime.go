@@ -123,14 +123,18 @@ func (r *Runtime) identify(ctx context.Context) error {
 	return r.removeLeftovers(ctx)
 }
 
-// findSandboxImage learns the sandbox image's name. containerd pins it since
-// 2.0 (in fact 1.7.3), whenever it is there, and then tells no name.
+// findSandboxImage learns how to know the sandbox image. containerd 2 pins it
+// whenever it is there. It is not asked for the name then: it no longer tells,
+// and its verbose status writes a file at first, which a full disk refuses.
 func (r *Runtime) findSandboxImage(ctx context.Context, version string) (sandboxImage, error) {
+	if majorVersion(version) >= 2 {
+		return sandboxImage{pinned: true}, nil
+	}
 	name, err := r.cri.SandboxImage(ctx)
 	if err != nil {
 		return sandboxImage{}, err
 	}
-	return sandboxImage{name: normalize(name), pinned: majorVersion(version) >= 2}, nil
+	return sandboxImage{name: normalize(name)}, nil
 }
 
 // normalize spells a name as the CRI does before it stores it ("pause:3" is
