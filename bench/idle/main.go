@@ -19,8 +19,6 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-const mib = 1 << 20
-
 func main() {
 	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to measure")
 	images := flag.Int("images", 200, "how many images")

@@ -187,7 +187,10 @@ func (p *Process) note(text string, onLine func(Line)) {
 func (p *Process) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("%w\n%s", errors.Join(p.err, errors.New("its last lines were:")), strings.Join(p.tail, "\n"))
+	if p.err != nil {
+		return fmt.Errorf("%w; its last lines: %s", p.err, strings.Join(p.tail, "\n"))
+	}
+	return fmt.Errorf("its last lines: %s", strings.Join(p.tail, "\n"))
 }
 
 // PID of the agent.
