@@ -58,5 +58,6 @@
 // Sources: do_exit (kernel/exit.c), ovl_get_layers (fs/overlayfs/super.c),
 // ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
 // ext4_da_reserve_space (fs/ext4/inode.c), percpu_counter_add_batch
-// (lib/percpu_counter.c); read in Linux 6.1 and 6.18.
+// (lib/percpu_counter.c). The tests pass on 6.18 with both filesystems built
+// in, and on Debian's 6.1 with both as modules.
 package bpf

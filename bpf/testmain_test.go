@@ -42,12 +42,10 @@ func TestMain(m *testing.M) {
 	os.Exit(inNamespace())
 }
 
-// fuzzing: the workers of a fuzz run talk over inherited files.
+// fuzzing: a fuzz run talks to its workers over inherited files, and needs
+// neither root nor mounts.
 func fuzzing() bool {
-	return slices.ContainsFunc(os.Args, func(arg string) bool {
-		return strings.HasPrefix(arg, "-test.fuzz") &&
-			!strings.HasPrefix(arg, "-test.fuzzcachedir")
-	})
+	return slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.fuzz") })
 }
 
 func inNamespace() int {
@@ -101,7 +99,7 @@ func helper(role string) int {
 
 const exitNotPermitted = 13
 
-// startHelper prepares a helper process.
+// helperCommand prepares a helper process.
 func helperCommand(role, pinDir string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), envRole+"="+role, envPinDir+"="+pinDir)
