@@ -24,6 +24,10 @@ const (
 	eventPause   = 500 * time.Millisecond
 	eventSpacing = 5 * time.Second
 
+	// calmSpacing is eventSpacing for containers that come and go while the
+	// disk is low: their uses are stamped anyway, nothing is to be decided.
+	calmSpacing = 30 * time.Second
+
 	// pollInterval is how often the disk is read where the kernel cannot raise
 	// its line.
 	pollInterval = 10 * time.Second
@@ -88,6 +92,7 @@ type Agent struct {
 	known      map[string]inventory.Image // latest inventory by ID
 	containers map[string]string          // namespace/id → image ID
 	looked     bool                       // an inventory has been seen since the start
+	listed     time.Time                  // when the latest inventory was asked for
 	lastLook   time.Time
 	plan       image.Plan
 	failures   map[string]failure // by image ID
@@ -265,7 +270,7 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 // runtimeEvent notes an event. Uses are stamped at once; everything else waits
 // for the burst to pass.
 func (a *Agent) runtimeEvent(e inventory.Event) {
-	now := a.clock.now()
+	now, spacing := a.clock.now(), eventSpacing
 	switch e.Kind {
 	case inventory.EventDown:
 		a.metrics.runtimeUp.Set(0)
@@ -278,8 +283,11 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		a.containers = nil // whatever came or went in between is unknown
 	case inventory.EventContainer, inventory.EventTask:
 		a.stampUse(e, now)
+		if !a.line.above {
+			spacing = calmSpacing
+		}
 	}
-	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(eventSpacing)))
+	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(spacing)))
 }
 
 func latest(a, b time.Time) time.Time {

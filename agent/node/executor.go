@@ -60,6 +60,7 @@ type run struct {
 	freed     uint64
 	failed    int
 	result    string
+	err       error // the node could not be read, or the runtime went away
 }
 
 // newRun takes up the run that is not finished, if there is one.
@@ -79,6 +80,13 @@ func (r *run) begin(p image.Plan, now time.Time) {
 			r.trigger = d.Reason
 		}
 	}
+}
+
+// interrupted ends the run for a reason that lies in no image. Were the image
+// blamed, others would go in its place.
+func (r *run) interrupted(err error) verdict {
+	r.err, r.result = err, resultIncomplete
+	return stop
 }
 
 // execute carries out the plan step by step. It is the one door through which
@@ -146,6 +154,9 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 	if errors.Is(err, inventory.ErrNotFound) {
 		return goOn // somebody else removed it
 	}
+	if errors.Is(err, inventory.ErrUnavailable) {
+		return r.interrupted(err)
+	}
 	if err != nil {
 		a.removalFailed(r, d, fmt.Errorf("check before removal: %w", err))
 		return goOn
@@ -157,13 +168,15 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 	}
 	before, err := a.stat()
 	if err != nil {
-		a.lookFailed(err)
-		return stop
+		return r.interrupted(err)
 	}
 	started := a.clock.now()
 	if err := a.rt.Remove(ctx, d.ImageID); err != nil {
 		if ctx.Err() != nil {
 			return stop
+		}
+		if errors.Is(err, inventory.ErrUnavailable) {
+			return r.interrupted(err)
 		}
 		a.removalFailed(r, d, err)
 		return goOn

@@ -21,12 +21,9 @@ func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
 		r, ok := a.rec.Images[i.ID]
 		if !ok {
 			r = state.Image{Observed: now, Arrived: now}
-			if !a.looked {
+			if !a.looked && !i.Updated.IsZero() {
 				// It was here before ebb was, so its age need not start now.
 				r.Arrived = a.clock.fromWall(i.Updated)
-			}
-			if a.looked {
-				a.log.Debug("image arrived", "image", i.ID, "references", i.References)
 			}
 		}
 		if len(i.UsedBy) > 0 {

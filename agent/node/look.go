@@ -44,6 +44,10 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 	a.explainHold(a.plan.Hold)
 	a.rec.Meta.Hold = a.plan.Hold
 	a.rec.Meta.ReclaimingBytes, a.rec.Meta.ReclaimingInodes = run.bytes, run.inodes
+	if run.err != nil {
+		a.lookFailed(run.err)
+		return
+	}
 	now := a.clock.now()
 	a.lookDone(now)
 	a.alarms.set(alarmEvents, time.Time{})
@@ -75,6 +79,7 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 		a.root = root
 		a.metrics.watch(a.disk, root)
 	}
+	asked := a.clock.now()
 	// The stamps are read before the runtime is: a use that begins after them
 	// is seen by the re-check, not lost between the two.
 	inv, err := a.rt.Inventory(ctx)
@@ -84,6 +89,8 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 	}
 	now := a.clock.now()
 	a.merge(inv, now)
+	a.listed = asked
+	a.trackKnown(now)
 	a.harvest()
 	if err := a.listContainers(ctx); err != nil {
 		return image.Snapshot{}, err

@@ -17,8 +17,8 @@ const (
 	// middle of a removal.
 	answerWait = 5 * time.Second
 	// deadAfter is how long the loop may show no sign of life. A single call to
-	// the runtime is bounded well below it.
-	deadAfter = 2 * time.Minute
+	// the runtime is bounded well below it (a removal: two minutes).
+	deadAfter = 5 * time.Minute
 )
 
 // serve answers /metrics, /healthz, /readyz and /images until ctx is done. All

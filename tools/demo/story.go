@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/bench/result"
@@ -77,12 +79,13 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 	if err != nil {
 		return figures{}, err
 	}
+	slices.SortFunc(e.Images, func(a, b agent.ImageExplanation) int { return lastUse(a).Compare(lastUse(b)) })
 	table := tabwriter.NewWriter(d.screen.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  IMAGE\tVERDICT\tREASON\tLAST USED\tWHY")
 	for _, i := range e.Images {
-		used := "unknown"
+		used := "not since ebb is here"
 		if i.LastUsed != nil {
-			used = i.LastUsed.Local().Format("15:04:05.000")
+			used = fmt.Sprintf("%.1f s ago", e.Time.Sub(*i.LastUsed).Seconds())
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", name(d.cast, i), i.Verdict, i.Reason, used, i.Detail)
 	}
@@ -108,6 +111,14 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 	d.screen.step("Summary: %d of %d images removed (%d were needed), %.1f MiB freed, first one %.0f ms after the crossing, disk at %.1f %%",
 		f.Removed, len(d.cast.images), f.Needed, float64(s.freed)/mib, f.Reaction, f.Final)
 	return f, nil
+}
+
+// lastUse orders images that were never used first.
+func lastUse(i agent.ImageExplanation) time.Time {
+	if i.LastUsed == nil {
+		return time.Time{}
+	}
+	return *i.LastUsed
 }
 
 // name is the demo's name of an image, or the first the runtime knows.
