@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
+	eventsapi "github.com/containerd/containerd/api/events"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/typeurl/v2"
-
-	eventsapi "github.com/containerd/containerd/api/events"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )

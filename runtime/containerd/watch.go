@@ -8,11 +8,10 @@ import (
 	"time"
 
 	eventsapi "github.com/containerd/containerd/api/events"
+	versionapi "github.com/containerd/containerd/api/services/version/v1"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"google.golang.org/grpc"
-
-	versionapi "github.com/containerd/containerd/api/services/version/v1"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
