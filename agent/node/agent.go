@@ -91,7 +91,6 @@ type Agent struct {
 	rec        state.Records
 	known      map[string]inventory.Image // latest inventory by ID
 	containers map[string]string          // namespace/id → image ID
-	looked     bool                       // an inventory has been seen since the start
 	listed     time.Time                  // when the latest inventory was asked for
 	lastLook   time.Time
 	plan       image.Plan

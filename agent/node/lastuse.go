@@ -21,9 +21,10 @@ func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
 		r, ok := a.rec.Images[i.ID]
 		if !ok {
 			r = state.Image{Observed: now, Arrived: now}
-			if !a.looked && !i.Updated.IsZero() {
-				// It was here before ebb was, so its age need not start now.
-				r.Arrived = a.clock.fromWall(i.Updated)
+			if !i.Updated.IsZero() {
+				// It came before it was seen, and may have been used since; but not
+				// before the last time that it was not there.
+				r.Arrived = latest(a.listed, a.clock.fromWall(i.Updated))
 			}
 		}
 		if len(i.UsedBy) > 0 {
@@ -37,7 +38,7 @@ func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
 			delete(a.failures, id)
 		}
 	}
-	a.known, a.looked = known, true
+	a.known = known
 	a.dropLayers(inv)
 }
 

@@ -44,13 +44,13 @@ func (b *layerBook) key(l inventory.Layer) (bpf.Key, bool) {
 	return k, ok
 }
 
-// resolveMore tracks the layers whose place is on record and still true, and
-// asks the resolver for the others.
-func (a *Agent) resolveMore(now time.Time) {
-	if a.probes == nil || a.layers.busy {
-		return
+// trackKnown tracks the layers whose place is on record and still true, and
+// returns the others. It comes before each harvest: what was used while no agent
+// ran must count in the first decision.
+func (a *Agent) trackKnown(now time.Time) (unknown []inventory.Layer) {
+	if a.probes == nil {
+		return nil
 	}
-	var ask []inventory.Layer
 	for _, i := range a.known {
 		for _, l := range i.Layers {
 			if _, ok := a.layers.tracked[l]; ok || now.Before(a.layers.retry[l]) {
@@ -60,9 +60,18 @@ func (a *Agent) resolveMore(now time.Time) {
 				a.track(l, known)
 				continue
 			}
-			ask = append(ask, l)
+			unknown = append(unknown, l)
 		}
 	}
+	return unknown
+}
+
+// resolveMore asks the resolver where the layers are whose place is not known.
+func (a *Agent) resolveMore(now time.Time) {
+	if a.probes == nil || a.layers.busy {
+		return
+	}
+	ask := a.trackKnown(now)
 	a.metrics.tracked.Set(float64(len(a.layers.tracked)))
 	if len(ask) == 0 {
 		a.untrackStrangers()

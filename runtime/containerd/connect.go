@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ebb-agent/ebb/runtime/cri"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -76,6 +78,8 @@ func wrap(operation string, err error) error {
 		return fmt.Errorf("%s: %w: %w", operation, inventory.ErrNoSpace, err)
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("%s: %w: %w", operation, inventory.ErrNotFound, err)
+	case errdefs.IsUnavailable(err), status.Code(err) == codes.Unavailable:
+		return fmt.Errorf("%s: %w: %w", operation, inventory.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
 }

@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 		want error
 	}{
 		{status.Error(codes.NotFound, "x"), inventory.ErrNotFound},
-		{status.Error(codes.Unavailable, "x"), ErrUnavailable},
+		{status.Error(codes.Unavailable, "x"), inventory.ErrUnavailable},
 		{status.Error(codes.Unimplemented, "x"), ErrUnimplemented},
 		{status.Error(codes.Unknown, "write /a/meta.db: no space left on device"), inventory.ErrNoSpace},
 	}

@@ -5,7 +5,7 @@
 // It is a thin client over a connection that belongs to the caller. It keeps no
 // state, caches nothing, and bounds every call in time and in size. gRPC codes
 // end here: errors carry [inventory.ErrNotFound], [inventory.ErrNoSpace],
-// [ErrUnavailable] or [ErrUnimplemented].
+// [inventory.ErrUnavailable] or [ErrUnimplemented].
 //
 // An image is only ever named by its full ID ("sha256:" and 64 hex digits).
 // The CRI would take a tag or a shortened ID as well, and remove whatever that

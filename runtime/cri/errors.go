@@ -11,10 +11,6 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// ErrUnavailable says that nothing answers, or not yet: containerd accepts
-// connections before its CRI plugin is ready.
-var ErrUnavailable = errors.New("runtime unavailable")
-
 // ErrUnimplemented says that whoever answers does not serve the CRI v1.
 var ErrUnimplemented = errors.New("no CRI v1 service")
 
@@ -44,7 +40,7 @@ func sentinelOf(err error) error {
 	case codes.NotFound:
 		return inventory.ErrNotFound
 	case codes.Unavailable:
-		return ErrUnavailable
+		return inventory.ErrUnavailable
 	case codes.Unimplemented:
 		return ErrUnimplemented
 	}

@@ -19,6 +19,11 @@ var ErrNotFound = errors.New("not found")
 // because its disk is full.
 var ErrNoSpace = errors.New("no space left on device")
 
+// ErrUnavailable is returned (wrapped) when nothing answers, or not yet:
+// containerd accepts connections before its CRI plugin is ready. It says
+// nothing about what was asked for.
+var ErrUnavailable = errors.New("runtime unavailable")
+
 // ErrUnsupported is returned (wrapped) when the snapshotter does not work with
 // directories that overlayfs stacks, so that a layer has no root to watch.
 var ErrUnsupported = errors.New("snapshotter has no layer directories")
