@@ -92,6 +92,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	log := newLogger(cfg.Log, stderr)
 	probes, noProbes := loadProbes(ctx, cfg, log)
+	if errors.Is(noProbes, bpf.ErrInUse) {
+		return fmt.Errorf("kernel.pinDirectory: %w", noProbes) // another agent works on this node
+	}
 	if probes != nil {
 		defer func() {
 			if err := probes.Close(); err != nil {
