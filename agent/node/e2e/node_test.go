@@ -104,13 +104,44 @@ func (b *bed) lowBytes(u node.Usage) int64 {
 func (b *bed) checkRun(mark int, stays ...string) {
 	b.Helper()
 	removed := b.removedNames(mark)
+	want, _ := b.cast.goes(len(removed), stays...)
+	if !slices.Equal(removed, want) {
+		b.Errorf("removed %v; used longest ago were %v", removed, want)
+	}
+	for _, l := range b.removals(mark) {
+		if l.Text("reason") == "" {
+			b.Errorf("no reason for the removal of %s", b.cast.name(l.Text("image")))
+		}
+	}
+	b.checkGone(stays...)
+}
+
+// gone returns which of the cast are not on the node any more, as the runtime
+// has it.
+func (b *bed) gone() []string {
+	b.Helper()
+	have := b.onNode()
+	var names []string
+	for _, name := range b.cast.order {
+		if !slices.Contains(have, b.cast.ids[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkGone is checkRun without the order of removal, for agents that were
+// killed before they could say what they did.
+func (b *bed) checkGone(stays ...string) {
+	b.Helper()
+	removed := b.gone()
 	if len(removed) == 0 {
 		b.Error("nothing was removed")
 		return
 	}
 	want, lastFrees := b.cast.goes(len(removed), stays...)
 	if !slices.Equal(removed, want) {
-		b.Errorf("removed %v; used longest ago were %v", removed, want)
+		b.Errorf("gone are %v; used longest ago were %v", removed, want)
 	}
 	u, err := b.node.Usage()
 	b.must(err)
@@ -122,11 +153,6 @@ func (b *bed) checkRun(mark int, stays ...string) {
 	}
 	if after-lastFrees >= low+slack {
 		b.Errorf("%d bytes are available, %d of them by the last removal; the low line is at %d", after, lastFrees, low)
-	}
-	for _, l := range b.removals(mark) {
-		if l.Text("reason") == "" {
-			b.Errorf("no reason for the removal of %s", b.cast.name(l.Text("image")))
-		}
 	}
 }
 
