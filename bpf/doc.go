@@ -23,7 +23,8 @@
 // usage.bpf.c compares, at each ext4 allocation, the filesystem's own counters
 // with a line ([Probes.SetLine]) and sends one [Crossing] when free space has
 // come down to it. The line is then disarmed until free space was above a
-// second, higher line, or user space sets it again. An event may be early: for
+// second, higher line, or user space sets it again; a third, lower figure can
+// ask for one more event meanwhile. An event may be early: for
 // the moment in which ext4 turns promised blocks into allocated ones they count
 // twice, for statfs(2) too. It is never late. Whoever receives one reads the
 // exact figure and calls SetLine again.

@@ -184,6 +184,35 @@ func TestLineSetBelowItselfFiresAtTheNextAllocation(t *testing.T) {
 	}
 }
 
+// TestWorse: a line that was reached before stays silent until free space is
+// at the second figure, speaks once then, and is an ordinary line again once
+// free space was above it.
+func TestWorse(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	empty, _ := fs.free(t)
+	fill := fs.take(t, 1000)
+	line := Line{RaiseFree: empty - 500, RearmFree: empty - 400, WorseFree: empty - 1300}
+	setLine(t, p, fs.dev, line)
+	for {
+		fs.take(t, 1)
+		free, _ := fs.free(t)
+		if want, got := free <= line.WorseFree, counters(t, p).Raised == 1; want != got {
+			t.Fatalf("%d free, line %+v: event %v", free, line, got)
+		}
+		if free+20 < line.WorseFree {
+			break // twenty more allocations, and still one event
+		}
+	}
+	if c := nextCrossing(t, p); c.Inodes || c.Free > line.WorseFree {
+		t.Fatalf("crossing is %+v", c)
+	}
+	remove(t, fill)
+	fs.take(t, 300) // from above the second line to below the first
+	if n := counters(t, p); n.Raised != 2 || n.Rearmed != 1 {
+		t.Fatalf("%+v after free space came back and went again", n)
+	}
+}
+
 func TestSixteenLines(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	for dev := range uint64(MaxLines - 1) {
@@ -224,6 +253,7 @@ func TestBadLinesAreRefused(t *testing.T) {
 	for name, l := range map[string]Line{
 		"free":   {RaiseFree: 2, RearmFree: 1},
 		"inodes": {RaiseInodes: 2, RearmInodes: 1},
+		"worse":  {WorseFree: 2, RaiseFree: 1, RearmFree: 1},
 		"large":  {RaiseFree: 1, RearmFree: 1 << 63},
 	} {
 		if err := (&Probes{}).SetLine(1, l); err == nil || errors.Is(err, ErrNotAttached) {
