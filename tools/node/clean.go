@@ -17,9 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cleanTimeout bounds the removal of one node. Killed processes end in
-// milliseconds; an unmount that writes back a full disk may take seconds.
-const cleanTimeout = 60 * time.Second
+// Bounds for the removal of one node: killed processes end in milliseconds, and
+// so does a loop device after the unmount; an unmount of btrfs may take long.
+const (
+	cleanTimeout = 60 * time.Second
+	loopTimeout  = 15 * time.Second
+)
 
 // Clean finishes off every node below base that no living process owns, and
 // returns the names of those that are gone. It goes on after an error and
@@ -74,6 +77,10 @@ func cleanOne(ctx context.Context, l layout) error {
 func destroy(ctx context.Context, l layout) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
+	// First, because a process that waits for its writes cannot be killed.
+	if err := abandonDisk(l); err != nil {
+		return err
+	}
 	if err := killAll(ctx, l); err != nil {
 		return err
 	}
@@ -84,7 +91,10 @@ func destroy(ctx context.Context, l layout) error {
 	); err != nil {
 		return err
 	}
-	if err := releaseLoops(ctx, string(l)); err != nil {
+	// Its own time: an unmount heeds no deadline and may have used up ours.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), loopTimeout)
+	defer cancel()
+	if err := releaseLoops(grace, string(l)); err != nil {
 		return err
 	}
 	return removeDir(l)

@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // The owner of a node is played by this test binary, run again with these in
@@ -323,6 +324,51 @@ func TestStartFailsCleanly(t *testing.T) {
 	}
 	if left := traces(t, layout(filepath.Join(base, "broken")), nil); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestAbandonDiskSparesOthers asks for it where the mount has not
+// happened: the directory is on the machine's own filesystem then.
+func TestAbandonDiskSparesOthers(t *testing.T) {
+	needRoot(t)
+	l := layout(t.TempDir())
+	if err := abandonDisk(l); err != nil {
+		t.Errorf("without a mount point: %v", err)
+	}
+	if err := os.Mkdir(l.mount(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Another node's filesystem: its loop device has another file behind it.
+	other := layout(t.TempDir())
+	t.Cleanup(func() {
+		if err := errors.Join(
+			unmountBelow(context.Background(), string(l)),
+			unmountBelow(context.Background(), string(other)),
+			releaseLoops(context.Background(), string(other)),
+		); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := makeDisk(t.Context(), other, "ext4", 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(other.mount(), l.mount(), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := abandonDisk(l); err != nil {
+		t.Errorf("with another's filesystem: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(l.mount(), "file"), nil, 0o600); err != nil {
+		t.Errorf("another's filesystem was shut down: %v", err)
+	}
+	// Asked for it where it is its own, it is.
+	for range 2 {
+		if err := abandonDisk(other); err != nil {
+			t.Errorf("with its own filesystem: %v", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(other.mount(), "file"), []byte("x"), 0o600); !errors.Is(err, unix.EIO) {
+		t.Errorf("write to an abandoned filesystem: %v, want EIO", err)
 	}
 }
 

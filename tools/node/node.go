@@ -251,7 +251,8 @@ func (n *Node) Close() error {
 	if n.lock == nil {
 		return errors.Join(errs...)
 	}
-	// SIGKILL: nothing is worth an orderly end that is deleted next.
+	// Nothing is worth an orderly end that is deleted next.
+	errs = append(errs, abandonDisk(n.at))
 	if err := n.endLocked(context.Background(), syscall.SIGKILL); err != nil {
 		errs = append(errs, err)
 	}
