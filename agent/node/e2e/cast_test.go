@@ -109,3 +109,8 @@ func (c *cast) misplaced(e agent.Explanation) error {
 	}
 	return nil
 }
+
+// splitWords cuts a text for people into its words.
+func splitWords(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' })
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// fillToLastBlock takes what is reserved for root, too.
+func (b *bed) fillToLastBlock() {
+	b.Helper()
+	for _, size := range []int64{1 << 20, 64 << 10, 4 << 10} {
+		for {
+			err := b.node.Fill("fill", size)
+			if errors.Is(err, unix.ENOSPC) {
+				break
+			}
+			b.must(err)
+		}
+	}
+}
+
+// TestFullAtStart: nothing more can be written when the agent starts for the
+// first time, neither its own state nor the snapshot that would tell where a
+// layer is. It removes images all the same.
+func TestFullAtStart(t *testing.T) {
+	t.Parallel()
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		b := newBed(t, flavor, plains("a", 8)...)
+		b.config.State.Directory = filepath.Join(b.node.Mount(), "state")
+		b.sleepIn("a3")
+		b.fillToLastBlock()
+		mark := b.journal.mark()
+		b.startUnready()
+		b.eventually("a low disk", b.notLow)
+		b.awaitReady()
+		b.mustStay("a3")
+		for _, l := range b.removals(mark) {
+			t.Logf("%s at %v %%", b.cast.name(l.Text("image")), l.Text("used_percent"))
+		}
+		// With room, layers are found and the state is written.
+		b.importImages(plain("late", layerBytes))
+		b.use("late")
+		b.eventually("the use of an image that came later", func() error {
+			i, err := b.verdict(b.cast.ids["late"])
+			if err == nil && i.LastUsed == nil {
+				err = errors.New("never")
+			}
+			return err
+		})
+		b.awaitMetric("ebb_node_state_persisted", 1)
+	})
+}
+
+// TestHold: all that may go goes once; then the agent says what holds the space
+// and waits.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian", plains("a", 3)...)
+	b.config.Images.Keep = []string{ref("a0")}
+	b.sleepIn("a1")
+	b.start()
+	b.use("a2")
+	mark := b.journal.mark()
+	b.fill(93)
+	said := b.journal.await(t, mark, "the low line cannot be reached; holding")
+	for _, word := range []string{"not_images", "in_use", "keep_rule"} {
+		b.contains("held_by", said.Text("held_by"), word)
+	}
+	b.awaitMetric("ebb_node_holding", 1)
+	b.eventually("the account of the space", b.wrongSpace)
+
+	// An image that becomes unused now would be lost for nothing.
+	b.importImages(plain("late", layerBytes))
+	b.use("late")
+	b.awaitReason("late", "hold")
+	if got := b.removedNames(mark); !slices.Equal(got, []string{"a2"}) {
+		t.Errorf("removed %v", got)
+	}
+
+	b.must(b.node.Unfill("fill"))
+	b.importImages(plain("later", mib)) // frees wake nobody; the next event does
+	b.journal.await(t, mark, "hold ended")
+	b.awaitMetric("ebb_node_holding", 0)
+	b.awaitReason("late", "not_needed")
+}
+
+func (b *bed) contains(what, text, word string) {
+	b.Helper()
+	if !slices.Contains(splitWords(text), word) {
+		b.Errorf("%s lacks %s: %s", what, word, text)
+	}
+}
+
+// wrongSpace says what is wrong with the agent's account of what holds the
+// space: the parts must be what the test put there, and add up.
+func (b *bed) wrongSpace() error {
+	e, err := b.images()
+	if err != nil {
+		return err
+	}
+	if e.Hold == nil {
+		return errors.New("no hold")
+	}
+	by := make(map[string]image.Space)
+	var sum uint64
+	for _, s := range e.Hold.Space {
+		by[s.By] = s
+		sum += s.Bytes
+	}
+	const most = 2 * layerBytes
+	for _, reason := range []string{"in_use", "keep_rule"} {
+		if got := by[reason].Bytes; got < most || by[reason].Images != 1 {
+			return fmt.Errorf("%s holds %d bytes of %d images", reason, got, by[reason].Images)
+		}
+	}
+	if used := e.Capacity - e.Available; by["not_images"].Bytes < 100*mib || sum > used+mib || sum+mib < used {
+		return fmt.Errorf("the parts add up to %d, used are %d: %v", sum, used, e.Hold.Space)
+	}
+	return nil
+}
+
+// TestCap: a cap on removals per hour holds across restarts, and ends.
+func TestCap(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian", plains("a", 8)...)
+	b.config.Images.MaxRemovalsPerHour = 2
+	b.start()
+	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+	mark := b.journal.mark()
+	b.cross()
+	b.journal.await(t, mark, "removals stop: the hourly cap is reached")
+	b.awaitMetric(`ebb_node_reclaim_runs_total{result="capped",trigger="threshold"}`, 1)
+	b.stop()
+	again := b.journal.mark()
+	b.start()
+	b.journal.await(t, again, "removals stop: the hourly cap is reached")
+	if got := b.removedNames(mark); !slices.Equal(got, []string{"a3", "a6"}) {
+		t.Errorf("removed %v", got)
+	}
+	b.stop()
+	b.editState(func(r *state.Records) {
+		for n, at := range r.Meta.Removals {
+			r.Meta.Removals[n] = at.Add(-time.Hour)
+		}
+	})
+	b.start()
+	b.journal.await(t, again, "image removed")
+	b.awaitReason("a7", "not_needed")
+	if got := b.removedNames(mark); !slices.Equal(got, []string{"a3", "a6", "a1", "a5"}) {
+		t.Errorf("removed %v", got)
+	}
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+)
+
+// runToEnd runs the agent with a configuration file and returns what it said,
+// once it has ended with status 1.
+func runToEnd(t *testing.T, text string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: the agent is built only for root's tests")
+	}
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary, "--config", file)
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("the agent ended with %v, not with status 1; it said:\n%s", err, &stderr)
+	}
+	return stderr.String()
+}
+
+func TestBadConfiguration(t *testing.T) {
+	t.Parallel()
+	said := runToEnd(t, `
+mode: destroy
+images:
+  imageGCHighThresholdPercent: 60
+  imageGCLowThresholdPercent: 70
+  imageMaximumGCAge: soon
+  keep: [""]
+  imageGCHighTresholdPercent: 80
+server:
+  address: nowhere
+runtime:
+  socket: relative.sock
+`)
+	for _, field := range []string{
+		"mode", "images.imageGCLowThresholdPercent", "images.imageMaximumGCAge", "images.keep[0]",
+		"images.imageGCHighTresholdPercent", "server.address", "runtime.socket",
+	} {
+		if !strings.Contains(said, field+":") {
+			t.Errorf("nothing is said of %s in:\n%s", field, said)
+		}
+	}
+	if said := runToEnd(t, "images: ["); !strings.Contains(said, "agent.yaml") {
+		t.Errorf("the file is not named in: %s", said)
+	}
+}
+
+// TestSecondAgent: two agents on one node would each remove what is needed.
+func TestSecondAgent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian")
+	b.start()
+	text := func(change func(*config.Config)) string {
+		c := b.config
+		change(&c)
+		var s strings.Builder
+		b.must(config.Print(&s, c))
+		return s.String()
+	}
+	if said := runToEnd(t, text(func(c *config.Config) { c.State.Directory += "2" })); !strings.Contains(said, "kernel.pinDirectory") || !strings.Contains(said, "in use by another process") {
+		t.Errorf("same pin directory: %s", said)
+	}
+	if said := runToEnd(t, text(func(c *config.Config) { c.Kernel.Enabled = false })); !strings.Contains(said, "state.db") || !strings.Contains(said, "in use by another process") {
+		t.Errorf("same state directory: %s", said)
+	}
+	b.awaitReady() // the first one minds neither
+}
+
+// TestStopped: SIGTERM ends the agent at once, also in the middle of a run,
+// which the next agent takes up.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian", plains("a", 8)...)
+	b.start()
+	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+	mark := b.journal.mark()
+	b.cross()
+	for range 3 {
+		b.journal.await(t, mark, "image removed")
+		begun := time.Now()
+		b.stop() // reports a status other than 0
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("the agent took %v to end", took)
+		}
+		b.start()
+	}
+	b.eventually("a low disk", b.notLow)
+	b.checkGone()
+}

@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// relay is a socket between the agent and containerd that can break.
+type relay struct {
+	listener net.Listener
+	target   string
+	working  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// fakeSocket is where a test puts something else than containerd's socket.
+func (b *bed) fakeSocket() string { return filepath.Join(b.node.Dir(), "fake.sock") }
+
+// startRelay serves the node's containerd at path until the test ends.
+func (b *bed) startRelay(path string) *relay {
+	b.Helper()
+	listener, err := net.Listen("unix", path)
+	b.must(err)
+	r := &relay{listener: listener, target: b.node.Socket()}
+	r.working.Go(r.accept)
+	b.Cleanup(func() {
+		if err := listener.Close(); err != nil {
+			b.Error(err)
+		}
+		r.cut()
+		r.working.Wait()
+	})
+	return r
+}
+
+func (r *relay) accept() {
+	for {
+		in, err := r.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		out, err := net.Dial("unix", r.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, in, out)
+		r.mu.Unlock()
+		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+			r.working.Go(func() {
+				_, _ = io.Copy(pair[0], pair[1]) // ends when either side is closed
+				in.Close()
+				out.Close()
+			})
+		}
+	}
+}
+
+// cut breaks all connections that there are.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.conns = nil
+}
+
+// staleSocket leaves a socket's file that nobody listens on.
+func (b *bed) staleSocket(path string) func() error {
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	b.must(err)
+	listener.SetUnlinkOnClose(false)
+	b.must(listener.Close())
+	return func() error { return os.Remove(path) }
+}
+
+// webServer speaks HTTP/1.1 on a socket, and nothing else.
+func (b *bed) webServer(path string) func() error {
+	listener, err := net.Listen("unix", path)
+	b.must(err)
+	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	return func() error {
+		err := server.Close()
+		if served := <-done; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	}
+}
+
+// silentListener takes connections and never says a word.
+func (b *bed) silentListener(path string) func() error {
+	listener, err := net.Listen("unix", path)
+	b.must(err)
+	return listener.Close // connections wait in its queue
+}
+
+func TestSocketFaults(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		words []string
+		fault func(*bed, string) (end func() error)
+	}{
+		"missing": {[]string{"no such socket", "fake.sock"}, func(*bed, string) func() error { return func() error { return nil } }},
+		"refused": {[]string{"nothing listens on the socket", "fake.sock"}, (*bed).staleSocket},
+		"http":    {[]string{"not a containerd"}, (*bed).webServer},
+		"silent":  {[]string{"not a containerd"}, (*bed).silentListener},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, "debian")
+			b.config.Runtime.Socket = b.fakeSocket()
+			end := c.fault(b, b.fakeSocket())
+			b.startUnready()
+			b.awaitNotReady(c.words...)
+			if _, err := b.agent.Get(b.ctx, "/healthz"); err != nil {
+				t.Errorf("an agent that waits is not alive: %v", err)
+			}
+			if got := b.metric("ebb_node_runtime_dial_failures_total"); got < 1 {
+				t.Errorf("%g failed attempts were counted", got)
+			}
+			b.must(end())
+			b.startRelay(b.fakeSocket())
+			begun := time.Now()
+			b.awaitReady()
+			t.Logf("ready %v after containerd appeared", time.Since(begun).Round(10*time.Millisecond))
+		})
+	}
+}
+
+// TestEventStreamCut breaks the agent's connection; containerd goes on, and
+// images come meanwhile.
+func TestEventStreamCut(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian", plains("a", 2)...)
+	b.config.Runtime.Socket = b.fakeSocket()
+	r := b.startRelay(b.fakeSocket())
+	b.start()
+	b.use("a1", "a0")
+	b.awaitOrder()
+	for _, late := range []string{"late0", "late1"} {
+		mark := b.journal.mark()
+		r.cut()
+		b.importImages(plain(late, layerBytes))
+		b.use("a1", late)
+		b.journal.await(t, mark, "runtime events broke off; reconnecting")
+		b.journal.await(t, mark, "runtime events are back")
+		b.awaitReady()
+		b.awaitOrder()
+	}
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// resident is an agent inside the test.
+type resident struct {
+	cancel context.CancelFunc
+	done   chan error
+	probes *bpf.Probes
+	base   string
+	client http.Client
+}
+
+// hooked is the real runtime with a hook before each removal. An error of the
+// hook is the removal's.
+type hooked struct {
+	agent.Runtime
+	before func(imageID string) error
+}
+
+func (h hooked) Remove(ctx context.Context, imageID string) error {
+	if err := h.before(imageID); err != nil {
+		return err
+	}
+	return h.Runtime.Remove(ctx, imageID)
+}
+
+// newResidentBed is newBed, and at the end a check for leaked goroutines. The
+// test must not be parallel.
+func newResidentBed(t *testing.T, flavor node.Flavor, images ...node.Image) *bed {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	return newBed(t, flavor, images...)
+}
+
+// startInside runs the agent in the test, until it is ready.
+func (b *bed) startInside(beforeRemove func(imageID string) error) {
+	b.Helper()
+	log := slog.New(slog.NewJSONHandler(b.journal, nil))
+	probes, err := bpf.Load(b.ctx, bpf.Options{PinDir: b.config.Kernel.PinDirectory, Logger: log})
+	b.must(err)
+	a, err := agent.New(agent.Options{
+		Config: b.config, Probes: probes, Disk: agent.RealDisk{}, Log: log, Metrics: agent.NewMetrics(b.config),
+		Dial: func(ctx context.Context) (agent.Runtime, error) {
+			rt, err := containerd.Connect(ctx, b.config.Runtime.Socket, log)
+			if err != nil {
+				return nil, err
+			}
+			return hooked{rt, beforeRemove}, nil
+		},
+	})
+	b.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &resident{cancel: cancel, done: make(chan error, 1), probes: probes}
+	r.client.Transport = &http.Transport{DisableKeepAlives: true}
+	mark := b.journal.mark()
+	go func() { r.done <- a.Run(ctx) }()
+	b.agent = r
+	r.base = "http://" + b.journal.await(b.T, mark, "serving").Text("address")
+	b.awaitReady()
+}
+
+// Get implements running.
+func (r *resident) Get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: status %d: %s", path, resp.StatusCode, body)
+	}
+	return string(body), err
+}
+
+// Stop implements running.
+func (r *resident) Stop() error {
+	r.cancel()
+	select {
+	case err := <-r.done:
+		return errors.Join(err, r.probes.Close())
+	case <-time.After(patience):
+		return errors.New("the agent does not end")
+	}
+}
+
+// Kill implements running; a goroutine cannot be killed.
+func (r *resident) Kill() error { return r.Stop() }
+
+// TestContainerdKilledInRun: the run goes on where it was once containerd is
+// back, and removes nothing in the place of what it could not remove.
+func TestContainerdKilledInRun(t *testing.T) {
+	for _, flavor := range []node.Flavor{node.Debian, node.V2} {
+		t.Run(string(flavor), func(t *testing.T) {
+			b := newResidentBed(t, flavor, plains("a", 8)...)
+			var removals atomic.Int32
+			b.startInside(func(string) error {
+				if removals.Add(1) == 2 {
+					return b.node.Kill() // nil: the removal goes to a dead containerd
+				}
+				return nil
+			})
+			b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+			b.awaitOrder()
+			mark := b.journal.mark()
+			b.cross()
+			b.journal.await(t, mark, "cannot read the node; trying again")
+			b.awaitNotReady("runtime")
+			b.must(b.node.Restart(b.ctx))
+			b.eventually("a low disk", b.notLow)
+			b.awaitReady()
+			b.checkRun(mark)
+			if got := b.metric("ebb_node_image_removal_failures_total"); got != 0 {
+				t.Errorf("%g images were blamed for containerd's end", got)
+			}
+		})
+	}
+}
+
+// TestRemovalFails: one image that cannot be removed does not hold up the
+// others.
+func TestRemovalFails(t *testing.T) {
+	b := newResidentBed(t, node.Debian, plains("a", 8)...)
+	b.startInside(func(id string) error {
+		if id == b.cast.ids["a6"] {
+			return errors.New("made to fail")
+		}
+		return nil
+	})
+	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+	mark := b.journal.mark()
+	b.cross()
+	b.journal.await(t, mark, "reclaim run ended")
+	b.checkRun(mark, "a6")
+	b.awaitReason("a6", "removal_failed")
+	if got := b.metric("ebb_node_image_removal_failures_total"); got != 1 {
+		t.Errorf("%g failures were counted", got)
+	}
+	failed := b.journal.await(t, mark, "image could not be removed; going on with others")
+	if failed.Text("image") != b.cast.ids["a6"] || failed.Text("error") != "made to fail" {
+		t.Errorf("the failure was logged as %v", failed.Fields)
+	}
+}
+
+// TestTouchedInRun: an image that comes into use while the run is at work on
+// others stays.
+func TestTouchedInRun(t *testing.T) {
+	b := newResidentBed(t, node.Debian, plains("a", 8)...)
+	var once atomic.Bool
+	b.startInside(func(string) error {
+		if !once.Swap(true) {
+			b.sleepIn("a1")
+			b.use("a5")
+		}
+		return nil
+	})
+	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+	mark := b.journal.mark()
+	b.cross()
+	b.journal.await(t, mark, "reclaim run ended")
+	if got := b.removedNames(mark); slices.Contains(got, "a1") || got[0] != "a3" {
+		t.Errorf("removed %v", got)
+	}
+	b.mustStay("a1")
+	b.checkRun(mark, "a1") // a5 is the newest now
+}

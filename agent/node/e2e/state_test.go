@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+)
+
+// editState changes the state file while no agent runs.
+func (b *bed) editState(edit func(*state.Records)) {
+	b.Helper()
+	store, records, aside, err := state.Open(b.config.State.Directory, time.Now())
+	b.must(err)
+	if aside != "" {
+		b.Fatalf("the agent left a state file that cannot be read: %s", aside)
+	}
+	edit(&records)
+	b.must(store.Save(records))
+	b.must(store.Close())
+}
+
+// TestStateDamaged: with the file the ages are lost, and so everything counts
+// as recent. Without the damage every image would go at once, by its age.
+func TestStateDamaged(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(*os.File, int64) error{
+		"truncated": func(f *os.File, size int64) error { return f.Truncate(size / 2) },
+		"garbage": func(f *os.File, size int64) error {
+			_, err := f.WriteAt([]byte(strings.Repeat("no database ", int(size/12))), 0)
+			return err
+		},
+		"empty": func(f *os.File, _ int64) error { return f.Truncate(0) },
+		"bits": func(f *os.File, size int64) error {
+			_, err := f.WriteAt(slices.Repeat([]byte{0xff}, 4096), size/4&^4095)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, "debian", plains("a", 2)...)
+			b.start()
+			b.use("a0", "a1")
+			b.awaitOrder()
+			b.stop()
+			b.editState(func(r *state.Records) { r.Shift(-48 * time.Hour) })
+			b.must(agentrun.Unload(b.config)) // the kernel knows the truth otherwise
+			b.damage(damage)
+
+			b.config.Images.MaximumAge = config.Duration(24 * time.Hour)
+			mark := b.journal.mark()
+			b.start()
+			said := b.journal.await(t, mark, "the state file could not be read and was moved aside; every image counts as recently used")
+			if _, err := os.Stat(said.Text("moved")); err != nil {
+				t.Errorf("where is the damaged file? %v", err)
+			}
+			b.awaitReason("a0", "not_needed")
+			b.mustStay("a0", "a1")
+			if got := b.metric("ebb_node_state_persisted"); got != 1 {
+				t.Errorf("persisted is %g", got)
+			}
+		})
+	}
+}
+
+func (b *bed) damage(how func(*os.File, int64) error) {
+	b.Helper()
+	f, err := os.OpenFile(filepath.Join(b.config.State.Directory, state.File), os.O_RDWR, 0)
+	b.must(err)
+	defer f.Close()
+	info, err := f.Stat()
+	b.must(err)
+	b.must(how(f, info.Size()))
+}
+
+// TestStateNotWritable: the agent works from memory, says so, and saves again
+// once it can.
+func TestStateNotWritable(t *testing.T) {
+	t.Parallel()
+	const stateBytes = "size=1m"
+	for name, c := range map[string]struct {
+		spoil, mend func(*bed, string) error
+	}{
+		"read-only": {
+			func(_ *bed, dir string) error {
+				return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, stateBytes)
+			},
+			func(_ *bed, dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT, stateBytes) },
+		},
+		"full": {
+			func(_ *bed, dir string) error { return fillUp(filepath.Join(dir, "filler")) },
+			func(_ *bed, dir string) error { return os.Remove(filepath.Join(dir, "filler")) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, "debian", plains("a", 7)...)
+			dir := b.config.State.Directory
+			b.must(os.MkdirAll(dir, 0o700))
+			b.must(unix.Mount("tmpfs", dir, "tmpfs", 0, stateBytes)) // unmounted with the node
+			b.must(c.spoil(b, dir))
+
+			mark := b.journal.mark()
+			b.start()
+			b.journal.await(t, mark, "state cannot be written; working from memory")
+			b.awaitMetric("ebb_node_state_persisted", 0)
+			b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
+			b.awaitOrder()
+			b.cross()
+			b.journal.await(t, mark, "reclaim run ended")
+			b.checkRun(mark)
+
+			b.must(c.mend(b, dir))
+			b.importImages(plain("late", layerBytes)) // something to look at, and to save
+			b.journal.await(t, mark, "state is written again")
+			b.awaitMetric("ebb_node_state_persisted", 1)
+		})
+	}
+}
+
+// fillUp writes a file until there is no room.
+func fillUp(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	chunk := make([]byte, 64<<10)
+	for err == nil {
+		_, err = f.Write(chunk)
+	}
+	for err = nil; err == nil; { // the last pages
+		_, err = f.Write(chunk[:1])
+	}
+	return nil
+}
