@@ -299,7 +299,7 @@ func TestUsedSinceThePlan(t *testing.T) {
 		key := w.keyOf(ids[0])
 		w.rt.SetFaults(fake.Faults{Delay: time.Second}) // the world moves on between plan and step
 		go func() {
-			time.Sleep(2500 * time.Millisecond) // after inventory and containers, before the check's answer
+			time.Sleep(1500 * time.Millisecond) // after the inventory, before the check's answer
 			w.kernel.ran(key)
 		}()
 		w.fill(81)

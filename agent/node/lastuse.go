@@ -1,8 +1,6 @@
 package node
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -71,20 +69,15 @@ func (a *Agent) harvest() {
 	}
 }
 
-// listContainers learns which container was made from which image, for the
+// noteContainers learns which container was made from which image, for the
 // events that name only the container.
-func (a *Agent) listContainers(ctx context.Context) error {
-	list, err := a.rt.Containers(ctx)
-	if err != nil {
-		return fmt.Errorf("list containers: %w", err)
-	}
+func (a *Agent) noteContainers(list []inventory.Container) {
 	a.containers = make(map[string]string, len(list))
 	for _, c := range list {
 		if c.ImageID != "" {
 			a.containers[c.Namespace+"/"+c.ID] = c.ImageID
 		}
 	}
-	return nil
 }
 
 // stampUse records a use that a runtime event tells of. The kernel knows it

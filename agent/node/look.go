@@ -80,8 +80,6 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 		a.metrics.watch(a.disk, root)
 	}
 	asked := a.clock.now()
-	// The stamps are read before the runtime is: a use that begins after them
-	// is seen by the re-check, not lost between the two.
 	inv, err := a.rt.Inventory(ctx)
 	if err != nil {
 		a.root = "" // the runtime may come back with another one
@@ -92,9 +90,7 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 	a.listed = asked
 	a.trackKnown(now)
 	a.harvest()
-	if err := a.listContainers(ctx); err != nil {
-		return image.Snapshot{}, err
-	}
+	a.noteContainers(inv.Containers)
 	if a.reading, err = a.stat(); err != nil {
 		return image.Snapshot{}, err
 	}

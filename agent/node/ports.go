@@ -20,7 +20,6 @@ type Runtime interface {
 	Inventory(ctx context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
 	Remove(ctx context.Context, imageID string) error
-	Containers(ctx context.Context) ([]inventory.Container, error)
 	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error
 	Close() error

@@ -76,8 +76,9 @@ func (r *reading) usage(entries []entry) *usage {
 func (r *reading) inventory() *inventory.Inventory {
 	entries := r.entries()
 	use := r.usage(entries)
+	var containers []inventory.Container
 	for i := range r.spaces {
-		use.add(&r.spaces[i])
+		containers = append(containers, use.add(&r.spaces[i])...)
 	}
 	removable := map[object]bool{}
 	for _, e := range entries {
@@ -88,7 +89,7 @@ func (r *reading) inventory() *inventory.Inventory {
 	b := buildGraph(r.spaces, r.now, removable)
 	layers := layersOf(r.spaces)
 
-	inv := &inventory.Inventory{Graph: b.graph, Images: make([]inventory.Image, 0, len(entries))}
+	inv := &inventory.Inventory{Graph: b.graph, Containers: containers, Images: make([]inventory.Image, 0, len(entries))}
 	for _, e := range entries {
 		img := r.image(e, use, layers)
 		img.Roots = make([]image.NodeID, 0, len(e.records))

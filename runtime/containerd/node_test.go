@@ -294,7 +294,6 @@ func BenchmarkBusyNode(b *testing.B) {
 				return errors.Join(err, cold.Close())
 			})
 			bench("Inventory", func() error { _, err := r.Inventory(b.Context()); return err })
-			bench("Containers", func() error { _, err := r.Containers(b.Context()); return err })
 			bench("CheckUnused", func() error { _, err := r.Check(b.Context(), ids[150]); return err })
 			bench("CheckUsed", func() error { _, err := r.Check(b.Context(), ids[50]); return err })
 			free, used := find(b, r, ids[150]).Layers[0], find(b, r, ids[50]).Layers[0]

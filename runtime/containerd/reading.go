@@ -11,27 +11,6 @@ import (
 
 // read looks at everything, with one list call per kind and namespace.
 func (r *Runtime) read(ctx context.Context) (*reading, error) {
-	reading, err := r.readContainers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range reading.spaces {
-		s := &reading.spaces[i]
-		in := inNamespace(ctx, s)
-		for _, step := range []func(context.Context, *space) error{
-			r.readUsage, r.readContents, r.readLeases, r.readSandboxes,
-		} {
-			if err := step(in, s); err != nil {
-				return nil, err
-			}
-		}
-	}
-	r.cache.sweep(reading.spaces)
-	return reading, nil
-}
-
-// readContainers looks at what decides who uses which image.
-func (r *Runtime) readContainers(ctx context.Context) (*reading, error) {
 	reading, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -44,17 +23,22 @@ func (r *Runtime) readContainers(ctx context.Context) (*reading, error) {
 	for i := range reading.spaces {
 		s := &reading.spaces[i]
 		in := inNamespace(ctx, s)
-		if err := r.readImages(in, s); err != nil {
-			return nil, err
-		}
-		if err := r.readContainersOf(in, s); err != nil {
-			return nil, err
-		}
-		if err := r.readSnapshots(in, s); err != nil {
-			return nil, err
+		for _, step := range []func(context.Context, *space) error{
+			r.readImages,
+			func(ctx context.Context, s *space) error { return r.readContainersOf(ctx, s) },
+			func(ctx context.Context, s *space) error { return r.readSnapshots(ctx, s) },
+			r.readUsage, r.readContents, r.readLeases, r.readSandboxes,
+		} {
+			if err := step(in, s); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return reading, r.readCRIContainers(ctx, reading)
+	if err := r.readCRIContainers(ctx, reading); err != nil {
+		return nil, err
+	}
+	r.cache.sweep(reading.spaces)
+	return reading, nil
 }
 
 // readOne looks at one image's records and users only.

@@ -201,22 +201,6 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	return reading.inventory(), nil
 }
 
-// Containers returns the containers of every namespace.
-func (r *Runtime) Containers(ctx context.Context) ([]inventory.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	reading, err := r.readContainers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	use := reading.usage(reading.entries())
-	var containers []inventory.Container
-	for i := range reading.spaces {
-		containers = append(containers, use.add(&reading.spaces[i])...)
-	}
-	return containers, nil
-}
-
 // Check looks again at one image, as fresh as can be: what it is called, whether
 // it is pinned, and who uses it. It returns inventory.ErrNotFound if the image
 // is gone. Roots are left empty: they mean nothing outside a graph.

@@ -46,7 +46,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 		return nil, fmt.Errorf("list images: %w", r.faults.Inventory)
 	}
 	g := r.graph()
-	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked}
+	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked, Containers: r.listContainers()}
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]
@@ -95,15 +95,8 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// Containers lists every container.
-func (r *Runtime) Containers(ctx context.Context) ([]inventory.Container, error) {
-	if err := r.begin(ctx); err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
-	}
-	defer r.mu.Unlock()
-	if r.faults.Inventory != nil {
-		return nil, fmt.Errorf("list containers: %w", r.faults.Inventory)
-	}
+// listContainers lists every container.
+func (r *Runtime) listContainers() []inventory.Container {
 	known := r.ids()
 	var list []inventory.Container
 	for _, k := range sortedKeys(r.containers) {
@@ -113,7 +106,7 @@ func (r *Runtime) Containers(ctx context.Context) ([]inventory.Container, error)
 		}
 		list = append(list, c)
 	}
-	return list, nil
+	return list
 }
 
 // ResolveLayer makes up a directory; its inode number follows from the layer

@@ -52,9 +52,6 @@ func TestFaults(t *testing.T) {
 	if _, err := r.Inventory(t.Context()); !errors.Is(err, bad) {
 		t.Errorf("inventory: %v", err)
 	}
-	if _, err := r.Containers(t.Context()); !errors.Is(err, bad) {
-		t.Errorf("containers: %v", err)
-	}
 	if _, err := r.Check(t.Context(), id); !errors.Is(err, bad) {
 		t.Errorf("check: %v", err)
 	}

@@ -31,8 +31,9 @@ var ErrUnsupported = errors.New("snapshotter has no layer directories")
 // Inventory is one consistent-enough reading of the runtime. It is never
 // trusted for a removal: see Check in runtime/containerd.
 type Inventory struct {
-	Images []Image
-	Graph  image.Graph
+	Images     []Image
+	Graph      image.Graph
+	Containers []Container // of every namespace and state
 
 	// Blocked, when not empty, says why no image may be removed at all.
 	Blocked string

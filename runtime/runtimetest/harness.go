@@ -13,7 +13,6 @@ type Runtime interface {
 	ImageRoot(context.Context) (string, error)
 	Inventory(context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
-	Containers(context.Context) ([]inventory.Container, error)
 	Remove(ctx context.Context, imageID string) error
 	ResolveLayer(context.Context, inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error

@@ -126,11 +126,11 @@ func (s *suite) containers(t *testing.T) {
 
 func (s *suite) container(t *testing.T, namespace, id string) inventory.Container {
 	t.Helper()
-	list, err := s.Runtime.Containers(t.Context())
+	inv, err := s.Runtime.Inventory(t.Context())
 	if err != nil {
-		t.Fatalf("containers: %v", err)
+		t.Fatalf("inventory: %v", err)
 	}
-	for _, c := range list {
+	for _, c := range inv.Containers {
 		if c.Namespace == namespace && c.ID == id {
 			return c
 		}
