@@ -46,6 +46,8 @@ generate: ## rebuild the BPF objects and generated docs (needs clang and libbpf-
 verify: ## regenerate everything generated and fail on a difference
 	$(MAKE) --no-print-directory generate
 	git diff --exit-code -- bpf docs go.mod go.sum
+	$(GO) mod tidy -diff
+	cd tools/containerd && $(GO) mod tidy -diff
 	$(GO) mod verify
 
 .PHONY: bench-idle

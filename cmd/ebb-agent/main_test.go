@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+)
+
+func TestHelpTeaches(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(context.Background(), []string{"--help"}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--config", "--print-default-config", "--unload", "mode: observe", "/images"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("--help does not mention %q", want)
+		}
+	}
+}
+
+func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(context.Background(), []string{"--print-default-config"}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again bytes.Buffer
+	if err := config.Print(&again, c); err != nil || again.String() != out.String() {
+		t.Errorf("error %v; read back and printed:\n%s", err, again.String())
+	}
+}
+
+func TestBadUse(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(bad, []byte("mode: maybe\nimages: {keep: 7, hihg: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--config", bad}, []string{bad, "mode:", "images.keep:", "images.hihg: unknown field"}},
+		{[]string{"--config", "/nowhere"}, []string{"/nowhere"}},
+		{[]string{"serve"}, []string{"serve"}},
+		{[]string{"--colour"}, []string{"--colour"}},
+	} {
+		var out bytes.Buffer
+		err := run(context.Background(), c.args, &out, &out)
+		if err == nil {
+			t.Errorf("%q was accepted", c.args)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: the error does not say %q:\n%v", c.args, want, err)
+			}
+		}
+	}
+}
