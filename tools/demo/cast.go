@@ -101,27 +101,28 @@ func (c *cast) misplaced(e agent.Explanation) string {
 }
 
 // needed returns how many images, least recently used first, have to go to
-// free that many bytes, by the sizes they were built with. An unpacked layer
-// is on the disk twice: as a blob and as files.
+// free that many bytes, by the sizes they were built with.
 func (c *cast) needed(bytes int64) int {
-	goes := 0
-	shared := 2 // images that hold the layer that two share
+	var goes []string
 	for _, name := range c.order {
-		if bytes <= 0 {
+		if c.frees(goes) >= bytes {
 			break
 		}
-		if name == c.kept().Name || name == c.running().Name {
-			continue
-		}
-		goes++
-		bytes -= 2 * privateBytes
-		if n := strings.TrimPrefix(name, prefix); n == sharingOne || n == sharingTwo {
-			if shared--; shared == 0 {
-				bytes -= 2 * sharedBytes
-			}
+		if name != c.kept().Name && name != c.running().Name {
+			goes = append(goes, name)
 		}
 	}
-	return goes
+	return len(goes)
+}
+
+// frees returns what the removal of these images frees. An unpacked layer is
+// on the disk twice: as a blob and as files.
+func (c *cast) frees(names []string) int64 {
+	bytes := 2 * privateBytes * int64(len(names))
+	if slices.Contains(names, prefix+sharingOne) && slices.Contains(names, prefix+sharingTwo) {
+		bytes += 2 * sharedBytes
+	}
+	return bytes
 }
 
 func short(name string) string { return strings.TrimPrefix(name, prefix) }

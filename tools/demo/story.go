@@ -102,10 +102,12 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 	s := d.story
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// What would be available had nothing gone, whatever else was written
+	// meanwhile, is the reading after the last removal less what all freed.
 	lowAvailable := int64(float64(u.CapacityBytes) * (100 - d.screen.low) / 100)
 	f := figures{
 		Reaction: result.Round(s.reaction), Final: result.Round(u.UsedPercent), Low: d.screen.low,
-		Removed: len(s.removed), Needed: d.cast.needed(lowAvailable - (s.available - s.freed)),
+		Removed: len(s.removed), Needed: d.cast.needed(lowAvailable - (s.available - d.cast.frees(s.removed))),
 	}
 	f.wrong = s.check(f)
 	d.screen.step("Summary: %d of %d images removed (%d were needed), %.1f MiB freed, first one %.0f ms after the crossing, disk at %.1f %%",
