@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWithoutKernel: with no programs in the kernel, uses come from the
+// runtime's events and the disk is read now and then. The agent says so, and
+// why.
+func TestWithoutKernel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare func(*bed)
+		reasons []string
+	}{
+		"disabled":     {func(b *bed) { b.config.Kernel.Enabled = false }, []string{"switched off by kernel.enabled"}},
+		"capabilities": {(*bed).dropCapabilities, []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, "debian", plains("a", 7)...)
+			c.prepare(b)
+			mark := b.journal.mark()
+			b.start()
+			said := b.journal.await(t, mark, "no kernel programs: last use comes from runtime events, the disk is read every 10s")
+			for _, reason := range c.reasons {
+				if !strings.Contains(said.Text("reason"), reason) {
+					t.Errorf("%q is not in the reason: %s", reason, said.Text("reason"))
+				}
+			}
+			if got := b.metric(`ebb_node_line_source{source="poll"}`); got != 1 {
+				t.Errorf("polling is %g", got)
+			}
+			b.awaitMetric("ebb_node_runtime_events_up", 1)
+			for _, name := range []string{"a3", "a1", "a5", "a0", "a4", "a2", "a6"} {
+				b.use(name)
+				b.awaitOrder() // events come in order, but some time after the fact
+			}
+			b.cross()
+			b.journal.await(t, mark, "reclaim run ended")
+			b.checkRun(mark)
+		})
+	}
+}
+
+// dropCapabilities makes the agent run without what BPF programs need.
+func (b *bed) dropCapabilities() {
+	b.Helper()
+	b.binary = filepath.Join(b.TempDir(), "ebb-agent")
+	b.must(os.WriteFile(b.binary, fmt.Appendf(nil,
+		"#!/bin/sh\nexec setpriv --bounding-set=-bpf,-perfmon,-sys_admin --inh-caps=-bpf,-perfmon,-sys_admin %s \"$@\"\n", binary), 0o700))
+}
