@@ -213,6 +213,8 @@ func (a *Agent) nowKept(i inventory.Image) string {
 		return "pinned by the runtime"
 	case i.Sandbox:
 		return "the sandbox image"
+	case !i.Updated.Equal(a.known[i.ID].Updated):
+		return "pulled or tagged since the plan was made"
 	}
 	if rule := a.keep.Match(i.References); rule != "" {
 		return "kept by rule " + rule
@@ -230,7 +232,7 @@ func (a *Agent) nowKept(i inventory.Image) string {
 		if err != nil {
 			return "its last use cannot be read: " + err.Error()
 		}
-		if used := a.clock.atBoot(ns); ok && used.After(planned.LastUsed) {
+		if used := a.clock.atBoot(ns); ok && used.After(latest(planned.LastUsed, planned.Arrived)) {
 			planned.LastUsed = used
 			a.rec.Images[i.ID] = planned
 			return "used since the plan was made"

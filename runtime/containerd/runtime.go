@@ -78,10 +78,13 @@ func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, er
 	return r, nil
 }
 
+// closeTimeout keeps a runtime that hangs from holding up the agent's end.
+const closeTimeout = time.Second
+
 // Close gives back what the runtime holds for us, and the connection. A lease
 // that cannot be deleted expires.
 func (r *Runtime) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	r.releaseLeases(ctx)
 	return r.client.Close()

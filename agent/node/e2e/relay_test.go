@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,8 +19,9 @@ type relay struct {
 	target   string
 	working  sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	conns  []net.Conn
+	frozen atomic.Bool
 }
 
 // fakeSocket is where a test puts something else than containerd's socket.
@@ -58,12 +60,26 @@ func (r *relay) accept() {
 		r.mu.Unlock()
 		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
 			r.working.Go(func() {
-				_, _ = io.Copy(pair[0], pair[1]) // ends when either side is closed
+				_, _ = io.Copy(icy{pair[0], r}, pair[1]) // ends when either side is closed
 				in.Close()
 				out.Close()
 			})
 		}
 	}
+}
+
+// icy swallows what is written while the relay is frozen, so that the other
+// side waits for an answer for ever, as with a runtime that hangs.
+type icy struct {
+	net.Conn
+	relay *relay
+}
+
+func (i icy) Write(b []byte) (int, error) {
+	if i.relay.frozen.Load() {
+		return len(b), nil
+	}
+	return i.Conn.Write(b)
 }
 
 // cut breaks all connections that there are.
