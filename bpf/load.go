@@ -41,8 +41,8 @@ type Probes struct {
 	lock *os.File // on the pin directory
 	log  *slog.Logger
 
-	lastuse, usage       *set // nil if not attached
-	lastuseErr, usageErr error
+	lastuse, usage, writers          *set // nil if not attached
+	lastuseErr, usageErr, writersErr error
 
 	mu    sync.Mutex // guards table and lost
 	table *layerTable
@@ -51,7 +51,7 @@ type Probes struct {
 
 // Load adopts what is pinned below o.PinDir, or puts the programs into the
 // kernel and carries over what an earlier version recorded there. It fails only
-// if neither last use nor usage can be had; see Status for one of them missing.
+// if neither last use nor usage can be had; see Status for what is missing.
 func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if o.MaxLayers == 0 {
 		o.MaxLayers = DefaultMaxLayers
@@ -84,8 +84,8 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	return p, nil
 }
 
-// load brings up both objects. The BTF of the kernel is parsed at most once,
-// and not at all if both are adopted.
+// load brings up the objects. The BTF of the kernel is parsed at most once,
+// and not at all if all are adopted.
 func (p *Probes) load(ctx context.Context, pins *pins, maxLayers uint32) error {
 	types := btf.NewCache()
 	lastuse, err := lastUseObject(maxLayers)
@@ -113,6 +113,21 @@ func (p *Probes) load(ctx context.Context, pins *pins, maxLayers uint32) error {
 	}
 	if p.lastuseErr != nil && p.usageErr != nil {
 		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, p.usageErr)
+	}
+	return p.loadWriters(pins, types)
+}
+
+// loadWriters brings up what nothing else depends on.
+func (p *Probes) loadWriters(pins *pins, types *btf.Cache) error {
+	writers, err := writersObject()
+	if err != nil {
+		return err
+	}
+	if p.writers, err = p.open(pins, writers, types); err == nil {
+		err = p.inheritWriters(pins, writers)
+	}
+	if p.writersErr = classify(err); err != nil {
+		p.log.Warn("writers are not counted", "reason", p.writersErr)
 	}
 	return nil
 }
@@ -203,7 +218,7 @@ func (p *Probes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, s := range []*set{p.lastuse, p.usage} {
+	for _, s := range []*set{p.lastuse, p.usage, p.writers} {
 		if s != nil {
 			errs = append(errs, s.close())
 		}
@@ -211,7 +226,7 @@ func (p *Probes) Close() error {
 	if p.lock != nil {
 		errs = append(errs, p.lock.Close())
 	}
-	p.lastuse, p.usage, p.table, p.lock = nil, nil, nil, nil
+	p.lastuse, p.usage, p.writers, p.table, p.lock = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -231,7 +246,7 @@ func Unload(pinDir string) error {
 	}
 	defer lock.Close()
 	var sets []string
-	for _, name := range []string{objectLastUse, objectUsage} {
+	for _, name := range []string{objectLastUse, objectUsage, objectWriters} {
 		found, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
 		if err != nil {
 			return fmt.Errorf("unload probes: %w", err)

@@ -34,6 +34,7 @@ type object struct {
 const (
 	objectLastUse = "lastuse"
 	objectUsage   = "usage"
+	objectWriters = "writers"
 )
 
 // Which program goes to which tracepoint.
@@ -46,6 +47,16 @@ var (
 		usageProgUsageReserve:  "ext4_da_reserve_space",
 		usageProgUsageAllocate: "ext4_allocate_blocks",
 		usageProgUsageInode:    "ext4_allocate_inode",
+	}
+	writersAttach = map[string]string{
+		writersProgWritersReserve:  "ext4_da_reserve_space",
+		writersProgWritersRelease:  "ext4_da_release_space",
+		writersProgWritersRedeem:   "ext4_da_update_reserve_space",
+		writersProgWritersAllocate: "ext4_allocate_blocks",
+		writersProgWritersFree:     "ext4_free_blocks",
+		writersProgWritersMake:     "ext4_allocate_inode",
+		writersProgWritersRemove:   "ext4_free_inode",
+		writersProgWritersRmdir:    "cgroup_rmdir",
 	}
 )
 
@@ -82,6 +93,23 @@ func usageObject() (*object, error) {
 		modules: []string{"ext4"},
 		prepare: prepareUsage,
 		start:   learnCPUOffsets,
+	}, nil
+}
+
+// writersObject is writers.bpf.c.
+func writersObject() (*object, error) {
+	spec, err := loadWriters()
+	if err != nil {
+		return nil, err
+	}
+	return &object{
+		name:    objectWriters,
+		code:    _WritersBytes,
+		spec:    spec,
+		maps:    []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWritersCounts},
+		attach:  writersAttach,
+		modules: []string{"ext4"},
+		prepare: prepareWriters,
 	}, nil
 }
 

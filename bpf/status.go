@@ -26,9 +26,14 @@ type Counters struct {
 	// CrossingsHeld counts crossings that found the ring buffer full. They are
 	// late, not lost: the line stays armed for the next allocation.
 	CrossingsHeld uint64
+
+	WriterChanges   uint64 // growth and shrink of writers
+	WritersLost     uint64 // no room for another writer, or its cgroup could not be read
+	WriterBytesLost uint64 // what those changed
+	WritersUnjoined uint64 // cgroups looked up each time: no room to remember them
 }
 
-// Counters sums the counters of both objects over all CPUs. Those of an object
+// Counters sums the counters of all objects over all CPUs. Those of an object
 // that is not attached are 0.
 func (p *Probes) Counters() (Counters, error) {
 	p.mu.Lock()
@@ -62,12 +67,24 @@ func (p *Probes) Counters() (Counters, error) {
 			c.CrossingsHeld += n.RingFull
 		}
 	}
+	if p.writers != nil {
+		var cpus []writersWritersCounters
+		if err := p.writers.maps[writersMapWritersCounts].Lookup(uint32(0), &cpus); err != nil {
+			return Counters{}, fmt.Errorf("read counters of writers: %w", err)
+		}
+		for _, n := range cpus {
+			c.WriterChanges += n.Counted
+			c.WritersLost += n.Lost
+			c.WriterBytesLost += n.BytesLost
+			c.WritersUnjoined += n.MembersFull
+		}
+	}
 	return c, nil
 }
 
 // ProgramStatus is one program for people and metrics.
 type ProgramStatus struct {
-	Object      string // lastuse or usage
+	Object      string // lastuse, usage or writers
 	Name        string
 	AttachPoint string // tracepoint
 	Attached    bool
@@ -82,6 +99,7 @@ func (p *Probes) Status() []ProgramStatus {
 	return slices.Concat(
 		statusOf(objectLastUse, lastUseAttach, p.lastuse, p.lastuseErr, ""),
 		statusOf(objectUsage, usageAttach, p.usage, p.usageErr, approximation(p.usage)),
+		statusOf(objectWriters, writersAttach, p.writers, p.writersErr, hierarchy()),
 	)
 }
 

@@ -1,0 +1,334 @@
+//go:build ignore
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who fills the disk: bytes and inodes that each container took and gave back
+ * on the watched filesystems.
+ *
+ * What ext4 takes or gives back is counted where the task that causes it still
+ * runs, for the cgroup of that task:
+ *
+ *	+ a promise for delayed allocation	ext4_da_reserve_space
+ *	+ an allocation that was not promised	ext4_allocate_blocks
+ *	- a promise that came to nothing	ext4_da_release_space,
+ *						ext4_da_update_reserve_space
+ *	- blocks freed				ext4_free_blocks
+ *
+ * Write-back turns promises into blocks in a worker; those allocations are
+ * marked as promised and skipped, so nothing counts twice and nothing counts
+ * for the worker. Blocks are freed by whoever drops the last reference to the
+ * inode: unlink and truncate in the caller, a file that was deleted while open
+ * in the task that closes it last, or in its exit, before it leaves its cgroup
+ * (do_exit: exit_files and exit_task_work come before cgroup_exit).
+ */
+#include "headers/kernel.h"
+#include "headers/cgroup.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* fs/ext4/ext4.h */
+#define EXT4_MB_DELALLOC_RESERVED 0x0400
+#define EXT4_MB_HINT_DATA 0x0020
+#define EXT4_FREE_BLOCKS_METADATA 0x0001
+
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+
+#define PATH_SIZE 384
+#define NAME_SIZE 128
+#define ID_DIGITS 64
+#define MAX_DEPTH 16
+#define WRITERS 4096
+
+volatile const bool reserve_has_count = false; /* set by the loader */
+
+struct writer {
+	u64 grown;  /* bytes */
+	u64 shrunk; /* bytes */
+	u64 made;   /* inodes */
+	u64 removed;
+	u64 ended_ns; /* CLOCK_BOOTTIME of the cgroup's removal; 0: it is there */
+	char path[PATH_SIZE]; /* once it has ended; a longer one is cut */
+};
+
+/* Keeps the type in the object with its name. */
+const struct writer *writer_type __attribute__((unused));
+
+struct writers_counters {
+	u64 counted;	  /* changes */
+	u64 lost;	  /* changes without a writer: no room, or its cgroup unreadable */
+	u64 bytes_lost;	  /* grown or shrunk by those */
+	u64 members_full; /* cgroups that have to be looked up each time */
+};
+
+/* By the id of the cgroup that stands for the container, or of any other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WRITERS);
+	__type(key, u64);
+	__type(value, struct writer);
+} writers SEC(".maps");
+
+/* From a cgroup to the one in writers that its changes go to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WRITERS);
+	__type(key, u64);
+	__type(value, u64);
+} members SEC(".maps");
+
+/* The watched filesystems, by s_dev. Written by user space only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16);
+	__type(key, u64);
+	__type(value, u32);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct writers_counters);
+} writers_counts SEC(".maps");
+
+/* A writer is too large for the stack; this one is all zero. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct writer);
+} blank SEC(".maps");
+
+/* 1 for what stands in a container's id. */
+const volatile u8 hex[256] = {
+	['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1,
+	['8'] = 1, ['9'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1,
+};
+
+static __always_inline struct writers_counters *counts(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&writers_counts, &zero);
+}
+
+/*
+ * names_container tells whether a cgroup's name bears a generated container
+ * id, in whatever way the runtime dresses it: 64 hexadecimal digits in a row.
+ * Without a branch in the loop: the verifier would walk both ways of each.
+ */
+static __noinline int names_container(struct kernfs_node *kn)
+{
+	u32 run = 0, found = 0, i;
+	char name[NAME_SIZE] = {};
+
+	if (bpf_probe_read_kernel_str(name, NAME_SIZE, BPF_CORE_READ(kn, name)) <= ID_DIGITS)
+		return 0;
+	for (i = 0; i < NAME_SIZE; i++) {
+		run = (run + 1) * hex[(u8)name[i]];
+		found |= run & ID_DIGITS;
+	}
+	return found != 0;
+}
+
+static __always_inline struct kernfs_node *parent_of(struct kernfs_node *kn)
+{
+	struct kernfs_node___old *old = (void *)kn;
+
+	if (bpf_core_field_exists(kn->__parent))
+		return BPF_CORE_READ(kn, __parent);
+	return BPF_CORE_READ(old, parent);
+}
+
+/*
+ * stands_for finds the cgroup that the current task's changes go to: the
+ * nearest one, from its own upwards, that is named after a container, so that
+ * groups a container makes for itself are the container's. If there is none it
+ * is the task's own: a service of the host, or a container whose id a person
+ * chose, which only user space can know.
+ */
+static __noinline u64 stands_for(u64 own)
+{
+	struct task_struct___cgroups *task = (void *)bpf_get_current_task();
+	struct kernfs_node *kn = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn);
+	int level;
+
+	if (BPF_CORE_READ(kn, id) != own)
+		return 0;
+	for (level = 0; level < MAX_DEPTH && kn; level++) {
+		if (names_container(kn))
+			return BPF_CORE_READ(kn, id);
+		kn = parent_of(kn);
+	}
+	return own;
+}
+
+static __noinline u64 join(u64 own)
+{
+	u64 id = own, to = stands_for(own);
+	struct writers_counters *n = counts();
+	u32 zero = 0;
+	void *fresh = bpf_map_lookup_elem(&blank, &zero);
+
+	if (!n || !fresh)
+		return 0;
+	if (!to)
+		return 0;
+	bpf_map_update_elem(&writers, &to, fresh, BPF_NOEXIST);
+	if (bpf_map_update_elem(&members, &id, &to, BPF_ANY))
+		n->members_full++;
+	return to;
+}
+
+static __always_inline struct writer *current_writer(void)
+{
+	u64 own = bpf_get_current_cgroup_id(), to;
+	u64 *known = bpf_map_lookup_elem(&members, &own);
+	struct writer *w;
+
+	if (known) {
+		to = *known;
+		w = bpf_map_lookup_elem(&writers, &to);
+		if (w)
+			return w;
+	}
+	to = join(own);
+	return to ? bpf_map_lookup_elem(&writers, &to) : 0;
+}
+
+static __always_inline bool watched(struct super_block *sb)
+{
+	u64 dev = sb->s_dev;
+
+	return bpf_map_lookup_elem(&devices, &dev) != 0;
+}
+
+static __always_inline int changed(s64 bytes, s64 inodes)
+{
+	struct writers_counters *n = counts();
+	struct writer *w = current_writer();
+
+	if (!n)
+		return 0;
+	if (!w) {
+		n->lost++;
+		n->bytes_lost += bytes < 0 ? -bytes : bytes;
+		return 0;
+	}
+	if (bytes > 0)
+		__sync_fetch_and_add(&w->grown, bytes);
+	else if (bytes < 0)
+		__sync_fetch_and_add(&w->shrunk, -bytes);
+	if (inodes > 0)
+		__sync_fetch_and_add(&w->made, 1);
+	else if (inodes < 0)
+		__sync_fetch_and_add(&w->removed, 1);
+	n->counted++;
+	return 0;
+}
+
+/* ext4 counts in clusters here, of one block each unless bigalloc is on. */
+static __always_inline s64 cluster_bytes(struct inode___mode *inode, s64 clusters)
+{
+	struct ext4_sb_info *sbi = inode->i_sb->s_fs_info;
+
+	return clusters << ((BPF_CORE_READ(sbi, s_cluster_bits) + inode->i_blkbits) & 31);
+}
+
+/* As in usage.bpf.c: older kernels reserve one cluster at a time. */
+SEC("tp_btf/ext4_da_reserve_space")
+int writers_reserve(unsigned long long *ctx)
+{
+	struct inode___mode *inode = (void *)ctx[0];
+	u32 clusters = 1;
+
+	if (!watched(inode->i_sb))
+		return 0;
+	if (reserve_has_count)
+		clusters = *(volatile u64 *)&ctx[1];
+	return changed(cluster_bytes(inode, clusters), 0);
+}
+
+SEC("tp_btf/ext4_da_release_space")
+int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
+{
+	if (!watched(inode->i_sb))
+		return 0;
+	return changed(-cluster_bytes(inode, clusters), 0);
+}
+
+/*
+ * A promise is redeemed, or, if it is not claimed, given back because blocks
+ * were allocated in its place, which were counted then: fallocate over data
+ * that was not written back yet (ext4_da_update_reserve_space).
+ */
+SEC("tp_btf/ext4_da_update_reserve_space")
+int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claimed)
+{
+	if (claimed || !watched(inode->i_sb))
+		return 0;
+	return changed(-cluster_bytes(inode, clusters), 0);
+}
+
+/*
+ * Blocks of a regular file's extent tree are left out both ways: they are
+ * allocated by write-back and freed by the file's owner, and are less than one
+ * in 300. Everything in a directory counts.
+ */
+SEC("tp_btf/ext4_allocate_blocks")
+int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)
+{
+	struct inode___mode *inode = (void *)ar->inode;
+
+	if (ar->flags & EXT4_MB_DELALLOC_RESERVED || !watched(inode->i_sb))
+		return 0;
+	if ((inode->i_mode & S_IFMT) == S_IFREG && !(ar->flags & EXT4_MB_HINT_DATA))
+		return 0;
+	return changed(cluster_bytes(inode, ar->len), 0);
+}
+
+SEC("tp_btf/ext4_free_blocks")
+int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long blocks, int flags)
+{
+	if (!watched(inode->i_sb))
+		return 0;
+	if ((inode->i_mode & S_IFMT) == S_IFREG && flags & EXT4_FREE_BLOCKS_METADATA)
+		return 0;
+	return changed(-((s64)blocks << (inode->i_blkbits & 31)), 0);
+}
+
+SEC("tp_btf/ext4_allocate_inode")
+int BPF_PROG(writers_make, struct inode___mode *inode)
+{
+	return watched(inode->i_sb) ? changed(0, 1) : 0;
+}
+
+SEC("tp_btf/ext4_free_inode")
+int BPF_PROG(writers_remove, struct inode___mode *inode)
+{
+	return watched(inode->i_sb) ? changed(0, -1) : 0;
+}
+
+/*
+ * A cgroup that goes has no task left; what it counted stays until user space
+ * has read it, together with the path, which nobody could find any more.
+ */
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(writers_rmdir, struct cgroup *cgrp, const char *path)
+{
+	u64 id = cgrp->kn->id;
+	struct writer *w;
+
+	if (cgrp->root->hierarchy_id != 0)
+		return 0;
+	bpf_map_delete_elem(&members, &id);
+	w = bpf_map_lookup_elem(&writers, &id);
+	if (!w)
+		return 0;
+	bpf_probe_read_kernel_str(w->path, PATH_SIZE, path);
+	w->ended_ns = bpf_ktime_get_boot_ns();
+	return 0;
+}
