@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// dialMost bounds the wait between two attempts to reach the runtime. They cost
+// nothing, and a node whose containerd has just come should not go unwatched.
+const dialMost = 10 * time.Second
+
 // connect is the connector's goroutine: it dials until the runtime answers,
 // hands the connection to the loop, and then watches its events, which
 // includes reconnecting.
@@ -32,7 +36,7 @@ func (a *Agent) connect(ctx context.Context) error {
 		if !sleep(ctx, wait) {
 			return nil
 		}
-		wait = min(2*wait, retryMost)
+		wait = min(2*wait, dialMost)
 	}
 }
 

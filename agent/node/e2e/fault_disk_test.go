@@ -57,6 +57,35 @@ func TestFullAtStart(t *testing.T) {
 	})
 }
 
+// TestFullWithRecords: on a disk that is full to the last block, the agent goes
+// by what it and the kernel have recorded.
+func TestFullWithRecords(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "debian", plains("a", 14)...)
+	b.config.State.Directory = filepath.Join(b.node.Mount(), "state")
+	b.start()
+	b.use("a3", "a13", "a6", "a1", "a9", "a5", "a12", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
+	b.awaitOrder()
+	b.stop()
+	b.use("a3", "a6")
+	b.fillToLastBlock()
+	mark := b.journal.mark()
+	b.start()
+	b.eventually("a low disk", b.notLow)
+	b.awaitOrderOfRest()
+	b.checkRun(mark)
+}
+
+// awaitOrderOfRest is awaitOrder without the images that are gone.
+func (b *bed) awaitOrderOfRest() {
+	b.Helper()
+	all := b.cast.order
+	gone := b.gone()
+	b.cast.order = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(gone, name) })
+	b.awaitOrder()
+	b.cast.order = all
+}
+
 // TestHold: all that may go goes once; then the agent says what holds the space
 // and waits.
 func TestHold(t *testing.T) {
