@@ -41,6 +41,17 @@ func find(t testing.TB, r *containerd.Runtime, id string) inventory.Image {
 	return inv.Images[i]
 }
 
+func containerOf(t testing.TB, r *containerd.Runtime, id string) inventory.Container {
+	t.Helper()
+	inv, err := r.Inventory(t.Context())
+	must(t, "inventory", err)
+	i := slices.IndexFunc(inv.Containers, func(c inventory.Container) bool { return c.ID == id })
+	if i < 0 {
+		t.Fatalf("container %s is not in the inventory", id)
+	}
+	return inv.Containers[i]
+}
+
 // A pod as the kubelet makes it: the CRI knows its container's image by ID, and
 // its sandbox runs the sandbox image.
 func TestPod(t *testing.T) {
@@ -68,6 +79,14 @@ func TestPod(t *testing.T) {
 		}
 		if used := find(t, r, h.SandboxImage(t)).UsedBy; !slices.Contains(used, "container k8s.io/"+pod.ID) {
 			t.Errorf("the sandbox image is used by %q", used)
+		}
+		for id, want := range map[string]inventory.Pod{
+			pod.Containers["c"]: {Namespace: "default", Name: "app", Container: "c"},
+			pod.ID:              {Namespace: "default", Name: "app"},
+		} {
+			if got := containerOf(t, r, id).Pod; got != want {
+				t.Errorf("container %s is %+v, want %+v", id, got, want)
+			}
 		}
 	})
 }

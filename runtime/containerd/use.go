@@ -56,10 +56,25 @@ func (u *usage) add(s *space) []inventory.Container {
 		if u.ids[id] {
 			u.usedBy[id] = append(u.usedBy[id], "container "+s.name+"/"+c.id)
 		}
-		containers = append(containers, inventory.Container{Namespace: s.name, ID: c.id, ImageID: id})
+		containers = append(containers, inventory.Container{
+			Namespace: s.name, ID: c.id, ImageID: id, Pod: podOf(s.name, c.labels),
+		})
 	}
 	u.addSnapshots(s, owned)
 	return containers
+}
+
+// podOf reads what the CRI copies from the kubelet's labels. In other
+// namespaces the same labels mean nothing.
+func podOf(namespace string, labels map[string]string) inventory.Pod {
+	if namespace != criNamespace {
+		return inventory.Pod{}
+	}
+	return inventory.Pod{
+		Namespace: labels["io.kubernetes.pod.namespace"],
+		Name:      labels["io.kubernetes.pod.name"],
+		Container: labels["io.kubernetes.container.name"],
+	}
 }
 
 // addSnapshots counts everything that stands on an image's top layer: build

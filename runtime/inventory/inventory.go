@@ -75,6 +75,15 @@ type Container struct {
 	Namespace string
 	ID        string
 	ImageID   string // "" where no CRI image matches
+	Pod       Pod    // the zero value for what the kubelet did not make
+}
+
+// Pod names a container as the kubelet does. Whoever may write to the
+// runtime's socket can make the names up.
+type Pod struct {
+	Namespace string
+	Name      string
+	Container string // "" for the pod's sandbox
 }
 
 // EventKind tells what happened.
