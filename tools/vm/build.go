@@ -1,0 +1,130 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ebb-agent/ebb/tools/vm/initramfs"
+	"github.com/ebb-agent/ebb/tools/vm/report"
+)
+
+// programs come from this machine's PATH.
+var programs = []string{
+	"containerd", "containerd-shim-runc-v2", "runc",
+	"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mount", "umount", "losetup", "df", "setpriv",
+}
+
+// busyboxLinks are the programs for which busybox will do.
+var busyboxLinks = []string{"/usr/bin/sh", "/usr/sbin/modprobe"}
+
+// etc is the little of /etc that programs in the machine read.
+var etc = map[string]string{
+	"passwd":      "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+	"group":       "root:x:0:\nnogroup:x:65534:\n",
+	"hosts":       "127.0.0.1 localhost ebb-vm\n",
+	"hostname":    "ebb-vm\n",
+	"resolv.conf": "", // CRI copies it into every pod
+}
+
+// Builder holds what is the same for every kernel.
+type Builder struct {
+	dir      string
+	compiled map[string]string
+}
+
+// NewBuilder compiles what runs in a machine. The caller must Close it.
+func NewBuilder(ctx context.Context) (_ *Builder, err error) {
+	b := &Builder{}
+	if b.dir, err = os.MkdirTemp("", "ebb-vm-"); err != nil {
+		return nil, fmt.Errorf("build tests: %w", err)
+	}
+	if b.compiled, err = compile(ctx, b.dir); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("build tests: %w", err)
+	}
+	return b, nil
+}
+
+// Close removes everything that was built.
+func (b *Builder) Close() error { return os.RemoveAll(b.dir) }
+
+// Build writes an initramfs for that kernel, and returns its file and what the
+// machine is ordered to do.
+func (b *Builder) Build(k Kernel) (file string, o report.Order, err error) {
+	if o.Modules, err = k.Modules(); err != nil {
+		return "", o, fmt.Errorf("build initramfs: %w", err)
+	}
+	for _, s := range suites {
+		o.Suites = append(o.Suites, s.order())
+	}
+	a, err := b.archive(k, o)
+	if err != nil {
+		return "", o, fmt.Errorf("build initramfs: %w", err)
+	}
+	f, err := os.Create(filepath.Join(b.dir, k.Release+".cpio"))
+	if err != nil {
+		return "", o, fmt.Errorf("build initramfs: %w", err)
+	}
+	if err := a.Write(f); err != nil {
+		f.Close()
+		return "", o, err
+	}
+	return f.Name(), o, f.Close()
+}
+
+func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) {
+	a := &initramfs.Archive{}
+	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
+		a.AddLink(dir, "usr/"+dir)
+		a.AddDir("usr/" + dir)
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/tmp"} {
+		a.AddDir(dir)
+	}
+	// The kernel opens it for the first process before anything is mounted.
+	a.AddCharDevice("/dev/console", 0o600, 5, 1)
+	for name, content := range etc {
+		a.AddFile("/etc/"+name, 0o644, []byte(content))
+	}
+	// Without it mkfs.ext4 makes a filesystem of the last century.
+	a.AddCopy("/etc/mke2fs.conf", 0o644, "/etc/mke2fs.conf")
+	for _, name := range programs {
+		if err := a.AddProgram(name); err != nil {
+			return nil, err
+		}
+	}
+	// Tests copy it into layers from here.
+	a.AddCopy("/usr/bin/busybox", 0o755, "/bin/busybox")
+	for _, link := range busyboxLinks {
+		a.AddLink(link, "/usr/bin/busybox")
+	}
+	for target, file := range b.compiled {
+		a.AddCopy(target, 0o755, file)
+	}
+	order, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	a.AddFile(report.OrderFile, 0o644, order)
+	return a, addModules(a, k)
+}
+
+// addModules adds what is left of the kernel's modules, and the files by which
+// modprobe finds them.
+func addModules(a *initramfs.Archive, k Kernel) error {
+	dir := filepath.Join(k.Dir, k.ModuleDir())
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil {
+			a.AddCopy(filepath.Join(k.ModuleDir(), name), 0o644, path)
+		}
+		return err
+	})
+}

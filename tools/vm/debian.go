@@ -1,0 +1,87 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+const imagePrefix = "linux-image-"
+
+// debianPackage is one version of one package.
+type debianPackage struct {
+	name, version string
+	depends       string
+}
+
+// errStanza is for a description of a package that lacks what every one has.
+var errStanza = errors.New("no package and version in apt's answer")
+
+// resolve finds the package that a kernel's name stands for today: the one of a
+// release, which the package with the short name depends on.
+func resolve(ctx context.Context, name string) (debianPackage, error) {
+	meta, err := show(ctx, imagePrefix+name)
+	if err != nil {
+		return debianPackage{}, err
+	}
+	image := firstImage(meta.depends)
+	if image == "" {
+		return debianPackage{}, fmt.Errorf("%s depends on no kernel: %q", meta.name, meta.depends)
+	}
+	return show(ctx, image)
+}
+
+func show(ctx context.Context, name string) (debianPackage, error) {
+	out, err := run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+	if err != nil {
+		return debianPackage{}, err
+	}
+	return parseStanza(out)
+}
+
+// parseStanza reads the first of apt's descriptions.
+func parseStanza(text string) (debianPackage, error) {
+	var p debianPackage
+	first, _, _ := strings.Cut(text, "\n\n")
+	for line := range strings.Lines(first) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "Package":
+			p.name = value
+		case "Version":
+			p.version = value
+		case "Depends":
+			p.depends = value
+		}
+	}
+	if p.name == "" || p.version == "" {
+		return debianPackage{}, fmt.Errorf("%w: %.200q", errStanza, text)
+	}
+	return p, nil
+}
+
+// firstImage returns the kernel in a list of dependencies, without its version.
+func firstImage(depends string) string {
+	for _, d := range strings.Split(depends, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(d), " ")
+		if strings.HasPrefix(name, imagePrefix) {
+			return name
+		}
+	}
+	return ""
+}
+
+// download fetches that version of a package, which apt checks against the
+// archive's signature, and returns the file.
+func download(ctx context.Context, dir string, p debianPackage) (string, error) {
+	if _, err := run(ctx, dir, "apt-get", "download", p.name+"="+p.version); err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(files) != 1 {
+		return "", fmt.Errorf("download %s: %d files came", p.name, len(files))
+	}
+	return files[0], nil
+}

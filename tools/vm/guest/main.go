@@ -1,0 +1,148 @@
+//go:build linux
+
+// Command guest is the first process of a test machine (see package vm). It
+// makes the machine fit for containers, runs the suites it was ordered to, one
+// after the other, reports on the second serial port, and powers off.
+//
+// It does so as two processes. The first reaps: orphans of shims and tests
+// become its children, and a wait for any child would take the exit status of
+// commands from whoever started them. So the work is done by a child.
+//
+// Whatever goes wrong here is printed and ends the machine without the last line
+// of a report, which is a failure for whoever reads it.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/vm/report"
+)
+
+const reportPort = "/dev/ttyS1"
+
+func main() {
+	if os.Getpid() == 1 {
+		if err := boot(); err != nil {
+			fmt.Fprintln(os.Stderr, "guest:", err)
+		}
+		powerOff()
+	}
+	if err := work(); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		os.Exit(1)
+	}
+}
+
+// boot makes the machine and waits for the worker, reaping whatever else ends.
+func boot() error {
+	if err := makeMachine(); err != nil {
+		return err
+	}
+	worker, err := os.StartProcess("/proc/self/exe", []string{"guest"}, &os.ProcAttr{
+		Env:   environment,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	for {
+		pid, err := unix.Wait4(-1, nil, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return fmt.Errorf("wait for worker: %w", err)
+		case pid == worker.Pid:
+			return nil
+		}
+	}
+}
+
+// powerOff does not return. If the kernel refused, returning from the first
+// process would make it panic, which ends the machine as well.
+func powerOff() {
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Fprintln(os.Stderr, "guest: power off:", err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+var environment = []string{
+	"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp",
+}
+
+func work() error {
+	order, err := readOrder()
+	if err != nil {
+		return err
+	}
+	out, err := openReport()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := loadModules(order.Modules); err != nil {
+		return err
+	}
+	kernel, err := describeKernel()
+	if err != nil {
+		return err
+	}
+	if err := report.Write(out, report.Line{Kernel: &kernel}); err != nil {
+		return err
+	}
+	programs, err := tryPrograms()
+	if err != nil {
+		return err
+	}
+	if err := report.Write(out, report.Line{Programs: programs}); err != nil {
+		return err
+	}
+	for _, s := range order.Suites {
+		if err := report.Write(out, report.Line{Begin: s.Name}); err != nil {
+			return err
+		}
+		result := runSuite(s)
+		if err := report.Write(out, report.Line{Result: &result}); err != nil {
+			return err
+		}
+	}
+	return report.Write(out, report.Line{End: true})
+}
+
+func readOrder() (report.Order, error) {
+	var order report.Order
+	text, err := os.ReadFile(report.OrderFile)
+	if err == nil {
+		err = json.Unmarshal(text, &order)
+	}
+	if err != nil {
+		return order, fmt.Errorf("read order: %w", err)
+	}
+	return order, nil
+}
+
+// openReport opens the second serial port and stops its line discipline from
+// echoing and rewriting what goes through.
+func openReport() (*os.File, error) {
+	f, err := os.OpenFile(reportPort, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open report: %w", err)
+	}
+	settings, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == nil {
+		settings.Oflag &^= unix.OPOST
+		settings.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+		err = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, settings)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("set up %s: %w", reportPort, err)
+	}
+	return f, nil
+}

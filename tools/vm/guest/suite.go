@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/vm/report"
+)
+
+// runSuite runs one test binary to its end, or to its timeout.
+func runSuite(s report.Suite) report.Result {
+	fmt.Printf("=== %s\n", s.Name)
+	result := report.Result{Name: s.Name}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.Program, s.Args...)
+	cmd.Dir, cmd.Env = s.Dir, append(os.Environ(), s.Env...)
+	// A group of its own, so that children which hold the pipe go with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	out := &output{console: os.Stdout, result: &result}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	out.flush()
+	result.Seconds = time.Since(begun).Seconds()
+	result.Exit, result.Reason = verdict(ctx, s, cmd, err)
+	return result
+}
+
+func verdict(ctx context.Context, s report.Suite, cmd *exec.Cmd, err error) (int, string) {
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return -1, fmt.Sprintf("no end within %s", s.Timeout)
+	case err == nil:
+		return 0, ""
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return exit.ExitCode(), ""
+	default:
+		return -1, err.Error() // not started, or ended by a signal
+	}
+}
+
+// verdictLine is how the testing package says how a test ended.
+var verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
+
+// output passes what a test prints on to the console and counts the verdicts.
+// What only says that a test begins is left out: a serial port is slow.
+type output struct {
+	console io.Writer
+	result  *report.Result
+	rest    []byte // of a line without its end
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.rest = append(o.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(o.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		o.rest = rest
+		o.line(string(line))
+	}
+}
+
+func (o *output) flush() {
+	if len(o.rest) > 0 {
+		o.line(string(o.rest))
+		o.rest = nil
+	}
+}
+
+func (o *output) line(text string) {
+	if strings.HasPrefix(text, "=== ") {
+		return
+	}
+	if m := verdictLine.FindStringSubmatch(text); m != nil {
+		switch m[1] {
+		case "PASS":
+			o.result.Passed++
+		case "FAIL":
+			o.result.FailedTests = append(o.result.FailedTests, m[2])
+		case "SKIP":
+			o.result.Skipped = append(o.result.Skipped, m[2])
+		}
+	}
+	fmt.Fprintln(o.console, text)
+}

@@ -1,0 +1,229 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernels are those that Debian 12 offers for amd64, named as its packages are
+// after "linux-image-". The ones for clouds come first: they have the least in
+// them, boot fastest, and are what most nodes run.
+var Kernels = []string{"cloud-amd64", "6.12-cloud-amd64", "amd64", "6.12-amd64", "rt-amd64", "6.12-rt-amd64"}
+
+// wantedModules is what tests need, where it is not built in. What these need
+// comes with them.
+var wantedModules = []string{"loop", "overlay", "ext4", "xfs", "btrfs", "erofs"}
+
+// Kernel is an unpacked kernel.
+type Kernel struct {
+	Name    string // one of Kernels
+	Package string // what it stands for today, with its version
+	Release string // as uname says it
+	Dir     string
+}
+
+// Image is the file that boots.
+func (k Kernel) Image() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
+
+// ModuleDir is the path of the modules in any root.
+func (k Kernel) ModuleDir() string { return filepath.Join("/usr/lib/modules", k.Release) }
+
+// CacheDir is where what is worth keeping between runs lies, outside any clone.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("EBB_CACHE"); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache: %w", err)
+	}
+	return filepath.Join(home, ".cache", "ebb"), nil
+}
+
+// Fetch returns Debian's present kernel of that name. It is downloaded and
+// unpacked unless the cache has this very version; the lists of apt are fetched
+// only if they do not know it.
+func Fetch(ctx context.Context, cache, name string) (Kernel, error) {
+	k, err := fetch(ctx, filepath.Join(cache, "kernels"), name)
+	if err != nil {
+		return Kernel{}, fmt.Errorf("fetch kernel %s: %w", name, err)
+	}
+	return k, nil
+}
+
+func fetch(ctx context.Context, kernels, name string) (Kernel, error) {
+	if err := os.MkdirAll(kernels, 0o755); err != nil {
+		return Kernel{}, err
+	}
+	// Whoever comes second waits, and finds the work done.
+	lock, err := os.OpenFile(filepath.Join(kernels, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return Kernel{}, fmt.Errorf("lock %s: %w", kernels, err)
+	}
+	p, err := resolve(ctx, name)
+	if err != nil {
+		// Fresh machines and containers have no lists.
+		if _, err := run(ctx, "", "apt-get", "update"); err != nil {
+			return Kernel{}, err
+		}
+		if p, err = resolve(ctx, name); err != nil {
+			return Kernel{}, err
+		}
+	}
+	k := Kernel{Name: name, Package: p.name + " " + p.version, Release: strings.TrimPrefix(p.name, imagePrefix)}
+	// What is kept depends on the modules that are wanted, too.
+	sum := sha256.Sum256([]byte(strings.Join(wantedModules, " ")))
+	k.Dir = filepath.Join(kernels, fmt.Sprintf("%s_%s_%.4x", p.name, p.version, sum))
+	if _, err := os.Stat(k.Dir); err == nil {
+		return k, nil
+	}
+	return k, unpack(ctx, kernels, p, k)
+}
+
+// unpack fills k.Dir, which appears by one rename and so as a whole.
+func unpack(ctx context.Context, kernels string, p debianPackage, k Kernel) error {
+	tmp, err := os.MkdirTemp(kernels, "unpack.")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	deb, err := download(ctx, tmp, p)
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(tmp, "root")
+	if _, err := run(ctx, "", "dpkg-deb", "-x", deb, root); err != nil {
+		return err
+	}
+	if err := keepModules(ctx, root, k.Release); err != nil {
+		return err
+	}
+	if err := os.Rename(root, k.Dir); err != nil {
+		return err
+	}
+	return nil
+}
+
+// keepModules throws away all modules but those that are wanted and what they
+// need, uncompresses these, and writes their order into the file loadOrder.
+func keepModules(ctx context.Context, root, release string) error {
+	// depmod wants /lib; the rest of this package says /usr/lib, as a root has
+	// it in which both are one.
+	if err := os.Symlink("../lib", filepath.Join(root, "usr", "lib")); err != nil {
+		return err
+	}
+	if _, err := run(ctx, "", "depmod", "-b", root, release); err != nil {
+		return err
+	}
+	keep, err := loadOrder(ctx, root, release)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, "lib/modules", release)
+	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.Contains(entry.Name(), ".ko") || slices.Contains(keep, path) {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return err
+	}
+	for _, module := range keep {
+		if strings.HasSuffix(module, ".xz") {
+			if _, err := run(ctx, "", "xz", "-d", module); err != nil {
+				return err
+			}
+		}
+	}
+	// Once more, for who loads modules by name in the machine.
+	if _, err := run(ctx, "", "depmod", "-b", root, release); err != nil {
+		return err
+	}
+	names := strings.ReplaceAll(strings.Join(keep, "\n"), dir+"/", "")
+	return os.WriteFile(filepath.Join(dir, orderFile), []byte(strings.ReplaceAll(names, ".xz", "")), 0o644)
+}
+
+// orderFile lists a kernel's modules as they are to be loaded.
+const orderFile = "modules.ebb"
+
+// loadOrder asks modprobe what it would load for the wanted modules; it knows
+// about needs and about the softer ones, such as a checksum that is looked up by
+// name only when a filesystem is mounted.
+func loadOrder(ctx context.Context, root, release string) ([]string, error) {
+	var order []string
+	for _, name := range wantedModules {
+		out, err := run(ctx, "", "modprobe", "-C", "/dev/null", "-d", root, "-S", release, "--show-depends", name)
+		if err != nil {
+			return nil, err
+		}
+		files, err := parseDepends(out)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if !slices.Contains(order, file) {
+				order = append(order, file)
+			}
+		}
+	}
+	return order, nil
+}
+
+// errDepends is for output of modprobe that is not understood.
+var errDepends = errors.New("unknown line from modprobe")
+
+// parseDepends reads lines "insmod FILE [options]" and "builtin NAME".
+func parseDepends(out string) ([]string, error) {
+	var files []string
+	for line := range strings.Lines(out) {
+		switch words := strings.Fields(line); {
+		case len(words) >= 2 && words[0] == "insmod":
+			files = append(files, words[1])
+		case len(words) == 2 && words[0] == "builtin":
+		default:
+			return nil, fmt.Errorf("%w: %q", errDepends, line)
+		}
+	}
+	return files, nil
+}
+
+// Modules returns the paths of k's modules in the machine, as they are to be
+// loaded.
+func (k Kernel) Modules() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(k.Dir, k.ModuleDir(), orderFile))
+	if err != nil {
+		return nil, fmt.Errorf("list modules: %w", err)
+	}
+	var files []string
+	for _, name := range strings.Fields(string(text)) {
+		files = append(files, filepath.Join(k.ModuleDir(), name))
+	}
+	return files, nil
+}
+
+// run returns what a command prints; what it complains about goes into the
+// error.
+func run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	var complaint strings.Builder
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stderr = dir, &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return string(out), nil
+}

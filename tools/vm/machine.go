@@ -1,0 +1,170 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/vm/report"
+)
+
+// Machine is one boot of one kernel.
+type Machine struct {
+	QEMU      string // program; qemu-system-x86_64 in PATH if ""
+	Kernel    string
+	Initramfs string
+	Order     report.Order
+
+	CPUs      int
+	MemoryMiB int
+	Timeout   time.Duration // for all of it
+
+	Console io.Writer // gets what the machine prints, as it comes
+	Log     string    // file that keeps it
+}
+
+// ErrHung says that a machine did not end by itself.
+var ErrHung = errors.New("the machine did not end in time")
+
+// kernelParameters make a machine that is quick, says little, and ends rather
+// than goes on after something that should not happen.
+var kernelParameters = []string{
+	"console=ttyS0", "loglevel=4",
+	"panic=-1", "oops=panic", // at once, for qemu to end on
+	"cgroup_no_v1=all",
+	"mitigations=off", // against leaks between tenants; dear where each jump is emulated
+	"no_timer_check",  // which takes an emulated timer for broken when the host is busy
+	"random.trust_cpu=on",
+}
+
+// arguments are qemu's, without the program's name.
+func (m Machine) arguments(reportFile string) []string {
+	return []string{
+		// Nothing that is not asked for: no disk, no network, no screen.
+		"-nodefaults", "-no-user-config", "-nographic", "-monitor", "none", "-nic", "none",
+		"-no-reboot", // a panic reboots, and so ends qemu
+		"-machine", "q35", "-accel", "tcg,thread=multi",
+		"-cpu", "max,la57=off", // a fifth level of page tables is one more to walk in software
+		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
+		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(kernelParameters, " "),
+		"-serial", "stdio", "-serial", "file:" + reportFile,
+	}
+}
+
+// Run boots the machine, waits for its end and returns what its guest reported.
+// The error is nil if every suite passed; it says what failed, or ends with the
+// tail of the console if the machine broke down.
+func (m Machine) Run(ctx context.Context) (report.Report, error) {
+	dir, err := os.MkdirTemp("", "ebb-vm-")
+	if err != nil {
+		return report.Report{}, fmt.Errorf("run machine: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "report")
+	tail := &tail{}
+	ended := m.boot(ctx, file, tail)
+	if ctx.Err() != nil {
+		return report.Report{}, fmt.Errorf("run machine: %w", ctx.Err())
+	}
+	r, err := readReport(file)
+	if err == nil {
+		err = r.Verdict(m.Order)
+	}
+	// A machine that said all it had to say is judged by that; how qemu ended
+	// matters only if it did not.
+	if err == nil || errors.Is(err, report.ErrFailed) {
+		return r, err
+	}
+	return r, fmt.Errorf("run machine: %w\nthe console ends with:\n%s", errors.Join(ended, err), tail)
+}
+
+// boot runs qemu to its end.
+func (m Machine) boot(ctx context.Context, reportFile string, tail io.Writer) error {
+	log, err := os.Create(m.Log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	timed, cancel := context.WithTimeoutCause(ctx, m.Timeout, ErrHung)
+	defer cancel()
+	program := m.QEMU
+	if program == "" {
+		program = "qemu-system-x86_64"
+	}
+	cmd := exec.CommandContext(timed, program, m.arguments(reportFile)...)
+	out := &lines{writers: []io.Writer{log, tail, m.Console}}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	if timed.Err() != nil {
+		return fmt.Errorf("%w: %s", context.Cause(timed), m.Timeout)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	return nil
+}
+
+func readReport(file string) (report.Report, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, os.ErrNotExist) { // qemu did not get as far
+		return report.Report{}, nil
+	}
+	if err != nil {
+		return report.Report{}, err
+	}
+	defer f.Close()
+	return report.Read(f)
+}
+
+// lines passes a console on, without the carriage returns and the sequences by
+// which firmware clears a screen.
+type lines struct {
+	writers []io.Writer
+}
+
+var unprintable = strings.NewReplacer("\r", "", "\x1bc", "", "\x1b[?7l", "", "\x1b[2J", "", "\x1b[0m", "")
+
+func (l *lines) Write(p []byte) (int, error) {
+	clean := unprintable.Replace(string(p))
+	for _, w := range l.writers {
+		if _, err := io.WriteString(w, clean); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// tail remembers the end of what is written to it.
+type tail struct{ text []byte }
+
+const tailBytes = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - tailBytes; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+	return len(p), nil
+}
+
+// String leaves out a first line that has lost its beginning.
+func (t *tail) String() string {
+	text := t.text
+	if len(text) == tailBytes {
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+	}
+	return string(text)
+}

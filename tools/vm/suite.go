@@ -1,0 +1,84 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/ebb-agent/ebb/tools/vm/report"
+)
+
+// suite is the tests of one package, as they run in a machine. What is left out
+// is left out for a reason, which stands beside it.
+type suite struct {
+	pkg     string
+	run     string // tests to run; all if ""
+	skip    string // tests to leave out
+	timeout time.Duration
+}
+
+var suites = []suite{
+	{pkg: "bpf", timeout: 4 * time.Minute},
+	{pkg: "runtime/fs", timeout: 3 * time.Minute},
+	// Compares files of the repository, which is not in the machine.
+	{pkg: "agent/node", skip: "TestGenerated", timeout: 2 * time.Minute},
+	// The main job and last use, on containerd 1.6: what depends on the kernel.
+	// The faults of sockets, clocks and files are the same on every kernel.
+	{pkg: "agent/node/e2e", run: "^(TestReclaim|TestUseWhileDown|TestReadingIsNotUsing)$/^debian$", timeout: 5 * time.Minute},
+}
+
+// Where things are in the machine.
+const (
+	suiteDir  = "/ebb"
+	agentFile = suiteDir + "/ebb-agent"
+)
+
+// AgentVariable tells the end-to-end tests where a built agent is, for machines
+// without a compiler.
+const AgentVariable = "EBB_TEST_AGENT"
+
+func (s suite) binary() string { return filepath.Join(suiteDir, s.pkg, "test") }
+
+func (s suite) order() report.Suite {
+	o := report.Suite{
+		Name: s.pkg, Program: s.binary(), Dir: filepath.Dir(s.binary()), Timeout: s.timeout,
+		Args: []string{"-test.v", "-test.timeout=0"},
+		Env:  []string{AgentVariable + "=" + agentFile},
+	}
+	if s.run != "" {
+		o.Args = append(o.Args, "-test.run="+s.run)
+	}
+	if s.skip != "" {
+		o.Args = append(o.Args, "-test.skip="+s.skip)
+	}
+	return o
+}
+
+// compile builds the guest, the agent and the suites into dir, statically, and
+// returns where each is to be in the machine.
+func compile(ctx context.Context, dir string) (map[string]string, error) {
+	targets := map[string]string{}
+	build := func(target string, args ...string) error {
+		file := filepath.Join(dir, fmt.Sprint(len(targets)))
+		args = append([]string{"CGO_ENABLED=0", "go"}, args...)
+		args = append(args[:len(args)-1], "-trimpath", "-ldflags=-s -w", "-o", file, args[len(args)-1])
+		if _, err := run(ctx, "", "env", args...); err != nil {
+			return err
+		}
+		targets[target] = file
+		return nil
+	}
+	if err := build("/init", "build", "github.com/ebb-agent/ebb/tools/vm/guest"); err != nil {
+		return nil, err
+	}
+	if err := build(agentFile, "build", "github.com/ebb-agent/ebb/cmd/ebb-agent"); err != nil {
+		return nil, err
+	}
+	for _, s := range suites {
+		if err := build(s.binary(), "test", "-c", "github.com/ebb-agent/ebb/"+s.pkg); err != nil {
+			return nil, err
+		}
+	}
+	return targets, nil
+}
