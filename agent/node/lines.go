@@ -99,7 +99,10 @@ func (a *Agent) kernelLine(p image.Policy) bpf.Line {
 		line.RaiseFree = raise/r.BlockSize + reserved
 		line.RearmFree = line.RaiseFree + 1
 		if r.Disk.AvailableBytes <= raise {
-			line.WorseFree = max(1, a.line.worseAt/r.BlockSize+reserved)
+			line.WorseFree = 1 // nothing is available: it cannot get worse
+			if r.Disk.AvailableBytes > 0 {
+				line.WorseFree = max(1, a.line.worseAt/r.BlockSize+reserved)
+			}
 		}
 	}
 	if raise, on := image.RaiseAt(r.Disk.Inodes, p.InodesHighPercent); on && r.Disk.Inodes > 0 {
