@@ -37,12 +37,13 @@ const (
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. All but Probes are required.
+// Options is what an Agent is made of. All but Probes and Cgroups are required.
 type Options struct {
 	Config   config.Config
 	Dial     func(ctx context.Context) (Runtime, error)
 	Probes   Probes // nil: none could be loaded; NoProbes says why
 	NoProbes error
+	Cgroups  Cgroups // nil: who fills the disk is counted, but has no names
 	Disk     Disk
 	Log      *slog.Logger
 	Metrics  *Metrics
@@ -55,6 +56,7 @@ type Agent struct {
 	dial     func(ctx context.Context) (Runtime, error)
 	probes   Probes
 	noProbes error
+	cgroups  Cgroups
 	patience time.Duration // for one removal to show on the disk
 	disk     Disk
 	log      *slog.Logger
@@ -101,6 +103,7 @@ type Agent struct {
 	saving     bool
 	saveAgain  bool
 	line       lineState
+	writersDev uint64 // the filesystem whose writers are counted
 	said       said
 	toldPlan   string // what observe mode said last
 }
@@ -109,7 +112,7 @@ type Agent struct {
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, patience: runDeadline,
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, patience: runDeadline,
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected: make(chan Runtime),
 		events:    make(chan inventory.Event, 256),

@@ -100,7 +100,9 @@ func (c *probeCollector) Collect(out chan<- prometheus.Metric) {
 	count(descEvents, n.Summed, "allocation_summed")
 	count(descEvents, n.Raised, "crossing_raised")
 	count(descEvents, n.Rearmed, "line_rearmed")
+	count(descEvents, n.WriterChanges, "writer_change")
 	count(descLost, n.UnresolvedLost, "unresolved_full")
 	count(descLost, n.UnreadableLost, "overlay_unreadable")
 	count(descLost, n.CrossingsHeld, "ring_buffer_full")
+	count(descLost, n.WritersLost, "writers_full")
 }

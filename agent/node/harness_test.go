@@ -34,17 +34,18 @@ const (
 // world is a node in a test: the fake runtime with its disk, the fake kernel,
 // and the agent, all in one synctest bubble, so that hours pass in no time.
 type world struct {
-	t      *testing.T
-	rt     *fake.Runtime
-	kernel *fakeKernel
-	cfg    config.Config
-	dial   func(context.Context) (Runtime, error)
-	agent  *Agent
-	logs   *logBook
-	boot   time.Time    // when the node booted
-	bootID string       // of this boot
-	skew   atomic.Int64 // of the wall clock, ns
-	stop   func()
+	t       *testing.T
+	rt      *fake.Runtime
+	kernel  *fakeKernel
+	cfg     config.Config
+	cgroups Cgroups
+	dial    func(context.Context) (Runtime, error)
+	agent   *Agent
+	logs    *logBook
+	boot    time.Time    // when the node booted
+	bootID  string       // of this boot
+	skew    atomic.Int64 // of the wall clock, ns
+	stop    func()
 }
 
 // inWorld runs a test in a bubble of its own.
@@ -85,7 +86,7 @@ func (w *world) up() {
 		w.kernel.crossings = make(chan bpf.Crossing, 8)
 	}
 	a, err := New(Options{
-		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Disk: fakeDisk{w.rt},
+		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: fakeDisk{w.rt},
 		Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: NewMetrics(w.cfg),
 	})
 	if err != nil {
@@ -211,6 +212,10 @@ type fakeKernel struct {
 	crossings  chan bpf.Crossing
 	lost       bool
 	failTrack  error
+
+	counted     []uint64 // filesystems
+	writers     []bpf.Writer
+	failWriters error
 }
 
 func newFakeKernel() *fakeKernel {
@@ -316,6 +321,26 @@ func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) err
 			return ctx.Err()
 		}
 	}
+}
+
+func (k *fakeKernel) CountWriters(devs ...uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counted = devs
+	return nil
+}
+
+func (k *fakeKernel) Writers() ([]bpf.Writer, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.writers), k.failWriters
+}
+
+func (k *fakeKernel) ForgetWriters(ended ...bpf.Writer) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.writers = slices.DeleteFunc(k.writers, func(w bpf.Writer) bool { return slices.Contains(ended, w) })
+	return nil
 }
 
 func (k *fakeKernel) Counters() (bpf.Counters, error) { return bpf.Counters{}, nil }

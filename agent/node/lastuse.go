@@ -119,6 +119,7 @@ func (a *Agent) adoptProbes() {
 		return
 	}
 	a.metrics.probes.Store(&a.probes)
+	a.adoptWriters()
 	for _, p := range a.probes.Status() {
 		if p.Reason != "" {
 			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)

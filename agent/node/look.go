@@ -94,6 +94,7 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 	if a.reading, err = a.stat(); err != nil {
 		return image.Snapshot{}, err
 	}
+	a.reviewWriters(inv, asked)
 	return a.snapshot(inv, now), nil
 }
 

@@ -12,8 +12,9 @@ import (
 )
 
 // Metrics is everything the node agent exports. docs/metrics.md is generated
-// from its registry. No label takes a value from the node: the sets are fixed
-// here and bounded, and every series exists from the start.
+// from its registry. The sets of labels are fixed here and bounded, and
+// every series exists from the start; only who fills the disk is named as on the
+// node, as many as the configuration allows.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -45,6 +46,7 @@ type Metrics struct {
 
 	filesystem atomic.Pointer[watchedFilesystem]
 	probes     atomic.Pointer[Probes]
+	writers    atomic.Pointer[writers]
 }
 
 type watchedFilesystem struct {
@@ -75,6 +77,7 @@ func NewMetrics(cfg config.Config) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&filesystemCollector{m: m, images: cfg.Images},
 		&probeCollector{m: m},
+		&writersCollector{m: m},
 		buildInfo(),
 	)
 	return m

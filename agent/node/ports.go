@@ -36,6 +36,9 @@ type Probes interface {
 	SetLine(dev uint64, l bpf.Line) error
 	ClearLine(dev uint64) error
 	Crossings(ctx context.Context, out chan<- bpf.Crossing) error
+	CountWriters(devs ...uint64) error
+	Writers() ([]bpf.Writer, error)
+	ForgetWriters(ended ...bpf.Writer) error
 	Counters() (bpf.Counters, error)
 	Status() []bpf.ProgramStatus
 	Lost() bool

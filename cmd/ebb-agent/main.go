@@ -19,6 +19,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/cgroup"
 	"github.com/ebb-agent/ebb/runtime/containerd"
 )
 
@@ -110,6 +111,12 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	}
 	if probes != nil { // a nil *bpf.Probes in the interface would not be nil
 		options.Probes = probes
+	}
+	if cgroups, err := cgroup.Open(); err == nil {
+		defer cgroups.Close()
+		options.Cgroups = cgroups
+	} else {
+		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
 	agent, err := node.New(options)
 	if err != nil {

@@ -21,6 +21,7 @@ type Config struct {
 	Runtime           Runtime  `json:"runtime" doc:"The container runtime."`
 	Images            Images   `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
 	Kernel            Kernel   `json:"kernel" doc:"The programs in the kernel."`
+	Writers           Writers  `json:"writers" doc:"Who fills the disk."`
 	State             State    `json:"state" doc:"What outlives a restart."`
 	Server            Server   `json:"server" doc:"Metrics and health."`
 	Log               Log      `json:"log" doc:"Logging, to standard error."`
@@ -49,6 +50,11 @@ type Kernel struct {
 	PinDirectory string `json:"pinDirectory" doc:"Where maps and links are pinned, on a bpf filesystem (mounted if missing), so that recording goes on while the agent is down."`
 }
 
+// Writers configures the counting of growth by container.
+type Writers struct {
+	Top int `json:"top" doc:"How many containers metrics show, those that grew most; /writers shows all. 0 to 1000; 0 switches the counting off."`
+}
+
 // State says where the state file is.
 type State struct {
 	Directory string `json:"directory" doc:"Directory of state.db: last use, first sight, resolved layers. Created if missing."`
@@ -56,7 +62,7 @@ type State struct {
 
 // Server configures the HTTP endpoint.
 type Server struct {
-	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz and /images (all read-only). Loopback by default. Empty: no server."`
+	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz, /images and /writers (all read-only). Loopback by default. Empty: no server."`
 }
 
 // Log configures logging.
@@ -80,10 +86,11 @@ func Default() Config {
 			Keep:                       []string{},
 			MaxRemovalsPerHour:         500,
 		},
-		Kernel: Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb"},
-		State:  State{Directory: "/var/lib/ebb"},
-		Server: Server{Address: "127.0.0.1:9478"},
-		Log:    Log{Level: "info", Format: "json"},
+		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb"},
+		Writers: Writers{Top: 10},
+		State:   State{Directory: "/var/lib/ebb"},
+		Server:  Server{Address: "127.0.0.1:9478"},
+		Log:     Log{Level: "info", Format: "json"},
 	}
 }
 

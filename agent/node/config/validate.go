@@ -38,6 +38,9 @@ func (c *Config) problems(bad map[string]bool) []error {
 	absolute("runtime.socket", c.Runtime.Socket)
 	absolute("kernel.pinDirectory", c.Kernel.PinDirectory)
 	absolute("state.directory", c.State.Directory)
+	if c.Writers.Top < 0 || c.Writers.Top > 1000 {
+		fail("writers.top", "%d is not between 0 and 1000", c.Writers.Top)
+	}
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "text")
 	if err := checkAddress(c.Server.Address); err != nil {
