@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sys/unix"
+
+	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// told is a container of a pod that does what the test tells it, through two
+// pipes on another filesystem than the node's.
+type told struct {
+	*bed
+	pod     *node.Pod
+	name    string // of the pod
+	id      string
+	in, out *os.File
+	answers *bufio.Reader
+}
+
+const obey = `exec 3</ctl/in 4>/ctl/out; while read -r line <&3; do eval "$line"; echo $? >&4; done`
+
+// tell runs a container that waits for scripts.
+func (b *bed) tell(name string) *told {
+	b.Helper()
+	ctl := b.TempDir()
+	c := &told{bed: b, name: name}
+	for path, file := range map[string]**os.File{"in": &c.in, "out": &c.out} {
+		path = filepath.Join(ctl, path)
+		b.must(unix.Mkfifo(path, 0o600))
+		f, err := os.OpenFile(path, os.O_RDWR, 0) // both ends: nobody waits for the other
+		b.must(err)
+		b.Cleanup(func() { f.Close() })
+		*file = f
+	}
+	c.answers = bufio.NewReader(c.out)
+	pod, err := b.node.RunPod(b.ctx, node.PodSpec{Namespace: "shop", Name: name, Containers: []node.PodContainer{{
+		Name: "main", Image: ref("app"), Command: []string{"/bin/sh", "-c", obey},
+		Mounts: []node.Mount{{Source: ctl, Target: "/ctl"}},
+	}}})
+	b.must(err)
+	c.pod, c.id = pod, pod.Containers["main"]
+	return c
+}
+
+// do runs a script in the container and returns when it has ended.
+func (c *told) do(script string) {
+	c.Helper()
+	_, err := fmt.Fprintln(c.in, script)
+	c.must(err)
+	c.must(c.out.SetReadDeadline(time.Now().Add(patience)))
+	answer, err := c.answers.ReadString('\n')
+	c.must(err)
+	if answer != "0\n" {
+		c.Fatalf("%s: exit status %s", script, answer)
+	}
+}
+
+// onDisk is what the files of the container's writable layer take.
+func (c *told) onDisk() int64 {
+	c.Helper()
+	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
+	mounts, err := c.node.Client().SnapshotService("overlayfs").Mounts(ctx, c.id)
+	c.must(err)
+	for _, option := range mounts[0].Options {
+		upper, ok := strings.CutPrefix(option, "upperdir=")
+		if !ok {
+			continue
+		}
+		out, err := exec.CommandContext(c.ctx, "du", "-s", "--block-size=1", upper).Output()
+		c.must(err)
+		var bytes int64
+		_, err = fmt.Sscan(string(out), &bytes)
+		c.must(err)
+		return bytes
+	}
+	c.Fatalf("container %s has no upper directory: %v", c.id, mounts)
+	return 0
+}
+
+// writer asks the agent.
+func (c *told) writer() (agent.Writer, error) {
+	body, err := c.agent.Get(c.ctx, "/writers")
+	if err != nil {
+		return agent.Writer{}, err
+	}
+	var e agent.WritersExplanation
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Unknown != "" {
+		return agent.Writer{}, fmt.Errorf("/writers: %w: %s", err, body)
+	}
+	i := slices.IndexFunc(e.Writers, func(w agent.Writer) bool { return w.ID == c.id })
+	if i < 0 {
+		return agent.Writer{}, fmt.Errorf("container %s of pod %s is not in %s", c.id, c.name, body)
+	}
+	return e.Writers[i], nil
+}
+
+// check holds what the agent says against the truth, within 5 %. open is what
+// files take that were deleted and are still open.
+func (c *told) check(what string, open int64) {
+	c.Helper()
+	want := c.onDisk() + open
+	var got agent.Writer
+	c.eventually("the container's name", func() (err error) { got, err = c.writer(); return err })
+	if slack := max(want/20, 32<<10); got.NetBytes < want-slack || got.NetBytes > want+slack {
+		c.Errorf("%s, after %s: net growth is %d, on disk are %d", c.name, what, got.NetBytes, want)
+	}
+	if got.Namespace != "shop" || got.Pod != c.name || got.Container != "main" {
+		c.Errorf("%s is called %+v", c.name, got)
+	}
+	c.Logf("%s, after %s: %d of %d", c.name, what, got.NetBytes, want)
+}
+
+func (c *told) cgroup() string {
+	c.Helper()
+	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
+	container, err := c.node.Client().LoadContainer(ctx, c.id)
+	c.must(err)
+	task, err := container.Task(ctx, nil)
+	c.must(err)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", task.Pid()))
+	c.must(err)
+	for line := range strings.Lines(string(text)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return path
+		}
+	}
+	c.Fatal("no cgroup v2 hierarchy: ", string(text))
+	return ""
+}
+
+// nest moves the container's process into a cgroup below its own.
+func (c *told) nest(hierarchy, name string) {
+	c.Helper()
+	dir := filepath.Join(hierarchy, c.cgroup(), name)
+	c.must(os.Mkdir(dir, 0o755))
+	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
+	container, err := c.node.Client().LoadContainer(ctx, c.id)
+	c.must(err)
+	task, err := container.Task(ctx, nil)
+	c.must(err)
+	c.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(task.Pid())), 0))
+}
+
+func (c *told) remove() {
+	c.Helper()
+	c.must(c.pod.Remove(context.WithoutCancel(c.ctx)))
+}
+
+// unified finds the v2 hierarchy.
+func unified(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+			return dir
+		}
+	}
+	t.Skip("SKIPPED: no cgroup v2 hierarchy is mounted")
+	return ""
+}
+
+func TestWhoFillsTheDisk(t *testing.T) {
+	hierarchy := unified(t)
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		b := newBed(t, flavor, plain("app", mib))
+		b.config.Writers.Top = 2
+		b.start()
+		web, db := b.tell("web"), b.tell("db")
+		t.Cleanup(web.remove)
+
+		web.do("dd if=/dev/zero of=/a bs=64k count=160 2>/dev/null")
+		db.do("dd if=/dev/zero of=/mine bs=64k count=32 2>/dev/null; sync")
+		web.check("writing", 0)
+		db.check("writing", 0)
+		web.do("dd if=/dev/zero of=/a bs=64k count=160 conv=notrunc 2>/dev/null; sync")
+		web.check("overwriting", 0)
+		web.do("dd if=/dev/zero of=/b bs=64k count=64 2>/dev/null; truncate -s 1M /a")
+		web.check("truncating", 0)
+
+		// The agent dies; the kernel goes on.
+		b.kill()
+		web.do("rm /b; dd if=/dev/zero of=/c bs=64k count=48 2>/dev/null")
+		b.start()
+		web.check("a time without agent", 0)
+
+		web.do("exec 7>/open; dd if=/dev/zero bs=64k count=64 2>/dev/null >&7; rm /open")
+		web.check("deleting an open file", 4*mib)
+		web.nest(hierarchy, "own (deleted)\"")
+		web.do("dd if=/dev/zero of=/nested bs=64k count=64 2>/dev/null")
+		web.check("writing in a cgroup of its own", 4*mib)
+		db.check("all that", 0)
+
+		growth := fmt.Sprintf(`ebb_node_container_growth_bytes{container="main",namespace="shop",pod=%q}`, "web")
+		if w, err := web.writer(); err != nil || b.metric(growth) != float64(w.NetBytes) {
+			t.Errorf("%s is %g; /writers says %+v, %v", growth, b.metric(growth), w, err)
+		}
+		ends(t, b, hierarchy, web, db)
+	})
+}
+
+// ends checks what is left of containers that end.
+func ends(t *testing.T, b *bed, hierarchy string, web, db *told) {
+	t.Helper()
+	path := db.cgroup()
+	ctx := namespaces.WithNamespace(b.ctx, node.CRINamespace)
+	container, err := b.node.Client().LoadContainer(ctx, db.id)
+	b.must(err)
+	task, err := container.Task(ctx, nil)
+	b.must(err)
+	b.must(task.Kill(ctx, unix.SIGKILL))
+	b.eventually("the end of its cgroup", func() error {
+		if _, err := os.Stat(filepath.Join(hierarchy, path)); err == nil {
+			return fmt.Errorf("%s is there", path)
+		}
+		return nil
+	})
+	db.check("its end", 0) // its files are still there
+	if w, err := db.writer(); err != nil || !w.Ended {
+		t.Errorf("it ended, but is %+v, %v", w, err)
+	}
+	db.remove()
+	b.eventually("db to be forgotten", func() error {
+		body, err := b.agent.Get(b.ctx, "/writers")
+		if err == nil && strings.Contains(body, db.id) {
+			err = fmt.Errorf("it is in %s", body)
+		}
+		return err
+	})
+	web.check("the other one's end", 4*mib)
+	web.do("exec 7>&-")
+	web.check("closing", 0)
+}
