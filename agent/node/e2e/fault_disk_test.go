@@ -61,7 +61,7 @@ func TestFullAtStart(t *testing.T) {
 // by what it and the kernel have recorded.
 func TestFullWithRecords(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 14)...)
+	b := newBed(t, node.Debian, plains("a", 14)...)
 	b.config.State.Directory = filepath.Join(b.node.Mount(), "state")
 	b.start()
 	b.use("a3", "a13", "a6", "a1", "a9", "a5", "a12", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
@@ -90,7 +90,7 @@ func (b *bed) awaitOrderOfRest() {
 // and waits.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 4)...)
+	b := newBed(t, node.Debian, plains("a", 4)...)
 	b.config.Images.Keep = []string{ref("a0")}
 	b.sleepIn("a1")
 	ends := b.sleepIn("a3")
@@ -157,7 +157,7 @@ func (b *bed) wrongSpace() error {
 // TestCap: a cap on removals per hour holds across restarts, and ends.
 func TestCap(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 8)...)
+	b := newBed(t, node.Debian, plains("a", 8)...)
 	b.config.Images.MaxRemovalsPerHour = 2
 	b.start()
 	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")

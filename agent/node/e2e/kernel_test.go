@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // TestWithoutKernel: with no programs in the kernel, uses come from the
@@ -22,7 +24,7 @@ func TestWithoutKernel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "debian", plains("a", 7)...)
+			b := newBed(t, node.Debian, plains("a", 7)...)
 			c.prepare(b)
 			mark := b.journal.mark()
 			b.start()

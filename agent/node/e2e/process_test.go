@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // runToEnd runs the agent with a configuration file and returns what it said,
@@ -66,7 +67,7 @@ runtime:
 // TestSecondAgent: two agents on one node would each remove what is needed.
 func TestSecondAgent(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian")
+	b := newBed(t, node.Debian)
 	b.start()
 	text := func(change func(*config.Config)) string {
 		c := b.config
@@ -92,7 +93,7 @@ const stopTime = 4 * time.Second
 // which the next agent takes up.
 func TestStopped(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 8)...)
+	b := newBed(t, node.Debian, plains("a", 8)...)
 	b.start()
 	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
 	b.awaitOrder()
@@ -115,7 +116,7 @@ func TestStopped(t *testing.T) {
 // keep the agent from ending.
 func TestStoppedWhileRuntimeHangs(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 3)...)
+	b := newBed(t, node.Debian, plains("a", 3)...)
 	b.config.Runtime.Socket = b.fakeSocket()
 	r := b.startRelay(b.fakeSocket())
 	b.start()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // relay is a socket between the agent and containerd that can break.
@@ -137,7 +139,7 @@ func TestSocketFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "debian")
+			b := newBed(t, node.Debian)
 			b.config.Runtime.Socket = b.fakeSocket()
 			end := c.fault(b, b.fakeSocket())
 			b.startUnready()
@@ -161,7 +163,7 @@ func TestSocketFaults(t *testing.T) {
 // images come meanwhile.
 func TestEventStreamCut(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", plains("a", 2)...)
+	b := newBed(t, node.Debian, plains("a", 2)...)
 	b.config.Runtime.Socket = b.fakeSocket()
 	r := b.startRelay(b.fakeSocket())
 	b.start()

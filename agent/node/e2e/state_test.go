@@ -13,6 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // editState changes the state file while no agent runs.
@@ -46,7 +47,7 @@ func TestStateDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "debian", plains("a", 2)...)
+			b := newBed(t, node.Debian, plains("a", 2)...)
 			b.start()
 			b.use("a0", "a1")
 			b.awaitOrder()
@@ -102,7 +103,7 @@ func TestStateNotWritable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "debian", plains("a", 7)...)
+			b := newBed(t, node.Debian, plains("a", 7)...)
 			dir := b.config.State.Directory
 			b.must(os.MkdirAll(dir, 0o700))
 			b.must(unix.Mount("tmpfs", dir, "tmpfs", 0, stateBytes)) // unmounted with the node
