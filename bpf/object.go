@@ -60,6 +60,14 @@ var (
 	}
 )
 
+// objects lists them all.
+func objects(maxLayers uint32) ([]*object, error) {
+	lastuse, err1 := lastUseObject(maxLayers)
+	usage, err2 := usageObject()
+	writers, err3 := writersObject()
+	return []*object{lastuse, usage, writers}, errors.Join(err1, err2, err3)
+}
+
 // lastUseObject is lastuse.bpf.c with room for maxLayers layers.
 func lastUseObject(maxLayers uint32) (*object, error) {
 	spec, err := loadLastuse()

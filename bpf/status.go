@@ -33,6 +33,39 @@ type Counters struct {
 	WritersUnjoined uint64 // cgroups looked up each time: no room to remember them
 }
 
+// Count is how often something happened.
+type Count struct {
+	Event string `json:"event"` // a stable word
+	Count uint64 `json:"count"`
+}
+
+// Events lists everything that is counted and is no loss.
+func (c Counters) Events() []Count {
+	return []Count{
+		{"exec", c.Execs},
+		{"exit", c.Exits},
+		{"stamped", c.Stamped},
+		{"unresolved", c.Unresolved},
+		{"allocation_checked", c.Checked},
+		{"allocation_summed", c.Summed},
+		{"allocation_approximate", c.Approximate},
+		{"crossing_raised", c.Raised},
+		{"line_rearmed", c.Rearmed},
+		{"writer_change", c.WriterChanges},
+		{"writer_unjoined", c.WritersUnjoined},
+	}
+}
+
+// Lost lists every kind of loss, those that did not happen included.
+func (c Counters) Lost() []Count {
+	return []Count{
+		{"unresolved_full", c.UnresolvedLost},
+		{"overlay_unreadable", c.UnreadableLost},
+		{"ring_buffer_full", c.CrossingsHeld},
+		{"writers_full", c.WritersLost},
+	}
+}
+
 // Counters sums the counters of all objects over all CPUs. Those of an object
 // that is not attached are 0.
 func (p *Probes) Counters() (Counters, error) {

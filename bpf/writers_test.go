@@ -224,4 +224,3 @@ func TestWriterAgreesWithTheFilesystem(t *testing.T) {
 		})
 	}
 }
-

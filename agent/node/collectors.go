@@ -89,20 +89,10 @@ func (c *probeCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(descEvents, err)
 		return
 	}
-	count := func(d *prometheus.Desc, v uint64, event string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), event)
+	for _, e := range n.Events() {
+		out <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(e.Count), e.Event)
 	}
-	count(descEvents, n.Execs, "exec")
-	count(descEvents, n.Exits, "exit")
-	count(descEvents, n.Stamped, "stamped")
-	count(descEvents, n.Unresolved, "unresolved")
-	count(descEvents, n.Checked, "allocation_checked")
-	count(descEvents, n.Summed, "allocation_summed")
-	count(descEvents, n.Raised, "crossing_raised")
-	count(descEvents, n.Rearmed, "line_rearmed")
-	count(descEvents, n.WriterChanges, "writer_change")
-	count(descLost, n.UnresolvedLost, "unresolved_full")
-	count(descLost, n.UnreadableLost, "overlay_unreadable")
-	count(descLost, n.CrossingsHeld, "ring_buffer_full")
-	count(descLost, n.WritersLost, "writers_full")
+	for _, e := range n.Lost() {
+		out <- prometheus.MustNewConstMetric(descLost, prometheus.CounterValue, float64(e.Count), e.Event)
+	}
 }

@@ -48,12 +48,16 @@ const examples = `  # see the defaults, each explained
   # watch only: say what would go, remove nothing
   printf 'mode: observe\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
 
-  # what it decided, image by image
-  curl -s http://127.0.0.1:9478/images`
+  # what it decided, image by image; who fills the disk
+  curl -s http://127.0.0.1:9478/images
+  curl -s http://127.0.0.1:9478/writers
+
+  # what runs in the kernel, what it costs, and what could not be loaded
+  ebb-agent --probe-report`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var file string
-	var printDefault, unload bool
+	var file, output string
+	var printDefault, unload, report bool
 	cmd := &cobra.Command{
 		Use:           "ebb-agent [--config FILE]",
 		Short:         "Keep the image filesystem of a Kubernetes node low",
@@ -74,6 +78,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 					return err
 				}
 			}
+			if report {
+				return probeReport(cmd.Context(), cfg.Kernel.PinDirectory, output, stdout)
+			}
 			if unload {
 				return bpf.Unload(cfg.Kernel.PinDirectory)
 			}
@@ -83,6 +90,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML); without it the defaults hold")
 	cmd.Flags().BoolVar(&printDefault, "print-default-config", false, "print the default configuration with every field explained, and exit")
 	cmd.Flags().BoolVar(&unload, "unload", false, "remove the kernel programs and their pins, and exit; uses are no longer recorded")
+	cmd.Flags().BoolVar(&report, "probe-report", false, "say what is in the kernel, attached or not and why, and exit; a running agent is not disturbed")
+	cmd.Flags().StringVar(&output, "output", "text", "of --probe-report: text or json")
+	cmd.MarkFlagsMutuallyExclusive("probe-report", "unload", "print-default-config")
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)

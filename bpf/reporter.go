@@ -1,0 +1,276 @@
+package bpf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// reporter holds what is open while a report is made.
+type reporter struct {
+	*Report
+	programs [][]*ebpf.Program // by object and program; nil: not there
+	live     map[string]*set   // of this version, by object
+	errs     map[string]error
+	seen     map[ebpf.MapID]bool
+}
+
+func (r *reporter) close() {
+	for _, s := range r.live {
+		s.close()
+	}
+	for _, p := range slices.Concat(r.programs...) {
+		p.Close()
+	}
+}
+
+func (r *reporter) startStatistics(sample time.Duration) (stop func()) {
+	if sample <= 0 {
+		r.RunTime = "not asked for"
+		return func() {}
+	}
+	on, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		r.RunTime = "off: " + classify(err).Error()
+		return func() {}
+	}
+	return func() { on.Close() }
+}
+
+// setDirs lists the sets below dir, half-made ones not counted.
+func setDirs(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasSuffix(e.Name(), suffixNew) {
+			dirs = append(dirs, filepath.Join(dir, e.Name()))
+		}
+	}
+	return dirs, nil
+}
+
+// open reads what is pinned.
+func (r *reporter) open(all []*object, dirs []string) {
+	at := &pins{dir: r.PinDir}
+	for _, o := range all {
+		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}
+		if !slices.Contains(dirs, at.dirOf(o)) {
+			report.State, report.Reason = StateMissing, "not pinned: the agent that runs could not load it, or is of another version"
+			r.add(report, o.attach, nil)
+			continue
+		}
+		s, err := at.adopt(o)
+		if err != nil {
+			report.State, report.Reason = StateFailed, classify(err).Error()
+			r.add(report, o.attach, nil)
+			continue
+		}
+		r.live[o.name] = s
+		r.add(report, o.attach, s.links)
+	}
+	for _, dir := range dirs {
+		if !slices.ContainsFunc(all, func(o *object) bool { return at.dirOf(o) == dir }) {
+			r.openOther(dir)
+		}
+	}
+}
+
+// openOther reads a set of another version, of which only the pins are known.
+func (r *reporter) openOther(dir string) {
+	name, layout, _ := strings.Cut(filepath.Base(dir), "-")
+	report := ObjectReport{Name: name, Layout: layout, State: StateOther}
+	links, attach := map[string]link.Link{}, map[string]string{}
+	entries, err := os.ReadDir(filepath.Join(dir, "links"))
+	for _, e := range entries {
+		var l link.Link
+		if l, err = link.LoadPinnedLink(filepath.Join(dir, "links", e.Name()), nil); err != nil {
+			break
+		}
+		defer l.Close()
+		links[e.Name()], attach[e.Name()] = l, ""
+	}
+	if err != nil {
+		report.State, report.Reason = StateFailed, classify(err).Error()
+	}
+	r.add(report, attach, links)
+}
+
+// try loads every object for as long as the report takes. A program that
+// cannot be attached does not keep the others from it.
+func (r *reporter) try(all []*object) {
+	types := btf.NewCache()
+	for _, o := range all {
+		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
+		coll, err := o.load(types)
+		if err != nil {
+			report.State, report.Reason = StateFailed, classify(err).Error()
+			r.errs[o.name] = classify(err)
+			r.add(report, o.attach, nil)
+			continue
+		}
+		s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
+		var failed []error
+		for name, tracepoint := range o.attach {
+			l, err := link.AttachTracing(link.TracingOptions{Program: coll.Programs[name]})
+			if err != nil {
+				failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err))
+				continue
+			}
+			s.links[name] = l
+		}
+		for _, name := range o.maps {
+			s.maps[name] = coll.DetachMap(name)
+		}
+		if err := classify(errors.Join(failed...)); err != nil {
+			report.State, report.Reason = StateFailed, err.Error()
+		}
+		coll.Close()
+		r.live[o.name] = s
+		r.add(report, o.attach, s.links)
+	}
+}
+
+// add enters an object, and opens the programs behind its links.
+func (r *reporter) add(report ObjectReport, attach map[string]string, links map[string]link.Link) {
+	report.Programs, report.Maps = []ProgramReport{}, []MapReport{}
+	var open []*ebpf.Program
+	for _, name := range slices.Sorted(maps.Keys(attach)) {
+		p := ProgramReport{Name: name, AttachPoint: attach[name], Reason: report.Reason}
+		var program *ebpf.Program
+		if l := links[name]; l != nil {
+			info, err := l.Info()
+			if err == nil {
+				program, err = ebpf.NewProgramFromID(info.Program)
+			}
+			p.Attached, p.Reason = true, ""
+			if err != nil {
+				p.Reason = "cannot be looked at: " + classify(err).Error()
+			} else {
+				p.ID = uint32(info.Program)
+			}
+		}
+		report.Programs, open = append(report.Programs, p), append(open, program)
+	}
+	r.Objects, r.programs = append(r.Objects, report), append(r.programs, open)
+}
+
+// measure fills in what is read last, so that it covers the sampled time.
+func (r *reporter) measure() {
+	for i := range r.Objects {
+		object := &r.Objects[i]
+		for j, program := range r.programs[i] {
+			if program == nil {
+				continue
+			}
+			r.measureProgram(&object.Programs[j], program)
+			if err := r.measureMaps(object, program); err != nil && object.Reason == "" {
+				object.Reason = "maps: " + classify(err).Error()
+			}
+		}
+		slices.SortFunc(object.Maps, func(a, b MapReport) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	p := &Probes{
+		lastuse: r.live[objectLastUse], usage: r.live[objectUsage], writers: r.live[objectWriters],
+	}
+	counters, err := p.Counters()
+	if err != nil {
+		r.Note = classify(err).Error()
+	}
+	r.Events, r.Lost = counters.Events(), counters.Lost()
+	for _, s := range p.Status() {
+		r.limit(s)
+	}
+}
+
+// limit notes in what way an attached program is less exact.
+func (r *reporter) limit(s ProgramStatus) {
+	for i := range r.Objects {
+		for j := range r.Objects[i].Programs {
+			if p := &r.Objects[i].Programs[j]; p.Name == s.Name && p.Attached && s.Attached && p.Reason == "" {
+				p.Reason = s.Reason
+			}
+		}
+	}
+}
+
+func (r *reporter) measureProgram(p *ProgramReport, program *ebpf.Program) {
+	stats, err := program.Stats()
+	if err != nil {
+		p.Reason = "cannot be looked at: " + classify(err).Error()
+		return
+	}
+	p.Runs, p.Missed = stats.RunCount, stats.RecursionMisses
+	if stats.RunCount > 0 {
+		p.Nanoseconds = uint64(stats.Runtime) / stats.RunCount
+	}
+}
+
+// measureMaps enters the maps a program uses, each once.
+func (r *reporter) measureMaps(object *ObjectReport, program *ebpf.Program) error {
+	info, err := program.Info()
+	if err != nil {
+		return err
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		if r.seen[id] {
+			continue
+		}
+		r.seen[id] = true
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return err
+		}
+		report, err := describeMap(m)
+		m.Close()
+		if err != nil {
+			return err
+		}
+		object.Maps = append(object.Maps, report)
+		r.MapBytes += report.Bytes
+	}
+	return nil
+}
+
+func describeMap(m *ebpf.Map) (MapReport, error) {
+	info, err := m.Info()
+	if err != nil {
+		return MapReport{}, err
+	}
+	bytes, _ := info.Memlock()
+	report := MapReport{Name: info.Name, Type: info.Type.String(), MaxEntries: info.MaxEntries, Entries: -1, Bytes: bytes}
+	if info.Type == ebpf.Hash {
+		report.Entries = countEntries(m)
+	}
+	return report, nil
+}
+
+// countEntries walks the keys of a hash. When one is removed meanwhile the
+// kernel begins again, so the walk is bounded and the count is near enough.
+func countEntries(m *ebpf.Map) int {
+	key, next := make([]byte, m.KeySize()), make([]byte, m.KeySize())
+	n := 0
+	for err := m.NextKey(nil, &next); err == nil && n < int(m.MaxEntries()); err = m.NextKey(key, &next) {
+		key, next = next, key
+		n++
+	}
+	return n
+}

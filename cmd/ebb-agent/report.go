@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/ebb-agent/ebb/bpf"
+)
+
+// sampleTime is how long programs' runs are counted for a report.
+const sampleTime = time.Second
+
+// probeReport says what is in the kernel, as text for people or as JSON.
+func probeReport(ctx context.Context, pinDir, output string, w io.Writer) error {
+	if output != "text" && output != "json" {
+		return fmt.Errorf("--output: %q is neither text nor json", output)
+	}
+	r, err := bpf.ReadReport(ctx, pinDir, sampleTime)
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	_, err = io.WriteString(w, reportText(r))
+	return err
+}
+
+func reportText(r *bpf.Report) string {
+	var b strings.Builder
+	if r.Trial {
+		fmt.Fprintf(&b, "Nothing is pinned below %s: loaded for this report only, and gone with it.\n", r.PinDir)
+	} else {
+		fmt.Fprintf(&b, "Pinned below %s.\n", r.PinDir)
+	}
+	if r.RunTime != "" {
+		fmt.Fprintf(&b, "Run-time statistics: %s\n", r.RunTime)
+	}
+	if r.Note != "" {
+		fmt.Fprintf(&b, "%s\n", r.Note)
+	}
+	b.WriteByte('\n')
+	programTable(&b, r)
+	b.WriteByte('\n')
+	mapTable(&b, r)
+	b.WriteByte('\n')
+	eventTable(&b, r)
+	return b.String()
+}
+
+func programTable(b *strings.Builder, r *bpf.Report) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PROGRAM\tATTACHED TO\tSTATE\t      RUNS\tNS/RUN\tMISSED")
+	for _, o := range r.Objects {
+		for _, p := range o.Programs {
+			state := o.State
+			if !p.Attached {
+				state = "not attached"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%10s\t%6s\t%6d\n",
+				clean(p.Name), dash(p.AttachPoint), state, count(p.Runs), count(p.Nanoseconds), p.Missed)
+		}
+	}
+	t.Flush()
+	for _, why := range reasons(r) {
+		fmt.Fprintf(b, "  ! %s\n", why)
+	}
+}
+
+// reasons collects what is wrong, each thing once, with the objects or programs
+// it is wrong with.
+func reasons(r *bpf.Report) []string {
+	var order []string
+	who := map[string][]string{}
+	note := func(name, reason string) {
+		if reason == "" {
+			return
+		}
+		if who[reason] == nil {
+			order = append(order, reason)
+		}
+		who[reason] = append(who[reason], clean(name))
+	}
+	for _, o := range r.Objects {
+		note(o.Name, o.Reason)
+		for _, p := range o.Programs {
+			if p.Reason != o.Reason {
+				note(p.Name, p.Reason)
+			}
+		}
+	}
+	lines := make([]string, len(order))
+	for i, reason := range order {
+		lines[i] = strings.Join(who[reason], ", ") + ": " + clean(reason)
+	}
+	return lines
+}
+
+func mapTable(b *strings.Builder, r *bpf.Report) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MAP\tTYPE\tENTRIES\t  ROOM\t FULL\tKERNEL MEMORY")
+	for _, o := range r.Objects {
+		for _, m := range o.Maps {
+			entries, full := "-", "-"
+			if m.Entries >= 0 {
+				entries, full = fmt.Sprint(m.Entries), fmt.Sprintf("%d %%", 100*m.Entries/int(max(m.MaxEntries, 1)))
+			}
+			fmt.Fprintf(t, "%s\t%s\t%7s\t%6d\t%5s\t%13s\n", clean(m.Name), strings.ToLower(m.Type), entries, m.MaxEntries, full, size(m.Bytes))
+		}
+	}
+	fmt.Fprintf(t, "all maps\t\t\t\t\t%13s\n", size(r.MapBytes))
+	t.Flush()
+}
+
+func eventTable(b *strings.Builder, r *bpf.Report) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EVENT\t     COUNT")
+	for _, e := range r.Events {
+		fmt.Fprintf(t, "%s\t%10d\n", e.Event, e.Count)
+	}
+	for _, e := range r.Lost {
+		fmt.Fprintf(t, "lost: %s\t%10d\n", e.Event, e.Count)
+	}
+	t.Flush()
+}
+
+func size(bytes uint64) string { return units.BytesSize(float64(bytes)) }
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return clean(s)
+}
+
+// count leaves a blank where nothing was counted.
+func count(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// clean keeps a line a line: names of pins are whatever somebody called them.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
