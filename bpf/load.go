@@ -32,7 +32,9 @@ type Options struct {
 	// Logger hears about adoption, replacement and damage; nil is silent.
 	Logger *slog.Logger
 
-	step func(string) error // see pins.step
+	// Only tests set these.
+	step       func(string) error // see pins.step
+	maxWriters uint32             // 0: as writers.bpf.c has it
 }
 
 // Probes is the kernel's record and the handles on it. Its methods may be
@@ -78,7 +80,7 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 			p.Close()
 		}
 	}()
-	if err := p.load(ctx, &pins{dir: dir, step: o.step}, o.MaxLayers); err != nil {
+	if err := p.load(ctx, &pins{dir: dir, step: o.step}, o); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
 	}
 	return p, nil
@@ -86,9 +88,9 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 
 // load brings up the objects. The BTF of the kernel is parsed at most once,
 // and not at all if all are adopted.
-func (p *Probes) load(ctx context.Context, pins *pins, maxLayers uint32) error {
+func (p *Probes) load(ctx context.Context, pins *pins, o Options) error {
 	types := btf.NewCache()
-	lastuse, err := lastUseObject(maxLayers)
+	lastuse, err := lastUseObject(o.MaxLayers)
 	if err != nil {
 		return err
 	}
@@ -114,12 +116,12 @@ func (p *Probes) load(ctx context.Context, pins *pins, maxLayers uint32) error {
 	if p.lastuseErr != nil && p.usageErr != nil {
 		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, p.usageErr)
 	}
-	return p.loadWriters(pins, types)
+	return p.loadWriters(pins, types, o.maxWriters)
 }
 
 // loadWriters brings up what nothing else depends on.
-func (p *Probes) loadWriters(pins *pins, types *btf.Cache) error {
-	writers, err := writersObject()
+func (p *Probes) loadWriters(pins *pins, types *btf.Cache, room uint32) error {
+	writers, err := writersObject(room)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ var (
 func objects(maxLayers uint32) ([]*object, error) {
 	lastuse, err1 := lastUseObject(maxLayers)
 	usage, err2 := usageObject()
-	writers, err3 := writersObject()
+	writers, err3 := writersObject(0)
 	return []*object{lastuse, usage, writers}, errors.Join(err1, err2, err3)
 }
 
@@ -104,11 +104,16 @@ func usageObject() (*object, error) {
 	}, nil
 }
 
-// writersObject is writers.bpf.c.
-func writersObject() (*object, error) {
+// writersObject is writers.bpf.c, with room for as many writers as it says
+// itself unless told otherwise.
+func writersObject(room uint32) (*object, error) {
 	spec, err := loadWriters()
 	if err != nil {
 		return nil, err
+	}
+	if room > 0 {
+		spec.Maps[writersMapWriters].MaxEntries = room
+		spec.Maps[writersMapMembers].MaxEntries = room
 	}
 	return &object{
 		name:    objectWriters,
