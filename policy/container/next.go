@@ -1,0 +1,97 @@
+package container
+
+import (
+	"slices"
+	"time"
+)
+
+// next is the earliest time at which something grows old enough to change the
+// steps.
+func (d *decision) next() time.Time {
+	n := nextChange{now: d.now}
+	d.nextContainer(&n)
+	d.nextOverLimit(&n)
+	d.nextSandbox(&n)
+	return n.at
+}
+
+// nextChange is the earliest of the times it was shown that are still to come.
+type nextChange struct {
+	now time.Time
+	at  time.Time
+}
+
+func (n *nextChange) consider(t time.Time) {
+	if t.After(n.now) && (n.at.IsZero() || t.Before(n.at)) {
+		n.at = t
+	}
+}
+
+// nextContainer considers when containers go whatever the limits say: those of
+// pods that have ended, or will be taken for gone, and those to be tried again.
+func (d *decision) nextContainer(n *nextChange) {
+	for _, it := range d.dead {
+		switch {
+		case it.goes:
+		case it.remove != "":
+			n.consider(it.RetryAt)
+		case !it.ripe && it.ripeAt.IsZero(): // nobody knows
+		case it.pod.ended != "":
+			n.consider(it.ripeAt)
+		case !it.pod.goneAt.IsZero():
+			n.consider(latest(it.ripeAt, it.pod.goneAt))
+		}
+	}
+}
+
+// nextOverLimit considers when the containers that are still young will be too
+// many. They are counted in the order in which they ripen, so that one that a
+// limit has room for wakes nobody.
+func (d *decision) nextOverLimit(n *nextChange) {
+	perPod, most := d.Policy.MaxPerPodContainer, d.Policy.MaxContainers
+	ripe, total := make(map[unit]int), 0
+	full := func(u unit) bool { return perPod >= 0 && ripe[u] >= perPod }
+	add := func(u unit) {
+		if !full(u) {
+			total++
+		}
+		ripe[u]++
+	}
+	var young []*dead
+	for _, it := range d.dead {
+		switch {
+		case it.pod.ended != "":
+		case it.ripe:
+			add(it.unit())
+		case !it.ripeAt.IsZero():
+			young = append(young, it)
+		}
+	}
+	slices.SortFunc(young, func(a, b *dead) int { return a.ripeAt.Compare(b.ripeAt) })
+	for _, it := range young {
+		over := full(it.unit())
+		if add(it.unit()); over || most >= 0 && total > most {
+			n.consider(it.ripeAt)
+			return
+		}
+	}
+}
+
+// nextSandbox considers sandboxes that nothing but time keeps. One that has
+// containers waits for those.
+func (d *decision) nextSandbox(n *nextChange) {
+	for _, sb := range d.sandboxes {
+		mayGo := sb.pod.ended != "" || !sb.newest
+		switch {
+		case sb.kept == KeptFailed:
+			n.consider(sb.RetryAt)
+		case sb.kept == KeptStarting && sb.startAt.IsZero(): // nobody knows
+		case sb.kept == KeptStarting && mayGo:
+			n.consider(sb.startAt)
+		case sb.kept == KeptStarting || sb.kept == KeptNewest:
+			if !sb.pod.goneAt.IsZero() {
+				n.consider(latest(sb.startAt, sb.pod.goneAt))
+			}
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package container
+
+import "time"
+
+// pod is what is known of one pod that has containers or sandboxes here.
+type pod struct {
+	PodID
+
+	ended  Reason // why all that is dead of it goes; "" while the pod has its rights
+	detail string
+	// goneAt is when a pod that its source does not name will be taken for gone;
+	// zero if it never will, or is already.
+	goneAt time.Time
+
+	oldest    time.Time // creation of the oldest thing of it; zero if not known
+	mayStatic bool      // it is a static pod, or nothing says that it is not
+}
+
+// findPods looks at everything that carries the kubelet's labels, and says of each
+// pod whether it is there.
+func (d *decision) findPods() map[string]*pod {
+	pods := make(map[string]*pod)
+	meet := func(id PodID, created time.Time) *pod {
+		p := pods[id.UID]
+		if p == nil {
+			p = &pod{PodID: id}
+			pods[id.UID] = p
+		}
+		// Two pods of one UID are one pod; which name it bears is for people only,
+		// but must not depend on the order of the input.
+		if id.String() < p.String() {
+			p.PodID = id
+		}
+		if compareTimes(created, p.oldest) < 0 {
+			p.oldest = created
+		}
+		return p
+	}
+	sandboxes := make(map[string]bool, len(d.Sandboxes))
+	for _, sb := range d.Sandboxes {
+		sandboxes[sb.ID] = true
+		if sb.Pod.valid() {
+			p := meet(sb.Pod, sb.Created)
+			p.mayStatic = p.mayStatic || sb.Static
+		}
+	}
+	for _, c := range d.Containers {
+		if c.Pod.valid() && validName(c.Name) {
+			p := meet(c.Pod, c.Created)
+			// Only the sandbox would tell, and it is not in this reading.
+			p.mayStatic = p.mayStatic || !sandboxes[c.SandboxID]
+		}
+	}
+	if d.PodsKnown {
+		d.judgePods(pods)
+	}
+	return pods
+}
+
+func (d *decision) judgePods(pods map[string]*pod) {
+	listed := make(map[string]Pod, len(d.Pods))
+	for _, p := range d.Pods {
+		// Named twice, it has the rights of both.
+		if other, ok := listed[p.UID]; ok {
+			p.Deleting = p.Deleting && other.Deleting
+			p.Ended = p.Ended && other.Ended
+			p.Evicted = p.Evicted && other.Evicted
+		}
+		listed[p.UID] = p
+	}
+	for uid, p := range pods {
+		told, ok := listed[uid]
+		if !ok {
+			d.judgeAbsent(p)
+			continue
+		}
+		switch {
+		case told.Evicted:
+			p.ended, p.detail = RemovedPodEvicted, "was evicted"
+		case told.Deleting && told.Ended:
+			p.ended, p.detail = RemovedPodDeleted, "is being deleted and has ended"
+		case told.Ended && d.ReclaimEnded:
+			p.ended, p.detail = RemovedPodEnded, "has ended, and its space is needed"
+		}
+	}
+}
+
+// judgeAbsent is for a pod that its source does not name.
+func (d *decision) judgeAbsent(p *pod) {
+	if p.mayStatic && !d.StaticPodsKnown {
+		return
+	}
+	old, at := reaches(p.oldest, d.Policy.StartGrace, d.now)
+	if !old {
+		p.goneAt = at
+		return
+	}
+	p.ended, p.detail = RemovedPodGone, "is gone"
+}
+
+// words says why what is dead of the pod goes.
+func (p *pod) words() string { return "pod " + p.String() + " " + p.detail }
