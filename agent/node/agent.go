@@ -238,6 +238,9 @@ func (a *Agent) rung(ctx context.Context) {
 		a.reconcileAt(now)
 		a.purgeNoted()
 	}
+	if due[alarmSave] {
+		a.save()
+	}
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
 		a.look(ctx, 0)
 		return

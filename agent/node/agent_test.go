@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -425,6 +427,36 @@ func TestStampFromBeforeTheImage(t *testing.T) {
 		w.pass(time.Hour)
 		if got := w.image(id).LastUsed; got != nil {
 			t.Errorf("last used %v", got)
+		}
+	})
+}
+
+// A state that cannot be written is tried again without anything happening,
+// and what was learned in between is not lost.
+func TestStateIsWrittenOnceItCan(t *testing.T) {
+	inWorld(t, func(w *world) {
+		blocked := filepath.Join(w.cfg.State.Directory, "state")
+		if err := os.WriteFile(blocked, nil, 0o600); err != nil { // a file where the directory should be
+			t.Fatal(err)
+		}
+		w.cfg.State.Directory = blocked
+		ids := w.five()
+		if w.metric("ebb_node_state_persisted") != 0 {
+			t.Error("said to be persisted")
+		}
+		if err := os.Remove(blocked); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(2 * saveRetry)
+		if w.metric("ebb_node_state_persisted") != 1 {
+			t.Error("still not persisted")
+		}
+		w.wantLogged(1, "level=WARN", "state cannot be written")
+		used := *w.image(ids[0]).LastUsed
+		w.down()
+		w.up()
+		if got := w.image(ids[0]).LastUsed; got == nil || !got.Equal(used) {
+			t.Errorf("last used %v, want %v", got, used)
 		}
 	})
 }

@@ -11,6 +11,7 @@ const (
 	alarmRetry                  // something failed or was capped and may work now
 	alarmReconcile              // the safety net
 	alarmPoll                   // no kernel line on this filesystem: read the disk
+	alarmSave                   // the state could not be written
 	alarmCount
 )
 

@@ -191,7 +191,7 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 	a.metrics.removed(d.Reason, gain)
 	a.log.Info("image removed", "image", d.ImageID, "references", fresh.References, "reason", string(d.Reason),
 		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
-		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", a.rec.Images[d.ImageID].LastUsed)
+		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[d.ImageID].LastUsed))
 	delete(a.failures, d.ImageID)
 	if !settled {
 		r.result = resultShortfall
@@ -201,6 +201,13 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		return stop
 	}
 	return goOn
+}
+
+func lastUsedText(t time.Time) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return t.Format(time.RFC3339Nano)
 }
 
 // nowKept looks at a fresh reading of one image for a reason to keep it that

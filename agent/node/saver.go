@@ -8,6 +8,10 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/state"
 )
 
+// saveRetry is the wait after a save that failed: a full disk is not written to
+// all the time.
+const saveRetry = time.Minute
+
 // saver writes the state file behind the loop, so that a slow or full disk
 // never delays a removal.
 type saver struct {
@@ -98,6 +102,7 @@ func (a *Agent) saveDone(err error) {
 		a.metrics.statePersisted.Set(0)
 		a.metrics.saveFailures.Inc()
 		a.said.once(a.log, "state", slog.LevelWarn, "state cannot be written; working from memory", "error", err)
+		a.alarms.sooner(alarmSave, a.clock.now().Add(saveRetry))
 	} else {
 		a.metrics.statePersisted.Set(1)
 		a.said.clear(a.log, "state", "state is written again")
