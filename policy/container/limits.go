@@ -37,7 +37,7 @@ func (d *decision) enforceLimits() {
 	d.choose(ended)
 
 	if limit := d.Policy.MaxPerPodContainer; limit >= 0 {
-		d.trim(units, limit, RemovedPerPod, fmt.Sprintf("more than %d dead of this name in its pod", limit))
+		d.trim(units, limit, RemovedPerPod, fmt.Sprintf("its pod keeps at most %d dead of its name", limit))
 	}
 	limit := d.Policy.MaxContainers
 	if limit < 0 || count(units) <= limit {
@@ -45,11 +45,11 @@ func (d *decision) enforceLimits() {
 	}
 	share := max(limit/len(units), 1)
 	d.trim(units, share, RemovedTotal,
-		fmt.Sprintf("more than %d dead on the node, which leaves %d to each name in a pod", limit, share))
+		fmt.Sprintf("the node keeps at most %d dead, which leaves %d to each name in a pod", limit, share))
 	if over := count(units) - limit; over > 0 {
 		left := slices.Concat(slices.Collect(maps.Values(units))...)
 		slices.SortFunc(left, compareAge)
-		d.take(left[:over], RemovedTotal, fmt.Sprintf("more than %d dead on the node, and it is among the oldest", limit))
+		d.take(left[:over], RemovedTotal, fmt.Sprintf("the node keeps at most %d dead, and it is among the oldest", limit))
 	}
 }
 

@@ -29,12 +29,14 @@ func (n *nextChange) consider(t time.Time) {
 
 // nextContainer considers when containers go whatever the limits say: those of
 // pods that have ended, or will be taken for gone, and those to be tried again.
+// What goes already for another reason is none of the limits' once its pod is
+// gone, which leaves more room for others.
 func (d *decision) nextContainer(n *nextChange) {
 	for _, it := range d.dead {
-		switch {
-		case it.goes:
-		case it.remove != "":
+		if it.remove != "" && !it.goes {
 			n.consider(it.RetryAt)
+		}
+		switch {
 		case !it.ripe && it.ripeAt.IsZero(): // nobody knows
 		case it.pod.ended != "":
 			n.consider(it.ripeAt)
@@ -81,17 +83,16 @@ func (d *decision) nextOverLimit(n *nextChange) {
 // containers waits for those.
 func (d *decision) nextSandbox(n *nextChange) {
 	for _, sb := range d.sandboxes {
-		mayGo := sb.pod.ended != "" || !sb.newest
-		switch {
-		case sb.kept == KeptFailed:
-			n.consider(sb.RetryAt)
-		case sb.kept == KeptStarting && sb.startAt.IsZero(): // nobody knows
-		case sb.kept == KeptStarting && mayGo:
-			n.consider(sb.startAt)
-		case sb.kept == KeptStarting || sb.kept == KeptNewest:
-			if !sb.pod.goneAt.IsZero() {
-				n.consider(latest(sb.startAt, sb.pod.goneAt))
-			}
+		nobodyKnows := !sb.settled && sb.startAt.IsZero()
+		if sb.kept == KeptHasContainers || nobodyKnows {
+			continue
+		}
+		free := latest(sb.startAt, sb.RetryAt)
+		if sb.pod.ended != "" || !sb.newest {
+			n.consider(free)
+		}
+		if goneAt := sb.pod.goneAt; !goneAt.IsZero() {
+			n.consider(latest(free, goneAt))
 		}
 	}
 }
