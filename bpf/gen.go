@@ -6,4 +6,4 @@ package bpf
 
 //go:generate go tool bpf2go -target bpfel -tags linux -type layer_key -type stamp -type lastuse_counters lastuse lastuse.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -type line -type watch -type crossing -type usage_counters usage usage.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
-//go:generate go tool bpf2go -target bpfel -tags linux -type writer -type writers_counters writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -type writer -type account -type writers_counters writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

@@ -116,10 +116,11 @@ func writersObject(room uint32) (*object, error) {
 		spec.Maps[writersMapMembers].MaxEntries = room
 	}
 	return &object{
-		name:    objectWriters,
-		code:    _WritersBytes,
-		spec:    spec,
-		maps:    []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWritersCounts},
+		name: objectWriters,
+		code: _WritersBytes,
+		spec: spec,
+		maps: []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWatching,
+			writersMapAccounts, writersMapWritersCounts},
 		attach:  writersAttach,
 		modules: []string{"ext4"},
 		prepare: prepareWriters,

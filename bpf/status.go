@@ -105,8 +105,14 @@ func (p *Probes) Counters() (Counters, error) {
 		if err := p.writers.maps[writersMapWritersCounts].Lookup(uint32(0), &cpus); err != nil {
 			return Counters{}, fmt.Errorf("read counters of writers: %w", err)
 		}
+		accounts, err := readAccounts(p.writers.maps)
+		if err != nil {
+			return Counters{}, err
+		}
+		for _, a := range accounts {
+			c.WriterChanges += a.Changes
+		}
 		for _, n := range cpus {
-			c.WriterChanges += n.Counted
 			c.WritersLost += n.Lost
 			c.WriterBytesLost += n.BytesLost
 			c.WritersUnjoined += n.MembersFull

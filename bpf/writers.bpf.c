@@ -56,8 +56,33 @@ struct writer {
 /* Keeps the type in the object with its name. */
 const struct writer *writer_type __attribute__((unused));
 
+/*
+ * What a CPU has counted for the cgroup that it last saw on a watched
+ * filesystem, and not yet booked. ext4 promises one block at a time, so most
+ * changes are of the same cgroup and filesystem as the one before: they cost
+ * an addition here instead of three lookups.
+ *
+ * Programs at tracepoints are not preempted, and none of these tracepoints is
+ * hit in an interrupt, so an account has one user at a time.
+ */
+struct account {
+	u64 cgroup; /* of the task; 0: nobody's */
+	u64 dev;
+	u64 watching; /* the value it was opened under */
+	u64 other;    /* a filesystem that is not watched */
+	u64 other_watching;
+	u64 to; /* key in writers; 0: found no room */
+	u64 booked; /* how often it was emptied into writers */
+	u64 changes; /* ever */
+	u64 grown;
+	u64 shrunk;
+	u64 made;
+	u64 removed;
+	u32 cluster_bits; /* of dev */
+	u32 pad;
+};
+
 struct writers_counters {
-	u64 counted;	  /* changes */
 	u64 lost;	  /* changes without a writer: no room, or its cgroup unreadable */
 	u64 bytes_lost;	  /* grown or shrunk by those */
 	u64 members_full; /* cgroups that have to be looked up each time */
@@ -93,6 +118,21 @@ struct {
 	__type(key, u32);
 	__type(value, struct writers_counters);
 } writers_counts SEC(".maps");
+
+/* User space changes this after it has changed devices. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} watching SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
 
 /* A writer is too large for the stack; this one is all zero. */
 struct {
@@ -183,59 +223,84 @@ static __noinline u64 join(u64 own)
 	return to;
 }
 
-static __always_inline struct writer *current_writer(void)
+/* book empties an account into its writer. */
+static __always_inline void book(struct account *a, struct writers_counters *n)
 {
-	u64 own = bpf_get_current_cgroup_id(), to;
-	u64 *known = bpf_map_lookup_elem(&members, &own);
 	struct writer *w;
+	u64 to = a->to;
 
-	if (known) {
-		to = *known;
+	if (!to) {
+		n->bytes_lost += a->grown + a->shrunk;
+	} else {
+		/* A writer that is gone was read, with what stands here, and forgotten. */
 		w = bpf_map_lookup_elem(&writers, &to);
-		if (w)
-			return w;
+		if (w) {
+			__sync_fetch_and_add(&w->grown, a->grown);
+			__sync_fetch_and_add(&w->shrunk, a->shrunk);
+			__sync_fetch_and_add(&w->made, a->made);
+			__sync_fetch_and_add(&w->removed, a->removed);
+		}
 	}
-	to = join(own);
-	return to ? bpf_map_lookup_elem(&writers, &to) : 0;
+	a->booked++;
+	a->grown = a->shrunk = a->made = a->removed = 0;
 }
 
-static __always_inline bool watched(struct super_block *sb)
+/*
+ * turn_over gives the account to another cgroup or filesystem. While there is
+ * no writer for a cgroup its account is nobody's, so that it is turned over at
+ * each change, and finds room as soon as there is some.
+ */
+static __noinline struct account *turn_over(struct account *a, struct super_block___blocks *sb, u64 own,
+					    u64 now_watching)
 {
-	u64 dev = sb->s_dev;
-
-	return bpf_map_lookup_elem(&devices, &dev) != 0;
-}
-
-static __always_inline int changed(s64 bytes, s64 inodes)
-{
+	struct ext4_sb_info *sbi = sb->s_fs_info;
 	struct writers_counters *n = counts();
-	struct writer *w = current_writer();
+	u64 dev = sb->s_dev, to = 0;
+	u64 *known;
 
 	if (!n)
 		return 0;
-	if (!w) {
-		n->lost++;
-		n->bytes_lost += bytes < 0 ? -bytes : bytes;
+	if (!bpf_map_lookup_elem(&devices, &dev)) {
+		a->other = dev;
+		a->other_watching = now_watching;
 		return 0;
 	}
-	if (bytes > 0)
-		__sync_fetch_and_add(&w->grown, bytes);
-	else if (bytes < 0)
-		__sync_fetch_and_add(&w->shrunk, -bytes);
-	if (inodes > 0)
-		__sync_fetch_and_add(&w->made, 1);
-	else if (inodes < 0)
-		__sync_fetch_and_add(&w->removed, 1);
-	n->counted++;
-	return 0;
+	book(a, n);
+	known = bpf_map_lookup_elem(&members, &own);
+	if (known)
+		to = *known;
+	if (!to || !bpf_map_lookup_elem(&writers, &to))
+		to = join(own);
+	if (to && !bpf_map_lookup_elem(&writers, &to))
+		to = 0;
+	if (!to)
+		n->lost++;
+	a->to = to;
+	a->cgroup = to ? own : 0;
+	a->dev = dev;
+	a->watching = now_watching;
+	a->cluster_bits = (BPF_CORE_READ(sbi, s_cluster_bits) + sb->s_blocksize_bits) & 31;
+	return a;
 }
 
-/* ext4 counts in clusters here, of one block each unless bigalloc is on. */
-static __always_inline s64 cluster_bytes(struct inode___mode *inode, s64 clusters)
+/* account_of returns 0 if the filesystem is not watched. */
+static __always_inline struct account *account_of(struct super_block___blocks *sb)
 {
-	struct ext4_sb_info *sbi = inode->i_sb->s_fs_info;
+	u64 own = bpf_get_current_cgroup_id(), dev;
+	u32 zero = 0;
+	struct account *a = bpf_map_lookup_elem(&accounts, &zero);
+	u64 *w = bpf_map_lookup_elem(&watching, &zero);
 
-	return clusters << ((BPF_CORE_READ(sbi, s_cluster_bits) + inode->i_blkbits) & 31);
+	if (!a || !w)
+		return 0;
+	dev = sb->s_dev;
+	if (a->other == dev && a->other_watching == *w)
+		return 0;
+	if (a->cgroup != own || a->dev != dev || a->watching != *w)
+		a = turn_over(a, sb, own, *w);
+	if (a)
+		a->changes++;
+	return a;
 }
 
 /* As in usage.bpf.c: older kernels reserve one cluster at a time. */
@@ -243,21 +308,25 @@ SEC("tp_btf/ext4_da_reserve_space")
 int writers_reserve(unsigned long long *ctx)
 {
 	struct inode___mode *inode = (void *)ctx[0];
-	u32 clusters = 1;
+	struct account *a = account_of(inode->i_sb);
+	u64 clusters = 1;
 
-	if (!watched(inode->i_sb))
+	if (!a)
 		return 0;
 	if (reserve_has_count)
-		clusters = *(volatile u64 *)&ctx[1];
-	return changed(cluster_bytes(inode, clusters), 0);
+		clusters = (u32)(*(volatile u64 *)&ctx[1]);
+	a->grown += clusters << (a->cluster_bits & 31);
+	return 0;
 }
 
 SEC("tp_btf/ext4_da_release_space")
 int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 {
-	if (!watched(inode->i_sb))
-		return 0;
-	return changed(-cluster_bytes(inode, clusters), 0);
+	struct account *a = account_of(inode->i_sb);
+
+	if (a)
+		a->shrunk += (u64)(u32)clusters << (a->cluster_bits & 31);
+	return 0;
 }
 
 /*
@@ -268,9 +337,14 @@ int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 SEC("tp_btf/ext4_da_update_reserve_space")
 int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claimed)
 {
-	if (claimed || !watched(inode->i_sb))
+	struct account *a;
+
+	if (claimed)
 		return 0;
-	return changed(-cluster_bytes(inode, clusters), 0);
+	a = account_of(inode->i_sb);
+	if (a)
+		a->shrunk += (u64)(u32)clusters << (a->cluster_bits & 31);
+	return 0;
 }
 
 /*
@@ -282,34 +356,49 @@ SEC("tp_btf/ext4_allocate_blocks")
 int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)
 {
 	struct inode___mode *inode = (void *)ar->inode;
+	struct account *a;
 
-	if (ar->flags & EXT4_MB_DELALLOC_RESERVED || !watched(inode->i_sb))
+	if (ar->flags & EXT4_MB_DELALLOC_RESERVED)
 		return 0;
 	if ((inode->i_mode & S_IFMT) == S_IFREG && !(ar->flags & EXT4_MB_HINT_DATA))
 		return 0;
-	return changed(cluster_bytes(inode, ar->len), 0);
+	a = account_of(inode->i_sb);
+	if (a)
+		a->grown += (u64)ar->len << (a->cluster_bits & 31);
+	return 0;
 }
 
 SEC("tp_btf/ext4_free_blocks")
 int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long blocks, int flags)
 {
-	if (!watched(inode->i_sb))
-		return 0;
+	struct account *a;
+
 	if ((inode->i_mode & S_IFMT) == S_IFREG && flags & EXT4_FREE_BLOCKS_METADATA)
 		return 0;
-	return changed(-((s64)blocks << (inode->i_blkbits & 31)), 0);
+	a = account_of(inode->i_sb);
+	if (a)
+		a->shrunk += (u64)blocks << (inode->i_blkbits & 31);
+	return 0;
 }
 
 SEC("tp_btf/ext4_allocate_inode")
 int BPF_PROG(writers_make, struct inode___mode *inode)
 {
-	return watched(inode->i_sb) ? changed(0, 1) : 0;
+	struct account *a = account_of(inode->i_sb);
+
+	if (a)
+		a->made++;
+	return 0;
 }
 
 SEC("tp_btf/ext4_free_inode")
 int BPF_PROG(writers_remove, struct inode___mode *inode)
 {
-	return watched(inode->i_sb) ? changed(0, -1) : 0;
+	struct account *a = account_of(inode->i_sb);
+
+	if (a)
+		a->removed++;
+	return 0;
 }
 
 /*

@@ -38,10 +38,11 @@ type Writer struct {
 // CountWriters says which filesystems count, by s_dev; others no longer do.
 // What was counted stays.
 func (p *Probes) CountWriters(devs ...uint64) error {
-	devices, err := p.writersMap(writersMapDevices)
+	s, err := p.writersSet()
 	if err != nil {
 		return fmt.Errorf("count writers: %w", err)
 	}
+	devices := s.maps[writersMapDevices]
 	for _, dev := range devs {
 		if err := devices.Put(dev, uint32(1)); err != nil {
 			return fmt.Errorf("count writers of %s: %w", deviceName(dev), mapFull(err))
@@ -50,15 +51,32 @@ func (p *Probes) CountWriters(devs ...uint64) error {
 	var gone []uint64
 	var dev uint64
 	var one uint32
-	for entries := devices.Iterate(); entries.Next(&dev, &one); {
+	entries := devices.Iterate()
+	for entries.Next(&dev, &one) {
 		if !slices.Contains(devs, dev) {
 			gone = append(gone, dev)
 		}
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("count writers: %w", err)
 	}
 	for _, dev := range gone {
 		if err := devices.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("stop counting writers of %s: %w", deviceName(dev), err)
 		}
+	}
+	return closeAccounts(s.maps[writersMapWatching])
+}
+
+// closeAccounts makes every CPU look its filesystem up again.
+func closeAccounts(watching *ebpf.Map) error {
+	var generation uint64
+	err := watching.Lookup(uint32(0), &generation)
+	if err == nil {
+		err = watching.Put(uint32(0), generation+1)
+	}
+	if err != nil {
+		return fmt.Errorf("close accounts: %w", err)
 	}
 	return nil
 }
@@ -66,17 +84,20 @@ func (p *Probes) CountWriters(devs ...uint64) error {
 // Writers returns every cgroup that wrote, in no order, those that ended and
 // were not forgotten included.
 func (p *Probes) Writers() ([]Writer, error) {
-	m, err := p.writersMap(writersMapWriters)
+	s, err := p.writersSet()
 	if err != nil {
 		return nil, fmt.Errorf("read writers: %w", err)
 	}
-	var writers []Writer
-	err = readWriters(m, func(id uint64, w *writersWriter) error {
-		writers = append(writers, writerOf(id, w))
-		return nil
-	})
+	kernel, err := readWriters(s.maps)
 	if err != nil {
 		return nil, fmt.Errorf("read writers: %w", err)
+	}
+	writers := make([]Writer, 0, len(kernel))
+	for id, w := range kernel {
+		writers = append(writers, Writer{
+			Cgroup: id, Grown: w.Grown, Shrunk: w.Shrunk, Made: w.Made, Removed: w.Removed,
+			EndedNS: w.EndedNs, Path: text(w.Path[:]),
+		})
 	}
 	return writers, nil
 }
@@ -84,7 +105,7 @@ func (p *Probes) Writers() ([]Writer, error) {
 // ForgetWriters makes room by dropping writers that have ended. A cgroup id is
 // not given twice, so nothing else can be hit.
 func (p *Probes) ForgetWriters(ended ...Writer) error {
-	m, err := p.writersMap(writersMapWriters)
+	s, err := p.writersSet()
 	if err != nil {
 		return fmt.Errorf("forget writers: %w", err)
 	}
@@ -92,18 +113,11 @@ func (p *Probes) ForgetWriters(ended ...Writer) error {
 		if w.EndedNS == 0 {
 			return fmt.Errorf("forget writers: cgroup %d has not ended", w.Cgroup)
 		}
-		if err := m.Delete(w.Cgroup); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := s.maps[writersMapWriters].Delete(w.Cgroup); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget writer %d: %w", w.Cgroup, err)
 		}
 	}
 	return nil
-}
-
-func writerOf(id uint64, w *writersWriter) Writer {
-	return Writer{
-		Cgroup: id, Grown: w.Grown, Shrunk: w.Shrunk, Made: w.Made, Removed: w.Removed,
-		EndedNS: w.EndedNs, Path: text(w.Path[:]),
-	}
 }
 
 // text is a C string.
@@ -119,24 +133,69 @@ func text(c []int8) string {
 // fullest bucket of the map, which is a handful.
 const writersBatch = 256
 
-// readWriters calls each for every entry, without holding all of them: there
-// is room for 4096, and usually there are a few dozen.
-func readWriters(m *ebpf.Map, each func(uint64, *writersWriter) error) error {
-	ids := make([]uint64, writersBatch)
-	values := make([]writersWriter, writersBatch)
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&cursor, ids, values, nil)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
+// readTries bounds how often a reading is taken again because a CPU booked
+// meanwhile. The last one stands: it can lack or double what one CPU counted
+// between two changes of cgroup.
+const readTries = 4
+
+// readWriters sums what is booked and what the CPUs have not booked yet.
+func readWriters(from map[string]*ebpf.Map) (map[uint64]*writersWriter, error) {
+	before, err := readAccounts(from)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		writers, err := readBooked(from[writersMapWriters])
+		if err != nil {
+			return nil, err
 		}
-		for i := range n {
-			if err := each(ids[i], &values[i]); err != nil {
-				return err
+		after, err := readAccounts(from)
+		if err != nil {
+			return nil, err
+		}
+		if try < readTries && !slices.EqualFunc(before, after, sameBooks) {
+			before = after
+			continue
+		}
+		for _, a := range after {
+			if w := writers[a.To]; w != nil {
+				w.Grown += a.Grown
+				w.Shrunk += a.Shrunk
+				w.Made += a.Made
+				w.Removed += a.Removed
 			}
 		}
+		return writers, nil
+	}
+}
+
+// sameBooks: nothing was moved from the account to its writer in between.
+func sameBooks(a, b writersAccount) bool { return a.Booked == b.Booked }
+
+func readAccounts(from map[string]*ebpf.Map) (cpus []writersAccount, err error) {
+	if err := from[writersMapAccounts].Lookup(uint32(0), &cpus); err != nil {
+		return nil, fmt.Errorf("read accounts: %w", err)
+	}
+	return cpus, nil
+}
+
+// readBooked reads in batches: there is room for 4096, and usually there are a
+// few dozen.
+func readBooked(m *ebpf.Map) (map[uint64]*writersWriter, error) {
+	writers := map[uint64]*writersWriter{}
+	ids := make([]uint64, writersBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		values := make([]writersWriter, writersBatch)
+		n, err := m.BatchLookup(&cursor, ids, values, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("read booked changes: %w", err)
+		}
+		for i := range n {
+			writers[ids[i]] = &values[i]
+		}
 		if err != nil {
-			return nil // that was the last batch
+			return writers, nil // that was the last batch
 		}
 	}
 }
@@ -146,24 +205,37 @@ func readWriters(m *ebpf.Map, each func(uint64, *writersWriter) error) error {
 // of this set: lost is what a cgroup does between the reading of its entry and
 // the writing of it.
 func carryWriters(s *set, dir string) error {
-	for _, name := range []string{writersMapDevices, writersMapWriters} {
-		old, err := ebpf.LoadPinnedMap(filepath.Join(dir, "maps", name), nil)
+	old := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range old {
+			m.Close()
+		}
+	}()
+	for _, name := range []string{writersMapWriters, writersMapAccounts, writersMapDevices} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "maps", name), nil)
 		if err != nil {
 			return fmt.Errorf("open map %s: %w", name, err)
 		}
-		defer old.Close()
-		if old.KeySize() != s.maps[name].KeySize() || old.ValueSize() != s.maps[name].ValueSize() {
+		old[name] = m
+		if m.Type() != s.maps[name].Type() || m.KeySize() != s.maps[name].KeySize() || m.ValueSize() != s.maps[name].ValueSize() {
 			return fmt.Errorf("map %s: %w", name, errForeign)
 		}
-		if name == writersMapWriters {
-			return readWriters(old, func(id uint64, w *writersWriter) error { return s.maps[name].Put(id, w) })
+	}
+	var dev uint64
+	var one uint32
+	devices := old[writersMapDevices].Iterate()
+	for devices.Next(&dev, &one) {
+		if err := s.maps[writersMapDevices].Put(dev, one); err != nil {
+			return fmt.Errorf("write device: %w", err)
 		}
-		var dev uint64
-		var one uint32
-		for entries := old.Iterate(); entries.Next(&dev, &one); {
-			if err := s.maps[name].Put(dev, one); err != nil {
-				return fmt.Errorf("write device: %w", err)
-			}
+	}
+	writers, err := readWriters(old)
+	if err = errors.Join(devices.Err(), err); err != nil {
+		return err
+	}
+	for id, w := range writers {
+		if err := s.maps[writersMapWriters].Put(id, w); err != nil {
+			return fmt.Errorf("write writer: %w", mapFull(err))
 		}
 	}
 	return nil
@@ -185,6 +257,20 @@ func (p *Probes) inheritWriters(pins *pins, o *object) error {
 	return nil
 }
 
+// errNoWriters is why nothing is counted if nobody asked for it.
+var errNoWriters = errors.New("switched off")
+
+// dropWriters ends what an earlier process began.
+func (p *Probes) dropWriters(pins *pins) error {
+	p.writersErr = errNoWriters
+	dirs, err := filepath.Glob(filepath.Join(pins.dir, objectWriters+"-*"))
+	if err != nil {
+		return fmt.Errorf("find earlier counts of writers: %w", err)
+	}
+	p.removeEarlier(pins, dirs)
+	return nil
+}
+
 // prepareWriters tells the programs what their tracepoint passes.
 func prepareWriters(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
@@ -194,14 +280,13 @@ func prepareWriters(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	return spec.Variables[writersVarReserveHasCount].Set(params >= 2)
 }
 
-// writersMap returns a map of writers.bpf.c.
-func (p *Probes) writersMap(name string) (*ebpf.Map, error) {
+func (p *Probes) writersSet() (*set, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.writers == nil {
 		return nil, notAttached(p.writersErr)
 	}
-	return p.writers.maps[name], nil
+	return p.writers, nil
 }
 
 // hierarchy says whether cgroups can be told apart at all.

@@ -13,6 +13,24 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type writersAccount struct {
+	_             structs.HostLayout
+	Cgroup        uint64
+	Dev           uint64
+	Watching      uint64
+	Other         uint64
+	OtherWatching uint64
+	To            uint64
+	Booked        uint64
+	Changes       uint64
+	Grown         uint64
+	Shrunk        uint64
+	Made          uint64
+	Removed       uint64
+	ClusterBits   uint32
+	Pad           uint32
+}
+
 type writersWriter struct {
 	_       structs.HostLayout
 	Grown   uint64
@@ -25,7 +43,6 @@ type writersWriter struct {
 
 type writersWritersCounters struct {
 	_           structs.HostLayout
-	Counted     uint64
 	Lost        uint64
 	BytesLost   uint64
 	MembersFull uint64
@@ -35,9 +52,11 @@ type writersWritersCounters struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	writersMapAccounts         = "accounts"
 	writersMapBlank            = "blank"
 	writersMapDevices          = "devices"
 	writersMapMembers          = "members"
+	writersMapWatching         = "watching"
 	writersMapWriters          = "writers"
 	writersMapWritersCounts    = "writers_counts"
 	writersProgWritersAllocate = "writers_allocate"
@@ -109,9 +128,11 @@ type writersProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type writersMapSpecs struct {
+	Accounts      *ebpf.MapSpec `ebpf:"accounts"`
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Devices       *ebpf.MapSpec `ebpf:"devices"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
+	Watching      *ebpf.MapSpec `ebpf:"watching"`
 	Writers       *ebpf.MapSpec `ebpf:"writers"`
 	WritersCounts *ebpf.MapSpec `ebpf:"writers_counts"`
 }
@@ -145,18 +166,22 @@ func (o *writersObjects) Close() error {
 //
 // It can be passed to loadWritersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type writersMaps struct {
+	Accounts      *ebpf.Map `ebpf:"accounts"`
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Devices       *ebpf.Map `ebpf:"devices"`
 	Members       *ebpf.Map `ebpf:"members"`
+	Watching      *ebpf.Map `ebpf:"watching"`
 	Writers       *ebpf.Map `ebpf:"writers"`
 	WritersCounts *ebpf.Map `ebpf:"writers_counts"`
 }
 
 func (m *writersMaps) Close() error {
 	return _WritersClose(
+		m.Accounts,
 		m.Blank,
 		m.Devices,
 		m.Members,
+		m.Watching,
 		m.Writers,
 		m.WritersCounts,
 	)

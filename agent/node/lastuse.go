@@ -121,7 +121,7 @@ func (a *Agent) adoptProbes() {
 	a.metrics.probes.Store(&a.probes)
 	a.adoptWriters()
 	for _, p := range a.probes.Status() {
-		if p.Reason != "" {
+		if p.Reason != "" && (p.Object != "writers" || a.cfg.Writers.Top > 0) {
 			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
 		}
 	}

@@ -37,10 +37,16 @@ struct task_struct___cgroups {
 	struct css_set *cgroups;
 } CORE;
 
+struct super_block___blocks {
+	u32 s_dev;
+	__u8 s_blocksize_bits;
+	void *s_fs_info;
+} CORE;
+
 struct inode___mode {
 	__u16 i_mode;
 	u8 i_blkbits;
-	struct super_block *i_sb;
+	struct super_block___blocks *i_sb;
 } CORE;
 
 #endif

@@ -141,7 +141,7 @@ func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.
 	if !cfg.Kernel.Enabled {
 		return nil, errors.New("switched off by kernel.enabled")
 	}
-	probes, err := bpf.Load(ctx, bpf.Options{PinDir: cfg.Kernel.PinDirectory, Logger: log})
+	probes, err := bpf.Load(ctx, bpf.Options{PinDir: cfg.Kernel.PinDirectory, NoWriters: cfg.Writers.Top == 0, Logger: log})
 	// Parsing the kernel's type information takes memory once; a DaemonSet's
 	// limit should not have to hold it for ever.
 	debug.FreeOSMemory()

@@ -52,7 +52,7 @@ type Kernel struct {
 
 // Writers configures the counting of growth by container.
 type Writers struct {
-	Top int `json:"top" doc:"How many containers metrics show, those that grew most; /writers shows all. 0 to 1000; 0 switches the counting off."`
+	Top int `json:"top" doc:"How many containers metrics show, those that grew most; /writers shows all. 0 to 1000; 0 switches the counting off, which costs each newly written block some tens of nanoseconds."`
 }
 
 // State says where the state file is.
