@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// stamp is what the age of a container counts from; zero where that is not
+// began is what the age of a container counts from; zero where that is not
 // known. A container that ended before it began (a clock was set back in
 // between) counts from the later of the two.
-func (c Container) stamp(from AgeFrom) time.Time {
+func (c Container) began(from AgeFrom) time.Time {
 	if from == FromCreation || c.State != StateExited {
 		return c.Created
 	}

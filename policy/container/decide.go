@@ -59,24 +59,29 @@ type dead struct {
 
 // findDead finds the dead among all containers; the others stay.
 func (d *decision) findDead() {
-	all := slices.Clone(d.Containers)
-	slices.SortFunc(all, func(a, b Container) int {
+	all := make([]*dead, len(d.Containers))
+	backing := make([]dead, len(d.Containers)) // one allocation for all
+	for i, c := range d.Containers {
+		backing[i].Container = c
+		all[i] = &backing[i]
+	}
+	slices.SortFunc(all, func(a, b *dead) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.SandboxID, b.SandboxID))
 	})
 	for len(all) > 0 {
-		c, twins := all[0], 1
-		for twins < len(all) && all[twins].ID == c.ID {
+		it, twins := all[0], 1
+		for twins < len(all) && all[twins].ID == it.ID {
 			twins++
 		}
 		all = all[twins:]
-		if c.ID == "" {
+		if it.ID == "" {
 			continue // nobody could name it
 		}
-		if reason, detail := d.untouchable(c, twins); reason != "" {
-			d.keep = append(d.keep, Decision{c.ID, c.SandboxID, reason, detail})
+		if reason, detail := d.untouchable(it.Container, twins); reason != "" {
+			d.keep = append(d.keep, Decision{it.ID, it.SandboxID, reason, detail})
 			continue
 		}
-		it := &dead{Container: c, pod: d.pods[c.Pod.UID], stamp: c.stamp(d.Policy.AgeFrom)}
+		it.pod, it.stamp = d.pods[it.Pod.UID], it.began(d.Policy.AgeFrom)
 		it.ripen(d.Policy, d.now)
 		d.dead = append(d.dead, it)
 	}

@@ -1,6 +1,10 @@
 package container
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // pod is what is known of one pod that has containers or sandboxes here.
 type pod struct {
@@ -28,7 +32,7 @@ func (d *decision) findPods() map[string]*pod {
 		}
 		// Two pods of one UID are one pod; which name it bears is for people only,
 		// but must not depend on the order of the input.
-		if id.String() < p.String() {
+		if cmp.Or(strings.Compare(id.Namespace, p.Namespace), strings.Compare(id.Name, p.Name)) < 0 {
 			p.PodID = id
 		}
 		if compareTimes(created, p.oldest) < 0 {
