@@ -49,15 +49,15 @@ func TestFullRingKeepsTheLineArmed(t *testing.T) {
 		if sent > 10000 {
 			t.Fatal("the ring buffer never filled")
 		}
-		setLine(t, p, fs.dev, line)
+		setLine(t, p, fs, line)
 		fs.take(t, 1)
 	}
-	if is, _ := armed(t, p, fs.dev); !is {
+	if is, _ := armed(t, p, fs); !is {
 		t.Fatal("nobody was told, yet the line is disarmed")
 	}
 	nextCrossing(t, p) // makes room
 	fs.take(t, 1)
-	if is, _ := armed(t, p, fs.dev); is {
+	if is, _ := armed(t, p, fs); is {
 		t.Fatal("there is room, yet no event was sent")
 	}
 }
@@ -67,7 +67,7 @@ func TestEventsWaitForTheirReader(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p, fs := load(t, o), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks, RearmFree: blocks})
+	setLine(t, p, fs, Line{RaiseFree: blocks, RearmFree: blocks})
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestCrossingsEndsWithItsContext(t *testing.T) {
 }
 
 func FuzzDecodeCrossing(f *testing.F) {
-	good := usageCrossing{Dev: 7<<20 | 1, BootNs: 5, Free: 9, Resource: resourceInodes}
+	good := crossingValue{Dev: 7<<20 | 1, BootNs: 5, Free: 9, Resource: resourceInodes}
 	raw, err := binary.Append(nil, binary.NativeEndian, good)
 	if err != nil {
 		f.Fatal(err)
@@ -109,7 +109,7 @@ func FuzzDecodeCrossing(f *testing.F) {
 			}
 			return
 		}
-		back := usageCrossing{Dev: c.Dev, BootNs: c.BootNS, Free: c.Free}
+		back := crossingValue{Dev: c.Dev, BootNs: c.BootNS, Free: c.Free}
 		if c.Inodes {
 			back.Resource = resourceInodes
 		}

@@ -5,5 +5,7 @@ package bpf
 // amd64 and arm64. cpu v3 is what has atomic compare-and-exchange (Linux 5.12).
 
 //go:generate go tool bpf2go -target bpfel -tags linux -type layer_key -type stamp -type lastuse_counters lastuse lastuse.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
-//go:generate go tool bpf2go -target bpfel -tags linux -type line -type watch -type crossing -type usage_counters usage usage.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -type line -type watch -type crossing -type usage_counters -output-stem usage_ext4 usageExt4 usage_ext4.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -output-stem usage_xfs usageXfs usage_xfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -output-stem usage_btrfs usageBtrfs usage_btrfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -type writer -type account -type writers_counters writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

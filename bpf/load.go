@@ -46,8 +46,9 @@ type Probes struct {
 	lock *os.File // on the pin directory
 	log  *slog.Logger
 
-	lastuse, usage, writers          *set // nil if not attached
-	lastuseErr, usageErr, writersErr error
+	lastuse, writers       *set // nil if not attached
+	lastuseErr, writersErr error
+	usage                  map[string]usageSet // by type of filesystem
 
 	mu    sync.Mutex // guards table and lost
 	table *layerTable
@@ -74,7 +75,7 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if err := ensureBPFFS(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", classify(err))
 	}
-	p := &Probes{log: o.Logger}
+	p := &Probes{log: o.Logger, usage: map[string]usageSet{}}
 	if p.lock, err = lockDir(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
 	}
@@ -106,23 +107,40 @@ func (p *Probes) load(ctx context.Context, pins *pins, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	usage, err := usageObject()
-	if err != nil {
-		return err
+	for _, fsType := range fsTypes {
+		if err := p.loadUsage(pins, types, fsType); err != nil {
+			return err
+		}
 	}
-	if p.usage, err = p.open(pins, usage, types); err == nil {
-		err = p.resetLines(pins, usage)
-	}
-	if p.usageErr = classify(err); err != nil {
-		p.log.Warn("usage is not watched", "reason", p.usageErr)
-	}
-	if p.lastuseErr != nil && p.usageErr != nil {
-		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, p.usageErr)
+	if err := usageError(p.usage); p.lastuseErr != nil && err != nil {
+		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, err)
 	}
 	if o.NoWriters {
 		return p.dropWriters(pins)
 	}
 	return p.loadWriters(pins, types, o.maxWriters)
+}
+
+// loadUsage brings up the lines of one type of filesystem.
+func (p *Probes) loadUsage(pins *pins, types *btf.Cache, fsType string) error {
+	o, err := usageObject(fsType)
+	if err != nil {
+		return err
+	}
+	s, err := p.open(pins, o, types)
+	if err == nil {
+		err = p.resetLines(pins, o, s)
+	}
+	if err != nil {
+		err = classify(err)
+		p.log.Warn("usage is not watched", "type", fsType, "reason", err)
+		if s != nil {
+			err = errors.Join(err, s.close())
+		}
+		s = nil
+	}
+	p.usage[fsType] = usageSet{s, err}
+	return nil
 }
 
 // loadWriters brings up what nothing else depends on.
@@ -193,12 +211,17 @@ func (p *Probes) inherit(pins *pins, o *object) error {
 
 // resetLines forgets the lines of the process before, whose watches would keep
 // their room for ever if their filesystems are gone; and its sets.
-func (p *Probes) resetLines(pins *pins, o *object) error {
-	watches := p.usage.maps[usageMapWatches]
-	var dev uint64
-	for watches.NextKey(nil, &dev) == nil {
-		if err := watches.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("clear line: %w", err)
+func (p *Probes) resetLines(pins *pins, o *object, s *set) error {
+	for _, name := range []string{mapWatches, mapCounted} {
+		m, ok := s.maps[name]
+		if !ok {
+			continue
+		}
+		var dev uint64
+		for m.NextKey(nil, &dev) == nil {
+			if err := m.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("clear line: %w", err)
+			}
 		}
 	}
 	dirs, err := pins.outdated(o)
@@ -226,7 +249,11 @@ func (p *Probes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, s := range []*set{p.lastuse, p.usage, p.writers} {
+	sets := []*set{p.lastuse, p.writers}
+	for _, u := range p.usage {
+		sets = append(sets, u.set)
+	}
+	for _, s := range sets {
 		if s != nil {
 			errs = append(errs, s.close())
 		}
@@ -254,7 +281,7 @@ func Unload(pinDir string) error {
 	}
 	defer lock.Close()
 	var sets []string
-	for _, name := range []string{objectLastUse, objectUsage, objectWriters} {
+	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters} {
 		found, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
 		if err != nil {
 			return fmt.Errorf("unload probes: %w", err)

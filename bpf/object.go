@@ -10,9 +10,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/features"
 )
 
 // object is one compiled .bpf.c with its sizes settled, ready to load.
@@ -33,7 +31,7 @@ type object struct {
 // The objects' names, in pins and in Status.
 const (
 	objectLastUse = "lastuse"
-	objectUsage   = "usage"
+	objectUsage   = "usage_" // and the type of filesystem
 	objectWriters = "writers"
 )
 
@@ -43,10 +41,20 @@ var (
 		lastuseProgLastuseExec: "sched_process_exec",
 		lastuseProgLastuseExit: "sched_process_exit",
 	}
-	usageAttach = map[string]string{
-		usageProgUsageReserve:  "ext4_da_reserve_space",
-		usageProgUsageAllocate: "ext4_allocate_blocks",
-		usageProgUsageInode:    "ext4_allocate_inode",
+	usageAttach = map[string]map[string]string{
+		"ext4": {
+			usageExt4ProgUsageReserve:  "ext4_da_reserve_space",
+			usageExt4ProgUsageAllocate: "ext4_allocate_blocks",
+			usageExt4ProgUsageInode:    "ext4_allocate_inode",
+		},
+		"xfs": {
+			usageXfsProgUsageTrans:    "xfs_trans_free",
+			usageXfsProgUsageDelalloc: "xfs_iomap_alloc",
+		},
+		"btrfs": {
+			usageBtrfsProgUsagePromise: "update_bytes_may_use",
+			usageBtrfsProgUsageCommit:  "btrfs_transaction_commit",
+		},
 	}
 	writersAttach = map[string]string{
 		writersProgWritersReserve:  "ext4_da_reserve_space",
@@ -63,9 +71,13 @@ var (
 // objects lists them all.
 func objects(maxLayers uint32) ([]*object, error) {
 	lastuse, err1 := lastUseObject(maxLayers)
-	usage, err2 := usageObject()
-	writers, err3 := writersObject(0)
-	return []*object{lastuse, usage, writers}, errors.Join(err1, err2, err3)
+	all, errs := []*object{lastuse}, []error{err1}
+	for _, fsType := range fsTypes {
+		usage, err := usageObject(fsType)
+		all, errs = append(all, usage), append(errs, err)
+	}
+	writers, err := writersObject(0)
+	return append(all, writers), errors.Join(append(errs, err)...)
 }
 
 // lastUseObject is lastuse.bpf.c with room for maxLayers layers.
@@ -83,24 +95,6 @@ func lastUseObject(maxLayers uint32) (*object, error) {
 		maps:    []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved, lastuseMapLastuseCounts},
 		attach:  lastUseAttach,
 		modules: []string{"overlay"},
-	}, nil
-}
-
-// usageObject is usage.bpf.c.
-func usageObject() (*object, error) {
-	spec, err := loadUsage()
-	if err != nil {
-		return nil, err
-	}
-	return &object{
-		name:    "usage",
-		code:    _UsageBytes,
-		spec:    spec,
-		maps:    []string{usageMapWatches, usageMapCrossings, usageMapUsageCounts, usageMapCpuOffsets},
-		attach:  usageAttach,
-		modules: []string{"ext4"},
-		prepare: prepareUsage,
-		start:   learnCPUOffsets,
 	}, nil
 }
 
@@ -170,29 +164,6 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 	return coll, nil
 }
 
-// prepareUsage tells the programs how many CPUs keep shares of a counter, how
-// large a share can be (compute_batch_value in lib/percpu_counter.c: twice the
-// online CPUs, at least 32), and what their tracepoint passes.
-func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("count CPUs: %w", err)
-	}
-	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
-	if err != nil {
-		return err
-	}
-	// Linux 5.19.
-	if features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnMapLookupPercpuElem) != nil {
-		delete(spec.Programs, usageProgUsageCpuOffsets)
-	}
-	return errors.Join(
-		spec.Variables[usageVarNrCpus].Set(uint32(cpus)),
-		spec.Variables[usageVarCounterBatch].Set(uint32(max(32, 2*cpus))),
-		spec.Variables[usageVarReserveHasCount].Set(params >= 2),
-	)
-}
-
 // tracepointParams counts the arguments of a tracepoint of the kernel or of
 // the module. The prototype has one more, for the tracer's own data.
 func tracepointParams(types *btf.Cache, name, module string) (int, error) {
@@ -216,12 +187,4 @@ func tracepointParams(types *btf.Cache, name, module string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("tracepoint %s has no prototype: %w", name, btf.ErrNotFound)
-}
-
-// learnCPUOffsets lets the kernel fill cpu_offsets. Where it cannot, lines work
-// with the cautious bound; cpu_offsets itself says so, and Status repeats it.
-func learnCPUOffsets(coll *ebpf.Collection) {
-	if program := coll.Programs[usageProgUsageCpuOffsets]; program != nil {
-		_, _ = program.Run(&ebpf.RunOptions{})
-	}
 }

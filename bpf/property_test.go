@@ -44,7 +44,7 @@ func TestLineProperty(t *testing.T) {
 			RaiseFree: raise,
 			RearmFree: raise + uint64(rapid.IntRange(0, 300).Draw(rt, "gap")),
 		}}
-		setLine(t, p, fs.dev, m.Line)
+		setLine(t, p, fs, m.Line)
 		start := counters(t, p).Raised
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			before, _ := fs.free(t)
@@ -65,7 +65,7 @@ func TestLineProperty(t *testing.T) {
 			}
 			after, _ := fs.free(t)
 			m.step(before, after)
-			if is, _ := armed(t, p, fs.dev); is != m.armed {
+			if is, _ := armed(t, p, fs); is != m.armed {
 				rt.Fatalf("free %d to %d, line %+v: armed %v, want %v", before, after, m.Line, is, m.armed)
 			}
 			if n := counters(t, p).Raised - start; n != m.raised {

@@ -141,24 +141,24 @@ func TestReportOfAnotherVersion(t *testing.T) {
 	if missing := got.object(t, objectLastUse, StateMissing); missing.Reason == "" || missing.Programs[0].Attached {
 		t.Errorf("of this version: %+v", missing)
 	}
-	got.object(t, objectUsage, StatePinned)
+	got.object(t, objectUsage+"ext4", StatePinned)
 }
 
 func TestReportOfDamagedPins(t *testing.T) {
 	dir := pinDir(t)
 	p := load(t, Options{PinDir: dir})
-	usage, err := usageObject()
+	usage, err := usageObject("ext4")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Close()
 	set := (&pins{dir: dir}).dirOf(usage)
-	if err := unix.Unlink(filepath.Join(set, "links", usageProgUsageInode)); err != nil {
+	if err := unix.Unlink(filepath.Join(set, "links", usageExt4ProgUsageInode)); err != nil {
 		t.Fatal(err)
 	}
 	got := report(t, dir, 0)
-	damaged := got.object(t, objectUsage, StateFailed)
-	if !strings.Contains(damaged.Reason, usageProgUsageInode) {
+	damaged := got.object(t, objectUsage+"ext4", StateFailed)
+	if !strings.Contains(damaged.Reason, usageExt4ProgUsageInode) {
 		t.Errorf("damaged: %+v", damaged)
 	}
 	got.object(t, objectLastUse, StatePinned)

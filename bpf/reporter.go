@@ -187,8 +187,9 @@ func (r *reporter) measure() {
 		}
 		slices.SortFunc(object.Maps, func(a, b MapReport) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	p := &Probes{
-		lastuse: r.live[objectLastUse], usage: r.live[objectUsage], writers: r.live[objectWriters],
+	p := &Probes{lastuse: r.live[objectLastUse], writers: r.live[objectWriters], usage: map[string]usageSet{}}
+	for _, fsType := range fsTypes {
+		p.usage[fsType] = usageSet{set: r.live[objectUsage+fsType]}
 	}
 	counters, err := p.Counters()
 	if err != nil {

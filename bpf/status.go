@@ -86,10 +86,14 @@ func (p *Probes) Counters() (Counters, error) {
 			c.UnreadableLost += n.Unreadable
 		}
 	}
-	if p.usage != nil {
-		var cpus []usageUsageCounters
-		if err := p.usage.maps[usageMapUsageCounts].Lookup(uint32(0), &cpus); err != nil {
-			return Counters{}, fmt.Errorf("read counters of usage: %w", err)
+	for _, fsType := range fsTypes {
+		u := p.usage[fsType]
+		if u.set == nil {
+			continue
+		}
+		var cpus []usageCounters
+		if err := u.maps[mapUsageCounts].Lookup(uint32(0), &cpus); err != nil {
+			return Counters{}, fmt.Errorf("read counters of usage on %s: %w", fsType, err)
 		}
 		for _, n := range cpus {
 			c.Checked += n.Checked
@@ -123,7 +127,7 @@ func (p *Probes) Counters() (Counters, error) {
 
 // ProgramStatus is one program for people and metrics.
 type ProgramStatus struct {
-	Object      string // lastuse, usage or writers
+	Object      string // lastuse, usage_ext4, usage_xfs, usage_btrfs or writers
 	Name        string
 	AttachPoint string // tracepoint
 	Attached    bool
@@ -135,11 +139,12 @@ type ProgramStatus struct {
 func (p *Probes) Status() []ProgramStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Concat(
-		statusOf(objectLastUse, lastUseAttach, p.lastuse, p.lastuseErr, ""),
-		statusOf(objectUsage, usageAttach, p.usage, p.usageErr, approximation(p.usage)),
-		statusOf(objectWriters, writersAttach, p.writers, p.writersErr, hierarchy()),
-	)
+	all := statusOf(objectLastUse, lastUseAttach, p.lastuse, p.lastuseErr, "")
+	for _, fsType := range fsTypes {
+		u := p.usage[fsType]
+		all = append(all, statusOf(objectUsage+fsType, usageAttach[fsType], u.set, u.err, approximation(u.set))...)
+	}
+	return append(all, statusOf(objectWriters, writersAttach, p.writers, p.writersErr, hierarchy())...)
 }
 
 func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {
@@ -161,11 +166,11 @@ func statusOf(object string, attach map[string]string, s *set, err error, limit 
 
 // approximation says whether lines work with the cautious bound.
 func approximation(s *set) string {
-	if s == nil {
+	if s == nil || s.maps[mapCPUOffsets] == nil {
 		return ""
 	}
-	var offsets usageCpuOffsets
-	err := s.maps[usageMapCpuOffsets].Lookup(uint32(0), &offsets)
+	var offsets cpuOffsets
+	err := s.maps[mapCPUOffsets].Lookup(uint32(0), &offsets)
 	if err != nil {
 		return "cpu offsets: " + err.Error()
 	}

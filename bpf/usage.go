@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +19,9 @@ import (
 const MaxLines = 16
 
 // Line says when to be told about a filesystem: once free space is at or below
-// Raise, and not again before it was above Rearm. Space is counted in the
-// filesystem's blocks as statfs does in f_bfree, inodes as in f_ffree. A Raise
-// of 0 switches that half off.
+// Raise, and not again before it was above Rearm. Space is counted in blocks
+// that unprivileged writers can get, as statfs does in f_bavail; inodes as in
+// f_ffree. A Raise of 0 switches that half off; btrfs has no second half.
 //
 // A Worse that is not 0 is for a line that is reached already: the line begins
 // disarmed, as if its event had been sent, and one more event comes when free
@@ -28,6 +29,11 @@ const MaxLines = 16
 type Line struct {
 	RaiseFree, RearmFree, WorseFree       uint64
 	RaiseInodes, RearmInodes, WorseInodes uint64
+
+	// Reserved is f_bfree less f_bavail of the same reading: what ext4 keeps
+	// for root. The programs see f_bfree there. With btrfs the difference means
+	// something else, and is not used.
+	Reserved uint64
 }
 
 // Crossing is a filesystem that came down to its line. Free may have changed
@@ -36,35 +42,96 @@ type Crossing struct {
 	Dev    uint64
 	Inodes bool   // inodes ran low, not space
 	BootNS uint64 // CLOCK_BOOTTIME
-	Free   uint64 // blocks or inodes
+	Free   uint64 // blocks, with what is reserved; or inodes
 }
 
-// SetLine watches a filesystem, or moves its line, and arms it. An allocation
-// raises the event: if free space is at or below the line already, only the
-// next allocation does. So read the figure after setting the line.
-func (p *Probes) SetLine(dev uint64, l Line) error {
-	if err := l.validate(); err != nil {
-		return fmt.Errorf("set line of %s: %w", deviceName(dev), err)
-	}
-	watches, err := p.usageMap(usageMapWatches)
-	if err != nil {
-		return fmt.Errorf("set line of %s: %w", deviceName(dev), err)
-	}
-	err = watches.Put(dev, usageWatch{
-		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree),
-		Inodes: kernelLine(l.RaiseInodes, l.RearmInodes, l.WorseInodes),
-	})
-	if errors.Is(err, unix.E2BIG) {
-		err = fmt.Errorf("%d filesystems have a line: %w", MaxLines, ErrFull)
-	}
-	if err != nil {
+// SetLine watches a filesystem, or moves its line, and arms it. The type is as
+// mountinfo has it. An allocation raises the event: if free space is at or below
+// the line already, only the next allocation does. So read the figure after
+// setting the line; on btrfs, read [Probes.Counted] too.
+func (p *Probes) SetLine(dev uint64, fsType string, l Line) error {
+	if err := p.setLine(dev, fsType, l); err != nil {
 		return fmt.Errorf("set line of %s: %w", deviceName(dev), err)
 	}
 	return nil
 }
 
-func kernelLine(raise, rearm, worse uint64) usageLine {
-	line := usageLine{Raise: raise, Rearm: rearm, Worse: worse}
+func (p *Probes) setLine(dev uint64, fsType string, l Line) error {
+	if fsType == "btrfs" {
+		l.Reserved = 0
+		if l.RaiseInodes != 0 {
+			return fmt.Errorf("inodes: btrfs does not count them")
+		}
+	}
+	if err := l.validate(); err != nil {
+		return err
+	}
+	watches, err := p.usageMap(fsType, mapWatches)
+	if err != nil {
+		return err
+	}
+	if fsType == "btrfs" {
+		if err := p.startCounting(dev); err != nil {
+			return err
+		}
+	}
+	return lineFull(watches.Put(dev, watchValue{
+		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree, l.Reserved),
+		Inodes: kernelLine(l.RaiseInodes, l.RearmInodes, l.WorseInodes, 0),
+	}))
+}
+
+func lineFull(err error) error {
+	if errors.Is(err, unix.E2BIG) {
+		return fmt.Errorf("%d filesystems have a line: %w", MaxLines, ErrFull)
+	}
+	return err
+}
+
+// startCounting makes room for the figure of a filesystem, if there is none.
+func (p *Probes) startCounting(dev uint64) error {
+	counted, err := p.usageMap("btrfs", mapCounted)
+	if err != nil {
+		return err
+	}
+	err = counted.Update(dev, uint64(uncounted), ebpf.UpdateNoExist)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		return nil
+	}
+	return lineFull(err)
+}
+
+// uncounted: a line was set, and nothing happened on the filesystem since.
+const uncounted = math.MaxUint64
+
+// Counted returns the kernel's own figure of free blocks, in the measure of
+// RaiseFree, for filesystems whose statfs lags behind what was written: btrfs.
+// It is the figure at the latest allocation or commit since the first SetLine;
+// ok is false if there was none, and for every other filesystem.
+func (p *Probes) Counted(dev uint64) (free uint64, ok bool, err error) {
+	if !p.CanWatch("btrfs") {
+		return 0, false, nil
+	}
+	counted, err := p.usageMap("btrfs", mapCounted)
+	if err == nil {
+		err = counted.Lookup(dev, &free)
+	}
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && free == uncounted {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read figure of %s: %w", deviceName(dev), err)
+	}
+	return free, true, nil
+}
+
+func kernelLine(raise, rearm, worse, reserved uint64) lineValue {
+	line := lineValue{Raise: raise, Rearm: rearm, Worse: worse}
+	for _, figure := range []*uint64{&line.Raise, &line.Rearm, &line.Worse} {
+		if *figure != 0 {
+			*figure += reserved
+		}
+	}
 	if worse == 0 {
 		line.Armed = 1
 	}
@@ -83,7 +150,7 @@ func (l Line) validate() error {
 		if half.raise > half.rearm {
 			return fmt.Errorf("%s: raise %d is above rearm %d", half.name, half.raise, half.rearm)
 		}
-		if half.rearm > math.MaxInt64 {
+		if half.rearm > math.MaxInt64 || l.Reserved > math.MaxInt64-half.rearm {
 			return fmt.Errorf("%s: rearm %d is too large", half.name, half.rearm)
 		}
 	}
@@ -92,12 +159,17 @@ func (l Line) validate() error {
 
 // ClearLine stops watching a filesystem.
 func (p *Probes) ClearLine(dev uint64) error {
-	watches, err := p.usageMap(usageMapWatches)
+	watches, err := p.usageMaps(mapWatches)
 	if err != nil {
 		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
 	}
-	if err := watches.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
+	if counted, err := p.usageMap("btrfs", mapCounted); err == nil {
+		watches = append(watches, counted)
+	}
+	for _, m := range watches {
+		if err := m.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
+		}
 	}
 	return nil
 }
@@ -107,13 +179,27 @@ func (p *Probes) ClearLine(dev uint64) error {
 // there is none wait in the ring buffer. One that out has not taken when ctx
 // ends is dropped: whoever comes next reads the figure and sets the line anew.
 func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
-	ring, err := p.usageMap(usageMapCrossings)
+	rings, err := p.usageMaps(mapCrossings)
 	if err != nil {
 		return fmt.Errorf("read crossings: %w", err)
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, ring := range rings {
+		g.Go(func() error {
+			if err := readCrossings(ctx, ring, out); err != nil {
+				return fmt.Errorf("read crossings: %w", err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readCrossings reads one ring; it ends only with an error.
+func readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) error {
 	reader, err := ringbuf.NewReader(ring)
 	if err != nil {
-		return fmt.Errorf("read crossings: %w", err)
+		return err
 	}
 	defer reader.Close()
 	// Closing is what wakes a blocked Read.
@@ -125,11 +211,11 @@ func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("read crossings: %w", err)
+			return err
 		}
 		crossing, err := decodeCrossing(record.RawSample)
 		if err != nil {
-			return fmt.Errorf("read crossings: %w", err)
+			return err
 		}
 		select {
 		case out <- crossing:
@@ -139,7 +225,7 @@ func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
 	}
 }
 
-// Resources, as enum resource in usage.bpf.c.
+// Resources, as enum resource in headers/line.h.
 const (
 	resourceBytes = iota
 	resourceInodes
@@ -147,7 +233,7 @@ const (
 
 // decodeCrossing reads a struct crossing.
 func decodeCrossing(raw []byte) (Crossing, error) {
-	var c usageCrossing
+	var c crossingValue
 	if len(raw) < binary.Size(c) {
 		return Crossing{}, fmt.Errorf("crossing of %d bytes, want %d", len(raw), binary.Size(c))
 	}
@@ -163,16 +249,6 @@ func decodeCrossing(raw []byte) (Crossing, error) {
 		BootNS: c.BootNs,
 		Free:   c.Free,
 	}, nil
-}
-
-// usageMap returns a map of usage.bpf.c.
-func (p *Probes) usageMap(name string) (*ebpf.Map, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.usage == nil {
-		return nil, notAttached(p.usageErr)
-	}
-	return p.usage.maps[name], nil
 }
 
 // deviceName writes a device as mountinfo does.

@@ -17,32 +17,32 @@ func TestCrossing(t *testing.T) {
 	for name, c := range map[string]struct {
 		inodes bool
 		mkfs   []string
-		start  func(t *testing.T, fs *ext4) (step func() error)
+		start  func(t *testing.T, fs *filesystem) (step func() error)
 	}{
 		"buffered write": {start: writer(0)},
 		"direct write":   {start: writer(unix.O_DIRECT)},
 		"synced write":   {start: writer(unix.O_SYNC)},
-		"fallocate": {start: func(t *testing.T, fs *ext4) func() error {
+		"fallocate": {start: func(t *testing.T, fs *filesystem) func() error {
 			f, size := fs.open(t, 0), int64(0)
 			return func() error {
 				size += 4096
 				return unix.Fallocate(int(f.Fd()), 0, size-4096, 4096)
 			}
 		}},
-		"small files": {start: func(t *testing.T, fs *ext4) func() error {
+		"small files": {start: func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.WriteFile(fs.path(), []byte("x"), 0o644) }
 		}},
-		"directories": {start: func(t *testing.T, fs *ext4) func() error {
+		"directories": {start: func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.Mkdir(fs.path(), 0o755) }
 		}},
 		"clusters": {mkfs: []string{"-O", "bigalloc", "-C", "16384"}, start: writer(0)},
-		"inodes of files": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+		"inodes of files": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.WriteFile(fs.path(), nil, 0o644) }
 		}},
-		"inodes of directories": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+		"inodes of directories": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.Mkdir(fs.path(), 0o755) }
 		}},
-		"inodes of links": {inodes: true, start: func(t *testing.T, fs *ext4) func() error {
+		"inodes of links": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.Symlink("x", fs.path()) }
 		}},
 	} {
@@ -54,7 +54,7 @@ func TestCrossing(t *testing.T) {
 			if c.inodes {
 				line = Line{RaiseInodes: inodes - 300, RearmInodes: inodes - 200}
 			}
-			setLine(t, p, fs.dev, line)
+			setLine(t, p, fs, line)
 			before := now(t)
 			free := crossBySteps(t, p, fs, line, step)
 			got := nextCrossing(t, p)
@@ -79,28 +79,17 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// writer appends a block at a time.
-func writer(flags int) func(*testing.T, *ext4) func() error {
-	return func(t *testing.T, fs *ext4) func() error {
-		f, block := fs.open(t, flags), pages(t, 1)
-		return func() error {
-			_, err := f.Write(block)
-			return err
-		}
-	}
-}
-
 // crossBySteps steps until statfs shows the line reached, and checks after
 // each step that the line was disarmed if and only if it was. It returns what
 // is free at last.
-func crossBySteps(t *testing.T, p *Probes, fs *ext4, line Line, step func() error) uint64 {
+func crossBySteps(t *testing.T, p *Probes, fs *filesystem, line Line, step func() error) uint64 {
 	t.Helper()
 	for range 2000 {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
 		blocks, inodes := fs.free(t)
-		bytesArmed, inodesArmed := armed(t, p, fs.dev)
+		bytesArmed, inodesArmed := armed(t, p, fs)
 		if reached := line.RaiseFree != 0 && blocks <= line.RaiseFree; reached == bytesArmed {
 			t.Fatalf("%d blocks free, line %d, armed %v", blocks, line.RaiseFree, bytesArmed)
 		}
@@ -123,16 +112,16 @@ func crossBySteps(t *testing.T, p *Probes, fs *ext4, line Line, step func() erro
 func TestOneAllocationThroughBothLines(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 600})
+	setLine(t, p, fs, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 600})
 	for n := range 5 {
 		file := fs.take(t, 1500)
-		if is, _ := armed(t, p, fs.dev); is {
+		if is, _ := armed(t, p, fs); is {
 			t.Fatalf("round %d: no event", n)
 		}
 		nextCrossing(t, p)
 		fs.take(t, 1)
 		remove(t, file)
-		if is, _ := armed(t, p, fs.dev); is {
+		if is, _ := armed(t, p, fs); is {
 			t.Fatal("a delete armed the line: nothing hooks deletes")
 		}
 	}
@@ -144,7 +133,7 @@ func TestOneAllocationThroughBothLines(t *testing.T) {
 func TestRearmedOnlyAboveTheSecondLine(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 500})
+	setLine(t, p, fs, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 500})
 	part, rest := fs.take(t, 300), fs.take(t, 800)
 	remove(t, part) // between the lines: an event here would be one too many
 	part = fs.take(t, 300)
@@ -154,7 +143,7 @@ func TestRearmedOnlyAboveTheSecondLine(t *testing.T) {
 	remove(t, rest)
 	remove(t, part)
 	fs.take(t, 1) // above the second line
-	if is, _ := armed(t, p, fs.dev); !is {
+	if is, _ := armed(t, p, fs); !is {
 		t.Fatal("not armed again above the second line")
 	}
 	fs.take(t, 1200)
@@ -168,7 +157,7 @@ func TestLineSetBelowItselfFiresAtTheNextAllocation(t *testing.T) {
 	blocks, _ := fs.free(t)
 	line := Line{RaiseFree: blocks + 10, RearmFree: blocks + 10}
 	for range 3 { // setting it is arming it
-		setLine(t, p, fs.dev, line)
+		setLine(t, p, fs, line)
 		fs.take(t, 1)
 		if c := nextCrossing(t, p); c.Free >= blocks {
 			t.Fatalf("crossing with %d of %d free", c.Free, blocks)
@@ -192,7 +181,7 @@ func TestWorse(t *testing.T) {
 	empty, _ := fs.free(t)
 	fill := fs.take(t, 1000)
 	line := Line{RaiseFree: empty - 500, RearmFree: empty - 400, WorseFree: empty - 1300}
-	setLine(t, p, fs.dev, line)
+	setLine(t, p, fs, line)
 	for {
 		fs.take(t, 1)
 		free, _ := fs.free(t)
@@ -216,20 +205,20 @@ func TestWorse(t *testing.T) {
 func TestSixteenLines(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	for dev := range uint64(MaxLines - 1) {
-		setLine(t, p, 1<<40+dev, Line{})
+		setLine(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Line{})
 	}
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 10, RearmFree: blocks})
-	if err := p.SetLine(1<<41, Line{}); !errors.Is(err, ErrFull) {
+	setLine(t, p, fs, Line{RaiseFree: blocks - 10, RearmFree: blocks})
+	if err := p.SetLine(1<<41, "ext4", Line{}); !errors.Is(err, ErrFull) {
 		t.Fatalf("line %d: %v", MaxLines+1, err)
 	}
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks - 20, RearmFree: blocks}) // moving one is no new one
+	setLine(t, p, fs, Line{RaiseFree: blocks - 20, RearmFree: blocks}) // moving one is no new one
 	for range 2 {
 		if err := p.ClearLine(1 << 40); err != nil {
 			t.Fatal(err)
 		}
 	}
-	setLine(t, p, 1<<41, Line{})
+	setLine(t, p, &filesystem{kind: "ext4", dev: 1 << 41}, Line{})
 	fs.take(t, 30)
 	if c := nextCrossing(t, p); c.Dev != fs.dev {
 		t.Fatalf("crossing is %+v", c)
@@ -240,11 +229,11 @@ func TestLinesDoNotOutliveTheirOwner(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p, fs := load(t, o), newExt4(t)
 	for dev := range uint64(MaxLines) {
-		setLine(t, p, 1<<40+dev, Line{})
+		setLine(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Line{})
 	}
 	p = reload(t, p, o)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs.dev, Line{RaiseFree: blocks, RearmFree: blocks})
+	setLine(t, p, fs, Line{RaiseFree: blocks, RearmFree: blocks})
 	fs.take(t, 1)
 	nextCrossing(t, p)
 }
@@ -256,7 +245,7 @@ func TestBadLinesAreRefused(t *testing.T) {
 		"worse":  {WorseFree: 2, RaiseFree: 1, RearmFree: 1},
 		"large":  {RaiseFree: 1, RearmFree: 1 << 63},
 	} {
-		if err := (&Probes{}).SetLine(1, l); err == nil || errors.Is(err, ErrNotAttached) {
+		if err := (&Probes{}).SetLine(1, "ext4", l); err == nil || errors.Is(err, ErrNotAttached) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -266,21 +255,21 @@ func TestBadLinesAreRefused(t *testing.T) {
 // a bounded amount, and Status says so.
 func TestCautiousBound(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
-	if err := p.usage.maps[usageMapCpuOffsets].Put(uint32(0), usageCpuOffsets{}); err != nil {
+	if err := p.usage["ext4"].maps[mapCPUOffsets].Put(uint32(0), cpuOffsets{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range p.Status() {
-		if (s.Object == objectUsage) != (s.Reason != "") {
+		if (s.Object == objectUsage+"ext4") != (s.Reason != "") {
 			t.Errorf("%s: reason %q", s.Name, s.Reason)
 		}
 	}
 	blocks, _ := fs.free(t)
 	raise := blocks - 2000
-	setLine(t, p, fs.dev, Line{RaiseFree: raise, RearmFree: blocks})
+	setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: blocks})
 	for {
 		fs.take(t, 1)
 		free, _ := fs.free(t)
-		is, _ := armed(t, p, fs.dev)
+		is, _ := armed(t, p, fs)
 		if !is {
 			if early := free - raise; free > raise && early > 4096 {
 				t.Fatalf("event %d blocks early", early)
@@ -301,7 +290,7 @@ func TestNeverLateWithManyWriters(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
 	raise := blocks - 4000
-	setLine(t, p, fs.dev, Line{RaiseFree: raise, RearmFree: blocks})
+	setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: blocks})
 	var wg sync.WaitGroup
 	for n := range 8 {
 		f := fs.open(t, 0)
@@ -330,7 +319,7 @@ func TestNeverLateWithManyWriters(t *testing.T) {
 	if free > raise {
 		t.Fatalf("test wrote too little: %d free, line %d", free, raise)
 	}
-	if is, _ := armed(t, p, fs.dev); is {
+	if is, _ := armed(t, p, fs); is {
 		t.Fatalf("%d free, line %d, and no event", free, raise)
 	}
 	nextCrossing(t, p)

@@ -20,7 +20,7 @@ func (a *actor) write(name string, n int) {
 }
 
 // counting is a filesystem whose writers p counts.
-func counting(t testing.TB, p *Probes) *ext4 {
+func counting(t testing.TB, p *Probes) *filesystem {
 	t.Helper()
 	fs := newExt4(t)
 	if err := p.CountWriters(fs.dev); err != nil {
@@ -247,13 +247,13 @@ func TestWritersAreAdopted(t *testing.T) {
 	if w.EndedNS == 0 || w.Path == "" {
 		t.Errorf("it had ended: %+v", w)
 	}
-	wantSets(t, o.PinDir, 3)
+	wantSets(t, o.PinDir, 2+len(fsTypes))
 }
 
 func TestWritersLeftOut(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p := load(t, o)
-	wantSets(t, o.PinDir, 3)
+	wantSets(t, o.PinDir, 2+len(fsTypes))
 	p.Close()
 	o.NoWriters = true
 	p, err := Load(t.Context(), o)
@@ -261,7 +261,7 @@ func TestWritersLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	wantSets(t, o.PinDir, 2)
+	wantSets(t, o.PinDir, 1+len(fsTypes))
 	if _, err := p.Writers(); !errors.Is(err, ErrNotAttached) {
 		t.Errorf("Writers: %v", err)
 	}

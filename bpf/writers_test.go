@@ -23,7 +23,7 @@ func writerIn(t testing.TB, p *Probes, id uint64) Writer {
 }
 
 // used is what statfs says is taken, in bytes and inodes.
-func (fs *ext4) used(t testing.TB) (bytes, inodes int64) {
+func (fs *filesystem) used(t testing.TB) (bytes, inodes int64) {
 	t.Helper()
 	var st unix.Statfs_t
 	if err := unix.Statfs(fs.dir, &st); err != nil {

@@ -263,9 +263,9 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 		return // a line of an earlier run: the first look sets them anew
 	}
 	a.metrics.crossings.Inc()
-	if r, err := a.stat(); err == nil && !a.cfg.Policy().HighReached(r.Disk) {
+	if r, err := a.readDisk(ctx); err == nil && !a.cfg.Policy().HighReached(r.Disk) {
 		a.reading = r // it has passed: a run just freed the space, or a writer did
-		a.setLine()
+		a.setLineAgain()
 		return
 	}
 	a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", a.root)

@@ -61,13 +61,14 @@ func TestReclaimStopsAtTheLowLine(t *testing.T) {
 }
 
 // The kernel is told the figure at which the kubelet's arithmetic says 80 %,
-// in blocks that include those reserved for root.
+// and how much more of what it counts as free is for root.
 func TestLineInTheKernel(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
 		raise, _ := image.RaiseAt(size, 80)
-		if got, want := w.kernel.lines[fakeDev].RaiseFree, raise/blockSize+reserved; got != want {
-			t.Errorf("raised at %d free blocks, want %d", got, want)
+		got, want := w.kernel.lines[fakeDev], raise/blockSize
+		if got.RaiseFree != want || got.Reserved != reserved {
+			t.Errorf("raised at %d free blocks with %d reserved, want %d and %d", got.RaiseFree, got.Reserved, want, reserved)
 		}
 	})
 }

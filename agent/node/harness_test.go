@@ -241,7 +241,7 @@ func (k *fakeKernel) wrote(d image.Disk) {
 	if !ok {
 		return
 	}
-	free := d.AvailableBytes/blockSize + reserved
+	free := d.AvailableBytes / blockSize
 	k.armed = k.armed || free > l.RearmFree
 	worse := !k.armed && l.WorseFree > 0 && free <= l.WorseFree
 	if k.armed && free <= l.RaiseFree || worse {
@@ -298,7 +298,11 @@ func (k *fakeKernel) Purge(before uint64) error {
 	return nil
 }
 
-func (k *fakeKernel) SetLine(dev uint64, l bpf.Line) error {
+func (k *fakeKernel) CanWatch(fsType string) bool { return fsType == "ext4" || fsType == "btrfs" }
+
+func (k *fakeKernel) Counted(uint64) (uint64, bool, error) { return 0, false, nil }
+
+func (k *fakeKernel) SetLine(dev uint64, fsType string, l bpf.Line) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lines[dev], k.armed = l, l.WorseFree == 0

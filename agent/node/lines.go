@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -14,11 +15,17 @@ type lineState struct {
 	kernel  bool // the kernel raises it; otherwise the disk is polled
 	above   bool // at the latest look the disk had reached its high line
 	worseAt uint64
+	early   time.Time // of the latest event that came before its time
 }
 
 // worseStep is how much fuller a disk that is above its line must get to be
 // looked at again: one percentage point, as for [image.Hold].
 const worseStep = 100
+
+// earlySpacing is the least time from one event that came too early to the
+// next. What a filesystem promises to writers and takes back again could
+// otherwise wake the agent as often as they write.
+const earlySpacing = 500 * time.Millisecond
 
 // polled reports whether a polled reading deserves a look: the high line is
 // newly reached, or the disk got worse by a point since it was.
@@ -44,10 +51,63 @@ func (a *Agent) setLine() {
 	// An allocation between the reading and the line has been overlooked, and
 	// may have been the last one.
 	r, err := a.stat()
-	if err == nil && !a.line.above && p.HighReached(r.Disk) {
+	switch {
+	case err != nil || a.line.above:
+	case p.HighReached(r.Disk):
 		a.alarms.set(alarmRetry, a.clock.now())
+	case p.HighReached(a.counted(r)):
+		a.alarms.sooner(alarmRetry, a.clock.now().Add(earlySpacing))
 	}
 }
+
+// setLineAgain is for an event that came too early. The second one in a short
+// time is not answered with a line at once, but with a look a little later.
+func (a *Agent) setLineAgain() {
+	now := a.clock.now()
+	if next := a.line.early.Add(earlySpacing); now.Before(next) {
+		a.alarms.sooner(alarmRetry, next)
+		return
+	}
+	a.line.early = now
+	a.setLine()
+}
+
+// counted is the disk as the kernel's programs count it, where they know more
+// than statfs does: on btrfs, what is written but not committed.
+func (a *Agent) counted(r reading) image.Disk {
+	d := r.Disk
+	if a.probes == nil || r.Dev != a.line.dev {
+		return d
+	}
+	free, ok, err := a.probes.Counted(r.Dev)
+	if err != nil {
+		a.log.Debug("read the kernel's figure", "error", err)
+	}
+	if ok {
+		d.AvailableBytes = min(d.AvailableBytes, free*r.BlockSize)
+	}
+	return d
+}
+
+// readDisk reads the disk for a decision. On a filesystem whose statfs lags the
+// figure is made true first, if by any account the line is reached: it may be
+// too low after writes, too high after deletes.
+func (a *Agent) readDisk(ctx context.Context) (reading, error) {
+	r, err := a.stat()
+	if err != nil || !lags(r.Type) || !a.cfg.Policy().HighReached(a.counted(r)) {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	if _, err := a.disk.Settle(ctx, a.root); err != nil {
+		a.log.Debug("settle", "error", err)
+		a.metrics.unsettled.Inc()
+	}
+	return a.stat()
+}
+
+// lags: statfs shows what was written or deleted only after a commit.
+func lags(fsType string) bool { return fsType == "btrfs" }
 
 // armKernel sets the line in the kernel; false means that it cannot be done
 // and the disk must be polled.
@@ -71,7 +131,7 @@ func (a *Agent) armKernel(p image.Policy) bool {
 }
 
 func (a *Agent) tryArm(p image.Policy) bool {
-	if a.probes == nil || a.reading.Type != "ext4" {
+	if a.probes == nil || !a.probes.CanWatch(a.reading.Type) {
 		return false
 	}
 	if a.line.dev != 0 && a.line.dev != a.reading.Dev {
@@ -79,7 +139,7 @@ func (a *Agent) tryArm(p image.Policy) bool {
 			a.log.Debug("clear the line of the former filesystem", "error", err)
 		}
 	}
-	if err := a.probes.SetLine(a.reading.Dev, a.kernelLine(p)); err != nil {
+	if err := a.probes.SetLine(a.reading.Dev, a.reading.Type, a.kernelLine(p)); err != nil {
 		a.said.once(a.log, "line", slog.LevelWarn, "the kernel's line cannot be set", "error", err)
 		return false
 	}
@@ -87,21 +147,18 @@ func (a *Agent) tryArm(p image.Policy) bool {
 	return true
 }
 
-// kernelLine converts the policy's high lines into what the kernel counts:
-// free blocks as statfs's f_bfree has them, which include the blocks that
-// unprivileged writers cannot get. While the disk is above its line, the next
-// event is due when it is one percentage point worse.
+// kernelLine converts the policy's high lines into blocks. While the disk is
+// above its line, the next event is due when it is one percentage point worse.
 func (a *Agent) kernelLine(p image.Policy) bpf.Line {
 	r := a.reading
-	reserved := r.Free - r.Avail
-	var line bpf.Line
+	line := bpf.Line{Reserved: r.Free - min(r.Avail, r.Free)}
 	if raise, on := image.RaiseAt(r.Disk.CapacityBytes, p.HighPercent); on {
-		line.RaiseFree = raise/r.BlockSize + reserved
+		line.RaiseFree = raise / r.BlockSize
 		line.RearmFree = line.RaiseFree + 1
 		if r.Disk.AvailableBytes <= raise {
 			line.WorseFree = 1 // nothing is available: it cannot get worse
 			if r.Disk.AvailableBytes > 0 {
-				line.WorseFree = max(1, a.line.worseAt/r.BlockSize+reserved)
+				line.WorseFree = max(1, a.line.worseAt/r.BlockSize)
 			}
 		}
 	}

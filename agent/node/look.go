@@ -91,7 +91,7 @@ func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 	a.trackKnown(now)
 	a.harvest()
 	a.noteContainers(inv.Containers)
-	if a.reading, err = a.stat(); err != nil {
+	if a.reading, err = a.readDisk(ctx); err != nil {
 		return image.Snapshot{}, err
 	}
 	a.reviewWriters(inv, asked)

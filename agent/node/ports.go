@@ -33,7 +33,9 @@ type Probes interface {
 	LastUse(k bpf.Key) (bootNS uint64, ok bool, err error)
 	LastUses() (map[bpf.Key]uint64, error)
 	Purge(beforeBootNS uint64) error
-	SetLine(dev uint64, l bpf.Line) error
+	CanWatch(fsType string) bool
+	SetLine(dev uint64, fsType string, l bpf.Line) error
+	Counted(dev uint64) (free uint64, ok bool, err error)
 	ClearLine(dev uint64) error
 	Crossings(ctx context.Context, out chan<- bpf.Crossing) error
 	CountWriters(devs ...uint64) error

@@ -3,7 +3,7 @@
  * The few kernel types the programs look into, and of those only the fields
  * they use. Offsets written here mean nothing: preserve_access_index makes the
  * loader take them from the running kernel's BTF, or from the module's where
- * ext4 and overlayfs are modules (CO-RE).
+ * a filesystem is one (CO-RE).
  */
 #ifndef EBB_KERNEL_H
 #define EBB_KERNEL_H
@@ -123,6 +123,92 @@ struct ext4_allocation_request {
 	struct inode *inode;
 	unsigned int len;
 	unsigned int flags;
+} CORE;
+
+/*
+ * xfs (fs/xfs/xfs_mount.h, xfs_trans.h). The counter of free blocks is m_free[0]
+ * since Linux 6.15, m_fdblocks before: whoever reads asks which one is there.
+ */
+
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct xfs_sb {
+	u64 sb_icount;
+	u8 sb_inopblog;
+} CORE;
+
+struct xfs_ino_geometry {
+	u64 maxicount;
+} CORE;
+
+struct xfs_freecounter {
+	struct percpu_counter count;
+} CORE;
+
+struct xfs_mount {
+	struct xfs_sb m_sb;
+	struct super_block *m_super;
+	unsigned int m_alloc_set_aside;
+	struct xfs_ino_geometry m_ino_geo;
+	struct percpu_counter m_icount;
+	struct percpu_counter m_ifree;
+	struct percpu_counter m_fdblocks;
+	struct xfs_freecounter m_free[3];
+	atomic64_t m_allocbt_blks;
+} CORE;
+
+struct xfs_trans {
+	struct xfs_mount *t_mountp;
+} CORE;
+
+struct xfs_inode {
+	struct xfs_mount *i_mount;
+} CORE;
+
+/* btrfs (fs/btrfs/fs.h, space-info.h, block-rsv.h, volumes.h). */
+
+struct list_head {
+	struct list_head *next;
+} CORE;
+
+struct btrfs_space_info {
+	u64 total_bytes;
+	u64 bytes_used;
+	u64 bytes_reserved;
+	u64 bytes_may_use;
+	u64 bytes_readonly;
+	u64 disk_used;
+	u64 disk_total;
+	u64 flags;
+	bool full; /* a bit of an unsigned int before Linux 6.17 */
+	struct list_head ro_bgs;
+} CORE;
+
+struct btrfs_block_rsv {
+	u64 size;
+	struct btrfs_space_info *space_info;
+} CORE;
+
+struct btrfs_device {
+	struct list_head dev_list;
+	void *bdev;
+	u64 total_bytes;
+	u64 bytes_used;
+} CORE;
+
+struct btrfs_fs_devices {
+	struct list_head devices;
+} CORE;
+
+struct btrfs_fs_info {
+	struct btrfs_block_rsv global_block_rsv;
+	struct super_block *sb;
+	struct btrfs_fs_devices *fs_devices;
+	struct btrfs_space_info *data_sinfo;
+	u64 avail_data_alloc_bits;
+	u32 sectorsize_bits;
 } CORE;
 
 /* A map, as the kernel keeps it (include/linux/bpf.h). */

@@ -8,18 +8,39 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	mounts "github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// ext4 is a filesystem of this test's own, on a loop device that the kernel
-// frees with the last mount.
-type ext4 struct {
+// filesystem is one of this test's own, on a loop device that the kernel frees
+// with the last mount.
+type filesystem struct {
+	kind string
 	dir  string
 	dev  uint64
 	next int // names files
 }
 
 // newExt4 makes one of 64 MiB; options are mkfs.ext4's.
-func newExt4(t testing.TB, options ...string) *ext4 {
+func newExt4(t testing.TB, options ...string) *filesystem {
+	t.Helper()
+	return newFilesystem(t, "ext4", 64<<20, append([]string{
+		"-F", "-q", "-m", "0", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, options...)...)
+}
+
+// newXfs makes one of 320 MiB, a little more than the least mkfs.xfs accepts.
+func newXfs(t testing.TB) *filesystem {
+	t.Helper()
+	return newFilesystem(t, "xfs", 320<<20, "-q")
+}
+
+// newBtrfs makes one of 256 MiB.
+func newBtrfs(t testing.TB, options ...string) *filesystem {
+	t.Helper()
+	return newFilesystem(t, "btrfs", 256<<20, append([]string{"-q"}, options...)...)
+}
+
+func newFilesystem(t testing.TB, kind string, size int64, options ...string) *filesystem {
 	t.Helper()
 	needRoot(t)
 	base := t.TempDir()
@@ -30,20 +51,23 @@ func newExt4(t testing.TB, options ...string) *ext4 {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(64 << 20); err != nil {
+	if err := f.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-F", "-q", "-m", "0", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, options...)
-	if out, err := exec.Command("mkfs.ext4", append(args, image)...).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s (apt-get install e2fsprogs)", err, out)
+	if out, err := exec.Command("mkfs."+kind, append(options, image)...).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.%s: %v: %s (apt-get install e2fsprogs xfsprogs btrfs-progs)", kind, err, out)
 	}
 	loop := attachLoop(t, f)
 	defer loop.Close()
-	if err := unix.Mount(loop.Name(), dir, "ext4", 0, ""); err != nil {
-		t.Fatalf("mount ext4: %v", err)
+	if err := unix.Mount(loop.Name(), dir, kind, 0, ""); err != nil {
+		t.Fatalf("mount %s: %v", kind, err)
 	}
 	t.Cleanup(func() { unmount(t, dir) })
-	return &ext4{dir: dir, dev: keyOfPath(t, dir).Dev}
+	place, err := mounts.Locate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &filesystem{kind: kind, dir: dir, dev: place.Dev}
 }
 
 // attachLoop finds a free loop device. Other tests look for one, too.
@@ -78,23 +102,26 @@ func attachLoop(t testing.TB, image *os.File) *os.File {
 	return nil
 }
 
-// free is what statfs says: blocks and inodes.
-func (fs *ext4) free(t testing.TB) (blocks, inodes uint64) {
+// free is what statfs says, in the terms of a line: blocks and inodes.
+func (fs *filesystem) free(t testing.TB) (blocks, inodes uint64) {
 	t.Helper()
 	var st unix.Statfs_t
 	if err := unix.Statfs(fs.dir, &st); err != nil {
 		t.Fatal(err)
 	}
+	if fs.kind == "btrfs" {
+		return st.Bavail, 0
+	}
 	return st.Bfree, st.Ffree
 }
 
-func (fs *ext4) path() string {
+func (fs *filesystem) path() string {
 	fs.next++
 	return filepath.Join(fs.dir, fmt.Sprint("f", fs.next))
 }
 
 // open makes a new file, to be closed and removed with the filesystem.
-func (fs *ext4) open(t testing.TB, flags int) *os.File {
+func (fs *filesystem) open(t testing.TB, flags int) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(fs.path(), os.O_CREATE|os.O_RDWR|flags, 0o644)
 	if err != nil {
@@ -116,7 +143,7 @@ func pages(t testing.TB, n int) []byte {
 }
 
 // take takes blocks at once, without writing them.
-func (fs *ext4) take(t testing.TB, blocks uint64) string {
+func (fs *filesystem) take(t testing.TB, blocks uint64) string {
 	t.Helper()
 	f, err := os.Create(fs.path())
 	if err != nil {
@@ -138,18 +165,19 @@ func remove(t testing.TB, path string) {
 
 // armed reads the state of both halves of a line: disarmed is, synchronously
 // with the allocation, what an event is at its reader some time later.
-func armed(t testing.TB, p *Probes, dev uint64) (bytes, inodes bool) {
+func armed(t testing.TB, p *Probes, fs *filesystem) (bytes, inodes bool) {
 	t.Helper()
-	var w usageWatch
-	if err := p.usage.maps[usageMapWatches].Lookup(dev, &w); err != nil {
+	var w watchValue
+	if err := p.usage[fs.kind].maps[mapWatches].Lookup(fs.dev, &w); err != nil {
 		t.Fatal(err)
 	}
 	return w.Bytes.Armed == 1, w.Inodes.Armed == 1
 }
 
-func setLine(t testing.TB, p *Probes, dev uint64, l Line) {
+// setLine sets a line whose figures count what ext4 keeps for root as free.
+func setLine(t testing.TB, p *Probes, fs *filesystem, l Line) {
 	t.Helper()
-	if err := p.SetLine(dev, l); err != nil {
+	if err := p.SetLine(fs.dev, fs.kind, l); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,113 @@
+//go:build ignore
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The line of an ext4 filesystem. The figure is the one that statfs(2) shows
+ * (ext4_statfs): free clusters less those promised to delayed allocation.
+ */
+#include "headers/percpu.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* fs/ext4/ext4.h: the blocks were claimed by ext4_da_reserve_space before. */
+#define EXT4_MB_DELALLOC_RESERVED 0x0400
+
+/* Set by the loader. */
+volatile const bool reserve_has_count = false;
+
+/*
+ * glance costs two loads. Each CPU keeps back less than a batch of every
+ * counter; free blocks are the difference of two counters.
+ */
+static __always_inline void glance(struct ext4_sb_info *sbi, u32 resource, struct reading *r)
+{
+	r->err = (s64)counter_batch * nr_cpus;
+	if (resource == RESOURCE_INODES) {
+		r->free = approximate(&sbi->s_freeinodes_counter);
+		return;
+	}
+	u32 shift = BPF_CORE_READ(sbi, s_cluster_bits) & 31;
+
+	r->free = (approximate(&sbi->s_freeclusters_counter) -
+		   approximate(&sbi->s_dirtyclusters_counter)) << shift;
+	r->err = (2 * r->err) << shift;
+	r->own <<= shift;
+}
+
+/*
+ * look makes the reading exact, as statfs would give it now. Where that cannot
+ * be had, the lower bound stands: an event early rather than late.
+ */
+static __noinline int look(void *fs, u32 resource, struct reading *r)
+{
+	struct ext4_sb_info *sbi = fs;
+	s64 free = 0, promised = 0;
+	int ok;
+
+	if (resource == RESOURCE_INODES) {
+		ok = exact(&sbi->s_freeinodes_counter, &free);
+	} else {
+		ok = exact(&sbi->s_freeclusters_counter, &free) &&
+		     exact(&sbi->s_dirtyclusters_counter, &promised);
+		free = (free - promised) << (BPF_CORE_READ(sbi, s_cluster_bits) & 31);
+	}
+	settle(r, ok, free);
+	return 0;
+}
+
+/* check is called after an allocation has taken own blocks or inodes. */
+static __always_inline int check(struct super_block *sb, u32 resource, u32 own)
+{
+	struct usage_counters *n = counts();
+	u64 dev = sb->s_dev;
+	struct watch *w = bpf_map_lookup_elem(&watches, &dev);
+	struct reading r = {.own = own};
+	struct line *l;
+
+	if (!w || !n)
+		return 0;
+	l = line_of(w, resource);
+	if (!l)
+		return 0;
+	n->checked++;
+	glance(sb->s_fs_info, resource, &r);
+	return check_line(sb->s_fs_info, l, dev, resource, &r);
+}
+
+/*
+ * Buffered writes promise blocks here, long before they are allocated; the
+ * promise has been counted by the time of the tracepoint. The argument for how
+ * many is missing on kernels that reserve one cluster at a time; reading it
+ * there would be refused, so the read must not be moved out of the branch.
+ */
+SEC("tp_btf/ext4_da_reserve_space")
+int usage_reserve(unsigned long long *ctx)
+{
+	struct inode *inode = (void *)ctx[0];
+	u32 own = 1;
+
+	if (reserve_has_count)
+		own = *(volatile u64 *)&ctx[1];
+	return check(inode->i_sb, RESOURCE_BYTES, own);
+}
+
+/*
+ * Everything else: direct writes, fallocate, directories, extent trees
+ * (ext4_mb_new_blocks; counted before the tracepoint). Blocks that were
+ * promised have been checked then. They are skipped for a second reason: their
+ * promise is taken back only after this tracepoint
+ * (ext4_da_update_reserve_space), so for a moment they count twice.
+ */
+SEC("tp_btf/ext4_allocate_blocks")
+int BPF_PROG(usage_allocate, struct ext4_allocation_request *ar)
+{
+	if (ar->flags & EXT4_MB_DELALLOC_RESERVED)
+		return 0;
+	return check(ar->inode->i_sb, RESOURCE_BYTES, ar->len);
+}
+
+/* __ext4_new_inode: at its end, after the counter was decremented. */
+SEC("tp_btf/ext4_allocate_inode")
+int BPF_PROG(usage_inode, struct inode *inode)
+{
+	return check(inode->i_sb, RESOURCE_INODES, 1);
+}
