@@ -1,6 +1,6 @@
-// Package bpf asks the kernel two questions without being woken for the
-// answers: which images were used, until when; and is a filesystem about to
-// run low.
+// Package bpf asks the kernel three questions without being woken for the
+// answers: which images were used, until when; is a filesystem about to run
+// low; and who fills it.
 //
 // # Last use
 //
@@ -29,24 +29,58 @@
 // twice, for statfs(2) too. It is never late. Whoever receives one reads the
 // exact figure and calls SetLine again.
 //
+// # Writers
+//
+// writers.bpf.c counts what each container takes and gives back on watched
+// ext4 filesystems ([Probes.CountWriters], [Probes.Writers]): promises for
+// delayed allocation, other allocations, promises taken back, blocks freed,
+// inodes made and removed. All of these happen while the task that causes them
+// runs, at the latest in its exit, when files close that were deleted before;
+// what write-back does with promises later is skipped. So the figures are those
+// of statfs but for the blocks of extent trees, and need no table of inodes. Who
+// deletes shrinks, whoever wrote.
+//
+// The task's cgroup in the v2 hierarchy tells the container. Cgroups inside one
+// that bears a generated container id count for it, and cost no entry. A cgroup
+// that ends leaves its counts and its path, until user space has read and
+// forgotten them. Changes are added up per CPU and booked when another cgroup
+// or filesystem has its turn.
+//
+// Not attributed: the last close by a worker, where a file was handed to the
+// kernel (asynchronous I/O, loop devices); that counts for the root cgroup. What
+// a runtime deletes with a container counts for the runtime.
+//
+// Other filesystems are not counted. xfs frees blocks of deleted files in a
+// worker (xfs_inactive), and preallocates behind the end of a file; its inodes
+// know their blocks, so that xfs_inode_set_need_inactive, in the deleter's
+// context, could give back what was counted for an inode before, with a bounded
+// table of inodes. Extents shared by reflink count fully in an inode's blocks
+// though they take nothing, which breaks the bound for files that overlayfs
+// copied up. btrfs reserves data in the writer's context
+// (btrfs_qgroup_reserve_data only with quotas on, btrfs_space_reservation without
+// the inode), but what is freed depends on other references to the extent and is
+// known at commit, in a worker.
+//
 // # Who owns what
 //
 // The kernel owns the records; pins below [Options.PinDir] keep them, and the
 // recording, alive while no agent runs. One process at a time holds a lock on
-// that directory and owns the slots. Each of the two objects has a directory
+// that directory and owns the slots. Each of the objects has a directory
 // of its own, named after a hash of its code and sizes; it is filled under
 // another name and renamed, so it is there as a whole or not at all. [Load]
 // adopts a directory of the same hash. Otherwise it attaches the new programs
 // first, carries the old stamps over, then removes the old pins: at every
-// moment at least one of the two records.
+// moment at least one of the two records. Counts of writers are carried over
+// too, less what happens while they are copied.
 //
 // A slot of the stamps array is given to another layer only after every program
 // that may have looked it up for the old one has ended.
 //
 // # Failure
 //
-// The two objects fail apart; [Probes.Status] says which and why. Load itself
-// fails only if neither works: [ErrNotPermitted] names the missing capability,
+// The objects fail apart; [Probes.Status] says which and why, and [ReadReport]
+// also what they take and cost. Load itself fails only if neither last use nor
+// usage works: [ErrNotPermitted] names the missing capability,
 // [ErrUnsupported] what the kernel lacks. Every loss has a counter in
 // [Counters]. A crash at any point is mended by the next Load; if old stamps
 // could not be read, [Probes.Lost] says so, and the caller has to take every
@@ -58,7 +92,9 @@
 //
 // Sources: do_exit (kernel/exit.c), ovl_get_layers (fs/overlayfs/super.c),
 // ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
-// ext4_da_reserve_space (fs/ext4/inode.c), percpu_counter_add_batch
+// ext4_da_reserve_space and ext4_da_update_reserve_space (fs/ext4/inode.c),
+// ext4_es_remove_extent (fs/ext4/extents_status.c), cgroup_rmdir
+// (kernel/cgroup/cgroup.c), percpu_counter_add_batch
 // (lib/percpu_counter.c). The tests pass on 6.18 with both filesystems built
 // in, and on Debian's 6.1 with both as modules.
 package bpf

@@ -229,8 +229,11 @@ func carryWriters(s *set, dir string) error {
 			return fmt.Errorf("write device: %w", err)
 		}
 	}
+	if err := errors.Join(devices.Err(), closeAccounts(s.maps[writersMapWatching])); err != nil {
+		return err
+	}
 	writers, err := readWriters(old)
-	if err = errors.Join(devices.Err(), err); err != nil {
+	if err != nil {
 		return err
 	}
 	for id, w := range writers {
