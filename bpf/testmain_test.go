@@ -35,11 +35,34 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "make mounts private:", err)
 			os.Exit(1)
 		}
+		if err := leaveLoops(); err != nil {
+			fmt.Fprintln(os.Stderr, "leave the loop mounts of others:", err)
+			os.Exit(1)
+		}
 		os.Exit(m.Run())
 	case os.Geteuid() != 0 || fuzzing():
 		os.Exit(m.Run())
 	}
 	os.Exit(inNamespace())
+}
+
+// leaveLoops gives back the copies of loop mounts that came with the namespace:
+// each would keep the filesystem of somebody else's test alive after its end.
+func leaveLoops() error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line) // device, mount point, …
+		if !strings.HasPrefix(fields[0], "/dev/loop") {
+			continue
+		}
+		if err := unix.Unmount(fields[1], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", fields[1], err)
+		}
+	}
+	return nil
 }
 
 // fuzzing: a fuzz run talks to its workers over inherited files, and needs

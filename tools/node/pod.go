@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -145,9 +147,7 @@ func (p *Pod) Status(ctx context.Context, container string) (*runtimeapi.Contain
 // the kubelet leaves them to be collected.
 func (p *Pod) Stop(ctx context.Context) error {
 	for name, id := range p.Containers {
-		// No timeout: SIGKILL, without a grace period.
-		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
-		if err := unlessGone(err); err != nil {
+		if err := p.stopContainer(ctx, id); err != nil {
 			return fmt.Errorf("stop container %s: %w", name, err)
 		}
 	}
@@ -156,6 +156,23 @@ func (p *Pod) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop pod: %w", err)
 	}
 	return nil
+}
+
+// stopContainer kills without a grace period. containerd 1.6 now and then loses
+// its shim's connection while the shim is busy dying ("ttrpc: closed"); the
+// kubelet asks again then, and so does this.
+func (p *Pod) stopContainer(ctx context.Context, id string) error {
+	for {
+		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
+		if err = unlessGone(err); err == nil || !strings.Contains(err.Error(), "ttrpc: closed") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // Remove stops the pod and removes it with its containers. One that is not

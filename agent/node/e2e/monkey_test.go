@@ -305,9 +305,12 @@ func (m *monkey) calmDown() {
 	if len(removed) == 0 {
 		m.Error("nothing was ever removed: the test did nothing")
 	}
-	if m.vanished > len(removed)+m.kills {
-		m.Errorf("%d images vanished, and the agent says why of %d", m.vanished, len(removed))
-	}
+	m.eventually("a reason for every image that went", func() error { // a line follows its removal
+		if said := len(m.removals(0)); m.vanished > said+m.kills {
+			return fmt.Errorf("%d images vanished, and the agent says why of %d", m.vanished, said)
+		}
+		return nil
+	})
 	ctx := namespaces.WithNamespace(context.WithoutCancel(m.ctx), node.CRINamespace)
 	for _, o := range m.containers {
 		if _, err := m.node.Client().LoadContainer(ctx, o.ID()); err != nil {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,16 +68,39 @@ func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, er
 		}
 		r = New()
 	}
+	if err := create(path); err != nil {
+		return nil, r, movedAside, fmt.Errorf("create %s: %w", path, err)
+	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
 	}
-	s = &Store{db: db, last: make(map[string]string)}
-	if err := s.init(); err != nil {
-		return nil, r, movedAside, errors.Join(fmt.Errorf("write %s: %w", path, err), db.Close())
+	return &Store{db: db, last: flatten(r)}, r, movedAside, nil
+}
+
+// create makes an empty file unless there is one. It appears whole or not at
+// all: a process killed while bbolt writes its first pages would otherwise
+// leave a damaged one.
+func create(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	s.remember(flatten(r))
-	return s, r, movedAside, nil
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	db, err := bolt.Open(fresh, 0o600, &bolt.Options{Timeout: lockWait})
+	if err != nil {
+		return errors.Join(locked(err), os.RemoveAll(fresh))
+	}
+	if err := errors.Join(initialise(db), db.Close()); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	// A link, not a rename: what another process made meanwhile stays.
+	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Remove(fresh)
 }
 
 func locked(err error) error {
@@ -97,18 +119,14 @@ func moveAside(path string, now time.Time, why error) (string, error) {
 	return aside, nil
 }
 
-func (s *Store) init() error {
-	return s.db.Update(func(tx *bolt.Tx) error {
+func initialise(db *bolt.DB) error {
+	return db.Update(func(tx *bolt.Tx) error {
 		for _, name := range [][]byte{bucketMeta, bucketImages, bucketLayers} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
-		meta := tx.Bucket(bucketMeta)
-		if bytes.Equal(meta.Get(keySchema), []byte(schema)) {
-			return nil
-		}
-		return meta.Put(keySchema, []byte(schema))
+		return tx.Bucket(bucketMeta).Put(keySchema, []byte(schema))
 	})
 }
 
@@ -144,7 +162,7 @@ func (s *Store) Save(r Records) error {
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	s.remember(next)
+	s.last = next
 	return nil
 }
 
@@ -159,8 +177,6 @@ func (s *Store) differs(next map[string]string) bool {
 	}
 	return false
 }
-
-func (s *Store) remember(m map[string]string) { s.last = m }
 
 // flatten turns records into bucket\x00key → JSON. Layer keys are JSON too:
 // their parts come from the runtime and may hold any separator.
