@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +102,7 @@ func (m Machine) boot(ctx context.Context, reportFile string, tail io.Writer) er
 		program = "qemu-system-x86_64"
 	}
 	cmd := exec.CommandContext(timed, program, m.arguments(reportFile)...)
-	out := &lines{writers: []io.Writer{log, tail, m.Console}}
+	out := &cleaned{w: io.MultiWriter(log, tail, m.Console)}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second
@@ -127,44 +126,4 @@ func readReport(file string) (report.Report, error) {
 	}
 	defer f.Close()
 	return report.Read(f)
-}
-
-// lines passes a console on, without the carriage returns and the sequences by
-// which firmware clears a screen.
-type lines struct {
-	writers []io.Writer
-}
-
-var unprintable = strings.NewReplacer("\r", "", "\x1bc", "", "\x1b[?7l", "", "\x1b[2J", "", "\x1b[0m", "")
-
-func (l *lines) Write(p []byte) (int, error) {
-	clean := unprintable.Replace(string(p))
-	for _, w := range l.writers {
-		if _, err := io.WriteString(w, clean); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
-}
-
-// tail remembers the end of what is written to it.
-type tail struct{ text []byte }
-
-const tailBytes = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if extra := len(t.text) - tailBytes; extra > 0 {
-		t.text = append(t.text[:0], t.text[extra:]...)
-	}
-	return len(p), nil
-}
-
-// String leaves out a first line that has lost its beginning.
-func (t *tail) String() string {
-	text := t.text
-	if len(text) == tailBytes {
-		_, text, _ = bytes.Cut(text, []byte("\n"))
-	}
-	return string(text)
 }

@@ -6,14 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/tools/vm"
 )
@@ -32,6 +35,7 @@ func main() {
 type options struct {
 	kernels   []string
 	table     string
+	atOnce    int
 	cpus      int
 	memoryMiB int
 	timeout   time.Duration
@@ -48,15 +52,16 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.kernels, "kernels", vm.Kernels[:1], `which kernels to boot; "all" for all of them`)
+	f.StringSliceVar(&o.kernels, "kernels", vm.Kernels[:2], `which kernels to boot; "all" for all of them`)
 	f.StringVar(&o.table, "table", "", "a page to write the table of results into")
+	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
 	f.IntVar(&o.cpus, "cpus", 2, "CPUs of a machine")
 	f.IntVar(&o.memoryMiB, "memory", 3072, "memory of a machine, in MiB")
 	f.DurationVar(&o.timeout, "timeout", 15*time.Minute, "how long a machine may run")
 	return cmd
 }
 
-// run tests kernel by kernel; one that fails does not stop the others.
+// run tests all kernels; one that fails does not stop the others.
 func (o options) run(ctx context.Context) error {
 	if len(o.kernels) == 1 && o.kernels[0] == "all" {
 		o.kernels = vm.Kernels
@@ -73,44 +78,62 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	defer builder.Close()
-	var columns []vm.Column
-	var errs []error
-	for _, name := range o.kernels {
-		column, err := o.test(ctx, cache, builder, name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("kernel %s: %w", name, err))
-		}
-		if ctx.Err() != nil {
-			return errors.Join(errs...)
-		}
-		columns = append(columns, column)
+	columns := make([]vm.Column, len(o.kernels))
+	errs := make([]error, len(o.kernels))
+	var console sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(max(1, o.atOnce))
+	for i, name := range o.kernels {
+		group.Go(func() error {
+			t := test{options: o, cache: cache, builder: builder, console: vm.Prefixed(os.Stdout, &console, name+": ")}
+			column, err := t.run(ctx, name)
+			if err != nil {
+				err = fmt.Errorf("kernel %s: %w", name, err)
+			}
+			columns[i], errs[i] = column, err
+			return nil
+		})
+	}
+	_ = group.Wait() // errs has them
+	if ctx.Err() != nil {
+		return errors.Join(errs...)
 	}
 	text := vm.Table(time.Now(), columns)
-	fmt.Println(text)
+	fmt.Println("\n" + text)
 	if o.table != "" {
 		errs = append(errs, vm.WriteTable(o.table, text))
 	}
 	return errors.Join(errs...)
 }
 
-func (o options) test(ctx context.Context, cache string, b *vm.Builder, name string) (vm.Column, error) {
+// test is what tests of several kernels have in common.
+type test struct {
+	options
+	cache   string
+	builder *vm.Builder
+	console io.Writer
+}
+
+func (t test) run(ctx context.Context, name string) (vm.Column, error) {
 	column := vm.Column{Name: name}
-	kernel, err := vm.Fetch(ctx, cache, name)
+	kernel, err := vm.Fetch(ctx, t.cache, name)
 	if err != nil {
 		return column, err
 	}
 	column.Package = kernel.Package
-	initramfs, order, err := b.Build(kernel)
+	initramfs, order, err := t.builder.Build(kernel)
 	if err != nil {
 		return column, err
 	}
 	defer os.Remove(initramfs)
 	m := vm.Machine{
 		Kernel: kernel.Image(), Initramfs: initramfs, Order: order,
-		CPUs: o.cpus, MemoryMiB: o.memoryMiB, Timeout: o.timeout,
-		Console: os.Stdout, Log: filepath.Join(cache, "vm", name+".log"),
+		CPUs: t.cpus, MemoryMiB: t.memoryMiB, Timeout: t.timeout,
+		Console: t.console, Log: filepath.Join(t.cache, "vm", name+".log"),
 	}
-	fmt.Printf("--- %s (log: %s)\n", kernel.Package, m.Log)
+	fmt.Fprintf(t.console, "%s (log: %s)\n", kernel.Package, m.Log)
+	begun := time.Now()
 	column.Report, err = m.Run(ctx)
+	fmt.Fprintf(t.console, "ended after %s\n", time.Since(begun).Round(time.Second))
 	return column, err
 }
