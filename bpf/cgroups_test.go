@@ -116,6 +116,11 @@ func newActor(t testing.TB, cg, dir string) *actor {
 	defer fd.Close()
 	cmd := exec.Command("/bin/sh")
 	cmd.Dir = dir
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "SELF="+self) // see envDeed
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd()), Pdeathsig: unix.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
