@@ -125,9 +125,9 @@ func (it *dead) ripen(p Policy, now time.Time) {
 		it.ripe = true
 		return
 	}
-	if never := !old && oldAt.IsZero() || !started && startedAt.IsZero(); !never {
-		it.ripeAt = latest(oldAt, startedAt)
-	}
+	// What may be starting counts from its creation in both: either both times
+	// are known or neither is.
+	it.ripeAt = latest(oldAt, startedAt)
 }
 
 // planContainers writes the steps for containers, in the order in which they

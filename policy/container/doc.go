@@ -57,7 +57,8 @@
 // While the source of pods cannot be reached (PodsKnown is false) nothing of
 // this is believed, also not what it said before: the limits alone decide, as
 // they do where there is no such source at all. What it costs is that the last
-// dead container and the last sandbox of each deleted pod stay.
+// dead container and the last sandbox of each deleted pod stay. (The kubelet
+// goes on to believe, for sandboxes only, what it heard of pods it knows.)
 //
 // Static pods come from files, and the API server knows them by mirror pods
 // only, under another UID, some time later or not at all. A source must name
@@ -72,9 +73,12 @@
 // its start is a dead one, and so is all of a pod that the source will name in
 // a moment. StartGrace keeps such things while they are young: created
 // containers and sandboxes not yet ready count from their own creation, a pod
-// that nobody named from the creation of the oldest thing of it. With
-// StartGrace 0, AgeFrom creation and labels on everything, the removals are
-// exactly the kubelet's.
+// that nobody named from the creation of the oldest thing of it.
+//
+// With StartGrace 0, AgeFrom creation, StaticPodsKnown, labels on everything, no
+// time in the future and nothing that failed, the removals are exactly the
+// kubelet's. Which of two of the same age is the older one it leaves to chance;
+// here the number of restarts decides, then the ID.
 //
 // # Clocks
 //

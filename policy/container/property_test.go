@@ -2,11 +2,9 @@ package container
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,116 +60,6 @@ func TestDecideIsSane(t *testing.T) {
 		nonsense(d, &s)
 		return sane(s, Decide(s, noon), noon)
 	})
-}
-
-// sane holds for any snapshot whatever.
-func sane(s Snapshot, p Plan, now time.Time) error {
-	if err := everythingOnce(s, p); err != nil {
-		return err
-	}
-	if len(s.Policy.Validate()) > 0 && len(p.Steps) > 0 {
-		return fmt.Errorf("acts by a policy that makes no sense")
-	}
-	if !p.Next.IsZero() && !p.Next.After(now) {
-		return fmt.Errorf("next is %v, now is %v", p.Next, now)
-	}
-	gone := removed(p)
-	for i, step := range p.Steps {
-		if step.Reason == "" || step.Detail == "" {
-			return fmt.Errorf("no reason: %+v", step)
-		}
-		before := p.Steps[:i]
-		switch step.Action {
-		case StopContainer, RemoveContainer:
-			if err := mayTouch(s, step, before); err != nil {
-				return err
-			}
-		case StopSandbox, RemoveSandbox:
-			if err := mayTouchSandbox(s, step, before, gone); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("unknown action in %+v", step)
-		}
-	}
-	return nil
-}
-
-// everythingOnce: each item that has an ID is either kept or removed, once.
-func everythingOnce(s Snapshot, p Plan) error {
-	want, got := make(map[string]int), make(map[string]int)
-	for _, c := range s.Containers {
-		want["c/"+c.ID] = 1
-	}
-	for _, sb := range s.Sandboxes {
-		want["s/"+sb.ID] = 1
-	}
-	delete(want, "c/")
-	delete(want, "s/")
-	key := func(d Decision) string {
-		if d.ContainerID == "" {
-			return "s/" + d.SandboxID
-		}
-		return "c/" + d.ContainerID
-	}
-	for _, d := range p.Keep {
-		got[key(d)]++
-		if d.Reason == "" || d.Detail == "" {
-			return fmt.Errorf("no reason: %+v", d)
-		}
-	}
-	for _, step := range p.Steps {
-		if step.Action == RemoveContainer || step.Action == RemoveSandbox {
-			got[key(step.Decision)]++
-		}
-	}
-	if !maps.Equal(want, got) {
-		return fmt.Errorf("listed %v, decided on %v", want, got)
-	}
-	if !slices.IsSortedFunc(p.Keep, func(a, b Decision) int { return strings.Compare(key(a), key(b)) }) {
-		return fmt.Errorf("what is kept is not in order: %+v", p.Keep)
-	}
-	return nil
-}
-
-func mayTouch(s Snapshot, step Step, before []Step) error {
-	for _, c := range s.Containers {
-		if c.ID != step.ContainerID {
-			continue
-		}
-		if c.State == StateRunning || c.Pod.UID == "" || c.Name == "" {
-			return fmt.Errorf("touches %+v", c)
-		}
-		stopped := slices.ContainsFunc(before, func(b Step) bool { return b.Action == StopContainer && b.ContainerID == c.ID })
-		if step.Action == RemoveContainer && stopped != (c.State == StateUnknown) {
-			return fmt.Errorf("stopped before it is removed: %v: %+v", stopped, c)
-		}
-	}
-	return nil
-}
-
-func mayTouchSandbox(s Snapshot, step Step, before []Step, gone map[string]bool) error {
-	for _, sb := range s.Sandboxes {
-		if sb.ID == step.SandboxID && (!sb.NotReady || sb.Pod.UID == "") {
-			return fmt.Errorf("touches %+v", sb)
-		}
-	}
-	for _, c := range s.Containers {
-		if c.SandboxID != step.SandboxID {
-			continue
-		}
-		if !gone[c.ID] {
-			return fmt.Errorf("sandbox %s goes with its container %s", step.SandboxID, c.ID)
-		}
-		i := slices.IndexFunc(before, func(b Step) bool { return b.Action == RemoveContainer && b.ContainerID == c.ID })
-		if i < 0 {
-			return fmt.Errorf("sandbox %s goes before its container %s", step.SandboxID, c.ID)
-		}
-		if !step.RestsOn(before[i]) {
-			return fmt.Errorf("%+v does not rest on %+v", step, before[i])
-		}
-	}
-	return nil
 }
 
 // After the plan the limits hold, and there is nothing more to do.
@@ -282,74 +170,6 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 	list = slices.Clone(list)
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list
-}
-
-// Nothing changes by itself before Next, Next included.
-func TestNextIsNeverLate(t *testing.T) {
-	inAnyWorld(t, func(s Snapshot, d dice) error {
-		plan := Decide(s, noon)
-		until := noon.Add(48 * time.Hour)
-		if !plan.Next.IsZero() {
-			until = plan.Next.Add(-1)
-		}
-		for _, at := range append(moments(s), until, noon.Add(time.Duration(d.below(6000))*time.Second)) {
-			if at.Before(noon) || at.After(until) {
-				continue
-			}
-			later := Decide(s, at)
-			if err := different(fmt.Sprintf("next is %v, -now +at %v", plan.Next, at), plan.Steps, later.Steps); err != nil {
-				return err
-			}
-			if !later.Next.Equal(plan.Next) {
-				return fmt.Errorf("next is %v, but at %v it is %v", plan.Next, at, later.Next)
-			}
-		}
-		return nil
-	})
-}
-
-// At Next something does change. Only where a limit for the whole node is
-// reached already may one more leave everything as it is.
-func TestNextIsNotIdle(t *testing.T) {
-	woken := 0
-	inAnyWorld(t, func(s Snapshot, _ dice) error {
-		s.Policy.MaxContainers = -1
-		for i := range s.Containers { // when it fails again nothing changes
-			s.Containers[i].RetryAt = time.Time{}
-		}
-		plan := Decide(s, noon)
-		if plan.Next.IsZero() {
-			return nil
-		}
-		woken++
-		if later := Decide(s, plan.Next); reflect.DeepEqual(later.Steps, plan.Steps) {
-			return fmt.Errorf("woken at %v for nothing: %+v", plan.Next, plan.Steps)
-		}
-		return nil
-	})
-	if woken < 500 {
-		t.Errorf("only %d worlds had something to wait for", woken)
-	}
-}
-
-// moments are the times at which anything in a world reaches any age.
-func moments(s Snapshot) (list []time.Time) {
-	add := func(t time.Time) {
-		for _, age := range []time.Duration{0, s.Policy.MinAge, s.Policy.StartGrace} {
-			list = append(list, t.Add(age-1), t.Add(age), t.Add(age+1))
-		}
-	}
-	for _, c := range s.Containers {
-		add(c.Created)
-		add(c.Finished)
-		add(c.RetryAt)
-	}
-	for _, sb := range s.Sandboxes {
-		add(sb.Created)
-		add(sb.RetryAt)
-	}
-	slices.SortFunc(list, time.Time.Compare)
-	return slices.Compact(list)
 }
 
 // To know less removes less: without the source of pods, of static pods, or of
