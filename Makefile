@@ -8,6 +8,7 @@ BIN := bin
 
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs mount util-linux kmod
+TEST_PACKAGES := gcc libc6-dev # go test -race
 BPF_PACKAGES  := clang llvm libbpf-dev
 
 .PHONY: help
@@ -19,7 +20,7 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 	@$(GO) run ./tools/demo --agent $(BIN)/ebb-agent
 
 .PHONY: test
-test: node-tools containerd-v2 ## all checks and tests, on real containerd 1.6 and 2.4 (root)
+test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 and 2.4 (root)
 	$(MAKE) --no-print-directory lint
 	$(GO) test -race -timeout 25m ./...
 	cd tools/containerd && $(GO) vet ./...
@@ -69,6 +70,10 @@ clean: ## remove what was built
 .PHONY: node-tools
 node-tools:
 	@tools/need.sh $(NODE_PACKAGES)
+
+.PHONY: test-tools
+test-tools: node-tools
+	@tools/need.sh $(TEST_PACKAGES)
 
 .PHONY: containerd-v2
 containerd-v2:
