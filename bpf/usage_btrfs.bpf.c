@@ -175,12 +175,12 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 SEC("tp_btf/update_bytes_may_use")
 int BPF_PROG(usage_promise, struct btrfs_fs_info *fs, struct btrfs_space_info *space, u64 old, s64 change)
 {
-	return check(fs, space, change);
+	return fs ? check(fs, space, change) : 0;
 }
 
 /* The end of a commit: what was deleted is given back, what was late is in. */
 SEC("tp_btf/btrfs_transaction_commit")
 int BPF_PROG(usage_commit, struct btrfs_fs_info *fs)
 {
-	return check(fs, 0, 0);
+	return fs ? check(fs, 0, 0) : 0;
 }

@@ -85,6 +85,8 @@ int usage_reserve(unsigned long long *ctx)
 	struct inode *inode = (void *)ctx[0];
 	u32 own = 1;
 
+	if (!inode)
+		return 0;
 	if (reserve_has_count)
 		own = *(volatile u64 *)&ctx[1];
 	return check(inode->i_sb, RESOURCE_BYTES, own);
@@ -100,7 +102,7 @@ int usage_reserve(unsigned long long *ctx)
 SEC("tp_btf/ext4_allocate_blocks")
 int BPF_PROG(usage_allocate, struct ext4_allocation_request *ar)
 {
-	if (ar->flags & EXT4_MB_DELALLOC_RESERVED)
+	if (!ar || ar->flags & EXT4_MB_DELALLOC_RESERVED)
 		return 0;
 	return check(ar->inode->i_sb, RESOURCE_BYTES, ar->len);
 }
@@ -109,5 +111,5 @@ int BPF_PROG(usage_allocate, struct ext4_allocation_request *ar)
 SEC("tp_btf/ext4_allocate_inode")
 int BPF_PROG(usage_inode, struct inode *inode)
 {
-	return check(inode->i_sb, RESOURCE_INODES, 1);
+	return inode ? check(inode->i_sb, RESOURCE_INODES, 1) : 0;
 }

@@ -121,11 +121,11 @@ static __always_inline int taken(struct xfs_mount *mp)
 SEC("tp_btf/xfs_trans_free")
 int BPF_PROG(usage_trans, struct xfs_trans *tp)
 {
-	return taken(tp->t_mountp);
+	return tp ? taken(tp->t_mountp) : 0;
 }
 
 SEC("tp_btf/xfs_iomap_alloc")
 int BPF_PROG(usage_delalloc, struct xfs_inode *ip)
 {
-	return taken(ip->i_mount);
+	return ip ? taken(ip->i_mount) : 0;
 }

@@ -308,7 +308,7 @@ SEC("tp_btf/ext4_da_reserve_space")
 int writers_reserve(unsigned long long *ctx)
 {
 	struct inode___mode *inode = (void *)ctx[0];
-	struct account *a = account_of(inode->i_sb);
+	struct account *a = inode ? account_of(inode->i_sb) : NULL;
 	u64 clusters = 1;
 
 	if (!a)
@@ -322,7 +322,7 @@ int writers_reserve(unsigned long long *ctx)
 SEC("tp_btf/ext4_da_release_space")
 int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 {
-	struct account *a = account_of(inode->i_sb);
+	struct account *a = inode ? account_of(inode->i_sb) : NULL;
 
 	if (a)
 		a->shrunk += (u64)(u32)clusters << (a->cluster_bits & 31);
@@ -339,7 +339,7 @@ int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claim
 {
 	struct account *a;
 
-	if (claimed)
+	if (claimed || !inode)
 		return 0;
 	a = account_of(inode->i_sb);
 	if (a)
@@ -355,11 +355,12 @@ int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claim
 SEC("tp_btf/ext4_allocate_blocks")
 int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)
 {
-	struct inode___mode *inode = (void *)ar->inode;
+	struct inode___mode *inode;
 	struct account *a;
 
-	if (ar->flags & EXT4_MB_DELALLOC_RESERVED)
+	if (!ar || ar->flags & EXT4_MB_DELALLOC_RESERVED)
 		return 0;
+	inode = (void *)ar->inode;
 	if ((inode->i_mode & S_IFMT) == S_IFREG && !(ar->flags & EXT4_MB_HINT_DATA))
 		return 0;
 	a = account_of(inode->i_sb);
@@ -373,6 +374,8 @@ int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long 
 {
 	struct account *a;
 
+	if (!inode)
+		return 0;
 	if ((inode->i_mode & S_IFMT) == S_IFREG && flags & EXT4_FREE_BLOCKS_METADATA)
 		return 0;
 	a = account_of(inode->i_sb);
@@ -384,7 +387,7 @@ int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long 
 SEC("tp_btf/ext4_allocate_inode")
 int BPF_PROG(writers_make, struct inode___mode *inode)
 {
-	struct account *a = account_of(inode->i_sb);
+	struct account *a = inode ? account_of(inode->i_sb) : NULL;
 
 	if (a)
 		a->made++;
@@ -394,7 +397,7 @@ int BPF_PROG(writers_make, struct inode___mode *inode)
 SEC("tp_btf/ext4_free_inode")
 int BPF_PROG(writers_remove, struct inode___mode *inode)
 {
-	struct account *a = account_of(inode->i_sb);
+	struct account *a = inode ? account_of(inode->i_sb) : NULL;
 
 	if (a)
 		a->removed++;

@@ -4,6 +4,10 @@
  * they use. Offsets written here mean nothing: preserve_access_index makes the
  * loader take them from the running kernel's BTF, or from the module's where
  * a filesystem is one (CO-RE).
+ *
+ * Where a filesystem is a module, later kernels take every pointer that its
+ * tracepoints pass for one that may be null, and refuse a program that follows
+ * it unasked (seen on 6.12.117). So programs on ext4, xfs and btrfs ask first.
  */
 #ifndef EBB_KERNEL_H
 #define EBB_KERNEL_H
