@@ -3,18 +3,41 @@ package vm
 import (
 	"bytes"
 	"io"
-	"regexp"
 	"sync"
 )
 
 // cleaned passes a console on without carriage returns and the sequences by
-// which firmware clears a screen: a log is read in all kinds of places.
-type cleaned struct{ w io.Writer }
+// which firmware clears a screen: a log is read in all kinds of places. A
+// sequence may come in several pieces.
+type cleaned struct {
+	w      io.Writer
+	inside escape
+}
 
-var unprintable = regexp.MustCompile(`\r|\x1bc|\x1b\[[0-9;?]*[A-Za-z]`)
+// escape is how far into a sequence a console is.
+type escape int
+
+const (
+	escapeNone escape = iota
+	escapeBegun
+	escapeParameters // after ESC [: ends with a letter
+)
 
 func (c *cleaned) Write(p []byte) (int, error) {
-	if _, err := c.w.Write(unprintable.ReplaceAll(p, nil)); err != nil {
+	var text []byte
+	for _, b := range p {
+		switch {
+		case b == 0x1b:
+			c.inside = escapeBegun
+		case c.inside == escapeBegun && b == '[':
+			c.inside = escapeParameters
+		case c.inside == escapeBegun, c.inside == escapeParameters && b >= '@':
+			c.inside = escapeNone
+		case c.inside == escapeNone && b != '\r':
+			text = append(text, b)
+		}
+	}
+	if _, err := c.w.Write(text); err != nil {
 		return 0, err
 	}
 	return len(p), nil
