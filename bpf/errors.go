@@ -44,12 +44,22 @@ func classify(err error) error {
 		return nil
 	case errors.Is(err, ErrNotPermitted), errors.Is(err, ErrUnsupported):
 		return err
+	case refusedByVerifier(err):
+		return fmt.Errorf("%w (its verifier refuses a program): %w", ErrUnsupported, err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w (%s): %w", ErrNotPermitted, missingCapabilities(), err)
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err
+}
+
+// refusedByVerifier tells a program that this kernel finds unsafe from one that
+// this process may not load: both are "permission denied", but only the verifier
+// writes a log.
+func refusedByVerifier(err error) bool {
+	var refused *ebpf.VerifierError
+	return errors.As(err, &refused) && len(refused.Log) > 0
 }
 
 // missingCapabilities names the needed capabilities this process lacks.
