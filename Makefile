@@ -25,6 +25,16 @@ test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 a
 	$(GO) test -race -timeout 25m ./...
 	cd tools/containerd && $(GO) vet ./...
 
+# What booting another kernel needs besides.
+VM_PACKAGES := qemu-system-x86 xz-utils
+# For instance VM_FLAGS="--kernels all --table docs/kernels.md".
+VM_FLAGS ?=
+
+.PHONY: test-vm
+test-vm: node-tools ## the kernel's tests on Debian's own kernels, in an emulated machine
+	@tools/need.sh $(VM_PACKAGES)
+	@$(GO) run ./tools/vm/cmd/testvm $(VM_FLAGS)
+
 .PHONY: build
 build: ## build the binaries into bin/
 	@mkdir -p $(BIN)
