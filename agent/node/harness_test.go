@@ -62,6 +62,7 @@ func inWorld(t *testing.T, f func(*world)) {
 		w.cfg = config.Default()
 		w.cfg.State.Directory = dir
 		w.cfg.Server.Address = ""
+		w.cfg.Writers.Top = 10
 		w.cfg.Images.MinimumAge = 0
 		w.dial = func(context.Context) (Runtime, error) { return w.rt, nil }
 		w.rt.SetDisk(size, 0, 100000)
