@@ -15,9 +15,9 @@ import (
 )
 
 // Kernels are those that Debian 12 offers for amd64, named as its packages are
-// after "linux-image-". The ones for clouds come first: they have the least in
-// them, boot fastest, and are what most nodes run.
-var Kernels = []string{"cloud-amd64", "6.12-cloud-amd64", "amd64", "6.12-amd64", "rt-amd64", "6.12-rt-amd64"}
+// after "linux-image-". The first two are as far apart as two can be: the older
+// version with ext4 built in, the newer with every filesystem as a module.
+var Kernels = []string{"cloud-amd64", "6.12-amd64", "amd64", "6.12-cloud-amd64", "rt-amd64", "6.12-rt-amd64"}
 
 // wantedModules is what tests need, where it is not built in. What these need
 // comes with them.
