@@ -24,8 +24,9 @@
 // # Limits
 //
 // Emulation in software (tcg) is used even where hardware help is there: it runs
-// everywhere and behaves the same. It is 10 to 30 times slower than the machine
-// itself, so no figure of time taken inside says anything. The CPU is amd64.
+// everywhere and behaves the same. It is about ten times slower than the machine
+// itself, so no figure of time taken inside says anything. Programs are copied
+// from this machine, which therefore has to be an amd64 one.
 //
 // Sources: Documentation/driver-api/early-userspace/buffer-format.rst and
 // Documentation/admin-guide/kernel-parameters.txt of Linux, qemu-system(1),

@@ -20,14 +20,20 @@ type suite struct {
 }
 
 var suites = []suite{
-	// Fewer random histories: an emulated machine takes seconds for each.
-	{pkg: "bpf", args: []string{"-rapid.checks=20"}, timeout: 8 * time.Minute},
+	// Left out: what user space does with files of a bpffs, the same on every
+	// kernel, and of the many ways to take space those that differ from another
+	// only above the filesystem. Fewer random histories: each takes seconds.
+	{
+		pkg: "bpf", args: []string{"-rapid.checks=20"}, timeout: 8 * time.Minute,
+		skip: "TestCrashAtAnyStep|TestDamagedPinsAreReplaced|TestReport|" +
+			"TestNeverLateByAnyWay/./(synced|fallocate_of|truncate|copy|tiny|unpacking|direct_write_into|mapped_reflink)",
+	},
 	{pkg: "runtime/fs", timeout: 4 * time.Minute},
 	// Compares files of the repository, which is not in the machine.
 	{pkg: "agent/node", skip: "TestGenerated", timeout: 3 * time.Minute},
 	// The main job and last use, on containerd 1.6: what depends on the kernel.
 	// The faults of sockets, clocks and files are the same on every kernel.
-	{pkg: "agent/node/e2e", run: "^(TestReclaim|TestUseWhileDown|TestReadingIsNotUsing)$/^debian$", timeout: 8 * time.Minute},
+	{pkg: "agent/node/e2e", run: "^(TestReclaim|TestUseWhileDown)$/^debian$", timeout: 8 * time.Minute},
 }
 
 // Where things are in the machine.

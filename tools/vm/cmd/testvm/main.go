@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +64,9 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 
 // run tests all kernels; one that fails does not stop the others.
 func (o options) run(ctx context.Context) error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("machines get this one's programs and are amd64; this one is %s", runtime.GOARCH)
+	}
 	if len(o.kernels) == 1 && o.kernels[0] == "all" {
 		o.kernels = vm.Kernels
 	}
