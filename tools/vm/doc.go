@@ -18,7 +18,8 @@
 //   - A run passes only if the guest reported the end of every suite, each with
 //     exit status 0. A machine that panics, hangs, or goes away has failed, and
 //     the error ends with the tail of its console.
-//   - Nothing of a run stays but the log and the cached kernel. qemu dies with
+//   - Nothing of a run stays but the log and the cached kernel (and, of one ended
+//     by SIGKILL, its temporary directories: ebb-vm-*). qemu dies with
 //     the process that started it.
 //
 // # Limits
