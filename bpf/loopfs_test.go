@@ -63,6 +63,13 @@ func newFilesystem(t testing.TB, kind string, size int64, options ...string) *fi
 		t.Fatalf("mount %s: %v", kind, err)
 	}
 	t.Cleanup(func() { unmount(t, dir) })
+	return locate(t, kind, dir)
+}
+
+// locate names a mounted filesystem as mountinfo does: on btrfs, stat(2) would
+// give another device.
+func locate(t testing.TB, kind, dir string) *filesystem {
+	t.Helper()
 	place, err := mounts.Locate(dir)
 	if err != nil {
 		t.Fatal(err)

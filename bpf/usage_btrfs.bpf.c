@@ -30,14 +30,15 @@ char LICENSE[] SEC("license") = "GPL";
 #define BLOCK_GROUP_RAID1 (1ULL << 4)
 #define BLOCK_GROUP_DUP (1ULL << 5)
 #define BLOCK_GROUP_RAID10 (1ULL << 6)
+#define BLOCK_GROUP_RAID5 (1ULL << 7)
+#define BLOCK_GROUP_RAID6 (1ULL << 8)
 #define BLOCK_GROUP_RAID1C3 (1ULL << 9)
 #define BLOCK_GROUP_RAID1C4 (1ULL << 10)
-#define MIRRORED (BLOCK_GROUP_RAID1 | BLOCK_GROUP_RAID10 | BLOCK_GROUP_RAID1C3 | BLOCK_GROUP_RAID1C4)
 
 #define STRIPE 65536		  /* BTRFS_STRIPE_LEN */
 #define DEVICE_RESERVED (1 << 20) /* BTRFS_DEVICE_RANGE_RESERVED */
 #define METADATA_LEAST (4 << 20)  /* thresh in btrfs_statfs */
-#define MAX_DEVICES 16
+#define MAX_DEVICES 16		  /* a power of two; further ones count as full */
 
 /* The figure as it was last computed, by device; user space makes the entries. */
 struct {
@@ -65,40 +66,129 @@ static __always_inline u32 copies(u64 profile)
 	return 1;
 }
 
+/* How a profile spreads over devices: btrfs_raid_array. */
+struct spread {
+	u32 least;	/* devices it needs */
+	u32 stripes;	/* of one block group that are alike */
+	u64 min_stripe; /* bytes on a device */
+};
+
+static __always_inline struct spread spread_of(u64 profile)
+{
+	/* RAID0 is striped over all devices: the sum of them, as for single. */
+	struct spread s = {.least = 1, .stripes = 1, .min_stripe = STRIPE};
+
+	if (profile & BLOCK_GROUP_DUP)
+		s.min_stripe = 2 * STRIPE;
+	if (profile & BLOCK_GROUP_RAID10)
+		s.stripes = 4;
+	else if (!(profile & BLOCK_GROUP_DUP))
+		s.stripes = copies(profile);
+	if (profile & (BLOCK_GROUP_RAID1 | BLOCK_GROUP_RAID10 | BLOCK_GROUP_RAID5))
+		s.least = 2;
+	if (profile & (BLOCK_GROUP_RAID1C3 | BLOCK_GROUP_RAID6))
+		s.least = 3;
+	if (profile & BLOCK_GROUP_RAID1C4)
+		s.least = 4;
+	return s;
+}
+
 /*
- * unallocated is btrfs_calc_avail_data_space, on disk. Mirrors want several
- * devices: what the largest has beyond the others is of no use. That is exact
- * for two copies, and for RAID10, whose groups of four are not looked at, and
- * more than two copies on devices of unlike free space it is an upper bound.
+ * Room on devices, in falling order. On the stack the verifier would follow
+ * every order there is; in a map it takes the values for unknown. Programs at a
+ * tracepoint are not preempted.
+ */
+struct rooms {
+	u64 room[MAX_DEVICES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rooms);
+} rooms SEC(".maps");
+
+static __noinline int insert(u64 free)
+{
+	u32 zero = 0;
+	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
+	u64 was;
+	int i;
+
+	for (i = 0; r && i < MAX_DEVICES; i++) {
+		was = r->room[i];
+		if (free > was) {
+			r->room[i] = free;
+			free = was;
+		}
+	}
+	return 0;
+}
+
+/* spread_out uses up the smallest device with the next larger ones, then the next. */
+static __noinline u64 spread_out(struct spread *by)
+{
+	u32 zero = 0, stripes, k;
+	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
+	u64 sum = 0, free;
+	int i;
+
+	for (i = MAX_DEVICES - 1; r && i >= 0; i--) {
+		free = r->room[i];
+		if (i + 1 < by->least || free < by->min_stripe)
+			continue;
+		stripes = by->stripes < i + 1 ? by->stripes : i + 1;
+		sum += free * stripes;
+		for (k = 0; k < 4; k++)
+			if (k < stripes)
+				r->room[(i - k) & (MAX_DEVICES - 1)] -= free;
+	}
+	return sum;
+}
+
+/* on_device is what a device has for new block groups. */
+static __noinline u64 on_device(struct btrfs_device *dev, u64 min_stripe)
+{
+	s64 free;
+
+	if (!BPF_CORE_READ(dev, bdev))
+		return 0;
+	free = BPF_CORE_READ(dev, total_bytes) - BPF_CORE_READ(dev, bytes_used);
+	free &= ~(s64)(STRIPE - 1);
+	return free > (s64)(DEVICE_RESERVED + min_stripe) ? free - DEVICE_RESERVED : 0;
+}
+
+/*
+ * unallocated is btrfs_calc_avail_data_space, in bytes on disk, computed the
+ * same way: it is not the most that can be had from devices of unlike room, but
+ * what statfs then shows.
  */
 static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
 {
 	struct btrfs_fs_devices *all = BPF_CORE_READ(fs, fs_devices);
 	void *head = (void *)all + bpf_core_field_offset(struct btrfs_fs_devices, devices);
 	struct list_head *at = BPF_CORE_READ(all, devices.next);
-	u64 sum = 0, largest = 0, others, free;
-	struct btrfs_device *dev;
-	u32 n = copies(profile);
+	struct spread by = spread_of(profile);
+	struct rooms *r;
+	u64 sum = 0, free;
+	u32 zero = 0;
 	int i;
 
+	r = bpf_map_lookup_elem(&rooms, &zero);
+	if (!r)
+		return 0;
+	if (by.least > 1)
+		__builtin_memset(r, 0, sizeof(*r));
 	for (i = 0; i < MAX_DEVICES && at && at != head; i++) {
-		dev = (void *)at - bpf_core_field_offset(struct btrfs_device, dev_list);
+		free = on_device((void *)at - bpf_core_field_offset(struct btrfs_device, dev_list),
+				 by.min_stripe);
 		at = BPF_CORE_READ(at, next);
-		if (!BPF_CORE_READ(dev, bdev))
-			continue;
-		free = BPF_CORE_READ(dev, total_bytes) - BPF_CORE_READ(dev, bytes_used);
-		free -= free % STRIPE;
-		if ((s64)free <= DEVICE_RESERVED + STRIPE)
-			continue;
-		free -= DEVICE_RESERVED;
 		sum += free;
-		if (free > largest)
-			largest = free;
+		if (by.least > 1)
+			insert(free);
 	}
-	if (!(profile & MIRRORED))
-		return sum;
-	others = (sum - largest) * n / (n - 1);
-	return others < sum ? others : sum;
+	return by.least > 1 ? spread_out(&by) : sum;
 }
 
 /* metadata_full: no block group can be added, and what there is is spoken for. */

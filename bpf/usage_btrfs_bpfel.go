@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type usageBtrfsRooms struct {
+	_    structs.HostLayout
+	Room [16]uint64
+}
+
 type usageBtrfsUsageCounters struct {
 	_           structs.HostLayout
 	Checked     uint64
@@ -47,6 +52,7 @@ type usageBtrfsWatch struct {
 const (
 	usageBtrfsMapCounted       = "counted"
 	usageBtrfsMapCrossings     = "crossings"
+	usageBtrfsMapRooms         = "rooms"
 	usageBtrfsMapUsageCounts   = "usage_counts"
 	usageBtrfsMapWatches       = "watches"
 	usageBtrfsProgUsageCommit  = "usage_commit"
@@ -106,6 +112,7 @@ type usageBtrfsProgramSpecs struct {
 type usageBtrfsMapSpecs struct {
 	Counted     *ebpf.MapSpec `ebpf:"counted"`
 	Crossings   *ebpf.MapSpec `ebpf:"crossings"`
+	Rooms       *ebpf.MapSpec `ebpf:"rooms"`
 	UsageCounts *ebpf.MapSpec `ebpf:"usage_counts"`
 	Watches     *ebpf.MapSpec `ebpf:"watches"`
 }
@@ -139,6 +146,7 @@ func (o *usageBtrfsObjects) Close() error {
 type usageBtrfsMaps struct {
 	Counted     *ebpf.Map `ebpf:"counted"`
 	Crossings   *ebpf.Map `ebpf:"crossings"`
+	Rooms       *ebpf.Map `ebpf:"rooms"`
 	UsageCounts *ebpf.Map `ebpf:"usage_counts"`
 	Watches     *ebpf.Map `ebpf:"watches"`
 }
@@ -147,6 +155,7 @@ func (m *usageBtrfsMaps) Close() error {
 	return _UsageBtrfsClose(
 		m.Counted,
 		m.Crossings,
+		m.Rooms,
 		m.UsageCounts,
 		m.Watches,
 	)

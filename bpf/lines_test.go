@@ -1,0 +1,384 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// TestDeletingArms: on every filesystem what is deleted arms the line again, in
+// time for whoever takes space next, and nothing is sent below it meanwhile.
+func TestDeletingArms(t *testing.T) {
+	for _, kind := range fsTypes {
+		t.Run(kind, func(t *testing.T) {
+			p, fs := load(t, Options{}), newKind(t, kind)
+			empty, _ := fs.free(t)
+			setLine(t, p, fs, Line{RaiseFree: empty - 2000, RearmFree: empty - 1000})
+			for round := range uint64(4) {
+				files := []string{fs.take(t, 1200), fs.take(t, 1200), fs.take(t, 500)}
+				if is, _ := armed(t, p, fs); is {
+					t.Fatalf("round %d: no event", round)
+				}
+				nextCrossing(t, p)
+				for range 20 {
+					files = append(files, fs.take(t, 1))
+				}
+				if n := counters(t, p); n.Raised != round+1 || n.Rearmed != round || n.Approximate != 0 {
+					t.Fatalf("round %d: %+v", round, n)
+				}
+				for _, file := range files {
+					remove(t, file)
+				}
+				fs.untilFree(t, empty-600)
+			}
+		})
+	}
+}
+
+// untilFree waits until what was deleted is given back. xfs does that in the
+// background, and statfs gives it a push.
+func (fs *filesystem) untilFree(t testing.TB, blocks uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		fs.sync(t)
+		free, _ := fs.free(t)
+		if free >= blocks {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d blocks are free, want %d", free, blocks)
+		}
+	}
+}
+
+// TestInodesOfXfs: free inodes are those of all chunks that would still fit,
+// so data takes them as files do, until the share of the disk that inodes may
+// have is the smaller figure.
+func TestInodesOfXfs(t *testing.T) {
+	for name, step := range map[string]func(*testing.T, *filesystem) func() error{
+		"files": func(t *testing.T, fs *filesystem) func() error {
+			return func() error { return os.WriteFile(fs.path(), nil, 0o644) }
+		},
+		"directories": ways["directories"],
+		"data":        ways["buffered"],
+	} {
+		for _, share := range []string{"maxpct=50", "maxpct=1"} {
+			t.Run(name+"/"+share, func(t *testing.T) {
+				p, fs := load(t, Options{}), newFilesystem(t, "xfs", 320<<20, "-q", "-i", share)
+				if name == "data" { // until what would fit is less than the share
+					_, all := fs.free(t)
+					for left := all; left > all-1000; _, left = fs.free(t) {
+						fs.take(t, 500)
+					}
+				}
+				step := step(t, fs)
+				_, inodes := fs.free(t)
+				line := Line{RaiseInodes: inodes - 600, RearmInodes: inodes}
+				setLine(t, p, fs, line)
+				crossBySteps(t, p, fs, line, step)
+				if c := nextCrossing(t, p); !c.Inodes || c.Free > line.RaiseInodes || c.Dev != fs.dev {
+					t.Errorf("crossing is %+v", c)
+				}
+			})
+		}
+	}
+}
+
+// TestNeverLateWithManyWritersElsewhere has writers on every CPU at once, each
+// in another way.
+func TestNeverLateWithManyWritersElsewhere(t *testing.T) {
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			p, fs := load(t, Options{}), newKind(t, kind)
+			var steps []func() error
+			for _, name := range []string{"buffered", "direct", "mapped", "fallocate", "copy", "write into reflink"} {
+				own := *fs
+				own.dir = filepath.Join(fs.dir, filepath.Base(t.TempDir())+name)
+				mkdir(t, own.dir)
+				steps = append(steps, ways[name](t, &own))
+			}
+			fs.sync(t)
+			free, _ := fs.free(t)
+			raise := free - 2000
+			setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: free})
+			var wg sync.WaitGroup
+			for _, step := range steps {
+				wg.Go(func() {
+					for range 600 {
+						if err := step(); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			is, _ := armed(t, p, fs)
+			fs.sync(t)
+			free, _ = fs.free(t)
+			if free > raise {
+				t.Fatalf("test wrote too little: %d free, line %d", free, raise)
+			}
+			if is {
+				t.Fatalf("%d free, line %d, and no event", free, raise)
+			}
+			nextCrossing(t, p)
+			if n := counters(t, p).Raised; n != 1 {
+				t.Errorf("%d events", n)
+			}
+		})
+	}
+}
+
+// TestOverwriting: on xfs, writing over blocks again and again raises nothing,
+// nor does it on btrfs as long as less than the headroom is written between
+// commits; and one event at most for a headroom's worth if more is.
+func TestOverwriting(t *testing.T) {
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			p, fs := load(t, Options{}), newKind(t, kind)
+			f, block := fs.filled(t, 512), make([]byte, 512*4096)
+			fs.sync(t)
+			free, _ := fs.free(t)
+			const headroom = 600
+			line := Line{RaiseFree: free - headroom, RearmFree: free - headroom}
+			setLine(t, p, fs, line)
+			overwrite := func() {
+				if _, err := f.WriteAt(block, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 20 {
+				overwrite()
+				fs.sync(t)
+			}
+			if n := counters(t, p).Raised; n != 0 {
+				t.Fatalf("%d events without growth", n)
+			}
+			events, written := uint64(0), uint64(0)
+			for range 40 { // as the agent does: commit and set the line again after each event
+				overwrite()
+				if err := f.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				written += 512
+				if n := counters(t, p).Raised; n > events {
+					events = n
+					fs.sync(t)
+					setLine(t, p, fs, line)
+				}
+			}
+			if most := written / headroom; kind == "xfs" && events > 0 || events > most {
+				t.Errorf("%d events for %d blocks over a headroom of %d", events, written, headroom)
+			}
+			t.Logf("%d events for %d headrooms' worth", events, written/headroom)
+		})
+	}
+}
+
+// TestLinePropertyElsewhere: random histories on xfs and btrfs. Whatever was
+// done, once statfs is true free space is at or below the line only if there
+// was an event since it was last above it.
+func TestLinePropertyElsewhere(t *testing.T) {
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			p, fs := load(t, Options{}), newKind(t, kind)
+			shared := fs.filled(t, 2000)
+			fs.sync(t)
+			crossed := 0
+			rapid.Check(t, func(rt *rapid.T) {
+				empty, _ := fs.free(t)
+				h := &history{t: t, p: p, fs: fs, shared: shared, raised: counters(t, p).Raised}
+				defer h.end(empty)
+				raise := empty - uint64(rapid.IntRange(200, 2500).Draw(rt, "depth"))
+				line := Line{RaiseFree: raise, RearmFree: raise + uint64(rapid.IntRange(0, 300).Draw(rt, "gap"))}
+				setLine(t, p, fs, line)
+				raised := counters(t, p).Raised
+				reached := false
+				for range rapid.IntRange(4, 12).Draw(rt, "steps") {
+					what := h.step(rt)
+					is, _ := armed(t, p, fs)
+					now := counters(t, p).Raised
+					fs.sync(t)
+					free, _ := fs.free(t)
+					if free <= line.RaiseFree && (is || !reached && now == raised) {
+						rt.Fatalf("%s: %d free, line %+v: armed %v, %d events", what, free, line, is, now-raised)
+					}
+					if free <= line.RaiseFree && !reached {
+						crossed++
+					}
+					if reached = free <= line.RaiseFree; !reached && free > line.RearmFree {
+						fs.nudge(t) // the next allocation is what arms it
+						if is, _ := armed(t, p, fs); !is {
+							rt.Fatalf("%s: %d free, line %+v: not armed again", what, free, line)
+						}
+						raised = counters(t, p).Raised
+					}
+				}
+			})
+			if crossed < 20 {
+				t.Errorf("only %d crossings", crossed)
+			}
+			t.Logf("%d crossings", crossed)
+		})
+	}
+}
+
+// history is one random sequence of writes and deletes.
+type history struct {
+	t      *testing.T
+	p      *Probes
+	fs     *filesystem
+	shared *os.File
+	files  []string
+	raised uint64 // before it began
+}
+
+func (h *history) step(rt *rapid.T) string {
+	h.t.Helper()
+	what := rapid.SampledFrom([]string{"write", "direct", "fallocate", "clone", "small", "delete", "delete"}).Draw(rt, "what")
+	blocks := rapid.SampledFrom([]int{1, 2, 31, 200, 700, 1500}).Draw(rt, "blocks")
+	if what == "delete" {
+		if len(h.files) == 0 {
+			return what
+		}
+		i := rapid.IntRange(0, len(h.files)-1).Draw(rt, "file")
+		remove(h.t, h.files[i])
+		h.files = slices.Delete(h.files, i, i+1)
+		return what
+	}
+	flags := 0
+	if what == "direct" {
+		flags = unix.O_DIRECT
+	}
+	f, err := os.OpenFile(h.fs.path(), os.O_CREATE|os.O_RDWR|flags, 0o644)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	h.files = append(h.files, f.Name())
+	switch what {
+	case "fallocate":
+		err = unix.Fallocate(int(f.Fd()), 0, 0, int64(blocks)*4096)
+	case "clone":
+		err = unix.IoctlFileClone(int(f.Fd()), int(h.shared.Fd()))
+		for n := 0; n < blocks && err == nil; n += 2 {
+			_, err = f.WriteAt(make([]byte, 4096), int64(n)*4096)
+		}
+	case "small":
+		_, err = f.Write(make([]byte, 1000))
+	default:
+		_, err = f.Write(pages(h.t, blocks))
+	}
+	if err != nil {
+		h.t.Fatalf("%s of %d blocks: %v", what, blocks, err)
+	}
+	return what
+}
+
+// end leaves the filesystem as it was, but for metadata on btrfs.
+func (h *history) end(empty uint64) {
+	for _, file := range h.files {
+		remove(h.t, file)
+	}
+	if h.fs.kind == "xfs" {
+		h.fs.untilFree(h.t, empty-100)
+	}
+	h.fs.sync(h.t)
+	nextCrossings(h.t, h.p, int(counters(h.t, h.p).Raised-h.raised)) // or the ring fills
+}
+
+// nudge makes one allocation that is given back.
+func (fs *filesystem) nudge(t testing.TB) {
+	t.Helper()
+	remove(t, fs.take(t, 1))
+}
+
+// TestOneFilesystemFailsAlone: where a type of filesystem has no programs, the
+// others keep theirs, and it is said why.
+func TestOneFilesystemFailsAlone(t *testing.T) {
+	p, fs := load(t, Options{}), newExt4(t)
+	for _, kind := range fsTypes {
+		if !p.CanWatch(kind) {
+			t.Errorf("%s cannot be watched", kind)
+		}
+	}
+	if p.CanWatch("tmpfs") || p.CanWatch("") {
+		t.Error("tmpfs can be watched")
+	}
+	if err := p.SetLine(1, "tmpfs", Line{}); !errors.Is(err, ErrNotAttached) {
+		t.Errorf("line of a tmpfs: %v", err)
+	}
+	if err := p.SetLine(1, "btrfs", Line{RaiseInodes: 1, RearmInodes: 1}); err == nil || errors.Is(err, ErrNotAttached) {
+		t.Errorf("line for inodes of a btrfs: %v", err)
+	}
+	why := errors.New("no such tracepoint")
+	for _, kind := range []string{"xfs", "btrfs"} {
+		if err := p.usage[kind].close(); err != nil {
+			t.Fatal(err)
+		}
+		p.usage[kind] = usageSet{err: why}
+		if err := p.SetLine(1, kind, Line{}); p.CanWatch(kind) || !errors.Is(err, ErrNotAttached) || !errors.Is(err, why) {
+			t.Errorf("line of a %s: %v", kind, err)
+		}
+	}
+	for _, s := range p.Status() {
+		failed := s.Object == objectUsage+"xfs" || s.Object == objectUsage+"btrfs"
+		if s.Attached == failed || failed && s.Reason != why.Error() {
+			t.Errorf("%+v", s)
+		}
+	}
+	if _, ok, err := p.Counted(1); ok || err != nil {
+		t.Errorf("counted: %v, %v", ok, err)
+	}
+	blocks, _ := fs.free(t)
+	setLine(t, p, fs, Line{RaiseFree: blocks, RearmFree: blocks})
+	fs.take(t, 1)
+	nextCrossing(t, p)
+}
+
+// TestObjectsShareLayouts: Go reads the maps of all three objects by the types
+// generated for one of them.
+func TestObjectsShareLayouts(t *testing.T) {
+	layouts := func(fsType string) map[string]string {
+		o, err := usageObject(fsType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, name := range []string{"line", "watch", "crossing", "usage_counters"} {
+			var s *btf.Struct
+			if err := o.spec.Types.TypeByName(name, &s); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range s.Members {
+				size, err := btf.Sizeof(m.Type)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found[name+"."+m.Name] = fmt.Sprint(m.Offset, size)
+			}
+		}
+		for _, name := range []string{mapWatches, mapCrossings, mapUsageCounts} {
+			m := o.spec.Maps[name]
+			found[name] = fmt.Sprint(m.Type, m.KeySize, m.ValueSize, m.MaxEntries)
+		}
+		return found
+	}
+	want := layouts("ext4")
+	for _, other := range []string{"xfs", "btrfs"} {
+		if diff := cmp.Diff(want, layouts(other)); diff != "" {
+			t.Errorf("ext4 and %s: %s", other, diff)
+		}
+	}
+}
