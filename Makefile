@@ -58,7 +58,7 @@ verify: ## regenerate everything generated and fail on a difference
 	$(MAKE) --no-print-directory generate
 	git diff --exit-code -- bpf docs go.mod go.sum
 	$(GO) mod tidy -diff
-	cd tools/containerd && $(GO) mod tidy -diff
+	cd tools/containerd && $(GO) mod verify
 	$(GO) mod verify
 
 .PHONY: bench-idle
