@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -120,9 +119,6 @@ var ways = map[string]way{
 		}
 	},
 }
-
-// reflinks need a filesystem that can share blocks.
-var reflinks = map[string]bool{"write into reflink": true, "direct write into reflink": true, "mapped reflink": true}
 
 // writer appends a block at a time.
 func writer(flags int) way {
@@ -256,5 +252,5 @@ func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, step f
 		}
 	}
 	free, _ := fs.free(t)
-	t.Fatal(fmt.Sprintf("the line %d was never reached: %d free", raise, free))
+	t.Fatalf("the line %d was never reached: %d free", raise, free)
 }
