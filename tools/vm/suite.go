@@ -24,7 +24,7 @@ var suites = []suite{
 	// kernel, and of the many ways to take space those that differ from another
 	// only above the filesystem. Fewer random histories: each takes seconds.
 	{
-		pkg: "bpf", args: []string{"-rapid.checks=20"}, timeout: 8 * time.Minute,
+		pkg: "bpf", args: []string{"-rapid.checks=20"}, timeout: 12 * time.Minute,
 		skip: "TestCrashAtAnyStep|TestDamagedPinsAreReplaced|TestReport|" +
 			"TestNeverLateByAnyWay/./(synced|fallocate_of|truncate|copy|tiny|unpacking|direct_write_into|mapped_reflink)",
 	},
