@@ -23,7 +23,6 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 and 2.4 (root)
 	$(MAKE) --no-print-directory lint
 	$(GO) test -race -timeout 25m ./...
-	cd tools/containerd && $(GO) vet ./...
 
 # What booting another kernel needs besides.
 VM_PACKAGES := qemu-system-x86 xz-utils
