@@ -70,6 +70,7 @@ func TestCountedIsWhatStatfsWillShow(t *testing.T) {
 // TestCountedOnEveryProfile: one device or several of unlike size, whatever
 // btrfs keeps of each block, with data, metadata and deletions.
 func TestCountedOnEveryProfile(t *testing.T) {
+	p := load(t, Options{})
 	for _, c := range []struct {
 		data, metadata string
 		devices        []int64 // MiB
@@ -91,8 +92,9 @@ func TestCountedOnEveryProfile(t *testing.T) {
 		{"raid6", "raid1", []int64{256, 256, 320, 384}},
 	} {
 		t.Run(fmt.Sprint(c.data, c.metadata, c.devices), func(t *testing.T) {
-			p, fs := load(t, Options{}), newBtrfsOver(t, c.data, c.metadata, c.devices)
+			fs := newBtrfsOver(t, c.data, c.metadata, c.devices)
 			watchOnly(t, p, fs)
+			defer clearLine(t, p, fs)
 			for range 2 {
 				dir := fs.path()
 				mkdir(t, dir)

@@ -65,6 +65,7 @@ func (fs *filesystem) untilFree(t testing.TB, blocks uint64) {
 // so data takes them as files do, until the share of the disk that inodes may
 // have is the smaller figure.
 func TestInodesOfXfs(t *testing.T) {
+	p := load(t, Options{})
 	for name, step := range map[string]func(*testing.T, *filesystem) func() error{
 		"files": func(t *testing.T, fs *filesystem) func() error {
 			return func() error { return os.WriteFile(fs.path(), nil, 0o644) }
@@ -74,7 +75,7 @@ func TestInodesOfXfs(t *testing.T) {
 	} {
 		for _, share := range []string{"maxpct=50", "maxpct=1"} {
 			t.Run(name+"/"+share, func(t *testing.T) {
-				p, fs := load(t, Options{}), newFilesystem(t, "xfs", 320<<20, "-q", "-i", share)
+				fs := newFilesystem(t, "xfs", 320<<20, "-q", "-i", share)
 				if name == "data" { // until what would fit is less than the share
 					_, all := fs.free(t)
 					for left := all; left > all-1000; _, left = fs.free(t) {
@@ -85,6 +86,7 @@ func TestInodesOfXfs(t *testing.T) {
 				_, inodes := fs.free(t)
 				line := Line{RaiseInodes: inodes - 600, RearmInodes: inodes}
 				setLine(t, p, fs, line)
+				defer clearLine(t, p, fs)
 				crossBySteps(t, p, fs, line, step)
 				if c := nextCrossing(t, p); !c.Inodes || c.Free > line.RaiseInodes || c.Dev != fs.dev {
 					t.Errorf("crossing is %+v", c)

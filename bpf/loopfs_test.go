@@ -188,3 +188,12 @@ func setLine(t testing.TB, p *Probes, fs *filesystem, l Line) {
 		t.Fatal(err)
 	}
 }
+
+// clearLine is for tests with one filesystem after another: they can be on the
+// same loop device.
+func clearLine(t testing.TB, p *Probes, fs *filesystem) {
+	t.Helper()
+	if err := p.ClearLine(fs.dev); err != nil {
+		t.Error(err)
+	}
+}
