@@ -20,14 +20,32 @@
 //
 // # Usage
 //
-// usage.bpf.c compares, at each ext4 allocation, the filesystem's own counters
-// with a line ([Probes.SetLine]) and sends one [Crossing] when free space has
-// come down to it. The line is then disarmed until free space was above a
-// second, higher line, or user space sets it again; a third, lower figure can
-// ask for one more event meanwhile. An event may be early: for
-// the moment in which ext4 turns promised blocks into allocated ones they count
-// twice, for statfs(2) too. It is never late. Whoever receives one reads the
-// exact figure and calls SetLine again.
+// usage_ext4, usage_xfs and usage_btrfs.bpf.c compare, at each allocation, the
+// filesystem's own counters with a line ([Probes.SetLine]) and send one
+// [Crossing] when free space has come down to it. The line is then disarmed
+// until free space was above a second, higher line, or user space sets it again;
+// a third, lower figure can ask for one more event meanwhile. Whoever receives
+// an event reads the exact figure and calls SetLine again.
+//
+// An event is never late. It can be early:
+//   - ext4: for the moment in which promised blocks become allocated ones, they
+//     count twice, for statfs(2) too.
+//   - xfs: by what transactions hold at the moment, and by what files that are
+//     being written were given in advance; for statfs(2) too.
+//   - btrfs: statfs(2) shows growth up to half a minute late, so the programs
+//     count what was promised as well. That can be more than will be taken
+//     (compression, tiny files, writes over blocks that need no copy), and what
+//     is freed counts from the next commit on. So overwriting can raise one
+//     event for each headroom's worth.
+//
+// On btrfs, therefore, the caller makes statfs true (fs.Settle) before it decides
+// anything, and after setting a line compares it with [Probes.Counted], which
+// knows what was written since. A caller that gets early events in quick
+// succession leaves time between them. What a commit itself adds to the metadata
+// counts when the block group for it is made.
+//
+// A line belongs to a superblock and stays when that is unmounted: the next one
+// can have the same number. Whoever follows mounts clears it.
 //
 // # Writers
 //
@@ -78,9 +96,11 @@
 //
 // # Failure
 //
-// The objects fail apart; [Probes.Status] says which and why, and [ReadReport]
-// also what they take and cost. Load itself fails only if neither last use nor
-// usage works: [ErrNotPermitted] names the missing capability,
+// The objects fail apart, one for each type of filesystem among them;
+// [Probes.Status] says which and why, [Probes.CanWatch] where lines can be set,
+// and [ReadReport] also what they take and cost. A filesystem whose module is
+// loaded later is found by the next Load. Load itself fails only if neither last
+// use nor any usage works: [ErrNotPermitted] names the missing capability,
 // [ErrUnsupported] what the kernel lacks. Every loss has a counter in
 // [Counters]. A crash at any point is mended by the next Load; if old stamps
 // could not be read, [Probes.Lost] says so, and the caller has to take every
@@ -94,7 +114,11 @@
 // ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
 // ext4_da_reserve_space and ext4_da_update_reserve_space (fs/ext4/inode.c),
 // ext4_es_remove_extent (fs/ext4/extents_status.c), cgroup_rmdir
-// (kernel/cgroup/cgroup.c), percpu_counter_add_batch
-// (lib/percpu_counter.c). The tests pass on 6.18 with both filesystems built
-// in, and on Debian's 6.1 with both as modules.
+// (kernel/cgroup/cgroup.c), percpu_counter_add_batch (lib/percpu_counter.c);
+// xfs_fs_statfs (fs/xfs/xfs_super.c), xfs_trans_reserve and xlog_cil_commit,
+// xfs_buffered_write_iomap_begin (fs/xfs/xfs_iomap.c); btrfs_statfs and
+// btrfs_calc_avail_data_space (fs/btrfs/super.c), btrfs_reserve_data_bytes
+// (fs/btrfs/space-info.c), btrfs_add_reserved_bytes (fs/btrfs/block-group.c). The
+// tests pass on 6.18 with the filesystems built in, and last use and ext4 on
+// Debian's 6.1 with both as modules.
 package bpf

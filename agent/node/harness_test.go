@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,7 @@ type world struct {
 	t       *testing.T
 	rt      *fake.Runtime
 	kernel  *fakeKernel
+	disk    fakeDisk
 	cfg     config.Config
 	cgroups Cgroups
 	dial    func(context.Context) (Runtime, error)
@@ -59,6 +61,7 @@ func inWorld(t *testing.T, f func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, rt: fake.New(time.Now), kernel: newFakeKernel(), logs: &logBook{}, boot: time.Now().Add(-time.Hour), bootID: "boot-1"}
 		w.kernel.now = w.sinceBoot
+		w.disk.rt = w.rt
 		w.cfg = config.Default()
 		w.cfg.State.Directory = dir
 		w.cfg.Server.Address = ""
@@ -85,9 +88,10 @@ func (w *world) up() {
 	if w.kernel != nil {
 		probes = w.kernel
 		w.kernel.crossings = make(chan bpf.Crossing, 8)
+		w.kernel.disk = &w.disk
 	}
 	a, err := New(Options{
-		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: fakeDisk{w.rt},
+		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
 		Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: NewMetrics(w.cfg),
 	})
 	if err != nil {
@@ -183,7 +187,14 @@ func (w *world) wantReason(id string, want image.Reason) {
 }
 
 // fakeDisk is the fake runtime's disk.
-type fakeDisk struct{ rt *fake.Runtime }
+type fakeDisk struct {
+	rt   *fake.Runtime
+	kind string // "ext4" if empty
+
+	mu      sync.Mutex
+	written int64 // bytes that Stat does not show before Settle; deleted: negative
+	settled int   // calls of Settle
+}
 
 const (
 	fakeDev   = 8<<20 | 1
@@ -191,16 +202,25 @@ const (
 	reserved  = 7 // blocks
 )
 
-func (d fakeDisk) Stat(string) (image.Disk, fs.Info, error) {
+func (d *fakeDisk) Stat(string) (image.Disk, fs.Info, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	disk := d.rt.Disk()
+	disk.AvailableBytes += uint64(d.written)
 	avail := disk.AvailableBytes / blockSize
-	return disk, fs.Info{Type: "ext4", MountPoint: "/", Dev: fakeDev, BlockSize: blockSize,
+	return disk, fs.Info{Type: cmp.Or(d.kind, "ext4"), MountPoint: "/", Dev: fakeDev, BlockSize: blockSize,
 		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
 }
 
-func (d fakeDisk) Settle(context.Context, string) (image.Disk, error) { return d.rt.Disk(), nil }
+func (d *fakeDisk) Settle(context.Context, string) (image.Disk, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.written = 0
+	d.settled++
+	return d.rt.Disk(), nil
+}
 
-func (d fakeDisk) Directory(path string) (Directory, error) { return Directory{Birth: 1}, nil }
+func (d *fakeDisk) Directory(path string) (Directory, error) { return Directory{Birth: 1}, nil }
 
 // fakeKernel does what bpf.Probes promises, without a kernel.
 type fakeKernel struct {
@@ -211,6 +231,8 @@ type fakeKernel struct {
 	lines      map[uint64]bpf.Line
 	armed      bool
 	crossings  chan bpf.Crossing
+	disk       *fakeDisk
+	promised   uint64 // blocks that Counted misses and the disk has
 	lost       bool
 	failTrack  error
 
@@ -301,7 +323,14 @@ func (k *fakeKernel) Purge(before uint64) error {
 
 func (k *fakeKernel) CanWatch(fsType string) bool { return fsType == "ext4" || fsType == "btrfs" }
 
-func (k *fakeKernel) Counted(uint64) (uint64, bool, error) { return 0, false, nil }
+func (k *fakeKernel) Counted(uint64) (uint64, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.disk.kind != "btrfs" {
+		return 0, false, nil
+	}
+	return k.disk.rt.Disk().AvailableBytes/blockSize - k.promised, true, nil
+}
 
 func (k *fakeKernel) SetLine(dev uint64, fsType string, l bpf.Line) error {
 	k.mu.Lock()

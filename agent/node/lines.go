@@ -15,7 +15,7 @@ type lineState struct {
 	kernel  bool // the kernel raises it; otherwise the disk is polled
 	above   bool // at the latest look the disk had reached its high line
 	worseAt uint64
-	early   time.Time // of the latest event that came before its time
+	early   time.Time // when an event that came too early was, or will be, answered
 }
 
 // worseStep is how much fuller a disk that is above its line must get to be
@@ -66,6 +66,7 @@ func (a *Agent) setLineAgain() {
 	now := a.clock.now()
 	if next := a.line.early.Add(earlySpacing); now.Before(next) {
 		a.alarms.sooner(alarmRetry, next)
+		a.line.early = next
 		return
 	}
 	a.line.early = now
