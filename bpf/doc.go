@@ -98,9 +98,11 @@
 //
 // The objects fail apart, one for each type of filesystem among them;
 // [Probes.Status] says which and why, [Probes.CanWatch] where lines can be set,
-// and [ReadReport] also what they take and cost. A filesystem whose module is
-// loaded later is found by the next Load. Load itself fails only if neither last
-// use nor any usage works: [ErrNotPermitted] names the missing capability,
+// and [ReadReport] also what they take and cost. Where a filesystem is a module
+// that is not loaded yet, its object waits for [Probes.CatchUp], but for
+// overlayfs: Load has the kernel fetch it, for a container could begin and end
+// before anybody has caught up. Load itself fails only if neither last use nor
+// any usage works, nor can come: [ErrNotPermitted] names the missing capability,
 // [ErrUnsupported] what the kernel lacks. Every loss has a counter in
 // [Counters]. A crash at any point is mended by the next Load; if old stamps
 // could not be read, [Probes.Lost] says so, and the caller has to take every

@@ -38,26 +38,31 @@ type Options struct {
 	// Only tests set these.
 	step       func(string) error // see pins.step
 	maxWriters uint32             // 0: as writers.bpf.c has it
+	absent     func(string) bool  // which filesystems wait for their module
 }
 
 // Probes is the kernel's record and the handles on it. Its methods may be
 // called from several goroutines.
 type Probes struct {
-	lock *os.File // on the pin directory
-	log  *slog.Logger
+	lock    *os.File // on the pin directory
+	pins    *pins
+	options Options
+	log     *slog.Logger
+	absent  func(string) bool // see Options
 
-	lastuse, writers       *set // nil if not attached
+	mu                     sync.Mutex // guards all below
+	lastuse, writers       *set       // nil if not attached
 	lastuseErr, writersErr error
 	usage                  map[string]usageSet // by type of filesystem
-
-	mu    sync.Mutex // guards table and lost
-	table *layerTable
-	lost  bool
+	table                  *layerTable
+	lost                   bool
+	more                   chan struct{} // closed when CatchUp has attached something
 }
 
 // Load adopts what is pinned below o.PinDir, or puts the programs into the
 // kernel and carries over what an earlier version recorded there. It fails only
-// if neither last use nor usage can be had; see Status for what is missing.
+// if neither last use nor usage can be had, now or by CatchUp; see Status for
+// what is missing.
 func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if o.MaxLayers == 0 {
 		o.MaxLayers = DefaultMaxLayers
@@ -75,7 +80,10 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if err := ensureBPFFS(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", classify(err))
 	}
-	p := &Probes{log: o.Logger, usage: map[string]usageSet{}}
+	p := &Probes{
+		pins: &pins{dir: dir, step: o.step}, options: o, log: o.Logger, absent: o.absent,
+		usage: map[string]usageSet{}, more: make(chan struct{}),
+	}
 	if p.lock, err = lockDir(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
 	}
@@ -84,7 +92,7 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 			p.Close()
 		}
 	}()
-	if err := p.load(ctx, &pins{dir: dir, step: o.step}, o); err != nil {
+	if err := p.load(ctx); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
 	}
 	return p, nil
@@ -92,48 +100,83 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 
 // load brings up the objects. The BTF of the kernel is parsed at most once,
 // and not at all if all are adopted.
-func (p *Probes) load(ctx context.Context, pins *pins, o Options) error {
+func (p *Probes) load(ctx context.Context) error {
+	requestOverlay()
 	types := btf.NewCache()
-	lastuse, err := lastUseObject(o.MaxLayers)
+	for _, part := range p.parts() {
+		if err := part.load(types); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if err := p.hopeless(); err != nil {
+		return err
+	}
+	if p.options.NoWriters {
+		return p.dropWriters(p.pins)
+	}
+	return nil
+}
+
+// part is what loads, fails, and waits for its module, by itself.
+type part struct {
+	name string
+	err  error // why it is not attached; nil if it is, or was not tried yet
+	load func(*btf.Cache) error
+}
+
+// parts lists them, what others depend on first.
+func (p *Probes) parts() []part {
+	all := []part{{objectLastUse, p.lastuseErr, p.loadLastUse}}
+	for _, fsType := range fsTypes {
+		load := func(types *btf.Cache) error { return p.loadUsage(types, fsType) }
+		all = append(all, part{objectUsage + fsType, p.usage[fsType].err, load})
+	}
+	if !p.options.NoWriters {
+		all = append(all, part{objectWriters, p.writersErr, p.loadWriters})
+	}
+	return all
+}
+
+// hopeless is why neither last use nor usage can be had, now or later.
+func (p *Probes) hopeless() error {
+	err := usageError(p.usage)
+	var absent *absentError
+	if p.lastuseErr == nil || err == nil || errors.As(p.lastuseErr, &absent) || errors.As(err, &absent) {
+		return nil
+	}
+	return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, err)
+}
+
+func (p *Probes) loadLastUse(types *btf.Cache) error {
+	o, err := lastUseObject(p.options.MaxLayers)
 	if err != nil {
 		return err
 	}
-	if p.lastuse, err = p.open(pins, lastuse, types); err == nil {
-		err = p.inherit(pins, lastuse)
+	if p.lastuse, err = p.open(o, types); err == nil {
+		err = p.inherit(o)
 	}
 	if p.lastuseErr = classify(err); err != nil {
 		p.log.Warn("last use is not recorded", "reason", p.lastuseErr)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for _, fsType := range fsTypes {
-		if err := p.loadUsage(pins, types, fsType); err != nil {
-			return err
-		}
-	}
-	if err := usageError(p.usage); p.lastuseErr != nil && err != nil {
-		return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, err)
-	}
-	if o.NoWriters {
-		return p.dropWriters(pins)
-	}
-	return p.loadWriters(pins, types, o.maxWriters)
+	return nil
 }
 
 // loadUsage brings up the lines of one type of filesystem.
-func (p *Probes) loadUsage(pins *pins, types *btf.Cache, fsType string) error {
+func (p *Probes) loadUsage(types *btf.Cache, fsType string) error {
 	o, err := usageObject(fsType)
 	if err != nil {
 		return err
 	}
-	s, err := p.open(pins, o, types)
+	s, err := p.open(o, types)
 	if err == nil {
-		err = p.resetLines(pins, o, s)
+		err = p.resetLines(o, s)
 	}
 	if err != nil {
 		err = classify(err)
-		p.log.Warn("usage is not watched", "type", fsType, "reason", err)
+		p.say("usage is not watched", err, "type", fsType)
 		if s != nil {
 			err = errors.Join(err, s.close())
 		}
@@ -144,39 +187,52 @@ func (p *Probes) loadUsage(pins *pins, types *btf.Cache, fsType string) error {
 }
 
 // loadWriters brings up what nothing else depends on.
-func (p *Probes) loadWriters(pins *pins, types *btf.Cache, room uint32) error {
-	writers, err := writersObject(room)
+func (p *Probes) loadWriters(types *btf.Cache) error {
+	o, err := writersObject(p.options.maxWriters)
 	if err != nil {
 		return err
 	}
-	if p.writers, err = p.open(pins, writers, types); err == nil {
-		err = p.inheritWriters(pins, writers)
+	if p.writers, err = p.open(o, types); err == nil {
+		err = p.inheritWriters(p.pins, o)
 	}
 	if p.writersErr = classify(err); err != nil {
-		p.log.Warn("writers are not counted", "reason", p.writersErr)
+		p.say("writers are not counted", p.writersErr)
 	}
 	return nil
 }
 
+// say warns of what a node may miss. A filesystem that is not there is no loss.
+func (p *Probes) say(what string, why error, about ...any) {
+	var absent *absentError
+	level := slog.LevelWarn
+	if errors.As(why, &absent) {
+		level = slog.LevelInfo
+	}
+	p.log.Log(context.Background(), level, what, append(about, "reason", why)...)
+}
+
 // open adopts o's pinned set or makes a new one. A set that is damaged is set
 // aside, not removed: its stamps may still be readable.
-func (p *Probes) open(pins *pins, o *object, types *btf.Cache) (*set, error) {
-	dir := pins.dirOf(o)
+func (p *Probes) open(o *object, types *btf.Cache) (*set, error) {
+	dir := p.pins.dirOf(o)
 	_, err := os.Lstat(dir)
 	if err == nil {
-		s, err := pins.adopt(o)
+		s, err := p.pins.adopt(o)
 		if err == nil {
 			p.log.Info("probes adopted", "object", o.name, "dir", dir)
 			return s, nil
 		}
 		p.log.Warn("pinned probes are damaged", "object", o.name, "dir", dir, "reason", err)
-		if err := pins.setAside(o); err != nil {
+		if err := p.pins.setAside(o); err != nil {
 			return nil, fmt.Errorf("set damaged pins aside: %w", err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	s, err := pins.create(o, types)
+	if err := p.present(o, types); err != nil {
+		return nil, err
+	}
+	s, err := p.pins.create(o, types)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +241,7 @@ func (p *Probes) open(pins *pins, o *object, types *btf.Cache) (*set, error) {
 }
 
 // inherit builds the table of layers, from this set and from earlier ones.
-func (p *Probes) inherit(pins *pins, o *object) error {
+func (p *Probes) inherit(o *object) error {
 	table, damaged, err := newLayerTable(p.lastuse)
 	if err != nil {
 		return err
@@ -195,7 +251,7 @@ func (p *Probes) inherit(pins *pins, o *object) error {
 		p.lost = true
 		p.log.Warn("layers with impossible slots were dropped", "count", damaged)
 	}
-	dirs, err := pins.outdated(o)
+	dirs, err := p.pins.outdated(o)
 	if err != nil {
 		return err
 	}
@@ -205,13 +261,13 @@ func (p *Probes) inherit(pins *pins, o *object) error {
 			p.log.Warn("earlier stamps could not be read", "dir", dir, "reason", err)
 		}
 	}
-	p.removeEarlier(pins, dirs)
+	p.removeEarlier(p.pins, dirs)
 	return nil
 }
 
 // resetLines forgets the lines of the process before, whose watches would keep
 // their room for ever if their filesystems are gone; and its sets.
-func (p *Probes) resetLines(pins *pins, o *object, s *set) error {
+func (p *Probes) resetLines(o *object, s *set) error {
 	for _, name := range []string{mapWatches, mapCounted} {
 		m, ok := s.maps[name]
 		if !ok {
@@ -224,11 +280,11 @@ func (p *Probes) resetLines(pins *pins, o *object, s *set) error {
 			}
 		}
 	}
-	dirs, err := pins.outdated(o)
+	dirs, err := p.pins.outdated(o)
 	if err != nil {
 		return err
 	}
-	p.removeEarlier(pins, dirs)
+	p.removeEarlier(p.pins, dirs)
 	return nil
 }
 

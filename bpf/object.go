@@ -21,6 +21,7 @@ type object struct {
 	maps    []string          // those user space needs, hence pins
 	attach  map[string]string // program to tracepoint
 	modules []string          // whose types the programs look into, where they are modules
+	needs   string            // the filesystem without which there is nothing to see
 
 	// prepare sets constants that depend on the kernel; start runs after
 	// loading, before anything is attached. Either may be nil.
@@ -95,6 +96,7 @@ func lastUseObject(maxLayers uint32) (*object, error) {
 		maps:    []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved, lastuseMapLastuseCounts},
 		attach:  lastUseAttach,
 		modules: []string{"overlay"},
+		needs:   "overlay",
 	}, nil
 }
 
@@ -117,6 +119,7 @@ func writersObject(room uint32) (*object, error) {
 			writersMapAccounts, writersMapWritersCounts},
 		attach:  writersAttach,
 		modules: []string{"ext4"},
+		needs:   "ext4",
 		prepare: prepareWriters,
 	}, nil
 }

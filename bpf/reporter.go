@@ -116,10 +116,14 @@ func (r *reporter) openOther(dir string) {
 // try loads every object for as long as the report takes. A program that
 // cannot be attached does not keep the others from it.
 func (r *reporter) try(all []*object) {
-	types := btf.NewCache()
+	types, probes := btf.NewCache(), &Probes{}
 	for _, o := range all {
 		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
-		coll, err := o.load(types)
+		var coll *ebpf.Collection
+		err := probes.present(o, types)
+		if err == nil {
+			coll, err = o.load(types)
+		}
 		if err != nil {
 			report.State, report.Reason = StateFailed, classify(err).Error()
 			r.errs[o.name] = classify(err)

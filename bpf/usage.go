@@ -179,20 +179,51 @@ func (p *Probes) ClearLine(dev uint64) error {
 // there is none wait in the ring buffer. One that out has not taken when ctx
 // ends is dropped: whoever comes next reads the figure and sets the line anew.
 func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
-	rings, err := p.usageMaps(mapCrossings)
-	if err != nil {
-		return fmt.Errorf("read crossings: %w", err)
-	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, ring := range rings {
-		g.Go(func() error {
-			if err := readCrossings(ctx, ring, out); err != nil {
+	g.Go(func() error {
+		read := map[*ebpf.Map]bool{}
+		for {
+			rings, more, err := p.rings()
+			if err != nil {
 				return fmt.Errorf("read crossings: %w", err)
 			}
-			return nil
-		})
-	}
+			for _, ring := range rings {
+				if read[ring] {
+					continue
+				}
+				read[ring] = true
+				g.Go(func() error {
+					if err := readCrossings(ctx, ring, out); err != nil {
+						return fmt.Errorf("read crossings: %w", err)
+					}
+					return nil
+				})
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
 	return g.Wait()
+}
+
+// rings returns the ring buffers there are, and what is closed once there are
+// others.
+func (p *Probes) rings() ([]*ebpf.Map, <-chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == nil {
+		return nil, nil, ErrNotAttached // closed
+	}
+	var all []*ebpf.Map
+	for _, fsType := range fsTypes {
+		if u := p.usage[fsType]; u.set != nil {
+			all = append(all, u.maps[mapCrossings])
+		}
+	}
+	return all, p.more, nil
 }
 
 // readCrossings reads one ring; it ends only with an error.

@@ -59,6 +59,7 @@ func usageObject(fsType string) (*object, error) {
 		maps:    []string{mapWatches, mapCrossings, mapUsageCounts},
 		attach:  usageAttach[fsType],
 		modules: []string{fsType},
+		needs:   fsType,
 	}
 	if fsType == "btrfs" {
 		o.maps = append(o.maps, mapCounted)
@@ -105,7 +106,7 @@ func learnCPUOffsets(coll *ebpf.Collection) {
 }
 
 // CanWatch reports whether a filesystem of this type can have a line. It stays
-// as it is until the next Load.
+// as it is until CatchUp.
 func (p *Probes) CanWatch(fsType string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -235,6 +235,8 @@ type fakeKernel struct {
 	promised   uint64 // blocks that Counted misses and the disk has
 	lost       bool
 	failTrack  error
+	absent     bool // the filesystems' modules are not loaded
+	waiting    bool // absent at the last CatchUp
 
 	counted     []uint64 // filesystems
 	writers     []bpf.Writer
@@ -275,9 +277,20 @@ func (k *fakeKernel) wrote(d image.Disk) {
 	}
 }
 
+func (k *fakeKernel) CatchUp() (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	came := k.waiting && !k.absent
+	k.waiting = k.absent
+	return came, nil
+}
+
 func (k *fakeKernel) Track(key bpf.Key) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.waiting {
+		return bpf.ErrNotAttached
+	}
 	if k.failTrack != nil {
 		return k.failTrack
 	}
@@ -321,7 +334,11 @@ func (k *fakeKernel) Purge(before uint64) error {
 	return nil
 }
 
-func (k *fakeKernel) CanWatch(fsType string) bool { return fsType == "ext4" || fsType == "btrfs" }
+func (k *fakeKernel) CanWatch(fsType string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.waiting && (fsType == "ext4" || fsType == "btrfs")
+}
 
 func (k *fakeKernel) Counted(uint64) (uint64, bool, error) {
 	k.mu.Lock()

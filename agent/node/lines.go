@@ -132,7 +132,7 @@ func (a *Agent) armKernel(p image.Policy) bool {
 }
 
 func (a *Agent) tryArm(p image.Policy) bool {
-	if a.probes == nil || !a.probes.CanWatch(a.reading.Type) {
+	if !a.canWatch(a.reading.Type) {
 		return false
 	}
 	if a.line.dev != 0 && a.line.dev != a.reading.Dev {

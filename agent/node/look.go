@@ -71,6 +71,7 @@ func (a *Agent) planAlarm(now time.Time) time.Time {
 // the records up to date.
 func (a *Agent) observe(ctx context.Context) (image.Snapshot, error) {
 	a.alive()
+	a.catchUp()
 	if a.root == "" {
 		root, err := a.rt.ImageRoot(ctx)
 		if err != nil {

@@ -33,6 +33,7 @@ type Probes interface {
 	LastUse(k bpf.Key) (bootNS uint64, ok bool, err error)
 	LastUses() (map[bpf.Key]uint64, error)
 	Purge(beforeBootNS uint64) error
+	CatchUp() (came bool, err error)
 	CanWatch(fsType string) bool
 	SetLine(dev uint64, fsType string, l bpf.Line) error
 	Counted(dev uint64) (free uint64, ok bool, err error)

@@ -1,0 +1,107 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// rootType is a type that the kernel has if a filesystem is built in.
+var rootType = map[string]string{
+	"overlay": "ovl_fs", "ext4": "ext4_sb_info", "xfs": "xfs_mount", "btrfs": "btrfs_fs_info",
+}
+
+// absentError says that a filesystem is neither built in nor loaded.
+type absentError struct{ module string }
+
+func (e *absentError) Error() string {
+	return fmt.Sprintf("module %s is not loaded; its programs come with it", e.module)
+}
+
+func (e *absentError) Unwrap() error { return ErrUnsupported }
+
+// present returns an absentError if o has to wait for its filesystem.
+func (p *Probes) present(o *object, types *btf.Cache) error {
+	if o.needs == "" {
+		return nil
+	}
+	absent := p.absent
+	if absent == nil {
+		absent = func(module string) bool { return !builtIn(types, module) && !moduleLive(module) }
+	}
+	if absent(o.needs) {
+		return &absentError{o.needs}
+	}
+	return nil
+}
+
+// builtIn is false, too, where the kernel's types cannot be read: loading will
+// say why.
+func builtIn(types *btf.Cache, module string) bool {
+	spec, err := types.Kernel()
+	if err != nil {
+		return true
+	}
+	var found *btf.Struct
+	return spec.TypeByName(rootType[module], &found) == nil
+}
+
+// moduleLive: before that a module's tracepoints cannot be attached to
+// (btf_try_get_module). One that is built in has no such file.
+func moduleLive(module string) bool {
+	state, err := os.ReadFile("/sys/module/" + module + "/initstate")
+	return err == nil && strings.TrimSpace(string(state)) == "live"
+}
+
+// requestOverlay has the kernel load overlayfs, if it is a module, as a mount of
+// one would: with the host's modprobe, from whatever namespace (get_fs_type, in
+// fs/filesystems.c). A container runtime does the same before its first
+// container, which could otherwise begin and end before the programs that see it
+// are there. A kernel that has none, or will not, is told apart by present.
+func requestOverlay() {
+	if fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC); err == nil {
+		unix.Close(fd)
+	}
+}
+
+// CatchUp attaches what had to wait for a module of the kernel that has been
+// loaded since, and reports whether there was any. It costs the lookup of a file
+// for each type of filesystem that the kernel lacks, and nothing if it lacks
+// none. What fails again is not an error of CatchUp: Status has it.
+//
+// Whoever finds a filesystem mounted finds its module loaded; so it is enough to
+// call this before setting lines.
+func (p *Probes) CatchUp() (came bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == nil {
+		return false, fmt.Errorf("catch up: %w", ErrNotAttached) // closed
+	}
+	types := btf.NewCache()
+	for _, part := range p.parts() {
+		var absent *absentError
+		if !errors.As(part.err, &absent) || !p.arrived(absent.module) {
+			continue
+		}
+		if err := part.load(types); err != nil {
+			return came, fmt.Errorf("catch up on %s: %w", part.name, err)
+		}
+		came = true
+	}
+	if came {
+		close(p.more)
+		p.more = make(chan struct{})
+	}
+	return came, nil
+}
+
+func (p *Probes) arrived(module string) bool {
+	if p.absent != nil {
+		return !p.absent(module)
+	}
+	return moduleLive(module)
+}
