@@ -20,11 +20,7 @@
  * in the task that closes it last, or in its exit, before it leaves its cgroup
  * (do_exit: exit_files and exit_task_work come before cgroup_exit).
  */
-#include "headers/kernel.h"
-#include "headers/cgroup.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
+#include "headers/writers.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -36,271 +32,13 @@ char LICENSE[] SEC("license") = "GPL";
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 
-#define PATH_SIZE 384
-#define NAME_SIZE 128
-#define ID_DIGITS 64
-#define MAX_DEPTH 16
-#define WRITERS 4096
-
 volatile const bool reserve_has_count = false; /* set by the loader */
 
-struct writer {
-	u64 grown;  /* bytes */
-	u64 shrunk; /* bytes */
-	u64 made;   /* inodes */
-	u64 removed;
-	u64 ended_ns; /* CLOCK_BOOTTIME of the cgroup's removal; 0: it is there */
-	char path[PATH_SIZE]; /* once it has ended; a longer one is cut */
-};
-
-/* Keeps the type in the object with its name. */
-const struct writer *writer_type __attribute__((unused));
-
-/*
- * What a CPU has counted for the cgroup that it last saw on a watched
- * filesystem, and not yet booked. ext4 promises one block at a time, so most
- * changes are of the same cgroup and filesystem as the one before: they cost
- * an addition here instead of three lookups.
- *
- * Programs at tracepoints are not preempted, and none of these tracepoints is
- * hit in an interrupt, so an account has one user at a time.
- */
-struct account {
-	u64 cgroup; /* of the task; 0: nobody's */
-	u64 dev;
-	u64 watching; /* the value it was opened under */
-	u64 other;    /* a filesystem that is not watched */
-	u64 other_watching;
-	u64 to; /* key in writers; 0: found no room */
-	u64 booked; /* how often it was emptied into writers */
-	u64 changes; /* ever */
-	u64 grown;
-	u64 shrunk;
-	u64 made;
-	u64 removed;
-	u32 cluster_bits; /* of dev */
-	u32 pad;
-};
-
-struct writers_counters {
-	u64 lost;	  /* changes without a writer: no room, or its cgroup unreadable */
-	u64 bytes_lost;	  /* grown or shrunk by those */
-	u64 members_full; /* cgroups that have to be looked up each time */
-};
-
-/* By the id of the cgroup that stands for the container, or of any other. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, WRITERS);
-	__type(key, u64);
-	__type(value, struct writer);
-} writers SEC(".maps");
-
-/* From a cgroup to the one in writers that its changes go to. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, WRITERS);
-	__type(key, u64);
-	__type(value, u64);
-} members SEC(".maps");
-
-/* The watched filesystems, by s_dev. Written by user space only. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16);
-	__type(key, u64);
-	__type(value, u32);
-} devices SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct writers_counters);
-} writers_counts SEC(".maps");
-
-/* User space changes this after it has changed devices. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} watching SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct account);
-} accounts SEC(".maps");
-
-/* A writer is too large for the stack; this one is all zero. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct writer);
-} blank SEC(".maps");
-
-/* 1 for what stands in a container's id. */
-const volatile u8 hex[256] = {
-	['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1,
-	['8'] = 1, ['9'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1,
-};
-
-static __always_inline struct writers_counters *counts(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&writers_counts, &zero);
-}
-
-/*
- * names_container tells whether a cgroup's name bears a generated container
- * id, in whatever way the runtime dresses it: 64 hexadecimal digits in a row.
- * Without a branch in the loop: the verifier would walk both ways of each.
- */
-static __noinline int names_container(struct kernfs_node *kn)
-{
-	u32 run = 0, found = 0, i;
-	char name[NAME_SIZE] = {};
-
-	if (bpf_probe_read_kernel_str(name, NAME_SIZE, BPF_CORE_READ(kn, name)) <= ID_DIGITS)
-		return 0;
-	for (i = 0; i < NAME_SIZE; i++) {
-		run = (run + 1) * hex[(u8)name[i]];
-		found |= run & ID_DIGITS;
-	}
-	return found != 0;
-}
-
-static __always_inline struct kernfs_node *parent_of(struct kernfs_node *kn)
-{
-	struct kernfs_node___old *old = (void *)kn;
-
-	if (bpf_core_field_exists(kn->__parent))
-		return BPF_CORE_READ(kn, __parent);
-	return BPF_CORE_READ(old, parent);
-}
-
-/*
- * stands_for finds the cgroup that the current task's changes go to: the
- * nearest one, from its own upwards, that is named after a container, so that
- * groups a container makes for itself are the container's. If there is none it
- * is the task's own: a service of the host, or a container whose id a person
- * chose, which only user space can know.
- */
-static __noinline u64 stands_for(u64 own)
-{
-	struct task_struct___cgroups *task = (void *)bpf_get_current_task();
-	struct kernfs_node *kn = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn);
-	int level;
-
-	if (BPF_CORE_READ(kn, id) != own)
-		return 0;
-	for (level = 0; level < MAX_DEPTH && kn; level++) {
-		if (names_container(kn))
-			return BPF_CORE_READ(kn, id);
-		kn = parent_of(kn);
-	}
-	return own;
-}
-
-static __noinline u64 join(u64 own)
-{
-	u64 id = own, to = stands_for(own);
-	struct writers_counters *n = counts();
-	u32 zero = 0;
-	void *fresh = bpf_map_lookup_elem(&blank, &zero);
-
-	if (!n || !fresh)
-		return 0;
-	if (!to)
-		return 0;
-	bpf_map_update_elem(&writers, &to, fresh, BPF_NOEXIST);
-	if (bpf_map_update_elem(&members, &id, &to, BPF_ANY))
-		n->members_full++;
-	return to;
-}
-
-/* book empties an account into its writer. */
-static __always_inline void book(struct account *a, struct writers_counters *n)
-{
-	struct writer *w;
-	u64 to = a->to;
-
-	if (!to) {
-		n->bytes_lost += a->grown + a->shrunk;
-	} else {
-		/* A writer that is gone was read, with what stands here, and forgotten. */
-		w = bpf_map_lookup_elem(&writers, &to);
-		if (w) {
-			__sync_fetch_and_add(&w->grown, a->grown);
-			__sync_fetch_and_add(&w->shrunk, a->shrunk);
-			__sync_fetch_and_add(&w->made, a->made);
-			__sync_fetch_and_add(&w->removed, a->removed);
-		}
-	}
-	a->booked++;
-	a->grown = a->shrunk = a->made = a->removed = 0;
-}
-
-/*
- * turn_over gives the account to another cgroup or filesystem. While there is
- * no writer for a cgroup its account is nobody's, so that it is turned over at
- * each change, and finds room as soon as there is some.
- */
-static __noinline struct account *turn_over(struct account *a, struct super_block___blocks *sb, u64 own,
-					    u64 now_watching)
+static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 {
 	struct ext4_sb_info *sbi = sb->s_fs_info;
-	struct writers_counters *n = counts();
-	u64 dev = sb->s_dev, to = 0;
-	u64 *known;
 
-	if (!n)
-		return 0;
-	if (!bpf_map_lookup_elem(&devices, &dev)) {
-		a->other = dev;
-		a->other_watching = now_watching;
-		return 0;
-	}
-	book(a, n);
-	known = bpf_map_lookup_elem(&members, &own);
-	if (known)
-		to = *known;
-	if (!to || !bpf_map_lookup_elem(&writers, &to))
-		to = join(own);
-	if (to && !bpf_map_lookup_elem(&writers, &to))
-		to = 0;
-	if (!to)
-		n->lost++;
-	a->to = to;
-	a->cgroup = to ? own : 0;
-	a->dev = dev;
-	a->watching = now_watching;
-	a->cluster_bits = (BPF_CORE_READ(sbi, s_cluster_bits) + sb->s_blocksize_bits) & 31;
-	return a;
-}
-
-/* account_of returns 0 if the filesystem is not watched. */
-static __always_inline struct account *account_of(struct super_block___blocks *sb)
-{
-	u64 own = bpf_get_current_cgroup_id(), dev;
-	u32 zero = 0;
-	struct account *a = bpf_map_lookup_elem(&accounts, &zero);
-	u64 *w = bpf_map_lookup_elem(&watching, &zero);
-
-	if (!a || !w)
-		return 0;
-	dev = sb->s_dev;
-	if (a->other == dev && a->other_watching == *w)
-		return 0;
-	if (a->cgroup != own || a->dev != dev || a->watching != *w)
-		a = turn_over(a, sb, own, *w);
-	if (a)
-		a->changes++;
-	return a;
+	return BPF_CORE_READ(sbi, s_cluster_bits) + sb->s_blocksize_bits;
 }
 
 /* As in usage.bpf.c: older kernels reserve one cluster at a time. */
@@ -315,7 +53,7 @@ int writers_reserve(unsigned long long *ctx)
 		return 0;
 	if (reserve_has_count)
 		clusters = (u32)(*(volatile u64 *)&ctx[1]);
-	a->grown += clusters << (a->cluster_bits & 31);
+	a->grown += clusters << (a->unit_bits & 31);
 	return 0;
 }
 
@@ -325,7 +63,7 @@ int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 	struct account *a = inode ? account_of(inode->i_sb) : NULL;
 
 	if (a)
-		a->shrunk += (u64)(u32)clusters << (a->cluster_bits & 31);
+		a->shrunk += (u64)(u32)clusters << (a->unit_bits & 31);
 	return 0;
 }
 
@@ -343,7 +81,7 @@ int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claim
 		return 0;
 	a = account_of(inode->i_sb);
 	if (a)
-		a->shrunk += (u64)(u32)clusters << (a->cluster_bits & 31);
+		a->shrunk += (u64)(u32)clusters << (a->unit_bits & 31);
 	return 0;
 }
 
@@ -365,7 +103,7 @@ int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)
 		return 0;
 	a = account_of(inode->i_sb);
 	if (a)
-		a->grown += (u64)ar->len << (a->cluster_bits & 31);
+		a->grown += (u64)ar->len << (a->unit_bits & 31);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ type writersAccount struct {
 	Shrunk        uint64
 	Made          uint64
 	Removed       uint64
-	ClusterBits   uint32
+	UnitBits      uint32
 	Pad           uint32
 }
 
