@@ -63,6 +63,9 @@ verify: ## regenerate everything generated and fail on a difference
 	cd tools/containerd && $(GO) mod verify
 	$(GO) mod verify
 
+# For instance BENCH_FLAGS="-only write"; see bin/bench-probes -h.
+BENCH_FLAGS ?=
+
 .PHONY: bench-idle
 bench-idle: node-tools build ## what the agent costs with 200 images and 100 containers and nothing to do
 	@$(GO) run ./bench/idle --agent $(BIN)/ebb-agent
@@ -70,6 +73,13 @@ bench-idle: node-tools build ## what the agent costs with 200 images and 100 con
 .PHONY: bench-reaction
 bench-reaction: node-tools build ## from the write that crosses the line to the first removal, 100 times
 	@$(GO) run ./bench/reaction --agent $(BIN)/ebb-agent
+
+.PHONY: bench-probes
+bench-probes: node-tools ## what the kernel programs cost against none attached, and 1,200 random crossings
+	@tools/need.sh fio
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/bench-probes ./bench/probes
+	@$(BIN)/bench-probes $(BENCH_FLAGS)
 
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes that a crash has left behind

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/bpf"
+	mounts "github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/tools/loopfs"
+)
+
+// soon is how long after the write an event may come.
+const soon = 100 * time.Millisecond
+
+// grace is how long a missed one is waited for, to tell a process that got no
+// CPU from an event that was never sent.
+const grace = 3 * time.Second
+
+// crossings is what random crossings found.
+type crossings struct {
+	Happened int     `json:"happened"` // by the filesystem's own account
+	Missed   int     `json:"missed"`
+	Early    int     `json:"early"`             // events before statfs said so
+	MostFree uint64  `json:"early_most_blocks"` // how far from the line the earliest was
+	P50      float64 `json:"seen_p50_ms"`
+	P99      float64 `json:"seen_p99_ms"`
+	Max      float64 `json:"seen_max_ms"`
+
+	took []float64 // ms from the write's return to the event's receipt
+}
+
+// chase brings one filesystem after the other to a line and looks how soon user
+// space is told.
+type chase struct {
+	probes *bpf.Probes
+	events <-chan event
+	random *rand.Rand
+	found  map[string]*crossings
+}
+
+// event is a crossing and when it was received.
+type event struct {
+	bpf.Crossing
+	seen uint64 // CLOCK_BOOTTIME
+}
+
+func measureCrossings(ctx context.Context, b *bed, s settings, figures map[string]any) (err error) {
+	pinDir := filepath.Join(b.dir, "pins-of-crossings")
+	p, err := loadProbes(ctx, pinDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close(), removePins(pinDir)) }()
+	report, err := bpf.ReadReport(ctx, pinDir, 0)
+	if err != nil {
+		return err
+	}
+	figures["map_memory_mib"] = result.Round(float64(report.MapBytes) / mib)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seed := uint64(time.Now().UnixNano())
+	say("random crossings, seed %d", seed)
+	c := &chase{probes: p, events: receive(ctx, p), random: rand.New(rand.NewPCG(seed, 0)), found: map[string]*crossings{}}
+	var all crossings
+	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
+		c.found[kind] = &crossings{}
+		if err := c.onSmall(ctx, filepath.Join(b.dir, "small-"+kind), kind, (s.crossings+2)/3); err != nil {
+			return fmt.Errorf("crossings on %s: %w", kind, err)
+		}
+		f := c.found[kind]
+		f.P50, f.P99, f.Max = percentiles(f.took)
+		all.Happened, all.Missed, all.took = all.Happened+f.Happened, all.Missed+f.Missed, append(all.took, f.took...)
+		say("%s: %d crossings, %d missed, %d events early by at most %d blocks; p99 %.2f ms", kind, f.Happened, f.Missed, f.Early, f.MostFree, f.P99)
+	}
+	_, figures["crossing_seen_p99_ms"], figures["crossing_seen_max_ms"] = percentiles(all.took)
+	figures["crossings"], figures["crossings_missed"] = all.Happened, all.Missed
+	figures["crossings_by_filesystem"], figures["crossings_seed"] = c.found, seed
+	return nil
+}
+
+func percentiles(ms []float64) (p50, p99, most float64) {
+	return result.Round(result.Percentile(ms, 50)), result.Round(result.Percentile(ms, 99)), result.Round(result.Percentile(ms, 100))
+}
+
+func removePins(dir string) error {
+	if err := bpf.Unload(dir); err != nil {
+		return err
+	}
+	return unix.Unmount(dir, unix.MNT_DETACH)
+}
+
+// receive stamps events as they come.
+func receive(ctx context.Context, p *bpf.Probes) <-chan event {
+	raw, stamped := make(chan bpf.Crossing), make(chan event, 64)
+	go func() {
+		if err := p.Crossings(ctx, raw); ctx.Err() == nil {
+			say("events end: %v", err) // every crossing from now on is missed
+		}
+	}()
+	go func() {
+		for {
+			select {
+			case c := <-raw:
+				stamped <- event{c, now()}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return stamped
+}
+
+func now() uint64 {
+	ns, err := bpf.BootTime()
+	if err != nil {
+		panic(err) // every kernel has the clock
+	}
+	return ns
+}
+
+// metadataEvery: on btrfs only a new block group of metadata shows, which takes
+// thousands of files. So only each so many-th round has those ways.
+const metadataEvery = 8
+
+// onSmall makes a filesystem small enough for btrfs's block groups to be, too,
+// and crosses its line by each way in turn.
+func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err error) {
+	var options []string
+	if kind == "btrfs" {
+		options = []string{"-m", "single"}
+	}
+	fs, err := loopfs.New(dir, kind, gib, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fs.Close()) }()
+	found := c.found[kind]
+	for round := 0; found.Happened < times; round++ {
+		for _, way := range loopfs.Ways {
+			if way.Reflink && kind == "ext4" || way.Metadata && kind == "btrfs" && round%metadataEvery != 0 {
+				continue
+			}
+			if err := c.cross(ctx, fs, way); err != nil {
+				return fmt.Errorf("%s: %w", way.Name, err)
+			}
+			if err := c.probes.ClearLine(fs.Dev); err != nil {
+				return err
+			}
+		}
+		if err := clearAll(ctx, fs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleMost bounds the wait for space that xfs gives back in the background.
+const settleMost = 10 * time.Second
+
+// clearAll returns when all that ways took is back.
+func clearAll(ctx context.Context, fs *loopfs.FS) error {
+	if err := fs.Clear(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleMost)
+	defer cancel()
+	_, err := mounts.Settle(ctx, fs.Dir)
+	return err
+}
+
+// attempt is one crossing.
+type attempt struct {
+	*chase
+	fs    *loopfs.FS
+	way   string
+	line  bpf.Line
+	since uint64   // when the line was set
+	ends  []uint64 // when each step returned
+	told  bool     // an event came since the line was set
+	found *crossings
+}
+
+// mostSteps ends an attempt that does not get to its line: one by metadata, or
+// on xfs with more than the line's worth given in advance.
+const mostSteps = 40000
+
+// cross steps until the filesystem itself says that the line is reached.
+func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error {
+	step, err := way.Begin(fs)
+	if err != nil {
+		return err
+	}
+	if err := fs.Sync(); err != nil {
+		return err
+	}
+	free, _, err := fs.Free()
+	if err != nil {
+		return err
+	}
+	raise := free - 1 - c.random.Uint64N(400)
+	a := &attempt{chase: c, fs: fs, way: way.Name, found: c.found[fs.Kind],
+		line: bpf.Line{RaiseFree: raise, RearmFree: raise + c.random.Uint64N(200)}}
+	if err := a.setLine(); err != nil {
+		return err
+	}
+	// A write and its return are of one thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for look := c.random.IntN(150); ; look-- {
+		if err := step(); errors.Is(err, unix.ENOSPC) || len(a.ends) == mostSteps {
+			return ctx.Err()
+		} else if err != nil {
+			return err
+		}
+		a.ends = append(a.ends, now())
+		a.collect()
+		// On btrfs statfs is true after a sync only, and a sync is a commit, which
+		// is not to happen at each step.
+		if fs.Kind == "btrfs" && !a.told && look > 0 {
+			continue
+		}
+		look = c.random.IntN(150)
+		if done, err := a.judge(); done || err != nil {
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// collect takes the events that are there.
+func (a *attempt) collect() {
+	for {
+		select {
+		case e := <-a.events:
+			a.take(e)
+		default:
+			return
+		}
+	}
+}
+
+// take books an event with the step that raised it.
+func (a *attempt) take(e event) {
+	if e.Dev != a.fs.Dev || e.BootNS < a.since {
+		return
+	}
+	a.told = true
+	i := sort.Search(len(a.ends), func(i int) bool { return a.ends[i] >= e.BootNS })
+	late := 0.0
+	if i < len(a.ends) && e.seen > a.ends[i] {
+		late = float64(e.seen-a.ends[i]) / 1e6
+	}
+	a.found.took = append(a.found.took, late)
+}
+
+// judge asks the filesystem whether the line is reached, and if it is, whether
+// user space knows.
+func (a *attempt) judge() (done bool, err error) {
+	if a.fs.Kind == "btrfs" {
+		if err := a.fs.Sync(); err != nil {
+			return false, err
+		}
+		a.ends = append(a.ends, now()) // a commit takes space, too
+	}
+	free, _, err := a.fs.Free()
+	if err != nil {
+		return false, err
+	}
+	if free <= a.line.RaiseFree {
+		a.await(soon)
+		a.found.Happened++
+		if !a.told {
+			a.found.Missed++
+			a.await(grace)
+			say("missed on %s by %s: %d free, line %d, after %d steps; came later: %v", a.fs.Kind, a.way, free, a.line.RaiseFree, len(a.ends), a.told)
+		}
+		return true, nil
+	}
+	if !a.told {
+		return false, nil
+	}
+	// Early. The agent reads the figure and sets the line again.
+	a.found.Early++
+	a.found.MostFree = max(a.found.MostFree, free-a.line.RaiseFree)
+	return false, a.setLine()
+}
+
+func (a *attempt) setLine() error {
+	a.told, a.since = false, now()
+	return a.probes.SetLine(a.fs.Dev, a.fs.Kind, a.line)
+}
+
+// await gives the event some time.
+func (a *attempt) await(most time.Duration) {
+	a.collect()
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	for !a.told {
+		select {
+		case e := <-a.events:
+			a.take(e)
+		case <-deadline.C:
+			return
+		}
+	}
+}

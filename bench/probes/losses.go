@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+// loss is what a workload loses of its speed to the programs, in percent, and
+// how far noise alone goes.
+type loss struct {
+	Percent float64 `json:"percent"` // the median over all pairs
+	// The true median lies between these with 95 % probability.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// Control is the same median for pairs of windows that do not differ.
+	Control float64 `json:"control"`
+	// WallPercent is the loss by the clock instead of by CPU time.
+	WallPercent float64 `json:"wall_percent"`
+	CPU         float64 `json:"cpu_ns_per_op"` // without programs, the median
+	Wall        float64 `json:"wall_ns_per_op"`
+	Pairs       int     `json:"pairs"`
+}
+
+func measureLosses(ctx context.Context, b *bed, s settings, figures map[string]any) error {
+	details := map[string]loss{}
+	for _, w := range workloads {
+		if s.only != "" && s.only != w.name {
+			continue
+		}
+		l, err := measureLoss(ctx, b, s, w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		details[w.name] = l
+		figures[w.name+"_loss_percent"] = l.Percent
+		say("%s: %.2f %% lost (%.2f to %.2f; control %.2f); %.0f ns an operation", w.name, l.Percent, l.Low, l.High, l.Control, l.CPU)
+	}
+	figures["loss"] = details
+	return nil
+}
+
+// measureLoss lets windows with and without programs follow one another in the
+// order ABBA, so that what drifts hits both alike. Neighbours that differ make a
+// pair; neighbours that do not make a pair of the control.
+func measureLoss(ctx context.Context, b *bed, s settings, w workload) (l loss, err error) {
+	r, err := w.start(b, runtime.NumCPU()-1)
+	if err != nil {
+		return l, err
+	}
+	defer r.stop()
+	var windows []spent
+	for i := range 2 * s.pairs {
+		if err := ctx.Err(); err != nil {
+			return l, err
+		}
+		toggle := b.probes.off
+		if with(i) {
+			toggle = b.probes.on
+		}
+		if err := toggle(); err != nil {
+			return l, err
+		}
+		// Caches that the toggling has cooled, and its patches of the kernel.
+		if _, err := r.window(s.window / 10); err != nil {
+			return l, err
+		}
+		did, err := r.window(s.window)
+		if err != nil {
+			return l, err
+		}
+		if did.ops == 0 {
+			return l, errors.New("the workload did nothing in a window: the windows are too short")
+		}
+		windows = append(windows, did)
+	}
+	return judge(windows), nil
+}
+
+// with tells the order of the windows: off, on, on, off, and so on.
+func with(window int) bool { return window%4 == 1 || window%4 == 2 }
+
+func judge(windows []spent) (l loss) {
+	var cpu, wall, control, without, clock []float64
+	for i := 1; i < len(windows); i++ {
+		a, b := windows[i-1], windows[i]
+		switch {
+		case i%2 == 0:
+			control = append(control, lost(a.perOp(), b.perOp()))
+			continue
+		case with(i - 1):
+			a, b = b, a
+		}
+		cpu = append(cpu, lost(a.perOp(), b.perOp()))
+		wall = append(wall, lost(a.wallPerOp(), b.wallPerOp()))
+		without, clock = append(without, a.perOp()), append(clock, a.wallPerOp())
+	}
+	l.Percent, l.WallPercent = result.Round(median(cpu)), result.Round(median(wall))
+	l.Low, l.High = interval(cpu)
+	l.Control = result.Round(median(control))
+	l.CPU, l.Wall, l.Pairs = result.Round(median(without)), result.Round(median(clock)), len(cpu)
+	return l
+}
+
+func (s spent) perOp() float64     { return float64(s.cpu) / float64(s.ops) }
+func (s spent) wallPerOp() float64 { return float64(s.wall) / float64(s.ops) }
+
+// lost is the share of speed that goes if an operation takes b instead of a.
+func lost(a, b float64) float64 { return 100 * (1 - a/b) }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// interval is where the median lies with 95 % probability, whatever the
+// distribution: between two order statistics (the sign test turned around, by
+// the normal approximation of the binomial distribution).
+func interval(values []float64) (low, high float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := float64(len(sorted))
+	reach := 1.96 * math.Sqrt(n) / 2
+	at := func(i float64) float64 {
+		return result.Round(sorted[min(max(int(i), 0), len(sorted)-1)])
+	}
+	return at(math.Floor(n/2 - reach)), at(math.Ceil(n/2 + reach - 1))
+}

@@ -1,0 +1,125 @@
+// Command probes measures what the kernel programs cost that the agent attaches
+// by default, against none attached, and how surely and how soon they tell of a
+// crossing. See docs/benchmarks.md for what each figure is.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+// envNamespace marks the process whose mounts are its own.
+const envNamespace = "EBB_BENCH_NAMESPACE"
+
+// settings are the flags.
+type settings struct {
+	results   string
+	pairs     int
+	window    time.Duration
+	crossings int
+	written   int64 // bytes, for spurious events
+	only      string
+}
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == workerCommand {
+		fmt.Fprintln(os.Stderr, "worker:", work(os.Args[2]))
+		os.Exit(1)
+	}
+	var s settings
+	flag.IntVar(&s.pairs, "pairs", 40, "how many pairs of windows, with and without programs, for each workload")
+	flag.DurationVar(&s.window, "window", 400*time.Millisecond, "how long each window is")
+	flag.IntVar(&s.crossings, "crossings", 1200, "how many random crossings, over all filesystems")
+	spurious := flag.Int64("spurious-gib", 20, "how much to write below the line of ext4")
+	flag.StringVar(&s.only, "only", "", "measure only this workload's loss: "+workloadNames())
+	flag.StringVar(&s.results, "results", "bench/results", "where probes.json goes")
+	flag.Parse()
+	s.written = *spurious * gib
+	if s.pairs < 2 {
+		fmt.Fprintln(os.Stderr, "bench-probes: -pairs: 2 at least")
+		os.Exit(2)
+	}
+	if os.Getenv(envNamespace) == "" {
+		os.Exit(inNamespace())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-probes:", err)
+		os.Exit(1)
+	}
+}
+
+// inNamespace runs this program again with mounts of its own: whatever happens
+// to it, the kernel takes back its filesystems, loop devices and pins.
+func inNamespace() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), envNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
+	// An interrupt reaches both; this one waits for the other to clean up.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return max(exit.ExitCode(), 1)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-probes: mount namespace:", err)
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, s settings) (err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "ebb-bench-probes")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b, err := newBed(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	figures := map[string]any{"kernel": kernelRelease()}
+	for _, part := range []func(context.Context, *bed, settings, map[string]any) error{
+		measureLosses, measureRuns, measureCrossings, measureSpurious,
+	} {
+		if err := part(ctx, b, s, figures); err != nil {
+			return err
+		}
+		if s.only != "" {
+			break
+		}
+	}
+	return result.Write(s.results, "probes", figures)
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err.Error()
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// say is for people who wait.
+func say(format string, args ...any) {
+	slog.Info(fmt.Sprintf(format, args...))
+}

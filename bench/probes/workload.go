@@ -1,0 +1,262 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// Writes near the line are of nearSize bytes, and the line is at nearBlocks.
+// Each CPU keeps back up to 32 blocks of either counter (percpu_counter_batch).
+const (
+	nearSize   = 128 << 10
+	nearBlocks = 64
+)
+
+// workload is something that a node does all day.
+type workload struct {
+	name  string // of its figures
+	start func(b *bed, cpu int) (*running, error)
+}
+
+var workloads = []workload{
+	{"read", fio("--rw=read", "--bs=4k", "--size=64m", "--invalidate=0", "--time_based", "--runtime=1d")},
+	{"open", inContainer("opens")},
+	{"exec", inContainer("execs")},
+	{"write", func(b *bed, cpu int) (*running, error) {
+		file := filepath.Join(b.disk.Dir, "writes")
+		return startWorker(order{What: "writes", Path: file, Size: mib, Times: 128, CPU: cpu}, nil, "")
+	}},
+	// Here each block taken is near enough to the line for the programs to sum
+	// the filesystem's counters over all CPUs.
+	{"write_near_line", func(b *bed, cpu int) (*running, error) {
+		file := filepath.Join(b.near.Dir, "writes")
+		return startWorker(order{What: "writes", Path: file, Size: nearSize, Times: 1, CPU: cpu}, nil, "")
+	}},
+	// The file is a hole at first, so that every write takes a block.
+	{"direct_write", fio("--rw=write", "--bs=4k", "--direct=1", "--size=512m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
+}
+
+func workloadNames() string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// running is a workload's process. It is stopped but for the windows in which it
+// is measured: then its counts stand still while they are read, and attaching
+// and detaching disturb nothing.
+type running struct {
+	cmd  *exec.Cmd
+	read func() (spent, error)
+	undo func()
+}
+
+// spent is what a workload did up to now.
+type spent struct {
+	ops  uint64
+	cpu  uint64 // nanoseconds
+	wall time.Duration
+}
+
+// stop ends the process.
+func (r *running) stop() {
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+	if r.undo != nil {
+		r.undo()
+	}
+}
+
+// pause returns once every thread of the process stands still.
+func (r *running) pause() error {
+	if err := r.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stop workload: %w", err)
+	}
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(r.cmd.Process.Pid, &status, unix.WUNTRACED, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("wait for workload: %w", err)
+		}
+		if !status.Stopped() {
+			return fmt.Errorf("workload ended: exit %d, signal %d: %s", status.ExitStatus(), status.Signal(), r.cmd.Stderr)
+		}
+		return nil
+	}
+}
+
+// window lets the workload run for a time and returns what it did.
+func (r *running) window(d time.Duration) (w spent, err error) {
+	before, err := r.read()
+	if err != nil {
+		return w, err
+	}
+	start := time.Now()
+	if err := r.cmd.Process.Signal(unix.SIGCONT); err != nil {
+		return w, fmt.Errorf("continue workload: %w", err)
+	}
+	time.Sleep(d)
+	if err := r.pause(); err != nil {
+		return w, err
+	}
+	w.wall = time.Since(start)
+	after, err := r.read()
+	if err != nil {
+		return w, err
+	}
+	w.ops, w.cpu = after.ops-before.ops, after.cpu-before.cpu
+	return w, nil
+}
+
+// fio runs one job on a file of the disk. What it did is what the kernel
+// counted of it: its system calls, and its CPU time to the nanosecond.
+func fio(job ...string) func(*bed, int) (*running, error) {
+	return func(b *bed, cpu int) (*running, error) {
+		file := filepath.Join(b.disk.Dir, "fio")
+		args := append([]string{"--name=job", "--filename=" + file, "--ioengine=psync", "--thread", "--gtod_reduce=1",
+			"--cpus_allowed=" + fmt.Sprint(cpu), "--output=/dev/null"}, job...)
+		cmd := exec.Command("fio", args...)
+		r := &running{cmd: cmd, undo: func() { os.Remove(file) }}
+		call := "syscw:"
+		if strings.HasPrefix(job[0], "--rw=read") {
+			call = "syscr:"
+		}
+		r.read = func() (spent, error) { return spentByProcess(cmd.Process.Pid, call) }
+		return r, r.begin(fioBegins)
+	}
+}
+
+// spentByProcess must find the process stopped: only then the kernel has added
+// up the times of its threads (thread_group_cputime).
+func spentByProcess(pid int, call string) (s spent, err error) {
+	var ts unix.Timespec
+	// MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED), include/linux/posix-timers.h.
+	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil {
+		return s, fmt.Errorf("CPU time of workload: %w", err)
+	}
+	s.cpu = uint64(ts.Nano())
+	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return s, err
+	}
+	for line := range strings.Lines(string(io)) {
+		if rest, ok := strings.CutPrefix(line, call); ok {
+			_, err := fmt.Sscan(rest, &s.ops)
+			return s, err
+		}
+	}
+	return s, fmt.Errorf("/proc/%d/io has no %s", pid, call)
+}
+
+// inContainer runs a worker with the image's files as root.
+func inContainer(what string) func(*bed, int) (*running, error) {
+	return func(b *bed, cpu int) (*running, error) {
+		return startWorker(order{What: what, CPU: cpu}, b.image.files, b.image.root)
+	}
+}
+
+func startWorker(o order, files []string, root string) (*running, error) {
+	argument, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	page, err := memory("tally", make([]byte, pageSize))
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
+	t, err := mapTally(int(page.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	list, err := json.Marshal(files)
+	if err != nil {
+		return nil, err
+	}
+	names, err := memory("files", list)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
+	program := "/proc/self/exe"
+	if root != "" {
+		program = "/bin/worker"
+	}
+	cmd := exec.Command(program, workerCommand, string(argument))
+	cmd.ExtraFiles = []*os.File{page, names}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	r := &running{cmd: cmd, read: func() (spent, error) {
+		return spent{ops: t.ops.Load(), cpu: t.cpu.Load()}, nil
+	}}
+	if o.Path != "" {
+		r.undo = func() { os.Remove(o.Path) }
+	}
+	return r, r.begin(1)
+}
+
+// memory is a file without a name.
+func memory(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteAt(content, 0)
+	return f, err
+}
+
+// fioBegins is more system calls than fio makes before its first read or write
+// of the job.
+const fioBegins = 5000
+
+// begin starts the process, waits until it has done something, and stops it for
+// now.
+func (r *running) begin(ops uint64) error {
+	var said strings.Builder
+	r.cmd.Stderr = &said
+	if r.cmd.SysProcAttr == nil {
+		r.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	r.cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
+	if err := r.cmd.Start(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		time.Sleep(100 * time.Millisecond)
+		if err := r.pause(); err != nil {
+			r.stop()
+			return err
+		}
+		did, err := r.read()
+		if err == nil && did.ops >= ops {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			r.stop()
+			return errors.Join(errors.New("the workload does not begin"), err)
+		}
+		if err := r.cmd.Process.Signal(unix.SIGCONT); err != nil {
+			return err
+		}
+	}
+}
