@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 // counted is the kernel's own figure.
@@ -150,7 +152,10 @@ func newBtrfsOver(t testing.TB, data, metadata string, sizes []int64) *filesyste
 		if err := f.Truncate(size << 20); err != nil {
 			t.Fatal(err)
 		}
-		loop := attachLoop(t, f)
+		loop, err := loopfs.Attach(f)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer loop.Close()
 		args = append(args, loop.Name())
 		if first == "" {

@@ -3,13 +3,13 @@ package bpf
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	mounts "github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 // filesystem is one of this test's own, on a loop device that the kernel frees
@@ -24,46 +24,34 @@ type filesystem struct {
 // newExt4 makes one of 64 MiB; options are mkfs.ext4's.
 func newExt4(t testing.TB, options ...string) *filesystem {
 	t.Helper()
-	return newFilesystem(t, "ext4", 64<<20, append([]string{
-		"-F", "-q", "-m", "0", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, options...)...)
+	return newFilesystem(t, "ext4", 64<<20, append([]string{"-N", "4096"}, options...)...)
 }
 
 // newXfs makes one of 320 MiB, a little more than the least mkfs.xfs accepts.
 func newXfs(t testing.TB) *filesystem {
 	t.Helper()
-	return newFilesystem(t, "xfs", 320<<20, "-q")
+	return newFilesystem(t, "xfs", 320<<20)
 }
 
 // newBtrfs makes one of 256 MiB.
 func newBtrfs(t testing.TB, options ...string) *filesystem {
 	t.Helper()
-	return newFilesystem(t, "btrfs", 256<<20, append([]string{"-q"}, options...)...)
+	return newFilesystem(t, "btrfs", 256<<20, options...)
 }
 
 func newFilesystem(t testing.TB, kind string, size int64, options ...string) *filesystem {
 	t.Helper()
 	needRoot(t)
-	base := t.TempDir()
-	image, dir := filepath.Join(base, "image"), filepath.Join(base, "fs")
-	mkdir(t, dir)
-	f, err := os.Create(image)
+	fs, err := loopfs.New(filepath.Join(t.TempDir(), "fs"), kind, size, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfs."+kind, append(options, image)...).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.%s: %v: %s (apt-get install e2fsprogs xfsprogs btrfs-progs)", kind, err, out)
-	}
-	loop := attachLoop(t, f)
-	defer loop.Close()
-	if err := unix.Mount(loop.Name(), dir, kind, 0, ""); err != nil {
-		t.Fatalf("mount %s: %v", kind, err)
-	}
-	t.Cleanup(func() { unmount(t, dir) })
-	return locate(t, kind, dir)
+	t.Cleanup(func() {
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &filesystem{kind: kind, dir: fs.Dir, dev: fs.Dev}
 }
 
 // locate names a mounted filesystem as mountinfo does: on btrfs, stat(2) would
@@ -75,38 +63,6 @@ func locate(t testing.TB, kind, dir string) *filesystem {
 		t.Fatal(err)
 	}
 	return &filesystem{kind: kind, dir: dir, dev: place.Dev}
-}
-
-// attachLoop finds a free loop device. Other tests look for one, too.
-func attachLoop(t testing.TB, image *os.File) *os.File {
-	t.Helper()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer control.Close()
-	for range 100 {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatalf("find a loop device: %v", err)
-		}
-		loop, err := os.OpenFile(fmt.Sprint("/dev/loop", n), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config := unix.LoopConfig{Fd: uint32(image.Fd())}
-		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
-		err = unix.IoctlLoopConfigure(int(loop.Fd()), &config)
-		if err == nil {
-			return loop
-		}
-		loop.Close()
-		if err != unix.EBUSY {
-			t.Fatalf("set up loop device: %v", err)
-		}
-	}
-	t.Fatal("every loop device was taken by somebody else first")
-	return nil
 }
 
 // free is what statfs says, in the terms of a line: blocks and inodes.
@@ -135,6 +91,18 @@ func (fs *filesystem) open(t testing.TB, flags int) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// filled makes a file of so many blocks that are on the disk.
+func (fs *filesystem) filled(t testing.TB, blocks int) *os.File {
+	t.Helper()
+	here := &loopfs.FS{Kind: fs.kind, Dir: fs.dir, Dev: fs.dev}
+	t.Cleanup(here.Release)
+	f, err := here.Filled(blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 

@@ -8,47 +8,38 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 // TestCrossing takes space in every way there is, a little at a time, and
 // compares the line with statfs after each step: the event comes with the very
 // step that brings free space to the line.
 func TestCrossing(t *testing.T) {
-	for name, c := range map[string]struct {
+	type crossing struct {
 		inodes bool
 		mkfs   []string
-		start  func(t *testing.T, fs *filesystem) (step func() error)
-	}{
-		"buffered write": {start: writer(0)},
-		"direct write":   {start: writer(unix.O_DIRECT)},
-		"synced write":   {start: writer(unix.O_SYNC)},
-		"fallocate": {start: func(t *testing.T, fs *filesystem) func() error {
-			f, size := fs.open(t, 0), int64(0)
-			return func() error {
-				size += 4096
-				return unix.Fallocate(int(f.Fd()), 0, size-4096, 4096)
-			}
-		}},
-		"small files": {start: func(t *testing.T, fs *filesystem) func() error {
-			return func() error { return os.WriteFile(fs.path(), []byte("x"), 0o644) }
-		}},
-		"directories": {start: func(t *testing.T, fs *filesystem) func() error {
-			return func() error { return os.Mkdir(fs.path(), 0o755) }
-		}},
-		"clusters": {mkfs: []string{"-O", "bigalloc", "-C", "16384"}, start: writer(0)},
-		"inodes of files": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
-			return func() error { return os.WriteFile(fs.path(), nil, 0o644) }
-		}},
-		"inodes of directories": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
-			return func() error { return os.Mkdir(fs.path(), 0o755) }
-		}},
-		"inodes of links": {inodes: true, start: func(t *testing.T, fs *filesystem) func() error {
-			return func() error { return os.Symlink("x", fs.path()) }
-		}},
-	} {
+		way    loopfs.Way
+	}
+	crossings := map[string]crossing{
+		"clusters":              {mkfs: []string{"-O", "bigalloc", "-C", "16384"}, way: loopfs.WayNamed("buffered")},
+		"inodes of directories": {inodes: true, way: loopfs.WayNamed("directories")},
+		"inodes of files": {inodes: true, way: loopfs.Way{Begin: func(fs *loopfs.FS) (func() error, error) {
+			return func() error { return os.WriteFile(fs.Path(), nil, 0o644) }, nil
+		}}},
+		"inodes of links": {inodes: true, way: loopfs.Way{Begin: func(fs *loopfs.FS) (func() error, error) {
+			return func() error { return os.Symlink("x", fs.Path()) }, nil
+		}}},
+	}
+	for _, way := range loopfs.Ways {
+		if !way.Reflink {
+			crossings[way.Name] = crossing{way: way}
+		}
+	}
+	for name, c := range crossings {
 		t.Run(name, func(t *testing.T) {
 			p, fs := load(t, Options{}), newExt4(t, c.mkfs...)
-			step := c.start(t, fs)
+			step := fs.begin(t, c.way)
 			blocks, inodes := fs.free(t)
 			line := Line{RaiseFree: blocks - 400, RearmFree: blocks - 300}
 			if c.inodes {

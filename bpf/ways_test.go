@@ -1,173 +1,23 @@
 package bpf
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
-// way is a way of taking space, a little with each step.
-type way func(t *testing.T, fs *filesystem) (step func() error)
-
-// ways are all there are. Those with reflinks are not for ext4.
-var ways = map[string]way{
-	"buffered": writer(0),
-	"direct":   writer(unix.O_DIRECT),
-	"synced":   writer(unix.O_SYNC),
-	"mapped": func(t *testing.T, fs *filesystem) func() error {
-		f, at := fs.open(t, 0), 0
-		const size = 64 << 20
-		if err := f.Truncate(size); err != nil {
-			t.Fatal(err)
-		}
-		holes, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Munmap(holes) })
-		return func() error {
-			holes[at] = 1
-			at += 4096
-			return nil
-		}
-	},
-	"fallocate": func(t *testing.T, fs *filesystem) func() error {
-		f, size := fs.open(t, 0), int64(0)
-		return func() error {
-			size += 4096
-			return unix.Fallocate(int(f.Fd()), 0, size-4096, 4096)
-		}
-	},
-	"fallocate of files": func(t *testing.T, fs *filesystem) func() error {
-		return func() error {
-			fs.take(t, 16)
-			return nil
-		}
-	},
-	"truncate and write": func(t *testing.T, fs *filesystem) func() error {
-		f, size, block := fs.open(t, 0), int64(0), pages(t, 1)
-		return func() error {
-			size += 1 << 20
-			if err := f.Truncate(size); err != nil {
-				return err
-			}
-			_, err := f.WriteAt(block, size-4096)
-			return err
-		}
-	},
-	"copy": func(t *testing.T, fs *filesystem) func() error {
-		from, to := fs.filled(t, 1), fs.open(t, 0)
-		// Off the end by one: what is not a whole block cannot be shared.
-		return func() error {
-			in := int64(0)
-			_, err := unix.CopyFileRange(int(from.Fd()), &in, int(to.Fd()), nil, 4095, 0)
-			return err
-		}
-	},
-	"tiny files": func(t *testing.T, fs *filesystem) func() error {
-		text := make([]byte, 1900)
-		return func() error { return os.WriteFile(fs.path(), text, 0o644) }
-	},
-	"directories": func(t *testing.T, fs *filesystem) func() error {
-		return func() error { return os.Mkdir(fs.path(), 0o755) }
-	},
-	"unpacking": func(t *testing.T, fs *filesystem) func() error {
-		sizes, n := []int{100, 5000, 70000, 300, 12000}, 0
-		return func() error {
-			n++
-			dir := fs.path()
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				return err
-			}
-			if err := os.Symlink(dir, fs.path()); err != nil {
-				return err
-			}
-			return os.WriteFile(filepath.Join(dir, "f"), make([]byte, sizes[n%len(sizes)]), 0o644)
-		}
-	},
-	"write into reflink": func(t *testing.T, fs *filesystem) func() error {
-		f, at, block := fs.clone(t, 16384), int64(0), pages(t, 1)
-		return func() error {
-			// Every other block, so that each is an extent of its own.
-			at += 8192
-			_, err := f.WriteAt(block, at)
-			return err
-		}
-	},
-	"direct write into reflink": func(t *testing.T, fs *filesystem) func() error {
-		f, at, block := fs.clone(t, 16384), int64(0), pages(t, 1)
-		f = reopen(t, f, unix.O_DIRECT)
-		return func() error {
-			at += 8192
-			_, err := f.WriteAt(block, at)
-			return err
-		}
-	},
-	"mapped reflink": func(t *testing.T, fs *filesystem) func() error {
-		f, at := fs.clone(t, 16384), 0
-		shared, err := unix.Mmap(int(f.Fd()), 0, 16384*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Munmap(shared) })
-		return func() error {
-			at += 8192
-			shared[at] = 1
-			return nil
-		}
-	},
-}
-
-// writer appends a block at a time.
-func writer(flags int) way {
-	return func(t *testing.T, fs *filesystem) func() error {
-		f, block := fs.open(t, flags), pages(t, 1)
-		return func() error {
-			_, err := f.Write(block)
-			return err
-		}
-	}
-}
-
-// filled makes a file of so many blocks that are on the disk.
-func (fs *filesystem) filled(t testing.TB, blocks int) *os.File {
+// begin prepares a way of taking space here.
+func (fs *filesystem) begin(t testing.TB, way loopfs.Way) (step func() error) {
 	t.Helper()
-	f := fs.open(t, 0)
-	for range blocks / 16 {
-		if _, err := f.Write(make([]byte, 16*4096)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := f.Write(make([]byte, blocks%16*4096)); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// clone makes a file that shares all its blocks with another.
-func (fs *filesystem) clone(t testing.TB, blocks int) *os.File {
-	t.Helper()
-	from, to := fs.filled(t, blocks), fs.open(t, 0)
-	if err := unix.IoctlFileClone(int(to.Fd()), int(from.Fd())); err != nil {
-		t.Fatalf("reflink: %v", err)
-	}
-	fs.sync(t)
-	return to
-}
-
-func reopen(t testing.TB, f *os.File, flags int) *os.File {
-	t.Helper()
-	again, err := os.OpenFile(f.Name(), os.O_RDWR|flags, 0)
+	here := &loopfs.FS{Kind: fs.kind, Dir: fs.dir, Dev: fs.dev}
+	t.Cleanup(here.Release)
+	step, err := way.Begin(here)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", way.Name, err)
 	}
-	t.Cleanup(func() { again.Close() })
-	return again
+	return step
 }
 
 // sync makes what statfs says true.
@@ -189,17 +39,17 @@ func (fs *filesystem) sync(t testing.TB) {
 func TestNeverLateByAnyWay(t *testing.T) {
 	p := load(t, Options{})
 	for _, kind := range []string{"xfs", "btrfs"} {
-		for name, start := range ways {
-			t.Run(kind+"/"+name, func(t *testing.T) {
+		for _, way := range loopfs.Ways {
+			t.Run(kind+"/"+way.Name, func(t *testing.T) {
 				fs := newKind(t, kind)
-				step := start(t, fs)
+				step := fs.begin(t, way)
 				fs.sync(t)
 				free, _ := fs.free(t)
 				line := Line{RaiseFree: free - 400, RearmFree: free - 300}
 				setLine(t, p, fs, line)
 				defer clearLine(t, p, fs)
 				before := now(t)
-				crossByAnyWay(t, p, fs, line.RaiseFree, name, step)
+				crossByAnyWay(t, p, fs, line.RaiseFree, way, step)
 				got := nextCrossing(t, p)
 				if got.Dev != fs.dev || got.Inodes || got.BootNS < before || got.BootNS > now(t) || got.Free > line.RaiseFree {
 					t.Errorf("crossing is %+v, line %d", got, line.RaiseFree)
@@ -226,14 +76,10 @@ func newKind(t testing.TB, kind string) *filesystem {
 // the latest sync, which will end up in the metadata instead.
 const inFlight = 200
 
-// bySync are the ways on btrfs that take metadata. Some of that is written
-// by the commit itself, which is then what makes another block group.
-var bySync = map[string]bool{"tiny files": true, "directories": true, "unpacking": true}
-
 // crossByAnyWay steps until the event comes, and holds each step against what
 // statfs says, on btrfs after a sync: too many syncs would hide what is in
 // flight, so only some steps are checked.
-func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, name string, step func() error) {
+func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, way loopfs.Way, step func() error) {
 	t.Helper()
 	for n := range 100000 {
 		if err := step(); err != nil {
@@ -245,7 +91,7 @@ func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, name s
 				continue
 			}
 			fs.sync(t)
-			if bySync[name] {
+			if way.Metadata {
 				is, _ = armed(t, p, fs)
 			}
 		}

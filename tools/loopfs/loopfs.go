@@ -16,11 +16,10 @@ import (
 // FS is a mounted filesystem.
 type FS struct {
 	Kind string // ext4, xfs or btrfs
-	Dir  string // where it is mounted
+	Dir  string // where it is mounted, or a directory below for ways to work in
 	Dev  uint64 // as mountinfo has it: on btrfs, stat(2) gives another
 
-	next int      // names files
-	undo []func() // what Clear has to give back
+	undo []func() // what Release gives back
 }
 
 // plain has no options but those that keep the tools from asking and the kernel
@@ -31,7 +30,7 @@ var plain = map[string][]string{
 	"btrfs": {"-q"},
 }
 
-var made atomic.Uint64 // names files
+var made atomic.Uint64 // names files, of any filesystem
 
 // New makes a filesystem of so many bytes and mounts it at dir, which it makes.
 // Its file is in memory: no disk's noise gets into what is measured. More options
@@ -105,7 +104,7 @@ func Attach(image *os.File) (*os.File, error) {
 
 // Close gives back what ways hold and unmounts.
 func (fs *FS) Close() error {
-	fs.release()
+	fs.Release()
 	if err := unix.Unmount(fs.Dir, 0); err != nil {
 		return errors.Join(fmt.Errorf("unmount %s: %w", fs.Dir, err), unix.Unmount(fs.Dir, unix.MNT_DETACH))
 	}
@@ -114,7 +113,7 @@ func (fs *FS) Close() error {
 
 // Clear removes what ways have made. They must not be stepped again.
 func (fs *FS) Clear() error {
-	fs.release()
+	fs.Release()
 	files, err := filepath.Glob(filepath.Join(fs.Dir, prefix+"[0-9]*"))
 	if err != nil {
 		return err
@@ -127,7 +126,8 @@ func (fs *FS) Clear() error {
 	return fs.Sync()
 }
 
-func (fs *FS) release() {
+// Release closes what ways hold open.
+func (fs *FS) Release() {
 	for _, undo := range fs.undo {
 		undo()
 	}

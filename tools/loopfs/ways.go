@@ -43,10 +43,19 @@ var Ways = []Way{
 // prefix begins the names of what ways make.
 const prefix = "way-"
 
+// WayNamed is one of Ways, or it panics.
+func WayNamed(name string) Way {
+	for _, w := range Ways {
+		if w.Name == name {
+			return w
+		}
+	}
+	panic("no way is named " + name)
+}
+
 // Path is a name for a new file, for Clear to remove.
 func (fs *FS) Path() string {
-	fs.next++
-	return filepath.Join(fs.Dir, fmt.Sprint(prefix, fs.next))
+	return filepath.Join(fs.Dir, fmt.Sprint(prefix, made.Add(1)))
 }
 
 // open makes a new file, closed by Clear.
