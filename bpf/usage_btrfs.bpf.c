@@ -35,6 +35,11 @@ char LICENSE[] SEC("license") = "GPL";
 #define BLOCK_GROUP_RAID1C3 (1ULL << 9)
 #define BLOCK_GROUP_RAID1C4 (1ULL << 10)
 
+/* Of these a block needs several devices. */
+#define OVER_DEVICES                                                                               \
+	(BLOCK_GROUP_RAID1 | BLOCK_GROUP_RAID10 | BLOCK_GROUP_RAID5 | BLOCK_GROUP_RAID6 |          \
+	 BLOCK_GROUP_RAID1C3 | BLOCK_GROUP_RAID1C4)
+
 #define STRIPE 65536		  /* BTRFS_STRIPE_LEN */
 #define DEVICE_RESERVED (1 << 20) /* BTRFS_DEVICE_RANGE_RESERVED */
 #define METADATA_LEAST (4 << 20)  /* thresh in btrfs_statfs */
@@ -109,7 +114,12 @@ struct {
 	__type(value, struct rooms);
 } rooms SEC(".maps");
 
-static __noinline int insert(u64 free)
+/*
+ * Functions that are not static are verified once, whatever calls them with
+ * whatever is known by then; so they take numbers. The loops below would
+ * otherwise be walked for each state of their callers.
+ */
+__noinline int insert(u64 free)
 {
 	u32 zero = 0;
 	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
@@ -127,7 +137,7 @@ static __noinline int insert(u64 free)
 }
 
 /* spread_out uses up the smallest device with the next larger ones, then the next. */
-static __noinline u64 spread_out(struct spread *by)
+__noinline u64 spread_out(u32 least, u32 alike, u64 min_stripe)
 {
 	u32 zero = 0, stripes, k;
 	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
@@ -136,9 +146,9 @@ static __noinline u64 spread_out(struct spread *by)
 
 	for (i = MAX_DEVICES - 1; r && i >= 0; i--) {
 		free = r->room[i];
-		if (i + 1 < by->least || free < by->min_stripe)
+		if (i + 1 < least || free < min_stripe)
 			continue;
-		stripes = by->stripes < i + 1 ? by->stripes : i + 1;
+		stripes = alike < i + 1 ? alike : i + 1;
 		sum += free * stripes;
 		for (k = 0; k < 4; k++)
 			if (k < stripes)
@@ -148,30 +158,35 @@ static __noinline u64 spread_out(struct spread *by)
 }
 
 /* on_device is what a device has for new block groups. */
-static __noinline u64 on_device(struct btrfs_device *dev, u64 min_stripe)
+static __always_inline u64 on_device(u64 total, u64 used, u64 min_stripe)
 {
-	s64 free;
+	s64 free = (total - used) & ~(s64)(STRIPE - 1);
 
-	if (!BPF_CORE_READ(dev, bdev))
-		return 0;
-	free = BPF_CORE_READ(dev, total_bytes) - BPF_CORE_READ(dev, bytes_used);
-	free &= ~(s64)(STRIPE - 1);
 	return free > (s64)(DEVICE_RESERVED + min_stripe) ? free - DEVICE_RESERVED : 0;
 }
 
+/* in_list is on_device for the device at that place in the list. */
+__noinline u64 in_list(u64 at, u64 min_stripe)
+{
+	struct btrfs_device *dev = (void *)at - bpf_core_field_offset(struct btrfs_device, dev_list);
+
+	if (!BPF_CORE_READ(dev, bdev))
+		return 0;
+	return on_device(BPF_CORE_READ(dev, total_bytes), BPF_CORE_READ(dev, bytes_used), min_stripe);
+}
+
 /*
- * unallocated is btrfs_calc_avail_data_space, in bytes on disk, computed the
+ * all_devices is btrfs_calc_avail_data_space, in bytes on disk, computed the
  * same way: it is not the most that can be had from devices of unlike room, but
  * what statfs then shows.
  */
-static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
+__noinline u64 all_devices(u64 devices, u64 profile)
 {
-	struct btrfs_fs_devices *all = BPF_CORE_READ(fs, fs_devices);
-	void *head = (void *)all + bpf_core_field_offset(struct btrfs_fs_devices, devices);
-	struct list_head *at = BPF_CORE_READ(all, devices.next);
+	u64 head = devices + bpf_core_field_offset(struct btrfs_fs_devices, devices);
+	u64 at = (u64)BPF_CORE_READ((struct list_head *)head, next);
 	struct spread by = spread_of(profile);
-	struct rooms *r;
 	u64 sum = 0, free;
+	struct rooms *r;
 	u32 zero = 0;
 	int i;
 
@@ -181,26 +196,56 @@ static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
 	if (by.least > 1)
 		__builtin_memset(r, 0, sizeof(*r));
 	for (i = 0; i < MAX_DEVICES && at && at != head; i++) {
-		free = on_device((void *)at - bpf_core_field_offset(struct btrfs_device, dev_list),
-				 by.min_stripe);
-		at = BPF_CORE_READ(at, next);
+		free = in_list(at, by.min_stripe);
+		at = (u64)BPF_CORE_READ((struct list_head *)at, next);
 		sum += free;
 		if (by.least > 1)
 			insert(free);
 	}
-	return by.least > 1 ? spread_out(&by) : sum;
+	return by.least > 1 ? spread_out(by.least, by.stripes, by.min_stripe) : sum;
+}
+
+/*
+ * only_device is what the only device of a filesystem has, or NO_SUCH if there
+ * are several: nearly always there is one, and that one is known by its type,
+ * so that reading it takes no call of a helper. It is the whole list if it is
+ * the list's first and last.
+ */
+#define NO_SUCH (~0ULL)
+
+static __always_inline u64 only_device(struct btrfs_fs_devices *all, u64 min_stripe)
+{
+	struct btrfs_device *dev;
+
+	if (!bpf_core_field_exists(all->latest_dev))
+		return NO_SUCH;
+	dev = all->latest_dev;
+	if (all->devices.next != &dev->dev_list || dev->dev_list.next != &all->devices)
+		return NO_SUCH;
+	return dev->bdev ? on_device(dev->total_bytes, dev->bytes_used, min_stripe) : 0;
+}
+
+/* unallocated is what data block groups can be made of, in bytes of data. */
+static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
+{
+	u64 dup = (profile / BLOCK_GROUP_DUP) & 1, room;
+
+	if (!(profile & OVER_DEVICES)) {
+		room = only_device(fs->fs_devices, STRIPE << dup);
+		if (room != NO_SUCH)
+			return room >> dup;
+	}
+	return all_devices((u64)BPF_CORE_READ(fs, fs_devices), profile) / copies(profile);
 }
 
 /* metadata_full: no block group can be added, and what there is is spoken for. */
 static __always_inline bool metadata_full(struct btrfs_fs_info *fs)
 {
-	struct btrfs_space_info *m = BPF_CORE_READ(fs, global_block_rsv.space_info);
-	u64 free, wanted = BPF_CORE_READ(fs, global_block_rsv.size) + METADATA_LEAST;
+	struct btrfs_space_info *m = fs->global_block_rsv.space_info;
 
-	if (m == BPF_CORE_READ(fs, data_sinfo) || !BPF_CORE_READ_BITFIELD_PROBED(m, full))
+	if (m == fs->data_sinfo || !BPF_CORE_READ_BITFIELD(m, full))
 		return false;
-	free = BPF_CORE_READ(m, disk_total) - BPF_CORE_READ(m, disk_used);
-	return free < wanted;
+	return m->disk_total - m->disk_used < fs->global_block_rsv.size + METADATA_LEAST;
 }
 
 /*
@@ -209,26 +254,28 @@ static __always_inline bool metadata_full(struct btrfs_fs_info *fs)
  * take the second before they give back the first, or do both under the lock of
  * the space_info. Read in this order, nothing that moves meanwhile is overlooked.
  */
-static __noinline s64 available(struct btrfs_fs_info *fs, s64 change)
+static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change)
 {
-	struct btrfs_space_info *d = BPF_CORE_READ(fs, data_sinfo);
-	u64 profile = BPF_CORE_READ(fs, avail_data_alloc_bits);
-	s64 taken = BPF_CORE_READ(d, bytes_may_use) + change;
-	void *none = (void *)d + bpf_core_field_offset(struct btrfs_space_info, ro_bgs);
+	struct btrfs_space_info *d = fs->data_sinfo;
+	u64 profile = fs->avail_data_alloc_bits;
+	s64 taken = d->bytes_may_use + change;
 
-	taken += BPF_CORE_READ(d, bytes_reserved);
-	taken += BPF_CORE_READ(d, bytes_used);
+	barrier();
+	taken += d->bytes_reserved;
+	barrier();
+	taken += d->bytes_used;
+	barrier();
 	/* Without a read-only block group these are a few bytes that statfs counts. */
-	if (BPF_CORE_READ(d, ro_bgs.next) != none)
-		taken += BPF_CORE_READ(d, bytes_readonly);
+	if (d->ro_bgs.next != &d->ro_bgs)
+		taken += d->bytes_readonly;
 	if (metadata_full(fs))
 		return 0;
-	return (s64)BPF_CORE_READ(d, total_bytes) - taken + unallocated(fs, profile) / copies(profile);
+	return (s64)d->total_bytes - taken + unallocated(fs, profile);
 }
 
 static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_info *space, s64 change)
 {
-	u64 dev = BPF_CORE_READ(fs, sb, s_dev);
+	u64 dev = fs->sb->s_dev;
 	struct watch *w = bpf_map_lookup_elem(&watches, &dev);
 	struct usage_counters *n = counts();
 	struct reading r = {};
@@ -242,9 +289,9 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 	if (!l)
 		return 0;
 	n->checked++;
-	if (space != BPF_CORE_READ(fs, data_sinfo))
+	if (space != fs->data_sinfo)
 		change = 0;
-	bits = BPF_CORE_READ(fs, sectorsize_bits) & 31;
+	bits = fs->sectorsize_bits & 31;
 	r.free = available(fs, change);
 	if (r.free < 0)
 		r.free = 0;

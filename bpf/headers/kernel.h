@@ -203,6 +203,7 @@ struct btrfs_device {
 } CORE;
 
 struct btrfs_fs_devices {
+	struct btrfs_device *latest_dev; /* since Linux 5.16 */
 	struct list_head devices;
 } CORE;
 

@@ -138,10 +138,12 @@ static __always_inline struct writers_counters *counts(void)
 /*
  * names_container tells whether a cgroup's name bears a generated container
  * id, in whatever way the runtime dresses it: 64 hexadecimal digits in a row.
- * Without a branch in the loop: the verifier would walk both ways of each.
+ * Without a branch in the loop: the verifier would walk both ways of each. Not
+ * static, and called with a number: so it is verified once, not at each level.
  */
-static __noinline int names_container(struct kernfs_node *kn)
+__noinline int names_container(u64 node)
 {
+	struct kernfs_node *kn = (void *)node;
 	u32 run = 0, found = 0, i;
 	char name[NAME_SIZE] = {};
 
@@ -179,7 +181,7 @@ static __noinline u64 stands_for(u64 own)
 	if (BPF_CORE_READ(kn, id) != own)
 		return 0;
 	for (level = 0; level < MAX_DEPTH && kn; level++) {
-		if (names_container(kn))
+		if (names_container((u64)kn))
 			return BPF_CORE_READ(kn, id);
 		kn = parent_of(kn);
 	}
