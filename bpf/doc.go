@@ -49,14 +49,26 @@
 //
 // # Writers
 //
-// writers.bpf.c counts what each container takes and gives back on watched
-// ext4 filesystems ([Probes.CountWriters], [Probes.Writers]): promises for
-// delayed allocation, other allocations, promises taken back, blocks freed,
-// inodes made and removed. All of these happen while the task that causes them
-// runs, at the latest in its exit, when files close that were deleted before;
-// what write-back does with promises later is skipped. So the figures are those
-// of statfs but for the blocks of extent trees, and need no table of inodes. Who
-// deletes shrinks, whoever wrote.
+// The objects called writers count what each container takes and gives back on
+// watched filesystems ([Probes.CountWriters], [Probes.Writers]). Most of it
+// happens while the task that causes it runs, at the latest in its exit, when
+// files close that were deleted before. What write-back does with promises
+// later is skipped. So the figures are those of statfs but for the blocks of
+// extent trees. Who deletes shrinks, whoever wrote.
+//
+//   - ext4: promises for delayed allocation, other allocations, promises taken
+//     back, blocks freed.
+//   - xfs: what each transaction sums up, and delayed extents as they come and
+//     go. Workers free the blocks of deleted files, and take back what was
+//     preallocated behind the end of a file or for copies on write. So the task
+//     that leaves an inode to them is noted (headers/owners.h), in a table that
+//     can overflow: then it counts for the root cgroup. The filesystem is right
+//     to the block, and a container to the extent trees, reflinks included: what
+//     is shared takes nothing, and comes back by whoever drops it last. On a
+//     full filesystem a writer can take back what others have preallocated; that
+//     shrinks the writer. A realtime device is not counted.
+//
+// Inodes are those that statfs shows as used.
 //
 // The task's cgroup in the v2 hierarchy tells the container. Cgroups inside one
 // that bears a generated container id count for it, and cost no entry. A cgroup
@@ -68,13 +80,8 @@
 // kernel (asynchronous I/O, loop devices); that counts for the root cgroup. What
 // a runtime deletes with a container counts for the runtime.
 //
-// Other filesystems are not counted. xfs frees blocks of deleted files in a
-// worker (xfs_inactive), and preallocates behind the end of a file; its inodes
-// know their blocks, so that xfs_inode_set_need_inactive, in the deleter's
-// context, could give back what was counted for an inode before, with a bounded
-// table of inodes. Extents shared by reflink count fully in an inode's blocks
-// though they take nothing, which breaks the bound for files that overlayfs
-// copied up. btrfs reserves data in the writer's context
+// Other filesystems are not counted ([Probes.CanCountWriters]). btrfs reserves
+// data in the writer's context
 // (btrfs_qgroup_reserve_data only with quotas on, btrfs_space_reservation without
 // the inode), but what is freed depends on other references to the extent and is
 // known at commit, in a worker.
@@ -89,7 +96,8 @@
 // adopts a directory of the same hash. Otherwise it attaches the new programs
 // first, carries the old stamps over, then removes the old pins: at every
 // moment at least one of the two records. Counts of writers are carried over
-// too, less what happens while they are copied.
+// too, less what happens while they are copied. The objects that count writers
+// share the maps of one, so they are replaced together.
 //
 // A slot of the stamps array is given to another layer only after every program
 // that may have looked it up for the old one has ended.

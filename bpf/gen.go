@@ -8,4 +8,6 @@ package bpf
 //go:generate go tool bpf2go -target bpfel -tags linux -type line -type watch -type crossing -type usage_counters -output-stem usage_ext4 usageExt4 usage_ext4.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -output-stem usage_xfs usageXfs usage_xfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -output-stem usage_btrfs usageBtrfs usage_btrfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
-//go:generate go tool bpf2go -target bpfel -tags linux -type writer -type account -type writers_counters writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -type writer -type account -type writers_counters -type inode_key writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -output-stem writers_ext4 writersExt4 writers_ext4.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -output-stem writers_xfs writersXfs writers_xfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

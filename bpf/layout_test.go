@@ -36,6 +36,8 @@ var layouts = map[string]struct{ key, value any }{
 	"writers/watching":       {uint32(0), uint64(0)},
 	"writers/accounts":       {uint32(0), writersAccount{}},
 	"writers/writers_counts": {uint32(0), writersWritersCounters{}},
+	"writers/blank":          {uint32(0), writersWriter{}}, // pinned for the objects that share it
+	"writers/owners":         {writersInodeKey{}, uint64(0)},
 }
 
 // events says which Go types ring buffers are read with, and the C types that

@@ -53,7 +53,7 @@ type Probes struct {
 	mu                     sync.Mutex // guards all below
 	lastuse, writers       *set       // nil if not attached
 	lastuseErr, writersErr error
-	usage                  map[string]usageSet // by type of filesystem
+	usage, writersOn       map[string]usageSet // by type of filesystem
 	table                  *layerTable
 	lost                   bool
 	more                   chan struct{} // closed when CatchUp has attached something
@@ -82,7 +82,7 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	}
 	p := &Probes{
 		pins: &pins{dir: dir, step: o.step}, options: o, log: o.Logger, absent: o.absent,
-		usage: map[string]usageSet{}, more: make(chan struct{}),
+		usage: map[string]usageSet{}, writersOn: map[string]usageSet{}, more: make(chan struct{}),
 	}
 	if p.lock, err = lockDir(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
@@ -115,9 +115,9 @@ func (p *Probes) load(ctx context.Context) error {
 		return err
 	}
 	if p.options.NoWriters {
-		return p.dropWriters(p.pins)
+		return p.dropWriters()
 	}
-	return nil
+	return p.inheritWriters()
 }
 
 // part is what loads, fails, and waits for its module, by itself.
@@ -136,6 +136,10 @@ func (p *Probes) parts() []part {
 	}
 	if !p.options.NoWriters {
 		all = append(all, part{objectWriters, p.writersErr, p.loadWriters})
+		for _, fsType := range writersTypes[1:] {
+			load := func(types *btf.Cache) error { return p.loadWritersOn(types, fsType) }
+			all = append(all, part{writersName(fsType), p.writersOn[fsType].err, load})
+		}
 	}
 	return all
 }
@@ -186,21 +190,6 @@ func (p *Probes) loadUsage(types *btf.Cache, fsType string) error {
 	return nil
 }
 
-// loadWriters brings up what nothing else depends on.
-func (p *Probes) loadWriters(types *btf.Cache) error {
-	o, err := writersObject(p.options.maxWriters)
-	if err != nil {
-		return err
-	}
-	if p.writers, err = p.open(o, types); err == nil {
-		err = p.inheritWriters(p.pins, o)
-	}
-	if p.writersErr = classify(err); err != nil {
-		p.say("writers are not counted", p.writersErr)
-	}
-	return nil
-}
-
 // say warns of what a node may miss. A filesystem that is not there is no loss.
 func (p *Probes) say(what string, why error, about ...any) {
 	var absent *absentError
@@ -223,7 +212,7 @@ func (p *Probes) open(o *object, types *btf.Cache) (*set, error) {
 			return s, nil
 		}
 		p.log.Warn("pinned probes are damaged", "object", o.name, "dir", dir, "reason", err)
-		if err := p.pins.setAside(o); err != nil {
+		if err := p.pins.discard(o); err != nil {
 			return nil, fmt.Errorf("set damaged pins aside: %w", err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -306,8 +295,8 @@ func (p *Probes) Close() error {
 	defer p.mu.Unlock()
 	var errs []error
 	sets := []*set{p.lastuse, p.writers}
-	for _, u := range p.usage {
-		sets = append(sets, u.set)
+	for _, fsType := range fsTypes {
+		sets = append(sets, p.usage[fsType].set, p.writersOn[fsType].set)
 	}
 	for _, s := range sets {
 		if s != nil {
@@ -317,7 +306,7 @@ func (p *Probes) Close() error {
 	if p.lock != nil {
 		errs = append(errs, p.lock.Close())
 	}
-	p.lastuse, p.usage, p.writers, p.table, p.lock = nil, nil, nil, nil, nil
+	p.lastuse, p.usage, p.writers, p.writersOn, p.table, p.lock = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -337,7 +326,7 @@ func Unload(pinDir string) error {
 	}
 	defer lock.Close()
 	var sets []string
-	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters} {
+	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters, objectWriters + "_*"} {
 		found, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
 		if err != nil {
 			return fmt.Errorf("unload probes: %w", err)

@@ -23,6 +23,12 @@ type object struct {
 	modules []string          // whose types the programs look into, where they are modules
 	needs   string            // the filesystem without which there is nothing to see
 
+	// base is the set whose maps it uses in place of its own of the same name.
+	base *set
+	// family is the code of all objects with the same base: they count into the
+	// same maps, so another version of one makes all of them another version.
+	family [][]byte
+
 	// prepare sets constants that depend on the kernel; start runs after
 	// loading, before anything is attached. Either may be nil.
 	prepare func(*ebpf.CollectionSpec, *btf.Cache) error
@@ -32,8 +38,8 @@ type object struct {
 // The objects' names, in pins and in Status.
 const (
 	objectLastUse = "lastuse"
-	objectUsage   = "usage_" // and the type of filesystem
-	objectWriters = "writers"
+	objectUsage   = "usage_"  // and the type of filesystem
+	objectWriters = "writers" // and, for what a type of filesystem does, "_" and the type
 )
 
 // Which program goes to which tracepoint.
@@ -57,16 +63,6 @@ var (
 			usageBtrfsProgUsageCommit:  "btrfs_transaction_commit",
 		},
 	}
-	writersAttach = map[string]string{
-		writersProgWritersReserve:  "ext4_da_reserve_space",
-		writersProgWritersRelease:  "ext4_da_release_space",
-		writersProgWritersRedeem:   "ext4_da_update_reserve_space",
-		writersProgWritersAllocate: "ext4_allocate_blocks",
-		writersProgWritersFree:     "ext4_free_blocks",
-		writersProgWritersMake:     "ext4_allocate_inode",
-		writersProgWritersRemove:   "ext4_free_inode",
-		writersProgWritersRmdir:    "cgroup_rmdir",
-	}
 )
 
 // objects lists them all.
@@ -77,8 +73,11 @@ func objects(maxLayers uint32) ([]*object, error) {
 		usage, err := usageObject(fsType)
 		all, errs = append(all, usage), append(errs, err)
 	}
-	writers, err := writersObject(0)
-	return append(all, writers), errors.Join(append(errs, err)...)
+	for _, fsType := range writersTypes {
+		writers, err := writersObject(fsType, 0)
+		all, errs = append(all, writers), append(errs, err)
+	}
+	return all, errors.Join(errs...)
 }
 
 // lastUseObject is lastuse.bpf.c with room for maxLayers layers.
@@ -100,35 +99,14 @@ func lastUseObject(maxLayers uint32) (*object, error) {
 	}, nil
 }
 
-// writersObject is writers.bpf.c, with room for as many writers as it says
-// itself unless told otherwise.
-func writersObject(room uint32) (*object, error) {
-	spec, err := loadWriters()
-	if err != nil {
-		return nil, err
-	}
-	if room > 0 {
-		spec.Maps[writersMapWriters].MaxEntries = room
-		spec.Maps[writersMapMembers].MaxEntries = room
-	}
-	return &object{
-		name: objectWriters,
-		code: _WritersBytes,
-		spec: spec,
-		maps: []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWatching,
-			writersMapAccounts, writersMapWritersCounts},
-		attach:  writersAttach,
-		modules: []string{"ext4"},
-		needs:   "ext4",
-		prepare: prepareWriters,
-	}, nil
-}
-
 // layout names everything that must be the same for pins to be adopted. What
 // depends on the kernel alone need not be in it: pins do not outlive a boot.
 func (o *object) layout() string {
 	h := sha256.New()
 	h.Write(o.code)
+	for _, code := range o.family {
+		h.Write(code)
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.spec.Maps)) {
 		fmt.Fprintf(h, "\n%s %d", name, o.spec.Maps[name].MaxEntries)
 	}
@@ -147,6 +125,10 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		}
 	}
 	opts := ebpf.CollectionOptions{Cache: types}
+	if o.base != nil {
+		opts.MapReplacements = maps.Clone(o.base.maps)
+		maps.DeleteFunc(opts.MapReplacements, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil })
+	}
 	for _, name := range o.modules {
 		module, err := types.Module(name)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -89,7 +89,25 @@ func (p *pins) adopt(o *object) (_ *set, err error) {
 		}
 		s.links[name] = l
 	}
+	if o.base != nil {
+		return s, s.shares(o.base)
+	}
 	return s, nil
+}
+
+// shares checks that the programs count into the maps of base, which could have
+// been made anew since.
+func (s *set) shares(base *set) error {
+	for name, l := range s.links {
+		ours, err := uses(l, base.maps[writersMapWriters])
+		if err != nil {
+			return fmt.Errorf("look at link %s: %w", name, err)
+		}
+		if ours {
+			return nil
+		}
+	}
+	return fmt.Errorf("programs count into maps that are gone: %w", errForeign)
 }
 
 // create loads o, attaches it and pins it. Recording starts before the first
@@ -153,6 +171,15 @@ func (p *pins) commit(o *object, s *set) error {
 		}
 	}
 	return p.rename(fresh, p.dirOf(o))
+}
+
+// discard takes a damaged set out of the way. One without maps of its own has
+// nothing to read, and its programs count where their successors will.
+func (p *pins) discard(o *object) error {
+	if o.base != nil {
+		return p.remove(p.dirOf(o))
+	}
+	return p.setAside(o)
 }
 
 // setAside gives a damaged set a name that its successor does not need.

@@ -83,7 +83,7 @@ func TestNewLayoutTakesOverTheOldOnesStamps(t *testing.T) {
 	if p.Lost() {
 		t.Error("nothing was lost")
 	}
-	wantSets(t, o.PinDir, 2+len(fsTypes))
+	wantSets(t, o.PinDir, len(objectsByName(t)))
 }
 
 // wantSets checks that only the current sets are pinned.
@@ -127,7 +127,7 @@ func TestDamagedPinsAreReplaced(t *testing.T) {
 			}
 			p = reload(t, p, o)
 			wantUsedSince(t, p, r.key, before)
-			wantSets(t, o.PinDir, 2+len(fsTypes))
+			wantSets(t, o.PinDir, len(objectsByName(t)))
 			again := now(t)
 			r.run(t, "true")
 			wantUsedSince(t, p, r.key, again)
@@ -159,7 +159,7 @@ func TestUnreadableEarlierStampsAreReported(t *testing.T) {
 	if !p.Lost() {
 		t.Error("Lost() = false with stamps of a foreign layout")
 	}
-	wantSets(t, o.PinDir, 2+len(fsTypes))
+	wantSets(t, o.PinDir, len(objectsByName(t)))
 	if p = reload(t, p, o); p.Lost() {
 		t.Error("Lost() stays true although the earlier stamps are gone for good")
 	}
@@ -207,7 +207,7 @@ func TestCrashAtAnyStep(t *testing.T) {
 			t.Fatalf("step %d: %v: %s", step, err, out)
 		}
 		p = load(t, o)
-		wantSets(t, dir, 2+len(fsTypes))
+		wantSets(t, dir, len(objectsByName(t)))
 		wantUsedSince(t, p, r.key, before)
 		if p.Lost() {
 			t.Fatalf("step %d (%s): stamps lost", step, out)

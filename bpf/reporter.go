@@ -71,6 +71,7 @@ func setDirs(dir string) ([]string, error) {
 func (r *reporter) open(all []*object, dirs []string) {
 	at := &pins{dir: r.PinDir}
 	for _, o := range all {
+		r.lean(o)
 		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}
 		if !slices.Contains(dirs, at.dirOf(o)) {
 			report.State, report.Reason = StateMissing, "not pinned: the agent that runs could not load it, or is of another version"
@@ -90,6 +91,13 @@ func (r *reporter) open(all []*object, dirs []string) {
 		if !slices.ContainsFunc(all, func(o *object) bool { return at.dirOf(o) == dir }) {
 			r.openOther(dir)
 		}
+	}
+}
+
+// lean gives an object the set whose maps it shares.
+func (r *reporter) lean(o *object) {
+	if o.family != nil && o.name != objectWriters {
+		o.base = r.live[objectWriters]
 	}
 }
 
@@ -118,6 +126,7 @@ func (r *reporter) openOther(dir string) {
 func (r *reporter) try(all []*object) {
 	types, probes := btf.NewCache(), &Probes{}
 	for _, o := range all {
+		r.lean(o)
 		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
 		var coll *ebpf.Collection
 		err := probes.present(o, types)
@@ -191,9 +200,13 @@ func (r *reporter) measure() {
 		}
 		slices.SortFunc(object.Maps, func(a, b MapReport) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	p := &Probes{lastuse: r.live[objectLastUse], writers: r.live[objectWriters], usage: map[string]usageSet{}}
+	p := &Probes{
+		lastuse: r.live[objectLastUse], writers: r.live[objectWriters],
+		usage: map[string]usageSet{}, writersOn: map[string]usageSet{},
+	}
 	for _, fsType := range fsTypes {
 		p.usage[fsType] = usageSet{set: r.live[objectUsage+fsType]}
+		p.writersOn[fsType] = usageSet{set: r.live[writersName(fsType)]}
 	}
 	counters, err := p.Counters()
 	if err != nil {
@@ -209,7 +222,7 @@ func (r *reporter) measure() {
 func (r *reporter) limit(s ProgramStatus) {
 	for i := range r.Objects {
 		for j := range r.Objects[i].Programs {
-			if p := &r.Objects[i].Programs[j]; p.Name == s.Name && p.Attached && s.Attached && p.Reason == "" {
+			if p := &r.Objects[i].Programs[j]; r.Objects[i].Name == s.Object && p.Name == s.Name && p.Attached && s.Attached && p.Reason == "" {
 				p.Reason = s.Reason
 			}
 		}

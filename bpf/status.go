@@ -127,7 +127,7 @@ func (p *Probes) Counters() (Counters, error) {
 
 // ProgramStatus is one program for people and metrics.
 type ProgramStatus struct {
-	Object      string // lastuse, usage_ext4, usage_xfs, usage_btrfs or writers
+	Object      string // lastuse, usage_TYPE, writers, or writers_TYPE with the type of filesystem
 	Name        string
 	AttachPoint string // tracepoint
 	Attached    bool
@@ -144,7 +144,13 @@ func (p *Probes) Status() []ProgramStatus {
 		u := p.usage[fsType]
 		all = append(all, statusOf(objectUsage+fsType, usageAttach[fsType], u.set, u.err, approximation(u.set))...)
 	}
-	return append(all, statusOf(objectWriters, writersAttach, p.writers, p.writersErr, hierarchy())...)
+	limit := hierarchy()
+	all = append(all, statusOf(objectWriters, writersAttach[""], p.writers, p.writersErr, limit)...)
+	for _, fsType := range writersTypes[1:] {
+		w := p.writersOn[fsType]
+		all = append(all, statusOf(writersName(fsType), writersAttach[fsType], w.set, w.err, limit)...)
+	}
+	return all
 }
 
 func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -198,89 +196,6 @@ func readBooked(m *ebpf.Map) (map[uint64]*writersWriter, error) {
 			return writers, nil // that was the last batch
 		}
 	}
-}
-
-// carryWriters brings the counts of an earlier set into this one. Both count
-// while it runs, so the earlier figures, which have everything, replace those
-// of this set: lost is what a cgroup does between the reading of its entry and
-// the writing of it.
-func carryWriters(s *set, dir string) error {
-	old := map[string]*ebpf.Map{}
-	defer func() {
-		for _, m := range old {
-			m.Close()
-		}
-	}()
-	for _, name := range []string{writersMapWriters, writersMapAccounts, writersMapDevices} {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "maps", name), nil)
-		if err != nil {
-			return fmt.Errorf("open map %s: %w", name, err)
-		}
-		old[name] = m
-		if m.Type() != s.maps[name].Type() || m.KeySize() != s.maps[name].KeySize() || m.ValueSize() != s.maps[name].ValueSize() {
-			return fmt.Errorf("map %s: %w", name, errForeign)
-		}
-	}
-	var dev uint64
-	var one uint32
-	devices := old[writersMapDevices].Iterate()
-	for devices.Next(&dev, &one) {
-		if err := s.maps[writersMapDevices].Put(dev, one); err != nil {
-			return fmt.Errorf("write device: %w", err)
-		}
-	}
-	if err := errors.Join(devices.Err(), closeAccounts(s.maps[writersMapWatching])); err != nil {
-		return err
-	}
-	writers, err := readWriters(old)
-	if err != nil {
-		return err
-	}
-	for id, w := range writers {
-		if err := s.maps[writersMapWriters].Put(id, w); err != nil {
-			return fmt.Errorf("write writer: %w", mapFull(err))
-		}
-	}
-	return nil
-}
-
-// inheritWriters takes over what earlier sets counted. What cannot be read is
-// only missing from a figure for people, so it is said and no more.
-func (p *Probes) inheritWriters(pins *pins, o *object) error {
-	dirs, err := pins.outdated(o)
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		if err := carryWriters(p.writers, dir); err != nil {
-			p.log.Warn("earlier counts of writers could not be read", "dir", dir, "reason", err)
-		}
-	}
-	p.removeEarlier(pins, dirs)
-	return nil
-}
-
-// errNoWriters is why nothing is counted if nobody asked for it.
-var errNoWriters = errors.New("switched off")
-
-// dropWriters ends what an earlier process began.
-func (p *Probes) dropWriters(pins *pins) error {
-	p.writersErr = errNoWriters
-	dirs, err := filepath.Glob(filepath.Join(pins.dir, objectWriters+"-*"))
-	if err != nil {
-		return fmt.Errorf("find earlier counts of writers: %w", err)
-	}
-	p.removeEarlier(pins, dirs)
-	return nil
-}
-
-// prepareWriters tells the programs what their tracepoint passes.
-func prepareWriters(spec *ebpf.CollectionSpec, types *btf.Cache) error {
-	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
-	if err != nil {
-		return err
-	}
-	return spec.Variables[writersVarReserveHasCount].Set(params >= 2)
 }
 
 func (p *Probes) writersSet() (*set, error) {

@@ -31,6 +31,12 @@ type writersAccount struct {
 	Pad           uint32
 }
 
+type writersInodeKey struct {
+	_   structs.HostLayout
+	Fs  uint64
+	Ino uint64
+}
+
 type writersWriter struct {
 	_       structs.HostLayout
 	Grown   uint64
@@ -52,24 +58,17 @@ type writersWritersCounters struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	writersMapAccounts         = "accounts"
-	writersMapBlank            = "blank"
-	writersMapDevices          = "devices"
-	writersMapMembers          = "members"
-	writersMapWatching         = "watching"
-	writersMapWriters          = "writers"
-	writersMapWritersCounts    = "writers_counts"
-	writersProgWritersAllocate = "writers_allocate"
-	writersProgWritersFree     = "writers_free"
-	writersProgWritersMake     = "writers_make"
-	writersProgWritersRedeem   = "writers_redeem"
-	writersProgWritersRelease  = "writers_release"
-	writersProgWritersRemove   = "writers_remove"
-	writersProgWritersReserve  = "writers_reserve"
-	writersProgWritersRmdir    = "writers_rmdir"
-	writersVarHex              = "hex"
-	writersVarReserveHasCount  = "reserve_has_count"
-	writersVarWriterType       = "writer_type"
+	writersMapAccounts      = "accounts"
+	writersMapBlank         = "blank"
+	writersMapDevices       = "devices"
+	writersMapMembers       = "members"
+	writersMapOwners        = "owners"
+	writersMapWatching      = "watching"
+	writersMapWriters       = "writers"
+	writersMapWritersCounts = "writers_counts"
+	writersProgWritersRmdir = "writers_rmdir"
+	writersVarHex           = "hex"
+	writersVarWriterType    = "writer_type"
 )
 
 // loadWriters returns the embedded CollectionSpec for writers.
@@ -114,14 +113,7 @@ type writersSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type writersProgramSpecs struct {
-	WritersAllocate *ebpf.ProgramSpec `ebpf:"writers_allocate"`
-	WritersFree     *ebpf.ProgramSpec `ebpf:"writers_free"`
-	WritersMake     *ebpf.ProgramSpec `ebpf:"writers_make"`
-	WritersRedeem   *ebpf.ProgramSpec `ebpf:"writers_redeem"`
-	WritersRelease  *ebpf.ProgramSpec `ebpf:"writers_release"`
-	WritersRemove   *ebpf.ProgramSpec `ebpf:"writers_remove"`
-	WritersReserve  *ebpf.ProgramSpec `ebpf:"writers_reserve"`
-	WritersRmdir    *ebpf.ProgramSpec `ebpf:"writers_rmdir"`
+	WritersRmdir *ebpf.ProgramSpec `ebpf:"writers_rmdir"`
 }
 
 // writersMapSpecs contains maps before they are loaded into the kernel.
@@ -132,6 +124,7 @@ type writersMapSpecs struct {
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Devices       *ebpf.MapSpec `ebpf:"devices"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
+	Owners        *ebpf.MapSpec `ebpf:"owners"`
 	Watching      *ebpf.MapSpec `ebpf:"watching"`
 	Writers       *ebpf.MapSpec `ebpf:"writers"`
 	WritersCounts *ebpf.MapSpec `ebpf:"writers_counts"`
@@ -141,9 +134,8 @@ type writersMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type writersVariableSpecs struct {
-	Hex             *ebpf.VariableSpec `ebpf:"hex"`
-	ReserveHasCount *ebpf.VariableSpec `ebpf:"reserve_has_count"`
-	WriterType      *ebpf.VariableSpec `ebpf:"writer_type"`
+	Hex        *ebpf.VariableSpec `ebpf:"hex"`
+	WriterType *ebpf.VariableSpec `ebpf:"writer_type"`
 }
 
 // writersObjects contains all objects after they have been loaded into the kernel.
@@ -170,6 +162,7 @@ type writersMaps struct {
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Devices       *ebpf.Map `ebpf:"devices"`
 	Members       *ebpf.Map `ebpf:"members"`
+	Owners        *ebpf.Map `ebpf:"owners"`
 	Watching      *ebpf.Map `ebpf:"watching"`
 	Writers       *ebpf.Map `ebpf:"writers"`
 	WritersCounts *ebpf.Map `ebpf:"writers_counts"`
@@ -181,6 +174,7 @@ func (m *writersMaps) Close() error {
 		m.Blank,
 		m.Devices,
 		m.Members,
+		m.Owners,
 		m.Watching,
 		m.Writers,
 		m.WritersCounts,
@@ -191,34 +185,19 @@ func (m *writersMaps) Close() error {
 //
 // It can be passed to loadWritersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type writersVariables struct {
-	Hex             *ebpf.Variable `ebpf:"hex"`
-	ReserveHasCount *ebpf.Variable `ebpf:"reserve_has_count"`
-	WriterType      *ebpf.Variable `ebpf:"writer_type"`
+	Hex        *ebpf.Variable `ebpf:"hex"`
+	WriterType *ebpf.Variable `ebpf:"writer_type"`
 }
 
 // writersPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadWritersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type writersPrograms struct {
-	WritersAllocate *ebpf.Program `ebpf:"writers_allocate"`
-	WritersFree     *ebpf.Program `ebpf:"writers_free"`
-	WritersMake     *ebpf.Program `ebpf:"writers_make"`
-	WritersRedeem   *ebpf.Program `ebpf:"writers_redeem"`
-	WritersRelease  *ebpf.Program `ebpf:"writers_release"`
-	WritersRemove   *ebpf.Program `ebpf:"writers_remove"`
-	WritersReserve  *ebpf.Program `ebpf:"writers_reserve"`
-	WritersRmdir    *ebpf.Program `ebpf:"writers_rmdir"`
+	WritersRmdir *ebpf.Program `ebpf:"writers_rmdir"`
 }
 
 func (p *writersPrograms) Close() error {
 	return _WritersClose(
-		p.WritersAllocate,
-		p.WritersFree,
-		p.WritersMake,
-		p.WritersRedeem,
-		p.WritersRelease,
-		p.WritersRemove,
-		p.WritersReserve,
 		p.WritersRmdir,
 	)
 }

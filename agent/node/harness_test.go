@@ -374,6 +374,8 @@ func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) err
 	}
 }
 
+func (k *fakeKernel) CanCountWriters(fsType string) bool { return fsType != "zfs" }
+
 func (k *fakeKernel) CountWriters(devs ...uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -3,6 +3,7 @@ package node
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/state"
@@ -121,7 +122,7 @@ func (a *Agent) adoptProbes() {
 	a.metrics.probes.Store(&a.probes)
 	a.adoptWriters()
 	for _, p := range a.probes.Status() {
-		if p.Reason != "" && (p.Object != "writers" || a.cfg.Writers.Top > 0) {
+		if p.Reason != "" && (!strings.HasPrefix(p.Object, "writers") || a.cfg.Writers.Top > 0) {
 			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
 		}
 	}

@@ -39,6 +39,7 @@ type Probes interface {
 	Counted(dev uint64) (free uint64, ok bool, err error)
 	ClearLine(dev uint64) error
 	Crossings(ctx context.Context, out chan<- bpf.Crossing) error
+	CanCountWriters(fsType string) bool
 	CountWriters(devs ...uint64) error
 	Writers() ([]bpf.Writer, error)
 	ForgetWriters(ended ...bpf.Writer) error

@@ -30,6 +30,7 @@ type writers struct {
 	cgroups    Cgroups // nil: living cgroups cannot be named
 	top        int
 	containers atomic.Pointer[cgroup.Containers] // nil: not listed yet
+	fsType     atomic.Pointer[string]            // of the filesystem that counts; nil: none yet
 
 	mu    sync.Mutex
 	paths map[uint64]string // of living cgroups, as found the last time
@@ -158,6 +159,8 @@ func (a *Agent) reviewWriters(inv *inventory.Inventory, asked time.Time) {
 	}
 	containers := cgroup.NewContainers(inv.Containers)
 	w.containers.Store(containers)
+	fsType := a.reading.Type
+	w.fsType.Store(&fsType)
 	err := w.forget(containers, func(bootNS uint64) bool { return a.clock.atBoot(bootNS).Before(asked) })
 	if err == nil && a.writersDev != a.reading.Dev {
 		if err = w.probes.CountWriters(a.reading.Dev); err == nil {
@@ -204,12 +207,7 @@ func (a *Agent) explainWriters() WritersExplanation {
 		e.Unknown = "switched off by writers.top"
 		return e
 	}
-	var why []string
-	for _, s := range a.probes.Status() {
-		if s.Object == "writers" && s.Reason != "" && !slices.Contains(why, s.Reason) {
-			why = append(why, s.Reason)
-		}
-	}
+	why := a.whyNotCounted(w)
 	list, err := w.read()
 	if err != nil && len(why) == 0 {
 		why = append(why, err.Error())
@@ -217,6 +215,23 @@ func (a *Agent) explainWriters() WritersExplanation {
 	e.Unknown, e.Containers = strings.Join(why, "; "), w.containers.Load() != nil
 	e.Writers = append(e.Writers, list...)
 	return e
+}
+
+// whyNotCounted lists why the counts are not there or not whole.
+func (a *Agent) whyNotCounted(w *writers) (why []string) {
+	fsType := ""
+	if t := w.fsType.Load(); t != nil {
+		fsType = *t
+	}
+	for _, s := range a.probes.Status() {
+		if (s.Object == "writers" || s.Object == "writers_"+fsType) && s.Reason != "" && !slices.Contains(why, s.Reason) {
+			why = append(why, s.Reason)
+		}
+	}
+	if why == nil && fsType != "" && !a.probes.CanCountWriters(fsType) {
+		why = append(why, "writers on "+fsType+" are not counted")
+	}
+	return why
 }
 
 // whoWrites serves /writers.

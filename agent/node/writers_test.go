@@ -204,6 +204,17 @@ func TestWritersSwitchedOff(t *testing.T) {
 	})
 }
 
+// Nothing is ever said to be whole where nothing is counted.
+func TestWritersOfAFilesystemThatDoesNotCount(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "zfs"
+		w.up()
+		if e := w.agent.explainWriters(); e.Unknown != "writers on zfs are not counted" {
+			t.Errorf("writers are %+v", e)
+		}
+	})
+}
+
 func TestWritersThatCannotBeRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.kernel.failWriters = errors.New("no memory")
