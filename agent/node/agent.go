@@ -49,7 +49,7 @@ type Options struct {
 	Metrics  *Metrics
 }
 
-// Agent keeps one node's image filesystem low. Make it with New, run it once.
+// Agent keeps the filesystems of one node low. Make it with New, run it once.
 type Agent struct {
 	cfg      config.Config
 	keep     image.KeepRules
@@ -70,6 +70,7 @@ type Agent struct {
 	connected chan Runtime
 	events    chan inventory.Event
 	crossings chan bpf.Crossing
+	mounts    chan struct{}
 	resolved  chan resolution
 	saved     chan error
 	questions chan question
@@ -87,25 +88,26 @@ type Agent struct {
 	beat atomic.Int64
 
 	// Everything below belongs to the loop.
-	rt         Runtime
-	root       string  // directory whose filesystem holds the images
-	reading    reading // latest exact reading of it
-	rec        state.Records
-	known      map[string]inventory.Image // latest inventory by ID
-	containers map[string]string          // namespace/id → image ID
-	listed     time.Time                  // when the latest inventory was asked for
-	lastLook   time.Time
-	plan       image.Plan
-	failures   map[string]failure // by image ID
-	layers     layerBook
-	alarms     alarms
-	retryWait  time.Duration
-	saving     bool
-	saveAgain  bool
-	line       lineState
-	writersDev uint64 // the filesystem whose writers are counted
-	said       said
-	toldPlan   string // what observe mode said last
+	rt          Runtime
+	rec         state.Records
+	roots       inventory.Roots // where the runtime keeps its things; zero: not asked
+	directories []directory
+	filesystems []*filesystem              // that they are on
+	stores      []*store                   // those of them with images
+	target      *store                     // of stores, the one that reclaim works, or worked last, on
+	known       map[string]inventory.Image // latest inventory by ID
+	containers  map[string]string          // namespace/id → image ID
+	listed      time.Time                  // when the latest inventory was asked for
+	lastLook    time.Time
+	failures    map[string]failure // by image ID
+	layers      layerBook
+	alarms      alarms
+	retryWait   time.Duration
+	saving      bool
+	saveAgain   bool
+	writersOn   []uint64 // the filesystems whose writers are counted
+	said        said
+	toldPlan    string // what observe mode said last
 }
 
 // New checks the configuration's keep rules and reads this boot's identity. It
@@ -114,18 +116,20 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, patience: runDeadline,
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
-		connected: make(chan Runtime),
-		events:    make(chan inventory.Event, 256),
-		crossings: make(chan bpf.Crossing, 16),
-		resolved:  make(chan resolution),
-		saved:     make(chan error),
-		questions: make(chan question),
-		toResolve: make(chan []inventory.Layer, 1),
-		toSave:    make(chan state.Records, 1),
-		rec:       state.New(),
-		failures:  make(map[string]failure),
-		layers:    newLayerBook(),
-		retryWait: retryFirst, boot: bootTime, wall: time.Now,
+		connected:   make(chan Runtime),
+		events:      make(chan inventory.Event, 256),
+		crossings:   make(chan bpf.Crossing, 16),
+		mounts:      make(chan struct{}),
+		resolved:    make(chan resolution),
+		saved:       make(chan error),
+		questions:   make(chan question),
+		toResolve:   make(chan []inventory.Layer, 1),
+		toSave:      make(chan state.Records, 1),
+		rec:         state.New(),
+		directories: newDirectories(o.Config),
+		failures:    make(map[string]failure),
+		layers:      newLayerBook(),
+		retryWait:   retryFirst, boot: bootTime, wall: time.Now,
 	}
 	var err error
 	if a.keep, err = image.ParseKeepRules(o.Config.Images.Keep); err != nil {
@@ -150,6 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.connect(ctx) })
 	g.Go(func() error { return a.resolve(ctx) })
 	g.Go(func() error { return a.loop(ctx) })
+	g.Go(func() error { return a.watchMounts(ctx) })
 	g.Go(func() error { return saver.run(a.toSave, a.saved) })
 	if a.probes != nil {
 		g.Go(func() error { return ignoreDone(ctx, a.probes.Crossings(ctx, a.crossings)) })
@@ -187,6 +192,8 @@ func (a *Agent) loop(ctx context.Context) error {
 			a.runtimeUp(ctx, rt)
 		case c := <-a.crossings:
 			a.crossed(ctx, c)
+		case <-a.mounts:
+			a.mountsChanged(ctx)
 		case e := <-a.events:
 			a.runtimeEvent(e)
 		case r := <-a.resolved:
@@ -243,10 +250,11 @@ func (a *Agent) rung(ctx context.Context) {
 	}
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
 		a.look(ctx, 0)
-		return
-	}
-	if due[alarmPoll] {
+	} else if due[alarmPoll] {
 		a.poll(ctx)
+	}
+	if due[alarmLine] {
+		a.tendDue(ctx)
 	}
 }
 
@@ -255,21 +263,6 @@ func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
 	a.rt = rt
 	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
 	a.look(ctx, 0)
-}
-
-// crossed answers the kernel's one event per crossing.
-func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
-	if a.rt == nil || c.Dev != a.reading.Dev {
-		return // a line of an earlier run: the first look sets them anew
-	}
-	a.metrics.crossings.Inc()
-	if r, err := a.readDisk(ctx); err == nil && !a.cfg.Policy().HighReached(r.Disk) {
-		a.reading = r // it has passed: a run just freed the space, or a writer did
-		a.setLineAgain()
-		return
-	}
-	a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", a.root)
-	a.look(ctx, c.BootNS)
 }
 
 // runtimeEvent notes an event. Uses are stamped at once; everything else waits
@@ -288,7 +281,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		a.containers = nil // whatever came or went in between is unknown
 	case inventory.EventContainer, inventory.EventTask:
 		a.stampUse(e, now)
-		if !a.line.above {
+		if !a.aboveLine() {
 			spacing = calmSpacing
 		}
 	}

@@ -357,7 +357,7 @@ func TestWithoutKernelPrograms(t *testing.T) {
 		w.pass(pollInterval)
 		w.wantRemoved(ids[1], ids[2])
 		w.wantLogged(1, "level=WARN", "no kernel programs")
-		if w.metric("ebb_node_line_source", "poll") != 1 || w.metric("ebb_node_line_source", "kernel") != 0 {
+		if w.metric("ebb_node_line_source", "images", "poll") != 1 || w.metric("ebb_node_line_source", "images", "kernel") != 0 {
 			t.Error("the source of the line is not told")
 		}
 	})

@@ -10,6 +10,7 @@ const (
 	alarmEvents                 // a burst of runtime events has had its pause
 	alarmRetry                  // something failed or was capped and may work now
 	alarmReconcile              // the safety net
+	alarmLine                   // a filesystem is to be read again and its line set anew
 	alarmPoll                   // no kernel line on this filesystem: read the disk
 	alarmSave                   // the state could not be written
 	alarmCount

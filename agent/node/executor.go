@@ -54,8 +54,6 @@ type run struct {
 	crossedNS uint64
 	trigger   image.Reason
 	started   time.Time
-	bytes     bool // reclaiming for the bytes line: the low line counts, not the high one
-	inodes    bool
 	removed   int
 	freed     uint64
 	failed    int
@@ -63,15 +61,12 @@ type run struct {
 	err       error // the node could not be read, or the runtime went away
 }
 
-// newRun takes up the run that is not finished, if there is one.
-func (a *Agent) newRun(crossedNS uint64) *run {
-	return &run{crossedNS: crossedNS, bytes: a.rec.Meta.ReclaimingBytes, inodes: a.rec.Meta.ReclaimingInodes}
-}
-
-// begin takes a plan into the run.
-func (r *run) begin(p image.Plan, now time.Time) {
-	r.bytes = r.bytes || p.NeedBytes > 0
-	r.inodes = r.inodes || p.NeedInodes > 0
+// begin takes the target's plan into the run. From now on its low line counts,
+// not the high one.
+func (r *run) begin(s *store, now time.Time) {
+	p := s.plan
+	s.kept.ReclaimingBytes = s.kept.ReclaimingBytes || p.NeedBytes > 0
+	s.kept.ReclaimingInodes = s.kept.ReclaimingInodes || p.NeedInodes > 0
 	if r.started.IsZero() {
 		r.started = now
 	}
@@ -89,23 +84,22 @@ func (r *run) interrupted(err error) verdict {
 	return stop
 }
 
-// execute carries out the plan step by step. It is the one door through which
+// execute carries out the target's plan step by step. It is the one door through which
 // every removal on this node goes.
 func (a *Agent) execute(ctx context.Context, r *run) verdict {
 	if a.cfg.Mode == config.ModeObserve {
-		r.trigger, r.result = a.plan.Remove[0].Reason, resultObserved
+		r.trigger, r.result = a.target.plan.Remove[0].Reason, resultObserved
 		a.sayPlan()
 		return stop
 	}
-	r.begin(a.plan, a.clock.now())
-	a.rec.Meta.ReclaimingBytes, a.rec.Meta.ReclaimingInodes = r.bytes, r.inodes
+	r.begin(a.target, a.clock.now())
 	a.save()
-	for _, d := range a.plan.Remove {
+	for _, d := range a.target.plan.Remove {
 		a.alive()
 		if ctx.Err() != nil {
 			return stop
 		}
-		if d.Reason == image.RemovedThreshold && a.atLow(r) {
+		if d.Reason == image.RemovedThreshold && a.target.low() {
 			return goOn
 		}
 		if free, at := a.removalBudget(); free == 0 {
@@ -123,12 +117,12 @@ func (a *Agent) execute(ctx context.Context, r *run) verdict {
 	return goOn
 }
 
-// atLow reports whether the latest reading is at or below the low lines that
-// the run is for.
-func (a *Agent) atLow(r *run) bool {
-	p, d := a.cfg.Policy(), a.reading.Disk
-	return (!r.bytes || d.AvailableBytes >= image.LowAvailable(d.CapacityBytes, p.LowPercent)) &&
-		(!r.inodes || d.InodesAvailable >= image.LowAvailable(d.Inodes, p.InodesLowPercent))
+// low reports whether the latest reading is at or below the low lines that the
+// run is for.
+func (s *store) low() bool {
+	p, d := s.lines, s.Disk
+	return (!s.kept.ReclaimingBytes || d.AvailableBytes >= image.LowAvailable(d.CapacityBytes, p.LowPercent)) &&
+		(!s.kept.ReclaimingInodes || d.InodesAvailable >= image.LowAvailable(d.Inodes, p.InodesLowPercent))
 }
 
 // removalBudget returns how many removals the cap still allows, and when it
@@ -166,7 +160,7 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		a.log.Info("image stays after all", "image", d.ImageID, "references", fresh.References, "reason", why)
 		return goOn
 	}
-	before, err := a.stat()
+	before, err := a.stat(a.target.path)
 	if err != nil {
 		return r.interrupted(err)
 	}
@@ -283,16 +277,16 @@ func (a *Agent) runEnded(r *run) {
 		return
 	}
 	a.log.Info("reclaim run ended", "reason", string(r.trigger), "result", r.result, "images_removed", r.removed,
-		"removals_failed", r.failed, "freed_bytes", r.freed, "used_percent", a.reading.UsedPercent(),
+		"removals_failed", r.failed, "freed_bytes", r.freed, "used_percent", a.target.UsedPercent(),
 		"took_ms", a.clock.now().Sub(r.started).Milliseconds())
 }
 
 // resultOf reads the result off the run's last plan.
 func (a *Agent) resultOf(r *run) string {
 	switch {
-	case a.plan.Hold != nil:
+	case a.target.plan.Hold != nil:
 		return resultHold
-	case a.plan.NeedBytes > 0 || a.plan.NeedInodes > 0:
+	case a.target.plan.NeedBytes > 0 || a.target.plan.NeedInodes > 0:
 		return resultIncomplete
 	case r.trigger == image.RemovedAge:
 		return resultAge

@@ -25,6 +25,21 @@ type Explanation struct {
 	LowPercent  int                `json:"lowPercent"`
 	Hold        *image.Hold        `json:"hold,omitempty"`
 	Images      []ImageExplanation `json:"images"`
+
+	Filesystems []FilesystemExplanation `json:"filesystems"` // all that are watched
+}
+
+// FilesystemExplanation is one watched filesystem, as it was last read.
+type FilesystemExplanation struct {
+	Names             []string `json:"names"` // what stands on it
+	Path              string   `json:"path"`
+	Type              string   `json:"type"`
+	Device            string   `json:"device"`
+	UsedPercent       int      `json:"usedPercent"`
+	HighPercent       int      `json:"highPercent"`
+	InodesUsedPercent int      `json:"inodesUsedPercent"`
+	InodesHighPercent int      `json:"inodesHighPercent"`
+	Kernel            bool     `json:"kernel"` // the kernel watches its line
 }
 
 // ImageExplanation is one image, as the last decision saw it.
@@ -49,19 +64,37 @@ type question struct {
 func (a *Agent) answer(q question) {
 	a.harvest()
 	e := Explanation{
-		Time: a.clock.now(), Mode: string(a.cfg.Mode), Filesystem: a.root,
-		Capacity: a.reading.CapacityBytes, Available: a.reading.AvailableBytes, UsedPercent: a.reading.UsedPercent(),
+		Time: a.clock.now(), Mode: string(a.cfg.Mode),
 		HighPercent: a.cfg.Images.HighThresholdPercent, LowPercent: a.cfg.Images.LowThresholdPercent,
-		Hold: a.plan.Hold, Images: []ImageExplanation{},
+		Images: []ImageExplanation{}, Filesystems: a.explainFilesystems(),
 	}
+	t := a.target
+	if t == nil { // the images have not been found yet
+		q.reply <- e
+		return
+	}
+	e.Filesystem, e.Capacity, e.Available, e.UsedPercent = t.path, t.CapacityBytes, t.AvailableBytes, t.UsedPercent()
+	e.Hold = t.plan.Hold
 	add := func(verdict string, list []image.Decision) {
 		for _, d := range list {
 			e.Images = append(e.Images, a.explainImage(verdict, d))
 		}
 	}
-	add("remove", a.plan.Remove)
-	add("keep", a.plan.Keep)
+	add("remove", t.plan.Remove)
+	add("keep", t.plan.Keep)
 	q.reply <- e
+}
+
+func (a *Agent) explainFilesystems() []FilesystemExplanation {
+	list := []FilesystemExplanation{}
+	for _, f := range a.filesystems {
+		list = append(list, FilesystemExplanation{
+			Names: f.names, Path: f.path, Type: f.Type, Device: f.device(), Kernel: f.line.kernel,
+			UsedPercent: f.UsedPercent(), HighPercent: f.lines.HighPercent,
+			InodesUsedPercent: f.InodesUsedPercent(), InodesHighPercent: f.lines.InodesHighPercent,
+		})
+	}
+	return list
 }
 
 func (a *Agent) explainImage(verdict string, d image.Decision) ImageExplanation {
@@ -79,33 +112,34 @@ func (a *Agent) explainImage(verdict string, d image.Decision) ImageExplanation 
 
 // sayPlan logs what observe mode would remove, once for the same plan.
 func (a *Agent) sayPlan() {
-	ids := make([]string, len(a.plan.Remove))
-	for n, d := range a.plan.Remove {
+	plan := a.target.plan
+	ids := make([]string, len(plan.Remove))
+	for n, d := range plan.Remove {
 		ids[n] = d.ImageID
 	}
 	slices.Sort(ids)
 	if key := strings.Join(ids, " "); key != a.toldPlan {
 		a.toldPlan = key
-		for _, d := range a.plan.Remove {
+		for _, d := range plan.Remove {
 			a.log.Info("image would be removed", "image", d.ImageID, "references", a.known[d.ImageID].References,
 				"reason", string(d.Reason), "detail", d.Detail, "computed_bytes", d.FreesBytes)
 		}
 	}
 }
 
-// explainHold says, once per hold and renewal, what holds the space.
-func (a *Agent) explainHold(h *image.Hold) {
-	was := a.rec.Meta.Hold
-	a.metrics.hold(h)
+// explainHold says, once per hold and renewal, what holds the space of a
+// filesystem.
+func (a *Agent) explainHold(s *store) {
+	was, h := s.kept.Hold, s.plan.Hold
 	switch {
 	case h == nil && was != nil:
-		a.log.Info("hold ended", "reason", "the disk is low enough or can be brought there")
+		a.log.Info("hold ended", "reason", "the disk is low enough or can be brought there", "path", s.path)
 	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
 		var parts []string
 		for _, s := range h.Space {
 			parts = append(parts, fmt.Sprintf("%s %d MiB", s.By, s.Bytes>>20))
 		}
-		a.log.Log(context.Background(), levelWarn, "the low line cannot be reached; holding",
-			"reason", string(image.KeptHold), "used_percent", a.reading.UsedPercent(), "held_by", strings.Join(parts, ", "))
+		a.log.Log(context.Background(), levelWarn, "the low line cannot be reached; holding", "path", s.path,
+			"reason", string(image.KeptHold), "used_percent", s.UsedPercent(), "held_by", strings.Join(parts, ", "))
 	}
 }

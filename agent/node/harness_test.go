@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,6 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
-	"github.com/ebb-agent/ebb/runtime/fs"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -61,7 +59,7 @@ func inWorld(t *testing.T, f func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, rt: fake.New(time.Now), kernel: newFakeKernel(), logs: &logBook{}, boot: time.Now().Add(-time.Hour), bootID: "boot-1"}
 		w.kernel.now = w.sinceBoot
-		w.disk.rt = w.rt
+		w.disk.rt, w.disk.news = w.rt, make(chan struct{}, 1)
 		w.cfg = config.Default()
 		w.cfg.State.Directory = dir
 		w.cfg.Server.Address = ""
@@ -147,7 +145,7 @@ func (w *world) fill(percent uint64) {
 	images := size - w.rt.Disk().AvailableBytes
 	w.rt.SetDisk(size, size*percent/100-images, 100000)
 	if w.kernel != nil {
-		w.kernel.wrote(w.rt.Disk())
+		w.kernel.wrote(fakeDev, w.rt.Disk())
 	}
 	synctest.Wait()
 }
@@ -186,42 +184,6 @@ func (w *world) wantReason(id string, want image.Reason) {
 	}
 }
 
-// fakeDisk is the fake runtime's disk.
-type fakeDisk struct {
-	rt   *fake.Runtime
-	kind string // "ext4" if empty
-
-	mu      sync.Mutex
-	written int64 // bytes that Stat does not show before Settle; deleted: negative
-	settled int   // calls of Settle
-}
-
-const (
-	fakeDev   = 8<<20 | 1
-	blockSize = 4096
-	reserved  = 7 // blocks
-)
-
-func (d *fakeDisk) Stat(string) (image.Disk, fs.Info, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	disk := d.rt.Disk()
-	disk.AvailableBytes += uint64(d.written)
-	avail := disk.AvailableBytes / blockSize
-	return disk, fs.Info{Type: cmp.Or(d.kind, "ext4"), MountPoint: "/", Dev: fakeDev, BlockSize: blockSize,
-		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
-}
-
-func (d *fakeDisk) Settle(context.Context, string) (image.Disk, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.written = 0
-	d.settled++
-	return d.rt.Disk(), nil
-}
-
-func (d *fakeDisk) Directory(path string) (Directory, error) { return Directory{Birth: 1}, nil }
-
 // fakeKernel does what bpf.Probes promises, without a kernel.
 type fakeKernel struct {
 	mu         sync.Mutex
@@ -229,7 +191,7 @@ type fakeKernel struct {
 	tracked    map[bpf.Key]uint64
 	unresolved map[bpf.Key]uint64
 	lines      map[uint64]bpf.Line
-	armed      bool
+	armed      map[uint64]bool
 	crossings  chan bpf.Crossing
 	disk       *fakeDisk
 	promised   uint64 // blocks that Counted misses and the disk has
@@ -244,7 +206,8 @@ type fakeKernel struct {
 }
 
 func newFakeKernel() *fakeKernel {
-	return &fakeKernel{tracked: map[bpf.Key]uint64{}, unresolved: map[bpf.Key]uint64{}, lines: map[uint64]bpf.Line{}}
+	return &fakeKernel{tracked: map[bpf.Key]uint64{}, unresolved: map[bpf.Key]uint64{},
+		lines: map[uint64]bpf.Line{}, armed: map[uint64]bool{}}
 }
 
 // ran is what the kernel sees when a process with that root ends.
@@ -258,22 +221,22 @@ func (k *fakeKernel) ran(key bpf.Key) {
 	k.unresolved[key] = uint64(k.now())
 }
 
-// wrote raises the line as usage.bpf.c does after an allocation.
-func (k *fakeKernel) wrote(d image.Disk) {
+// wrote raises the line as usage_*.bpf.c do after an allocation.
+func (k *fakeKernel) wrote(dev uint64, d image.Disk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l, ok := k.lines[fakeDev]
+	l, ok := k.lines[dev]
 	if !ok {
 		return
 	}
 	free := d.AvailableBytes / blockSize
-	k.armed = k.armed || free > l.RearmFree
-	worse := !k.armed && l.WorseFree > 0 && free <= l.WorseFree
-	if k.armed && free <= l.RaiseFree || worse {
-		k.armed = false
+	k.armed[dev] = k.armed[dev] || free > l.RearmFree
+	worse := !k.armed[dev] && l.WorseFree > 0 && free <= l.WorseFree
+	if k.armed[dev] && free <= l.RaiseFree || worse {
+		k.armed[dev] = false
 		l.WorseFree = 0
-		k.lines[fakeDev] = l
-		k.crossings <- bpf.Crossing{Dev: fakeDev, BootNS: uint64(k.now()), Free: free}
+		k.lines[dev] = l
+		k.crossings <- bpf.Crossing{Dev: dev, BootNS: uint64(k.now()), Free: free}
 	}
 }
 
@@ -340,10 +303,10 @@ func (k *fakeKernel) CanWatch(fsType string) bool {
 	return !k.waiting && (fsType == "ext4" || fsType == "btrfs")
 }
 
-func (k *fakeKernel) Counted(uint64) (uint64, bool, error) {
+func (k *fakeKernel) Counted(dev uint64) (uint64, bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.disk.kind != "btrfs" {
+	if k.disk.kind != "btrfs" || dev != fakeDev {
 		return 0, false, nil
 	}
 	return k.disk.rt.Disk().AvailableBytes/blockSize - k.promised, true, nil
@@ -352,7 +315,7 @@ func (k *fakeKernel) Counted(uint64) (uint64, bool, error) {
 func (k *fakeKernel) SetLine(dev uint64, fsType string, l bpf.Line) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lines[dev], k.armed = l, l.WorseFree == 0
+	k.lines[dev], k.armed[dev] = l, l.WorseFree == 0
 	return nil
 }
 
@@ -360,6 +323,7 @@ func (k *fakeKernel) ClearLine(dev uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.lines, dev)
+	delete(k.armed, dev)
 	return nil
 }
 

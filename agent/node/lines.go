@@ -3,23 +3,26 @@ package node
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// lineState is what the loop knows of its line in the kernel.
+// lineState is what the loop knows of a filesystem's line in the kernel.
 type lineState struct {
-	dev     uint64
-	kernel  bool // the kernel raises it; otherwise the disk is polled
-	above   bool // at the latest look the disk had reached its high line
+	kernel  bool // the kernel raises it; otherwise the filesystem is polled
+	told    bool // and that was said
+	above   bool // at the latest reading the filesystem had reached its high line
 	worseAt uint64
 	early   time.Time // when an event that came too early was, or will be, answered
+	due     time.Time // when to read again and set the line anew; zero: not planned
 }
 
-// worseStep is how much fuller a disk that is above its line must get to be
-// looked at again: one percentage point, as for [image.Hold].
+// worseStep is how much fuller a filesystem that is above its line must get to
+// be looked at again: one percentage point, as for [image.Hold].
 const worseStep = 100
 
 // earlySpacing is the least time from one event that came too early to the
@@ -38,46 +41,55 @@ func (l *lineState) polled(r reading, p image.Policy) bool {
 	return false
 }
 
-// setLine gives the kernel the line for the filesystem as it was last read.
-func (a *Agent) setLine() {
-	p := a.cfg.Policy()
-	a.line.above = p.HighReached(a.reading.Disk)
-	step := a.reading.Disk.CapacityBytes / worseStep
-	a.line.worseAt = a.reading.Disk.AvailableBytes - min(step, a.reading.Disk.AvailableBytes)
-	if !a.armKernel(p) {
-		a.alarms.sooner(alarmPoll, a.clock.now().Add(pollInterval))
+// setLines sets the lines of all filesystems with images.
+func (a *Agent) setLines() {
+	for _, s := range a.stores {
+		a.setLine(s.filesystem)
+	}
+}
+
+// setLine gives the kernel the line for a filesystem as it was last read.
+func (a *Agent) setLine(f *filesystem) {
+	f.line.due = time.Time{}
+	f.line.above = f.lines.HighReached(f.Disk)
+	step := f.CapacityBytes / worseStep
+	f.line.worseAt = f.AvailableBytes - min(step, f.AvailableBytes)
+	if !a.armKernel(f) {
+		if f.holdsImages() {
+			a.alarms.sooner(alarmPoll, a.clock.now().Add(pollInterval))
+		}
 		return
 	}
 	// An allocation between the reading and the line has been overlooked, and
 	// may have been the last one.
-	r, err := a.stat()
+	r, err := a.stat(f.path)
 	switch {
-	case err != nil || a.line.above:
-	case p.HighReached(r.Disk):
-		a.alarms.set(alarmRetry, a.clock.now())
-	case p.HighReached(a.counted(r)):
-		a.alarms.sooner(alarmRetry, a.clock.now().Add(earlySpacing))
+	case err != nil || f.line.above:
+	case f.lines.HighReached(r.Disk):
+		a.tendAt(f, a.clock.now())
+	case f.lines.HighReached(a.counted(r)):
+		a.tendAt(f, a.clock.now().Add(earlySpacing))
 	}
 }
 
 // setLineAgain is for an event that came too early. The second one in a short
-// time is not answered with a line at once, but with a look a little later.
-func (a *Agent) setLineAgain() {
+// time is not answered with a line at once, but with a reading a little later.
+func (a *Agent) setLineAgain(f *filesystem) {
 	now := a.clock.now()
-	if next := a.line.early.Add(earlySpacing); now.Before(next) {
-		a.alarms.sooner(alarmRetry, next)
-		a.line.early = next
+	if next := f.line.early.Add(earlySpacing); now.Before(next) {
+		a.tendAt(f, next)
+		f.line.early = next
 		return
 	}
-	a.line.early = now
-	a.setLine()
+	f.line.early = now
+	a.setLine(f)
 }
 
 // counted is the disk as the kernel's programs count it, where they know more
 // than statfs does: on btrfs, what is written but not committed.
 func (a *Agent) counted(r reading) image.Disk {
 	d := r.Disk
-	if a.probes == nil || r.Dev != a.line.dev {
+	if a.probes == nil {
 		return d
 	}
 	free, ok, err := a.probes.Counted(r.Dev)
@@ -90,68 +102,72 @@ func (a *Agent) counted(r reading) image.Disk {
 	return d
 }
 
-// readDisk reads the disk for a decision. On a filesystem whose statfs lags the
-// figure is made true first, if by any account the line is reached: it may be
-// too low after writes, too high after deletes.
-func (a *Agent) readDisk(ctx context.Context) (reading, error) {
-	r, err := a.stat()
-	if err != nil || !lags(r.Type) || !a.cfg.Policy().HighReached(a.counted(r)) {
+// readDisk reads a filesystem for a decision. Where statfs lags, the figure is
+// made true first, if by any account the line is reached: it may be too low
+// after writes, too high after deletes.
+func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
+	r, err := a.stat(f.path)
+	if err != nil || !lags(r.Type) || !f.lines.HighReached(a.counted(r)) {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
-	if _, err := a.disk.Settle(ctx, a.root); err != nil {
+	if _, err := a.disk.Settle(ctx, f.path); err != nil {
 		a.log.Debug("settle", "error", err)
 		a.metrics.unsettled.Inc()
 	}
-	return a.stat()
+	return a.stat(f.path)
 }
 
 // lags: statfs shows what was written or deleted only after a commit.
 func lags(fsType string) bool { return fsType == "btrfs" }
 
-// armKernel sets the line in the kernel; false means that it cannot be done
-// and the disk must be polled.
-func (a *Agent) armKernel(p image.Policy) bool {
-	was := a.line.kernel
-	a.line.kernel = a.tryArm(p)
-	if a.line.kernel {
+// armKernel sets the line in the kernel; false means that it cannot be done.
+// Filesystems with images are polled then; others are read with each look.
+func (a *Agent) armKernel(f *filesystem) bool {
+	was := f.line
+	f.line.kernel = a.tryArm(f)
+	if !was.told || f.line.kernel != was.kernel {
+		f.line.told = true
+		a.publish()
+		a.saySource(f)
+	}
+	if !slices.ContainsFunc(a.stores, func(s *store) bool { return !s.line.kernel }) {
 		a.alarms.set(alarmPoll, time.Time{})
 	}
-	if a.line.kernel != was || a.line.dev != a.reading.Dev {
-		a.line.dev = a.reading.Dev
-		a.metrics.lineSource(a.line.kernel)
-		if a.line.kernel {
-			a.log.Info("the kernel watches the image filesystem", "path", a.root, "type", a.reading.Type, "reason", "line set")
-		} else {
-			a.log.Warn("the kernel cannot watch this filesystem; reading it every "+pollInterval.String(),
-				"path", a.root, "type", a.reading.Type, "reason", "no program for it")
-		}
-	}
-	return a.line.kernel
+	return f.line.kernel
 }
 
-func (a *Agent) tryArm(p image.Policy) bool {
-	if !a.canWatch(a.reading.Type) {
+func (a *Agent) saySource(f *filesystem) {
+	about := []any{"filesystem", strings.Join(f.names, ","), "path", f.path, "type", f.Type}
+	switch {
+	case f.line.kernel:
+		a.log.Info("the kernel watches a filesystem", append(about, "reason", "line set")...)
+	case f.holdsImages():
+		a.log.Warn("the kernel cannot watch this filesystem; reading it every "+pollInterval.String(),
+			append(about, "reason", "no program for it")...)
+	default:
+		a.log.Info("the kernel cannot watch this filesystem; it is read now and then", append(about, "reason", "no program for it")...)
+	}
+}
+
+func (a *Agent) tryArm(f *filesystem) bool {
+	if !a.canWatch(f.Type) {
 		return false
 	}
-	if a.line.dev != 0 && a.line.dev != a.reading.Dev {
-		if err := a.probes.ClearLine(a.line.dev); err != nil {
-			a.log.Debug("clear the line of the former filesystem", "error", err)
-		}
-	}
-	if err := a.probes.SetLine(a.reading.Dev, a.reading.Type, a.kernelLine(p)); err != nil {
-		a.said.once(a.log, "line", slog.LevelWarn, "the kernel's line cannot be set", "error", err)
+	topic := "kernel " + f.topic()
+	if err := a.probes.SetLine(f.Dev, f.Type, f.kernelLine()); err != nil {
+		a.said.once(a.log, topic, slog.LevelWarn, "the kernel's line cannot be set", "path", f.path, "error", err)
 		return false
 	}
-	a.said.clear(a.log, "line", "the kernel's line can be set again")
+	a.said.clear(a.log, topic, "the kernel's line can be set again")
 	return true
 }
 
-// kernelLine converts the policy's high lines into blocks. While the disk is
-// above its line, the next event is due when it is one percentage point worse.
-func (a *Agent) kernelLine(p image.Policy) bpf.Line {
-	r := a.reading
+// kernelLine converts the high lines into blocks. While the filesystem is above
+// its line, the next event is due when it is one percentage point worse.
+func (f *filesystem) kernelLine() bpf.Line {
+	r, p := f.reading, f.lines
 	line := bpf.Line{Reserved: r.Free - min(r.Avail, r.Free)}
 	if raise, on := image.RaiseAt(r.Disk.CapacityBytes, p.HighPercent); on {
 		line.RaiseFree = raise / r.BlockSize
@@ -159,7 +175,7 @@ func (a *Agent) kernelLine(p image.Policy) bpf.Line {
 		if r.Disk.AvailableBytes <= raise {
 			line.WorseFree = 1 // nothing is available: it cannot get worse
 			if r.Disk.AvailableBytes > 0 {
-				line.WorseFree = max(1, a.line.worseAt/r.BlockSize)
+				line.WorseFree = max(1, f.line.worseAt/r.BlockSize)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func TestEarlyEventsAreSpaced(t *testing.T) {
 		const seconds = 10
 		for range seconds * 100 {
 			w.pass(10 * time.Millisecond)
-			if w.kernel.early() {
+			if w.kernel.early(fakeDev) {
 				events++
 			}
 		}
@@ -78,13 +78,13 @@ func TestEarlyEventsAreSpaced(t *testing.T) {
 }
 
 // early raises the line, if it is armed, although it is not reached.
-func (k *fakeKernel) early() bool {
+func (k *fakeKernel) early(dev uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.armed {
+	if !k.armed[dev] {
 		return false
 	}
-	k.armed = false
-	k.crossings <- bpf.Crossing{Dev: fakeDev, BootNS: uint64(k.now())}
+	k.armed[dev] = false
+	k.crossings <- bpf.Crossing{Dev: dev, BootNS: uint64(k.now())}
 	return true
 }

@@ -28,14 +28,14 @@ func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (
 	ctx, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
 	after = before
-	disk, err := a.disk.Settle(ctx, a.root)
+	disk, err := a.disk.Settle(ctx, a.target.path)
 	if err != nil {
 		a.log.Debug("settle", "error", err)
 		a.metrics.unsettled.Inc()
 		return after, false
 	}
 	after.Disk = disk
-	a.reading = after
+	a.target.reading = after
 	want := d.FreesBytes - min(d.FreesBytes, max(measureSlack, d.FreesBytes/measureSlackShare))
 	best, since := after.AvailableBytes, time.Now()
 	for gained(before.AvailableBytes, after.AvailableBytes) < want {
@@ -47,11 +47,11 @@ func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (
 			return after, false
 		}
 		a.alive()
-		next, err := a.stat()
+		next, err := a.stat(a.target.path)
 		if err != nil {
 			return after, false
 		}
-		after, a.reading = next, next
+		after, a.target.reading = next, next
 		if next.AvailableBytes > best {
 			best, since = next.AvailableBytes, time.Now()
 		}

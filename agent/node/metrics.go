@@ -29,9 +29,9 @@ type Metrics struct {
 	shortfalls      prometheus.Counter
 	unsettled       prometheus.Counter
 	reaction        prometheus.Histogram
-	crossings       prometheus.Counter
+	crossings       *prometheus.CounterVec
+	mounts          prometheus.Counter
 	polls           prometheus.Counter
-	source          *prometheus.GaugeVec
 	unresolved      prometheus.Counter
 	tracked         prometheus.Gauge
 	wakeups         prometheus.Counter
@@ -44,14 +44,9 @@ type Metrics struct {
 	statePersisted  prometheus.Gauge
 	saveFailures    prometheus.Counter
 
-	filesystem atomic.Pointer[watchedFilesystem]
-	probes     atomic.Pointer[Probes]
-	writers    atomic.Pointer[writers]
-}
-
-type watchedFilesystem struct {
-	disk Disk
-	path string
+	filesystems atomic.Pointer[watched]
+	probes      atomic.Pointer[Probes]
+	writers     atomic.Pointer[writers]
 }
 
 // keptReasons are the states an image can be in besides being removed.
@@ -75,7 +70,7 @@ func NewMetrics(cfg config.Config) *Metrics {
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&filesystemCollector{m: m, images: cfg.Images},
+		&filesystemCollector{m: m},
 		&probeCollector{m: m},
 		&writersCollector{m: m},
 		buildInfo(),
@@ -85,7 +80,7 @@ func NewMetrics(cfg config.Config) *Metrics {
 
 func (m *Metrics) registerImages(f factory) {
 	m.images = f.gauges("images", "Images by the verdict of the last decision.", "state")
-	m.spaceHeld = f.gauges("space_held_bytes", "While holding: what holds the space of the image filesystem.", "by")
+	m.spaceHeld = f.gauges("space_held_bytes", "While holding: what holds the space of the filesystems with images.", "by")
 	m.holding = f.gauge("holding", "1 while the low line cannot be reached and the agent waits for something to change.")
 	m.tracked = f.gauge("layers_tracked", "Top layers of images whose uses the kernel stamps.")
 	m.unresolved = f.counter("layer_resolve_failures_total", "Layers whose directory could not be found yet; tried again later.")
@@ -96,10 +91,10 @@ func (m *Metrics) registerRuns(f factory) {
 	m.imagesRemoved = f.counters("images_removed_total", "Images removed, by reason.", "reason")
 	m.removalFailures = f.counter("image_removal_failures_total", "Removals that the runtime refused.")
 	m.spared = f.counter("images_spared_total", "Images that the check before removal found needed after all.")
-	m.freedBytes = f.counter("image_freed_bytes_total", "Bytes by which the filesystem's available space grew during removals, as measured.")
+	m.freedBytes = f.counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured.")
 	m.shortfalls = f.counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
 	m.unsettled = f.counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")
-	m.crossings = f.counter("line_crossings_total", "Crossings of a line that the kernel reported.")
+	m.crossings = f.counters("line_crossings_total", "Crossings of a line that the kernel reported, by the first name of the filesystem.", "filesystem")
 	m.reaction = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "ebb", Subsystem: "node", Name: "crossing_to_first_removal_seconds",
 		Help:    "From the write that crossed the high line to the first removal done.",
@@ -110,7 +105,7 @@ func (m *Metrics) registerRuns(f factory) {
 
 func (m *Metrics) registerHealth(f factory) {
 	m.polls = f.counter("disk_polls_total", "Readings of the disk by timer, where the kernel cannot raise a line.")
-	m.source = f.gauges("line_source", "1 for what watches the line: the kernel, or polling.", "source")
+	m.mounts = f.counter("mount_reports_total", "Times the kernel reported that mounts have changed, anywhere on the node; several changes can be one report.")
 	m.wakeups = f.counter("own_wakeups_total", "Times the agent woke by its own timers.")
 	m.reconciles = f.counter("reconciles_total", "Looks at everything that no event caused: the safety net.")
 	m.lookFailures = f.counter("look_failures_total", "Times the node could not be read.")
@@ -138,13 +133,9 @@ func (m *Metrics) zero() {
 			m.runs.WithLabelValues(string(r), result)
 		}
 	}
-	m.lineSource(false)
-}
-
-func (m *Metrics) lineSource(kernel bool) {
-	set := map[bool]float64{true: 1}
-	m.source.WithLabelValues("kernel").Set(set[kernel])
-	m.source.WithLabelValues("poll").Set(set[!kernel])
+	for _, name := range fsNames {
+		m.crossings.WithLabelValues(name)
+	}
 }
 
 func (m *Metrics) removed(reason image.Reason, gain uint64) {
@@ -152,38 +143,35 @@ func (m *Metrics) removed(reason image.Reason, gain uint64) {
 	m.freedBytes.Add(float64(gain))
 }
 
-func (m *Metrics) hold(h *image.Hold) {
+// hold shows what holds the space, on all filesystems that hold together.
+func (m *Metrics) hold(holds ...*image.Hold) {
 	for _, by := range append([]image.Reason{image.SpaceOtherHolders, image.SpaceUnreferenced, image.SpaceNotImages}, keptReasons...) {
 		m.spaceHeld.WithLabelValues(string(by)).Set(0)
 	}
 	m.holding.Set(0)
-	if h == nil {
-		return
-	}
-	m.holding.Set(1)
-	for _, s := range h.Space {
-		m.spaceHeld.WithLabelValues(s.By).Set(float64(s.Bytes))
+	for _, h := range holds {
+		if h == nil {
+			continue
+		}
+		m.holding.Set(1)
+		for _, s := range h.Space {
+			m.spaceHeld.WithLabelValues(s.By).Add(float64(s.Bytes))
+		}
 	}
 }
 
 // exportPlan counts the images by verdict.
 func (a *Agent) exportPlan() {
 	count := make(map[image.Reason]int)
-	for _, d := range a.plan.Keep {
+	for _, d := range a.target.plan.Keep {
 		count[d.Reason]++
 	}
-	for _, d := range a.plan.Remove {
+	for _, d := range a.target.plan.Remove {
 		count[d.Reason]++
 	}
 	for _, r := range append(removedReasons[:len(removedReasons):len(removedReasons)], keptReasons...) {
 		a.metrics.images.WithLabelValues(string(r)).Set(float64(count[r]))
 	}
-}
-
-// watch makes the filesystem's gauges readable; they are read at scrape time,
-// so they are exact without anybody polling.
-func (m *Metrics) watch(d Disk, path string) {
-	m.filesystem.Store(&watchedFilesystem{disk: d, path: path})
 }
 
 // factory names things alike.

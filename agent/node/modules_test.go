@@ -13,7 +13,7 @@ func TestModulesComeLater(t *testing.T) {
 		w.kernel.absent, w.kernel.waiting = true, true
 		ids := w.five()
 		w.pass(time.Minute)
-		if got := w.metric("ebb_node_line_source", "poll"); got != 1 {
+		if got := w.metric("ebb_node_line_source", "images", "poll"); got != 1 {
 			t.Errorf("polling is %g", got)
 		}
 		if n := len(w.kernel.Tracked()); n != 0 {
@@ -23,7 +23,7 @@ func TestModulesComeLater(t *testing.T) {
 		w.kernel.ran(w.keyOf(ids[0])) // before anybody tracks it
 		w.use("i4")                   // a look
 		w.pass(eventSpacing)
-		if got := w.metric("ebb_node_line_source", "kernel"); got != 1 {
+		if got := w.metric("ebb_node_line_source", "images", "kernel"); got != 1 {
 			t.Errorf("the kernel's line is %g", got)
 		}
 		if n := len(w.kernel.Tracked()); n != len(ids) {

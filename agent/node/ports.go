@@ -16,7 +16,7 @@ import (
 // is the real one; runtime/runtimetest states what each method promises.
 type Runtime interface {
 	Version() string
-	ImageRoot(ctx context.Context) (string, error)
+	Roots(ctx context.Context) (inventory.Roots, error)
 	Inventory(ctx context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
 	Remove(ctx context.Context, imageID string) error
@@ -49,7 +49,7 @@ type Probes interface {
 	Close() error
 }
 
-// Disk reads the filesystem that holds the images. runtime/fs is the real one.
+// Disk reads filesystems. runtime/fs is the real one.
 type Disk interface {
 	Stat(path string) (image.Disk, fs.Info, error)
 	// Settle makes the reading true after a removal; ctx bounds how long that
@@ -57,6 +57,10 @@ type Disk interface {
 	Settle(ctx context.Context, path string) (image.Disk, error)
 	// Directory identifies a directory.
 	Directory(path string) (Directory, error)
+	// Identify tells cheaply whether a path stands where it stood.
+	Identify(path string) (fs.Identity, error)
+	// WatchMounts reports that mounts changed, and that it has begun to watch.
+	WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error
 }
 
 // Directory is what tells a directory from another one at the same path, or
@@ -78,6 +82,14 @@ func (RealDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
 	return fs.Settle(ctx, path)
 }
 
+// Identify implements Disk.
+func (RealDisk) Identify(path string) (fs.Identity, error) { return fs.Identify(path) }
+
+// WatchMounts implements Disk.
+func (RealDisk) WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error {
+	return fs.WatchMounts(ctx, mountinfo, out)
+}
+
 // Directory implements Disk.
 func (RealDisk) Directory(path string) (Directory, error) {
 	place, err := fs.Locate(path)
@@ -95,16 +107,16 @@ func (RealDisk) Directory(path string) (Directory, error) {
 	return d, nil
 }
 
-// reading is one exact look at the image filesystem.
+// reading is one exact look at a filesystem.
 type reading struct {
 	image.Disk
 	fs.Info
 }
 
-func (a *Agent) stat() (reading, error) {
-	d, info, err := a.disk.Stat(a.root)
+func (a *Agent) stat(path string) (reading, error) {
+	d, info, err := a.disk.Stat(path)
 	if err != nil {
-		return reading{}, fmt.Errorf("read the filesystem of %s: %w", a.root, err)
+		return reading{}, fmt.Errorf("read the filesystem of %s: %w", path, err)
 	}
 	return reading{Disk: d, Info: info}, nil
 }

@@ -24,6 +24,9 @@ func (s *said) once(log *slog.Logger, topic string, level slog.Level, msg string
 	log.Log(context.Background(), level, msg, args...)
 }
 
+// forget ends a topic that is gone itself.
+func (s *said) forget(topic string) { delete(s.now, topic) }
+
 // clear ends a topic, and says so if it was standing.
 func (s *said) clear(log *slog.Logger, topic, msg string) {
 	if s.now[topic] {

@@ -30,7 +30,7 @@ type writers struct {
 	cgroups    Cgroups // nil: living cgroups cannot be named
 	top        int
 	containers atomic.Pointer[cgroup.Containers] // nil: not listed yet
-	fsType     atomic.Pointer[string]            // of the filesystem that counts; nil: none yet
+	fsTypes    atomic.Pointer[[]string]          // of the watched filesystems; nil: none yet
 
 	mu    sync.Mutex
 	paths map[uint64]string // of living cgroups, as found the last time
@@ -40,8 +40,8 @@ func newWriters(p Probes, c Cgroups, top int) *writers {
 	return &writers{probes: p, cgroups: c, top: top, paths: map[uint64]string{}}
 }
 
-// Writer is what one container, or one cgroup of the host, did to the image
-// filesystem since it started.
+// Writer is what one container, or one cgroup of the host, did to the watched
+// filesystems since it started.
 type Writer struct {
 	Namespace string `json:"namespace,omitempty"` // the pod's
 	Pod       string `json:"pod,omitempty"`
@@ -151,7 +151,7 @@ func (w *writers) forget(containers *cgroup.Containers, ended func(bootNS uint64
 }
 
 // reviewWriters takes in a new list of containers, which was asked for at a
-// moment, and the filesystem that counts.
+// moment, and the filesystems that count.
 func (a *Agent) reviewWriters(inv *inventory.Inventory, asked time.Time) {
 	w := a.metrics.writers.Load()
 	if w == nil {
@@ -159,12 +159,11 @@ func (a *Agent) reviewWriters(inv *inventory.Inventory, asked time.Time) {
 	}
 	containers := cgroup.NewContainers(inv.Containers)
 	w.containers.Store(containers)
-	fsType := a.reading.Type
-	w.fsType.Store(&fsType)
+	devs := a.countable(w)
 	err := w.forget(containers, func(bootNS uint64) bool { return a.clock.atBoot(bootNS).Before(asked) })
-	if err == nil && a.writersDev != a.reading.Dev {
-		if err = w.probes.CountWriters(a.reading.Dev); err == nil {
-			a.writersDev = a.reading.Dev
+	if err == nil && !slices.Equal(devs, a.writersOn) {
+		if err = w.probes.CountWriters(devs...); err == nil {
+			a.writersOn = devs
 		}
 	}
 	if errors.Is(err, bpf.ErrNotAttached) {
@@ -175,6 +174,21 @@ func (a *Agent) reviewWriters(inv *inventory.Inventory, asked time.Time) {
 		return
 	}
 	a.said.clear(a.log, "writers", "who fills the disk is known again")
+}
+
+// countable are the watched filesystems on which the kernel can count.
+func (a *Agent) countable(w *writers) (devs []uint64) {
+	var types []string
+	for _, f := range a.filesystems {
+		types = append(types, f.Type)
+		if a.probes.CanCountWriters(f.Type) {
+			devs = append(devs, f.Dev)
+		}
+	}
+	slices.Sort(types)
+	types = slices.Compact(types)
+	w.fsTypes.Store(&types)
+	return devs
 }
 
 // adoptWriters starts the counting, or ends what an agent before began.
@@ -219,17 +233,27 @@ func (a *Agent) explainWriters() WritersExplanation {
 
 // whyNotCounted lists why the counts are not there or not whole.
 func (a *Agent) whyNotCounted(w *writers) (why []string) {
-	fsType := ""
-	if t := w.fsType.Load(); t != nil {
-		fsType = *t
-	}
-	for _, s := range a.probes.Status() {
-		if (s.Object == "writers" || s.Object == "writers_"+fsType) && s.Reason != "" && !slices.Contains(why, s.Reason) {
-			why = append(why, s.Reason)
+	add := func(reason string) {
+		if reason != "" && !slices.Contains(why, reason) {
+			why = append(why, reason)
 		}
 	}
-	if why == nil && fsType != "" && !a.probes.CanCountWriters(fsType) {
-		why = append(why, "writers on "+fsType+" are not counted")
+	reasons := make(map[string]string) // by object
+	for _, s := range a.probes.Status() {
+		reasons[s.Object] = cmp.Or(reasons[s.Object], s.Reason)
+	}
+	add(reasons["writers"])
+	types := w.fsTypes.Load()
+	if types == nil {
+		return why
+	}
+	for _, t := range *types {
+		switch own := reasons["writers_"+t]; {
+		case own != "":
+			add(own)
+		case reasons["writers"] == "" && !a.probes.CanCountWriters(t):
+			add("writers on " + t + " are not counted")
+		}
 	}
 	return why
 }

@@ -15,7 +15,7 @@ import (
 var writerLabels = []string{"namespace", "pod", "container"}
 
 var (
-	descGrowth = desc("container_growth_bytes", "By how much a container made the image filesystem fuller since it started; less than 0 if it deleted what others wrote. Only the writers.top containers that grew most; one that the kubelet did not make has no pod.", writerLabels...)
+	descGrowth = desc("container_growth_bytes", "By how much a container made the watched filesystems fuller since it started; less than 0 if it deleted what others wrote. Only the writers.top containers that grew most; one that the kubelet did not make has no pod.", writerLabels...)
 	descGrown  = desc("container_grown_bytes_total", "What the same containers took, whether or not they gave it back.", writerLabels...)
 	descShrunk = desc("container_shrunk_bytes_total", "What the same containers gave back.", writerLabels...)
 )

@@ -113,11 +113,15 @@ func (h *harness) flavor(t *testing.T) node.Flavor {
 	return node.V2
 }
 
-func TestImageRoot(t *testing.T) {
+func TestRoots(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *harness) {
-		got, err := connect(t, h.Node).ImageRoot(t.Context())
-		if want := filepath.Join(h.Root(), "io.containerd.snapshotter.v1."+snapshotter); err != nil || got != want {
-			t.Errorf("got %q, %v; want %q", got, err, want)
+		got, err := connect(t, h.Node).Roots(t.Context())
+		snapshots := filepath.Join(h.Root(), "io.containerd.snapshotter.v1."+snapshotter)
+		want := inventory.Roots{
+			Images: snapshots, Containers: snapshots, Content: filepath.Join(h.Root(), "io.containerd.content.v1.content"),
+		}
+		if err != nil || got != want {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	})
 }

@@ -43,6 +43,21 @@ func (r *Runtime) listSnapshotters(ctx context.Context) ([]snapshotter, error) {
 	return list, nil
 }
 
+// findContentStore asks for the directory of the blobs. A proxy plugin, for
+// one, does not tell.
+func (r *Runtime) findContentStore(ctx context.Context) (string, error) {
+	resp, err := r.client.IntrospectionService().Plugins(ctx, "type==io.containerd.content.v1")
+	if err != nil {
+		return "", wrap("find the content store", err)
+	}
+	for _, p := range resp.Plugins {
+		if root := p.Exports["root"]; p.InitErr == nil && root != "" {
+			return root, nil
+		}
+	}
+	return "", nil
+}
+
 func (r *Runtime) readNamespaces(ctx context.Context) ([]space, error) {
 	names, err := r.client.NamespaceService().List(ctx)
 	if err != nil {

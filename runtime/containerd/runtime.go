@@ -43,6 +43,7 @@ type Runtime struct {
 type about struct {
 	version      string
 	snapshotters []snapshotter
+	content      string // the content store's directory; "" if it does not tell
 	sandbox      sandboxImage
 	sandboxes    bool // the sandbox store exists (containerd 1.7 and later)
 }
@@ -116,6 +117,9 @@ func (r *Runtime) identify(ctx context.Context) error {
 	if a.snapshotters, err = r.listSnapshotters(ctx); err != nil {
 		return err
 	}
+	if a.content, err = r.findContentStore(ctx); err != nil {
+		return err
+	}
 	if a.sandbox, err = r.findSandboxImage(ctx, v.Version); err != nil {
 		return err
 	}
@@ -165,26 +169,39 @@ func majorVersion(version string) int {
 	return major
 }
 
-// ImageRoot returns the directory of the snapshotter that the CRI uses. The
-// filesystem below it is the one that fills with images.
-func (r *Runtime) ImageRoot(ctx context.Context) (string, error) {
+// Roots returns where things are: images and writable layers in the directory
+// of the snapshotter that the CRI uses, blobs in the content store's.
+func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	path, err := r.cri.ImageFsInfo(ctx)
+	images, containers, err := r.cri.ImageFsInfo(ctx)
 	if err != nil {
-		return "", err
+		return inventory.Roots{}, err
 	}
-	// containerd 1.6 composes the path from its own root and the plugin's name,
-	// which is wrong for a snapshotter that was given another root.
+	images = r.snapshotterRoot(images)
+	if _, err := fs.Locate(images); err != nil {
+		return inventory.Roots{}, fmt.Errorf("image root: %w", err)
+	}
+	roots := inventory.Roots{Images: images, Containers: images}
+	if containers != "" {
+		roots.Containers = r.snapshotterRoot(containers)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	roots.Content = r.about.content
+	return roots, nil
+}
+
+// snapshotterRoot mends a path that containerd composes from its own root and
+// the plugin's name, which is wrong for a snapshotter that was given another
+// root.
+func (r *Runtime) snapshotterRoot(path string) string {
 	for _, s := range r.snapshotters() {
 		if s.root != "" && pluginDir(s.name) == lastElement(path) {
-			path = s.root
+			return s.root
 		}
 	}
-	if _, err := fs.Locate(path); err != nil {
-		return "", fmt.Errorf("image root: %w", err)
-	}
-	return path, nil
+	return path
 }
 
 func (r *Runtime) snapshotters() []snapshotter {

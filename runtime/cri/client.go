@@ -63,22 +63,31 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 	return resp.GetRuntimeName(), resp.GetRuntimeVersion(), nil
 }
 
-// ImageFsInfo returns the directory in which the runtime says it stores its
-// images.
-func (c *Client) ImageFsInfo(ctx context.Context) (mountpoint string, err error) {
+// ImageFsInfo returns the directories in which the runtime says it stores its
+// images, and the writable layers of containers; the latter is "" of a runtime
+// older than the question (containerd 1.6).
+func (c *Client) ImageFsInfo(ctx context.Context) (images, containers string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := c.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
-		return "", translate("image filesystem info", err)
+		return "", "", translate("image filesystem info", err)
 	}
-	// The kubelet, too, takes the first: the default snapshotter's.
-	for _, fs := range resp.GetImageFilesystems() {
+	images = firstMountpoint(resp.GetImageFilesystems())
+	if images == "" {
+		return "", "", fmt.Errorf("image filesystem info: the runtime names no directory")
+	}
+	return images, firstMountpoint(resp.GetContainerFilesystems()), nil
+}
+
+// firstMountpoint is what the kubelet, too, takes: the default snapshotter's.
+func firstMountpoint(list []*runtimeapi.FilesystemUsage) string {
+	for _, fs := range list {
 		if path := fs.GetFsId().GetMountpoint(); path != "" {
-			return path, nil
+			return path
 		}
 	}
-	return "", fmt.Errorf("image filesystem info: the runtime names no directory")
+	return ""
 }
 
 // ListImages returns every image. Entries without a proper ID are left out:

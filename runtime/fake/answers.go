@@ -13,8 +13,16 @@ import (
 // Version names the fake.
 func (r *Runtime) Version() string { return "fake 1" }
 
-// ImageRoot is a directory that exists everywhere.
-func (r *Runtime) ImageRoot(context.Context) (string, error) { return "/", nil }
+// Roots are a directory that exists everywhere, but for what SplitContent says.
+func (r *Runtime) Roots(context.Context) (inventory.Roots, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	roots := inventory.Roots{Images: "/", Content: "/", Containers: "/"}
+	if r.blobs != nil {
+		roots.Content = r.blobs.path
+	}
+	return roots, nil
+}
 
 // begin waits as long as the faults say, then locks.
 func (r *Runtime) begin(ctx context.Context) error {
@@ -82,14 +90,14 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if !slices.Contains(r.ids(), id) {
 		return nil
 	}
-	before, _ := r.storedBytes()
+	before, _ := r.stored()
 	for _, k := range sortedKeys(r.records) {
 		if k.namespace == CRINamespace && r.records[k].id == id {
 			delete(r.records, k)
 			r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: k.namespace, Image: k.name})
 		}
 	}
-	after, _ := r.storedBytes()
+	after, _ := r.stored()
 	r.other += uint64(float64(before-after) * r.faults.Withheld)
 	r.removed = append(r.removed, id)
 	return nil

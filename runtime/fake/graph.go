@@ -48,6 +48,9 @@ func (g *graph) content(namespace string, s *stored) image.NodeID {
 	return g.add(nodeKey{image.NodeRecord, namespace, s.id}, image.Node{}, func() []image.NodeID {
 		var refs []image.NodeID
 		for _, l := range s.Layers {
+			if l.BlobBytes == 0 {
+				continue
+			}
 			blob := image.Node{Bytes: l.BlobBytes, Inodes: 1}
 			refs = append(refs, g.add(nodeKey{image.NodeBlob, "", l.Name}, blob, nil))
 		}

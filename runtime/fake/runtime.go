@@ -23,7 +23,7 @@ const snapshotter = "overlayfs"
 type Layer struct {
 	Name          string
 	Bytes, Inodes uint64 // of the snapshot
-	BlobBytes     uint64
+	BlobBytes     uint64 // 0: discarded when it was unpacked
 }
 
 // Image is what is imported. Two images with the same layers and the same
@@ -86,7 +86,15 @@ type Runtime struct {
 	removed    []string
 	capacity   image.Disk
 	other      uint64 // bytes on the disk that are not images
+	blobs      *split // nil: blobs are on the same disk
 	events     stream
+}
+
+// split is a disk that holds nothing but blobs.
+type split struct {
+	path     string
+	capacity image.Disk
+	other    uint64
 }
 
 type record struct {
@@ -253,15 +261,39 @@ func (r *Runtime) SetDisk(capacityBytes, otherBytes, inodes uint64) {
 func (r *Runtime) Disk() image.Disk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bytes, inodes := r.storedBytes()
-	d := r.capacity
-	d.AvailableBytes = d.CapacityBytes - min(d.CapacityBytes, bytes+r.other)
+	bytes, inodes := r.stored()
+	return less(r.capacity, bytes+r.other, inodes)
+}
+
+// SplitContent puts the blobs on a disk of their own.
+func (r *Runtime) SplitContent(path string, capacityBytes, otherBytes, inodes uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blobs = &split{path: path, capacity: image.Disk{CapacityBytes: capacityBytes, Inodes: inodes}, other: otherBytes}
+}
+
+// ContentDisk reads the disk of the blobs.
+func (r *Runtime) ContentDisk() image.Disk {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bytes, inodes := r.count(func(k image.NodeKind) bool { return k == image.NodeBlob })
+	return less(r.blobs.capacity, bytes+r.blobs.other, inodes)
+}
+
+func less(capacity image.Disk, bytes, inodes uint64) image.Disk {
+	d := capacity
+	d.AvailableBytes = d.CapacityBytes - min(d.CapacityBytes, bytes)
 	d.InodesAvailable = d.Inodes - min(d.Inodes, inodes)
 	return d
 }
 
-// storedBytes counts what any holder or image leads to.
-func (r *Runtime) storedBytes() (bytes, inodes uint64) {
+// stored counts what is on the disk.
+func (r *Runtime) stored() (bytes, inodes uint64) {
+	return r.count(func(k image.NodeKind) bool { return k != image.NodeBlob || r.blobs == nil })
+}
+
+// count adds up what any holder or image leads to.
+func (r *Runtime) count(here func(image.NodeKind) bool) (bytes, inodes uint64) {
 	b := r.graph()
 	reached := map[image.NodeID]bool{}
 	var visit func([]image.NodeID)
@@ -269,9 +301,11 @@ func (r *Runtime) storedBytes() (bytes, inodes uint64) {
 		for _, id := range ids {
 			if !reached[id] {
 				reached[id] = true
-				bytes += b.graph.Nodes[id].Bytes
-				inodes += b.graph.Nodes[id].Inodes
-				visit(b.graph.Nodes[id].Refs)
+				n := b.graph.Nodes[id]
+				if here(n.Kind) {
+					bytes, inodes = bytes+n.Bytes, inodes+n.Inodes
+				}
+				visit(n.Refs)
 			}
 		}
 	}

@@ -15,7 +15,8 @@
 //   - xfs: inodes are inactivated by background workers (since 5.14), and
 //     statfs(2) only nudges them.
 //
-// [Settle] hides these differences. The package keeps no state and writes
-// nothing; the one goroutine it starts (for syncfs, which cannot be
+// [Settle] hides these differences. [WatchMounts] sleeps until mounts change, and
+// [Identify] then says whether that concerns a path. The package keeps no state
+// and writes nothing; the one goroutine it starts (for syncfs, which cannot be
 // interrupted) ends when the kernel call does.
 package fs

@@ -28,6 +28,15 @@ var ErrUnavailable = errors.New("runtime unavailable")
 // directories that overlayfs stacks, so that a layer has no root to watch.
 var ErrUnsupported = errors.New("snapshotter has no layer directories")
 
+// Roots are the directories in which a runtime keeps what takes space. Two of
+// them may be the same, or be on one filesystem; what the runtime does not tell
+// is "".
+type Roots struct {
+	Images     string // unpacked layers: the snapshotter that the CRI uses
+	Content    string // blobs, as they were pulled
+	Containers string // writable layers
+}
+
 // Inventory is one consistent-enough reading of the runtime. It is never
 // trusted for a removal: see Check in runtime/containerd.
 type Inventory struct {

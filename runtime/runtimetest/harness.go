@@ -10,7 +10,7 @@ import (
 // Runtime is what the suite tests.
 type Runtime interface {
 	Version() string
-	ImageRoot(context.Context) (string, error)
+	Roots(context.Context) (inventory.Roots, error)
 	Inventory(context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
 	Remove(ctx context.Context, imageID string) error

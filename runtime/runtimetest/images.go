@@ -33,8 +33,11 @@ func (s *suite) identity(t *testing.T) {
 	if s.Runtime.Version() == "" {
 		t.Error("no version")
 	}
-	if root, err := s.Runtime.ImageRoot(t.Context()); err != nil || !strings.HasPrefix(root, "/") {
-		t.Errorf("image root %q, %v", root, err)
+	roots, err := s.Runtime.Roots(t.Context())
+	for _, root := range []string{roots.Images, roots.Content, roots.Containers} {
+		if err != nil || !strings.HasPrefix(root, "/") {
+			t.Errorf("roots %+v, %v", roots, err)
+		}
 	}
 }
 

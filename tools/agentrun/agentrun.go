@@ -83,13 +83,16 @@ type Process struct {
 }
 
 // ConfigFor returns the defaults, pointed at a node: its socket, a pin
-// directory of its own and any free port.
+// directory of its own, any free port, and directories on its filesystem for
+// the kubelet and for logs, which are not there unless somebody makes them.
 func ConfigFor(n *node.Node) config.Config {
 	c := config.Default()
 	c.Runtime.Socket = n.Socket()
 	c.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + n.Name()
 	c.State.Directory = filepath.Join(n.Dir(), "state")
 	c.Server.Address = "127.0.0.1:0"
+	c.Filesystems.Kubelet.Path = filepath.Join(n.Mount(), "kubelet")
+	c.Filesystems.PodLogs.Path = filepath.Join(n.Mount(), "podlogs")
 	return c
 }
 

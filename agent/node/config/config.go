@@ -16,15 +16,16 @@ const (
 // Config is the whole configuration of ebb-agent. The doc tag of each field is
 // what --print-default-config writes above it.
 type Config struct {
-	Mode              Mode     `json:"mode" doc:"enforce removes what the policy chooses; observe only says what it would remove."`
-	ReconcileInterval Duration `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
-	Runtime           Runtime  `json:"runtime" doc:"The container runtime."`
-	Images            Images   `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
-	Kernel            Kernel   `json:"kernel" doc:"The programs in the kernel."`
-	Writers           Writers  `json:"writers" doc:"Who fills the disk."`
-	State             State    `json:"state" doc:"What outlives a restart."`
-	Server            Server   `json:"server" doc:"Metrics and health."`
-	Log               Log      `json:"log" doc:"Logging, to standard error."`
+	Mode              Mode        `json:"mode" doc:"enforce removes what the policy chooses; observe only says what it would remove."`
+	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
+	Runtime           Runtime     `json:"runtime" doc:"The container runtime."`
+	Images            Images      `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
+	Filesystems       Filesystems `json:"filesystems" doc:"What is watched beside the filesystems of images, blobs and writable layers, which the runtime names and the thresholds above are for. Directories on one filesystem are watched as one: with the image thresholds if images are on it, else with the lowest."`
+	Kernel            Kernel      `json:"kernel" doc:"The programs in the kernel."`
+	Writers           Writers     `json:"writers" doc:"Who fills the disk."`
+	State             State       `json:"state" doc:"What outlives a restart."`
+	Server            Server      `json:"server" doc:"Metrics and health."`
+	Log               Log         `json:"log" doc:"Logging, to standard error."`
 }
 
 // Runtime says where the container runtime is.
@@ -42,6 +43,20 @@ type Images struct {
 	MaximumAge                 Duration `json:"imageMaximumGCAge" doc:"An image unused for this long goes, however empty the disk; 0s is off. Nothing goes by it until ebb itself has watched the image for that long."`
 	Keep                       []string `json:"keep" doc:"References that are never removed, as globs: * stands for any run of characters but '/', ** for any run. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
 	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
+}
+
+// Filesystems says where else the node's disks fill.
+type Filesystems struct {
+	Kubelet   Directory `json:"kubelet" doc:"The kubelet's root directory: its nodefs, with emptyDir volumes and much else of the pods."`
+	PodLogs   Directory `json:"podLogs" doc:"What containers write to their standard output."`
+	MountInfo string    `json:"mountInfo" doc:"The mountinfo file that tells when something was mounted or unmounted. In a container that shares the host's processes, /proc/1/mountinfo is the host's."`
+}
+
+// Directory is a directory whose filesystem is watched.
+type Directory struct {
+	Path                       string `json:"path" doc:"Its path. One that does not exist is taken up when it comes. Empty: not watched."`
+	HighThresholdPercent       int    `json:"highThresholdPercent" doc:"The agent says so when a filesystem without images is used to this percentage; it removes nothing there yet. The default is five points below the kubelet's eviction line (90). 100 switches it off."`
+	InodesHighThresholdPercent int    `json:"inodesHighThresholdPercent" doc:"The same line for inodes (the kubelet's is 95). 100 switches it off."`
 }
 
 // Kernel configures the BPF programs.
@@ -85,6 +100,11 @@ func Default() Config {
 			MinimumAge:                 Duration(2 * time.Minute),
 			Keep:                       []string{},
 			MaxRemovalsPerHour:         500,
+		},
+		Filesystems: Filesystems{
+			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
+			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
+			MountInfo: "/proc/self/mountinfo",
 		},
 		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb"},
 		Writers: Writers{Top: 0},

@@ -73,6 +73,9 @@ images:
   imageMaximumGCAge: 12h45m
   keep: ["registry.k8s.io/**"]
 kernel: {enabled: false}
+filesystems:
+  kubelet: {path: /data/kubelet, highThresholdPercent: 70}
+  podLogs: {path: ""}
 server: {address: ""}
 `))
 	if err != nil {
@@ -85,6 +88,8 @@ server: {address: ""}
 	want.Images.HighThresholdPercent, want.Images.LowThresholdPercent = 90, 50
 	want.Images.MinimumAge, want.Images.MaximumAge = 0, Duration(12*time.Hour+45*time.Minute)
 	want.Images.Keep = []string{"registry.k8s.io/**"}
+	want.Filesystems.Kubelet.Path, want.Filesystems.Kubelet.HighThresholdPercent = "/data/kubelet", 70
+	want.Filesystems.PodLogs.Path = ""
 	want.Kernel.Enabled = false
 	want.Server.Address = ""
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -110,6 +115,10 @@ images:
   low: 3
 runtime: containerd.sock
 state: {directory: var/lib/ebb}
+filesystems:
+  kubelet: {path: kubelet, highThresholdPercent: 0}
+  podLogs: {path: /var/log/pods/, inodesHighThresholdPercent: 101}
+  mountInfo: ""
 server: {address: nowhere}
 log: {level: loud, format: null}
 `))
@@ -131,6 +140,11 @@ log: {level: loud, format: null}
 		`images.low: unknown field`,
 		`runtime: want a mapping, got the string "containerd.sock"`,
 		`state.directory: "var/lib/ebb" is not a clean absolute path`,
+		`filesystems.kubelet.path: "kubelet" is not a clean absolute path`,
+		`filesystems.kubelet.highThresholdPercent: 0 is not between 1 and 100`,
+		`filesystems.podLogs.path: "/var/log/pods/" is not a clean absolute path`,
+		`filesystems.podLogs.inodesHighThresholdPercent: 101 is not between 1 and 100`,
+		`filesystems.mountInfo: "" is not a clean absolute path`,
 		`server.address: want host:port`,
 		`log.level: "loud" is not one of`,
 		`log.format: want a string, got nothing`,

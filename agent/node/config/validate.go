@@ -30,6 +30,11 @@ func (c *Config) problems(bad map[string]bool) []error {
 			fail(field, "%q is not a clean absolute path", path)
 		}
 	}
+	percent := func(field string, high int) {
+		if high < 1 || high > 100 {
+			fail(field, "%d is not between 1 and 100", high)
+		}
+	}
 
 	oneOf("mode", string(c.Mode), string(ModeEnforce), string(ModeObserve))
 	if d := time.Duration(c.ReconcileInterval); d < 30*time.Second || d > 24*time.Hour {
@@ -47,6 +52,17 @@ func (c *Config) problems(bad map[string]bool) []error {
 		fail("server.address", "%v", err)
 	}
 	c.Images.problems(bad, fail)
+	absolute("filesystems.mountInfo", c.Filesystems.MountInfo)
+	for _, d := range []struct {
+		field string
+		Directory
+	}{{"filesystems.kubelet", c.Filesystems.Kubelet}, {"filesystems.podLogs", c.Filesystems.PodLogs}} {
+		if d.Path != "" {
+			absolute(d.field+".path", d.Path)
+		}
+		percent(d.field+".highThresholdPercent", d.HighThresholdPercent)
+		percent(d.field+".inodesHighThresholdPercent", d.InodesHighThresholdPercent)
+	}
 	return errs
 }
 

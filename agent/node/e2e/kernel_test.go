@@ -34,7 +34,7 @@ func TestWithoutKernel(t *testing.T) {
 					t.Errorf("%q is not in the reason: %s", reason, said.Text("reason"))
 				}
 			}
-			if got := b.metric(`ebb_node_line_source{source="poll"}`); got != 1 {
+			if got := b.metric(`ebb_node_line_source{filesystem="images",source="poll"}`); got != 1 {
 				t.Errorf("polling is %g", got)
 			}
 			b.awaitMetric("ebb_node_runtime_events_up", 1)

@@ -35,7 +35,14 @@ type Meta struct {
 	Anchor   Anchor      `json:"anchor"`
 	Saved    time.Time   `json:"saved"` // ebb's clock at the last write
 	Removals []time.Time `json:"removals,omitempty"`
-	Hold     *image.Hold `json:"hold,omitempty"`
+
+	Reclaim         // on the filesystem of the unpacked layers
+	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
+}
+
+// Reclaim is how far reclaim has come on one filesystem.
+type Reclaim struct {
+	Hold *image.Hold `json:"hold,omitempty"`
 
 	// Reclaiming says that a run has begun and not reached its low line: it
 	// goes on there, also after a restart.
@@ -72,8 +79,10 @@ func (r *Records) Shift(d time.Duration) {
 	for n, t := range r.Meta.Removals {
 		r.Meta.Removals[n] = move(t)
 	}
-	if h := r.Meta.Hold; h != nil {
-		h.Since = move(h.Since)
+	for _, h := range []*image.Hold{r.Meta.Hold, r.Meta.Content.Hold} {
+		if h != nil {
+			h.Since = move(h.Since)
+		}
 	}
 	r.Meta.Saved = move(r.Meta.Saved)
 }
@@ -82,11 +91,7 @@ func (r *Records) Shift(d time.Duration) {
 func (r *Records) Clone() Records {
 	c := Records{Meta: r.Meta, Images: make(map[string]Image, len(r.Images)), Layers: make(map[inventory.Layer]Layer, len(r.Layers))}
 	c.Meta.Removals = append([]time.Time(nil), r.Meta.Removals...)
-	if h := r.Meta.Hold; h != nil {
-		hold := *h
-		hold.Space = append([]image.Space(nil), h.Space...)
-		c.Meta.Hold = &hold
-	}
+	c.Meta.Hold, c.Meta.Content.Hold = cloneHold(r.Meta.Hold), cloneHold(r.Meta.Content.Hold)
 	for k, v := range r.Images {
 		c.Images[k] = v
 	}
@@ -94,4 +99,13 @@ func (r *Records) Clone() Records {
 		c.Layers[k] = v
 	}
 	return c
+}
+
+func cloneHold(h *image.Hold) *image.Hold {
+	if h == nil {
+		return nil
+	}
+	hold := *h
+	hold.Space = append([]image.Space(nil), h.Space...)
+	return &hold
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,10 @@ func sample(n int) Records {
 		Anchor:   Anchor{BootID: "boot-1", Boot: time.Hour, Wall: t0},
 		Saved:    t0.Add(time.Minute),
 		Removals: []time.Time{t0},
-		Hold:     &image.Hold{Since: t0, Bytes: true, AvailableBytes: 7, Space: []image.Space{{By: "in_use", Bytes: 9}}},
+		Reclaim: Reclaim{
+			Hold: &image.Hold{Since: t0, Bytes: true, AvailableBytes: 7, Space: []image.Space{{By: "in_use", Bytes: 9}}},
+		},
+		Content: Reclaim{Hold: &image.Hold{Since: t0, Inodes: true, InodesAvailable: 3}, ReclaimingBytes: true},
 	}
 	for i := range n {
 		r.Images[fmt.Sprintf("sha256:%064d", i)] = Image{Observed: t0, Arrived: t0.Add(-time.Hour), LastUsed: t0.Add(time.Duration(i) * time.Second)}
@@ -337,8 +341,10 @@ func TestShiftKeepsAges(t *testing.T) {
 				rt.Errorf("age of %s is %s", id, got)
 			}
 		}
-		if r.Meta.Hold.Since.Sub(before.Meta.Hold.Since) != by || before.Meta.Hold == r.Meta.Hold {
-			rt.Error("the hold was not moved, or not copied")
+		for is, was := range map[*image.Hold]*image.Hold{r.Meta.Hold: before.Meta.Hold, r.Meta.Content.Hold: before.Meta.Content.Hold} {
+			if is.Since.Sub(was.Since) != by || was == is {
+				rt.Error("a hold was not moved, or not copied")
+			}
 		}
 	})
 	r := New()
@@ -346,5 +352,14 @@ func TestShiftKeepsAges(t *testing.T) {
 	r.Shift(time.Hour)
 	if !r.Images["never used"].LastUsed.IsZero() {
 		t.Error("an unknown time became known")
+	}
+}
+
+// What an older agent wrote about its one filesystem is read as the images'.
+func TestHoldOfAnOlderAgent(t *testing.T) {
+	var m Meta
+	old := `{"hold":{"Bytes":true},"reclaimingBytes":true,"saved":"2026-01-01T00:00:00Z"}`
+	if err := json.Unmarshal([]byte(old), &m); err != nil || m.Hold == nil || !m.Hold.Bytes || !m.ReclaimingBytes || m.Content != (Reclaim{}) {
+		t.Errorf("read as %+v, %v", m, err)
 	}
 }

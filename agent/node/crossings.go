@@ -1,0 +1,124 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/bpf"
+)
+
+// crossed answers the kernel's one event per crossing.
+func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
+	f := a.numbered(c.Dev)
+	if a.rt == nil || f == nil {
+		return // a line of an earlier run, or of what was unmounted just now
+	}
+	a.metrics.crossings.WithLabelValues(f.name()).Inc()
+	r, err := a.readDisk(ctx, f)
+	switch {
+	case err == nil && !f.lines.HighReached(r.Disk):
+		f.reading = r // it has passed: a run just freed the space, or a writer did
+		a.setLineAgain(f)
+	case f.holdsImages():
+		a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", f.path)
+		a.look(ctx, c.BootNS)
+	default:
+		a.tendTo(f, r, err)
+	}
+}
+
+// tend reads a filesystem again and does what the reading asks for. It returns
+// true if that was a look at everything.
+func (a *Agent) tend(ctx context.Context, f *filesystem) (looked bool) {
+	r, err := a.readDisk(ctx, f)
+	if f.holdsImages() && (err != nil || f.lines.HighReached(r.Disk)) {
+		a.look(ctx, 0)
+		return true
+	}
+	a.tendTo(f, r, err)
+	return false
+}
+
+// tendTo is for a reading that asks for no removal of images. If a filesystem
+// without images is over its line, that is said: nothing that the agent removes
+// today would help there. What will, such as dead containers and logs, belongs
+// here.
+func (a *Agent) tendTo(f *filesystem, r reading, err error) {
+	if err != nil {
+		a.log.Debug("read filesystem", "path", f.path, "error", err) // unmounted: the mounts will tell
+		return
+	}
+	f.reading = r
+	if f.lines.HighReached(r.Disk) {
+		a.said.once(a.log, f.topic(), slog.LevelInfo, "filesystem reached its line; nothing that is removed today would help",
+			"reason", "no images on it", "filesystem", strings.Join(f.names, ","), "path", f.path,
+			"used_percent", r.UsedPercent(), "inodes_used_percent", r.InodesUsedPercent())
+	} else {
+		a.said.clear(a.log, f.topic(), "filesystem is below its line again")
+	}
+	a.setLine(f)
+}
+
+// tendOthers brings the filesystems without images up to date.
+func (a *Agent) tendOthers(ctx context.Context) {
+	for _, f := range a.filesystems {
+		if !f.holdsImages() {
+			a.tend(ctx, f)
+		}
+	}
+}
+
+// tendDue reads the filesystems whose time has come.
+func (a *Agent) tendDue(ctx context.Context) {
+	now := a.clock.now()
+	for _, f := range a.filesystems {
+		if due := f.line.due; due.IsZero() || due.After(now) {
+			continue
+		}
+		f.line.due = time.Time{}
+		if a.tend(ctx, f) {
+			break // all was read, and may be another by now
+		}
+	}
+	for _, f := range a.filesystems {
+		if !f.line.due.IsZero() {
+			a.alarms.sooner(alarmLine, f.line.due)
+		}
+	}
+}
+
+// tendAt plans to read a filesystem again.
+func (a *Agent) tendAt(f *filesystem, at time.Time) {
+	if f.line.due.IsZero() || at.Before(f.line.due) {
+		f.line.due = at
+		a.alarms.sooner(alarmLine, at)
+	}
+}
+
+// poll reads the filesystems for which no line could be set in the kernel.
+func (a *Agent) poll(ctx context.Context) {
+	a.metrics.polls.Inc()
+	a.alarms.set(alarmPoll, a.clock.now().Add(pollInterval))
+	if a.rt == nil {
+		return
+	}
+	for _, f := range a.filesystems {
+		if f.line.kernel {
+			continue
+		}
+		r, err := a.stat(f.path)
+		switch {
+		case err != nil && f.holdsImages():
+			a.lookFailed(err)
+			return
+		case err == nil && !f.line.polled(r, f.lines):
+		case f.holdsImages():
+			a.look(ctx, uint64(a.boot()))
+			return
+		default:
+			a.tendTo(f, r, err)
+		}
+	}
+}

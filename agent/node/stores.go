@@ -1,0 +1,123 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// store is a filesystem that reclaim works on: the one with the images. Where
+// blobs are on another one than the unpacked layers there are two, and the
+// policy is asked for each by itself: what a removal frees is then what it frees
+// there, and the run goes on until that one is low.
+type store struct {
+	*filesystem
+	weighs func(image.NodeKind) bool // what takes space here; nil: all
+	kept   *state.Reclaim
+	plan   image.Plan // the latest
+}
+
+// findStores sorts out which filesystems hold images.
+func (a *Agent) findStores() {
+	a.stores, a.target = nil, nil
+	images, content := a.named(fsImages), a.named(fsContent)
+	switch {
+	case images == nil:
+		return
+	case content == nil || content == images:
+		a.stores = []*store{{filesystem: images, kept: &a.rec.Meta.Reclaim}}
+		a.rec.Meta.Content = state.Reclaim{}
+	default:
+		a.stores = []*store{
+			{filesystem: images, kept: &a.rec.Meta.Reclaim, weighs: func(k image.NodeKind) bool { return k != image.NodeBlob }},
+			{filesystem: content, kept: &a.rec.Meta.Content, weighs: func(k image.NodeKind) bool { return k == image.NodeBlob }},
+		}
+	}
+	a.target = a.stores[0]
+}
+
+// graph is the runtime's graph as seen on this filesystem: what is elsewhere
+// is a mere record here. So an image of which nothing goes here is spared.
+func (s *store) graph(g image.Graph) image.Graph {
+	if s.weighs == nil {
+		return g
+	}
+	g.Nodes = slices.Clone(g.Nodes)
+	for i := range g.Nodes {
+		if n := &g.Nodes[i]; !s.weighs(n.Kind) {
+			n.Kind, n.Bytes, n.Inodes = image.NodeRecord, 0, 0
+		}
+	}
+	return g
+}
+
+// decide asks the policy, and makes the filesystem the target that has
+// something to remove; of two, the one that is further over its line. It returns
+// false if neither has: then no run is on any more.
+func (a *Agent) decide(inv *inventory.Inventory, now time.Time) (work bool) {
+	for _, s := range a.stores {
+		s.plan = image.Decide(a.snapshot(s, inv, now), now)
+	}
+	order := slices.Clone(a.stores)
+	slices.SortStableFunc(order, func(s, t *store) int { return cmp.Compare(t.urgency(), s.urgency()) })
+	for _, s := range order {
+		switch {
+		case len(s.plan.Remove) == 0: // at the low line, or nothing can be done now
+			s.kept.ReclaimingBytes, s.kept.ReclaimingInodes = false, false
+		case !work:
+			a.target, work = s, true
+		}
+	}
+	return work
+}
+
+// urgency is by how many points the filesystem is over its high line.
+func (s *store) urgency() int {
+	return max(s.UsedPercent()-s.lines.HighPercent, s.InodesUsedPercent()-s.lines.InodesHighPercent)
+}
+
+func (a *Agent) snapshot(s *store, inv *inventory.Inventory, now time.Time) image.Snapshot {
+	snapshot := image.Snapshot{
+		Policy:          s.lines,
+		Disk:            s.Disk,
+		Graph:           s.graph(inv.Graph),
+		Blocked:         inv.Blocked,
+		ReclaimingBytes: s.kept.ReclaimingBytes, ReclaimingInodes: s.kept.ReclaimingInodes,
+		Hold:   s.kept.Hold,
+		Images: make([]image.Image, 0, len(inv.Images)),
+	}
+	for _, i := range inv.Images {
+		r := a.rec.Images[i.ID]
+		snapshot.Images = append(snapshot.Images, image.Image{
+			ID: i.ID, References: i.References, UsedBy: i.UsedBy,
+			Pinned: i.Pinned, Sandbox: i.Sandbox, Keep: a.keep.Match(i.References),
+			LastUsed: r.LastUsed, Arrived: r.Arrived, Observed: r.Observed,
+			RetryAt: a.failures[i.ID].until, Roots: i.Roots,
+		})
+	}
+	return snapshot
+}
+
+// planned takes over what the latest plans say of the time to come.
+func (a *Agent) planned() (next time.Time) {
+	var holds []*image.Hold
+	for _, s := range a.stores {
+		a.explainHold(s)
+		s.kept.Hold = s.plan.Hold
+		holds = append(holds, s.plan.Hold)
+		if at := s.plan.Next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	a.metrics.hold(holds...)
+	return next
+}
+
+// aboveLine: images are wanted gone.
+func (a *Agent) aboveLine() bool {
+	return slices.ContainsFunc(a.stores, func(s *store) bool { return s.line.above })
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fake"
+)
+
+const contentDir = "/content"
+
+// split puts the blobs on a disk of their own, 1000 MiB like the other. Of each
+// of five's images 20 MiB are on either.
+func (w *world) split() []string {
+	w.rt.SplitContent(contentDir, size, 0, 100000)
+	w.disk.mount(contentDir, otherDev, "ext4", w.rt.ContentDisk)
+	return w.five()
+}
+
+// fillContent brings the disk of the blobs to so many percent.
+func (w *world) fillContent(percent uint64) {
+	w.rt.SplitContent(contentDir, size, 0, 100000)
+	blobs := size - w.rt.ContentDisk().AvailableBytes
+	w.rt.SplitContent(contentDir, size, size*percent/100-blobs, 100000)
+	w.kernel.wrote(otherDev, w.rt.ContentDisk())
+	w.pass(time.Millisecond)
+}
+
+// Each disk is brought to its low line, by what is freed there.
+func TestBlobsOnADiskOfTheirOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		fill func(*world)
+		used func(*world) image.Disk
+	}{
+		"blobs":  {func(w *world) { w.fillContent(81) }, func(w *world) image.Disk { return w.rt.ContentDisk() }},
+		"layers": {func(w *world) { w.fill(81) }, func(w *world) image.Disk { return w.rt.Disk() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				ids := w.split()
+				w.wantLines(fakeDev, otherDev)
+				w.wantRaise(otherDev, size, 80)
+				c.fill(w)
+				w.wantRemoved(ids[0], ids[1], ids[2]) // 2 % each; 6 % are needed
+				if used := c.used(w).UsedPercent(); used != 75 {
+					t.Errorf("%d %% used", used)
+				}
+				if n := w.metric("ebb_node_image_shortfalls_total"); n != 0 {
+					t.Errorf("%g removals freed less than computed", n)
+				}
+				w.pass(time.Hour)
+				w.wantRemoved(ids[0], ids[1], ids[2])
+			})
+		})
+	}
+}
+
+func TestBothDisksAreOverTheirLines(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.split()
+		w.rt.SplitContent(contentDir, size, 720*mib, 100000) // 82 % with the blobs
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[0], ids[1], ids[2], ids[3]) // 7 % of the blobs' disk, which include 6 % of the other
+		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "low_reached"); n != 1 {
+			t.Errorf("%v runs counted", n)
+		}
+	})
+}
+
+// An image that frees nothing on the disk that is over its line is no help.
+func TestImageWithNothingOnTheFullDisk(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bare := fake.Layer{Name: "bare", Bytes: 40 * mib, Inodes: 10} // its blob was discarded when it was unpacked
+		w.rt.Import(fake.CRINamespace, fake.Image{Name: "bare", Layers: []fake.Layer{bare}})
+		ids := w.split()
+		w.fillContent(81)
+		w.wantRemoved(ids[0], ids[1], ids[2]) // it was used before all of them
+	})
+}
+
+// A hold on one disk neither hides nor hinders the other; and each outlives the
+// agent.
+func TestHoldOnOneOfTwoDisks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.split()
+		for _, name := range []string{"i3", "i4"} {
+			w.rt.Run(fake.CRINamespace, "c-"+name, name)
+		}
+		w.pass(time.Minute)
+		w.fillContent(95)
+		w.wantRemoved(ids[0], ids[1], ids[2])
+		w.wantLogged(1, "the low line cannot be reached; holding", "path="+contentDir)
+		if w.metric("ebb_node_holding") != 1 {
+			t.Error("no hold")
+		}
+		w.down()
+		w.up()
+		w.pass(time.Hour)
+		w.wantLogged(1, "the low line cannot be reached; holding")
+		late := w.rt.Import(fake.CRINamespace, fake.Image{Name: "late", Layers: []fake.Layer{{Name: "late", Bytes: 100 * mib, Inodes: 10}}})
+		w.pass(time.Minute)
+		w.fill(81)
+		w.wantRemoved(ids[0], ids[1], ids[2], late) // for the layers' disk: the hold is the other's
+		w.fillContent(50)
+		w.pass(time.Hour)
+		w.wantLogged(1, "hold ended", "path="+contentDir)
+		if w.metric("ebb_node_holding") != 0 {
+			t.Error("still holding")
+		}
+	})
+}
+
+// The blobs' disk comes and goes; without it all counts on the layers' one.
+func TestContentMovesToAnotherDisk(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.rt.SplitContent(contentDir, size, 0, 100000)
+		w.disk.mount(contentDir, fakeDev, "ext4", w.rt.Disk)
+		w.five()
+		w.wantLines(fakeDev)
+		w.disk.mount(contentDir, otherDev, "ext4", w.rt.ContentDisk)
+		w.pass(time.Millisecond)
+		w.wantLines(fakeDev, otherDev)
+		w.disk.mount(contentDir, 0, "", nil)
+		w.pass(time.Millisecond)
+		w.wantLines(fakeDev)
+		if why := w.agent.notReady.Load(); why != nil {
+			t.Errorf("not ready: %s", *why)
+		}
+	})
+}
+
+// A filesystem that does not settle in time ends the run: without a true figure
+// nothing more goes.
+func TestFilesystemThatDoesNotSettle(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "btrfs"
+		ids := w.five()
+		w.pass(time.Minute)
+		w.disk.mu.Lock()
+		w.disk.stuck = true
+		w.disk.mu.Unlock()
+		w.rt.SetFaults(fake.Faults{Withheld: 1}) // nor does statfs move
+		w.fill(81)
+		w.pass(3*runDeadline + time.Second) // twice before the decision, once after the removal
+		w.wantRemoved(ids[0])
+		w.wantLogged(1, "level=WARN", "run ends", "reason=shortfall")
+		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "shortfall"); n != 1 {
+			t.Errorf("%v runs ended so", n)
+		}
+		if n := w.metric("ebb_node_image_unsettled_total"); n != 3 {
+			t.Errorf("%v readings not true in time", n)
+		}
+		w.disk.mu.Lock()
+		w.disk.stuck = false
+		w.disk.mu.Unlock()
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(2 * runDeadline)
+		w.wantRemoved(ids[0], ids[1], ids[2]) // 4 % of the first are lost
+	})
+}

@@ -1,0 +1,178 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch follows the mounts of this process until the test ends.
+func watch(t *testing.T) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- WatchMounts(ctx, "/proc/self/mountinfo", out) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the watch ended with %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the watch does not end")
+		}
+	})
+	await(t, out, "the first report")
+	return out
+}
+
+func await(t *testing.T, out <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-out:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no report of %s", what)
+	}
+}
+
+func TestWatchMounts(t *testing.T) {
+	out := watch(t)
+	point := loopFS(t, "ext4")
+	await(t, out, "a mount")
+	below := filepath.Join(point, "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(point, below, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	await(t, out, "a bind mount")
+	if err := unix.Unmount(below, 0); err != nil {
+		t.Fatal(err)
+	}
+	await(t, out, "an unmount")
+}
+
+// However many mounts there are, reports keep their distance; and the last
+// change is among what is reported.
+func TestWatchMountsInAStorm(t *testing.T) {
+	out := watch(t)
+	point := t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root: mounts a filesystem")
+	}
+	change := func() {
+		t.Helper()
+		err := unix.Mount("storm", point, "tmpfs", 0, "size=4k")
+		if err := errors.Join(err, unix.Unmount(point, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun, reports := time.Now(), 0
+	for time.Since(begun) < 4*mountSpacing {
+		change()
+		select {
+		case <-out:
+			reports++
+		default:
+		}
+	}
+	// One of the first change, one of what came while it was quiet.
+	if most := int(time.Since(begun)/mountSpacing) + 1; reports < 2 || reports > most {
+		t.Errorf("%d reports in %v, want 2 to %d", reports, time.Since(begun), most)
+	}
+	change()
+	await(t, out, "what came last")
+}
+
+func TestWatchMountsOfNobody(t *testing.T) {
+	err := WatchMounts(t.Context(), "/proc/0/mountinfo", make(chan struct{}))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	identify := func(path string) Identity {
+		t.Helper()
+		id, err := Identify(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	point := loopFS(t, "ext4")
+	dir := filepath.Join(point, "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bare := identify(dir)
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if identify(dir) != bare {
+		t.Error("a new file makes the directory another one")
+	}
+	run(t, "mount", "--bind", point, dir)
+	covered := identify(dir)
+	if covered == bare {
+		t.Error("a mount over the directory is not seen")
+	}
+	run(t, "umount", dir)
+	if identify(dir) != bare {
+		t.Error("the directory is not the old one below the mount")
+	}
+	if _, err := Identify(filepath.Join(point, "gone")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A filesystem can get every number of one that was unmounted just before: the
+// loop device, and before Linux 6.8 the mount's number.
+func TestIdentifyAnotherFilesystemOnTheSameDevice(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root: mounts a loopback filesystem")
+	}
+	for kind, force := range map[string]string{"ext4": "-F", "xfs": "-f", "btrfs": "-f"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, point := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
+			if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, 512<<20), os.Mkdir(point, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			device, err := exec.Command("losetup", "--find", "--show", disk).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			loop := strings.TrimSpace(string(device))
+			t.Cleanup(func() { run(t, "losetup", "--detach", loop) })
+			var ids [2]Identity
+			for i := range ids {
+				run(t, "mkfs."+kind, "-q", force, loop)
+				run(t, "mount", loop, point)
+				ids[i], err = Identify(point)
+				unmount(t, point)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ids[0] == ids[1] {
+				t.Errorf("both are %+v", ids[0])
+			}
+			// As a kernel before 6.8 has it, at the worst.
+			ids[0].Mount, ids[1].Mount = 0, 0
+			if ids[0] == ids[1] {
+				t.Errorf("without the mount's number both are %+v", ids[0])
+			}
+		})
+	}
+}
