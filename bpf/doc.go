@@ -1,6 +1,6 @@
-// Package bpf asks the kernel three questions without being woken for the
-// answers: which images were used, until when; is a filesystem about to run
-// low; and who fills it.
+// Package bpf asks the kernel four questions without being woken for the
+// answers: which images were used, until when; how much of their layers is ever
+// read; is a filesystem about to run low; and who fills it.
 //
 // # Last use
 //
@@ -17,6 +17,31 @@
 // What a process reads does not matter, only where its root is: neither a find
 // on the host nor a container that reads every layer through a bind mount
 // makes an image newer.
+//
+// # Layer heat
+//
+// heat.bpf.c counts which files of a layer its containers have touched
+// ([Probes.Heat]): statistics, on which no decision rests. A touch counts if the
+// process has an overlayfs as its root and the file lies on a lower layer of that
+// very overlay. Programs find the layer themselves and enter its root directory,
+// by device, inode number and generation, so that a container's first reads count
+// although nobody has heard of the image yet, and a directory that was made anew
+// is not taken for the old one. Each file counts once: one word of a fixed table,
+// with its layer's slot and 47 bits of a hash of device, inode number and
+// generation. Two files can be taken for one with a probability of about 1 in
+// 10^13 for each further file; what finds no room is counted as lost.
+//
+// Tiers, the best that can be attached ([Probes.HeatTier]):
+//   - fentry on security_file_open, or a kprobe: every file that is opened. A file
+//     of an overlay's lower layer is recognized by the private mount it is opened
+//     through (Linux 6.5), or by the overlay's path that it bears.
+//   - the page cache's tracepoints mm_filemap_map_pages and mm_filemap_fault
+//     (Linux 6.12): files that are executed or mapped. Not those that are only
+//     read, unless mm_filemap_get_pages is attached too (HeatReads), which costs
+//     every read(2) of the node. These tell a file, not the way to it: a container
+//     that is given its own image's layers by a bind mount makes them warm.
+//
+// The table takes 131072 files of 4096 layers. Nothing is ever evicted.
 //
 // # Usage
 //
@@ -100,7 +125,9 @@
 // share the maps of one, so they are replaced together.
 //
 // A slot of the stamps array is given to another layer only after every program
-// that may have looked it up for the old one has ended.
+// that may have looked it up for the old one has ended. Slots of heat are taken
+// by programs, from a stock that only [Load] and [Probes.ForgetHeat] fill, by the
+// same rule. A later set of heat programs goes on with the maps of the one before.
 //
 // # Failure
 //
@@ -128,7 +155,9 @@
 // xfs_fs_statfs (fs/xfs/xfs_super.c), xfs_trans_reserve and xlog_cil_commit,
 // xfs_buffered_write_iomap_begin (fs/xfs/xfs_iomap.c); btrfs_statfs and
 // btrfs_calc_avail_data_space (fs/btrfs/super.c), btrfs_reserve_data_bytes
-// (fs/btrfs/space-info.c), btrfs_add_reserved_bytes (fs/btrfs/block-group.c). The
+// (fs/btrfs/space-info.c), btrfs_add_reserved_bytes (fs/btrfs/block-group.c);
+// ovl_open and ovl_open_realfile (fs/overlayfs/file.c), backing_file_open
+// (fs/backing-file.c), filemap_map_pages (mm/filemap.c). The
 // tests pass on 6.18 with the filesystems built in, and last use and ext4 on
 // Debian's 6.1 with both as modules.
 package bpf

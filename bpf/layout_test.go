@@ -38,6 +38,13 @@ var layouts = map[string]struct{ key, value any }{
 	"writers/writers_counts": {uint32(0), writersWritersCounters{}},
 	"writers/blank":          {uint32(0), writersWriter{}}, // pinned for the objects that share it
 	"writers/owners":         {writersInodeKey{}, uint64(0)},
+
+	"heat/heat_layers":  {heatHeatKey{}, uint32(0)},
+	"heat/heat_slots":   {uint32(0), heatHeatLayer{}},
+	"heat/heat_stock":   {uint32(0), uint32(0)},
+	"heat/heat_stocked": {uint32(0), uint64(0)},
+	"heat/heat_seen":    {uint32(0), heatHeatBucket{}}, // as memory
+	"heat/heat_counts":  {uint32(0), heatHeatCounters{}},
 }
 
 // events says which Go types ring buffers are read with, and the C types that

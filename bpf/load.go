@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -32,6 +33,8 @@ type Options struct {
 	// NoWriters leaves the counting of writers out. It costs each block that is
 	// promised or freed some tens of nanoseconds, on every ext4 of the node.
 	NoWriters bool
+	// Heat says whether, and how closely, layer heat is watched.
+	Heat HeatMode
 	// Logger hears about adoption, replacement and damage; nil is silent.
 	Logger *slog.Logger
 
@@ -39,6 +42,9 @@ type Options struct {
 	step       func(string) error // see pins.step
 	maxWriters uint32             // 0: as writers.bpf.c has it
 	absent     func(string) bool  // which filesystems wait for their module
+	only       string             // the only object to load
+	heatTier   string             // the only one to try
+	heatSize   heatSize
 }
 
 // Probes is the kernel's record and the handles on it. Its methods may be
@@ -54,6 +60,9 @@ type Probes struct {
 	lastuse, writers       *set       // nil if not attached
 	lastuseErr, writersErr error
 	usage, writersOn       map[string]usageSet // by type of filesystem
+	heat                   *set
+	heatErr                error
+	heatTier               string // one of HeatTiers
 	table                  *layerTable
 	lost                   bool
 	more                   chan struct{} // closed when CatchUp has attached something
@@ -114,10 +123,22 @@ func (p *Probes) load(ctx context.Context) error {
 	if err := p.hopeless(); err != nil {
 		return err
 	}
+	return p.takeOver()
+}
+
+// takeOver goes on with what an earlier process began, or ends what this one is
+// not to do.
+func (p *Probes) takeOver() error {
+	var errs []error
 	if p.options.NoWriters {
-		return p.dropWriters()
+		errs = append(errs, p.dropWriters())
+	} else {
+		errs = append(errs, p.inheritWriters())
 	}
-	return p.inheritWriters()
+	if p.options.Heat == HeatOff {
+		errs = append(errs, p.dropHeat())
+	}
+	return errors.Join(errs...)
 }
 
 // part is what loads, fails, and waits for its module, by itself.
@@ -140,6 +161,12 @@ func (p *Probes) parts() []part {
 			load := func(types *btf.Cache) error { return p.loadWritersOn(types, fsType) }
 			all = append(all, part{writersName(fsType), p.writersOn[fsType].err, load})
 		}
+	}
+	if p.options.Heat != HeatOff {
+		all = append(all, part{objectHeat, p.heatErr, p.loadHeat})
+	}
+	if p.options.only != "" {
+		all = slices.DeleteFunc(all, func(one part) bool { return one.name != p.options.only })
 	}
 	return all
 }
@@ -294,7 +321,7 @@ func (p *Probes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	sets := []*set{p.lastuse, p.writers}
+	sets := []*set{p.lastuse, p.writers, p.heat}
 	for _, fsType := range fsTypes {
 		sets = append(sets, p.usage[fsType].set, p.writersOn[fsType].set)
 	}
@@ -306,7 +333,7 @@ func (p *Probes) Close() error {
 	if p.lock != nil {
 		errs = append(errs, p.lock.Close())
 	}
-	p.lastuse, p.usage, p.writers, p.writersOn, p.table, p.lock = nil, nil, nil, nil, nil, nil
+	p.lastuse, p.usage, p.writers, p.writersOn, p.heat, p.table, p.lock = nil, nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -326,7 +353,7 @@ func Unload(pinDir string) error {
 	}
 	defer lock.Close()
 	var sets []string
-	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters, objectWriters + "_*"} {
+	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters, objectWriters + "_*", objectHeat} {
 		found, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
 		if err != nil {
 			return fmt.Errorf("unload probes: %w", err)

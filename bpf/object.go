@@ -19,7 +19,7 @@ type object struct {
 	code    []byte
 	spec    *ebpf.CollectionSpec
 	maps    []string          // those user space needs, hence pins
-	attach  map[string]string // program to tracepoint
+	attach  map[string]string // program to tracepoint, or to the function of a kprobe
 	modules []string          // whose types the programs look into, where they are modules
 	needs   string            // the filesystem without which there is nothing to see
 
@@ -33,6 +33,8 @@ type object struct {
 	// loading, before anything is attached. Either may be nil.
 	prepare func(*ebpf.CollectionSpec, *btf.Cache) error
 	start   func(*ebpf.Collection)
+
+	reuse map[string]*ebpf.Map // maps of an earlier set, to go on with
 }
 
 // The objects' names, in pins and in Status.
@@ -77,7 +79,8 @@ func objects(maxLayers uint32) ([]*object, error) {
 		writers, err := writersObject(fsType, 0)
 		all, errs = append(all, writers), append(errs, err)
 	}
-	return all, errors.Join(errs...)
+	heat, err := heatObject(HeatByPages, heatSize{})
+	return append(all, heat), errors.Join(append(errs, err)...)
 }
 
 // lastUseObject is lastuse.bpf.c with room for maxLayers layers.
@@ -124,7 +127,7 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 			return nil, err
 		}
 	}
-	opts := ebpf.CollectionOptions{Cache: types}
+	opts := ebpf.CollectionOptions{Cache: types, MapReplacements: o.reuse}
 	if o.base != nil {
 		opts.MapReplacements = maps.Clone(o.base.maps)
 		maps.DeleteFunc(opts.MapReplacements, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil })

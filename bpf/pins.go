@@ -125,7 +125,7 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 		}
 	}()
 	for name, tracepoint := range o.attach {
-		l, err := link.AttachTracing(link.TracingOptions{Program: coll.Programs[name]})
+		l, err := attach(coll.Programs[name], tracepoint)
 		if err != nil {
 			return nil, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err)
 		}
@@ -138,6 +138,14 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 		return nil, fmt.Errorf("pin: %w", err)
 	}
 	return s, nil
+}
+
+// attach attaches a program. A tracing program knows itself where it belongs.
+func attach(program *ebpf.Program, at string) (link.Link, error) {
+	if program.Type() == ebpf.Kprobe {
+		return link.Kprobe(at, program, nil)
+	}
+	return link.AttachTracing(link.TracingOptions{Program: program})
 }
 
 // commit pins a set under a name that counts for nothing, then renames it.

@@ -76,7 +76,7 @@ func ReadReport(ctx context.Context, pinDir string, sample time.Duration) (*Repo
 	}
 	r := &reporter{
 		Report: &Report{PinDir: filepath.Clean(pinDir), Objects: []ObjectReport{}},
-		live:   map[string]*set{}, errs: map[string]error{}, seen: map[ebpf.MapID]bool{},
+		live:   map[string]*set{}, seen: map[ebpf.MapID]bool{},
 	}
 	defer r.close()
 	stop := r.startStatistics(sample)
@@ -88,7 +88,7 @@ func ReadReport(ctx context.Context, pinDir string, sample time.Duration) (*Repo
 	if r.Trial = len(dirs) == 0; r.Trial {
 		r.try(all)
 	} else {
-		r.open(all, dirs)
+		r.open(pinnedTier(all, r.PinDir), dirs)
 	}
 	if r.RunTime == "" {
 		select {

@@ -23,7 +23,6 @@ type reporter struct {
 	*Report
 	programs [][]*ebpf.Program // by object and program; nil: not there
 	live     map[string]*set   // of this version, by object
-	errs     map[string]error
 	seen     map[ebpf.MapID]bool
 }
 
@@ -124,41 +123,75 @@ func (r *reporter) openOther(dir string) {
 // try loads every object for as long as the report takes. A program that
 // cannot be attached does not keep the others from it.
 func (r *reporter) try(all []*object) {
-	types, probes := btf.NewCache(), &Probes{}
+	types := btf.NewCache()
 	for _, o := range all {
 		r.lean(o)
-		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
-		var coll *ebpf.Collection
-		err := probes.present(o, types)
-		if err == nil {
-			coll, err = o.load(types)
+		var report ObjectReport
+		var s *set
+		if o.name == objectHeat {
+			o, report, s = tryHeat(types)
+		} else {
+			report, s = trial(o, types)
 		}
+		var links map[string]link.Link
+		if s != nil {
+			r.live[o.name], links = s, s.links
+		}
+		r.add(report, o.attach, links)
+	}
+}
+
+// tryHeat loads the best tier that can be had; the report says why not a better
+// one.
+func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
+	var refused []string
+	for _, tier := range heatCandidates(HeatAuto, "") {
+		if s != nil {
+			s.close()
+		}
+		var err error
+		if o, err = heatObject(tier, heatSize{}); err != nil {
+			continue // the last one is in objects(), which has no error
+		}
+		if report, s = trial(o, types); report.State != StateFailed {
+			break
+		}
+		refused = append(refused, tier+": "+report.Reason)
+	}
+	report.Reason = strings.Join(refused, "; ")
+	return o, report, s
+}
+
+// trial loads one object. There is no set if nothing of it can be attached.
+func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
+	report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
+	var coll *ebpf.Collection
+	err := (&Probes{}).present(o, types)
+	if err == nil {
+		coll, err = o.load(types)
+	}
+	if err != nil {
+		report.State, report.Reason = StateFailed, classify(err).Error()
+		return report, nil
+	}
+	defer coll.Close()
+	s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
+	var failed []error
+	for name, at := range o.attach {
+		l, err := attach(coll.Programs[name], at)
 		if err != nil {
-			report.State, report.Reason = StateFailed, classify(err).Error()
-			r.errs[o.name] = classify(err)
-			r.add(report, o.attach, nil)
+			failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, at, err))
 			continue
 		}
-		s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
-		var failed []error
-		for name, tracepoint := range o.attach {
-			l, err := link.AttachTracing(link.TracingOptions{Program: coll.Programs[name]})
-			if err != nil {
-				failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err))
-				continue
-			}
-			s.links[name] = l
-		}
-		for _, name := range o.maps {
-			s.maps[name] = coll.DetachMap(name)
-		}
-		if err := classify(errors.Join(failed...)); err != nil {
-			report.State, report.Reason = StateFailed, err.Error()
-		}
-		coll.Close()
-		r.live[o.name] = s
-		r.add(report, o.attach, s.links)
+		s.links[name] = l
 	}
+	for _, name := range o.maps {
+		s.maps[name] = coll.DetachMap(name)
+	}
+	if err := classify(errors.Join(failed...)); err != nil {
+		report.State, report.Reason = StateFailed, err.Error()
+	}
+	return report, s
 }
 
 // add enters an object, and opens the programs behind its links.
@@ -201,7 +234,7 @@ func (r *reporter) measure() {
 		slices.SortFunc(object.Maps, func(a, b MapReport) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	p := &Probes{
-		lastuse: r.live[objectLastUse], writers: r.live[objectWriters],
+		lastuse: r.live[objectLastUse], writers: r.live[objectWriters], heat: r.live[objectHeat],
 		usage: map[string]usageSet{}, writersOn: map[string]usageSet{},
 	}
 	for _, fsType := range fsTypes {

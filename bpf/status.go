@@ -31,6 +31,13 @@ type Counters struct {
 	WritersLost     uint64 // no room for another writer, or its cgroup could not be read
 	WriterBytesLost uint64 // what those changed
 	WritersUnjoined uint64 // cgroups looked up each time: no room to remember them
+
+	HeatTouched uint64 // files of layers counted, each once
+	HeatStrange uint64 // files found to be none of the container's own layers
+
+	HeatFilesLost  uint64 // touches of files that found no room
+	HeatLayersLost uint64 // touches of layers that found no slot
+	HeatUnreadable uint64 // the way from a file to its layer could not be followed
 }
 
 // Count is how often something happened.
@@ -53,6 +60,8 @@ func (c Counters) Events() []Count {
 		{"line_rearmed", c.Rearmed},
 		{"writer_change", c.WriterChanges},
 		{"writer_unjoined", c.WritersUnjoined},
+		{"heat_file", c.HeatTouched},
+		{"heat_stranger", c.HeatStrange},
 	}
 }
 
@@ -63,6 +72,9 @@ func (c Counters) Lost() []Count {
 		{"overlay_unreadable", c.UnreadableLost},
 		{"ring_buffer_full", c.CrossingsHeld},
 		{"writers_full", c.WritersLost},
+		{"heat_files_full", c.HeatFilesLost},
+		{"heat_layers_full", c.HeatLayersLost},
+		{"heat_unreadable", c.HeatUnreadable},
 	}
 }
 
@@ -122,14 +134,19 @@ func (p *Probes) Counters() (Counters, error) {
 			c.WritersUnjoined += n.MembersFull
 		}
 	}
+	if p.heat != nil {
+		if err := p.countHeat(&c); err != nil {
+			return Counters{}, err
+		}
+	}
 	return c, nil
 }
 
 // ProgramStatus is one program for people and metrics.
 type ProgramStatus struct {
-	Object      string // lastuse, usage_TYPE, writers, or writers_TYPE with the type of filesystem
+	Object      string // lastuse, heat, usage_TYPE, writers, or writers_TYPE with the type of filesystem
 	Name        string
-	AttachPoint string // tracepoint
+	AttachPoint string // tracepoint or function
 	Attached    bool
 	Adopted     bool   // recording since before this process
 	Reason      string // why not attached, or in what way less exact; "" if all is well
@@ -150,7 +167,7 @@ func (p *Probes) Status() []ProgramStatus {
 		w := p.writersOn[fsType]
 		all = append(all, statusOf(writersName(fsType), writersAttach[fsType], w.set, w.err, limit)...)
 	}
-	return all
+	return append(all, p.heatStatus()...)
 }
 
 func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {

@@ -50,6 +50,7 @@ enum {
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_F_MMAPABLE = 1 << 10, /* a map of which user space can map the memory */
 };
 
 #define CORE __attribute__((preserve_access_index))

@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which files of which image layers were ever read: the part that all tiers
+ * share. A program that sees a file being touched calls heat_touch().
+ *
+ * A touch counts for a layer if the process has an overlayfs as its root and the
+ * file lies on a lower layer of that very overlay; or, with a snapshotter that
+ * copies, if the file lies below the process's root directory and user space has
+ * named that directory. Whoever else reads the same files makes nothing warm.
+ *
+ * Hot files cost one lookup: the table of files already seen is asked first, and
+ * what is in it was counted once and needs nothing more. All that follows
+ * happens once for each file, or for strangers (volumes, a container's own
+ * files) about once a minute.
+ */
+#ifndef EBB_HEAT_H
+#define EBB_HEAT_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
+#define EROFS_SUPER_MAGIC_V1 0xe0f5e1e2
+
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+
+/*
+ * Maps are handed on to programs of a later version if their shapes are equal:
+ * who changes what is in one gives it another name.
+ */
+#define HEAT_LAYERS 4096
+#define HEAT_BUCKETS 16384
+#define HEAT_WORDS 8 /* of a bucket: one cache line */
+#define HEAT_STRANGERS 4096
+
+/* overlayfs takes 500 lower directories; images have at most 127 layers. */
+#define MAX_LAYERS 256
+#define MAX_DEPTH 64
+
+/* heat_layer.flags */
+#define HEAT_TREE 1 /* a root directory by itself; user space has named it */
+
+/* The endings after ___ are dropped when types are matched (CO-RE). */
+struct hlist_node {
+	struct hlist_node *next;
+} CORE;
+
+struct hlist_head {
+	struct hlist_node *first;
+} CORE;
+
+struct super_block___heat {
+	u32 s_dev;
+	unsigned long s_magic;
+	void *s_root;
+	void *s_fs_info;
+	struct {
+	} s_uuid;
+} CORE;
+
+struct inode___heat {
+	__u16 i_mode;
+	struct super_block___heat *i_sb;
+	unsigned long i_ino;
+	long long i_size;
+	u32 i_generation;
+	u8 i_blkbits;
+	struct hlist_head i_dentry;
+} CORE;
+
+struct dentry___heat {
+	struct dentry___heat *d_parent;
+	struct inode___heat *d_inode;
+	struct super_block___heat *d_sb;
+	struct {
+		struct hlist_node d_alias;
+	} d_u;
+} CORE;
+
+struct vfsmount___heat {
+	struct dentry___heat *mnt_root;
+} CORE;
+
+struct path___heat {
+	struct vfsmount___heat *mnt;
+	struct dentry___heat *dentry;
+} CORE;
+
+struct file___heat {
+	struct inode___heat *f_inode;
+	struct path___heat f_path;
+} CORE;
+
+struct address_space___heat {
+	struct inode___heat *host;
+} CORE;
+
+struct fs_struct___heat {
+	struct path___heat root;
+} CORE;
+
+struct task_struct___heat {
+	struct fs_struct___heat *fs;
+} CORE;
+
+/*
+ * A layer's root directory. fs is the superblock's device number or, on erofs,
+ * where a layer is a filesystem that is mounted and unmounted with containers,
+ * its UUID. The generation tells a directory that was made anew from the one
+ * that had the inode number before.
+ */
+struct heat_key {
+	u64 fs;
+	u64 ino;
+	u64 gen;
+};
+
+struct heat_layer {
+	u64 files;    /* distinct ones that were touched */
+	u64 bytes;    /* their sizes, in whole blocks */
+	u64 lost;     /* touches that found no room in heat_seen: files is too low */
+	u64 since_ns; /* CLOCK_BOOTTIME; 0: the slot is nobody's */
+	u64 flags;
+};
+
+/* A word is the layer's slot << 48 | 48 bits of the file's hash; 0 is free. */
+struct heat_bucket {
+	u64 word[HEAT_WORDS];
+};
+
+struct heat_counters {
+	u64 touched;	 /* files counted, each once */
+	u64 strange;	 /* looked at and found to be no file of an own layer */
+	u64 files_full;	 /* lost: touches of files that found no room */
+	u64 layers_full; /* lost: touches of layers that found no slot */
+	u64 unreadable;	 /* lost: the way from the file to its layer could not be followed */
+};
+
+/* The slots of layers. Programs add, user space removes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HEAT_LAYERS);
+	__type(key, struct heat_key);
+	__type(value, u32);
+} heat_layers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HEAT_LAYERS);
+	__type(key, u32);
+	__type(value, struct heat_layer);
+} heat_slots SEC(".maps");
+
+/*
+ * Slots that are free to be taken: a ring that user space fills, each slot only
+ * when no program can hold it and nothing in heat_seen bears it any more.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HEAT_LAYERS);
+	__type(key, u32);
+	__type(value, u32);
+} heat_stock SEC(".maps");
+
+/* How many were ever put into the ring, by user space, and taken, by programs. */
+enum {
+	STOCK_PUT,
+	STOCK_TAKEN,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, u64);
+} heat_stocked SEC(".maps");
+
+/* Every file that was counted. Mapped by user space, to free words one by one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HEAT_BUCKETS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct heat_bucket);
+} heat_seen SEC(".maps");
+
+/* Files that are none of a container's own layers, as found lately. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HEAT_STRANGERS);
+	__type(key, u32);
+	__type(value, u64);
+} heat_strangers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct heat_counters);
+} heat_counts SEC(".maps");
+
+/* Set by the loader, which may make the maps smaller. */
+volatile const u32 heat_buckets = HEAT_BUCKETS; /* a power of two */
+volatile const u32 heat_ring = HEAT_LAYERS;
+
+#define TAG_BITS 48
+#define TAG (((u64)1 << TAG_BITS) - 1)
+
+static __always_inline struct heat_counters *counts(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&heat_counts, &zero);
+}
+
+/* A field, where p is a pointer the verifier trusts or one it does not. */
+#define FIELD(p, field) (traced ? (p)->field : BPF_CORE_READ(p, field))
+
+static __always_inline u64 filesystem_of(struct super_block___heat *sb, const bool traced)
+{
+	u64 half[2];
+
+	if (FIELD(sb, s_magic) != EROFS_SUPER_MAGIC_V1)
+		return FIELD(sb, s_dev);
+	if (bpf_probe_read_kernel(half, sizeof(half), &sb->s_uuid) || !(half[0] | half[1]))
+		return FIELD(sb, s_dev); /* made without one */
+	return (half[0] ^ half[1]) | (u64)1 << 63;
+}
+
+/* mix64 is the end of MurmurHash3: each bit of h changes about half of them. */
+static __always_inline u64 mix64(u64 h)
+{
+	h ^= h >> 33;
+	h *= 0xff51afd7ed558ccdULL;
+	h ^= h >> 33;
+	h *= 0xc4ceb9fe1a85ec53ULL;
+	return h ^ h >> 33;
+}
+
+static __always_inline u64 hash_of(u64 fs, u64 ino, u64 gen)
+{
+	u64 h = (fs ^ gen << 32) * 0x9e3779b97f4a7c15ULL;
+
+	return mix64((h ^ h >> 32) + ino);
+}
+
+/* The two buckets that a file can be in. */
+static __always_inline struct heat_bucket *bucket(u64 hash, int which)
+{
+	u32 i = which ? hash * 0x9e3779b97f4a7c15ULL >> 40 : hash;
+
+	i &= heat_buckets - 1;
+	return bpf_map_lookup_elem(&heat_seen, &i);
+}
+
+static __always_inline u64 tag_of(u64 hash) { return hash >> (64 - TAG_BITS) | 1; }
+
+static __always_inline bool holds(struct heat_bucket *b, u64 tag)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < HEAT_WORDS; i++)
+		if ((b->word[i] & TAG) == tag)
+			return true;
+	return false;
+}
+
+static __always_inline bool seen(u64 hash)
+{
+	struct heat_bucket *b = bucket(hash, 0);
+	u64 tag = tag_of(hash);
+
+	if (b && holds(b, tag))
+		return true;
+	b = bucket(hash, 1);
+	return b && holds(b, tag);
+}
+
+enum {
+	INSERTED,
+	PRESENT,
+	FULL,
+};
+
+/*
+ * insert takes the first free word. All CPUs go through the words in the same
+ * order, so that two that bring the same file meet in the same word.
+ */
+static __always_inline int insert(struct heat_bucket *b, u64 word)
+{
+	u64 old;
+	int i;
+
+	for (i = 0; i < HEAT_WORDS; i++) {
+		if (b->word[i])
+			continue;
+		old = __sync_val_compare_and_swap(&b->word[i], 0, word);
+		if (!old)
+			return INSERTED;
+		if ((old & TAG) == (word & TAG))
+			return PRESENT;
+	}
+	return FULL;
+}
+
+static __noinline int remember(u64 hash, u32 slot)
+{
+	u64 word = (u64)slot << TAG_BITS | tag_of(hash);
+	struct heat_bucket *b;
+	int got = FULL;
+
+	/* Another CPU may have been faster; and a word may have become free. */
+	if (seen(hash))
+		return PRESENT;
+	b = bucket(hash, 0);
+	if (b)
+		got = insert(b, word);
+	if (got != FULL)
+		return got;
+	b = bucket(hash, 1);
+	return b ? insert(b, word) : FULL;
+}
+
+/*
+ * What is known of a stranger depends on the root of who asked, and holds for
+ * about a minute: another overlay may have the device number by then, and room
+ * may have been made.
+ */
+static __always_inline u64 stranger(u64 hash, struct dentry___heat *root)
+{
+	u64 minute = bpf_jiffies64() >> 14; /* 66 s at 250 a second */
+
+	return hash ^ mix64(((u64)root->d_sb->s_dev << 32 | minute) + root->d_inode->i_ino);
+}
+
+static __always_inline bool is_stranger(u64 mark)
+{
+	u32 i = mark % HEAT_STRANGERS;
+	u64 *known = bpf_map_lookup_elem(&heat_strangers, &i);
+
+	return known && *known == mark;
+}
+
+static __always_inline void note_stranger(u64 mark)
+{
+	u32 i = mark % HEAT_STRANGERS;
+	u64 *known = bpf_map_lookup_elem(&heat_strangers, &i);
+
+	if (known)
+		*known = mark;
+}
+
+static __always_inline void key_of(struct dentry___heat *dentry, struct heat_key *key)
+{
+	struct inode___heat *inode = BPF_CORE_READ(dentry, d_inode);
+	struct super_block___heat *sb = BPF_CORE_READ(dentry, d_sb);
+
+	key->fs = filesystem_of(sb, false);
+	key->ino = BPF_CORE_READ(inode, i_ino);
+	key->gen = BPF_CORE_READ(inode, i_generation);
+}
+
+/* take_slot returns a slot from the stock, or a negative number. */
+static __always_inline int take_slot(void)
+{
+	u32 which = STOCK_TAKEN, at;
+	u64 *taken = bpf_map_lookup_elem(&heat_stocked, &which);
+	u64 *put, was;
+	u32 *slot;
+	int try;
+
+	which = STOCK_PUT;
+	put = bpf_map_lookup_elem(&heat_stocked, &which);
+	if (!taken || !put)
+		return -1;
+	for (try = 0; try < 8; try++) {
+		was = *(volatile u64 *)taken;
+		if (was >= *(volatile u64 *)put)
+			return -1;
+		at = was % heat_ring;
+		slot = bpf_map_lookup_elem(&heat_stock, &at);
+		if (!slot)
+			return -1;
+		at = *slot;
+		if (__sync_val_compare_and_swap(taken, was, was + 1) == was)
+			return at;
+	}
+	return -1;
+}
+
+/*
+ * enter gives a layer a slot. If another CPU enters it at the same time, a slot
+ * is left over that nobody has; user space finds it.
+ */
+static __noinline int enter(struct heat_key *key)
+{
+	struct heat_counters *n = counts();
+	struct heat_layer *l;
+	u32 slot, *known;
+	int free;
+
+	known = bpf_map_lookup_elem(&heat_layers, key);
+	if (known)
+		return *known;
+	free = take_slot();
+	if (free >= 0) {
+		slot = free;
+		l = bpf_map_lookup_elem(&heat_slots, &slot);
+		if (l)
+			l->since_ns = bpf_ktime_get_boot_ns();
+		if (!bpf_map_update_elem(&heat_layers, key, &slot, BPF_NOEXIST))
+			return slot;
+	}
+	known = bpf_map_lookup_elem(&heat_layers, key);
+	if (known)
+		return *known;
+	if (n)
+		n->layers_full++;
+	return -1;
+}
+
+/* What the slow path found out, when it is no slot. */
+enum {
+	STRANGER = -1,
+	LOST = -2,
+};
+
+/* root_of returns the root of an overlay's i-th layer. */
+static __always_inline struct vfsmount___heat *mount_of(struct ovl_fs *ofs, u32 i)
+{
+	struct ovl_layer *layers = BPF_CORE_READ(ofs, layers);
+
+	/* layers[0] is the upper directory (ovl_get_layers, fs/overlayfs/super.c). */
+	return (void *)BPF_CORE_READ((struct ovl_layer *)((void *)layers + i * bpf_core_type_size(struct ovl_layer)),
+				     mnt);
+}
+
+/*
+ * by_mount finds the layer whose private mount a file was opened through. Since
+ * Linux 6.5 the file below an overlay's has that in its path, and nobody else's
+ * has (backing_file_open).
+ */
+static __noinline int by_mount(struct ovl_fs *ofs, struct vfsmount___heat *mnt)
+{
+	u32 n = BPF_CORE_READ(ofs, numlayer), i;
+	struct heat_key key = {};
+	int slot;
+
+	for (i = 1; i < MAX_LAYERS && i < n; i++) {
+		if (mount_of(ofs, i) != mnt)
+			continue;
+		key_of(BPF_CORE_READ(mnt, mnt_root), &key);
+		slot = enter(&key);
+		return slot < 0 ? LOST : slot;
+	}
+	return STRANGER;
+}
+
+/* enter_all makes all layers of an overlay known. */
+static __noinline int enter_all(struct ovl_fs *ofs)
+{
+	u32 n = BPF_CORE_READ(ofs, numlayer), i;
+	struct vfsmount___heat *mnt;
+	struct heat_key key = {};
+	int bad = 0;
+
+	for (i = 1; i < MAX_LAYERS && i < n; i++) {
+		mnt = mount_of(ofs, i);
+		key_of(BPF_CORE_READ(mnt, mnt_root), &key);
+		bad |= enter(&key);
+	}
+	return bad < 0;
+}
+
+static __noinline int is_root_in(struct ovl_fs *ofs, struct dentry___heat *dentry)
+{
+	u32 n = BPF_CORE_READ(ofs, numlayer), i;
+	struct vfsmount___heat *mnt;
+
+	for (i = 1; i < MAX_LAYERS && i < n; i++) {
+		mnt = mount_of(ofs, i);
+		if (BPF_CORE_READ(mnt, mnt_root) == dentry)
+			return 1;
+	}
+	return 0;
+}
+
+/* alias_of returns a name of the inode; which one does not matter for its layer. */
+static __always_inline struct dentry___heat *alias_of(struct inode___heat *inode)
+{
+	struct hlist_node *first = BPF_CORE_READ(inode, i_dentry.first);
+
+	if (!first)
+		return 0;
+	return (void *)first - bpf_core_field_offset(struct dentry___heat, d_u.d_alias);
+}
+
+/*
+ * by_walk goes up from a file until it comes to the root of a layer, and asks
+ * whether that is one of this overlay's. A file of an overlay's lower layer has
+ * been looked up through its directories, so they are all there.
+ */
+static __noinline int by_walk(struct ovl_fs *ofs, struct inode___heat *inode)
+{
+	struct dentry___heat *d = alias_of(inode), *parent;
+	struct heat_key key = {};
+	u32 *slot;
+	int i;
+
+	for (i = 0; i < MAX_DEPTH && d; i++) {
+		key_of(d, &key);
+		slot = bpf_map_lookup_elem(&heat_layers, &key);
+		if (slot)
+			return is_root_in(ofs, d) ? *slot : STRANGER;
+		parent = BPF_CORE_READ(d, d_parent);
+		if (parent == d)
+			return STRANGER;
+		d = parent;
+	}
+	return LOST;
+}
+
+static __always_inline int in_overlay(struct super_block___heat *root, struct inode___heat *inode,
+				      struct vfsmount___heat *mnt)
+{
+	struct ovl_fs *ofs = BPF_CORE_READ(root, s_fs_info);
+	struct heat_counters *n;
+	int slot;
+
+	if (mnt)
+		return by_mount(ofs, mnt);
+	slot = by_walk(ofs, inode);
+	if (slot >= 0)
+		return slot;
+	if (slot == STRANGER && !enter_all(ofs))
+		slot = by_walk(ofs, inode);
+	n = counts();
+	if (n && slot == LOST)
+		n->unreadable++;
+	return slot;
+}
+
+/* in_tree: the root is a directory by itself, and the file lies below it. */
+static __noinline int in_tree(struct dentry___heat *root, struct inode___heat *inode)
+{
+	struct dentry___heat *d = alias_of(inode), *parent;
+	struct heat_key key = {};
+	struct heat_layer *l;
+	u32 *slot;
+	int i;
+
+	key_of(root, &key);
+	slot = bpf_map_lookup_elem(&heat_layers, &key);
+	if (!slot)
+		return STRANGER;
+	l = bpf_map_lookup_elem(&heat_slots, slot);
+	if (!l || !(l->flags & HEAT_TREE))
+		return STRANGER;
+	for (i = 0; i < MAX_DEPTH && d; i++) {
+		if (d == root)
+			return *slot;
+		parent = BPF_CORE_READ(d, d_parent);
+		if (parent == d)
+			break;
+		d = parent;
+	}
+	return STRANGER;
+}
+
+/* size_of is in whole blocks, as du counts a file without holes. */
+static __always_inline u64 size_of(struct inode___heat *inode)
+{
+	u64 block = (u64)1 << (BPF_CORE_READ(inode, i_blkbits) & 31);
+
+	return (BPF_CORE_READ(inode, i_size) + block - 1) & ~(block - 1);
+}
+
+static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode, u64 mark)
+{
+	struct heat_counters *n = counts();
+	struct heat_layer *l;
+	u32 at = slot;
+
+	if (!n)
+		return 0;
+	if (slot < 0) {
+		n->strange += slot == STRANGER;
+		note_stranger(mark);
+		return 0;
+	}
+	l = bpf_map_lookup_elem(&heat_slots, &at);
+	if (!l)
+		return 0;
+	switch (remember(hash, at)) {
+	case INSERTED:
+		n->touched++;
+		__sync_fetch_and_add(&l->files, 1);
+		__sync_fetch_and_add(&l->bytes, size_of(inode));
+		break;
+	case FULL:
+		n->files_full++;
+		__sync_fetch_and_add(&l->lost, 1);
+		note_stranger(mark); /* or it would be looked for each time */
+	}
+	return 0;
+}
+
+/*
+ * heat_touch counts a file, if it was not counted before. mnt is the mount it
+ * was opened through, 0 if that is not known.
+ */
+static __always_inline int heat_touch(struct dentry___heat *root, struct super_block___heat *root_sb, bool overlay,
+				      struct inode___heat *inode, struct vfsmount___heat *mnt, const bool traced)
+{
+	struct super_block___heat *sb;
+	u64 hash, mark;
+	int slot;
+
+	if ((FIELD(inode, i_mode) & S_IFMT) != S_IFREG)
+		return 0;
+	sb = FIELD(inode, i_sb);
+	if (sb == root_sb && overlay)
+		return 0; /* the overlay's own file; the one below it counts */
+	hash = hash_of(filesystem_of(sb, traced), FIELD(inode, i_ino), FIELD(inode, i_generation));
+	if (seen(hash))
+		return 0;
+	mark = stranger(hash, root);
+	if (is_stranger(mark))
+		return 0;
+	slot = overlay ? in_overlay(root_sb, inode, mnt) : in_tree(root, inode);
+	return first_touch(hash, slot, inode, mark);
+}
+
+/*
+ * own_root finds the root of the current process, if it can be a container's: an
+ * overlayfs, or a directory that is not the root of its filesystem.
+ */
+static __always_inline bool own_root(struct dentry___heat **root, struct super_block___heat **sb, bool *overlay)
+{
+	struct task_struct___heat *task = (void *)bpf_get_current_task_btf();
+
+	*root = task->fs->root.dentry;
+	*sb = (*root)->d_sb;
+	*overlay = (*sb)->s_magic == OVERLAYFS_SUPER_MAGIC;
+	return *overlay || *root != (*sb)->s_root;
+}
+
+#endif

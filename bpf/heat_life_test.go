@@ -1,0 +1,425 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// A directory that is made anew with the number of one that was removed is
+// another layer, and so are its files.
+func TestHeatOfRecreatedLayer(t *testing.T) {
+	p := loadAlone(t, Options{})
+	fs := newExt4(t, "-b", "4096")
+	dir := filepath.Join(fs.dir, "layer")
+	var first Key
+	for round := range 20 {
+		layer(t, dir, 4)
+		key := keyOfPath(t, dir)
+		if first == (Key{}) {
+			first = key
+		}
+		r := overlay(t, dir)
+		r.touch(t, layerFile(1), layerFile(round%2))
+		wantHeat(t, p, dir, map[int][]int{0: {1, 0}, 1: {1}}[round%2]...)
+		if round > 0 && key == first {
+			return // the number came again, and nothing with it
+		}
+		unmount(t, r.dir)
+		t.Cleanup(func() { mustMount(t, r.dir) }) // overlay's own cleanup unmounts
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("the filesystem gave no inode number twice")
+}
+
+func mustMount(t *testing.T, dir string) {
+	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHeatFilesFullIsCounted(t *testing.T) {
+	p := loadAlone(t, Options{heatSize: heatSize{buckets: 1}})
+	r := busyLayer(t, 20)
+	var all []string
+	for n := range 20 {
+		all = append(all, layerFile(n))
+	}
+	r.touch(t, all...)
+	got, c := heat(t, p, r.top), counters(t, p)
+	if got.Files != uint64(heatWords) || got.Lost < 12 || c.HeatFilesLost != got.Lost || c.HeatTouched != got.Files {
+		t.Fatalf("%+v, counters %+v", got, c)
+	}
+	r.touch(t, all...)
+	if again := heat(t, p, r.top); again.Files != got.Files || again.Bytes != got.Bytes {
+		t.Fatalf("files that were counted count again: %+v, then %+v", got, again)
+	}
+	// Room comes back with the layers that go.
+	if err := p.ForgetHeat(got.HeatKey); err != nil {
+		t.Fatal(err)
+	}
+	other := busyLayer(t, 6)
+	other.touch(t, layerFile(3), layerFile(4))
+	wantHeat(t, p, other.top, 3, 4)
+}
+
+func TestHeatLayersFullIsCounted(t *testing.T) {
+	p := loadAlone(t, Options{heatSize: heatSize{layers: 2}})
+	one, two, three := busyLayer(t, 4), busyLayer(t, 4), busyLayer(t, 4)
+	forgetOthers(t, p)
+	for _, r := range []rootfs{one, two, three} {
+		r.touch(t, layerFile(1))
+	}
+	wantHeat(t, p, one.top, 1)
+	wantHeat(t, p, two.top, 1)
+	wantHeat(t, p, three.top)
+	if c := counters(t, p); c.HeatLayersLost == 0 {
+		t.Errorf("counters %+v", c)
+	}
+	if err := p.ForgetHeat(heat(t, p, one.top).HeatKey); err != nil {
+		t.Fatal(err)
+	}
+	three.touch(t, layerFile(2)) // one that was not found strange a moment ago
+	wantHeat(t, p, three.top, 2)
+	wantHeat(t, p, one.top)
+}
+
+// Slots go round the ring many times and bring nothing along.
+func TestHeatSlotsComeBackClean(t *testing.T) {
+	p := loadAlone(t, Options{heatSize: heatSize{layers: 4, buckets: 64}})
+	var stack [3]rootfs
+	for i := range stack {
+		stack[i] = busyLayer(t, 6)
+	}
+	for round := range 20 {
+		for i, r := range stack {
+			r.touch(t, layerFile((round+i)%6), layerFile(5))
+			wantFiles(t, p, r.top, (round+i)%6, 5)
+			if err := p.ForgetHeat(heat(t, p, r.top).HeatKey); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantEmptyHeat(t, p)
+}
+
+// wantFiles is wantHeat for files that may be the same.
+func wantFiles(t *testing.T, p *Probes, dir string, a, b int) {
+	t.Helper()
+	if a == b {
+		wantHeat(t, p, dir, a)
+		return
+	}
+	wantHeat(t, p, dir, a, b)
+}
+
+// forgetOthers drops what containers of the machine, which programs see as well,
+// have entered.
+func forgetOthers(t *testing.T, p *Probes) {
+	t.Helper()
+	all, err := p.Heat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []HeatKey
+	for _, l := range all {
+		keys = append(keys, l.HeatKey)
+	}
+	if err := p.ForgetHeat(keys...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEmptyHeat checks that nothing bears a slot and all slots are for the taking,
+// once the machine's own containers are left out.
+func wantEmptyHeat(t *testing.T, p *Probes) {
+	t.Helper()
+	forgetOthers(t, p)
+	table := heatTable{p.heat.maps}
+	put, taken, err := table.stocked()
+	if ring := uint64(p.heat.maps[heatMapHeatStock].MaxEntries()); err != nil || put-taken != ring {
+		t.Fatalf("%d slots are free, %v; want %d", put-taken, err, ring)
+	}
+	buckets, err := readArray[heatHeatBucket](p.heat.maps[heatMapHeatSeen])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range buckets {
+		if b != (heatHeatBucket{}) {
+			t.Fatalf("bucket %d holds %x", i, b.Word)
+		}
+	}
+}
+
+// A process that died in the middle leaves slots that nobody has; Load finds
+// them.
+func TestHeatLeftoversAreFound(t *testing.T) {
+	o := Options{PinDir: pinDir(t), heatSize: heatSize{layers: 4}}
+	p := loadAlone(t, o)
+	r := busyLayer(t, 4)
+	r.touch(t, layerFile(1), layerFile(2))
+	key := heat(t, p, r.top).HeatKey
+	if err := p.heat.maps[heatMapHeatLayers].Delete(key.kernel()); err != nil { // as forget does first
+		t.Fatal(err)
+	}
+	// A slot that cannot be, and one that is another layer's.
+	for _, slot := range []uint32{99, 0} {
+		if err := p.heat.maps[heatMapHeatLayers].Put(heatHeatKey{Fs: 1 << 40, Ino: uint64(slot)}, slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Heat(); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	p = loadAlone(t, o)
+	all, err := p.Heat()
+	for _, l := range all {
+		if err != nil || l.HeatKey == key || l.Inode == 99 {
+			t.Errorf("left is %+v, %v", l, err)
+		}
+	}
+	wantEmptyHeat(t, p)
+}
+
+func TestHeatGoesOnWhileClosed(t *testing.T) {
+	eachTier(t, func(t *testing.T, o Options) {
+		p := loadAlone(t, o)
+		r := busyLayer(t, 6)
+		r.touch(t, layerFile(1))
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.touch(t, layerFile(1), layerFile(2))
+		p = loadAlone(t, o)
+		wantHeat(t, p, r.top, 1, 2)
+		if tier, _ := p.HeatTier(); tier != o.heatTier {
+			t.Errorf("adopted as %s", tier)
+		}
+		// A damaged set is replaced, and its records go on.
+		object, err := heatObject(o.heatTier, heatSize{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(p.pins.dirOf(object), "links")); err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		p = loadAlone(t, o)
+		wantHeat(t, p, r.top, 1, 2)
+		r.touch(t, layerFile(2), layerFile(3))
+		wantHeat(t, p, r.top, 1, 2, 3)
+		wantSets(t, o.PinDir, 1)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Unload(o.PinDir); err != nil {
+			t.Fatal(err)
+		}
+		r.touch(t, layerFile(4))
+		p = loadAlone(t, o)
+		wantHeat(t, p, r.top)
+	})
+}
+
+// From one tier to another the records stay; with other sizes they begin anew;
+// switched off they go.
+func TestHeatOfAnotherVersion(t *testing.T) {
+	if why := tierMissing(t, HeatByPages); why != "" {
+		t.Skip("SKIPPED: this kernel has one tier only for which others stand in: ", why)
+	}
+	o := Options{PinDir: pinDir(t), heatTier: HeatByPages}
+	p := loadAlone(t, o)
+	r := busyLayer(t, 6)
+	r.touch(t, layerFile(1))
+	wantHeat(t, p, r.top, 1)
+
+	o.heatTier = HeatByReads
+	p.Close()
+	p = loadAlone(t, o)
+	r.touch(t, layerFile(1), layerFile(2))
+	wantHeat(t, p, r.top, 1, 2)
+	wantSets(t, o.PinDir, 1)
+
+	o.heatSize.layers = 64
+	p.Close()
+	p = loadAlone(t, o)
+	r.touch(t, layerFile(2))
+	wantHeat(t, p, r.top, 2)
+	wantSets(t, o.PinDir, 1)
+
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Heat, o.only = HeatOff, objectHeat
+	p, err := Load(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if tier, why := p.HeatTier(); tier != HeatNone || why != nil {
+		t.Errorf("switched off it is %s, %v", tier, why)
+	}
+	if _, err := p.Heat(); !errors.Is(err, ErrNotAttached) {
+		t.Errorf("switched off: %v", err)
+	}
+	wantSets(t, o.PinDir, 0)
+}
+
+// Where a plain read is all that happens, only some tiers see it.
+func TestHeatOfPlainReads(t *testing.T) {
+	eachTier(t, func(t *testing.T, o Options) {
+		p := loadAlone(t, o)
+		r := busyLayer(t, 4)
+		r.inside(t, func() error {
+			f, err := os.Open(layerFile(2))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(io.Discard, f)
+			return err
+		})
+		if o.heatTier == HeatByPages {
+			wantHeat(t, p, r.top)
+			return
+		}
+		wantHeat(t, p, r.top, 2)
+	})
+}
+
+// A path that is too long to be followed is a loss, which is said.
+func TestHeatOfDeepFiles(t *testing.T) {
+	eachTier(t, func(t *testing.T, o Options) {
+		p := loadAlone(t, o)
+		r := busyLayer(t, 2)
+		deep := strings.Repeat("d/", 100)
+		mkdir(t, filepath.Join(r.top, deep))
+		if err := os.WriteFile(filepath.Join(r.top, deep, "f"), []byte{0}, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r.touch(t, deep+"f", layerFile(1))
+		l, c := heat(t, p, r.top), counters(t, p)
+		if l.Files+c.HeatUnreadable != 2 {
+			t.Errorf("%+v, counters %+v", l, c)
+		}
+	})
+}
+
+// Many at once count each file once.
+func TestHeatOfManyAtOnce(t *testing.T) {
+	eachTier(t, func(t *testing.T, o Options) {
+		p := loadAlone(t, o)
+		const files = 300
+		r := busyLayer(t, files)
+		var numbers []int
+		var paths []string
+		for n := range files {
+			numbers, paths = append(numbers, n), append(paths, layerFile(n))
+		}
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if err := inside(r.dir, func() error { return touch(paths...) }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		wantHeat(t, p, r.top, numbers...)
+		wantNothingLost(t, p)
+	})
+}
+
+// TestHeatProperty: whatever containers, the host and strangers read, and
+// whatever is forgotten, each layer has exactly the files that its own
+// containers touched since.
+func TestHeatProperty(t *testing.T) {
+	const layers, files = 4, 8
+	p := loadAlone(t, Options{})
+	base := t.TempDir()
+	var dirs []string
+	for n := range layers {
+		dirs = append(dirs, layer(t, fmt.Sprintf("%s/layer%d", base, n), files))
+		mkdir(t, filepath.Join(dirs[n], "mnt"))
+	}
+	// Of two layers with the same file the upper one shows.
+	stacks := [][]int{{0}, {1, 0}, {2, 1, 0}, {3, 0}, {3}}
+	for n := 1; n < layers; n++ {
+		for gone := range files {
+			if (gone+n)%3 == 0 {
+				os.Remove(filepath.Join(dirs[n], layerFile(gone)))
+			}
+		}
+	}
+	var containers []rootfs
+	for _, stack := range stacks {
+		var lower []string
+		for _, n := range stack {
+			lower = append(lower, dirs[n])
+		}
+		containers = append(containers, overlay(t, lower...))
+	}
+	owner := func(stack []int, file int) int {
+		for _, n := range stack {
+			if _, err := os.Lstat(filepath.Join(dirs[n], layerFile(file))); err == nil {
+				return n
+			}
+		}
+		return -1
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		oracle, known := make([]map[int]bool, layers), []HeatKey{}
+		for n := range dirs {
+			oracle[n] = map[int]bool{}
+			known = append(known, heat(t, p, dirs[n]).HeatKey)
+		}
+		if err := p.ForgetHeat(known...); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			c, file := rapid.IntRange(0, len(stacks)-1).Draw(rt, "container"), rapid.IntRange(0, files-1).Draw(rt, "file")
+			n := owner(stacks[c], file)
+			if n < 0 {
+				continue
+			}
+			switch rapid.SampledFrom([]string{"own", "own", "own", "own", "own", "own", "host", "layer", "forget"}).Draw(rt, "what") {
+			case "own":
+				containers[c].touch(t, layerFile(file))
+				oracle[n][file] = true
+			case "host":
+				if err := touch(filepath.Join(containers[c].dir, layerFile(file))); err != nil {
+					t.Fatal(err)
+				}
+			case "layer":
+				if err := touch(filepath.Join(dirs[n], layerFile(file))); err != nil {
+					t.Fatal(err)
+				}
+			case "forget":
+				if err := p.ForgetHeat(heat(t, p, dirs[n]).HeatKey); err != nil {
+					t.Fatal(err)
+				}
+				oracle[n] = map[int]bool{}
+			}
+		}
+		for n, want := range oracle {
+			var bytes uint64
+			for file := range want {
+				bytes += layerBytes(file)
+			}
+			if got := heat(t, p, dirs[n]); got.Files != uint64(len(want)) || got.Bytes != bytes {
+				rt.Fatalf("layer %d: %+v, want %v", n, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Of heat_stocked, see heat.h.
+const (
+	stockPut = iota
+	stockTaken
+)
+
+const (
+	heatTagBits = 48
+	heatWords   = len(heatHeatBucket{}.Word)
+)
+
+// heatTable is user space's side of heat.bpf.c: programs take slots, it alone
+// gives them back. It keeps nothing itself, so a process can die anywhere.
+type heatTable struct {
+	maps map[string]*ebpf.Map
+}
+
+// read returns the layers and what is known of each. Entries without sense are
+// left out; reclaim removes them.
+func (t heatTable) read() (map[heatHeatKey]heatHeatLayer, error) {
+	slots, err := t.slots()
+	if err != nil {
+		return nil, err
+	}
+	records, err := readArray[heatHeatLayer](t.maps[heatMapHeatSlots])
+	if err != nil {
+		return nil, fmt.Errorf("read heat of layers: %w", err)
+	}
+	read := make(map[heatHeatKey]heatHeatLayer, len(slots))
+	for key, slot := range slots {
+		if int(slot) < len(records) {
+			read[key] = records[slot]
+		}
+	}
+	return read, nil
+}
+
+// slots reads which layer has which slot, in one call: an entry that is there all
+// the time is not missed.
+func (t heatTable) slots() (map[heatHeatKey]uint32, error) {
+	m := t.maps[heatMapHeatLayers]
+	keys, values := make([]heatHeatKey, m.MaxEntries()), make([]uint32, m.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, fmt.Errorf("read layers: %w", err)
+	}
+	slots := make(map[heatHeatKey]uint32, n)
+	for i := range n {
+		slots[keys[i]] = values[i]
+	}
+	return slots, nil
+}
+
+// readArray reads a whole array.
+func readArray[V any](m *ebpf.Map) ([]V, error) {
+	n := int(m.MaxEntries())
+	keys, values := make([]uint32, n), make([]V, n)
+	var cursor ebpf.MapBatchCursor
+	for read := 0; read < n; {
+		got, err := m.BatchLookup(&cursor, keys[read:], values[read:], nil)
+		read += got
+		if errors.Is(err, ebpf.ErrKeyNotExist) && read == n {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// forget removes layers, then makes their slots and words free for others.
+func (t heatTable) forget(keys []heatHeatKey) error {
+	for _, k := range keys {
+		if err := t.maps[heatMapHeatLayers].Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete layer: %w", err)
+		}
+	}
+	return t.reclaim()
+}
+
+// reclaim finds the slots that no layer has and that are not for the taking: of
+// layers that were removed, by this process or one that died over it, and those
+// that two programs took for the same layer. A slot comes back only after every
+// program that may hold it has ended, and with nothing left that bears it.
+func (t heatTable) reclaim() error {
+	idle, err := t.idle()
+	if err != nil || len(idle) == 0 {
+		return err
+	}
+	if err := waitForPrograms(); err != nil {
+		return fmt.Errorf("wait for programs that hold a slot: %w", err)
+	}
+	// A program that had taken one of them has entered its layer by now.
+	slots, err := t.slots()
+	if err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		delete(idle, slot)
+	}
+	if err := t.sweep(idle); err != nil {
+		return err
+	}
+	return t.restock(idle)
+}
+
+// idle returns the slots that are neither in the ring nor a layer's. What is
+// read first is what programs change first: a slot leaves the ring before a layer
+// has it, and while a program is between the two it seems idle.
+func (t heatTable) idle() (map[uint32]bool, error) {
+	stock := t.maps[heatMapHeatStock]
+	ring, err := readArray[uint32](stock)
+	if err != nil {
+		return nil, fmt.Errorf("read stock: %w", err)
+	}
+	put, have, err := t.stocked()
+	if err != nil {
+		return nil, err
+	}
+	slots, err := t.slots()
+	if err != nil {
+		return nil, err
+	}
+	idle := make(map[uint32]bool, stock.MaxEntries())
+	for slot := range stock.MaxEntries() {
+		idle[slot] = true
+	}
+	taken := map[uint32]bool{}
+	for key, slot := range slots {
+		if !idle[slot] || taken[slot] { // damaged
+			if err := t.maps[heatMapHeatLayers].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return nil, fmt.Errorf("drop damaged entry: %w", err)
+			}
+			continue
+		}
+		taken[slot] = true
+	}
+	for at := have; at < put; at++ {
+		delete(idle, ring[at%uint64(len(ring))])
+	}
+	for slot := range taken {
+		delete(idle, slot)
+	}
+	return idle, nil
+}
+
+// stocked returns how many slots were ever put and taken.
+func (t heatTable) stocked() (put, taken uint64, err error) {
+	m := t.maps[heatMapHeatStocked]
+	if err = m.Lookup(uint32(stockPut), &put); err == nil {
+		err = m.Lookup(uint32(stockTaken), &taken)
+	}
+	ring := uint64(t.maps[heatMapHeatStock].MaxEntries())
+	if err == nil && (taken > put || put-taken > ring) {
+		err = errForeign
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read stock: %w", err)
+	}
+	return put, taken, nil
+}
+
+// sweep frees the words that bear one of the slots. Programs write beside it, so
+// each word is changed by itself, in the map's own memory.
+func (t heatTable) sweep(slots map[uint32]bool) error {
+	m := t.maps[heatMapHeatSeen]
+	page := os.Getpagesize()
+	size := (int(m.MaxEntries())*heatWords*8 + page - 1) / page * page
+	memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map seen files: %w", err)
+	}
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(memory))), int(m.MaxEntries())*heatWords)
+	for i := range words {
+		if word := atomic.LoadUint64(&words[i]); word != 0 && slots[uint32(word>>heatTagBits)] {
+			atomic.StoreUint64(&words[i], 0)
+		}
+	}
+	return unix.Munmap(memory)
+}
+
+// restock gives slots to the programs, with no past.
+func (t heatTable) restock(slots map[uint32]bool) error {
+	put, _, err := t.stocked()
+	if err != nil {
+		return err
+	}
+	stock := t.maps[heatMapHeatStock]
+	for slot := range slots {
+		if err := t.maps[heatMapHeatSlots].Put(slot, heatHeatLayer{}); err != nil {
+			return fmt.Errorf("clear slot: %w", err)
+		}
+		if err := stock.Put(uint32(put%uint64(stock.MaxEntries())), slot); err != nil {
+			return fmt.Errorf("put slot into stock: %w", err)
+		}
+		put++
+	}
+	if err := t.maps[heatMapHeatStocked].Put(uint32(stockPut), put); err != nil {
+		return fmt.Errorf("put slots into stock: %w", err)
+	}
+	return nil
+}
