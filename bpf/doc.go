@@ -119,10 +119,11 @@
 // of its own, named after a hash of its code and sizes; it is filled under
 // another name and renamed, so it is there as a whole or not at all. [Load]
 // adopts a directory of the same hash. Otherwise it attaches the new programs
-// first, carries the old stamps over, then removes the old pins: at every
-// moment at least one of the two records. Counts of writers are carried over
-// too, less what happens while they are copied. The objects that count writers
-// share the maps of one, so they are replaced together.
+// first, waits for runs of the old ones that began before, carries the old stamps
+// over, then removes the old pins: at every moment at least one of the two
+// records. Counts of writers are carried over too, less what happens while they
+// are copied. The objects that count writers share the maps of one, so they are
+// replaced together.
 //
 // A slot of the stamps array is given to another layer only after every program
 // that may have looked it up for the old one has ended. Slots of heat are taken

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // Key is where a layer's files are, as the kernel sees it.
@@ -137,18 +136,6 @@ func (t *layerTable) takeSlot() (uint32, error) {
 	}
 	t.next++
 	return t.next - 1, nil
-}
-
-// waitForPrograms returns once every program that runs now has ended. Tracing
-// programs run inside an RCU read-side section, and membarrier's global command
-// is synchronize_rcu (kernel/sched/membarrier.c). Kernels started with
-// nohz_full refuse it; there, slots that were given up stay unused.
-func waitForPrograms() error {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // forget removes k from unresolved if its use there is no later than upTo. A

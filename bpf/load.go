@@ -271,6 +271,14 @@ func (p *Probes) inherit(o *object) error {
 	if err != nil {
 		return err
 	}
+	if len(dirs) > 0 {
+		// A run of the earlier programs that began before these were attached may
+		// be about to write the stamp that only it knows of.
+		if err := waitForPrograms(); err != nil {
+			p.lost = true
+			p.log.Warn("earlier programs may still be running", "reason", err)
+		}
+	}
 	for _, dir := range dirs {
 		if err := carryOver(table, dir); err != nil {
 			p.lost = true
@@ -361,6 +369,10 @@ func Unload(pinDir string) error {
 		sets = append(sets, found...)
 	}
 	for _, dir := range sets {
+		// A set is a directory; a pin of that name is somebody else's.
+		if is, err := os.Lstat(dir); err == nil && !is.IsDir() {
+			continue
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("unload probes: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,9 @@ const (
 	envPinDir    = "EBB_BPF_TEST_PIN_DIR"
 	envCrashStep = "EBB_BPF_TEST_CRASH_STEP"
 	envMaxLayers = "EBB_BPF_TEST_MAX_LAYERS"
+
+	envCapabilities = "EBB_BPF_TEST_CAPABILITIES" // those of needed that it keeps
+	envUnmount      = "EBB_BPF_TEST_UNMOUNT"      // what it is to do without
 )
 
 // TestMain runs the tests in a mount namespace of their own. Whatever happens
@@ -91,6 +95,10 @@ func inNamespace() int {
 // helper is what the test binary does when a test starts it as a process of
 // its own: load and die at a given step, or load as somebody without rights.
 func helper(role string) int {
+	if err := deprive(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	o := Options{PinDir: os.Getenv(envPinDir)}
 	fmt.Sscan(os.Getenv(envMaxLayers), &o.MaxLayers)
 	if role == "crash" {
@@ -121,6 +129,41 @@ func helper(role string) int {
 }
 
 const exitNotPermitted = 13
+
+// deprive takes from a helper process what its environment says: mounts, which
+// are its own, and capabilities. Those are gone once it has become a new program:
+// root gets what its bounding set leaves (capabilities(7)).
+func deprive() error {
+	if list := os.Getenv(envUnmount); list != "" {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("make mounts private: %w", err)
+		}
+		for _, dir := range strings.Split(list, ":") {
+			for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+			}
+		}
+	}
+	keep, set := os.LookupEnv(envCapabilities)
+	if !set {
+		return nil
+	}
+	runtime.LockOSThread() // the bounding set is a thread's
+	for _, c := range needed {
+		if slices.Contains(strings.Fields(keep), c.name) {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c.bit), 0, 0, 0); err != nil {
+			return fmt.Errorf("drop %s: %w", c.name, err)
+		}
+	}
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, envCapabilities+"=") && !strings.HasPrefix(e, envUnmount+"=") {
+			env = append(env, e)
+		}
+	}
+	return unix.Exec("/proc/self/exe", os.Args, env)
+}
 
 // helperCommand prepares a helper process.
 func helperCommand(role, pinDir string, env ...string) *exec.Cmd {

@@ -29,6 +29,7 @@ const grace = 3 * time.Second
 type crossings struct {
 	Happened int     `json:"happened"` // by the filesystem's own account
 	Missed   int     `json:"missed"`
+	Unraised int     `json:"missed_by_kernel"`  // of those: not raised before the write returned
 	Early    int     `json:"early"`             // events before statfs said so
 	MostFree uint64  `json:"early_most_blocks"` // how far from the line the earliest was
 	P50      float64 `json:"seen_p50_ms"`
@@ -79,11 +80,12 @@ func measureCrossings(ctx context.Context, b *bed, s settings, figures map[strin
 		}
 		f := c.found[kind]
 		f.P50, f.P99, f.Max = percentiles(f.took)
-		all.Happened, all.Missed, all.took = all.Happened+f.Happened, all.Missed+f.Missed, append(all.took, f.took...)
+		all.Happened, all.Missed, all.Unraised = all.Happened+f.Happened, all.Missed+f.Missed, all.Unraised+f.Unraised
+		all.took = append(all.took, f.took...)
 		say("%s: %d crossings, %d missed, %d events early by at most %d blocks; p99 %.2f ms", kind, f.Happened, f.Missed, f.Early, f.MostFree, f.P99)
 	}
 	_, figures["crossing_seen_p99_ms"], figures["crossing_seen_max_ms"] = percentiles(all.took)
-	figures["crossings"], figures["crossings_missed"] = all.Happened, all.Missed
+	figures["crossings"], figures["crossings_missed"], figures["crossings_missed_by_kernel"] = all.Happened, all.Missed, all.Unraised
 	figures["crossings_by_filesystem"], figures["crossings_seed"] = c.found, seed
 	return nil
 }
@@ -187,6 +189,7 @@ type attempt struct {
 	since uint64   // when the line was set
 	ends  []uint64 // when each step returned
 	told  bool     // an event came since the line was set
+	last  event    // that one
 	found *crossings
 }
 
@@ -253,7 +256,7 @@ func (a *attempt) take(e event) {
 	if e.Dev != a.fs.Dev || e.BootNS < a.since {
 		return
 	}
-	a.told = true
+	a.told, a.last = true, e
 	i := sort.Search(len(a.ends), func(i int) bool { return a.ends[i] >= e.BootNS })
 	late := 0.0
 	if i < len(a.ends) && e.seen > a.ends[i] {
@@ -280,8 +283,12 @@ func (a *attempt) judge() (done bool, err error) {
 		a.found.Happened++
 		if !a.told {
 			a.found.Missed++
+			again, _, err := a.fs.Free()
 			a.await(grace)
-			say("missed on %s by %s: %d free, line %d, after %d steps; came later: %v", a.fs.Kind, a.way, free, a.line.RaiseFree, len(a.ends), a.told)
+			if !a.told || a.last.BootNS > a.ends[len(a.ends)-1] {
+				a.found.Unraised++
+			}
+			say("missed on %s by %s: %d free, then %d (%v), line %d, after %d steps; %s", a.fs.Kind, a.way, free, again, err, a.line.RaiseFree, len(a.ends), a.later())
 		}
 		return true, nil
 	}
@@ -297,6 +304,15 @@ func (a *attempt) judge() (done bool, err error) {
 func (a *attempt) setLine() error {
 	a.told, a.since = false, now()
 	return a.probes.SetLine(a.fs.Dev, a.fs.Kind, a.line)
+}
+
+// later says what became of an event that did not come in time.
+func (a *attempt) later() string {
+	if !a.told {
+		return "it never came"
+	}
+	end := a.ends[len(a.ends)-1]
+	return fmt.Sprintf("raised %.2f ms and received %.2f ms after the write", float64(int64(a.last.BootNS-end))/1e6, float64(int64(a.last.seen-end))/1e6)
 }
 
 // await gives the event some time.

@@ -30,7 +30,7 @@ type loss struct {
 func measureLosses(ctx context.Context, b *bed, s settings, figures map[string]any) error {
 	details := map[string]loss{}
 	for _, w := range workloads {
-		if s.only != "" && s.only != w.name {
+		if isWorkload(s.only) && s.only != w.name {
 			continue
 		}
 		l, err := measureLoss(ctx, b, s, w)

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,12 +45,12 @@ func main() {
 	flag.DurationVar(&s.window, "window", 400*time.Millisecond, "how long each window is")
 	flag.IntVar(&s.crossings, "crossings", 1200, "how many random crossings, over all filesystems")
 	spurious := flag.Int64("spurious-gib", 20, "how much to write below the line of ext4")
-	flag.StringVar(&s.only, "only", "", "measure only this workload's loss: "+workloadNames())
+	flag.StringVar(&s.only, "only", "", "measure only one of: "+strings.Join(names(), ", "))
 	flag.StringVar(&s.results, "results", "bench/results", "where probes.json goes")
 	flag.Parse()
 	s.written = *spurious * gib
-	if s.pairs < 2 {
-		fmt.Fprintln(os.Stderr, "bench-probes: -pairs: 2 at least")
+	if s.pairs < 2 || s.only != "" && !slices.Contains(names(), s.only) {
+		fmt.Fprintln(os.Stderr, "bench-probes: -pairs has to be 2 at least, -only one of the names that -h shows")
 		os.Exit(2)
 	}
 	if os.Getenv(envNamespace) == "" {
@@ -98,17 +100,35 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	figures := map[string]any{"kernel": kernelRelease()}
-	for _, part := range []func(context.Context, *bed, settings, map[string]any) error{
-		measureLosses, measureRuns, measureCrossings, measureSpurious,
-	} {
-		if err := part(ctx, b, s, figures); err != nil {
-			return err
+	for _, p := range parts {
+		if s.only != "" && s.only != p.name && !(p.name == partLosses && isWorkload(s.only)) {
+			continue
 		}
-		if s.only != "" {
-			break
+		if err := p.measure(ctx, b, s, figures); err != nil {
+			return err
 		}
 	}
 	return result.Write(s.results, "probes", figures)
+}
+
+// partLosses is all workloads; each has a name of its own, too.
+const partLosses = "losses"
+
+var parts = []struct {
+	name    string
+	measure func(context.Context, *bed, settings, map[string]any) error
+}{
+	{partLosses, measureLosses}, {"runs", measureRuns}, {"crossings", measureCrossings}, {"spurious", measureSpurious},
+}
+
+func names() (all []string) {
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	for _, w := range workloads {
+		all = append(all, w.name)
+	}
+	return all
 }
 
 func kernelRelease() string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,12 +51,8 @@ var workloads = []workload{
 	{"direct_write", fio("--rw=write", "--bs=4k", "--direct=1", "--size=512m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
 }
 
-func workloadNames() string {
-	var names []string
-	for _, w := range workloads {
-		names = append(names, w.name)
-	}
-	return strings.Join(names, ", ")
+func isWorkload(name string) bool {
+	return slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name })
 }
 
 // running is a workload's process. It is stopped but for the windows in which it

@@ -1,0 +1,159 @@
+package bpf
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// loadDeprived loads in a process that lacks something, and returns what it
+// said and how it ended.
+func loadDeprived(t *testing.T, pinDir string, env ...string) (said string, code int) {
+	t.Helper()
+	cmd := helperCommand("load", pinDir, env...)
+	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestEachCapability: CAP_BPF with CAP_PERFMON, or CAP_SYS_ADMIN alone, is
+// enough where a bpffs is mounted; of anything less the error names what lacks,
+// and nothing that is there.
+func TestEachCapability(t *testing.T) {
+	dir := pinDir(t)
+	load(t, Options{PinDir: dir}).Close() // mounts the bpffs
+	all, err := setDirs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Unload(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		has    string
+		enough bool
+	}{
+		{"", false},
+		{"CAP_BPF", false},
+		{"CAP_PERFMON", false},
+		{"CAP_BPF CAP_PERFMON", true},
+		{"CAP_SYS_ADMIN", true},
+		{"CAP_BPF CAP_SYS_ADMIN", true},
+		{"CAP_PERFMON CAP_SYS_ADMIN", true},
+	} {
+		t.Run("has "+tt.has, func(t *testing.T) {
+			said, code := loadDeprived(t, dir, envCapabilities+"="+tt.has)
+			if tt.enough {
+				if code != 0 {
+					t.Fatalf("exit %d: %s", code, said)
+				}
+				wantSets(t, dir, len(all))
+				if err := Unload(dir); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if code != exitNotPermitted {
+				t.Fatalf("exit %d: %s", code, said)
+			}
+			for _, c := range needed {
+				has := slices.Contains(strings.Fields(tt.has), c.name)
+				if named := strings.Contains(said, c.name); named == has {
+					t.Errorf("it has %v: %v, is named: %v: %s", c.name, has, named, said)
+				}
+			}
+			wantSets(t, dir, 0)
+		})
+	}
+}
+
+// TestNoBPFFS: Load mounts one, at its usual place if that is where it is to
+// pin; without the right to, it says which capability mounting takes.
+func TestNoBPFFS(t *testing.T) {
+	needRoot(t)
+	usual := filepath.Join(defaultBPFFS, "ebb-test")
+	for name, dir := range map[string]string{"usual place": usual, "elsewhere": filepath.Join(t.TempDir(), "pins")} {
+		t.Run(name, func(t *testing.T) {
+			if said, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS); code != 0 {
+				t.Fatalf("exit %d: %s", code, said)
+			}
+			said, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS, envCapabilities+"=CAP_BPF CAP_PERFMON")
+			if code != exitNotPermitted || !strings.Contains(said, "CAP_SYS_ADMIN to mount bpffs") {
+				t.Errorf("exit %d: %s", code, said)
+			}
+		})
+	}
+	if _, err := os.Lstat(usual); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s was made in the bpffs of everybody: %v", usual, err)
+	}
+}
+
+// TestNoTracefs: nothing here needs one, nor debugfs.
+func TestNoTracefs(t *testing.T) {
+	dir := pinDir(t)
+	unmount := envUnmount + "=/sys/kernel/tracing:/sys/kernel/debug/tracing:/sys/kernel/debug"
+	if said, code := loadDeprived(t, dir, unmount); code != 0 {
+		t.Fatalf("exit %d: %s", code, said)
+	}
+}
+
+// TestForeignPins: what others have pinned in our directory stays, whatever its
+// name, and keeps us from nothing.
+func TestForeignPins(t *testing.T) {
+	o := Options{PinDir: pinDir(t)}
+	p := load(t, o)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	foreign := []string{"cilium_calls", "lastuse-file", "somebody/maps/layers"}
+	for _, name := range foreign {
+		path := filepath.Join(o.PinDir, name)
+		mkdir(t, filepath.Dir(path))
+		again, err := m.Clone() // or the pin would only move
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if err := again.Pin(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := overlay(t)
+	p = reload(t, p, o)
+	if p.Lost() {
+		t.Error("stamps count as lost")
+	}
+	track(t, p, r.key)
+	before := now(t)
+	r.run(t, "true")
+	wantUsedSince(t, p, r.key, before)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unload(o.PinDir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range foreign {
+		if _, err := os.Lstat(filepath.Join(o.PinDir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range foreign {
+		if err := os.RemoveAll(filepath.Join(o.PinDir, strings.Split(name, "/")[0])); err != nil {
+			t.Error(err)
+		}
+	}
+}
