@@ -81,7 +81,7 @@ func loadProbes(ctx context.Context, pinDir string) (*bpf.Probes, error) {
 		return nil, err
 	}
 	for _, s := range p.Status() {
-		if !s.Attached && s.Object != "writers" {
+		if !s.Attached && !strings.HasPrefix(s.Object, "writers") { // those are off by default
 			return nil, errors.Join(fmt.Errorf("%s is not attached: %s", s.Name, s.Reason), p.Close())
 		}
 	}
