@@ -39,17 +39,27 @@ type bed struct {
 	runs    int // containers made so far
 }
 
-// diskBytes is enough for a dozen small images, and quickly full.
+// diskBytes is enough for a dozen small images, and quickly full. Some
+// filesystems need more.
 const diskBytes = 256 * mib
+
+var moreBytes = map[string]int64{"xfs": 320 * mib, "btrfs": 512 * mib}
 
 var beds atomic.Int64
 
-// newBed makes a node of that flavor with these images on it. No agent runs
-// yet.
+// newBed makes a node of that flavor, on ext4, with these images on it. No
+// agent runs yet.
 func newBed(t *testing.T, flavor node.Flavor, images ...node.Image) *bed {
 	t.Helper()
+	return newBedOn(t, "ext4", flavor, images...)
+}
+
+// newBedOn is newBed on another filesystem.
+func newBedOn(t *testing.T, fs string, flavor node.Flavor, images ...node.Image) *bed {
+	t.Helper()
 	n := nodetest.Start(t, node.Config{
-		Name: fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1)), Containerd: flavor, SizeBytes: diskBytes,
+		Name: fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1)), Containerd: flavor, FS: fs,
+		SizeBytes: max(diskBytes, moreBytes[fs]),
 	})
 	b := &bed{T: t, ctx: t.Context(), node: n, config: agentrun.ConfigFor(n), binary: binary, journal: newJournal(), cast: newCast()}
 	b.config.Images.MinimumAge = 0

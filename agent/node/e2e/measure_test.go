@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// eachFilesystem runs a test on several kinds of filesystem.
+func eachFilesystem(t *testing.T, kinds []string, test func(t *testing.T, kind string)) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, kind)
+		})
+	}
+}
+
+// TestReclaimIsExact: on a filesystem whose figures lag behind (btrfs: until a
+// commit; xfs: until workers are done), too, no image goes that did not have
+// to, whatever crossed the line.
+func TestReclaimIsExact(t *testing.T) {
+	t.Parallel()
+	eachFilesystem(t, []string{"ext4", "xfs", "btrfs"}, func(t *testing.T, kind string) {
+		b := newBedOn(t, kind, node.V2, plains("a", 12)...)
+		b.config.Images.LowThresholdPercent = 70
+		b.start()
+		b.use("a3", "a6", "a1", "a9", "a5", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
+		b.awaitOrder()
+		b.reclaimsBy("writes", b.cross)
+		b.reclaimsBy("an import", func() {
+			b.fill(float64(b.config.Images.HighThresholdPercent) - 1.2)
+			b.importImages(plain("late", 2*mib)) // twice that with its blob
+		})
+	})
+}
+
+// reclaimsBy crosses the line and checks what goes for it.
+func (b *bed) reclaimsBy(what string, cross func()) {
+	b.Helper()
+	mark := b.journal.mark()
+	cross()
+	end := b.journal.await(b.T, mark, "reclaim run ended")
+	if got := end.Text("result"); got != "low_reached" {
+		b.Errorf("crossed by %s, the run ended with %q", what, got)
+	}
+	b.checkRun(mark)
+	gone := b.removedNames(mark)
+	if len(gone) < 2 || len(gone) == len(b.cast.order) {
+		b.Errorf("crossed by %s, %d of %d images went: that shows nothing", what, len(gone), len(b.cast.order))
+	}
+	b.Logf("crossed by %s, gone are %v", what, gone)
+	for _, name := range gone {
+		b.cast.forget(name)
+		delete(b.cast.images, name)
+	}
+}
+
+// inodes reads how many inodes the node's filesystem has, and how many are
+// free, once that has stopped to change.
+func (b *bed) inodes() (all, free uint64) {
+	b.Helper()
+	_, err := b.node.Usage() // syncs
+	b.must(err)
+	var st unix.Statfs_t
+	b.must(unix.Statfs(b.node.Mount(), &st))
+	return st.Files, st.Ffree
+}
+
+// TestReclaimForInodes: tiny files take no space to speak of and all inodes.
+// btrfs does not count them.
+func TestReclaimForInodes(t *testing.T) {
+	t.Parallel()
+	const files = 1500
+	eachFilesystem(t, []string{"ext4", "xfs"}, func(t *testing.T, kind string) {
+		var images []node.Image
+		for i := range 6 {
+			name := fmt.Sprint("a", i)
+			images = append(images, node.Image{Name: ref(name), Layers: []node.Layer{{Seed: name, Bytes: files * 16, Files: files}}})
+		}
+		b := newBedOn(t, kind, node.V2, images...)
+		all, free := b.inodes()
+		used := int(100 - free*100/all)
+		b.config.Images.InodesHighThresholdPercent, b.config.Images.InodesLowThresholdPercent = used+2, used-1
+		b.start()
+		b.use("a3", "a1", "a5", "a0", "a4", "a2")
+		b.awaitOrder()
+		mark := b.journal.mark()
+		b.makeFiles(int(all) * 3 / 100)
+		if line := b.journal.await(t, mark, "filesystem reached its line"); line.Text("inodes") != "true" {
+			t.Errorf("crossed as %v", line.Fields)
+		}
+		if end := b.journal.await(t, mark, "reclaim run ended"); end.Text("result") != "low_reached" {
+			t.Errorf("the run ended as %v", end.Fields)
+		}
+		removed := b.removedNames(mark)
+		if want, _ := b.cast.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 || len(removed) == len(images) {
+			t.Errorf("removed %v; used longest ago were %v", removed, want)
+		}
+		all, free = b.inodes()
+		low := all * uint64(100-b.config.Images.InodesLowThresholdPercent) / 100
+		const slack = files / 10 // directories, and what the runtime has open
+		if free+slack < low || free >= low+files+slack {
+			t.Errorf("%d inodes are free; the low line is at %d, and one image has %d", free, low, files)
+		}
+		t.Logf("removed %v of %d images; %d inodes are free, the line is at %d", removed, len(images), free, low)
+	})
+}
+
+// makeFiles makes empty files.
+func (b *bed) makeFiles(n int) {
+	b.Helper()
+	dir := filepath.Join(b.node.Mount(), "tiny")
+	b.must(os.MkdirAll(dir, 0o711))
+	for i := range n {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
+		b.must(err)
+		b.must(f.Close())
+	}
+}

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// attach makes a filesystem of that many bytes and mounts it, until the test
+// ends or detach is called.
+func (b *bed) attach(kind, point string, bytes int64) {
+	b.Helper()
+	b.must(os.MkdirAll(point, 0o711))
+	disk := filepath.Join(b.node.Dir(), fmt.Sprintf("disk-%d.img", beds.Add(1)))
+	b.must(os.WriteFile(disk, nil, 0o600))
+	b.must(os.Truncate(disk, bytes))
+	for _, args := range [][]string{{"mkfs." + kind, "-q", disk}, {"mount", "-o", "loop", disk, point}} {
+		out, err := exec.CommandContext(b.ctx, args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			b.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	b.Cleanup(func() { b.detach(point) })
+}
+
+// detach unmounts it once nobody works on it. Twice is harmless.
+func (b *bed) detach(point string) {
+	b.Helper()
+	b.eventually("the unmount of "+point, func() error {
+		if err := unix.Unmount(point, 0); err != nil && err != unix.EINVAL {
+			return err
+		}
+		return nil
+	})
+}
+
+// write writes a file with so many bytes.
+func (b *bed) write(file string, bytes int64) {
+	b.Helper()
+	b.must(os.WriteFile(file, make([]byte, bytes), 0o600))
+}
+
+// kubelets returns the filesystem that the agent has under the kubelet's name.
+func (b *bed) kubelets() (path string, names []string) {
+	b.Helper()
+	e, err := b.images()
+	b.must(err)
+	for _, f := range e.Filesystems {
+		if slices.Contains(f.Names, "kubelet") {
+			return f.Path, f.Names
+		}
+	}
+	return "", nil
+}
+
+// TestMountsAreFollowed: the kubelet's directory comes, gets a filesystem of
+// its own, and loses it again, and the agent always watches what is there. Its
+// crossing costs no image.
+func TestMountsAreFollowed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, node.Debian, plains("a", 2)...)
+	kubelet := b.config.Filesystems.Kubelet.Path
+	b.must(os.Mkdir(kubelet, 0o711))
+	b.start()
+	if _, names := b.kubelets(); !slices.Equal(names, []string{"images", "content", "containers", "kubelet"}) {
+		t.Errorf("on one filesystem are %v", names)
+	}
+	for _, kind := range []string{"ext4", "btrfs"} { // the loop device may be the same
+		mark := b.journal.mark()
+		b.attach(kind, kubelet, 160*mib)
+		line := b.journal.await(t, mark, "the kernel watches a filesystem")
+		if line.Text("path") != kubelet || line.Text("filesystem") != "kubelet" || line.Text("type") != kind {
+			t.Errorf("watched is %v", line.Fields)
+		}
+		b.fillBeside(kubelet, 87)
+		line = b.journal.await(t, mark, "filesystem reached its line; nothing that is removed today would help")
+		if used := line.Number("used_percent"); line.Text("path") != kubelet || used < 85 {
+			t.Errorf("it was said of %v", line.Fields)
+		}
+		mark = b.journal.mark()
+		b.detach(kubelet)
+		b.journal.await(t, mark, "a filesystem is no longer watched")
+	}
+	if got := b.metric(`ebb_node_line_crossings_total{filesystem="kubelet"}`); got < 2 || got > 10 {
+		t.Errorf("%g crossings of the kubelet's lines", got)
+	}
+	b.mustStay("a0", "a1")
+
+	// Below is the filesystem of the images, as before.
+	b.use("a1", "a0")
+	if _, names := b.kubelets(); !slices.Contains(names, "images") {
+		t.Errorf("on one filesystem are %v", names)
+	}
+	mark := b.journal.mark()
+	b.cross()
+	b.journal.await(t, mark, "reclaim run ended")
+	if got := b.removedNames(mark); len(got) == 0 || got[0] != "a1" {
+		t.Errorf("removed %v", got)
+	}
+}
+
+// TestContentOnAnotherFilesystem: blobs are apart from unpacked layers. Either
+// filesystem is brought to its own low line.
+func TestContentOnAnotherFilesystem(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, node.V2)
+	b.config.Images.LowThresholdPercent = 70
+	const size = 128 * mib
+	content := filepath.Join(b.node.Root(), "io.containerd.content.v1.content")
+	b.must(b.node.Stop(b.ctx))
+	b.must(os.Rename(content, content+".old"))
+	b.attach("ext4", content, size)
+	b.must(os.CopyFS(content, os.DirFS(content+".old")))
+	b.must(b.node.Restart(b.ctx))
+	b.Cleanup(func() { b.must(b.node.Kill()) }) // it may be at work there; before the unmount
+	b.importImages(plains("a", 8)...)
+	b.start()
+	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+
+	mark := b.journal.mark()
+	b.fillBeside(content, 78)
+	b.write(filepath.Join(content, "over"), size*2/100)
+	line := b.journal.await(t, mark, "filesystem reached its line")
+	if line.Text("path") != content {
+		t.Errorf("it was said of %v", line.Fields)
+	}
+	end := b.journal.await(t, mark, "reclaim run ended")
+	if end.Text("result") != "low_reached" {
+		t.Errorf("the run ended as %v", end.Fields)
+	}
+	removed := b.removedNames(mark)
+	if want, _ := b.cast.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 || len(removed) == 8 {
+		t.Errorf("removed %v; used longest ago were %v", removed, want)
+	}
+	capacity, available := b.space(content)
+	low := capacity * 30 / 100
+	const slack = 256 << 10
+	if available+slack < low || available-layerBytes >= low+slack {
+		t.Errorf("%d bytes are available, %d of them by the last removal; the low line is at %d", available, layerBytes, low)
+	}
+	if n := b.metric("ebb_node_image_shortfalls_total"); n != 0 {
+		t.Errorf("%g removals freed less than computed", n)
+	}
+}
+
+// fillBeside writes until a filesystem is at so many percent.
+func (b *bed) fillBeside(dir string, percent int64) {
+	b.Helper()
+	capacity, available := b.space(dir)
+	b.write(filepath.Join(dir, "fill"), available-capacity*(100-percent)/100)
+}
+
+// space reads a filesystem as the kubelet does.
+func (b *bed) space(dir string) (capacity, available int64) {
+	b.Helper()
+	var st unix.Statfs_t
+	b.must(unix.Statfs(dir, &st))
+	return int64(st.Blocks) * st.Frsize, int64(st.Bavail) * st.Frsize
+}
