@@ -197,8 +197,10 @@ type fakeKernel struct {
 	promised   uint64 // blocks that Counted misses and the disk has
 	lost       bool
 	failTrack  error
-	absent     bool // the filesystems' modules are not loaded
-	waiting    bool // absent at the last CatchUp
+	slots      int    // room for layers; 0: enough
+	usesLost   uint64 // uses of unknown layers that found no room
+	absent     bool   // the filesystems' modules are not loaded
+	waiting    bool   // absent at the last CatchUp
 
 	counted     []uint64 // filesystems
 	writers     []bpf.Writer
@@ -258,6 +260,9 @@ func (k *fakeKernel) Track(key bpf.Key) error {
 		return k.failTrack
 	}
 	if _, ok := k.tracked[key]; !ok {
+		if k.slots > 0 && len(k.tracked) >= k.slots {
+			return bpf.ErrFull
+		}
 		k.tracked[key] = k.unresolved[key]
 		delete(k.unresolved, key)
 	}
@@ -360,10 +365,15 @@ func (k *fakeKernel) ForgetWriters(ended ...bpf.Writer) error {
 	return nil
 }
 
-func (k *fakeKernel) Counters() (bpf.Counters, error) { return bpf.Counters{}, nil }
-func (k *fakeKernel) Status() []bpf.ProgramStatus     { return nil }
-func (k *fakeKernel) Lost() bool                      { return k.lost }
-func (k *fakeKernel) Close() error                    { return nil }
+func (k *fakeKernel) Counters() (bpf.Counters, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return bpf.Counters{UnresolvedLost: k.usesLost}, nil
+}
+
+func (k *fakeKernel) Status() []bpf.ProgramStatus { return nil }
+func (k *fakeKernel) Lost() bool                  { return k.lost }
+func (k *fakeKernel) Close() error                { return nil }
 
 // keyOf is where the fake runtime says the image's layer is.
 func (w *world) keyOf(id string) bpf.Key {

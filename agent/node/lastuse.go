@@ -53,6 +53,7 @@ func (a *Agent) harvest() {
 		return
 	}
 	a.said.clear(a.log, "harvest", "the kernel's last-use stamps can be read again")
+	a.noteLostUses()
 	for id, i := range a.known {
 		r := a.rec.Images[id]
 		for _, l := range i.Layers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,13 +31,20 @@ type resolution struct {
 // be resolved. It belongs to the loop.
 type layerBook struct {
 	tracked map[inventory.Layer]bpf.Key
+	refused map[inventory.Layer]bool // no slot in the kernel: their uses go unseen
 	retry   map[inventory.Layer]time.Time
 	busy    bool // the resolver has a batch
-	claimed bool // what an earlier agent tracked has been sorted out
+	claimed bool // what the kernel tracks and no image has is sorted out
+
+	usesLost uint64 // those that the kernel found no room for, ever
 }
 
 func newLayerBook() layerBook {
-	return layerBook{tracked: make(map[inventory.Layer]bpf.Key), retry: make(map[inventory.Layer]time.Time)}
+	return layerBook{
+		tracked: make(map[inventory.Layer]bpf.Key),
+		refused: make(map[inventory.Layer]bool),
+		retry:   make(map[inventory.Layer]time.Time),
+	}
 }
 
 func (b *layerBook) key(l inventory.Layer) (bpf.Key, bool) {
@@ -145,22 +153,71 @@ func (a *Agent) layerResolved(r resolution) {
 // over by the kernel side.
 func (a *Agent) track(l inventory.Layer, at state.Layer) {
 	key := bpf.Key{Dev: at.Dev, Ino: at.Ino}
-	if err := a.probes.Track(key); err != nil {
+	err := a.probes.Track(key)
+	if errors.Is(err, bpf.ErrFull) {
+		a.untrackAllStrangers()
+		err = a.probes.Track(key)
+	}
+	if err != nil {
+		if errors.Is(err, bpf.ErrFull) && !a.layers.refused[l] {
+			a.layers.refused[l] = true
+			a.recent(l)
+		}
 		a.layers.retry[l] = a.clock.now().Add(resolveRetry)
 		a.said.once(a.log, "track", slog.LevelError, "the kernel cannot track a layer; its last use comes from runtime events",
 			"layer", l.ChainID, "error", err)
 		return
 	}
+	delete(a.layers.refused, l)
 	a.layers.tracked[l] = key
 }
 
-// untrackStrangers ends the tracking of layers that went while no agent ran.
-// It is safe only once every layer that is here has been claimed.
+// recent takes the images with a layer for used until now: nobody can tell.
+func (a *Agent) recent(l inventory.Layer) {
+	for id, i := range a.known {
+		if slices.Contains(i.Layers, l) {
+			r := a.rec.Images[id]
+			r.LastUsed = a.clock.now()
+			a.rec.Images[id] = r
+		}
+	}
+}
+
+// noteLostUses is for uses of layers that the kernel was not told of yet, and
+// had no room to note. They can be of any image that is not tracked, and of no
+// other; once it is, it loses none. So a table that stays full, of directories
+// that are none of ours, makes nothing recent for longer than it takes to
+// resolve it.
+func (a *Agent) noteLostUses() {
+	n, err := a.probes.Counters()
+	if err != nil || n.UnresolvedLost <= a.layers.usesLost {
+		return // an unreadable counter is told by the metrics
+	}
+	a.layers.usesLost = n.UnresolvedLost
+	for _, i := range a.known {
+		for _, l := range i.Layers {
+			if _, tracked := a.layers.key(l); !tracked {
+				a.recent(l)
+			}
+		}
+	}
+	a.said.once(a.log, "lost uses", slog.LevelWarn, "the kernel had no room to note uses; images it was not told of yet count as used until now",
+		"lost", n.UnresolvedLost)
+}
+
+// untrackStrangers ends the tracking of layers that no image has any more. It is
+// safe only once every layer that is here has been claimed: a new layer's
+// directory can have the inode number of one that went, and have been used
+// under it.
 func (a *Agent) untrackStrangers() {
 	if a.layers.claimed || len(a.layers.retry) > 0 {
 		return
 	}
 	a.layers.claimed = true
+	a.untrackAllStrangers()
+}
+
+func (a *Agent) untrackAllStrangers() {
 	ours := make(map[bpf.Key]bool, len(a.layers.tracked))
 	for _, k := range a.layers.tracked {
 		ours[k] = true
@@ -170,13 +227,12 @@ func (a *Agent) untrackStrangers() {
 			continue
 		}
 		if err := a.probes.Untrack(k); err != nil {
-			a.log.Debug("untrack layer of an earlier run", "error", err)
+			a.log.Debug("untrack layer", "error", err)
 		}
 	}
 }
 
-// dropLayers forgets layers that no image has any more. Their inode numbers
-// may be given to new directories.
+// dropLayers forgets layers that no image has any more.
 func (a *Agent) dropLayers(inv *inventory.Inventory) {
 	live := make(map[inventory.Layer]bool, len(inv.Images))
 	for _, i := range inv.Images {
@@ -184,31 +240,15 @@ func (a *Agent) dropLayers(inv *inventory.Inventory) {
 			live[l] = true
 		}
 	}
-	keys := make(map[bpf.Key]bool, len(live))
-	for l, k := range a.layers.tracked {
-		keys[k] = keys[k] || live[l]
-	}
-	for l, k := range a.layers.tracked {
-		if live[l] {
-			continue
-		}
-		delete(a.layers.tracked, l)
-		if !keys[k] { // a new layer may have got the directory's number already
-			if err := a.probes.Untrack(k); err != nil {
-				a.log.Debug("untrack layer", "layer", l.ChainID, "error", err)
-			}
-		}
-	}
-	for l := range a.rec.Layers {
+	for l := range a.layers.tracked {
 		if !live[l] {
-			delete(a.rec.Layers, l)
+			delete(a.layers.tracked, l)
+			a.layers.claimed = false
 		}
 	}
-	for l := range a.layers.retry {
-		if !live[l] {
-			delete(a.layers.retry, l)
-		}
-	}
+	maps.DeleteFunc(a.rec.Layers, func(l inventory.Layer, _ state.Layer) bool { return !live[l] })
+	maps.DeleteFunc(a.layers.retry, func(l inventory.Layer, _ time.Time) bool { return !live[l] })
+	maps.DeleteFunc(a.layers.refused, func(l inventory.Layer, _ bool) bool { return !live[l] })
 }
 
 // stillThere reports whether a recorded directory is still the one that was

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/fake"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// lose is a use of a layer that nobody has told the kernel of, and that it had
+// no room to note.
+func (k *fakeKernel) lose() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.usesLost++
+}
+
+// wantUsed compares the last use of an image; the zero time is none.
+func (w *world) wantUsed(id string, want time.Time) {
+	w.t.Helper()
+	got := w.image(id).LastUsed
+	if got == nil {
+		got = new(time.Time)
+	}
+	if got.Sub(want).Abs() > time.Second {
+		w.t.Errorf("last used %v, want %v", got, want)
+	}
+}
+
+// A use that the kernel had no room to note may have been of any image that it
+// was not told of: those, and only those, and only at that moment.
+func TestUseThatFoundNoRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		tracked := w.add("tracked", 40)
+		w.up()
+		w.pass(time.Hour)
+		w.rt.SetFaults(fake.Faults{Resolve: inventory.ErrNoSpace})
+		unknown := w.add("unknown", 40)
+		w.pass(time.Hour)
+		w.wantUsed(unknown, time.Time{})
+
+		for range 2 {
+			w.kernel.lose()
+			lost := time.Now()
+			w.wantUsed(unknown, lost)
+			w.pass(time.Hour)
+			w.wantUsed(unknown, lost) // the table is full for ever, and no use of late
+		}
+		last := *w.image(unknown).LastUsed
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(2 * resolveRetry)
+		w.kernel.lose() // of somebody else's directory: this one has its stamp
+		w.wantUsed(unknown, last)
+		w.wantUsed(tracked, time.Time{})
+		w.wantLogged(1, "level=WARN", "the kernel had no room to note uses")
+	})
+}
+
+// An image whose layer finds no slot was used until now, as far as anybody
+// knows, when the agent starts; from then on events tell.
+func TestNoSlotForALayer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.add("a", 40)
+		w.kernel.failTrack = fmt.Errorf("all 1 slots are taken: %w", bpf.ErrFull)
+		for range 2 {
+			w.up()
+			started := time.Now()
+			w.pass(5 * time.Hour)
+			w.wantUsed(id, started)
+			w.use("a")
+			used := time.Now()
+			w.pass(5 * time.Hour)
+			w.wantUsed(id, used)
+			w.down()
+		}
+		w.kernel.failTrack = nil
+		w.up()
+		w.pass(time.Hour)
+		if len(w.kernel.Tracked()) != 1 {
+			t.Error("there is room, and the layer is not tracked")
+		}
+	})
+}
+
+// The room of layers that went is given to those that came, even while another
+// one cannot be resolved.
+func TestRoomOfLayersThatWent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		gone := w.add("gone", 40)
+		w.up()
+		w.pass(time.Hour)
+		old := w.keyOf(gone)
+		w.rt.SetFaults(fake.Faults{Resolve: inventory.ErrNoSpace})
+		w.add("unknown", 40)
+		w.rt.Untag(fake.CRINamespace, "gone")
+		w.pass(time.Hour)
+		if keys := w.kernel.Tracked(); len(keys) != 1 || keys[0] != old {
+			t.Fatalf("tracked are %v: the layer that cannot be resolved may be in the place of the one that went", keys)
+		}
+		w.kernel.mu.Lock()
+		w.kernel.slots = 1
+		w.kernel.mu.Unlock()
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(2 * resolveRetry)
+		if keys := w.kernel.Tracked(); len(keys) != 1 || keys[0] == old {
+			t.Errorf("tracked are %v, want the new layer", keys)
+		}
+	})
+}
+
+// oneInode is a runtime on a filesystem that gives a directory the inode number
+// of the one that was removed before it, as ext4 does.
+type oneInode struct{ *fake.Runtime }
+
+func (r oneInode) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	root, err := r.Runtime.ResolveLayer(ctx, l)
+	root.Ino = 7
+	return root, err
+}
+
+// An image whose directory has the inode number of another one's that has just
+// gone was used when it was, not when the other one was; also if that came before
+// the agent knew of either.
+func TestInodeNumberGivenAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.dial = func(context.Context) (Runtime, error) { return oneInode{w.rt}, nil }
+		w.up()
+		key := w.keyOf(w.add("old", 40))
+		key.Ino = 7
+		w.pass(time.Hour)
+		w.kernel.ran(key)
+		w.pass(time.Hour)
+
+		w.rt.Untag(fake.CRINamespace, "old")
+		id := w.add("new", 40)
+		w.pass(time.Hour)
+		w.wantUsed(id, time.Time{})
+
+		w.rt.Untag(fake.CRINamespace, "new")
+		id = w.add("newer", 40)
+		used := time.Now()
+		time.Sleep(time.Millisecond)
+		w.kernel.ran(key)
+		w.pass(time.Hour)
+		w.wantUsed(id, used)
+	})
+}
