@@ -89,7 +89,9 @@ func (r *reading) inventory() *inventory.Inventory {
 	b := buildGraph(r.spaces, r.now, removable)
 	layers := layersOf(r.spaces)
 
-	inv := &inventory.Inventory{Graph: b.graph, Containers: containers, Images: make([]inventory.Image, 0, len(entries))}
+	inv := &inventory.Inventory{
+		Graph: b.graph, Containers: containers, Snapshots: snapshotsOf(r.spaces), Images: make([]inventory.Image, 0, len(entries)),
+	}
 	for _, e := range entries {
 		img := r.image(e, use, layers)
 		img.Roots = make([]image.NodeID, 0, len(e.records))

@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-func TestLayerDir(t *testing.T) {
+func TestLayerDirs(t *testing.T) {
 	overlay := func(options ...string) []mount.Mount {
 		return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}
 	}
@@ -29,15 +29,16 @@ func TestLayerDir(t *testing.T) {
 		bind   bool
 		want   string // "" is unsupported
 	}{
-		{"view of many", overlay("index=off", "lowerdir=/s/3/fs:/s/2/fs:/s/1/fs"), true, "/s/3/fs"},
+		{"view of many", overlay("index=off", "lowerdir=/s/3/fs:/s/2/fs:/s/1/fs"), true, "/s/3/fs /s/2/fs /s/1/fs"},
 		{"container", overlay("workdir=/s/4/work", "upperdir=/s/4/fs", "lowerdir=/s/1/fs"), false, "/s/1/fs"},
-		{"escaped colon", overlay(`lowerdir=/a\:b/fs:/c`), true, "/a:b/fs"},
-		{"escaped backslash", overlay(`lowerdir=/a\\:/c`), true, `/a\`},
+		{"escaped colon", overlay(`lowerdir=/a\:b/fs:/c`), true, "/a:b/fs /c"},
+		{"escaped backslash", overlay(`lowerdir=/a\\:/c`), true, `/a\ /c`},
 		{"backslash at the end", overlay(`lowerdir=/a\`), true, "/a"},
 		{"view of one", bind("/s/1/fs", "ro", "rbind"), true, "/s/1/fs"},
 		{"a copy", bind("/s/2", "rw", "rbind"), true, ""},
 		{"a container's copy", bind("/s/2", "ro", "rbind"), false, ""},
 		{"relative", overlay("lowerdir=s/1"), true, ""},
+		{"relative below", overlay("lowerdir=/s/2:s/1"), true, ""},
 		{"empty", overlay("lowerdir="), true, ""},
 		{"no lower", overlay("upperdir=/a"), true, ""},
 		{"erofs", []mount.Mount{{Type: "erofs", Source: "/l.erofs"}, {Type: "format/overlay"}}, true, ""},
@@ -46,8 +47,8 @@ func TestLayerDir(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := layerDir(tt.mounts, tt.bind)
-			if got != tt.want || (err == nil) != (tt.want != "") {
+			got, err := layerDirs(tt.mounts, tt.bind)
+			if (err == nil) != (tt.want != "") || err == nil && strings.Join(got, " ") != tt.want {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
 			}
 			if err != nil && !errors.Is(err, inventory.ErrUnsupported) {
@@ -57,17 +58,17 @@ func TestLayerDir(t *testing.T) {
 	}
 }
 
-func FuzzFirstLower(f *testing.F) {
+func FuzzLowers(f *testing.F) {
 	f.Add(`/a\:b:/c`)
 	f.Add(`\`)
 	f.Fuzz(func(t *testing.T, list string) {
-		if got := firstLower(list); len(got) > len(list) {
+		if got := strings.Join(lowers(list), ":"); len(got) > len(list) {
 			t.Errorf("%q became longer: %q", list, got)
 		}
 		// What is escaped comes back as it was.
 		escaped := strings.NewReplacer(`\`, `\\`, ":", `\:`).Replace(list)
-		if got := firstLower(escaped + ":/other"); got != list {
-			t.Errorf("got %q, want %q", got, list)
+		if got := lowers(escaped + ":/other:" + escaped); !slices.Equal(got, []string{list, "/other", list}) {
+			t.Errorf("got %q, want %q twice", got, list)
 		}
 	})
 }

@@ -37,7 +37,7 @@ type viewLease struct {
 // directories: making one may copy the whole image, and would tell nothing.
 var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile", "erofs"}
 
-// ResolveLayer finds the directory of a layer. Where a container stands on the
+// ResolveLayer finds the directories of a layer and those below it. Where a container stands on the
 // layer nothing is written, so that this works on a full disk, too; otherwise a
 // view is made and removed at once.
 func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
@@ -57,25 +57,32 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
-	dir, err := r.dirFromChild(ctx, sn, l.ChainID)
+	dirs, err := r.dirsFromChild(ctx, sn, l.ChainID)
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
-	if dir == "" {
-		if dir, err = r.dirFromView(ctx, sn, l); err != nil {
+	if len(dirs) == 0 {
+		if dirs, err = r.dirsFromView(ctx, sn, l); err != nil {
 			return inventory.LayerRoot{}, err
 		}
 	}
-	place, err := fs.Locate(dir)
-	if err != nil {
-		return inventory.LayerRoot{}, err
+	places := make([]inventory.Place, len(dirs))
+	for i, dir := range dirs {
+		place, err := fs.Locate(dir)
+		if err != nil {
+			return inventory.LayerRoot{}, err
+		}
+		places[i] = inventory.Place{Path: dir, Dev: place.Dev, Ino: place.Ino, Generation: fs.Generation(dir)}
 	}
-	return inventory.LayerRoot{Path: dir, Dev: place.Dev, Ino: place.Ino, Created: info.Created}, nil
+	top := places[0]
+	return inventory.LayerRoot{
+		Path: top.Path, Dev: top.Dev, Ino: top.Ino, Created: info.Created, Generation: top.Generation, Below: places[1:],
+	}, nil
 }
 
-// dirFromChild asks for the mounts of a snapshot that stands on the layer; ""
+// dirsFromChild asks for the mounts of a snapshot that stands on the layer; none
 // if there is none that tells.
-func (r *Runtime) dirFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) (string, error) {
+func (r *Runtime) dirsFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) ([]string, error) {
 	var children []string
 	err := sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		// The filter has chosen them already, but what it does not know it
@@ -86,7 +93,7 @@ func (r *Runtime) dirFromChild(ctx context.Context, sn snapshots.Snapshotter, ch
 		return nil
 	}, "parent=="+strconv.Quote(chain))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, key := range children {
 		mounts, err := sn.Mounts(ctx, key)
@@ -94,32 +101,32 @@ func (r *Runtime) dirFromChild(ctx context.Context, sn snapshots.Snapshotter, ch
 			continue // went since the list
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if dir, err := layerDir(mounts, false); err == nil {
-			return dir, nil
+		if dirs, err := layerDirs(mounts, false); err == nil {
+			return dirs, nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
-func (r *Runtime) dirFromView(ctx context.Context, sn snapshots.Snapshotter, l inventory.Layer) (string, error) {
+func (r *Runtime) dirsFromView(ctx context.Context, sn snapshots.Snapshotter, l inventory.Layer) ([]string, error) {
 	if slices.Contains(copying, l.Snapshotter) {
-		return "", fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
+		return nil, fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
 	}
 	lease, err := r.leaseFor(ctx, l.Namespace)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	ctx = leases.WithLease(ctx, lease)
 	key := r.nextView()
 	mounts, err := sn.View(ctx, key, l.ChainID, snapshots.WithLabels(map[string]string{ownLabel: r.nonce}))
 	if err != nil {
 		r.forgetLease(l.Namespace, lease)
-		return "", err
+		return nil, err
 	}
-	dir, err := layerDir(mounts, true)
-	return dir, errors.Join(err, removeView(ctx, sn, key))
+	dirs, err := layerDirs(mounts, true)
+	return dirs, errors.Join(err, removeView(ctx, sn, key))
 }
 
 // removeView removes a view even when the caller has lost patience: it must not

@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
@@ -9,42 +10,46 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// layerDir finds the directory of the top read-only layer in a snapshot's
-// mounts: the first lowerdir, or, for a view of an image with one layer, the
+// layerDirs finds the directories of the read-only layers in a snapshot's mounts,
+// topmost first: the lowerdirs, or, for a view of an image with one layer, the
 // source of a read-only bind mount. bind says whether the latter may be
 // believed: a snapshotter that copies gives a bind of the copy.
-func layerDir(mounts []mount.Mount, bind bool) (string, error) {
+func layerDirs(mounts []mount.Mount, bind bool) ([]string, error) {
 	if len(mounts) != 1 {
-		return "", fmt.Errorf("%d mounts: %w", len(mounts), inventory.ErrUnsupported)
+		return nil, fmt.Errorf("%d mounts: %w", len(mounts), inventory.ErrUnsupported)
 	}
 	m := mounts[0]
 	switch {
 	case m.Type == "overlay":
 		for _, o := range m.Options {
 			if list, ok := strings.CutPrefix(o, "lowerdir="); ok {
-				if dir := firstLower(list); strings.HasPrefix(dir, "/") {
-					return dir, nil
+				if dirs := lowers(list); !slices.ContainsFunc(dirs, isRelative) {
+					return dirs, nil
 				}
 			}
 		}
 	case bind && (m.Type == "bind" || m.Type == "rbind") && strings.HasPrefix(m.Source, "/"):
 		for _, o := range m.Options {
 			if o == "ro" {
-				return m.Source, nil
+				return []string{m.Source}, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("mount of type %.32q: %w", m.Type, inventory.ErrUnsupported)
+	return nil, fmt.Errorf("mount of type %.32q: %w", m.Type, inventory.ErrUnsupported)
 }
 
-// firstLower takes the first directory of a lowerdir option. As in overlayfs, a
+func isRelative(dir string) bool { return !strings.HasPrefix(dir, "/") }
+
+// lowers takes the directories out of a lowerdir option. As in overlayfs, a
 // backslash takes away the special meaning of the character behind it.
-func firstLower(list string) string {
+func lowers(list string) []string {
+	var dirs []string
 	var b strings.Builder
 	for i := 0; i < len(list); i++ {
 		switch list[i] {
 		case ':':
-			return b.String()
+			dirs = append(dirs, b.String())
+			b.Reset()
 		case '\\':
 			if i++; i < len(list) {
 				b.WriteByte(list[i])
@@ -53,5 +58,5 @@ func firstLower(list string) string {
 			b.WriteByte(list[i])
 		}
 	}
-	return b.String()
+	return append(dirs, b.String())
 }

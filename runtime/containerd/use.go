@@ -140,3 +140,18 @@ func layersOf(spaces []space) map[string][]inventory.Layer {
 	}
 	return layers
 }
+
+// snapshotsOf says what each layer stands on and takes.
+func snapshotsOf(spaces []space) map[inventory.Layer]inventory.Snapshot {
+	all := map[inventory.Layer]inventory.Snapshot{}
+	for i := range spaces {
+		for _, snap := range spaces[i].snapshots {
+			if snap.committed {
+				all[inventory.Layer{Namespace: spaces[i].name, Snapshotter: snap.snapshotter, ChainID: snap.key}] = inventory.Snapshot{
+					Parent: snap.parent, Bytes: snap.bytes, Inodes: snap.inodes,
+				}
+			}
+		}
+	}
+	return all
+}

@@ -54,7 +54,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 		return nil, fmt.Errorf("list images: %w", r.faults.Inventory)
 	}
 	g := r.graph()
-	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked, Containers: r.listContainers()}
+	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked, Containers: r.listContainers(), Snapshots: r.layers()}
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]
@@ -127,16 +127,38 @@ func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if r.faults.Resolve != nil {
 		return inventory.LayerRoot{}, fmt.Errorf("resolve layer: %w", r.faults.Resolve)
 	}
-	k := key{l.Namespace, l.ChainID}
-	created, ok := r.roots[k]
+	created, ok := r.roots[key{l.Namespace, l.ChainID}]
 	if !ok || l.Snapshotter != snapshotter {
 		return inventory.LayerRoot{}, fmt.Errorf("resolve layer %s: %w", l.ChainID, inventory.ErrNotFound)
 	}
+	top := place(l.Namespace, l.ChainID)
+	root := inventory.LayerRoot{Path: top.Path, Dev: top.Dev, Ino: top.Ino, Created: created, Below: []inventory.Place{}}
+	for parent := r.layers()[l].Parent; parent != ""; parent = r.layers()[inventory.Layer{
+		Namespace: l.Namespace, Snapshotter: snapshotter, ChainID: parent}].Parent {
+		root.Below = append(root.Below, place(l.Namespace, parent))
+	}
+	return root, nil
+}
+
+func place(namespace, chain string) inventory.Place {
 	hash := fnv.New32a()
-	fmt.Fprint(hash, k)
-	return inventory.LayerRoot{
-		Path: "/fake/" + l.Namespace + "/" + l.ChainID, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32()), Created: created,
-	}, nil
+	fmt.Fprint(hash, key{namespace, chain})
+	return inventory.Place{Path: "/fake/" + namespace + "/" + chain, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32())}
+}
+
+// layers lists what is unpacked for images, in every namespace.
+func (r *Runtime) layers() map[inventory.Layer]inventory.Snapshot {
+	all := map[inventory.Layer]inventory.Snapshot{}
+	for k, rec := range r.records {
+		parent := ""
+		for n, chain := range rec.chains {
+			all[inventory.Layer{Namespace: k.namespace, Snapshotter: snapshotter, ChainID: chain}] = inventory.Snapshot{
+				Parent: parent, Bytes: rec.Layers[n].Bytes, Inodes: rec.Layers[n].Inodes,
+			}
+			parent = chain
+		}
+	}
+	return all
 }
 
 // ids lists the CRI's images.

@@ -43,6 +43,7 @@ type Inventory struct {
 	Images     []Image
 	Graph      image.Graph
 	Containers []Container // of every namespace and state
+	Snapshots  map[Layer]Snapshot
 
 	// Blocked, when not empty, says why no image may be removed at all.
 	Blocked string
@@ -77,6 +78,27 @@ type LayerRoot struct {
 	Dev     uint64    // the kernel's s_dev of the superblock (major<<20 | minor), from mountinfo; not st_dev, which differs on btrfs
 	Ino     uint64    // the directory's inode number
 	Created time.Time // the snapshot's creation as the runtime recorded it; tells a re-created layer from the old one
+
+	Generation uint32  // see Place
+	Below      []Place // the layers below it, topmost first
+}
+
+// Place is a layer's root directory, as LayerRoot has it.
+type Place struct {
+	Path string
+	Dev  uint64
+	Ino  uint64
+	// Generation tells directories apart that had the same inode number one
+	// after the other; 0 if the filesystem does not say.
+	Generation uint32
+}
+
+// Snapshot is an unpacked layer by itself.
+type Snapshot struct {
+	Parent string // chain ID of the layer below; "" for the lowest
+	// What it takes on its disk, as the runtime measured it after unpacking;
+	// directories and links have inodes, too.
+	Bytes, Inodes uint64
 }
 
 // Container is a container of any namespace and state.

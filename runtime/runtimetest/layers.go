@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -46,9 +47,10 @@ func (s *suite) resolveBothWays(t *testing.T, img Image) {
 	if err != nil {
 		t.Fatalf("resolve by container: %v", err)
 	}
-	if byView != byChild {
-		t.Errorf("by view %+v, by container %+v", byView, byChild)
+	if diff := cmp.Diff(byView, byChild); diff != "" {
+		t.Errorf("by view and by container:\n%s", diff)
 	}
+	s.checkBelow(t, layer, byView)
 	if byView.Created.IsZero() || byView.Ino == 0 || byView.Dev == 0 {
 		t.Errorf("incomplete: %+v", byView)
 	}
@@ -60,6 +62,27 @@ func (s *suite) resolveBothWays(t *testing.T, img Image) {
 		if byView.Path != lower || byView.Ino != st.Ino {
 			t.Errorf("resolved to %s (inode %d), the kernel has %s (inode %d)", byView.Path, byView.Ino, lower, st.Ino)
 		}
+	}
+}
+
+// checkBelow holds the layers below against their snapshots: one place for each,
+// and no place twice.
+func (s *suite) checkBelow(t *testing.T, layer inventory.Layer, root inventory.LayerRoot) {
+	t.Helper()
+	snapshots := s.inventory(t).Snapshots
+	seen := map[uint64]bool{root.Ino: true}
+	for _, below := range root.Below {
+		layer.ChainID = snapshots[layer].Parent
+		if snap, ok := snapshots[layer]; !ok || snap.Bytes == 0 || snap.Inodes == 0 {
+			t.Errorf("%s stands on %s, of which the inventory says %+v", root.Path, layer.ChainID, snap)
+		}
+		if seen[below.Ino] || below.Dev != root.Dev || below.Path == root.Path {
+			t.Errorf("below %+v is %+v", root, below)
+		}
+		seen[below.Ino] = true
+	}
+	if parent := snapshots[layer].Parent; parent != "" {
+		t.Errorf("%s is not among %+v", parent, root.Below)
 	}
 }
 
