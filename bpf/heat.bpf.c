@@ -18,25 +18,22 @@ char LICENSE[] SEC("license") = "GPL";
 
 static __always_inline int opened(struct file___heat *file, const bool traced)
 {
-	struct super_block___heat *root_sb, *sb;
+	struct super_block___heat *root = own_root(), *sb;
 	struct vfsmount___heat *mnt = 0;
-	struct dentry___heat *root, *dentry;
-	bool overlay;
+	struct dentry___heat *dentry;
 
-	if (!own_root(&root, &root_sb, &overlay))
+	if (!root)
 		return 0;
 	/*
 	 * Before Linux 6.5 the file below an overlay's bears the overlay's path
 	 * (open_with_fake_path), and is told from others by that. Afterwards it
 	 * bears the path below, through a mount that is the overlay's alone.
 	 */
-	if (overlay) {
-		dentry = FIELD(file, f_path.dentry);
-		sb = FIELD(dentry, d_sb);
-		if (sb != root_sb)
-			mnt = FIELD(file, f_path.mnt);
-	}
-	return heat_touch(root, root_sb, overlay, FIELD(file, f_inode), mnt, traced);
+	dentry = FIELD(file, f_path.dentry);
+	sb = FIELD(dentry, d_sb);
+	if (sb != root)
+		mnt = FIELD(file, f_path.mnt);
+	return heat_touch(root, FIELD(file, f_inode), mnt, traced);
 }
 
 SEC("fentry/security_file_open")
@@ -70,13 +67,9 @@ int heat_open_kprobe(void *ctx)
 
 static __always_inline int paged(struct address_space___heat *mapping)
 {
-	struct super_block___heat *root_sb;
-	struct dentry___heat *root;
-	bool overlay;
+	struct super_block___heat *root = own_root();
 
-	if (!own_root(&root, &root_sb, &overlay))
-		return 0;
-	return heat_touch(root, root_sb, overlay, mapping->host, 0, true);
+	return root ? heat_touch(root, mapping->host, 0, true) : 0;
 }
 
 SEC("tp_btf/mm_filemap_map_pages")

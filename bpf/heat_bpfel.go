@@ -40,7 +40,6 @@ type heatHeatLayer struct {
 	Bytes   uint64
 	Lost    uint64
 	SinceNs uint64
-	Flags   uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -105,7 +105,9 @@ type Agent struct {
 	retryWait   time.Duration
 	saving      bool
 	saveAgain   bool
-	writersOn   []uint64 // the filesystems whose writers are counted
+	writersOn   []uint64                               // the filesystems whose writers are counted
+	snapshots   map[inventory.Layer]inventory.Snapshot // of the latest inventory
+	strangeHeat map[bpf.HeatKey]bool                   // layers of no image at the last time
 	said        said
 	toldPlan    string // what observe mode said last
 }
@@ -244,6 +246,7 @@ func (a *Agent) rung(ctx context.Context) {
 		a.metrics.reconciles.Inc()
 		a.reconcileAt(now)
 		a.purgeNoted()
+		a.forgetHeat()
 	}
 	if due[alarmSave] {
 		a.save()

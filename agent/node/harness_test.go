@@ -205,6 +205,9 @@ type fakeKernel struct {
 	counted     []uint64 // filesystems
 	writers     []bpf.Writer
 	failWriters error
+
+	heat     []bpf.LayerHeat
+	failHeat error
 }
 
 func newFakeKernel() *fakeKernel {
@@ -364,6 +367,21 @@ func (k *fakeKernel) ForgetWriters(ended ...bpf.Writer) error {
 	k.writers = slices.DeleteFunc(k.writers, func(w bpf.Writer) bool { return slices.Contains(ended, w) })
 	return nil
 }
+
+func (k *fakeKernel) Heat() ([]bpf.LayerHeat, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.heat), k.failHeat
+}
+
+func (k *fakeKernel) ForgetHeat(gone ...bpf.HeatKey) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.heat = slices.DeleteFunc(k.heat, func(l bpf.LayerHeat) bool { return slices.Contains(gone, l.HeatKey) })
+	return nil
+}
+
+func (k *fakeKernel) HeatTier() (string, error) { return bpf.HeatByPages, nil }
 
 func (k *fakeKernel) Counters() (bpf.Counters, error) {
 	k.mu.Lock()

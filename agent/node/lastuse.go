@@ -122,6 +122,7 @@ func (a *Agent) adoptProbes() {
 	}
 	a.metrics.probes.Store(&a.probes)
 	a.adoptWriters()
+	a.adoptHeat()
 	for _, p := range a.probes.Status() {
 		if p.Reason != "" && (!strings.HasPrefix(p.Object, "writers") || a.cfg.Writers.Top > 0) {
 			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)

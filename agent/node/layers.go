@@ -33,8 +33,9 @@ type layerBook struct {
 	tracked map[inventory.Layer]bpf.Key
 	refused map[inventory.Layer]bool // no slot in the kernel: their uses go unseen
 	retry   map[inventory.Layer]time.Time
-	busy    bool // the resolver has a batch
-	claimed bool // what the kernel tracks and no image has is sorted out
+	blind   map[inventory.Layer]bool // of those, the ones without a directory
+	busy    bool                     // the resolver has a batch
+	claimed bool                     // what the kernel tracks and no image has is sorted out
 
 	usesLost uint64 // those that the kernel found no room for, ever
 }
@@ -44,7 +45,19 @@ func newLayerBook() layerBook {
 		tracked: make(map[inventory.Layer]bpf.Key),
 		refused: make(map[inventory.Layer]bool),
 		retry:   make(map[inventory.Layer]time.Time),
+		blind:   make(map[inventory.Layer]bool),
 	}
+}
+
+// unsettled: there are layers that the kernel may know and this process does not
+// yet. Those of a snapshotter without directories do not count: they never settle.
+func (b *layerBook) unsettled() bool {
+	for l := range b.retry {
+		if !b.blind[l] {
+			return true
+		}
+	}
+	return b.busy
 }
 
 func (b *layerBook) key(l inventory.Layer) (bpf.Key, bool) {
@@ -133,6 +146,9 @@ func (a *Agent) layerResolved(r resolution) {
 		return // it went in the meantime; the next look knows
 	case r.err != nil:
 		a.layers.retry[r.layer] = now.Add(resolveRetry)
+		if errors.Is(r.err, inventory.ErrUnsupported) {
+			a.layers.blind[r.layer] = true
+		}
 		a.metrics.unresolved.Inc()
 		a.said.once(a.log, "resolve", slog.LevelWarn, "a layer's directory cannot be found yet; its uses wait in the kernel",
 			"layer", r.layer.ChainID, "namespace", r.layer.Namespace, "error", r.err)
@@ -143,6 +159,7 @@ func (a *Agent) layerResolved(r resolution) {
 	a.rec.Layers[r.layer] = r.found
 	a.track(r.layer, r.found)
 	if r.last {
+		a.indexHeat()
 		a.said.clear(a.log, "resolve", "layers can be resolved again")
 		a.save()
 		a.resolveMore(now) // what arrived while the batch was under way
@@ -248,6 +265,7 @@ func (a *Agent) dropLayers(inv *inventory.Inventory) {
 	}
 	maps.DeleteFunc(a.rec.Layers, func(l inventory.Layer, _ state.Layer) bool { return !live[l] })
 	maps.DeleteFunc(a.layers.retry, func(l inventory.Layer, _ time.Time) bool { return !live[l] })
+	maps.DeleteFunc(a.layers.blind, func(l inventory.Layer, _ bool) bool { return !live[l] })
 	maps.DeleteFunc(a.layers.refused, func(l inventory.Layer, _ bool) bool { return !live[l] })
 }
 

@@ -83,5 +83,7 @@ func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
 		}
 	}
 	a.reviewWriters(inv, asked)
+	a.snapshots = inv.Snapshots
+	a.indexHeat()
 	return inv, nil
 }

@@ -47,6 +47,7 @@ type Metrics struct {
 	filesystems atomic.Pointer[watched]
 	probes      atomic.Pointer[Probes]
 	writers     atomic.Pointer[writers]
+	heat        atomic.Pointer[heat]
 }
 
 // keptReasons are the states an image can be in besides being removed.
@@ -73,6 +74,7 @@ func NewMetrics(cfg config.Config) *Metrics {
 		&filesystemCollector{m: m},
 		&probeCollector{m: m},
 		&writersCollector{m: m},
+		&heatCollector{m: m},
 		buildInfo(),
 	)
 	return m

@@ -43,6 +43,9 @@ type Probes interface {
 	CountWriters(devs ...uint64) error
 	Writers() ([]bpf.Writer, error)
 	ForgetWriters(ended ...bpf.Writer) error
+	Heat() ([]bpf.LayerHeat, error)
+	ForgetHeat(gone ...bpf.HeatKey) error
+	HeatTier() (tier string, why error)
 	Counters() (bpf.Counters, error)
 	Status() []bpf.ProgramStatus
 	Lost() bool

@@ -21,7 +21,7 @@ const (
 	deadAfter = 5 * time.Minute
 )
 
-// serve answers /metrics, /healthz, /readyz, /images and /writers until ctx is done. All
+// serve answers /metrics, /healthz, /readyz, /images, /writers and /heat until ctx is done. All
 // are read-only.
 func (a *Agent) serve(ctx context.Context) error {
 	listener, err := net.Listen("tcp", a.cfg.Server.Address)
@@ -35,6 +35,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /images", a.images)
 	mux.HandleFunc("GET /writers", a.whoWrites)
+	mux.HandleFunc("GET /heat", a.whatIsRead)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()

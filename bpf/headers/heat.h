@@ -4,9 +4,8 @@
  * share. A program that sees a file being touched calls heat_touch().
  *
  * A touch counts for a layer if the process has an overlayfs as its root and the
- * file lies on a lower layer of that very overlay; or, with a snapshotter that
- * copies, if the file lies below the process's root directory and user space has
- * named that directory. Whoever else reads the same files makes nothing warm.
+ * file lies on a lower layer of that very overlay. Whoever else reads the same
+ * files makes nothing warm.
  *
  * Hot files cost one lookup: the table of files already seen is asked first, and
  * what is in it was counted once and needs nothing more. All that follows
@@ -40,9 +39,6 @@
 #define MAX_LAYERS 256
 #define MAX_DEPTH 64
 
-/* heat_layer.flags */
-#define HEAT_TREE 1 /* a root directory by itself; user space has named it */
-
 /* The endings after ___ are dropped when types are matched (CO-RE). */
 struct hlist_node {
 	struct hlist_node *next;
@@ -55,7 +51,6 @@ struct hlist_head {
 struct super_block___heat {
 	u32 s_dev;
 	unsigned long s_magic;
-	void *s_root;
 	void *s_fs_info;
 	struct {
 	} s_uuid;
@@ -123,7 +118,6 @@ struct heat_layer {
 	u64 bytes;    /* their sizes, in whole blocks */
 	u64 lost;     /* touches that found no room in heat_seen: files is too low */
 	u64 since_ns; /* CLOCK_BOOTTIME; 0: the slot is nobody's */
-	u64 flags;
 };
 
 /* A word is the layer's slot << 48 | 48 bits of the file's hash; 0 is free. */
@@ -326,15 +320,15 @@ static __noinline int remember(u64 hash, u32 slot)
 }
 
 /*
- * What is known of a stranger depends on the root of who asked, and holds for
+ * What is known of a stranger depends on the overlay of who asked, and holds for
  * about a minute: another overlay may have the device number by then, and room
  * may have been made.
  */
-static __always_inline u64 stranger(u64 hash, struct dentry___heat *root)
+static __always_inline u64 stranger(u64 hash, struct super_block___heat *root)
 {
 	u64 minute = bpf_jiffies64() >> 14; /* 66 s at 250 a second */
 
-	return hash ^ mix64(((u64)root->d_sb->s_dev << 32 | minute) + root->d_inode->i_ino);
+	return hash ^ mix64((u64)root->s_dev << 32 ^ minute);
 }
 
 static __always_inline bool is_stranger(u64 mark)
@@ -544,33 +538,6 @@ static __always_inline int in_overlay(struct super_block___heat *root, struct in
 	return slot;
 }
 
-/* in_tree: the root is a directory by itself, and the file lies below it. */
-static __noinline int in_tree(struct dentry___heat *root, struct inode___heat *inode)
-{
-	struct dentry___heat *d = alias_of(inode), *parent;
-	struct heat_key key = {};
-	struct heat_layer *l;
-	u32 *slot;
-	int i;
-
-	key_of(root, &key);
-	slot = bpf_map_lookup_elem(&heat_layers, &key);
-	if (!slot)
-		return STRANGER;
-	l = bpf_map_lookup_elem(&heat_slots, slot);
-	if (!l || !(l->flags & HEAT_TREE))
-		return STRANGER;
-	for (i = 0; i < MAX_DEPTH && d; i++) {
-		if (d == root)
-			return *slot;
-		parent = BPF_CORE_READ(d, d_parent);
-		if (parent == d)
-			break;
-		d = parent;
-	}
-	return STRANGER;
-}
-
 /* size_of is in whole blocks, as du counts a file without holes. */
 static __always_inline u64 size_of(struct inode___heat *inode)
 {
@@ -610,20 +577,31 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 }
 
 /*
+ * own_root returns the superblock of the current process's root, if that is an
+ * overlayfs.
+ */
+static __always_inline struct super_block___heat *own_root(void)
+{
+	struct task_struct___heat *task = (void *)bpf_get_current_task_btf();
+	struct super_block___heat *sb = task->fs->root.dentry->d_sb;
+
+	return sb->s_magic == OVERLAYFS_SUPER_MAGIC ? sb : 0;
+}
+
+/*
  * heat_touch counts a file, if it was not counted before. mnt is the mount it
  * was opened through, 0 if that is not known.
  */
-static __always_inline int heat_touch(struct dentry___heat *root, struct super_block___heat *root_sb, bool overlay,
-				      struct inode___heat *inode, struct vfsmount___heat *mnt, const bool traced)
+static __always_inline int heat_touch(struct super_block___heat *root, struct inode___heat *inode,
+				      struct vfsmount___heat *mnt, const bool traced)
 {
 	struct super_block___heat *sb;
 	u64 hash, mark;
-	int slot;
 
 	if ((FIELD(inode, i_mode) & S_IFMT) != S_IFREG)
 		return 0;
 	sb = FIELD(inode, i_sb);
-	if (sb == root_sb && overlay)
+	if (sb == root)
 		return 0; /* the overlay's own file; the one below it counts */
 	hash = hash_of(filesystem_of(sb, traced), FIELD(inode, i_ino), FIELD(inode, i_generation));
 	if (seen(hash))
@@ -631,22 +609,7 @@ static __always_inline int heat_touch(struct dentry___heat *root, struct super_b
 	mark = stranger(hash, root);
 	if (is_stranger(mark))
 		return 0;
-	slot = overlay ? in_overlay(root_sb, inode, mnt) : in_tree(root, inode);
-	return first_touch(hash, slot, inode, mark);
-}
-
-/*
- * own_root finds the root of the current process, if it can be a container's: an
- * overlayfs, or a directory that is not the root of its filesystem.
- */
-static __always_inline bool own_root(struct dentry___heat **root, struct super_block___heat **sb, bool *overlay)
-{
-	struct task_struct___heat *task = (void *)bpf_get_current_task_btf();
-
-	*root = task->fs->root.dentry;
-	*sb = (*root)->d_sb;
-	*overlay = (*sb)->s_magic == OVERLAYFS_SUPER_MAGIC;
-	return *overlay || *root != (*sb)->s_root;
+	return first_touch(hash, in_overlay(root, inode, mnt), inode, mark);
 }
 
 #endif

@@ -48,9 +48,10 @@ const examples = `  # see the defaults, each explained
   # watch only: say what would go, remove nothing
   printf 'mode: observe\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
 
-  # what it decided, image by image; who fills the disk
+  # what it decided, image by image; who fills the disk; how much of each image is ever read
   curl -s http://127.0.0.1:9478/images
   curl -s http://127.0.0.1:9478/writers
+  curl -s http://127.0.0.1:9478/heat
 
   # what runs in the kernel, what it costs, and what could not be loaded
   ebb-agent --probe-report`
@@ -135,13 +136,19 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	return agent.Run(ctx)
 }
 
+var heatModes = map[string]bpf.HeatMode{
+	config.HeatAuto: bpf.HeatAuto, config.HeatOff: bpf.HeatOff, config.HeatReads: bpf.HeatReads,
+}
+
 // loadProbes loads the kernel programs. Without them the agent still works, so
 // an error is only handed on to be said.
 func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.Probes, error) {
 	if !cfg.Kernel.Enabled {
 		return nil, errors.New("switched off by kernel.enabled")
 	}
-	probes, err := bpf.Load(ctx, bpf.Options{PinDir: cfg.Kernel.PinDirectory, NoWriters: cfg.Writers.Top == 0, Logger: log})
+	probes, err := bpf.Load(ctx, bpf.Options{
+		PinDir: cfg.Kernel.PinDirectory, NoWriters: cfg.Writers.Top == 0, Heat: heatModes[cfg.Kernel.LayerHeat], Logger: log,
+	})
 	// Parsing the kernel's type information takes memory once; a DaemonSet's
 	// limit should not have to hold it for ever.
 	debug.FreeOSMemory()

@@ -63,7 +63,15 @@ type Directory struct {
 type Kernel struct {
 	Enabled      bool   `json:"enabled" doc:"false: no programs are loaded; last use then comes from runtime events alone and the disk is read every 10 s."`
 	PinDirectory string `json:"pinDirectory" doc:"Where maps and links are pinned, on a bpf filesystem (mounted if missing), so that recording goes on while the agent is down."`
+	LayerHeat    string `json:"layerHeat" doc:"How much of each image layer is ever read, for /heat and metrics; nothing is decided by it. auto: seen where files are opened or, on kernels that are locked down, executed or mapped. reads: there also at each read, which costs every read of the node some tens of nanoseconds. off: not at all."`
 }
+
+// The values of layerHeat.
+const (
+	HeatAuto  = "auto"
+	HeatOff   = "off"
+	HeatReads = "reads"
+)
 
 // Writers configures the counting of growth by container.
 type Writers struct {
@@ -77,7 +85,7 @@ type State struct {
 
 // Server configures the HTTP endpoint.
 type Server struct {
-	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz, /images and /writers (all read-only). Loopback by default. Empty: no server."`
+	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz, /images, /writers and /heat (all read-only). Loopback by default. Empty: no server."`
 }
 
 // Log configures logging.
@@ -106,7 +114,7 @@ func Default() Config {
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			MountInfo: "/proc/self/mountinfo",
 		},
-		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb"},
+		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb", LayerHeat: HeatAuto},
 		Writers: Writers{Top: 0},
 		State:   State{Directory: "/var/lib/ebb"},
 		Server:  Server{Address: "127.0.0.1:9478"},

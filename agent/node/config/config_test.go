@@ -115,6 +115,7 @@ images:
   low: 3
 runtime: containerd.sock
 state: {directory: var/lib/ebb}
+kernel: {layerHeat: hot}
 filesystems:
   kubelet: {path: kubelet, highThresholdPercent: 0}
   podLogs: {path: /var/log/pods/, inodesHighThresholdPercent: 101}
@@ -139,6 +140,7 @@ log: {level: loud, format: null}
 		`images.maxRemovalsPerHour: want a whole number, got 1.5`,
 		`images.low: unknown field`,
 		`runtime: want a mapping, got the string "containerd.sock"`,
+		`kernel.layerHeat: "hot" is not one of`,
 		`state.directory: "var/lib/ebb" is not a clean absolute path`,
 		`filesystems.kubelet.path: "kubelet" is not a clean absolute path`,
 		`filesystems.kubelet.highThresholdPercent: 0 is not between 1 and 100`,

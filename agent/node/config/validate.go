@@ -42,6 +42,7 @@ func (c *Config) problems(bad map[string]bool) []error {
 	}
 	absolute("runtime.socket", c.Runtime.Socket)
 	absolute("kernel.pinDirectory", c.Kernel.PinDirectory)
+	oneOf("kernel.layerHeat", c.Kernel.LayerHeat, HeatAuto, HeatOff, HeatReads)
 	absolute("state.directory", c.State.Directory)
 	if c.Writers.Top < 0 || c.Writers.Top > 1000 {
 		fail("writers.top", "%d is not between 0 and 1000", c.Writers.Top)

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sys/unix"
+
+	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// heat asks the agent how much of an image was read.
+func (b *bed) heat(name string) (agent.HeatExplanation, agent.ImageHeat) {
+	b.Helper()
+	body, err := b.agent.Get(b.ctx, "/heat")
+	b.must(err)
+	var e agent.HeatExplanation
+	b.must(json.Unmarshal([]byte(body), &e))
+	i := slices.IndexFunc(e.Images, func(i agent.ImageHeat) bool { return i.ID == b.cast.ids[name] })
+	if i < 0 || e.Unknown != "" {
+		b.Fatalf("image %s is not in %s", name, body)
+	}
+	return e, e.Images[i]
+}
+
+// awaitLayers waits until the agent has found an image's layers.
+func (b *bed) awaitLayers(name string, layers int) {
+	b.Helper()
+	b.eventually("the layers of "+name, func() error {
+		if _, i := b.heat(name); !i.Known || len(i.Layers) != layers {
+			return fmt.Errorf("they are %+v", i.Layers)
+		}
+		return nil
+	})
+}
+
+// wantRead holds a layer, the topmost being 0, against the files that were read.
+func (b *bed) wantRead(what, name string, layer int, bytes int64, files ...string) {
+	b.Helper()
+	_, i := b.heat(name)
+	if l := i.Layers[layer]; l.ReadFiles != uint64(len(files)) || l.ReadBytes != uint64(bytes) || l.AtLeast || l.Bytes < l.ReadBytes {
+		b.Errorf("%s: layer %d of %s is %+v, want %d files, %d bytes", what, layer, name, l, len(files), bytes)
+	}
+}
+
+// files are some files of a layer, and what they take on the disk, as seen from
+// the container.
+func (c *told) files(layer string, numbers ...int) (paths []string, bytes int64) {
+	c.Helper()
+	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
+	container, err := c.node.Client().LoadContainer(ctx, c.id)
+	c.must(err)
+	task, err := container.Task(ctx, nil)
+	c.must(err)
+	for _, n := range numbers {
+		path := fmt.Sprintf("/data/%s/%d", layer, n)
+		var st unix.Stat_t
+		c.must(unix.Stat(fmt.Sprintf("/proc/%d/root%s", task.Pid(), path), &st))
+		paths, bytes = append(paths, path), bytes+st.Blocks*512
+	}
+	return paths, bytes
+}
+
+func (c *told) read(paths ...string) { c.do("cat " + strings.Join(paths, " ") + " >/dev/null") }
+
+// TestLayerHeat: which files of which layers of an image its containers read, and
+// nobody else's reading.
+func TestLayerHeat(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		shared := node.Layer{Seed: "shared", Bytes: 3 * mib, Files: 20}
+		app := node.Image{Name: ref("app"), Layers: []node.Layer{shared, {Seed: "own", Bytes: mib, Files: 10}}}
+		other := node.Image{Name: ref("other"), Layers: []node.Layer{shared}}
+		b := newBed(t, flavor, app, other)
+		b.config.Kernel.LayerHeat = config.HeatReads
+		b.start()
+		b.awaitLayers("app", 3)
+		web := b.tell("web")
+		t.Cleanup(web.remove)
+
+		own, ownBytes := web.files("own", 1, 4, 7)
+		some, someBytes := web.files("shared", 0, 2, 3, 5, 8, 13)
+		web.read(append(own, some...)...)
+		web.read(own...)
+		b.wantRead("reading", "app", 0, ownBytes, own...)
+		b.wantRead("reading", "app", 1, someBytes, some...)
+		b.wantRead("reading", "other", 0, someBytes, some...) // the same directory
+		if e, i := b.heat("app"); i.Layers[2].ReadFiles == 0 || i.ReadPercent <= 0 || i.ReadPercent >= 100 || e.Tier == bpf.HeatNone {
+			t.Errorf("with the shell: %+v", i)
+		}
+
+		// The host reads everything there is.
+		readTree(t, filepath.Join(b.node.Dir(), "mnt"))
+		b.wantRead("a backup of the host", "app", 0, ownBytes, own...)
+		b.wantRead("a backup of the host", "app", 1, someBytes, some...)
+		// What the container writes is not the image's, nor is what it copies up.
+		web.do("echo x >/data/own/new; cat /data/own/new >/dev/null")
+		b.wantRead("writing", "app", 0, ownBytes, own...)
+
+		// While no agent runs the kernel goes on.
+		b.kill()
+		more, moreBytes := web.files("shared", 19)
+		web.read(more...)
+		b.start()
+		b.awaitLayers("app", 3)
+		b.wantRead("a time without agent", "app", 1, someBytes+moreBytes, append(some, more...)...)
+		tier, _ := b.heat("app")
+		if got := b.metric(fmt.Sprintf("ebb_node_layer_heat_tier{tier=%q}", tier.Tier)); got != 1 {
+			t.Errorf("the tier's metric is %g", got)
+		}
+		if _, i := b.heat("other"); b.metric("ebb_node_layer_read_files") < float64(i.ReadFiles) {
+			t.Errorf("files read are %g", b.metric("ebb_node_layer_read_files"))
+		}
+	})
+}
+
+// readTree reads all files below a directory.
+func readTree(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // a live runtime's files come and go
+		}
+		if _, err := os.ReadFile(path); err == nil {
+			files++
+		}
+		return nil
+	})
+	if err != nil || files < 30 {
+		t.Fatalf("read %d files: %v", files, err)
+	}
+}
