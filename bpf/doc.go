@@ -52,6 +52,13 @@
 // a third, lower figure can ask for one more event meanwhile. Whoever receives
 // an event reads the exact figure and calls SetLine again.
 //
+// On kernels whose ext4 has large folios, a filesystem that is far from its line
+// is watched where folios become dirty, once for up to 8 MiB, not where each block
+// is promised: that alone takes 8 % of buffered writes at page-cache speed. Before
+// blocks that nobody saw promised could reach the line, an event asks for the
+// closer watch, which lasts until headroom has doubled (headers/near.h has the
+// bound). [Line].Free says how far it is; who leaves it 0 has the close watch.
+//
 // An event is never late. It can be early:
 //   - ext4: for the moment in which promised blocks become allocated ones, they
 //     count twice, for statfs(2) too.
@@ -148,7 +155,7 @@
 // events come early by what the CPUs keep back of a counter). A process whose
 // root is not an overlayfs is not seen.
 //
-// Sources: do_exit (kernel/exit.c), ovl_get_layers (fs/overlayfs/super.c),
+// Sources: do_exit (kernel/exit.c), __folio_mark_dirty (mm/page-writeback.c), ovl_get_layers (fs/overlayfs/super.c),
 // ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
 // ext4_da_reserve_space and ext4_da_update_reserve_space (fs/ext4/inode.c),
 // ext4_es_remove_extent (fs/ext4/extents_status.c), cgroup_rmdir

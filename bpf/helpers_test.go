@@ -35,7 +35,7 @@ func load(t testing.TB, o Options) *Probes {
 	}
 	t.Cleanup(func() { p.Close() })
 	for _, s := range p.Status() {
-		if !s.Attached || s.Reason != "" {
+		if !s.Working() || s.Reason != "" {
 			t.Fatalf("%s at %s: %s", s.Name, s.AttachPoint, s.Reason)
 		}
 	}

@@ -345,7 +345,7 @@ func TestOneFilesystemFailsAlone(t *testing.T) {
 	}
 	for _, s := range p.Status() {
 		failed := s.Object == objectUsage+"xfs" || s.Object == objectUsage+"btrfs"
-		if s.Attached == failed || failed && s.Reason != why.Error() {
+		if s.Working() == failed || failed && s.Reason != why.Error() {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -362,7 +362,7 @@ func TestOneFilesystemFailsAlone(t *testing.T) {
 // generated for one of them.
 func TestObjectsShareLayouts(t *testing.T) {
 	layouts := func(fsType string) map[string]string {
-		o, err := usageObject(fsType)
+		o, err := usageObject(fsType, nearBlocks)
 		if err != nil {
 			t.Fatal(err)
 		}

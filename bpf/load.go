@@ -45,6 +45,7 @@ type Options struct {
 	only       string             // the only object to load
 	heatTier   string             // the only one to try
 	heatSize   heatSize
+	nearBlocks uint32 // 0: as near.go has it; Load adds what CPUs need
 }
 
 // Probes is the kernel's record and the handles on it. Its methods may be
@@ -75,6 +76,12 @@ type Probes struct {
 func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if o.MaxLayers == 0 {
 		o.MaxLayers = DefaultMaxLayers
+	}
+	if o.nearBlocks == 0 {
+		o.nearBlocks = nearBlocks
+	}
+	if o.nearBlocks, err = nearRoom(o.nearBlocks); err != nil {
+		return nil, fmt.Errorf("load probes: %w", err)
 	}
 	if o.MaxLayers > maxMaxLayers {
 		return nil, fmt.Errorf("load probes: MaxLayers %d is above %d", o.MaxLayers, maxMaxLayers)
@@ -197,7 +204,7 @@ func (p *Probes) loadLastUse(types *btf.Cache) error {
 
 // loadUsage brings up the lines of one type of filesystem.
 func (p *Probes) loadUsage(types *btf.Cache, fsType string) error {
-	o, err := usageObject(fsType)
+	o, err := usageObject(fsType, p.options.nearBlocks)
 	if err != nil {
 		return err
 	}
@@ -213,7 +220,7 @@ func (p *Probes) loadUsage(types *btf.Cache, fsType string) error {
 		}
 		s = nil
 	}
-	p.usage[fsType] = usageSet{s, err}
+	p.usage[fsType] = usageSet{s, err, newApproach(s, p.options.nearBlocks)}
 	return nil
 }
 
@@ -332,6 +339,7 @@ func (p *Probes) Close() error {
 	sets := []*set{p.lastuse, p.writers, p.heat}
 	for _, fsType := range fsTypes {
 		sets = append(sets, p.usage[fsType].set, p.writersOn[fsType].set)
+		errs = append(errs, p.usage[fsType].closely.close())
 	}
 	for _, s := range sets {
 		if s != nil {

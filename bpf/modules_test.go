@@ -49,8 +49,8 @@ func attachedObjects(t testing.TB, p *Probes) []string {
 	all := map[string]bool{}
 	for _, s := range p.Status() {
 		attached, seen := all[s.Object]
-		all[s.Object] = s.Attached && (attached || !seen)
-		if !s.Attached && s.Reason == "" {
+		all[s.Object] = s.Working() && (attached || !seen)
+		if !s.Working() && s.Reason == "" {
 			t.Errorf("%s is not attached and nothing says why", s.Name)
 		}
 	}

@@ -21,7 +21,12 @@ type object struct {
 	maps    []string          // those user space needs, hence pins
 	attach  map[string]string // program to tracepoint, or to the function of a kprobe
 	modules []string          // whose types the programs look into, where they are modules
-	needs   string            // the filesystem without which there is nothing to see
+
+	// far and near name two programs of attach, "" if there are none. The first
+	// watches from afar, on kernels where that can be done, and then the second
+	// is attached only while it is needed, else always.
+	far, near string
+	needs     string // the filesystem without which there is nothing to see
 
 	// base is the set whose maps it uses in place of its own of the same name.
 	base *set
@@ -52,6 +57,7 @@ var (
 	}
 	usageAttach = map[string]map[string]string{
 		"ext4": {
+			usageExt4ProgUsageDirty:    "writeback_dirty_folio",
 			usageExt4ProgUsageReserve:  "ext4_da_reserve_space",
 			usageExt4ProgUsageAllocate: "ext4_allocate_blocks",
 			usageExt4ProgUsageInode:    "ext4_allocate_inode",
@@ -72,7 +78,7 @@ func objects(maxLayers uint32) ([]*object, error) {
 	lastuse, err1 := lastUseObject(maxLayers)
 	all, errs := []*object{lastuse}, []error{err1}
 	for _, fsType := range fsTypes {
-		usage, err := usageObject(fsType)
+		usage, err := usageObject(fsType, nearBlocks)
 		all, errs = append(all, usage), append(errs, err)
 	}
 	for _, fsType := range writersTypes {
@@ -150,6 +156,37 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		o.start(coll)
 	}
 	return coll, nil
+}
+
+// attachIn is what of attach is attached as soon as coll is loaded, and stays.
+func (o *object) attachIn(coll *ebpf.Collection) map[string]string {
+	attach := maps.Clone(o.attach)
+	switch {
+	case o.near == "":
+	case coll.Programs[o.far] == nil: // not for this kernel
+		delete(attach, o.far)
+	default:
+		delete(attach, o.near)
+	}
+	return attach
+}
+
+// hasFunction reports whether the kernel or the module has a function.
+func hasFunction(types *btf.Cache, name, module string) (bool, error) {
+	spec, err := types.Kernel()
+	if err != nil {
+		return false, err
+	}
+	var found *btf.Func
+	if err = spec.TypeByName(name, &found); errors.Is(err, btf.ErrNotFound) {
+		if spec, err = types.Module(module); err == nil {
+			err = spec.TypeByName(name, &found)
+		}
+	}
+	if errors.Is(err, btf.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // tracepointParams counts the arguments of a tracepoint of the kernel or of

@@ -24,6 +24,7 @@ const (
 type set struct {
 	maps    map[string]*ebpf.Map
 	links   map[string]link.Link
+	near    *ebpf.Program // what is attached only while it is needed; or nil
 	adopted bool
 }
 
@@ -38,6 +39,9 @@ func (s *set) close() error {
 		if err := m.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close map %s: %w", name, err))
 		}
+	}
+	if s.near != nil {
+		errs = append(errs, s.near.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -84,6 +88,9 @@ func (p *pins) adopt(o *object) (_ *set, err error) {
 	}
 	for name := range o.attach {
 		l, err := link.LoadPinnedLink(filepath.Join(dir, "links", name), nil)
+		if errors.Is(err, fs.ErrNotExist) && (name == o.far || name == o.near) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("open link %s: %w", name, err)
 		}
@@ -92,7 +99,22 @@ func (p *pins) adopt(o *object) (_ *set, err error) {
 	if o.base != nil {
 		return s, s.shares(o.base)
 	}
-	return s, nil
+	return s, s.adoptNear(o, dir)
+}
+
+// adoptNear opens what is attached only when needed. Of the two programs either
+// the near one is attached, or the far one is and the near one can be.
+func (s *set) adoptNear(o *object, dir string) (err error) {
+	if o.near == "" || s.links[o.near] != nil {
+		return nil
+	}
+	if s.links[o.far] == nil {
+		return fmt.Errorf("open link %s: %w", o.far, fs.ErrNotExist)
+	}
+	if s.near, err = ebpf.LoadPinnedProgram(filepath.Join(dir, "programs", o.near), nil); err != nil {
+		return fmt.Errorf("open program %s: %w", o.near, err)
+	}
+	return nil
 }
 
 // shares checks that the programs count into the maps of base, which could have
@@ -124,12 +146,15 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 			s.close()
 		}
 	}()
-	for name, tracepoint := range o.attach {
+	for name, tracepoint := range o.attachIn(coll) {
 		l, err := attach(coll.Programs[name], tracepoint)
 		if err != nil {
 			return nil, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err)
 		}
 		s.links[name] = l
+	}
+	if coll.Programs[o.far] != nil {
+		s.near = coll.DetachProgram(o.near)
 	}
 	for _, name := range o.maps {
 		s.maps[name] = coll.DetachMap(name)
@@ -154,7 +179,7 @@ func (p *pins) commit(o *object, s *set) error {
 	if err := p.remove(fresh); err != nil {
 		return err
 	}
-	for _, dir := range []string{"maps", "links"} {
+	for _, dir := range []string{"maps", "links", "programs"} {
 		if err := p.before("mkdir", dir); err != nil {
 			return err
 		}
@@ -175,6 +200,14 @@ func (p *pins) commit(o *object, s *set) error {
 			return err
 		}
 		if err := l.Pin(filepath.Join(fresh, "links", name)); err != nil {
+			return err
+		}
+	}
+	if s.near != nil {
+		if err := p.before("pin", o.near); err != nil {
+			return err
+		}
+		if err := s.near.Pin(filepath.Join(fresh, "programs", o.near)); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func TestRecordingGoesOnWhileClosed(t *testing.T) {
 
 	p = load(t, o)
 	for _, s := range p.Status() {
-		if !s.Adopted {
+		if s.Attached && !s.Adopted {
 			t.Errorf("%s was not adopted", s.Name)
 		}
 	}

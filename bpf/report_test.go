@@ -83,7 +83,7 @@ func TestReportOfARunningAgent(t *testing.T) {
 		t.Errorf("report is %+v", got)
 	}
 	for _, s := range p.Status() {
-		if at := got.byProgram()[s.Name]; !at.Attached || at.AttachPoint != s.AttachPoint || at.ID == 0 || at.Reason != "" {
+		if at := got.byProgram()[s.Name]; at.Attached != s.Attached || at.AttachPoint != s.AttachPoint || at.ID == 0 && s.Attached || at.Reason != s.Idle {
 			t.Errorf("%s: %+v", s.Name, at)
 		}
 	}
@@ -121,6 +121,10 @@ func TestReportWithoutPinsLeavesNothing(t *testing.T) {
 		t.Errorf("programs are %v", all)
 	}
 	for name, p := range all {
+		idle := name == usageExt4ProgUsageReserve || name == usageExt4ProgUsageDirty // one of them is
+		if idle && p.Reason != "" {
+			continue
+		}
 		if !p.Attached || p.Reason != "" || p.ID == 0 {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -147,7 +151,7 @@ func TestReportOfAnotherVersion(t *testing.T) {
 func TestReportOfDamagedPins(t *testing.T) {
 	dir := pinDir(t)
 	p := load(t, Options{PinDir: dir})
-	usage, err := usageObject("ext4")
+	usage, err := usageObject("ext4", nearBlocks)
 	if err != nil {
 		t.Fatal(err)
 	}

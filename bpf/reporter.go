@@ -74,17 +74,17 @@ func (r *reporter) open(all []*object, dirs []string) {
 		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}
 		if !slices.Contains(dirs, at.dirOf(o)) {
 			report.State, report.Reason = StateMissing, "not pinned: the agent that runs could not load it, or is of another version"
-			r.add(report, o.attach, nil)
+			r.add(report, o.attach, nil, nil)
 			continue
 		}
 		s, err := at.adopt(o)
 		if err != nil {
 			report.State, report.Reason = StateFailed, classify(err).Error()
-			r.add(report, o.attach, nil)
+			r.add(report, o.attach, nil, nil)
 			continue
 		}
 		r.live[o.name] = s
-		r.add(report, o.attach, s.links)
+		r.add(report, o.attach, s.links, s.near)
 	}
 	for _, dir := range dirs {
 		if !slices.ContainsFunc(all, func(o *object) bool { return at.dirOf(o) == dir }) {
@@ -117,7 +117,7 @@ func (r *reporter) openOther(dir string) {
 	if err != nil {
 		report.State, report.Reason = StateFailed, classify(err).Error()
 	}
-	r.add(report, attach, links)
+	r.add(report, attach, links, nil)
 }
 
 // try loads every object for as long as the report takes. A program that
@@ -133,11 +133,12 @@ func (r *reporter) try(all []*object) {
 		} else {
 			report, s = trial(o, types)
 		}
-		var links map[string]link.Link
-		if s != nil {
-			r.live[o.name], links = s, s.links
+		if s == nil {
+			r.add(report, o.attach, nil, nil)
+			continue
 		}
-		r.add(report, o.attach, links)
+		r.live[o.name] = s
+		r.add(report, o.attach, s.links, s.near)
 	}
 }
 
@@ -177,13 +178,16 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 	defer coll.Close()
 	s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
 	var failed []error
-	for name, at := range o.attach {
+	for name, at := range o.attachIn(coll) {
 		l, err := attach(coll.Programs[name], at)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, at, err))
 			continue
 		}
 		s.links[name] = l
+	}
+	if coll.Programs[o.far] != nil {
+		s.near = coll.DetachProgram(o.near)
 	}
 	for _, name := range o.maps {
 		s.maps[name] = coll.DetachMap(name)
@@ -194,8 +198,9 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 	return report, s
 }
 
-// add enters an object, and opens the programs behind its links.
-func (r *reporter) add(report ObjectReport, attach map[string]string, links map[string]link.Link) {
+// add enters an object, and opens the programs behind its links. The one that
+// has none, near, is attached now and then by the agent.
+func (r *reporter) add(report ObjectReport, attach map[string]string, links map[string]link.Link, near *ebpf.Program) {
 	report.Programs, report.Maps = []ProgramReport{}, []MapReport{}
 	var open []*ebpf.Program
 	for _, name := range slices.Sorted(maps.Keys(attach)) {
@@ -212,10 +217,27 @@ func (r *reporter) add(report ObjectReport, attach map[string]string, links map[
 			} else {
 				p.ID = uint32(info.Program)
 			}
+		} else if near != nil {
+			program, p.ID = openNear(near)
 		}
 		report.Programs, open = append(report.Programs, p), append(open, program)
 	}
 	r.Objects, r.programs = append(r.Objects, report), append(r.programs, open)
+}
+
+// openNear returns nothing if the program cannot be looked at, which its missing
+// ID tells.
+func openNear(near *ebpf.Program) (*ebpf.Program, uint32) {
+	info, err := near.Info()
+	if err != nil {
+		return nil, 0
+	}
+	program, err := near.Clone()
+	if err != nil {
+		return nil, 0
+	}
+	id, _ := info.ID()
+	return program, uint32(id)
 }
 
 // measure fills in what is read last, so that it covers the sampled time.
@@ -255,8 +277,8 @@ func (r *reporter) measure() {
 func (r *reporter) limit(s ProgramStatus) {
 	for i := range r.Objects {
 		for j := range r.Objects[i].Programs {
-			if p := &r.Objects[i].Programs[j]; r.Objects[i].Name == s.Object && p.Name == s.Name && p.Attached && s.Attached && p.Reason == "" {
-				p.Reason = s.Reason
+			if p := &r.Objects[i].Programs[j]; r.Objects[i].Name == s.Object && p.Name == s.Name && p.Attached == s.Attached && p.Reason == "" {
+				p.Reason = cmp.Or(s.Reason, s.Idle)
 			}
 		}
 	}

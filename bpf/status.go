@@ -21,6 +21,7 @@ type Counters struct {
 	Summed      uint64 // exact readings, taken near a line
 	Approximate uint64 // exact readings that could not be had: cautious bound taken
 	Raised      uint64 // crossings sent
+	Neared      uint64 // of lines that came near: see Crossing.Near
 	Rearmed     uint64 // lines armed again by the kernel
 
 	// CrossingsHeld counts crossings that found the ring buffer full. They are
@@ -57,6 +58,7 @@ func (c Counters) Events() []Count {
 		{"allocation_summed", c.Summed},
 		{"allocation_approximate", c.Approximate},
 		{"crossing_raised", c.Raised},
+		{"line_neared", c.Neared},
 		{"line_rearmed", c.Rearmed},
 		{"writer_change", c.WriterChanges},
 		{"writer_unjoined", c.WritersUnjoined},
@@ -112,6 +114,7 @@ func (p *Probes) Counters() (Counters, error) {
 			c.Summed += n.Summed
 			c.Approximate += n.Approximate
 			c.Raised += n.Raised
+			c.Neared += n.Neared
 			c.Rearmed += n.Rearmed
 			c.CrossingsHeld += n.RingFull
 		}
@@ -150,7 +153,11 @@ type ProgramStatus struct {
 	Attached    bool
 	Adopted     bool   // recording since before this process
 	Reason      string // why not attached, or in what way less exact; "" if all is well
+	Idle        string // why not attached although all is well; "" otherwise
 }
+
+// Working is whether the program does its work: it is attached, or need not be.
+func (s ProgramStatus) Working() bool { return s.Attached || s.Idle != "" }
 
 // Status lists every program, attached or not, in a stable order.
 func (p *Probes) Status() []ProgramStatus {
@@ -160,6 +167,7 @@ func (p *Probes) Status() []ProgramStatus {
 	for _, fsType := range fsTypes {
 		u := p.usage[fsType]
 		all = append(all, statusOf(objectUsage+fsType, usageAttach[fsType], u.set, u.err, approximation(u.set))...)
+		u.closely.status(all)
 	}
 	limit := hierarchy()
 	all = append(all, statusOf(objectWriters, writersAttach[""], p.writers, p.writersErr, limit)...)
@@ -179,8 +187,12 @@ func statusOf(object string, attach map[string]string, s *set, err error, limit 
 			status.Reason = err.Error()
 		case s == nil:
 			status.Reason = "closed"
-		default:
+		case s.links[name] != nil:
 			status.Attached, status.Adopted = true, s.adopted
+		case s.near != nil:
+			status.Idle = "attached only while a filesystem is near its line"
+		default:
+			status.Idle = "does not fit this kernel, where another program does its work"
 		}
 		out = append(out, status)
 	}

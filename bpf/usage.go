@@ -34,13 +34,19 @@ type Line struct {
 	// for root. The programs see f_bfree there. With btrfs the difference means
 	// something else, and is not used.
 	Reserved uint64
+
+	// Free is f_bfree of the same reading. If that is far above RaiseFree, ext4
+	// is watched from afar, which writers do not feel; 0 is close, as is every
+	// other filesystem.
+	Free uint64
 }
 
-// Crossing is a filesystem that came down to its line. Free may have changed
-// since; the caller reads the exact figure and sets the line again.
+// Crossing is a filesystem that came down to its line, or near it. Free may have
+// changed since; the caller reads the exact figure and sets the line again.
 type Crossing struct {
 	Dev    uint64
 	Inodes bool   // inodes ran low, not space
+	Near   bool   // not reached, but watched closely from now on
 	BootNS uint64 // CLOCK_BOOTTIME
 	Free   uint64 // blocks, with what is reserved; or inodes
 }
@@ -75,10 +81,16 @@ func (p *Probes) setLine(dev uint64, fsType string, l Line) error {
 			return err
 		}
 	}
-	return lineFull(watches.Put(dev, watchValue{
+	value := watchValue{
 		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree, l.Reserved),
 		Inodes: kernelLine(l.RaiseInodes, l.RearmInodes, l.WorseInodes, 0),
-	}))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if closely := p.usage[fsType].closely; closely != nil {
+		return closely.setClosely(watches, dev, l, value)
+	}
+	return lineFull(watches.Put(dev, value))
 }
 
 func lineFull(err error) error {
@@ -171,6 +183,11 @@ func (p *Probes) ClearLine(dev uint64) error {
 			return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usage["ext4"].closely.leave(dev); err != nil {
+		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
+	}
 	return nil
 }
 
@@ -193,7 +210,7 @@ func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
 				}
 				read[ring] = true
 				g.Go(func() error {
-					if err := readCrossings(ctx, ring, out); err != nil {
+					if err := p.readCrossings(ctx, ring, out); err != nil {
 						return fmt.Errorf("read crossings: %w", err)
 					}
 					return nil
@@ -227,7 +244,7 @@ func (p *Probes) rings() ([]*ebpf.Map, <-chan struct{}, error) {
 }
 
 // readCrossings reads one ring; it ends only with an error.
-func readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) error {
+func (p *Probes) readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) error {
 	reader, err := ringbuf.NewReader(ring)
 	if err != nil {
 		return err
@@ -248,6 +265,9 @@ func readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) err
 		if err != nil {
 			return err
 		}
+		if crossing.Near {
+			p.comeNear(crossing.Dev, crossing.Free)
+		}
 		select {
 		case out <- crossing:
 		case <-ctx.Done():
@@ -260,6 +280,7 @@ func readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) err
 const (
 	resourceBytes = iota
 	resourceInodes
+	resourceNear
 )
 
 // decodeCrossing reads a struct crossing.
@@ -271,12 +292,13 @@ func decodeCrossing(raw []byte) (Crossing, error) {
 	if _, err := binary.Decode(raw, binary.NativeEndian, &c); err != nil {
 		return Crossing{}, fmt.Errorf("decode crossing: %w", err)
 	}
-	if c.Resource != resourceBytes && c.Resource != resourceInodes {
+	if c.Resource > resourceNear {
 		return Crossing{}, fmt.Errorf("crossing of unknown resource %d", c.Resource)
 	}
 	return Crossing{
 		Dev:    c.Dev,
 		Inodes: c.Resource == resourceInodes,
+		Near:   c.Resource == resourceNear,
 		BootNS: c.BootNs,
 		Free:   c.Free,
 	}, nil

@@ -24,6 +24,7 @@ type usageBtrfsUsageCounters struct {
 	Summed      uint64
 	Approximate uint64
 	Raised      uint64
+	Neared      uint64
 	Rearmed     uint64
 	RingFull    uint64
 }
@@ -44,6 +45,9 @@ type usageBtrfsWatch struct {
 		Worse uint64
 		Armed uint64
 	}
+	Near      uint64
+	Dirtied   uint64
+	DirtyThen uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -4,7 +4,7 @@
  * The line of an ext4 filesystem. The figure is the one that statfs(2) shows
  * (ext4_statfs): free clusters less those promised to delayed allocation.
  */
-#include "headers/percpu.h"
+#include "headers/near.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -54,8 +54,11 @@ static __noinline int look(void *fs, u32 resource, struct reading *r)
 	return 0;
 }
 
-/* check is called after an allocation has taken own blocks or inodes. */
-static __always_inline int check(struct super_block *sb, u32 resource, u32 own)
+/*
+ * check is called after an allocation has taken own blocks or inodes, or for
+ * bytes that become dirty.
+ */
+static __always_inline int check(struct super_block *sb, u32 resource, u32 own, u64 dirtied)
 {
 	struct usage_counters *n = counts();
 	u64 dev = sb->s_dev;
@@ -70,7 +73,31 @@ static __always_inline int check(struct super_block *sb, u32 resource, u32 own)
 		return 0;
 	n->checked++;
 	glance(sb->s_fs_info, resource, &r);
-	return check_line(sb->s_fs_info, l, dev, resource, &r);
+	check_line(sb->s_fs_info, l, dev, resource, &r);
+	if (resource == RESOURCE_INODES)
+		return 0;
+	__sync_fetch_and_add(&w->dirtied, dirtied);
+	return approach(sb, w, dev, &r);
+}
+
+/*
+ * A folio becomes dirty after its blocks were promised: write(2) and a page
+ * fault both promise first (ext4_da_write_begin, ext4_page_mkwrite). How many is
+ * not known here, and need not be: a line that is disarmed is near.
+ */
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(usage_dirty, struct folio *folio, struct address_space *mapping)
+{
+	u64 flags, order = 0;
+
+	if (!folio || !mapping)
+		return 0;
+	/* folio->flags is the first word, as a number or, since Linux 6.18, a struct. */
+	if (bpf_probe_read_kernel(&flags, sizeof(flags), folio))
+		return 0;
+	if (flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		order = BPF_CORE_READ(folio, _flags_1) & 0xff;
+	return check(mapping->host->i_sb, RESOURCE_BYTES, 0, 1ULL << ((order + page_shift) & 63));
 }
 
 /*
@@ -89,7 +116,7 @@ int usage_reserve(unsigned long long *ctx)
 		return 0;
 	if (reserve_has_count)
 		own = *(volatile u64 *)&ctx[1];
-	return check(inode->i_sb, RESOURCE_BYTES, own);
+	return check(inode->i_sb, RESOURCE_BYTES, own, 0);
 }
 
 /*
@@ -104,12 +131,12 @@ int BPF_PROG(usage_allocate, struct ext4_allocation_request *ar)
 {
 	if (!ar || ar->flags & EXT4_MB_DELALLOC_RESERVED)
 		return 0;
-	return check(ar->inode->i_sb, RESOURCE_BYTES, ar->len);
+	return check(ar->inode->i_sb, RESOURCE_BYTES, ar->len, 0);
 }
 
 /* __ext4_new_inode: at its end, after the counter was decremented. */
 SEC("tp_btf/ext4_allocate_inode")
 int BPF_PROG(usage_inode, struct inode *inode)
 {
-	return inode ? check(inode->i_sb, RESOURCE_INODES, 1) : 0;
+	return inode ? check(inode->i_sb, RESOURCE_INODES, 1, 0) : 0;
 }

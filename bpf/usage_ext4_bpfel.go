@@ -42,14 +42,18 @@ type usageExt4UsageCounters struct {
 	Summed      uint64
 	Approximate uint64
 	Raised      uint64
+	Neared      uint64
 	Rearmed     uint64
 	RingFull    uint64
 }
 
 type usageExt4Watch struct {
-	_      structs.HostLayout
-	Bytes  usageExt4Line
-	Inodes usageExt4Line
+	_         structs.HostLayout
+	Bytes     usageExt4Line
+	Inodes    usageExt4Line
+	Near      uint64
+	Dirtied   uint64
+	DirtyThen uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -62,11 +66,16 @@ const (
 	usageExt4MapWatches          = "watches"
 	usageExt4ProgUsageAllocate   = "usage_allocate"
 	usageExt4ProgUsageCpuOffsets = "usage_cpu_offsets"
+	usageExt4ProgUsageDirty      = "usage_dirty"
 	usageExt4ProgUsageInode      = "usage_inode"
 	usageExt4ProgUsageReserve    = "usage_reserve"
 	usageExt4VarCounterBatch     = "counter_batch"
 	usageExt4VarCrossingType     = "crossing_type"
+	usageExt4VarDirtyBatch       = "dirty_batch"
+	usageExt4VarFarFirst         = "far_first"
+	usageExt4VarNearBlocks       = "near_blocks"
 	usageExt4VarNrCpus           = "nr_cpus"
+	usageExt4VarPageShift        = "page_shift"
 	usageExt4VarReserveHasCount  = "reserve_has_count"
 )
 
@@ -114,6 +123,7 @@ type usageExt4Specs struct {
 type usageExt4ProgramSpecs struct {
 	UsageAllocate   *ebpf.ProgramSpec `ebpf:"usage_allocate"`
 	UsageCpuOffsets *ebpf.ProgramSpec `ebpf:"usage_cpu_offsets"`
+	UsageDirty      *ebpf.ProgramSpec `ebpf:"usage_dirty"`
 	UsageInode      *ebpf.ProgramSpec `ebpf:"usage_inode"`
 	UsageReserve    *ebpf.ProgramSpec `ebpf:"usage_reserve"`
 }
@@ -134,7 +144,11 @@ type usageExt4MapSpecs struct {
 type usageExt4VariableSpecs struct {
 	CounterBatch    *ebpf.VariableSpec `ebpf:"counter_batch"`
 	CrossingType    *ebpf.VariableSpec `ebpf:"crossing_type"`
+	DirtyBatch      *ebpf.VariableSpec `ebpf:"dirty_batch"`
+	FarFirst        *ebpf.VariableSpec `ebpf:"far_first"`
+	NearBlocks      *ebpf.VariableSpec `ebpf:"near_blocks"`
 	NrCpus          *ebpf.VariableSpec `ebpf:"nr_cpus"`
+	PageShift       *ebpf.VariableSpec `ebpf:"page_shift"`
 	ReserveHasCount *ebpf.VariableSpec `ebpf:"reserve_has_count"`
 }
 
@@ -179,7 +193,11 @@ func (m *usageExt4Maps) Close() error {
 type usageExt4Variables struct {
 	CounterBatch    *ebpf.Variable `ebpf:"counter_batch"`
 	CrossingType    *ebpf.Variable `ebpf:"crossing_type"`
+	DirtyBatch      *ebpf.Variable `ebpf:"dirty_batch"`
+	FarFirst        *ebpf.Variable `ebpf:"far_first"`
+	NearBlocks      *ebpf.Variable `ebpf:"near_blocks"`
 	NrCpus          *ebpf.Variable `ebpf:"nr_cpus"`
+	PageShift       *ebpf.Variable `ebpf:"page_shift"`
 	ReserveHasCount *ebpf.Variable `ebpf:"reserve_has_count"`
 }
 
@@ -189,6 +207,7 @@ type usageExt4Variables struct {
 type usageExt4Programs struct {
 	UsageAllocate   *ebpf.Program `ebpf:"usage_allocate"`
 	UsageCpuOffsets *ebpf.Program `ebpf:"usage_cpu_offsets"`
+	UsageDirty      *ebpf.Program `ebpf:"usage_dirty"`
 	UsageInode      *ebpf.Program `ebpf:"usage_inode"`
 	UsageReserve    *ebpf.Program `ebpf:"usage_reserve"`
 }
@@ -197,6 +216,7 @@ func (p *usageExt4Programs) Close() error {
 	return _UsageExt4Close(
 		p.UsageAllocate,
 		p.UsageCpuOffsets,
+		p.UsageDirty,
 		p.UsageInode,
 		p.UsageReserve,
 	)

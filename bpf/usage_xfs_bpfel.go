@@ -25,6 +25,7 @@ type usageXfsUsageCounters struct {
 	Summed      uint64
 	Approximate uint64
 	Raised      uint64
+	Neared      uint64
 	Rearmed     uint64
 	RingFull    uint64
 }
@@ -45,6 +46,9 @@ type usageXfsWatch struct {
 		Worse uint64
 		Armed uint64
 	}
+	Near      uint64
+	Dirtied   uint64
+	DirtyThen uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -35,12 +35,13 @@ const (
 
 // usageSet is what became of the object for one type of filesystem.
 type usageSet struct {
-	*set       // nil if not attached
-	err  error // why not
+	*set              // nil if not attached
+	err     error     // why not
+	closely *approach // nil where all is watched alike
 }
 
-// usageObject is usage_TYPE.bpf.c.
-func usageObject(fsType string) (*object, error) {
+// usageObject is usage_TYPE.bpf.c. Headroom above nearBlocks is far, on ext4.
+func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 	load, code := loadUsageExt4, _UsageExt4Bytes
 	switch fsType {
 	case "xfs":
@@ -67,6 +68,10 @@ func usageObject(fsType string) (*object, error) {
 	}
 	o.maps = append(o.maps, mapCPUOffsets)
 	o.prepare, o.start = prepareUsage, learnCPUOffsets
+	if fsType == "ext4" {
+		o.far, o.near = usageExt4ProgUsageDirty, usageExt4ProgUsageReserve
+		o.prepare = prepareUsageExt4(nearBlocks)
+	}
 	return o, nil
 }
 
@@ -82,19 +87,10 @@ func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	if features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnMapLookupPercpuElem) != nil {
 		delete(spec.Programs, progCPUOffsets)
 	}
-	err = errors.Join(
+	return errors.Join(
 		spec.Variables[usageExt4VarNrCpus].Set(uint32(cpus)),
 		spec.Variables[usageExt4VarCounterBatch].Set(uint32(max(32, 2*cpus))),
 	)
-	hasCount := spec.Variables[usageExt4VarReserveHasCount]
-	if err != nil || hasCount == nil {
-		return err
-	}
-	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
-	if err != nil {
-		return err
-	}
-	return hasCount.Set(params >= 2)
 }
 
 // learnCPUOffsets lets the kernel fill cpu_offsets. Where it cannot, lines work

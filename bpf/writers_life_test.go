@@ -285,7 +285,7 @@ func TestWritersLeftOut(t *testing.T) {
 		t.Errorf("Writers: %v", err)
 	}
 	for _, s := range p.Status() {
-		if left := strings.HasPrefix(s.Object, objectWriters); s.Attached == left || left && s.Reason != "switched off" {
+		if left := strings.HasPrefix(s.Object, objectWriters); s.Working() == left || left && s.Reason != "switched off" {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -123,7 +123,7 @@ func (p *Probes) loadWritersOn(types *btf.Cache, fsType string) error {
 	if err = classify(err); err != nil {
 		p.say("writers are not counted", err, "type", fsType)
 	}
-	p.writersOn[fsType] = usageSet{s, err}
+	p.writersOn[fsType] = usageSet{set: s, err: err}
 	return nil
 }
 

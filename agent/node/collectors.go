@@ -104,7 +104,7 @@ func (f watchedFilesystem) collect(name string, d image.Disk, out chan<- prometh
 }
 
 var (
-	descAttached = desc("probe_attached", "1 for each kernel program that is attached.", "program")
+	descAttached = desc("probe_attached", "1 for each kernel program that is attached. usage_reserve is only while an ext4 filesystem is near its line, where the kernel has large folios; elsewhere it is always, and usage_dirty never.", "program")
 	descEvents   = desc("probe_events_total", "What the kernel programs counted.", "event")
 	descLost     = desc("probe_events_lost_total", "What the kernel programs could not record; the next exact reading mends it.", "event")
 )

@@ -15,7 +15,9 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 	if a.rt == nil || f == nil {
 		return // a line of an earlier run, or of what was unmounted just now
 	}
-	a.metrics.crossings.WithLabelValues(f.name()).Inc()
+	if !c.Near {
+		a.metrics.crossings.WithLabelValues(f.name()).Inc()
+	}
 	r, err := a.readDisk(ctx, f)
 	switch {
 	case err == nil && !f.lines.HighReached(r.Disk):

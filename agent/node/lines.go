@@ -168,7 +168,7 @@ func (a *Agent) tryArm(f *filesystem) bool {
 // its line, the next event is due when it is one percentage point worse.
 func (f *filesystem) kernelLine() bpf.Line {
 	r, p := f.reading, f.lines
-	line := bpf.Line{Reserved: r.Free - min(r.Avail, r.Free)}
+	line := bpf.Line{Reserved: r.Free - min(r.Avail, r.Free), Free: r.Free}
 	if raise, on := image.RaiseAt(r.Disk.CapacityBytes, p.HighPercent); on {
 		line.RaiseFree = raise / r.BlockSize
 		line.RearmFree = line.RaiseFree + 1

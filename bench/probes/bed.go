@@ -81,7 +81,7 @@ func loadProbes(ctx context.Context, pinDir string) (*bpf.Probes, error) {
 		return nil, err
 	}
 	for _, s := range p.Status() {
-		if !s.Attached && !strings.HasPrefix(s.Object, "writers") { // those are off by default
+		if !s.Working() && !strings.HasPrefix(s.Object, "writers") { // those are off by default
 			return nil, errors.Join(fmt.Errorf("%s is not attached: %s", s.Name, s.Reason), p.Close())
 		}
 	}
@@ -95,7 +95,7 @@ func setDefaultLine(p *bpf.Probes, fs *loopfs.FS) error {
 		return err
 	}
 	raise := st.Blocks / 5
-	return p.SetLine(fs.Dev, fs.Kind, bpf.Line{RaiseFree: raise, RearmFree: raise, RaiseInodes: st.Files / 5, RearmInodes: st.Files / 5})
+	return p.SetLine(fs.Dev, fs.Kind, bpf.Line{RaiseFree: raise, RearmFree: raise, RaiseInodes: st.Files / 5, RearmInodes: st.Files / 5, Free: st.Bfree})
 }
 
 func setNearLine(p *bpf.Probes, fs *loopfs.FS) error {
@@ -104,7 +104,7 @@ func setNearLine(p *bpf.Probes, fs *loopfs.FS) error {
 		return err
 	}
 	raise := free - nearBlocks
-	return p.SetLine(fs.Dev, fs.Kind, bpf.Line{RaiseFree: raise, RearmFree: raise})
+	return p.SetLine(fs.Dev, fs.Kind, bpf.Line{RaiseFree: raise, RearmFree: raise, Free: free})
 }
 
 func (b *bed) close() error {

@@ -302,7 +302,11 @@ func (a *attempt) judge() (done bool, err error) {
 }
 
 func (a *attempt) setLine() error {
-	a.told, a.since = false, now()
+	free, _, err := a.fs.Free()
+	if err != nil {
+		return err
+	}
+	a.told, a.since, a.line.Free = false, now(), free
 	return a.probes.SetLine(a.fs.Dev, a.fs.Kind, a.line)
 }
 

@@ -71,7 +71,7 @@ func (c *spurious) setLine(below uint64) error {
 		return err
 	}
 	raise := free - below/4096
-	c.line = bpf.Line{RaiseFree: raise, RearmFree: raise}
+	c.line = bpf.Line{RaiseFree: raise, RearmFree: raise, Free: free}
 	return c.probes.SetLine(c.fs.Dev, c.fs.Kind, c.line)
 }
 
@@ -97,6 +97,7 @@ func (c *spurious) look() error {
 				return fmt.Errorf("the line was reached: %d free, line %d", free, c.line.RaiseFree)
 			}
 			c.count++
+			c.line.Free = free
 			if err := c.probes.SetLine(c.fs.Dev, c.fs.Kind, c.line); err != nil {
 				return err
 			}

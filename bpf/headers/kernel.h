@@ -57,15 +57,28 @@ enum {
 
 /* The VFS: from a process to the superblock of its root, and to an inode. */
 
+struct backing_dev_info;
+
 struct super_block {
 	u32 s_dev;
+	unsigned char s_blocksize_bits;
 	unsigned long s_magic;
+	struct backing_dev_info *s_bdi;
 	void *s_fs_info;
 } CORE;
 
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
+} CORE;
+
+struct address_space {
+	struct inode *host;
+} CORE;
+
+/* The order of a large folio is in the low byte of its second page's flags. */
+struct folio {
+	unsigned long _flags_1;
 } CORE;
 
 struct dentry {
@@ -117,6 +130,29 @@ struct percpu_counter {
 	s64 count;
 	s32 *counters; /* __percpu */
 } CORE;
+
+struct list_head {
+	struct list_head *next;
+} CORE;
+
+/* What is dirty on a device (include/linux/backing-dev-defs.h). */
+
+enum wb_stat_item {
+	WB_RECLAIMABLE,
+};
+
+struct bdi_writeback {
+	struct list_head bdi_node;
+	struct percpu_counter stat[4];
+} CORE;
+
+struct backing_dev_info {
+	struct list_head wb_list;
+} CORE;
+
+enum pageflags {
+	PG_head = 6,
+};
 
 struct ext4_sb_info {
 	unsigned int s_cluster_bits;
@@ -174,10 +210,6 @@ struct xfs_inode {
 } CORE;
 
 /* btrfs (fs/btrfs/fs.h, space-info.h, block-rsv.h, volumes.h). */
-
-struct list_head {
-	struct list_head *next;
-} CORE;
 
 struct btrfs_space_info {
 	u64 total_bytes;

@@ -19,6 +19,7 @@
 enum resource {
 	RESOURCE_BYTES,
 	RESOURCE_INODES,
+	RESOURCE_NEAR, /* of crossings only: see near.h */
 };
 
 /* Free blocks or inodes, as statfs counts them. raise 0: no line. */
@@ -32,6 +33,11 @@ struct line {
 struct watch {
 	struct line bytes;
 	struct line inodes;
+
+	/* For near.h; what is dirty is less than the sum of the last two. */
+	u64 near;	/* user space was, or need not be, asked for exactness */
+	u64 dirtied;	/* bytes */
+	u64 dirty_then; /* bytes, less what was dirtied until then */
 };
 
 struct crossing {
@@ -49,7 +55,8 @@ struct usage_counters {
 	u64 checked;	 /* allocations on a watched filesystem */
 	u64 summed;	 /* of those, near the line: summed over all CPUs */
 	u64 approximate; /* of those, could not be summed: the cautious bound was taken */
-	u64 raised;	 /* events sent */
+	u64 raised;	 /* events of lines that were reached */
+	u64 neared;	 /* events of lines that came near (near.h) */
 	u64 rearmed;	 /* lines armed again by the kernel */
 	u64 ring_full;	 /* events that found no room; the line stays armed */
 };
@@ -132,7 +139,10 @@ static __noinline bool send(u64 dev, u32 resource, u64 free)
 	c->resource = resource;
 	c->pad = 0;
 	bpf_ringbuf_submit(c, 0);
-	n->raised++;
+	if (resource == RESOURCE_NEAR)
+		n->neared++;
+	else
+		n->raised++;
 	return true;
 }
 

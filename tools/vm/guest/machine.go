@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func tryPrograms() (list []report.Program, err error) {
 	}
 	for _, s := range probes.Status() {
 		list = append(list, report.Program{
-			Object: s.Object, Name: s.Name, AttachPoint: s.AttachPoint, Attached: s.Attached, Reason: s.Reason,
+			Object: s.Object, Name: s.Name, AttachPoint: s.AttachPoint, Attached: s.Attached, Reason: cmp.Or(s.Reason, s.Idle),
 		})
 	}
 	return list, errors.Join(probes.Close(), bpf.Unload(pins), unix.Unmount(pins, 0))

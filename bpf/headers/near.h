@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Far from its line a filesystem need not be asked about at every block.
+ *
+ * A program at each block that is promised costs 60 ns, which buffered writes
+ * at page-cache speed feel (8 % of them with an empty program, Linux 6.18). But a
+ * promise is made for a page that is about to be dirtied, and a large folio is
+ * dirtied once. So while the line is far, only a program at writeback_dirty_folio
+ * is attached, which compares the same figures. It cannot see blocks promised in
+ * a folio that is dirty already: holes of a large folio. What is not seen is
+ * therefore less than what is dirty, and the line is far as long as
+ *
+ *	free - dirty - NEAR_BLOCKS > raise
+ *
+ * When that no longer holds one event asks user space to attach the other
+ * program, and to look once more.
+ *
+ * What is dirty on the device is summed rarely: in between it grows by no more
+ * than what this program sees dirtied.
+ */
+#ifndef EBB_NEAR_H
+#define EBB_NEAR_H
+
+#include "percpu.h"
+
+/*
+ * Room for what is on its way to be counted: on every CPU a folio of the largest
+ * size ext4 has (ext4_set_inode_mapping_order) can be dirtied, seen, and not yet
+ * be in the sum (folio_account_dirtied).
+ */
+#define FOLIO_BLOCKS 2048
+
+/* Writers of many cgroups have dirty counts of their own; with more, near. */
+#define MAX_WRITEBACKS 32
+
+/* Set by the loader. */
+volatile const bool far_first = false; /* usage_dirty is what is attached */
+volatile const u32 near_blocks = 0;
+volatile const u32 page_shift = 12;
+volatile const u32 dirty_batch = 0; /* WB_STAT_BATCH, in pages */
+
+/* dirty_on bounds the dirty bytes on a device; 0 if it cannot. */
+static __noinline u64 dirty_on(struct super_block *sb)
+{
+	struct list_head *head, *at;
+	struct bdi_writeback *wb;
+	s64 pages = 0;
+	int i;
+
+	head = &sb->s_bdi->wb_list;
+	at = BPF_CORE_READ(head, next);
+	for (i = 0; i < MAX_WRITEBACKS && at != head && at; i++) {
+		wb = (void *)at - bpf_core_field_offset(struct bdi_writeback, bdi_node);
+		pages += BPF_CORE_READ(wb, stat[WB_RECLAIMABLE].count) + (s64)dirty_batch * nr_cpus;
+		at = BPF_CORE_READ(at, next);
+	}
+	if (at != head || pages <= 0)
+		return 0;
+	return (u64)pages << (page_shift & 31);
+}
+
+/*
+ * approach is called with a reading of free blocks after they were compared
+ * with the line.
+ */
+static __always_inline int approach(struct super_block *sb, struct watch *w, u64 dev,
+				    struct reading *r)
+{
+	u64 dirty, seen;
+	s64 room;
+
+	if (!far_first || w->near)
+		return 0;
+	room = (r->free - r->err - (s64)w->bytes.raise - near_blocks) << (sb->s_blocksize_bits & 31);
+	seen = w->dirtied;
+	if (room > (s64)(w->dirty_then + seen))
+		return 0;
+	dirty = dirty_on(sb);
+	if (dirty) {
+		/* Whichever CPU is last: each figure bounds what is dirty later. */
+		w->dirty_then = dirty - seen;
+		if (room > (s64)(dirty + w->dirtied - seen))
+			return 0;
+	}
+	if (__sync_val_compare_and_swap(&w->near, 0, 1) == 0 &&
+	    !send(dev, RESOURCE_NEAR, r->free > 0 ? r->free : 0))
+		w->near = 0;
+	return 0;
+}
+
+#endif

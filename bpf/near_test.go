@@ -1,0 +1,314 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fromAfar skips where every block is watched anyway.
+func fromAfar(t *testing.T, p *Probes) {
+	t.Helper()
+	if p.usage["ext4"].closely == nil {
+		t.Skip("SKIPPED: ext4 of this kernel has no large folios, so usage_reserve is always attached")
+	}
+}
+
+// closely is whether the near program is attached.
+func closely(t *testing.T, p *Probes) bool {
+	t.Helper()
+	for _, s := range p.Status() {
+		if s.Name == usageExt4ProgUsageReserve {
+			return s.Attached
+		}
+	}
+	t.Fatal("no such program")
+	return false
+}
+
+// newFarExt4 has room for what is far.
+func newFarExt4(t *testing.T) *filesystem {
+	return newFilesystem(t, "ext4", 1<<30, "-F", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+}
+
+// watcher does what the agent does: it reads the figure at each event, and sets
+// the line again.
+type watcher struct {
+	line Line
+	near atomic.Uint64 // events that only said so
+	told chan struct{} // closed when an event has shown the line reached
+}
+
+func watch(t *testing.T, p *Probes, fs *filesystem, line Line) *watcher {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	events, done := make(chan Crossing), make(chan error, 2)
+	w := &watcher{line: line, told: make(chan struct{})}
+	go func() { done <- p.Crossings(ctx, events) }()
+	go func() { done <- w.run(ctx, t, p, fs, events) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+	w.line.Free, _ = fs.free(t)
+	setLine(t, p, fs, w.line)
+	return w
+}
+
+func (w *watcher) run(ctx context.Context, t *testing.T, p *Probes, fs *filesystem, events <-chan Crossing) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-events:
+			if c.Dev != fs.dev || c.Inodes {
+				t.Errorf("crossing is %+v", c)
+			}
+			line := w.line
+			line.Free, _ = fs.free(t)
+			if line.Free <= line.RaiseFree {
+				close(w.told)
+				return nil
+			}
+			if !c.Near {
+				t.Errorf("event %d blocks early", line.Free-line.RaiseFree)
+			}
+			w.near.Add(1)
+			if err := p.SetLine(fs.dev, fs.kind, line); err != nil {
+				return err
+			}
+			// What was taken before the line was set again.
+			if free, _ := fs.free(t); free <= line.RaiseFree {
+				close(w.told)
+				return nil
+			}
+		}
+	}
+}
+
+// looks is how often the programs looked.
+func looks(t *testing.T, p *Probes) uint64 { return counters(t, p).Checked }
+
+// TestFarWritersAreLeftAlone: megabytes written far from the line cost a look for
+// each folio, not for each block.
+func TestFarWritersAreLeftAlone(t *testing.T) {
+	p, fs := load(t, Options{}), newFarExt4(t)
+	fromAfar(t, p)
+	free, _ := fs.free(t)
+	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000, Free: free})
+	f, was := fs.open(t, 0), looks(t, p)
+	for range 64 {
+		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := looks(t, p) - was; n == 0 || n > 64*256/4 {
+		t.Errorf("%d looks at %d blocks", n, 64*256)
+	}
+	if closely(t, p) || counters(t, p).Neared != 0 {
+		t.Error("watched closely, far from the line")
+	}
+	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000})
+	if !closely(t, p) {
+		t.Error("not watched closely, though nobody said what is free")
+	}
+	was = looks(t, p)
+	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if n := looks(t, p) - was; n < 256 {
+		t.Errorf("%d looks at 256 blocks", n)
+	}
+	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000, Free: free})
+	if closely(t, p) {
+		t.Error("watched closely after it was far again")
+	}
+}
+
+// TestNeverLateFromAfar: from far above the line down to it, in ways that dirty
+// pages, that dirty none, and that take blocks in folios that are dirty already.
+func TestNeverLateFromAfar(t *testing.T) {
+	for name, start := range map[string]taking{
+		"buffered":          writes(4096, 0),
+		"large writes":      writes(1<<20, 0),
+		"large direct":      writes(1<<20, unix.O_DIRECT),
+		"mapped":            mapped(480 << 20),
+		"holes":             holes(func(f *os.File, at int64) error { _, err := f.WriteAt([]byte{1}, at); return err }),
+		"fallocate":         chunks(300),
+		"holes and writers": mixed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, fs := load(t, Options{nearBlocks: 64}), newFarExt4(t)
+			fromAfar(t, p)
+			step := start(t, fs)
+			free, _ := fs.free(t)
+			w := watch(t, p, fs, Line{RaiseFree: free - 93000, RearmFree: free - 93000})
+			for {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+				free, _ := fs.free(t)
+				if free > w.line.RaiseFree {
+					continue
+				}
+				select {
+				case <-w.told:
+				case <-time.After(30 * time.Second): // nothing else happens meanwhile
+					t.Fatalf("%d free, line %d, and no event; counters %+v", free, w.line.RaiseFree, counters(t, p))
+				}
+				break
+			}
+			if n := w.near.Load(); n > 3 {
+				t.Errorf("%d events before the line was reached", n)
+			}
+		})
+	}
+}
+
+// taking is a way of taking space, a little with each step.
+type taking func(t *testing.T, fs *filesystem) (step func() error)
+
+// writes appends so many bytes at a time.
+func writes(size, flags int) taking {
+	return func(t *testing.T, fs *filesystem) func() error {
+		f, data := fs.open(t, flags), pages(t, size/4096)
+		return func() error {
+			_, err := f.Write(data)
+			return err
+		}
+	}
+}
+
+func chunks(blocks uint64) taking {
+	return func(t *testing.T, fs *filesystem) func() error {
+		return func() error {
+			fs.take(t, blocks)
+			return nil
+		}
+	}
+}
+
+// mapped dirties a page at a time through a mapping.
+func mapped(size int) taking {
+	return func(t *testing.T, fs *filesystem) func() error {
+		f, at := fs.open(t, 0), 0
+		if err := f.Truncate(int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Munmap(m) })
+		return func() error {
+			m[at] = 1
+			at += 4096
+			return nil
+		}
+	}
+}
+
+// holes has a sparse file in the page cache, in folios as large as reading ahead
+// makes them, and writes a byte into each megabyte, then a byte into the next
+// block of each, and so on. Most of these blocks dirty no folio. It does not dawdle:
+// write-back would clean the folios.
+func holes(write func(*os.File, int64) error) taking {
+	return func(t *testing.T, fs *filesystem) func() error {
+		const size, stride = 460 << 20, 1 << 20
+		const ramp = 32 << 20 // reading ahead begins with small ones
+		f := fs.open(t, 0)
+		if err := f.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		for at, buf := int64(0), make([]byte, stride); at < size; at += stride {
+			if _, err := f.ReadAt(buf, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		round := int64(-1)
+		return func() error {
+			round++
+			for at := ramp + round*4096; at < size; at += stride {
+				if err := write(f, at); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+}
+
+// mixed has holes filled while another file grows.
+func mixed(t *testing.T, fs *filesystem) func() error {
+	fill := holes(func(f *os.File, at int64) error { _, err := f.WriteAt([]byte{1}, at); return err })(t, fs)
+	grow, n := writes(1<<20, 0)(t, fs), 0
+	return func() error {
+		if n++; n%40 == 0 {
+			return grow()
+		}
+		return fill()
+	}
+}
+
+// TestFarSurvivesItsOwner: what was near is far again for the next process until
+// it has set a line of its own, and nothing stays attached without one.
+func TestFarSurvivesItsOwner(t *testing.T) {
+	o := Options{PinDir: pinDir(t)}
+	p, fs := load(t, o), newFarExt4(t)
+	fromAfar(t, p)
+	free, _ := fs.free(t)
+	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	if !closely(t, p) {
+		t.Fatal("not watched closely near the line")
+	}
+	p = reload(t, p, o)
+	if closely(t, p) {
+		t.Fatal("watched closely without a line")
+	}
+	for _, s := range p.Status() {
+		if s.Object == objectUsage+"ext4" && s.Attached && !s.Adopted {
+			t.Errorf("%s was not adopted", s.Name)
+		}
+	}
+	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	fs.take(t, 900)
+	f := fs.open(t, 0)
+	if _, err := f.Write(make([]byte, 200*4096)); err != nil {
+		t.Fatal(err)
+	}
+	if c := nextCrossing(t, p); c.Near || c.Free > free-1000 {
+		t.Errorf("crossing is %+v", c)
+	}
+	clearLine(t, p, fs)
+	if closely(t, p) {
+		t.Error("watched closely after the line was cleared")
+	}
+	dir := (&pins{dir: o.PinDir}).dirOf(mustUsage(t))
+	if err := os.Remove(filepath.Join(dir, "programs", usageExt4ProgUsageReserve)); err != nil {
+		t.Fatal(err)
+	}
+	p = reload(t, p, o) // damaged: replaced
+	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	if !closely(t, p) {
+		t.Error("not watched closely after the pins were replaced")
+	}
+}
+
+func mustUsage(t *testing.T) *object {
+	t.Helper()
+	o, err := usageObject("ext4", nearBlocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
