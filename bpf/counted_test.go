@@ -179,37 +179,29 @@ func newBtrfsOver(t testing.TB, data, metadata string, sizes []int64) *filesyste
 
 // TestNoRoomForMetadata: once the last block group is made and the metadata is
 // nearly full, statfs says that nothing is available, however much room there
-// is for data. Tiny files bring that about.
+// is for data. Attributes that fill a leaf each bring that about.
 func TestNoRoomForMetadata(t *testing.T) {
 	p, fs := load(t, Options{}), newBtrfs(t, "-m", "single")
-	var err error
-	for err == nil { // take everything but the metadata
-		var f *os.File
-		// Some kernels (6.12) let no file be made once the data is full.
-		if f, err = os.OpenFile(fs.path(), os.O_CREATE|os.O_RDWR, 0o644); err == nil {
-			err = unix.Fallocate(int(f.Fd()), 0, 0, 4<<20)
-			f.Close()
-		}
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	remove(t, filepath.Join(fs.dir, "f1"))
-	fs.sync(t)
 	free, _ := fs.free(t)
+	// Until every block group is made, and a few of data have room.
+	for free > 2500 {
+		fs.take(t, 1024)
+		fs.sync(t)
+		free, _ = fs.free(t)
+	}
 	setLine(t, p, fs, Line{RaiseFree: free / 2, RearmFree: free / 2})
 	for n := 0; free > 0; n++ {
-		err := os.WriteFile(fs.path(), make([]byte, 1900), 0o644)
+		err := unix.Setxattr(fs.dir, fmt.Sprint("user.", n), make([]byte, 15000), unix.XATTR_CREATE)
 		if err != nil && !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}
 		is, _ := armed(t, p, fs)
 		free, _ = fs.free(t)
 		if is == (free == 0) {
-			t.Fatalf("file %d: %d free, line armed %v, write: %v", n, free, is, err)
+			t.Fatalf("attribute %d: %d free, line armed %v, write: %v", n, free, is, err)
 		}
 		if err != nil && free > 0 {
-			t.Fatalf("file %d: %v with %d free: there is nothing to test", n, err, free)
+			t.Fatalf("attribute %d: %v with %d free: there is nothing to test", n, err, free)
 		}
 	}
 	if c := nextCrossing(t, p); c.Free != 0 {

@@ -34,16 +34,20 @@ var etc = map[string]string{
 // Builder holds what is the same for every kernel.
 type Builder struct {
 	dir      string
+	suites   []suite
 	compiled map[string]string
 }
 
 // NewBuilder compiles what runs in a machine. The caller must Close it.
-func NewBuilder(ctx context.Context) (_ *Builder, err error) {
+func NewBuilder(ctx context.Context, s Selection) (_ *Builder, err error) {
 	b := &Builder{}
+	if b.suites, err = s.suites(); err != nil {
+		return nil, err
+	}
 	if b.dir, err = os.MkdirTemp("", "ebb-vm-"); err != nil {
 		return nil, fmt.Errorf("build tests: %w", err)
 	}
-	if b.compiled, err = compile(ctx, b.dir); err != nil {
+	if b.compiled, err = compile(ctx, b.dir, b.suites); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("build tests: %w", err)
 	}
@@ -59,7 +63,7 @@ func (b *Builder) Build(k Kernel) (file string, o report.Order, err error) {
 	if o.Modules, err = k.Modules(); err != nil {
 		return "", o, fmt.Errorf("build initramfs: %w", err)
 	}
-	for _, s := range suites {
+	for _, s := range b.suites {
 		o.Suites = append(o.Suites, s.order())
 	}
 	a, err := b.archive(k, o)

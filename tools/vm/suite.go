@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/vm/report"
@@ -31,11 +32,40 @@ var suites = []suite{
 			"TestCountedOnEveryProfile/(raid0|raid1c|raid10|raid5|raid6|singleraid|.*768)",
 	},
 	{pkg: "runtime/fs", timeout: 4 * time.Minute},
+	{pkg: "runtime/cgroup", timeout: time.Minute},
 	// Compares files of the repository, which is not in the machine.
 	{pkg: "agent/node", skip: "TestGenerated", timeout: 3 * time.Minute},
-	// The main job and last use, on containerd 1.6: what depends on the kernel.
-	// The faults of sockets, clocks and files are the same on every kernel.
-	{pkg: "agent/node/e2e", run: "^(TestReclaim|TestUseWhileDown)$/^debian$", timeout: 8 * time.Minute},
+	// The main job, last use and writers, on containerd 1.6: what depends on the
+	// kernel. The faults of sockets, clocks and files are the same on every kernel.
+	{pkg: "agent/node/e2e", run: "^(TestReclaim|TestUseWhileDown|TestWhoFillsTheDisk)$/^debian$", timeout: 8 * time.Minute},
+}
+
+// Selection is what to run of the suites; the zero value is all of them.
+type Selection struct {
+	Package string // only this one's
+	Run     string // these tests of it, those left out included
+	Count   int    // how often each; once if 0
+}
+
+// suites returns what was selected.
+func (s Selection) suites() ([]suite, error) {
+	if s == (Selection{}) {
+		return suites, nil
+	}
+	for _, one := range suites {
+		if one.pkg != s.Package {
+			continue
+		}
+		if s.Run != "" {
+			one.run, one.skip = s.Run, ""
+		}
+		if s.Count > 0 {
+			one.args = append(slices.Clone(one.args), fmt.Sprint("-test.count=", s.Count))
+			one.timeout *= time.Duration(s.Count)
+		}
+		return []suite{one}, nil
+	}
+	return nil, fmt.Errorf("no suite %q to select from", s.Package)
 }
 
 // Where things are in the machine.
@@ -44,9 +74,10 @@ const (
 	agentFile = suiteDir + "/ebb-agent"
 )
 
-// AgentVariable tells the end-to-end tests where a built agent is, for machines
-// without a compiler.
-const AgentVariable = "EBB_TEST_AGENT"
+// environment tells tests what they may count on. EBB_TEST_AGENT is a built
+// agent, for machines without a compiler; EBB_TEST_UNLOAD_MODULES says that the
+// modules of filesystems are the test's to unload.
+var environment = []string{"EBB_TEST_AGENT=" + agentFile, "EBB_TEST_UNLOAD_MODULES=1"}
 
 func (s suite) binary() string { return filepath.Join(suiteDir, s.pkg, "test") }
 
@@ -54,7 +85,7 @@ func (s suite) order() report.Suite {
 	o := report.Suite{
 		Name: s.pkg, Program: s.binary(), Dir: filepath.Dir(s.binary()), Timeout: s.timeout,
 		Args: append([]string{"-test.v", "-test.timeout=0"}, s.args...),
-		Env:  []string{AgentVariable + "=" + agentFile},
+		Env:  environment,
 	}
 	if s.run != "" {
 		o.Args = append(o.Args, "-test.run="+s.run)
@@ -67,7 +98,7 @@ func (s suite) order() report.Suite {
 
 // compile builds the guest, the agent and the suites into dir, statically, and
 // returns where each is to be in the machine.
-func compile(ctx context.Context, dir string) (map[string]string, error) {
+func compile(ctx context.Context, dir string, suites []suite) (map[string]string, error) {
 	targets := map[string]string{}
 	build := func(target string, args ...string) error {
 		file := filepath.Join(dir, fmt.Sprint(len(targets)))

@@ -39,6 +39,7 @@ func runSuite(s report.Suite) report.Result {
 	out.flush()
 	result.Seconds = time.Since(begun).Seconds()
 	result.Exit, result.Reason = verdict(ctx, s, cmd, err)
+	fmt.Printf("=== %s ended after %.0f s\n", s.Name, result.Seconds)
 	return result
 }
 

@@ -35,6 +35,7 @@ func main() {
 // options are the command's flags.
 type options struct {
 	kernels   []string
+	selection vm.Selection
 	table     string
 	atOnce    int
 	cpus      int
@@ -54,6 +55,9 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.kernels, "kernels", vm.Kernels[:2], `which kernels to boot; "all" for all of them`)
+	f.StringVar(&o.selection.Package, "package", "", "run the tests of this package only, such as bpf")
+	f.StringVar(&o.selection.Run, "run", "", "with --package: run only these tests, those that are usually left out included")
+	f.IntVar(&o.selection.Count, "count", 0, "with --package: run each test so many times")
 	f.StringVar(&o.table, "table", "", "a page to write the table of results into")
 	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
 	f.IntVar(&o.cpus, "cpus", 2, "CPUs of a machine")
@@ -77,7 +81,7 @@ func (o options) run(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(cache, "vm"), 0o755); err != nil {
 		return err
 	}
-	builder, err := vm.NewBuilder(ctx)
+	builder, err := vm.NewBuilder(ctx, o.selection)
 	if err != nil {
 		return err
 	}
