@@ -36,9 +36,10 @@ func TestCrossing(t *testing.T) {
 			crossings[way.Name] = crossing{way: way}
 		}
 	}
+	p := load(t, Options{})
 	for name, c := range crossings {
 		t.Run(name, func(t *testing.T) {
-			p, fs := load(t, Options{}), newExt4(t, c.mkfs...)
+			fs, was := newExt4(t, c.mkfs...), counters(t, p)
 			step := fs.begin(t, c.way)
 			blocks, inodes := fs.free(t)
 			line := Line{RaiseFree: blocks - 400, RearmFree: blocks - 300}
@@ -46,6 +47,7 @@ func TestCrossing(t *testing.T) {
 				line = Line{RaiseInodes: inodes - 300, RearmInodes: inodes - 200}
 			}
 			setLine(t, p, fs, line)
+			defer clearLine(t, p, fs)
 			before := now(t)
 			free := crossBySteps(t, p, fs, line, step)
 			got := nextCrossing(t, p)
@@ -63,8 +65,9 @@ func TestCrossing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := counters(t, p); n.Raised != 1 || n.Rearmed != 0 || n.Approximate != 0 {
-				t.Errorf("%+v after one crossing", n)
+			n := counters(t, p)
+			if n.Raised-was.Raised != 1 || n.Rearmed != was.Rearmed || n.Approximate != was.Approximate {
+				t.Errorf("%+v after one crossing, %+v before", n, was)
 			}
 		})
 	}

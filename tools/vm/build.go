@@ -19,7 +19,7 @@ var programs = []string{
 	"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "btrfs", "xfs_io",
 	"mount", "umount", "losetup", "fallocate", "setpriv", "modprobe", "rmmod",
 	"sh", "cat", "cp", "dd", "df", "find", "ln", "ls", "mkdir", "mv", "rm", "rmdir",
-	"seq", "sleep", "sync", "touch", "true", "truncate",
+	"du", "seq", "sleep", "sync", "touch", "true", "truncate",
 }
 
 // etc is the little of /etc that programs in the machine read.

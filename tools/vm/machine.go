@@ -53,7 +53,7 @@ func (m Machine) arguments(reportFile string) []string {
 		// Nothing that is not asked for: no disk, no network, no screen.
 		"-nodefaults", "-no-user-config", "-nographic", "-monitor", "none", "-nic", "none",
 		"-no-reboot", // a panic reboots, and so ends qemu
-		"-machine", "q35", "-accel", "tcg,thread=multi",
+		"-machine", "q35", "-global", "ICH9-LPC.disable_s3=0", "-accel", "tcg,thread=multi",
 		"-cpu", "max,la57=off", // a fifth level of page tables is one more to walk in software
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
 		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(kernelParameters, " "),

@@ -62,7 +62,7 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
 	f.IntVar(&o.cpus, "cpus", 2, "CPUs of a machine")
 	f.IntVar(&o.memoryMiB, "memory", 3072, "memory of a machine, in MiB")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long a machine may run")
+	f.DurationVar(&o.timeout, "timeout", 45*time.Minute, "how long a machine may run")
 	return cmd
 }
 

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/node/nodetest"
+)
+
+// unloadVariable is set in a machine whose modules nobody else uses (tools/vm).
+const unloadVariable = "EBB_TEST_UNLOAD_MODULES"
+
+// loaded tells whether the kernel has a module.
+func loaded(t *testing.T, name string) bool {
+	t.Helper()
+	state, err := os.ReadFile("/sys/module/" + name + "/initstate")
+	return err == nil && strings.TrimSpace(string(state)) == "live"
+}
+
+// TestModulesComeLater: the agent comes first on a node, before anybody has
+// mounted an overlay or an xfs. It has the kernel load the one, and takes the
+// other up when the images turn out to lie there.
+func TestModulesComeLater(t *testing.T) {
+	if os.Getenv(unloadVariable) == "" {
+		t.Skipf("SKIPPED: %s is not set: the modules of this machine's filesystems are not this test's to unload, or are built in", unloadVariable)
+	}
+	for _, name := range []string{"overlay", "xfs"} {
+		if !loaded(t, name) {
+			continue
+		}
+		if out, err := exec.Command("rmmod", name).CombinedOutput(); err != nil {
+			t.Fatalf("rmmod %s: %v: %s", name, err, out)
+		}
+	}
+	b := &bed{T: t, ctx: t.Context(), binary: binary, journal: newJournal(), cast: newCast()}
+	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1))
+	b.config = config.Default()
+	b.config.Runtime.Socket = filepath.Join(node.BaseDir(), name, "containerd.sock")
+	b.config.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + name
+	b.config.State.Directory = t.TempDir()
+	b.config.Server.Address = "127.0.0.1:0"
+	b.config.Images.MinimumAge = 0
+	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 60
+	b.firstOnNode()
+	if !loaded(t, "overlay") || loaded(t, "xfs") {
+		t.Fatalf("overlay is loaded: %v; xfs: %v", loaded(t, "overlay"), loaded(t, "xfs"))
+	}
+
+	b.node = nodetest.Start(t, node.Config{Name: name, FS: "xfs", SizeBytes: 512 * mib})
+	b.importImages(plains("a", 6)...)
+	b.journal.await(t, 0, "the kernel watches the image filesystem")
+	b.use("a3", "a1", "a5", "a0", "a4", "a2")
+	b.awaitOrder()
+	if got := b.metric(`ebb_node_probe_events_total{event="stamped"}`); got < 6 {
+		t.Errorf("the kernel stamped %g uses of 6 containers", got)
+	}
+	mark := b.journal.mark()
+	b.cross()
+	b.journal.await(t, mark, "reclaim run ended")
+	b.checkRun(mark)
+	if line := b.journal.await(t, mark, "first removal done"); line.Number("since_crossing_ms") <= 0 {
+		t.Errorf("no reaction time: %v", line.Fields)
+	}
+}
+
+// firstOnNode starts the agent before there is a runtime for it.
+func (b *bed) firstOnNode() {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	p, err := agentrun.StartUnready(ctx, agentrun.Options{
+		Binary: b.binary, Dir: b.TempDir(), Config: b.config, OnLine: b.journal.add,
+	})
+	b.must(err)
+	b.agent = p
+	b.Cleanup(func() {
+		if b.Failed() {
+			b.Logf("the agent's log ends with:\n%s", b.journal)
+		}
+		b.stop()
+		if err := agentrun.Unload(b.config); err != nil {
+			b.Errorf("unload kernel programs: %v", err)
+		}
+	})
+}
