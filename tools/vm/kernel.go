@@ -51,11 +51,11 @@ func CacheDir() (string, error) {
 
 // Fetch returns Debian's present kernel of that name. It is downloaded and
 // unpacked unless the cache has this very version; the lists of apt are fetched
-// only if they do not know it.
+// anew only if it cannot be had by those that are there.
 func Fetch(ctx context.Context, cache, name string) (Kernel, error) {
 	k, err := fetch(ctx, filepath.Join(cache, "kernels"), name)
 	if err != nil {
-		return Kernel{}, fmt.Errorf("fetch kernel %s: %w", name, err)
+		return Kernel{}, fmt.Errorf("fetch kernel %s (package %s%s, from this machine's apt sources): %w", name, imagePrefix, name, err)
 	}
 	return k, nil
 }
@@ -73,15 +73,22 @@ func fetch(ctx context.Context, kernels, name string) (Kernel, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return Kernel{}, fmt.Errorf("lock %s: %w", kernels, err)
 	}
+	k, err := present(ctx, kernels, name)
+	if err == nil || ctx.Err() != nil {
+		return k, err
+	}
+	// Fresh machines have no lists; old lists name versions that are gone.
+	if _, again := run(ctx, "", "apt-get", "update"); again != nil {
+		return Kernel{}, errors.Join(err, again)
+	}
+	return present(ctx, kernels, name)
+}
+
+// present makes a kernel present in the cache, by what apt's lists say now.
+func present(ctx context.Context, kernels, name string) (Kernel, error) {
 	p, err := resolve(ctx, name)
 	if err != nil {
-		// Fresh machines and containers have no lists.
-		if _, err := run(ctx, "", "apt-get", "update"); err != nil {
-			return Kernel{}, err
-		}
-		if p, err = resolve(ctx, name); err != nil {
-			return Kernel{}, err
-		}
+		return Kernel{}, err
 	}
 	k := Kernel{Name: name, Package: p.name + " " + p.version, Release: strings.TrimPrefix(p.name, imagePrefix)}
 	// What is kept depends on the modules that are wanted, too.

@@ -123,3 +123,79 @@ func TestSuitesAreOrdered(t *testing.T) {
 		t.Errorf("order is %+v", o)
 	}
 }
+
+// fakeApt puts programs in the place of apt's, and returns the file in which
+// they note how they were called.
+func fakeApt(t *testing.T, cache, get string) string {
+	t.Helper()
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	for name, script := range map[string]string{"apt-cache": cache, "apt-get": get} {
+		text := "#!/bin/sh\necho " + name + " \"$@\" >>" + calls + "\n" + script + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return calls
+}
+
+const knowsKernels = `case "$3" in
+linux-image-x) echo "Package: $3"; echo "Version: 1"; echo "Depends: linux-image-1-x (= 1)";;
+*) echo "Package: $3"; echo "Version: 1";;
+esac`
+
+// TestFetchFailsClearly: without a network, or with lists that name what is no
+// longer there, the error names the kernel, the command and what apt said.
+func TestFetchFailsClearly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cache, get string
+		want       []string
+	}{
+		"no such package": {"echo N: none; exit 100", "exit 0", []string{"linux-image-x", "apt-cache show"}},
+		"no network":      {knowsKernels, "echo E: cannot reach the mirror >&2; exit 100", []string{"apt-get download linux-image-1-x=1", "apt-get update", "E: cannot reach the mirror"}},
+		"old lists":       {knowsKernels, `[ "$1" = update ] || { echo "E: 404 not found" >&2; exit 100; }`, []string{"apt-get download linux-image-1-x=1", "404 not found"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := fakeApt(t, tt.cache, tt.get)
+			cache := t.TempDir()
+			_, err := Fetch(t.Context(), cache, "x")
+			if err == nil {
+				t.Fatal("a kernel came")
+			}
+			for _, want := range append(tt.want, "fetch kernel x", "apt sources") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in: %v", want, err)
+				}
+			}
+			text, err := os.ReadFile(calls)
+			if err != nil || strings.Count(string(text), "apt-get update") != 1 {
+				t.Errorf("called were: %v\n%s", err, text)
+			}
+			left, err := filepath.Glob(filepath.Join(cache, "kernels", "*"))
+			if err != nil || len(left) != 1 { // the lock
+				t.Errorf("left in the cache: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestSelection: what is asked for is run, that which is usually left out too.
+func TestSelection(t *testing.T) {
+	if all, err := (Selection{}).suites(); err != nil || len(all) != len(suites) {
+		t.Errorf("without a selection: %d suites, %v", len(all), err)
+	}
+	got, err := Selection{Package: "bpf", Run: "TestX", Count: 3}.suites()
+	if err != nil || len(got) != 1 || got[0].run != "TestX" || got[0].skip != "" ||
+		!slices.Contains(got[0].args, "-test.count=3") || got[0].timeout != 3*suites[0].timeout {
+		t.Errorf("selected %+v, %v", got, err)
+	}
+	if slices.Contains(suites[0].args, "-test.count=3") {
+		t.Error("the selection changed the suites")
+	}
+	for _, s := range []Selection{{Package: "nowhere"}, {Run: "TestX"}} {
+		if _, err := s.suites(); err == nil {
+			t.Errorf("%+v selects something", s)
+		}
+	}
+}
