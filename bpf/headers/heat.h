@@ -434,53 +434,91 @@ static __always_inline struct vfsmount___heat *mount_of(struct ovl_fs *ofs, u32 
 }
 
 /*
+ * A walk through the layers of an overlay, or up from a file. bpf_loop (Linux
+ * 5.17) has the verifier look at one step, not at every way through all of them.
+ */
+struct search {
+	struct ovl_fs *ofs;
+	struct vfsmount___heat *mnt;   /* looked for */
+	struct dentry___heat *dentry; /* looked for, or where the way up has come to */
+	int found;
+};
+
+static __always_inline u32 layers_of(struct ovl_fs *ofs)
+{
+	u32 n = BPF_CORE_READ(ofs, numlayer);
+
+	return n < MAX_LAYERS ? n : MAX_LAYERS;
+}
+
+static int is_mount(u32 i, struct search *s)
+{
+	if (!i || mount_of(s->ofs, i) != s->mnt)
+		return 0;
+	s->found = 1;
+	return 1;
+}
+
+/*
  * by_mount finds the layer whose private mount a file was opened through. Since
  * Linux 6.5 the file below an overlay's has that in its path, and nobody else's
  * has (backing_file_open).
  */
 static __noinline int by_mount(struct ovl_fs *ofs, struct vfsmount___heat *mnt)
 {
-	u32 n = BPF_CORE_READ(ofs, numlayer), i;
+	struct search s = {.ofs = ofs, .mnt = mnt};
 	struct heat_key key = {};
 	int slot;
 
-	for (i = 1; i < MAX_LAYERS && i < n; i++) {
-		if (mount_of(ofs, i) != mnt)
-			continue;
-		key_of(BPF_CORE_READ(mnt, mnt_root), &key);
-		slot = enter(&key);
-		return slot < 0 ? LOST : slot;
-	}
-	return STRANGER;
+	bpf_loop(layers_of(ofs), is_mount, &s, 0);
+	if (!s.found)
+		return STRANGER;
+	key_of(BPF_CORE_READ(mnt, mnt_root), &key);
+	slot = enter(&key);
+	return slot < 0 ? LOST : slot;
 }
 
-/* enter_all makes all layers of an overlay known. */
-static __noinline int enter_all(struct ovl_fs *ofs)
+static int enter_one(u32 i, struct search *s)
 {
-	u32 n = BPF_CORE_READ(ofs, numlayer), i;
 	struct vfsmount___heat *mnt;
 	struct heat_key key = {};
-	int bad = 0;
 
-	for (i = 1; i < MAX_LAYERS && i < n; i++) {
-		mnt = mount_of(ofs, i);
-		key_of(BPF_CORE_READ(mnt, mnt_root), &key);
-		bad |= enter(&key);
-	}
-	return bad < 0;
+	if (!i)
+		return 0;
+	mnt = mount_of(s->ofs, i);
+	key_of(BPF_CORE_READ(mnt, mnt_root), &key);
+	s->found |= enter(&key) < 0;
+	return 0;
+}
+
+/* enter_all makes all layers of an overlay known; 1 if one found no room. */
+static __noinline int enter_all(struct ovl_fs *ofs)
+{
+	struct search s = {.ofs = ofs};
+
+	bpf_loop(layers_of(ofs), enter_one, &s, 0);
+	return s.found;
+}
+
+static int is_root(u32 i, struct search *s)
+{
+	struct vfsmount___heat *mnt;
+
+	if (!i)
+		return 0;
+	mnt = mount_of(s->ofs, i);
+	if (BPF_CORE_READ(mnt, mnt_root) != s->dentry)
+		return 0;
+	s->found = 1;
+	return 1;
 }
 
 static __noinline int is_root_in(struct ovl_fs *ofs, struct dentry___heat *dentry)
 {
-	u32 n = BPF_CORE_READ(ofs, numlayer), i;
-	struct vfsmount___heat *mnt;
+	struct search s = {.ofs = ofs, .dentry = dentry};
 
-	for (i = 1; i < MAX_LAYERS && i < n; i++) {
-		mnt = mount_of(ofs, i);
-		if (BPF_CORE_READ(mnt, mnt_root) == dentry)
-			return 1;
-	}
-	return 0;
+	bpf_loop(layers_of(ofs), is_root, &s, 0);
+	return s.found;
 }
 
 /* alias_of returns a name of the inode; which one does not matter for its layer. */
@@ -493,6 +531,28 @@ static __always_inline struct dentry___heat *alias_of(struct inode___heat *inode
 	return (void *)first - bpf_core_field_offset(struct dentry___heat, d_u.d_alias);
 }
 
+static int step_up(u32 i, struct search *s)
+{
+	/* Out of the struct, or reading on would be a relocation of the struct, too. */
+	struct dentry___heat *d = s->dentry, *parent;
+	struct heat_key key = {};
+	u32 *slot;
+
+	key_of(d, &key);
+	slot = bpf_map_lookup_elem(&heat_layers, &key);
+	if (slot) {
+		s->found = is_root_in(s->ofs, d) ? *slot : STRANGER;
+		return 1;
+	}
+	parent = BPF_CORE_READ(d, d_parent);
+	if (parent == d) {
+		s->found = STRANGER;
+		return 1;
+	}
+	s->dentry = parent;
+	return 0;
+}
+
 /*
  * by_walk goes up from a file until it comes to the root of a layer, and asks
  * whether that is one of this overlay's. A file of an overlay's lower layer has
@@ -500,22 +560,11 @@ static __always_inline struct dentry___heat *alias_of(struct inode___heat *inode
  */
 static __noinline int by_walk(struct ovl_fs *ofs, struct inode___heat *inode)
 {
-	struct dentry___heat *d = alias_of(inode), *parent;
-	struct heat_key key = {};
-	u32 *slot;
-	int i;
+	struct search s = {.ofs = ofs, .dentry = alias_of(inode), .found = LOST};
 
-	for (i = 0; i < MAX_DEPTH && d; i++) {
-		key_of(d, &key);
-		slot = bpf_map_lookup_elem(&heat_layers, &key);
-		if (slot)
-			return is_root_in(ofs, d) ? *slot : STRANGER;
-		parent = BPF_CORE_READ(d, d_parent);
-		if (parent == d)
-			return STRANGER;
-		d = parent;
-	}
-	return LOST;
+	if (s.dentry)
+		bpf_loop(MAX_DEPTH, step_up, &s, 0);
+	return s.found;
 }
 
 static __always_inline int in_overlay(struct super_block___heat *root, struct inode___heat *inode,
