@@ -34,7 +34,7 @@ var needed = []struct {
 }{
 	{unix.CAP_BPF, "CAP_BPF", "create maps and programs"},
 	{unix.CAP_PERFMON, "CAP_PERFMON", "trace the kernel"},
-	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mount bpffs, open programs by id"},
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mount bpffs, trace modules"},
 }
 
 // classify adds the sentinel, and what is missing, to an error of the kernel.

@@ -121,6 +121,11 @@ func helper(role string) int {
 		}
 		return 1
 	}
+	for _, s := range p.Status() {
+		if !s.Attached {
+			fmt.Printf("%s of %s: %s\n", s.Name, s.Object, s.Reason)
+		}
+	}
 	if err := p.Close(); err != nil {
 		fmt.Println(err)
 		return 1
