@@ -104,6 +104,7 @@ type actor struct {
 	cg  string
 	id  uint64
 
+	ended  bool
 	script string // the one that runs
 }
 
@@ -173,8 +174,28 @@ func (a *actor) root(t testing.TB) string {
 	return root
 }
 
+// deleted counts the files that it has open and that have no name.
+func (a *actor) deleted(t testing.TB) (n int64) {
+	t.Helper()
+	if a.ended {
+		return 0
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid)
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if path, _ := os.Readlink(filepath.Join(dir, fd.Name())); strings.HasPrefix(path, a.cmd.Dir) && strings.HasSuffix(path, " (deleted)") {
+			n++
+		}
+	}
+	return n
+}
+
 // end ends the shell, which closes its files.
 func (a *actor) end() {
+	a.ended = true
 	a.in.Close()
 	a.cmd.Wait()
 }

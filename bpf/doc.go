@@ -90,6 +90,7 @@
 //
 //   - ext4: promises for delayed allocation, other allocations, promises taken
 //     back, blocks freed.
+//
 //   - xfs: what each transaction sums up, and delayed extents as they come and
 //     go. Workers free the blocks of deleted files, and take back what was
 //     preallocated behind the end of a file or for copies on write. So the task
@@ -100,7 +101,17 @@
 //     full filesystem a writer can take back what others have preallocated; that
 //     shrinks the writer. A realtime device is not counted.
 //
-// Inodes are those that statfs shows as used.
+//   - btrfs: data, from the promise to a writer until its extent is freed, as
+//     the data that btrfs(5) calls used after a sync; compressed, shared and partly
+//     overwritten extents with what they take. Before a sync it is ahead of that.
+//     The last to drop a reference to an extent shrinks, at the commit that frees
+//     it. A worker that drops what was overwritten does so for who wrote. Not
+//     counted is metadata: it is shared, and most of it written by the commit.
+//     Measured: 820 KB for 300 directories and 300 tiny files, two copies of it.
+//     A container whose files are smaller than about 25 KB is off by more than 5 %.
+//
+// On ext4 and xfs inodes are those that statfs shows as used; on btrfs, which
+// has no table of them, files made and files gone.
 //
 // The task's cgroup in the v2 hierarchy tells the container. Cgroups inside one
 // that bears a generated container id count for it, and cost no entry. A cgroup
@@ -112,11 +123,7 @@
 // kernel (asynchronous I/O, loop devices); that counts for the root cgroup. What
 // a runtime deletes with a container counts for the runtime.
 //
-// Other filesystems are not counted ([Probes.CanCountWriters]). btrfs reserves
-// data in the writer's context
-// (btrfs_qgroup_reserve_data only with quotas on, btrfs_space_reservation without
-// the inode), but what is freed depends on other references to the extent and is
-// known at commit, in a worker.
+// Other filesystems are not counted ([Probes.CanCountWriters]).
 //
 // # Who owns what
 //

@@ -11,4 +11,5 @@ package bpf
 //go:generate go tool bpf2go -target bpfel -tags linux -type writer -type account -type writers_counters -type inode_key writers writers.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -output-stem writers_ext4 writersExt4 writers_ext4.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -output-stem writers_xfs writersXfs writers_xfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
+//go:generate go tool bpf2go -target bpfel -tags linux -output-stem writers_btrfs writersBtrfs writers_btrfs.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -type heat_key -type heat_layer -type heat_bucket -type heat_counters heat heat.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

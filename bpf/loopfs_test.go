@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -76,6 +77,42 @@ func (fs *filesystem) free(t testing.TB) (blocks, inodes uint64) {
 		return st.Bavail, 0
 	}
 	return st.Bfree, st.Ffree
+}
+
+// data is how much data btrfs has in use (BTRFS_IOC_SPACE_INFO).
+func (fs *filesystem) data(t testing.TB) int64 {
+	t.Helper()
+	dir, err := os.Open(fs.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var spaces struct {
+		slots, total uint64
+		space        [8]struct{ flags, total, used uint64 }
+	}
+	spaces.slots = uint64(len(spaces.space))
+	const getSpaceInfo = 0xC0109414 // _IOWR(0x94, 20, struct btrfs_ioctl_space_args)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), getSpaceInfo, uintptr(unsafe.Pointer(&spaces))); errno != 0 {
+		t.Fatalf("ask for space: %v", errno)
+	}
+	for _, s := range spaces.space[:spaces.total] {
+		if s.flags&1 != 0 {
+			return int64(s.used)
+		}
+	}
+	t.Fatal("no data in", spaces)
+	return 0
+}
+
+// files counts what has a name.
+func (fs *filesystem) files(t testing.TB) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(fs.dir, func(string, os.DirEntry, error) error { n++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func (fs *filesystem) path() string {

@@ -175,8 +175,17 @@ func (p *Probes) Status() []ProgramStatus {
 		w := p.writersOn[fsType]
 		all = append(all, statusOf(writersName(fsType), writersAttach[fsType], w.set, w.err, limit)...)
 	}
+	for i := range all {
+		if all[i].Name == writersBtrfsProgWritersPromised && all[i].Reason == "" {
+			all[i].Reason = limitBtrfs
+		}
+	}
 	return append(all, p.heatStatus()...)
 }
+
+// limitBtrfs is what the counting of writers on btrfs leaves out. One program
+// says it for all.
+const limitBtrfs = "metadata is not counted: about 1 KiB for a directory or small file"
 
 func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {
 	var out []ProgramStatus

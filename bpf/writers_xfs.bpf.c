@@ -9,8 +9,8 @@
  *
  * What is promised is seen where delayed extents come into the in-memory list
  * of an inode, are changed, or leave it: in the writer's context. Of what
- * leaves the list a transaction says at its end how much has become blocks
- * (t_res_fdblocks_delta); for the rest the promise was taken back. The blocks
+ * leaves the list in a transaction that says at its end how much has become
+ * blocks (t_res_fdblocks_delta); for the rest the promise was taken back. The blocks
  * that are promised for the extent tree as well (xfs_bmap_worst_indlen) are
  * left out: almost all come back at write-back.
  *
@@ -31,11 +31,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/*
- * fs/xfs/libxfs/xfs_shared.h. A link of a chain hands its count of writers to
- * the next (xfs_trans_dup), so all but the last are freed with this.
- */
-#define XFS_TRANS_NO_WRITECOUNT 0x40
+#define PF_MEMALLOC_NOFS 0x00040000 /* include/linux/sched.h */
 
 struct xfs_iext_rec {
 	u64 lo;
@@ -62,7 +58,6 @@ struct xfs_inode___whole {
 } CORE;
 
 struct xfs_trans___sums {
-	unsigned int t_flags;
 	struct xfs_mount *t_mountp;
 	s64 t_icount_delta;
 	s64 t_ifree_delta;
@@ -79,6 +74,7 @@ static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 struct work {
 	u64 to;
 	u64 inactive; /* until the inode is reclaimable; else until the transaction ends */
+	u64 rolled;   /* a link of the transaction that is not its last */
 };
 
 struct {
@@ -125,27 +121,35 @@ static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes)
 	return book_here(sb, blocks, inodes);
 }
 
-/* promise takes what left the list for what comes back: most changes are a longer extent. */
-static __always_inline int promise(struct xfs_inode___whole *ip, u64 blocks)
+/* in_transaction: xfs_trans_alloc forbids its thread to call filesystems for memory. */
+static __always_inline bool in_transaction(void)
+{
+	struct task_struct___worker *task = (void *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, flags) & PF_MEMALLOC_NOFS;
+}
+
+/*
+ * promise sets what comes into the list off against what has just left it: most
+ * changes make an extent longer.
+ */
+static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks)
 {
 	u32 id = thread();
-	u64 *left;
+	u64 *left = bpf_map_lookup_elem(&leaving, &id);
 
-	if (!blocks)
-		return 0;
-	left = bpf_map_lookup_elem(&leaving, &id);
-	if (left && *left > blocks) {
-		*left -= blocks;
-		return 0;
-	}
 	if (left) {
 		blocks -= *left;
+		if (blocks < 0 && in_transaction()) {
+			*left = -blocks;
+			return 0;
+		}
 		bpf_map_delete_elem(&leaving, &id);
 	}
 	return blocks ? count(ip->i_mount, blocks, 0) : 0;
 }
 
-/* leave defers: the end of the transaction tells what becomes of the blocks. */
+/* leave is for blocks of which something may come back, or a transaction tell. */
 static __always_inline int leave(u64 blocks)
 {
 	struct writers_counters *n = counts();
@@ -189,12 +193,22 @@ int BPF_PROG(writers_trans, struct xfs_trans___sums *tp)
 	inodes = tp->t_icount_delta - tp->t_ifree_delta;
 	if (blocks || inodes)
 		count(tp->t_mountp, blocks, inodes);
-	if (tp->t_flags & XFS_TRANS_NO_WRITECOUNT || !in_worker())
+	if (!in_worker())
 		return 0;
 	id = thread();
 	w = work_of(id);
-	if (w && !w->inactive)
+	if (w && !w->inactive && w->rolled != (u64)tp)
 		bpf_map_delete_elem(&works, &id);
+	return 0;
+}
+
+SEC("tp_btf/xfs_trans_roll")
+int BPF_PROG(writers_roll, struct xfs_trans___sums *tp)
+{
+	struct work *w = in_worker() ? work_of(thread()) : NULL;
+
+	if (w)
+		w->rolled = (u64)tp;
 	return 0;
 }
 
@@ -223,25 +237,31 @@ static __always_inline u64 delayed(struct xfs_iext_cursor *cur)
 SEC("tp_btf/xfs_iext_insert")
 int BPF_PROG(writers_insert, struct xfs_inode___whole *ip, struct xfs_iext_cursor *cur)
 {
-	return ip ? promise(ip, delayed(cur)) : 0;
+	u64 blocks = ip && cur ? delayed(cur) : 0;
+
+	return blocks ? promise(ip, blocks) : 0;
 }
 
 SEC("tp_btf/xfs_iext_remove")
 int BPF_PROG(writers_drop, struct xfs_inode___whole *ip, struct xfs_iext_cursor *cur)
 {
-	return ip ? leave(delayed(cur)) : 0;
+	u64 blocks = ip && cur ? delayed(cur) : 0;
+
+	if (!blocks || in_transaction())
+		return leave(blocks);
+	return count(ip->i_mount, -(s64)blocks, 0);
 }
 
 SEC("tp_btf/xfs_bmap_pre_update")
 int BPF_PROG(writers_before, struct xfs_inode___whole *ip, struct xfs_iext_cursor *cur)
 {
-	return ip ? leave(delayed(cur)) : 0;
+	return ip && cur ? leave(delayed(cur)) : 0;
 }
 
 SEC("tp_btf/xfs_bmap_post_update")
 int BPF_PROG(writers_after, struct xfs_inode___whole *ip, struct xfs_iext_cursor *cur)
 {
-	return ip ? promise(ip, delayed(cur)) : 0;
+	return ip && cur ? promise(ip, delayed(cur)) : 0;
 }
 
 static __always_inline struct inode_key key_of(struct xfs_inode___whole *ip)

@@ -41,6 +41,7 @@ type writersXfsWork struct {
 	_        structs.HostLayout
 	To       uint64
 	Inactive uint64
+	Rolled   uint64
 }
 
 type writersXfsWriter struct {
@@ -85,6 +86,7 @@ const (
 	writersXfsProgWritersInsert       = "writers_insert"
 	writersXfsProgWritersReclaimable  = "writers_reclaimable"
 	writersXfsProgWritersRemap        = "writers_remap"
+	writersXfsProgWritersRoll         = "writers_roll"
 	writersXfsProgWritersTrans        = "writers_trans"
 	writersXfsProgWritersTruncate     = "writers_truncate"
 	writersXfsVarHex                  = "hex"
@@ -144,6 +146,7 @@ type writersXfsProgramSpecs struct {
 	WritersInsert       *ebpf.ProgramSpec `ebpf:"writers_insert"`
 	WritersReclaimable  *ebpf.ProgramSpec `ebpf:"writers_reclaimable"`
 	WritersRemap        *ebpf.ProgramSpec `ebpf:"writers_remap"`
+	WritersRoll         *ebpf.ProgramSpec `ebpf:"writers_roll"`
 	WritersTrans        *ebpf.ProgramSpec `ebpf:"writers_trans"`
 	WritersTruncate     *ebpf.ProgramSpec `ebpf:"writers_truncate"`
 }
@@ -242,6 +245,7 @@ type writersXfsPrograms struct {
 	WritersInsert       *ebpf.Program `ebpf:"writers_insert"`
 	WritersReclaimable  *ebpf.Program `ebpf:"writers_reclaimable"`
 	WritersRemap        *ebpf.Program `ebpf:"writers_remap"`
+	WritersRoll         *ebpf.Program `ebpf:"writers_roll"`
 	WritersTrans        *ebpf.Program `ebpf:"writers_trans"`
 	WritersTruncate     *ebpf.Program `ebpf:"writers_truncate"`
 }
@@ -259,6 +263,7 @@ func (p *writersXfsPrograms) Close() error {
 		p.WritersInsert,
 		p.WritersReclaimable,
 		p.WritersRemap,
+		p.WritersRoll,
 		p.WritersTrans,
 		p.WritersTruncate,
 	)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -26,6 +27,7 @@ var writersAttach = map[string]map[string]string{
 	},
 	"xfs": {
 		writersXfsProgWritersTrans:        "xfs_trans_free",
+		writersXfsProgWritersRoll:         "xfs_trans_roll",
 		writersXfsProgWritersInsert:       "xfs_iext_insert",
 		writersXfsProgWritersDrop:         "xfs_iext_remove",
 		writersXfsProgWritersBefore:       "xfs_bmap_pre_update",
@@ -39,10 +41,23 @@ var writersAttach = map[string]map[string]string{
 		writersXfsProgWritersRemap:        "xfs_reflink_cow_remap_from",
 		writersXfsProgWritersReclaimable:  "xfs_inode_set_reclaimable",
 	},
+	"btrfs": {
+		writersBtrfsProgWritersPromised:    "update_bytes_may_use",
+		writersBtrfsProgWritersReserving:   "btrfs_find_free_extent",
+		writersBtrfsProgWritersWaited:      "btrfs_reserve_ticket",
+		writersBtrfsProgWritersOutstanding: "btrfs_inode_mod_outstanding_extents",
+		writersBtrfsProgWritersOrdered:     "btrfs_ordered_extent_add",
+		writersBtrfsProgWritersUnwritten:   "btrfs_ordered_extent_remove",
+		writersBtrfsProgWritersDropped:     "add_delayed_data_ref",
+		writersBtrfsProgWritersFreed:       "btrfs_set_extent_bit",
+		writersBtrfsProgWritersDone:        "run_delayed_ref_head",
+		writersBtrfsProgWritersNew:         "btrfs_inode_new",
+		writersBtrfsProgWritersEvict:       "btrfs_inode_evict",
+	},
 }
 
 // writersTypes are the filesystems that can count, after what all need.
-var writersTypes = []string{"", "ext4", "xfs"}
+var writersTypes = []string{"", "ext4", "xfs", "btrfs"}
 
 // writersName is how an object is called in pins and in Status.
 func writersName(fsType string) string {
@@ -57,7 +72,7 @@ func writersName(fsType string) string {
 // unless told otherwise.
 func writersObject(fsType string, room uint32) (*object, error) {
 	load := map[string]func() (*ebpf.CollectionSpec, error){
-		"": loadWriters, "ext4": loadWritersExt4, "xfs": loadWritersXfs,
+		"": loadWriters, "ext4": loadWritersExt4, "xfs": loadWritersXfs, "btrfs": loadWritersBtrfs,
 	}
 	spec, err := load[fsType]()
 	if err != nil {
@@ -72,7 +87,7 @@ func writersObject(fsType string, room uint32) (*object, error) {
 		name:   writersName(fsType),
 		spec:   spec,
 		attach: writersAttach[fsType],
-		family: [][]byte{_WritersBytes, _WritersExt4Bytes, _WritersXfsBytes},
+		family: [][]byte{_WritersBytes, _WritersExt4Bytes, _WritersXfsBytes, _WritersBtrfsBytes},
 	}
 	if fsType == "" {
 		o.maps = []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWatching,
@@ -80,19 +95,34 @@ func writersObject(fsType string, room uint32) (*object, error) {
 		return o, nil
 	}
 	o.modules, o.needs = []string{fsType}, fsType
-	if fsType == "ext4" {
-		o.prepare = prepareWriters
-	}
+	o.prepare = map[string]func(*ebpf.CollectionSpec, *btf.Cache) error{
+		"ext4": prepareWritersExt4, "btrfs": prepareWritersBtrfs,
+	}[fsType]
 	return o, nil
 }
 
-// prepareWriters tells the programs on ext4 what their tracepoint passes.
-func prepareWriters(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+// prepareWritersExt4 tells the programs what their tracepoint passes.
+func prepareWritersExt4(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
 	if err != nil {
 		return err
 	}
 	return spec.Variables[writersExt4VarReserveHasCount].Set(params >= 2)
+}
+
+// prepareWritersBtrfs does the same; and one tracepoint has another name since
+// Linux 6.15.
+func prepareWritersBtrfs(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+	params, err := tracepointParams(types, "add_delayed_data_ref", "btrfs")
+	if err != nil {
+		return err
+	}
+	search := spec.Programs[writersBtrfsProgWritersReserving]
+	_, err = tracepointParams(types, search.AttachTo, "btrfs")
+	if errors.Is(err, btf.ErrNotFound) {
+		search.AttachTo, err = strings.TrimPrefix(search.AttachTo, "btrfs_"), nil
+	}
+	return errors.Join(err, spec.Variables[writersBtrfsVarReferenceInParts].Set(params > 2))
 }
 
 // loadWriters brings up what the objects of the filesystems need.

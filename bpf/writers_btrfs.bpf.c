@@ -1,0 +1,424 @@
+//go:build ignore
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who fills a btrfs filesystem with data. A byte of data is promised to whoever
+ * writes (bytes_may_use), then reserved, when write-back finds room for it, then
+ * used, and is given back when the last reference to its extent is gone. It
+ * counts from the promise to the end:
+ *
+ *	+ promised				update_bytes_may_use
+ *	- a promise that came to nothing: data
+ *	  that fits into the metadata, or is
+ *	  written where room was taken before	update_bytes_may_use
+ *	- the rest of it, if data was compressed
+ *						btrfs_ordered_extent_add
+ *	- reserved, but never written		btrfs_ordered_extent_remove
+ *	- freed					btrfs_set_extent_bit
+ *
+ * A reservation takes the place of a promise, and changes nothing
+ * (btrfs_add_reserved_bytes, under find_free_extent).
+ *
+ * An extent is as large as it was written and stays whole as long as a part of
+ * it is referred to: by files that share it, or because the file was overwritten
+ * in part. Whoever drops a reference (add_delayed_data_ref) does not know
+ * whether it is the last: that shows when the reference is taken off, at a
+ * commit, by anybody. So who dropped it is noted, and the extent is booked for
+ * the last one if it is then freed, that is, pinned until the commit is over
+ * (btrfs_update_block_group).
+ *
+ * Workers write back, and drop what was overwritten when that is done. What they
+ * change is booked for the inode's owner: who wrote to it last.
+ *
+ * Metadata is not counted. Trees are shared, and copied on write by whoever
+ * comes first, and part of what a task changes is put into them by the commit.
+ */
+#include "headers/owners.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define BLOCK_GROUP_DATA (1ULL << 0) /* include/uapi/linux/btrfs_tree.h */
+#define DROP_DELAYED_REF 2	     /* fs/btrfs/delayed-ref.h */
+#define PINNED_EXTENTS 0	     /* fs/btrfs/extent-io-tree.h: IO_TREE_FS_PINNED_EXTENTS */
+#define EXTENT_DIRTY 1
+#define ROOT_CGROUP 1 /* all of the kernel's threads are in it */
+
+/* Bits of btrfs_ordered_extent.flags, fs/btrfs/ordered-data.h. */
+#define ORDERED_NOCOW (1 << 1)
+#define ORDERED_PREALLOC (1 << 2)
+#define ORDERED_COMPRESSED (1 << 3)
+#define ORDERED_IOERR (1 << 7)
+#define ORDERED_TRUNCATED (1 << 8)
+
+/* Before Linux 6.11 a tracepoint passes the reference's parts; set by the loader. */
+volatile const bool reference_in_parts = false;
+
+struct btrfs_fs_info___super {
+	struct super_block___blocks *sb;
+	struct btrfs_space_info *data_sinfo;
+} CORE;
+
+struct btrfs_key {
+	u64 objectid;
+} CORE;
+
+struct btrfs_root {
+	struct btrfs_key root_key;
+	struct btrfs_fs_info___super *fs_info;
+} CORE;
+
+struct inode___linked {
+	struct super_block___blocks *i_sb;
+	u64 i_ino;
+	unsigned int i_nlink;
+} CORE;
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode___linked vfs_inode;
+} CORE;
+
+enum btrfs_reserve_flush_enum {
+	BTRFS_RESERVE_FLUSH_DATA = 3,
+};
+
+struct find_free_extent_ctl {
+	u64 flags;
+} CORE;
+
+struct btrfs_ordered_extent {
+	u64 num_bytes;
+	u64 disk_num_bytes;
+	u64 truncated_len;
+	unsigned long flags;
+} CORE;
+
+struct btrfs_data_ref {
+	u64 objectid;
+} CORE;
+
+struct btrfs_delayed_ref_node {
+	u64 bytenr;
+	u64 ref_root;
+	unsigned int action : 8;
+	struct btrfs_data_ref data_ref;
+} CORE;
+
+struct btrfs_delayed_data_ref {
+	u64 root;
+	u64 objectid;
+} CORE;
+
+struct btrfs_delayed_ref_head {
+	u64 bytenr;
+} CORE;
+
+struct extent_io_tree {
+	struct btrfs_fs_info___super *fs_info;
+	u8 owner;
+} CORE;
+
+/* Figures are bytes. */
+static __always_inline u32 unit_bits(struct super_block___blocks *sb)
+{
+	return 0;
+}
+
+/* What a thread is about; one that is forgotten books for itself. */
+struct thread {
+	struct inode_key inode; /* a worker has just given up something promised to it */
+	u64 reserving;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 512);
+	__type(key, u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+static __always_inline struct thread *this_thread(void)
+{
+	u32 id = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&threads, &id);
+}
+
+static __always_inline int set_thread(struct thread *t)
+{
+	u32 id = bpf_get_current_pid_tgid();
+
+	bpf_map_update_elem(&threads, &id, t, BPF_ANY);
+	return 0;
+}
+
+/* Numbers that are multiplied by it stay apart: 2^64 over the golden ratio. */
+#define GOLDEN 0x9E3779B97F4A7C15ULL
+
+static __always_inline struct inode_key key_of(struct super_block___blocks *sb, u64 root, u64 ino)
+{
+	struct inode_key k = {.fs = sb->s_dev ^ root * GOLDEN, .ino = ino};
+
+	return k;
+}
+
+/* book_for_owner books what a worker did to an inode. */
+static __always_inline int book_for_owner(struct super_block___blocks *sb, struct inode_key *k, s64 bytes)
+{
+	u64 *to = bpf_map_lookup_elem(&owners, k);
+
+	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0);
+}
+
+/*
+ * Who dropped a reference to an extent last, until the reference is taken off:
+ * thousands of small files can be deleted before that. A hash table without
+ * chains, for it takes a fourth of the memory: a key is in one of the PROBES
+ * places from that of its hash, or has found no room.
+ */
+#define DROPS 16384
+#define DROPS_BITS 14
+#define PROBES 8
+
+struct drop {
+	u64 extent; /* 0: free */
+	u64 to;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DROPS);
+	__type(key, u32);
+	__type(value, struct drop);
+} drops SEC(".maps");
+
+static __always_inline struct drop *drop_at(u64 extent, u32 probe)
+{
+	u32 i = ((extent * GOLDEN >> (64 - DROPS_BITS)) + probe) & (DROPS - 1);
+
+	return bpf_map_lookup_elem(&drops, &i);
+}
+
+static __noinline struct drop *find_drop(u64 extent)
+{
+	struct drop *d;
+	u32 i;
+
+	for (i = 0; i < PROBES; i++) {
+		d = drop_at(extent, i);
+		if (d && d->extent == extent)
+			return d;
+	}
+	return 0;
+}
+
+/* An extent has one reference added or dropped at a time (its head is locked). */
+static __noinline int put_drop(u64 extent, u64 to)
+{
+	struct drop *d = find_drop(extent);
+	struct writers_counters *n;
+	u32 i;
+
+	for (i = 0; !d && i < PROBES; i++) {
+		d = drop_at(extent, i);
+		if (d && __sync_val_compare_and_swap(&d->extent, 0, extent))
+			d = 0;
+	}
+	if (d) {
+		d->to = to;
+		return 0;
+	}
+	n = counts();
+	if (n)
+		n->lost++;
+	return 0;
+}
+
+static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr)
+{
+	return bytenr ^ sb->s_dev * GOLDEN;
+}
+
+/*
+ * A promise is made or given up. A worker gives up what write-back turned out
+ * not to need, or what an error left, for the inode it said just before
+ * (btrfs_clear_delalloc_extent).
+ */
+SEC("tp_btf/update_bytes_may_use")
+int BPF_PROG(writers_promised, struct btrfs_fs_info___super *fs, struct btrfs_space_info *space, u64 old,
+	     s64 change)
+{
+	struct thread *t;
+
+	if (!fs || !change || space != fs->data_sinfo)
+		return 0;
+	if (change < 0) {
+		t = this_thread();
+		if (t && t->reserving) {
+			t->reserving = 0;
+			return 0;
+		}
+		if (t && t->inode.ino)
+			return book_for_owner(fs->sb, &t->inode, change);
+	}
+	return book_here(fs->sb, change, 0);
+}
+
+SEC("tp_btf/btrfs_find_free_extent")
+int BPF_PROG(writers_reserving, struct btrfs_root *root, struct find_free_extent_ctl *search)
+{
+	struct thread t = {.reserving = 1};
+
+	if (!search || !(BPF_CORE_READ(search, flags) & BLOCK_GROUP_DATA))
+		return 0;
+	return set_thread(&t);
+}
+
+/*
+ * Who finds no room for a promise waits until a worker has made some
+ * (handle_reserve_ticket), and promises it for the waiting task: what was booked
+ * for the worker then is the task's. On a full filesystem another task can have
+ * done that instead; the two are not told apart.
+ */
+SEC("tp_btf/btrfs_reserve_ticket")
+int BPF_PROG(writers_waited, struct btrfs_fs_info___super *fs, u64 flags, u64 bytes, u64 since, int flush,
+	     int error)
+{
+	if (!fs || error || !(flags & BLOCK_GROUP_DATA) ||
+	    flush != bpf_core_enum_value(enum btrfs_reserve_flush_enum, BTRFS_RESERVE_FLUSH_DATA))
+		return 0;
+	if (!account_of(fs->sb))
+		return 0;
+	book_for(ROOT_CGROUP, -(s64)bytes, 0);
+	return book_here(fs->sb, bytes, 0);
+}
+
+/* Comes before any other change of what is promised to an inode. */
+SEC("tp_btf/btrfs_inode_mod_outstanding_extents")
+int BPF_PROG(writers_outstanding, struct btrfs_root *root, u64 ino, int change)
+{
+	struct btrfs_fs_info___super *fs;
+	struct thread t = {};
+
+	if (!root)
+		return 0;
+	fs = root->fs_info;
+	t.inode = key_of(fs->sb, root->root_key.objectid, ino);
+	if (in_worker())
+		return change < 0 ? set_thread(&t) : 0;
+	return change > 0 ? own(fs->sb, &t.inode) : 0;
+}
+
+SEC("tp_btf/btrfs_ordered_extent_add")
+int BPF_PROG(writers_ordered, struct btrfs_inode *inode, struct btrfs_ordered_extent *ordered)
+{
+	struct btrfs_root *root;
+	struct inode_key k;
+
+	if (!inode || !ordered || !(ordered->flags & ORDERED_COMPRESSED))
+		return 0;
+	root = inode->root;
+	k = key_of(root->fs_info->sb, root->root_key.objectid, inode->vfs_inode.i_ino);
+	return book_for_owner(root->fs_info->sb, &k, ordered->disk_num_bytes - ordered->num_bytes);
+}
+
+/* btrfs_finish_one_ordered has freed the room of one of which nothing was written. */
+SEC("tp_btf/btrfs_ordered_extent_remove")
+int BPF_PROG(writers_unwritten, struct btrfs_inode *inode, struct btrfs_ordered_extent *ordered)
+{
+	struct btrfs_root *root;
+	struct inode_key k;
+
+	if (!inode || !ordered || ordered->flags & (ORDERED_NOCOW | ORDERED_PREALLOC))
+		return 0;
+	if (!(ordered->flags & ORDERED_IOERR) &&
+	    (!(ordered->flags & ORDERED_TRUNCATED) || ordered->truncated_len))
+		return 0;
+	root = inode->root;
+	k = key_of(root->fs_info->sb, root->root_key.objectid, inode->vfs_inode.i_ino);
+	return book_for_owner(root->fs_info->sb, &k, -(s64)ordered->disk_num_bytes);
+}
+
+/* dropped notes whom the end of an extent is to be booked for. */
+static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr, u64 root, u64 ino)
+{
+	struct super_block___blocks *sb = fs->sb;
+	struct inode_key k = key_of(sb, root, ino);
+	struct account *a;
+	u64 *to;
+
+	if (in_worker()) {
+		to = bpf_map_lookup_elem(&owners, &k);
+		if (to)
+			return put_drop(extent_of(sb, bytenr), *to);
+	}
+	a = account_of(sb);
+	return a && a->to ? put_drop(extent_of(sb, bytenr), a->to) : 0;
+}
+
+SEC("tp_btf/add_delayed_data_ref")
+int writers_dropped(unsigned long long *ctx)
+{
+	struct btrfs_delayed_ref_node *node = (void *)ctx[1];
+	struct btrfs_fs_info___super *fs = (void *)ctx[0];
+	struct btrfs_delayed_data_ref *ref;
+	u64 action;
+
+	if (!fs || !node)
+		return 0;
+	if (reference_in_parts) {
+		ref = (void *)(*(volatile u64 *)&ctx[2]);
+		if (!ref)
+			return 0;
+		action = (u32)(*(volatile u64 *)&ctx[3]);
+		if (action != DROP_DELAYED_REF)
+			return 0;
+		return dropped(fs, BPF_CORE_READ(node, bytenr), BPF_CORE_READ(ref, root),
+			       BPF_CORE_READ(ref, objectid));
+	}
+	if (BPF_CORE_READ_BITFIELD_PROBED(node, action) != DROP_DELAYED_REF)
+		return 0;
+	return dropped(fs, BPF_CORE_READ(node, bytenr), BPF_CORE_READ(node, ref_root),
+		       BPF_CORE_READ(node, data_ref.objectid));
+}
+
+/* Blocks of trees come by here as well, of which no drop was noted. */
+SEC("tp_btf/btrfs_set_extent_bit")
+int BPF_PROG(writers_freed, struct extent_io_tree *tree, u64 start, u64 length, u32 bits)
+{
+	struct drop *d;
+
+	if (!(bits & EXTENT_DIRTY) || !tree || tree->owner != PINNED_EXTENTS)
+		return 0;
+	d = find_drop(extent_of(tree->fs_info->sb, start));
+	if (!d)
+		return 0;
+	book_for(d->to, -(s64)length, 0);
+	d->extent = 0;
+	return 0;
+}
+
+/* All that was to be done with an extent's references is done. */
+SEC("tp_btf/run_delayed_ref_head")
+int BPF_PROG(writers_done, struct btrfs_fs_info___super *fs, struct btrfs_delayed_ref_head *head)
+{
+	struct drop *d;
+
+	if (!fs || !head)
+		return 0;
+	d = find_drop(extent_of(fs->sb, BPF_CORE_READ(head, bytenr)));
+	if (d)
+		d->extent = 0;
+	return 0;
+}
+
+SEC("tp_btf/btrfs_inode_new")
+int BPF_PROG(writers_new, struct inode___linked *inode)
+{
+	return inode ? book_here(inode->i_sb, 0, 1) : 0;
+}
+
+SEC("tp_btf/btrfs_inode_evict")
+int BPF_PROG(writers_evict, struct inode___linked *inode)
+{
+	return inode && !inode->i_nlink ? book_here(inode->i_sb, 0, -1) : 0;
+}
