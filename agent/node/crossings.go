@@ -11,9 +11,13 @@ import (
 
 // crossed answers the kernel's one event per crossing.
 func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
+	if a.rt == nil || len(a.filesystems) == 0 {
+		return // a line of an earlier run: the first look sets them anew
+	}
 	f := a.numbered(c.Dev)
-	if a.rt == nil || f == nil {
-		return // a line of an earlier run, or of what was unmounted just now
+	if f == nil {
+		a.clearLine(c.Dev) // an earlier run's, or of what was unmounted just now
+		return
 	}
 	if !c.Near {
 		a.metrics.crossings.WithLabelValues(f.name()).Inc()
@@ -110,7 +114,7 @@ func (a *Agent) poll(ctx context.Context) {
 		if f.line.kernel {
 			continue
 		}
-		r, err := a.stat(f.path)
+		r, err := a.read(f)
 		switch {
 		case err != nil && f.holdsImages():
 			a.lookFailed(err)

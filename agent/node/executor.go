@@ -160,7 +160,7 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		a.log.Info("image stays after all", "image", d.ImageID, "references", fresh.References, "reason", why)
 		return goOn
 	}
-	before, err := a.stat(a.target.path)
+	before, err := a.read(a.target.filesystem)
 	if err != nil {
 		return r.interrupted(err)
 	}

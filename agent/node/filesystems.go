@@ -179,16 +179,33 @@ func (a *Agent) drop(f *filesystem) {
 	a.log.Info("a filesystem is no longer watched", "filesystem", strings.Join(f.names, ","), "path", f.path,
 		"reason", "something was mounted or unmounted there, or the directory went")
 	a.said.forget(f.topic())
+	a.clearLine(f.Dev)
+}
+
+func (a *Agent) clearLine(dev uint64) {
 	if a.probes == nil {
 		return
 	}
-	if err := a.probes.ClearLine(f.Dev); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
+	if err := a.probes.ClearLine(dev); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
 		a.log.Debug("clear the line of a former filesystem", "error", err)
 	}
 }
 
 // topic is what is said of the filesystem once.
 func (f *filesystem) topic() string { return "line of " + f.path }
+
+// errMoved: the mounts changed, and nobody has followed yet.
+var errMoved = errors.New("another filesystem is there now")
+
+// read is an exact look at a filesystem, and at no other: one that was mounted
+// over its path just now is not taken for it.
+func (a *Agent) read(f *filesystem) (reading, error) {
+	r, err := a.stat(f.path)
+	if err == nil && r.Dev != f.Dev {
+		err = fmt.Errorf("read the filesystem of %s: %w", f.path, errMoved)
+	}
+	return r, err
+}
 
 // named returns the filesystem of a directory; nil if it is not there.
 func (a *Agent) named(name string) *filesystem {

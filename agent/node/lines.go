@@ -62,7 +62,7 @@ func (a *Agent) setLine(f *filesystem) {
 	}
 	// An allocation between the reading and the line has been overlooked, and
 	// may have been the last one.
-	r, err := a.stat(f.path)
+	r, err := a.read(f)
 	switch {
 	case err != nil || f.line.above:
 	case f.lines.HighReached(r.Disk):
@@ -106,7 +106,7 @@ func (a *Agent) counted(r reading) image.Disk {
 // made true first, if by any account the line is reached: it may be too low
 // after writes, too high after deletes.
 func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
-	r, err := a.stat(f.path)
+	r, err := a.read(f)
 	if err != nil || !lags(r.Type) || !f.lines.HighReached(a.counted(r)) {
 		return r, err
 	}
@@ -116,7 +116,7 @@ func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
 		a.log.Debug("settle", "error", err)
 		a.metrics.unsettled.Inc()
 	}
-	return a.stat(f.path)
+	return a.read(f)
 }
 
 // lags: statfs shows what was written or deleted only after a commit.

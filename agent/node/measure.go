@@ -47,7 +47,7 @@ func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (
 			return after, false
 		}
 		a.alive()
-		next, err := a.stat(a.target.path)
+		next, err := a.read(a.target.filesystem)
 		if err != nil {
 			return after, false
 		}

@@ -126,6 +126,20 @@ func TestCrossingOfWhatWasDropped(t *testing.T) {
 	})
 }
 
+// So may that of a filesystem that an earlier agent watched. Its line goes: the
+// kernel would arm it again and again.
+func TestLineOfAnEarlierAgent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kernel.lines[thirdDev] = bpf.Line{RaiseFree: 100, RearmFree: 101}
+		w.five()
+		w.wantLines(fakeDev, thirdDev)
+		w.kernel.crossings <- bpf.Crossing{Dev: thirdDev}
+		w.pass(time.Millisecond)
+		w.wantLines(fakeDev)
+		w.wantRemoved()
+	})
+}
+
 // Containers come and go, each with mounts of its own: nothing is looked at but
 // where the directories are, and no timer is set.
 func TestMountsThatConcernNothing(t *testing.T) {

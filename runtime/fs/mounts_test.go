@@ -3,10 +3,12 @@ package fs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +19,14 @@ import (
 // watch follows the mounts of this process until the test ends.
 func watch(t *testing.T) <-chan struct{} {
 	t.Helper()
+	return watchFile(t, "/proc/self/mountinfo")
+}
+
+func watchFile(t *testing.T, mountinfo string) <-chan struct{} {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- WatchMounts(ctx, "/proc/self/mountinfo", out) }()
+	go func() { done <- WatchMounts(ctx, mountinfo, out) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -62,6 +69,15 @@ func TestWatchMounts(t *testing.T) {
 	await(t, out, "an unmount")
 }
 
+// change mounts something and unmounts it.
+func change(t *testing.T, point string) {
+	t.Helper()
+	err := unix.Mount("storm", point, "tmpfs", 0, "size=4k")
+	if err := errors.Join(err, unix.Unmount(point, 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // However many mounts there are, reports keep their distance; and the last
 // change is among what is reported.
 func TestWatchMountsInAStorm(t *testing.T) {
@@ -70,16 +86,9 @@ func TestWatchMountsInAStorm(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root: mounts a filesystem")
 	}
-	change := func() {
-		t.Helper()
-		err := unix.Mount("storm", point, "tmpfs", 0, "size=4k")
-		if err := errors.Join(err, unix.Unmount(point, 0)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	begun, reports := time.Now(), 0
 	for time.Since(begun) < 4*mountSpacing {
-		change()
+		change(t, point)
 		select {
 		case <-out:
 			reports++
@@ -90,8 +99,50 @@ func TestWatchMountsInAStorm(t *testing.T) {
 	if most := int(time.Since(begun)/mountSpacing) + 1; reports < 2 || reports > most {
 		t.Errorf("%d reports in %v, want 2 to %d", reports, time.Since(begun), most)
 	}
-	change()
+	change(t, point)
 	await(t, out, "what came last")
+}
+
+// The mounts of another process's namespace are seen, and its own are not.
+func TestWatchMountsOfAnotherNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root: makes a mount namespace")
+	}
+	point := t.TempDir()
+	ready, mount, mounted := make(chan int), make(chan struct{}), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err != nil {
+			mounted <- err
+			close(ready)
+			return
+		}
+		ready <- unix.Gettid()
+		<-mount
+		mounted <- unix.Mount("other", point, "tmpfs", 0, "size=4k")
+		<-mount
+	}()
+	tid, ok := <-ready
+	if !ok {
+		t.Fatal(<-mounted)
+	}
+	defer close(mount)
+	out := watchFile(t, fmt.Sprintf("/proc/self/task/%d/mountinfo", tid))
+	mount <- struct{}{}
+	if err := <-mounted; err != nil {
+		t.Fatal(err)
+	}
+	await(t, out, "a mount in the other namespace")
+	change(t, t.TempDir())
+	select {
+	case <-out:
+		t.Error("a mount here was reported from there")
+	case <-time.After(2 * mountSpacing):
+	}
 }
 
 func TestWatchMountsOfNobody(t *testing.T) {

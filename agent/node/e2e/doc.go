@@ -1,6 +1,7 @@
 // Package e2e holds the end-to-end tests of the node agent: the agent as
-// people run it, on a throwaway node with a real containerd, a real ext4 and
-// programs in the running kernel. It has no code of its own.
+// people run it, on a throwaway node with a real containerd, a real ext4 (xfs and
+// btrfs where they differ) and programs in the running kernel. It has no code of
+// its own.
 //
 // # How the tests work
 //
