@@ -41,7 +41,9 @@
 //     every read(2) of the node. These tell a file, not the way to it: a container
 //     that is given its own image's layers by a bind mount makes them warm.
 //
-// The table takes 131072 files of 4096 layers. Nothing is ever evicted.
+// On the erofs snapshotter a layer is a filesystem, known by its UUID instead of
+// the device. The table takes 131072 files of 4096 layers. Nothing is ever
+// evicted. A layer below the 255th is not looked at; runtimes stop at 127.
 //
 // # Usage
 //
@@ -158,9 +160,9 @@
 // could not be read, [Probes.Lost] says so, and the caller has to take every
 // image for recently used.
 //
-// Needed: Linux 5.12 with BTF for last use, 5.19 for exact lines (before that
-// events come early by what the CPUs keep back of a counter). A process whose
-// root is not an overlayfs is not seen.
+// Needed: Linux 5.12 with BTF for last use, 5.17 for layer heat, 5.19 for exact
+// lines (before that events come early by what the CPUs keep back of a counter).
+// A process whose root is not an overlayfs is not seen.
 //
 // Sources: do_exit (kernel/exit.c), __folio_mark_dirty (mm/page-writeback.c), ovl_get_layers (fs/overlayfs/super.c),
 // ext4_statfs (fs/ext4/super.c), ext4_mb_new_blocks (fs/ext4/mballoc.c),
