@@ -1,0 +1,243 @@
+package podlogs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrMount: something is mounted inside a directory, so that it cannot go.
+var ErrMount = errors.New("a filesystem is mounted there")
+
+// maxDepth bounds how deep directories are followed, and with it the open files:
+// the kubelet makes POD/CONTAINER/FILE.
+const maxDepth = 32
+
+// beneath is how every directory below another is opened.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// Dir is an open directory of logs. It is not for use by several goroutines.
+type Dir struct {
+	path string
+	file *os.File
+}
+
+// Open opens /var/log/pods or /var/log/containers, or what stands for it. On the
+// way to it links are followed, for administrators move /var/log about; it may
+// not be one itself. fs.ErrNotExist if there is none: no kubelet has run here.
+func Open(path string) (*Dir, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open logs", Path: path, Err: err}
+	}
+	return &Dir{path: path, file: os.NewFile(uintptr(fd), path)}, nil
+}
+
+// Close releases the directory.
+func (d *Dir) Close() error { return d.file.Close() }
+
+// Directory is the logs of one pod.
+type Directory struct {
+	Entry string // its name in the directory
+	Pod   Pod
+}
+
+// Directories lists the logs of pods, in no order. Everything that the kubelet
+// would not name so is somebody else's, and left out.
+func (d *Dir) Directories() ([]Directory, error) {
+	var found []Directory
+	err := d.each(func(e fs.DirEntry) error {
+		if pod, ok := parseDirectory(e.Name()); ok && e.IsDir() {
+			found = append(found, Directory{e.Name(), pod})
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Link is a link to a container's log.
+type Link struct {
+	Entry       string
+	ContainerID string
+}
+
+// DeadLinks lists the links that lead nowhere, in no order. That can be for a
+// moment while a log is rotated: the caller keeps those whose container lives.
+func (d *Dir) DeadLinks() ([]Link, error) {
+	var found []Link
+	err := d.each(func(e fs.DirEntry) error {
+		id, ok := parseLink(e.Name())
+		if !ok || e.Type() != fs.ModeSymlink {
+			return nil
+		}
+		var st unix.Stat_t
+		err := unix.Fstatat(int(d.file.Fd()), e.Name(), &st, 0)
+		// ELOOP leads nowhere, either. Whatever else went wrong is no proof.
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+			found = append(found, Link{e.Name(), id})
+		}
+		return nil
+	})
+	return found, err
+}
+
+// RemoveLink removes a link, and nothing that is not one.
+func (d *Dir) RemoveLink(entry string) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(d.file.Fd()), entry, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFLNK:
+		err = errors.New("not a link")
+	case err == nil:
+		err = unix.Unlinkat(int(d.file.Fd()), entry, 0) // whatever has come in its place meanwhile is no directory
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &fs.PathError{Op: "remove link", Path: filepath.Join(d.path, entry), Err: err}
+	}
+	return nil
+}
+
+// RemoveDirectory removes the logs of one pod, as [Dir.Directories] named them.
+// It goes on past what cannot be removed, and returns all errors.
+func (d *Dir) RemoveDirectory(ctx context.Context, entry string) error {
+	if _, ok := parseDirectory(entry); !ok {
+		return &fs.PathError{Op: "remove logs", Path: filepath.Join(d.path, entry), Err: fs.ErrInvalid}
+	}
+	if err := remove(ctx, d.file, entry, 0); err != nil {
+		return fmt.Errorf("remove logs: %w", err)
+	}
+	return nil
+}
+
+// each calls f with every entry, from the beginning, a few at a time.
+func (d *Dir) each(f func(fs.DirEntry) error) error {
+	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("list logs: %w", err)
+	}
+	return entries(d.file, f)
+}
+
+func entries(dir *os.File, f func(fs.DirEntry) error) error {
+	for {
+		some, err := dir.ReadDir(256)
+		for _, e := range some {
+			if err := f(e); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list logs: %w", err)
+		}
+	}
+}
+
+// remove removes name from the directory above, and what is in it.
+func remove(ctx context.Context, above *os.File, name string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	dir, err := openBeneath(above, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if depth == maxDepth {
+		return &fs.PathError{Op: "enter", Path: dir.Name(), Err: errors.New("too deep to be logs")}
+	}
+	if err := empty(ctx, dir, depth); err != nil {
+		return err
+	}
+	return unlink(above, name, unix.AT_REMOVEDIR)
+}
+
+// empty removes all that is in a directory. What cannot be removed is not tried
+// again, but what came meanwhile is: the kernel may leave out of a listing what
+// is made while entries go.
+func empty(ctx context.Context, dir *os.File, depth int) error {
+	var errs []error
+	for removed := true; removed && len(errs) == 0; {
+		removed = false
+		if _, err := dir.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		err := entries(dir, func(e fs.DirEntry) error {
+			removed = true
+			var err error
+			if e.IsDir() {
+				err = remove(ctx, dir, e.Name(), depth+1)
+			} else {
+				err = unlink(dir, e.Name(), 0)
+			}
+			errs = appendError(errs, err)
+			return ctx.Err()
+		})
+		errs = appendError(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func appendError(errs []error, err error) []error {
+	const most = 10 // of a directory with ten thousand mounts
+	if err == nil || len(errs) >= most {
+		return errs
+	}
+	return append(errs, err)
+}
+
+// openBeneath opens a directory in another, and nothing else.
+func openBeneath(above *os.File, name string) (*os.File, error) {
+	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: beneath}
+	path := filepath.Join(above.Name(), name)
+	fd, err := retry(func() (int, error) { return unix.Openat2(int(above.Fd()), name, how) })
+	switch {
+	case errors.Is(err, unix.EXDEV):
+		return nil, &fs.PathError{Op: "enter", Path: path, Err: ErrMount}
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		// It was a directory when it was listed. Next time it is listed as what it is.
+		return nil, &fs.PathError{Op: "enter", Path: path, Err: errors.New("is a link or no directory now")}
+	case errors.Is(err, unix.ENOSYS):
+		return nil, &fs.PathError{Op: "enter", Path: path, Err: errors.New("openat2 is missing: Linux 5.6 or newer is needed")}
+	case err != nil:
+		return nil, &fs.PathError{Op: "enter", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func unlink(above *os.File, name string, flags int) error {
+	err := unix.Unlinkat(int(above.Fd()), name, flags)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.EBUSY): // a file or an empty directory that is mounted over
+		err = ErrMount
+	}
+	return &fs.PathError{Op: "remove", Path: filepath.Join(above.Name(), name), Err: err}
+}
+
+// retry calls f again while a signal interrupts it, or while somebody renames
+// directories so fast that openat2 cannot tell beneath from above (EAGAIN).
+func retry(f func() (int, error)) (fd int, err error) {
+	for range 128 {
+		fd, err = f()
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+	}
+	return fd, err
+}
