@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,6 +155,7 @@ type ProgramStatus struct {
 	Adopted     bool   // recording since before this process
 	Reason      string // why not attached, or in what way less exact; "" if all is well
 	Idle        string // why not attached although all is well; "" otherwise
+	Waits       bool   // for the module of its filesystem; Reason says so
 }
 
 // Working is whether the program does its work: it is attached, or need not be.
@@ -193,7 +195,8 @@ func statusOf(object string, attach map[string]string, s *set, err error, limit 
 		status := ProgramStatus{Object: object, Name: name, AttachPoint: attach[name], Reason: limit}
 		switch {
 		case err != nil:
-			status.Reason = err.Error()
+			var absent *absentError
+			status.Reason, status.Waits = err.Error(), errors.As(err, &absent)
 		case s == nil:
 			status.Reason = "closed"
 		case s.links[name] != nil:

@@ -124,7 +124,7 @@ func (a *Agent) adoptProbes() {
 	a.adoptWriters()
 	a.adoptHeat()
 	for _, p := range a.probes.Status() {
-		if p.Reason != "" && (!strings.HasPrefix(p.Object, "writers") || a.cfg.Writers.Top > 0) {
+		if p.Reason != "" && !p.Waits && (!strings.HasPrefix(p.Object, "writers") || a.cfg.Writers.Top > 0) {
 			a.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +28,9 @@ type Machine struct {
 
 	CPUs      int
 	MemoryMiB int
-	Timeout   time.Duration // for all of it
+	// Parameters are added to the kernel's own.
+	Parameters []string
+	Timeout    time.Duration // for all of it
 
 	Console io.Writer // gets what the machine prints, as it comes
 	Log     string    // file that keeps it
@@ -56,7 +59,7 @@ func (m Machine) arguments(reportFile string) []string {
 		"-machine", "q35", "-global", "ICH9-LPC.disable_s3=0", "-accel", "tcg,thread=multi",
 		"-cpu", "max,la57=off", // a fifth level of page tables is one more to walk in software
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
-		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(kernelParameters, " "),
+		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(slices.Concat(kernelParameters, m.Parameters), " "),
 		"-serial", "stdio", "-serial", "file:" + reportFile,
 	}
 }

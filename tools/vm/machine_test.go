@@ -105,6 +105,7 @@ func TestConsoleIsKeptAndPassedOn(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	m, _ := machine(t, "")
+	m.Parameters = []string{"nohz_full=1"}
 	args := m.arguments("/r")
 	for _, want := range [][]string{
 		{"-accel", "tcg,thread=multi"}, {"-smp", "2"}, {"-m", "64M"}, {"-nic", "none"}, {"-no-reboot"},
@@ -116,7 +117,7 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	parameters := args[slices.Index(args, "-append")+1]
-	for _, want := range []string{"console=ttyS0", "panic=-1", "oops=panic", "cgroup_no_v1=all"} {
+	for _, want := range []string{"console=ttyS0", "panic=-1", "oops=panic", "cgroup_no_v1=all", "nohz_full=1"} {
 		if !slices.Contains(strings.Fields(parameters), want) {
 			t.Errorf("%s is not in %q", want, parameters)
 		}

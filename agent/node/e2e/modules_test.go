@@ -56,7 +56,7 @@ func TestModulesComeLater(t *testing.T) {
 
 	b.node = nodetest.Start(t, node.Config{Name: name, FS: "xfs", SizeBytes: 512 * mib})
 	b.importImages(plains("a", 6)...)
-	b.journal.await(t, 0, "the kernel watches the image filesystem")
+	b.awaitMetric(`ebb_node_line_source{filesystem="images",source="kernel"}`, 1)
 	b.use("a3", "a1", "a5", "a0", "a4", "a2")
 	b.awaitOrder()
 	if got := b.metric(`ebb_node_probe_events_total{event="stamped"}`); got < 6 {

@@ -38,6 +38,7 @@ type options struct {
 	selection vm.Selection
 	table     string
 	atOnce    int
+	parameter []string
 	cpus      int
 	memoryMiB int
 	timeout   time.Duration
@@ -59,6 +60,7 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	f.StringVar(&o.selection.Run, "run", "", "with --package: run only these tests, those that are usually left out included")
 	f.IntVar(&o.selection.Count, "count", 0, "with --package: run each test so many times")
 	f.StringVar(&o.table, "table", "", "a page to write the table of results into")
+	f.StringArrayVar(&o.parameter, "parameter", nil, "of the kernels, besides those of every machine, such as nohz_full=1")
 	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
 	f.IntVar(&o.cpus, "cpus", 2, "CPUs of a machine")
 	f.IntVar(&o.memoryMiB, "memory", 3072, "memory of a machine, in MiB")
@@ -136,7 +138,7 @@ func (t test) run(ctx context.Context, name string) (vm.Column, error) {
 	defer os.Remove(initramfs)
 	m := vm.Machine{
 		Kernel: kernel.Image(), Initramfs: initramfs, Order: order,
-		CPUs: t.cpus, MemoryMiB: t.memoryMiB, Timeout: t.timeout,
+		CPUs: t.cpus, MemoryMiB: t.memoryMiB, Timeout: t.timeout, Parameters: t.parameter,
 		Console: t.console, Log: filepath.Join(t.cache, "vm", name+".log"),
 	}
 	fmt.Fprintf(t.console, "%s (log: %s)\n", kernel.Package, m.Log)
