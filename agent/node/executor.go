@@ -187,7 +187,7 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
 		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[d.ImageID].LastUsed))
 	delete(a.failures, d.ImageID)
-	if !settled {
+	if a.target.unsettled = !settled; !settled {
 		r.result = resultShortfall
 		a.log.Warn("run ends: the removal freed less than computed and the disk has not settled",
 			"reason", "shortfall", "image", d.ImageID, "freed_bytes", gain, "computed_bytes", d.FreesBytes)

@@ -45,6 +45,10 @@ type filesystem struct {
 	lines   image.Policy
 	reading // the latest
 	line    lineState
+
+	// unsettled: a removal did not show in time. Until the figure has been made
+	// true it would ask for the next image in place of the last.
+	unsettled bool
 }
 
 func (f *filesystem) name() string { return f.names[0] }

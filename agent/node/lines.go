@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -104,17 +105,23 @@ func (a *Agent) counted(r reading) image.Disk {
 
 // readDisk reads a filesystem for a decision. Where statfs lags, the figure is
 // made true first, if by any account the line is reached: it may be too low
-// after writes, too high after deletes.
+// after writes, too high after deletes. If that takes too long the figure at hand
+// has to do, unless it lacks what the agent itself has removed.
 func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
 	r, err := a.read(f)
-	if err != nil || !lags(r.Type) || !f.lines.HighReached(a.counted(r)) {
+	if err != nil || !f.unsettled && (!lags(r.Type) || !f.lines.HighReached(a.counted(r))) {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
 	if _, err := a.disk.Settle(ctx, f.path); err != nil {
-		a.log.Debug("settle", "error", err)
 		a.metrics.unsettled.Inc()
+		if f.unsettled {
+			return r, fmt.Errorf("what was removed does not show: %w", err)
+		}
+		a.log.Debug("settle", "error", err)
+	} else {
+		f.unsettled = false
 	}
 	return a.read(f)
 }

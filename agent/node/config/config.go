@@ -49,7 +49,7 @@ type Images struct {
 type Filesystems struct {
 	Kubelet   Directory `json:"kubelet" doc:"The kubelet's root directory: its nodefs, with emptyDir volumes and much else of the pods."`
 	PodLogs   Directory `json:"podLogs" doc:"What containers write to their standard output."`
-	MountInfo string    `json:"mountInfo" doc:"The mountinfo file that tells when something was mounted or unmounted. In a container that shares the host's processes, /proc/1/mountinfo is the host's."`
+	MountInfo string    `json:"mountInfo" doc:"The mountinfo file that tells when something was mounted or unmounted. In a container with hostPID, /proc/1/mountinfo is the host's; its own will do where mounts propagate to it."`
 }
 
 // Directory is a directory whose filesystem is watched.
