@@ -187,7 +187,7 @@ func (p *Probes) Status() []ProgramStatus {
 
 // limitBtrfs is what the counting of writers on btrfs leaves out. One program
 // says it for all.
-const limitBtrfs = "metadata is not counted: about 1 KiB for a directory or small file"
+const limitBtrfs = "of btrfs, metadata is not counted: about 1 KiB for a directory or small file"
 
 func statusOf(object string, attach map[string]string, s *set, err error, limit string) []ProgramStatus {
 	var out []ProgramStatus

@@ -31,6 +31,7 @@ type bed struct {
 	*testing.T
 	ctx     context.Context
 	node    *node.Node
+	fs      string        // what the node is on
 	config  config.Config // of the next agent
 	binary  string
 	journal *journal
@@ -61,7 +62,7 @@ func newBedOn(t *testing.T, fs string, flavor node.Flavor, images ...node.Image)
 		Name: fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1)), Containerd: flavor, FS: fs,
 		SizeBytes: max(diskBytes, moreBytes[fs]),
 	})
-	b := &bed{T: t, ctx: t.Context(), node: n, config: agentrun.ConfigFor(n), binary: binary, journal: newJournal(), cast: newCast()}
+	b := &bed{T: t, ctx: t.Context(), node: n, fs: fs, config: agentrun.ConfigFor(n), binary: binary, journal: newJournal(), cast: newCast()}
 	b.config.Images.MinimumAge = 0
 	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 60
 	t.Cleanup(b.clean)
