@@ -64,14 +64,13 @@ func refusedByVerifier(err error) bool {
 
 // missingCapabilities names the needed capabilities this process lacks.
 func missingCapabilities() string {
-	var caps [2]unix.CapUserData
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if err := unix.Capget(&header, &caps[0]); err != nil {
+	has, err := capabilities()
+	if err != nil {
 		return "capabilities unknown: " + err.Error()
 	}
 	var missing []string
 	for _, c := range needed {
-		if caps[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
+		if !has(c.bit) {
 			missing = append(missing, fmt.Sprintf("%s to %s", c.name, c.why))
 		}
 	}
@@ -79,6 +78,22 @@ func missingCapabilities() string {
 		return "all capabilities are there: kernel lockdown, seccomp or an LSM refuses"
 	}
 	return "missing " + strings.Join(missing, ", ")
+}
+
+// lacks tells whether a capability is missing for sure.
+func lacks(capability uint) bool {
+	has, err := capabilities()
+	return err == nil && !has(capability)
+}
+
+// capabilities are those in effect for this process.
+func capabilities() (has func(bit uint) bool, err error) {
+	var caps [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return nil, err
+	}
+	return func(bit uint) bool { return caps[bit/32].Effective&(1<<(bit%32)) != 0 }, nil
 }
 
 // notAttached adds why, if there is more to say than that Close was called.

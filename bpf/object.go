@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // object is one compiled .bpf.c with its sizes settled, ready to load.
@@ -149,6 +150,12 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		opts.Programs.ExtraRelocationTargets = append(opts.Programs.ExtraRelocationTargets, module)
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
+	if errors.Is(err, ebpf.ErrNotSupported) && len(opts.Programs.ExtraRelocationTargets) > 0 && lacks(unix.CAP_SYS_ADMIN) {
+		// The types of a module, which a program is attached by, are opened by id
+		// (bpf_btf_get_fd_by_id, kernel/bpf/syscall.c). Refused that, it looks as if
+		// the tracepoint was not there.
+		err = fmt.Errorf("open types of modules: %w: %w", unix.EPERM, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
