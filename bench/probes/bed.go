@@ -126,31 +126,42 @@ func (b *bed) close() error {
 // follow one another closely.
 type toggle struct {
 	programs map[string]*ebpf.Program
-	links    map[string]link.Link // while attached
+	near     map[string]*ebpf.Program // attached only while a filesystem is near its line
+	links    map[string]link.Link     // while attached
 }
 
 // open takes the pinned links' places. The caller's Probes still hold them, too,
 // and are to be closed.
 func (t *toggle) open(pinDir string) error {
-	t.programs, t.links = map[string]*ebpf.Program{}, map[string]link.Link{}
-	pins, err := filepath.Glob(filepath.Join(pinDir, "*", "links", "*"))
+	t.programs, t.near, t.links = map[string]*ebpf.Program{}, map[string]*ebpf.Program{}, map[string]link.Link{}
+	pins, err := filepath.Glob(filepath.Join(pinDir, "*", "*", "*"))
 	if err != nil {
 		return err
 	}
-	if len(pins) == 0 {
-		return fmt.Errorf("no links are pinned below %s", pinDir)
-	}
 	for _, pin := range pins {
-		program, err := programOf(pin)
+		var err error
+		name := filepath.Base(pin)
+		switch filepath.Base(filepath.Dir(pin)) {
+		case "links":
+			t.programs[name], err = programOf(pin)
+			err = errors.Join(err, os.Remove(pin))
+		case "programs":
+			t.near[name], err = ebpf.LoadPinnedProgram(pin, nil)
+		}
 		if err != nil {
 			return fmt.Errorf("program of %s: %w", pin, err)
 		}
-		t.programs[filepath.Base(pin)] = program
-		if err := os.Remove(pin); err != nil {
-			return err
-		}
+	}
+	if len(t.programs) == 0 {
+		return fmt.Errorf("no links are pinned below %s", pinDir)
 	}
 	return nil
+}
+
+func (t *toggle) all() map[string]*ebpf.Program {
+	all := maps.Clone(t.programs)
+	maps.Copy(all, t.near)
+	return all
 }
 
 func programOf(pin string) (*ebpf.Program, error) {
@@ -166,8 +177,13 @@ func programOf(pin string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(info.Program)
 }
 
-func (t *toggle) on() error {
-	for name, program := range t.programs {
+// on attaches what is always attached, and what a filesystem near its line needs.
+func (t *toggle) on(near bool) error {
+	wanted := maps.Clone(t.programs)
+	if near {
+		maps.Copy(wanted, t.near)
+	}
+	for name, program := range wanted {
 		if t.links[name] != nil {
 			continue
 		}
@@ -190,8 +206,11 @@ func (t *toggle) off() error {
 }
 
 func (t *toggle) close() error {
+	if t.programs == nil {
+		return nil
+	}
 	err := t.off()
-	for _, p := range t.programs {
+	for _, p := range t.all() {
 		err = errors.Join(err, p.Close())
 	}
 	return err
@@ -222,7 +241,7 @@ func (t *toggle) nsPerRun(do func() error) (map[string]float64, error) {
 		}
 	}
 	var idle []string
-	for _, name := range slices.Sorted(maps.Keys(t.programs)) {
+	for _, name := range slices.Sorted(maps.Keys(t.all())) {
 		if _, ran := ns[name]; !ran {
 			idle = append(idle, name)
 		}
@@ -235,7 +254,7 @@ func (t *toggle) nsPerRun(do func() error) (map[string]float64, error) {
 
 func (t *toggle) runs() (map[string]ebpf.ProgramStats, error) {
 	all := map[string]ebpf.ProgramStats{}
-	for name, p := range t.programs {
+	for name, p := range t.all() {
 		s, err := p.Stats()
 		if err != nil {
 			return nil, fmt.Errorf("statistics of %s: %w", name, err)

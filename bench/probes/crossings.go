@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -197,6 +198,17 @@ type attempt struct {
 // on xfs with more than the line's worth given in advance.
 const mostSteps = 40000
 
+// depth is how many blocks the line is away: as often some thousands as a few
+// hundred or one, because ext4 is watched in another way from afar. Reflinks are
+// used up before, and making files takes long.
+func (c *chase) depth(way loopfs.Way) uint64 {
+	most := 14.0
+	if way.Reflink || way.Metadata {
+		most = 10
+	}
+	return uint64(math.Exp2(most * c.random.Float64()))
+}
+
 // cross steps until the filesystem itself says that the line is reached.
 func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error {
 	step, err := way.Begin(fs)
@@ -210,7 +222,7 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 	if err != nil {
 		return err
 	}
-	raise := free - 1 - c.random.Uint64N(400)
+	raise := free - c.depth(way)
 	a := &attempt{chase: c, fs: fs, way: way.Name, found: c.found[fs.Kind],
 		line: bpf.Line{RaiseFree: raise, RearmFree: raise + c.random.Uint64N(200)}}
 	if err := a.setLine(); err != nil {

@@ -63,7 +63,7 @@ func measureLoss(ctx context.Context, b *bed, s settings, w workload) (l loss, e
 		}
 		toggle := b.probes.off
 		if with(i) {
-			toggle = b.probes.on
+			toggle = func() error { return b.probes.on(w.near) }
 		}
 		if err := toggle(); err != nil {
 			return l, err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -56,6 +57,7 @@ func main() {
 	if os.Getenv(envNamespace) == "" {
 		os.Exit(inNamespace())
 	}
+	first()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, s); err != nil {
@@ -65,24 +67,50 @@ func main() {
 }
 
 // inNamespace runs this program again with mounts of its own: whatever happens
-// to it, the kernel takes back its filesystems, loop devices and pins.
+// to it, the kernel takes back its filesystems, loop devices and pins. It leads a
+// session, hence an autogroup, of its own, whose priority is nobody else's.
 func inNamespace() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), envNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
-	// An interrupt reaches both; this one waits for the other to clean up.
-	signal.Ignore(os.Interrupt, syscall.SIGTERM)
-	err := cmd.Run()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Setsid: true, Pdeathsig: unix.SIGTERM}
+	runtime.LockOSThread() // Pdeathsig is for this thread's end; and the other is nice as it is
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, priority); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-probes: priority:", err)
+	}
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-probes: mount namespace:", err)
+		return 1
+	}
+	go func() {
+		for range interrupts {
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}()
+	err := cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-probes: mount namespace:", err)
+		fmt.Fprintln(os.Stderr, "bench-probes:", err)
 		return 1
 	}
 	return 0
+}
+
+// priority is as of nice(1): what else runs on the machine is to disturb as
+// little as it can. Where there are autogroups (sched(7)), they are what is
+// weighed against each other.
+const priority = -15
+
+func first() {
+	err := os.WriteFile("/proc/self/autogroup", fmt.Appendf(nil, "%d", priority), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, "bench-probes: priority:", err)
+	}
 }
 
 func run(ctx context.Context, s settings) (err error) {

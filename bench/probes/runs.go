@@ -20,7 +20,7 @@ const stepsPerWay = 1500
 // of taking space. The kernel's clock is read twice for each run, which is part
 // of the figure: a few nanoseconds.
 func measureRuns(ctx context.Context, b *bed, s settings, figures map[string]any) error {
-	if err := b.probes.on(); err != nil {
+	if err := b.probes.on(true); err != nil {
 		return err
 	}
 	ns, err := b.probes.nsPerRun(func() error {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 const (
@@ -30,25 +32,21 @@ const (
 // workload is something that a node does all day.
 type workload struct {
 	name  string // of its figures
+	near  bool   // a filesystem is near its line meanwhile
 	start func(b *bed, cpu int) (*running, error)
 }
 
 var workloads = []workload{
-	{"read", fio("--rw=read", "--bs=4k", "--size=64m", "--invalidate=0", "--time_based", "--runtime=1d")},
-	{"open", inContainer("opens")},
-	{"exec", inContainer("execs")},
-	{"write", func(b *bed, cpu int) (*running, error) {
-		file := filepath.Join(b.disk.Dir, "writes")
-		return startWorker(order{What: "writes", Path: file, Size: mib, Times: 128, CPU: cpu}, nil, "")
-	}},
-	// Here each block taken is near enough to the line for the programs to sum
-	// the filesystem's counters over all CPUs.
-	{"write_near_line", func(b *bed, cpu int) (*running, error) {
-		file := filepath.Join(b.near.Dir, "writes")
-		return startWorker(order{What: "writes", Path: file, Size: nearSize, Times: 1, CPU: cpu}, nil, "")
-	}},
+	{"read", false, fio("--rw=read", "--bs=4k", "--size=64m", "--invalidate=0", "--time_based", "--runtime=1d")},
+	{"open", false, inContainer("opens")},
+	{"exec", false, inContainer("execs")},
+	{"write", false, writesOf(mib, 128, func(b *bed) *loopfs.FS { return b.disk })},
+	// Near a line each block counts, and at the line the filesystem's counters are
+	// summed over all CPUs for each.
+	{"write_near", true, writesOf(mib, 128, func(b *bed) *loopfs.FS { return b.disk })},
+	{"write_near_line", true, writesOf(nearSize, 1, func(b *bed) *loopfs.FS { return b.near })},
 	// The file is a hole at first, so that every write takes a block.
-	{"direct_write", fio("--rw=write", "--bs=4k", "--direct=1", "--size=512m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
+	{"direct_write", false, fio("--rw=write", "--bs=4k", "--direct=1", "--size=16m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
 }
 
 func isWorkload(name string) bool {
@@ -162,6 +160,14 @@ func spentByProcess(pid int, call string) (s spent, err error) {
 		}
 	}
 	return s, fmt.Errorf("/proc/%d/io has no %s", pid, call)
+}
+
+// writesOf writes files of so many writes of so many bytes.
+func writesOf(size, times int, on func(*bed) *loopfs.FS) func(*bed, int) (*running, error) {
+	return func(b *bed, cpu int) (*running, error) {
+		file := filepath.Join(on(b).Dir, "writes")
+		return startWorker(order{What: "writes", Path: file, Size: size, Times: times, CPU: cpu}, nil, "")
+	}
 }
 
 // inContainer runs a worker with the image's files as root.
