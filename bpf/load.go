@@ -178,14 +178,19 @@ func (p *Probes) parts() []part {
 	return all
 }
 
-// hopeless is why neither last use nor usage can be had, now or later.
+// hopeless is why neither last use nor usage can be had, now or later. Waiting
+// for a module helps nobody who may not load programs.
 func (p *Probes) hopeless() error {
-	err := usageError(p.usage)
-	var absent *absentError
-	if p.lastuseErr == nil || err == nil || errors.As(p.lastuseErr, &absent) || errors.As(err, &absent) {
+	lastuse, usage := p.lastuseErr, usageError(p.usage)
+	if lastuse == nil || usage == nil {
 		return nil
 	}
-	return fmt.Errorf("last use: %w; usage: %w", p.lastuseErr, err)
+	err := fmt.Errorf("last use: %w; usage: %w", lastuse, usage)
+	var absent *absentError
+	if errors.As(err, &absent) && !errors.Is(err, ErrNotPermitted) {
+		return nil
+	}
+	return err
 }
 
 func (p *Probes) loadLastUse(types *btf.Cache) error {

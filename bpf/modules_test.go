@@ -103,6 +103,32 @@ func TestEachModuleBringsItsPrograms(t *testing.T) {
 	}
 }
 
+// TestHopeless: Load fails if nothing works, unless a module is all that lacks.
+func TestHopeless(t *testing.T) {
+	absent := error(&absentError{"xfs"})
+	for name, tt := range map[string]struct {
+		lastuse, ext4, xfs error
+		hopeless           bool
+	}{
+		"all is well":        {},
+		"usage of one":       {lastuse: ErrUnsupported, xfs: absent},
+		"nothing":            {ErrUnsupported, ErrUnsupported, ErrUnsupported, true},
+		"nothing yet":        {absent, absent, absent, false},
+		"one can come":       {ErrUnsupported, ErrUnsupported, absent, false},
+		"nothing is allowed": {ErrNotPermitted, ErrNotPermitted, absent, true},
+	} {
+		p := &Probes{lastuseErr: tt.lastuse, usage: map[string]usageSet{}}
+		for fsType, err := range map[string]error{"ext4": tt.ext4, "xfs": tt.xfs} {
+			if p.usage[fsType] = (usageSet{err: err}); err == nil {
+				p.usage[fsType] = usageSet{set: &set{}}
+			}
+		}
+		if err := p.hopeless(); (err != nil) != tt.hopeless || err != nil && !errors.Is(err, tt.lastuse) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func objectsByName(t testing.TB) map[string]*object {
 	t.Helper()
 	all, err := objects(DefaultMaxLayers)
