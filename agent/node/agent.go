@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,8 @@ const (
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. All but Probes and Cgroups are required.
+// Options is what an Agent is made of. All but Probes, Cgroups and Patience are
+// required.
 type Options struct {
 	Config   config.Config
 	Dial     func(ctx context.Context) (Runtime, error)
@@ -47,6 +49,7 @@ type Options struct {
 	Disk     Disk
 	Log      *slog.Logger
 	Metrics  *Metrics
+	Patience time.Duration // for one removal to show on the disk; 0: 15 s
 }
 
 // Agent keeps the filesystems of one node low. Make it with New, run it once.
@@ -116,7 +119,7 @@ type Agent struct {
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, patience: runDeadline,
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, patience: cmp.Or(o.Patience, runDeadline),
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected:   make(chan Runtime),
 		events:      make(chan inventory.Event, 256),

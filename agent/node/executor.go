@@ -191,7 +191,7 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		r.result = resultShortfall
 		a.log.Warn("run ends: the removal freed less than computed and the disk has not settled",
 			"reason", "shortfall", "image", d.ImageID, "freed_bytes", gain, "computed_bytes", d.FreesBytes)
-		a.alarms.sooner(alarmRetry, a.clock.now().Add(runDeadline))
+		a.alarms.sooner(alarmRetry, a.clock.now().Add(a.patience))
 		return stop
 	}
 	return goOn

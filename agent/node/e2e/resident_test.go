@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd"
 	"github.com/ebb-agent/ebb/tools/node"
 )
@@ -55,11 +57,17 @@ func newResidentBed(t *testing.T, flavor node.Flavor, images ...node.Image) *bed
 // startInside runs the agent in the test, until it is ready.
 func (b *bed) startInside(beforeRemove func(imageID string) error) {
 	b.Helper()
+	b.startInsideOn(agent.RealDisk{}, 0, beforeRemove)
+}
+
+// startInsideOn is startInside with faults of the disk.
+func (b *bed) startInsideOn(disk agent.Disk, patience time.Duration, beforeRemove func(imageID string) error) {
+	b.Helper()
 	log := slog.New(slog.NewJSONHandler(b.journal, nil))
 	probes, err := bpf.Load(b.ctx, bpf.Options{PinDir: b.config.Kernel.PinDirectory, Logger: log})
 	b.must(err)
 	a, err := agent.New(agent.Options{
-		Config: b.config, Probes: probes, Disk: agent.RealDisk{}, Log: log, Metrics: agent.NewMetrics(b.config),
+		Config: b.config, Probes: probes, Disk: disk, Patience: patience, Log: log, Metrics: agent.NewMetrics(b.config),
 		Dial: func(ctx context.Context) (agent.Runtime, error) {
 			rt, err := containerd.Connect(ctx, b.config.Runtime.Socket, log)
 			if err != nil {
@@ -189,4 +197,57 @@ func TestTouchedInRun(t *testing.T) {
 	}
 	b.mustStay("a1")
 	b.checkRun(mark, "a1") // a5 is the newest now
+}
+
+// stuckDisk is the real disk, but while stuck no figure is made true in time.
+type stuckDisk struct {
+	agent.RealDisk
+	stuck *atomic.Bool
+}
+
+func (d stuckDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
+	if !d.stuck.Load() {
+		return d.RealDisk.Settle(ctx, path)
+	}
+	<-ctx.Done()
+	disk, _, err := d.Stat(path)
+	return disk, errors.Join(err, context.Cause(ctx))
+}
+
+// TestDiskDoesNotSettle: a btrfs whose figure cannot be made true after a
+// removal ends the run. Nothing more goes at the tries that follow, and
+// afterwards only what has to.
+func TestDiskDoesNotSettle(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	b := newBedOn(t, "btrfs", node.V2, plains("a", 9)...)
+	b.config.Images.LowThresholdPercent = 70
+	var stuck atomic.Bool
+	var once sync.Once
+	b.startInsideOn(stuckDisk{stuck: &stuck}, time.Second, func(string) error {
+		once.Do(func() { stuck.Store(true) })
+		return nil
+	})
+	b.use("a3", "a6", "a1", "a8", "a5", "a0", "a4", "a2", "a7")
+	b.awaitOrder()
+	mark := b.journal.mark()
+	b.cross()
+	if end := b.journal.await(t, mark, "reclaim run ended"); end.Text("result") != "shortfall" {
+		t.Errorf("the run ended as %v", end.Fields)
+	}
+	said := b.journal.await(t, mark, "cannot read the node; trying again")
+	b.contains("error", said.Text("error"), "show:")
+	b.eventually("three tries", func() error {
+		if got := b.metric("ebb_node_look_failures_total"); got < 3 {
+			return fmt.Errorf("there were %g", got)
+		}
+		return nil
+	})
+	if got := b.gone(); !slices.Equal(got, []string{"a3"}) {
+		t.Errorf("gone are %v", got)
+	}
+	stuck.Store(false)
+	b.eventually("a low disk", b.notLow)
+	b.awaitReady()
+	b.checkRun(mark)
 }
