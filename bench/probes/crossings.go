@@ -37,7 +37,8 @@ type crossings struct {
 	P99      float64 `json:"seen_p99_ms"`
 	Max      float64 `json:"seen_max_ms"`
 
-	took []float64 // ms from the write's return to the event's receipt
+	took    []float64      // ms from the write's return to the event's receipt
+	earlyBy map[string]int // by way
 }
 
 // chase brings one filesystem after the other to a line and looks how soon user
@@ -75,7 +76,7 @@ func measureCrossings(ctx context.Context, b *bed, s settings, figures map[strin
 	c := &chase{probes: p, events: receive(ctx, p), random: rand.New(rand.NewPCG(seed, 0)), found: map[string]*crossings{}}
 	var all crossings
 	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
-		c.found[kind] = &crossings{}
+		c.found[kind] = &crossings{earlyBy: map[string]int{}}
 		if err := c.onSmall(ctx, filepath.Join(b.dir, "small-"+kind), kind, (s.crossings+2)/3); err != nil {
 			return fmt.Errorf("crossings on %s: %w", kind, err)
 		}
@@ -83,7 +84,8 @@ func measureCrossings(ctx context.Context, b *bed, s settings, figures map[strin
 		f.P50, f.P99, f.Max = percentiles(f.took)
 		all.Happened, all.Missed, all.Unraised = all.Happened+f.Happened, all.Missed+f.Missed, all.Unraised+f.Unraised
 		all.took = append(all.took, f.took...)
-		say("%s: %d crossings, %d missed, %d events early by at most %d blocks; p99 %.2f ms", kind, f.Happened, f.Missed, f.Early, f.MostFree, f.P99)
+		say("%s: %d crossings, %d missed, %d events early by at most %d blocks (%v); p99 %.2f ms",
+			kind, f.Happened, f.Missed, f.Early, f.MostFree, f.earlyBy, f.P99)
 	}
 	_, figures["crossing_seen_p99_ms"], figures["crossing_seen_max_ms"] = percentiles(all.took)
 	figures["crossings"], figures["crossings_missed"], figures["crossings_missed_by_kernel"] = all.Happened, all.Missed, all.Unraised
@@ -139,10 +141,11 @@ const metadataEvery = 8
 // and crosses its line by each way in turn.
 func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err error) {
 	var options []string
+	size := int64(gib)
 	if kind == "btrfs" {
-		options = []string{"-m", "single"}
+		options, size = []string{"-m", "single"}, 320*mib
 	}
-	fs, err := loopfs.New(dir, kind, gib, options...)
+	fs, err := loopfs.New(dir, kind, size, options...)
 	if err != nil {
 		return err
 	}
@@ -156,7 +159,11 @@ func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err e
 			if err := c.cross(ctx, fs, way); err != nil {
 				return fmt.Errorf("%s: %w", way.Name, err)
 			}
-			if err := c.probes.ClearLine(fs.Dev); err != nil {
+			err := c.probes.ClearLine(fs.Dev)
+			if kind == "btrfs" {
+				err = errors.Join(err, fs.Clear())
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -309,6 +316,7 @@ func (a *attempt) judge() (done bool, err error) {
 	}
 	// Early. The agent reads the figure and sets the line again.
 	a.found.Early++
+	a.found.earlyBy[a.way]++
 	a.found.MostFree = max(a.found.MostFree, free-a.line.RaiseFree)
 	return false, a.setLine()
 }
