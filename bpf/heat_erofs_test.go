@@ -145,3 +145,32 @@ func erofsRoot(t *testing.T, lower string) rootfs {
 	t.Cleanup(func() { unmount(t, root) })
 	return rootfs{dir: root}
 }
+
+// The same identity serves last use.
+func TestLastUseOfErofsLayers(t *testing.T) {
+	needErofs(t)
+	image := unpackErofs(t, erofsA)
+	p := load(t, Options{})
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatalf("%v (apt-get install busybox-static)", err)
+	}
+	var key Key
+	for _, name := range []string{"mounted", "mounted again"} {
+		t.Run(name, func(t *testing.T) {
+			lower, _ := mountErofs(t, image)
+			if key == (Key{}) {
+				key = Key{Dev: ErofsFilesystem(erofsUUID(image)), Ino: keyOfPath(t, lower).Ino}
+				track(t, p, key)
+			}
+			r := erofsRoot(t, lower)
+			mkdir(t, filepath.Join(r.dir, "bin"))
+			if err := os.WriteFile(filepath.Join(r.dir, "bin", "busybox"), busybox, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			before := now(t)
+			r.run(t, "true")
+			wantUsedSince(t, p, key, before)
+		})
+	}
+}

@@ -15,15 +15,14 @@
  * image, whatever file is run and however it was started.
  */
 #include "headers/kernel.h"
+#include "headers/filesystem.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define OVERLAYFS_SUPER_MAGIC 0x794c7630
-
-/* A directory as the kernel knows it: s_dev of its superblock, and inode. */
+/* A directory as the kernel knows it: filesystem_id() of its superblock, and inode. */
 struct layer_key {
 	u64 dev;
 	u64 ino;
@@ -42,6 +41,13 @@ struct lastuse_counters {
 	u64 unresolved_full; /* lost: no room in unresolved */
 	u64 unreadable;	     /* lost: the overlay could not be followed */
 };
+
+struct super_block___layer {
+	u32 s_dev;
+	unsigned long s_magic;
+	struct {
+	} s_uuid;
+} CORE;
 
 /* Which slot of stamps belongs to a layer. Written by user space only. */
 struct {
@@ -94,6 +100,7 @@ static __always_inline struct lastuse_counters *counts(void)
 static __always_inline bool top_layer(struct super_block *sb, struct layer_key *key)
 {
 	struct ovl_fs *ofs = sb->s_fs_info;
+	struct super_block___layer *sb_below;
 	struct ovl_layer *layer;
 	struct dentry *root;
 
@@ -102,7 +109,8 @@ static __always_inline bool top_layer(struct super_block *sb, struct layer_key *
 	layer = (void *)BPF_CORE_READ(ofs, layers) + bpf_core_type_size(struct ovl_layer);
 	root = BPF_CORE_READ(layer, mnt, mnt_root);
 	key->ino = BPF_CORE_READ(root, d_inode, i_ino);
-	key->dev = BPF_CORE_READ(root, d_sb, s_dev);
+	sb_below = (void *)BPF_CORE_READ(root, d_sb);
+	key->dev = filesystem_id(BPF_CORE_READ(sb_below, s_dev), BPF_CORE_READ(sb_below, s_magic), &sb_below->s_uuid);
 	return key->ino != 0;
 }
 

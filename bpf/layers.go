@@ -12,7 +12,7 @@ import (
 
 // Key is where a layer's files are, as the kernel sees it.
 type Key struct {
-	Dev uint64 // s_dev of the superblock: major<<20 | minor
+	Dev uint64 // s_dev of the superblock: major<<20 | minor; or its ErofsFilesystem
 	Ino uint64 // inode number of the directory
 }
 

@@ -136,8 +136,16 @@ func newHeatFinder(known []bpf.LayerHeat) heatFinder {
 
 // at finds nothing if only a directory before this one was read.
 func (f heatFinder) at(p inventory.Place) (bpf.LayerHeat, bool) {
-	k, ok := f[bpf.Key{Dev: p.Dev, Ino: p.Ino}]
+	k, ok := f[keyOf(p)]
 	return k, ok && (p.Generation == 0 || uint64(p.Generation) == k.Generation)
+}
+
+// keyOf is how the kernel programs know a layer.
+func keyOf(p inventory.Place) bpf.Key {
+	if p.UUID != ([16]byte{}) {
+		return bpf.Key{Dev: bpf.ErofsFilesystem(p.UUID), Ino: p.Ino}
+	}
+	return bpf.Key{Dev: p.Dev, Ino: p.Ino}
 }
 
 // indexHeat tells what the layers of all images are. It is called when that
@@ -163,7 +171,7 @@ func (a *Agent) placesOf(top inventory.Layer) []heatPlace {
 	var places []inventory.Place
 	if _, ok := a.layers.tracked[top]; ok { // it was looked at in this run
 		known := a.rec.Layers[top]
-		places = append([]inventory.Place{{Path: known.Path, Dev: known.Dev, Ino: known.Ino, Generation: known.Generation}}, known.Below...)
+		places = append([]inventory.Place{known.Place()}, known.Below...)
 	}
 	// An image has 127 layers at most; a circle cannot be, and would end here.
 	for l := top; l.ChainID != "" && len(list) < 512; {

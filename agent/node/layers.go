@@ -139,6 +139,7 @@ func (a *Agent) resolveOne(ctx context.Context, l inventory.Layer) (state.Layer,
 func (a *Agent) layerResolved(r resolution) {
 	if r.last {
 		a.layers.busy = false
+		defer a.indexHeat()
 	}
 	now := a.clock.now()
 	switch {
@@ -159,7 +160,6 @@ func (a *Agent) layerResolved(r resolution) {
 	a.rec.Layers[r.layer] = r.found
 	a.track(r.layer, r.found)
 	if r.last {
-		a.indexHeat()
 		a.said.clear(a.log, "resolve", "layers can be resolved again")
 		a.save()
 		a.resolveMore(now) // what arrived while the batch was under way
@@ -169,7 +169,7 @@ func (a *Agent) layerResolved(r resolution) {
 // track tells the kernel to stamp a layer. A use that came before is taken
 // over by the kernel side.
 func (a *Agent) track(l inventory.Layer, at state.Layer) {
-	key := bpf.Key{Dev: at.Dev, Ino: at.Ino}
+	key := keyOf(at.Place())
 	err := a.probes.Track(key)
 	if errors.Is(err, bpf.ErrFull) {
 		a.untrackAllStrangers()
@@ -270,7 +270,7 @@ func (a *Agent) dropLayers(inv *inventory.Inventory) {
 }
 
 // stillThere reports whether a recorded directory is still the one that was
-// resolved.
+// resolved. Layers that are filesystems are asked for again.
 func (a *Agent) stillThere(l state.Layer) bool {
 	d, err := a.disk.Directory(l.Path)
 	return err == nil && d == Directory{Dev: l.Dev, Ino: l.Ino, Birth: l.Birth}

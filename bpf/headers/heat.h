@@ -16,12 +16,10 @@
 #define EBB_HEAT_H
 
 #include "kernel.h"
+#include "filesystem.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-
-#define OVERLAYFS_SUPER_MAGIC 0x794c7630
-#define EROFS_SUPER_MAGIC_V1 0xe0f5e1e2
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
@@ -102,10 +100,8 @@ struct task_struct___heat {
 } CORE;
 
 /*
- * A layer's root directory. fs is the superblock's device number or, on erofs,
- * where a layer is a filesystem that is mounted and unmounted with containers,
- * its UUID. The generation tells a directory that was made anew from the one
- * that had the inode number before.
+ * A layer's root directory. fs is its filesystem_id(). The generation tells a
+ * directory that was made anew from the one that had the inode number before.
  */
 struct heat_key {
 	u64 fs;
@@ -215,13 +211,7 @@ static __always_inline struct heat_counters *counts(void)
 
 static __always_inline u64 filesystem_of(struct super_block___heat *sb, const bool traced)
 {
-	u64 half[2];
-
-	if (FIELD(sb, s_magic) != EROFS_SUPER_MAGIC_V1)
-		return FIELD(sb, s_dev);
-	if (bpf_probe_read_kernel(half, sizeof(half), &sb->s_uuid) || !(half[0] | half[1]))
-		return FIELD(sb, s_dev); /* made without one */
-	return (half[0] ^ half[1]) | (u64)1 << 63;
+	return filesystem_id(FIELD(sb, s_dev), FIELD(sb, s_magic), &sb->s_uuid);
 }
 
 /* mix64 is the end of MurmurHash3: each bit of h changes about half of them. */

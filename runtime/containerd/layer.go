@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
@@ -35,9 +36,9 @@ type viewLease struct {
 
 // copying are the snapshotters whose views are not overlays of the layers'
 // directories: making one may copy the whole image, and would tell nothing.
-var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile", "erofs"}
+var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile"}
 
-// ResolveLayer finds the directories of a layer and those below it. Where a container stands on the
+// ResolveLayer finds the directories, or filesystems, of a layer and those below it. Where a container stands on the
 // layer nothing is written, so that this works on a full disk, too; otherwise a
 // view is made and removed at once.
 func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
@@ -57,32 +58,50 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
-	dirs, err := r.dirsFromChild(ctx, sn, l.ChainID)
+	found, err := r.layersFromChild(ctx, sn, l.ChainID)
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
-	if len(dirs) == 0 {
-		if dirs, err = r.dirsFromView(ctx, sn, l); err != nil {
+	if len(found.paths) == 0 {
+		if found, err = r.layersFromView(ctx, sn, l); err != nil {
 			return inventory.LayerRoot{}, err
 		}
 	}
-	places := make([]inventory.Place, len(dirs))
-	for i, dir := range dirs {
-		place, err := fs.Locate(dir)
-		if err != nil {
+	places := make([]inventory.Place, len(found.paths))
+	for i, path := range found.paths {
+		if places[i], err = found.locate(path); err != nil {
 			return inventory.LayerRoot{}, err
 		}
-		places[i] = inventory.Place{Path: dir, Dev: place.Dev, Ino: place.Ino, Generation: fs.Generation(dir)}
 	}
 	top := places[0]
 	return inventory.LayerRoot{
-		Path: top.Path, Dev: top.Dev, Ino: top.Ino, Created: info.Created, Generation: top.Generation, Below: places[1:],
+		Path: top.Path, Dev: top.Dev, Ino: top.Ino, Created: info.Created, Generation: top.Generation, UUID: top.UUID, Below: places[1:],
 	}, nil
 }
 
-// dirsFromChild asks for the mounts of a snapshot that stands on the layer; none
+// layerPaths are directories or filesystem images, topmost first.
+type layerPaths struct {
+	paths  []string
+	locate func(path string) (inventory.Place, error)
+}
+
+// layerPathsOf finds the layers in a snapshot's mounts; see layerDirs for bind.
+func layerPathsOf(mounts []mount.Mount, bind bool) (layerPaths, error) {
+	if files, err := erofsLayers(mounts); err == nil {
+		return layerPaths{files, erofsPlace}, nil
+	}
+	dirs, err := layerDirs(mounts, bind)
+	return layerPaths{dirs, directoryPlace}, err
+}
+
+func directoryPlace(dir string) (inventory.Place, error) {
+	place, err := fs.Locate(dir)
+	return inventory.Place{Path: dir, Dev: place.Dev, Ino: place.Ino, Generation: fs.Generation(dir)}, err
+}
+
+// layersFromChild asks for the mounts of a snapshot that stands on the layer; none
 // if there is none that tells.
-func (r *Runtime) dirsFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) ([]string, error) {
+func (r *Runtime) layersFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) (layerPaths, error) {
 	var children []string
 	err := sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		// The filter has chosen them already, but what it does not know it
@@ -93,7 +112,7 @@ func (r *Runtime) dirsFromChild(ctx context.Context, sn snapshots.Snapshotter, c
 		return nil
 	}, "parent=="+strconv.Quote(chain))
 	if err != nil {
-		return nil, err
+		return layerPaths{}, err
 	}
 	for _, key := range children {
 		mounts, err := sn.Mounts(ctx, key)
@@ -101,32 +120,32 @@ func (r *Runtime) dirsFromChild(ctx context.Context, sn snapshots.Snapshotter, c
 			continue // went since the list
 		}
 		if err != nil {
-			return nil, err
+			return layerPaths{}, err
 		}
-		if dirs, err := layerDirs(mounts, false); err == nil {
-			return dirs, nil
+		if found, err := layerPathsOf(mounts, false); err == nil {
+			return found, nil
 		}
 	}
-	return nil, nil
+	return layerPaths{}, nil
 }
 
-func (r *Runtime) dirsFromView(ctx context.Context, sn snapshots.Snapshotter, l inventory.Layer) ([]string, error) {
+func (r *Runtime) layersFromView(ctx context.Context, sn snapshots.Snapshotter, l inventory.Layer) (layerPaths, error) {
 	if slices.Contains(copying, l.Snapshotter) {
-		return nil, fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
+		return layerPaths{}, fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
 	}
 	lease, err := r.leaseFor(ctx, l.Namespace)
 	if err != nil {
-		return nil, err
+		return layerPaths{}, err
 	}
 	ctx = leases.WithLease(ctx, lease)
 	key := r.nextView()
 	mounts, err := sn.View(ctx, key, l.ChainID, snapshots.WithLabels(map[string]string{ownLabel: r.nonce}))
 	if err != nil {
 		r.forgetLease(l.Namespace, lease)
-		return nil, err
+		return layerPaths{}, err
 	}
-	dirs, err := layerDirs(mounts, true)
-	return dirs, errors.Join(err, removeView(ctx, sn, key))
+	found, err := layerPathsOf(mounts, true)
+	return found, errors.Join(err, removeView(ctx, sn, key))
 }
 
 // removeView removes a view even when the caller has lost patience: it must not

@@ -79,8 +79,14 @@ type LayerRoot struct {
 	Ino     uint64    // the directory's inode number
 	Created time.Time // the snapshot's creation as the runtime recorded it; tells a re-created layer from the old one
 
-	Generation uint32  // see Place
-	Below      []Place // the layers below it, topmost first
+	Generation uint32   `json:",omitzero"` // see Place
+	UUID       [16]byte `json:",omitzero"` // see Place
+	Below      []Place  // the layers below it, topmost first
+}
+
+// Place is the layer itself.
+func (r LayerRoot) Place() Place {
+	return Place{Path: r.Path, Dev: r.Dev, Ino: r.Ino, Generation: r.Generation, UUID: r.UUID}
 }
 
 // Place is a layer's root directory, as LayerRoot has it.
@@ -90,7 +96,10 @@ type Place struct {
 	Ino  uint64
 	// Generation tells directories apart that had the same inode number one
 	// after the other; 0 if the filesystem does not say.
-	Generation uint32
+	Generation uint32 `json:",omitzero"`
+	// UUID is set instead of Dev where a layer is a filesystem of its own, which
+	// has another device each time it is mounted (erofs). Path is its image.
+	UUID [16]byte `json:",omitzero"`
 }
 
 // Snapshot is an unpacked layer by itself.
