@@ -1,11 +1,15 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // errForeign: an earlier set whose maps have another shape.
@@ -64,14 +68,21 @@ func carryStamps(t *layerTable, layers, stamps *ebpf.Map) error {
 	return nil
 }
 
-// carryUnresolved leaves what t has: it is as new or newer.
+// carryUnresolved leaves what t has: it is as new or newer. The oldest uses may
+// find no room, because the programs of t have noted others since; they are
+// counted with those that the programs lose for the same reason.
 func carryUnresolved(t *layerTable, unresolved *ebpf.Map) error {
 	uses, err := readUnresolved(unresolved)
 	if err != nil {
 		return err
 	}
-	for key, at := range uses {
-		err := t.unresolved.Update(key.kernel(), at, ebpf.UpdateNoExist)
+	latestFirst := slices.SortedFunc(maps.Keys(uses), func(a, b Key) int { return cmp.Compare(uses[b], uses[a]) })
+	for i, key := range latestFirst {
+		err := t.unresolved.Update(key.kernel(), uses[key], ebpf.UpdateNoExist)
+		if errors.Is(err, unix.E2BIG) {
+			t.lost += uint64(len(latestFirst) - i)
+			return nil
+		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			return fmt.Errorf("write unresolved use: %w", err)
 		}

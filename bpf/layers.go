@@ -29,6 +29,8 @@ type layerTable struct {
 	next    uint32   // slots from here on were never used
 	free    []uint32 // no program can still hold them
 	retired []uint32 // given up, but a program may be about to stamp them
+
+	lost uint64 // unresolved uses that found no room when they were carried over
 }
 
 // newLayerTable reads which slots are taken. The others may have been given up

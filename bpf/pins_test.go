@@ -108,6 +108,50 @@ func TestTooSmallSuccessorSaysStampsAreLost(t *testing.T) {
 	}
 }
 
+// TestFullTableIsCarriedOver: a table full of uses of other people's directories
+// costs an upgrade the oldest of them, no stamp, and is no reason to distrust any.
+func TestFullTableIsCarriedOver(t *testing.T) {
+	o := Options{PinDir: pinDir(t), MaxLayers: 16}
+	p := load(t, o)
+	r := overlay(t)
+	track(t, p, r.key)
+	r.run(t, "true")
+	stamp := lastUse(t, p, r.key)
+	for ino := uint64(1); ; ino++ { // the later, the larger
+		err := p.table.unresolved.Update(lastuseLayerKey{Dev: 1 << 40, Ino: ino}, ino, ebpf.UpdateNoExist)
+		if errors.Is(err, unix.E2BIG) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One more entry than the successor has room for.
+	object, err := lastUseObject(32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.spec.Maps[lastuseMapUnresolved].MaxEntries--
+	small, err := ebpf.NewMap(object.spec.Maps[lastuseMapUnresolved])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	carried := &layerTable{unresolved: small}
+	if err := carryUnresolved(carried, p.table.unresolved); err != nil || carried.lost != 1 {
+		t.Errorf("%d lost, %v; want the oldest one", carried.lost, err)
+	}
+	if oldest, err := lookupOrZero(small, Key{Dev: 1 << 40, Ino: 1}); oldest != 0 || err != nil {
+		t.Errorf("the oldest use was kept: %d, %v", oldest, err)
+	}
+
+	o.MaxLayers = 32
+	p = reload(t, p, o)
+	if p.Lost() || lastUse(t, p, r.key) != stamp {
+		t.Errorf("Lost() = %v, last use %d, want %d", p.Lost(), lastUse(t, p, r.key), stamp)
+	}
+}
+
 func TestDamagedPinsAreReplaced(t *testing.T) {
 	object, err := lastUseObject(DefaultMaxLayers)
 	if err != nil {

@@ -88,6 +88,9 @@ func (p *Probes) Counters() (Counters, error) {
 	defer p.mu.Unlock()
 	var c Counters
 	if p.lastuse != nil {
+		if p.table != nil {
+			c.UnresolvedLost = p.table.lost
+		}
 		var cpus []lastuseLastuseCounters
 		if err := p.lastuse.maps[lastuseMapLastuseCounts].Lookup(uint32(0), &cpus); err != nil {
 			return Counters{}, fmt.Errorf("read counters of last use: %w", err)
