@@ -49,8 +49,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define ORDERED_IOERR (1 << 7)
 #define ORDERED_TRUNCATED (1 << 8)
 
-/* Before Linux 6.11 a tracepoint passes the reference's parts; set by the loader. */
+/* Older kernels (seen on 6.1) pass parts of what these tracepoints pass; set by the loader. */
 volatile const bool reference_in_parts = false;
+volatile const bool search_in_parts = false;
 
 struct btrfs_fs_info___super {
 	struct super_block___blocks *sb;
@@ -264,13 +265,19 @@ int BPF_PROG(writers_promised, struct btrfs_fs_info___super *fs, struct btrfs_sp
 }
 
 SEC("tp_btf/btrfs_find_free_extent")
-int BPF_PROG(writers_reserving, struct btrfs_root *root, struct find_free_extent_ctl *search)
+int writers_reserving(unsigned long long *ctx)
 {
+	struct find_free_extent_ctl *search = (void *)ctx[1];
 	struct thread t = {.reserving = 1};
+	u64 flags;
 
-	if (!search || !(BPF_CORE_READ(search, flags) & BLOCK_GROUP_DATA))
+	if (search_in_parts)
+		flags = *(volatile u64 *)&ctx[3];
+	else if (search)
+		flags = BPF_CORE_READ(search, flags);
+	else
 		return 0;
-	return set_thread(&t);
+	return flags & BLOCK_GROUP_DATA ? set_thread(&t) : 0;
 }
 
 /*

@@ -93,6 +93,7 @@ const (
 	writersBtrfsProgWritersWaited      = "writers_waited"
 	writersBtrfsVarHex                 = "hex"
 	writersBtrfsVarReferenceInParts    = "reference_in_parts"
+	writersBtrfsVarSearchInParts       = "search_in_parts"
 	writersBtrfsVarWriterType          = "writer_type"
 )
 
@@ -173,6 +174,7 @@ type writersBtrfsMapSpecs struct {
 type writersBtrfsVariableSpecs struct {
 	Hex              *ebpf.VariableSpec `ebpf:"hex"`
 	ReferenceInParts *ebpf.VariableSpec `ebpf:"reference_in_parts"`
+	SearchInParts    *ebpf.VariableSpec `ebpf:"search_in_parts"`
 	WriterType       *ebpf.VariableSpec `ebpf:"writer_type"`
 }
 
@@ -229,6 +231,7 @@ func (m *writersBtrfsMaps) Close() error {
 type writersBtrfsVariables struct {
 	Hex              *ebpf.Variable `ebpf:"hex"`
 	ReferenceInParts *ebpf.Variable `ebpf:"reference_in_parts"`
+	SearchInParts    *ebpf.Variable `ebpf:"search_in_parts"`
 	WriterType       *ebpf.Variable `ebpf:"writer_type"`
 }
 

@@ -110,19 +110,21 @@ func prepareWritersExt4(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	return spec.Variables[writersExt4VarReserveHasCount].Set(params >= 2)
 }
 
-// prepareWritersBtrfs does the same; and one tracepoint has another name since
-// Linux 6.15.
+// prepareWritersBtrfs does the same; and one tracepoint has got another name.
 func prepareWritersBtrfs(spec *ebpf.CollectionSpec, types *btf.Cache) error {
-	params, err := tracepointParams(types, "add_delayed_data_ref", "btrfs")
+	reference, err := tracepointParams(types, "add_delayed_data_ref", "btrfs")
 	if err != nil {
 		return err
 	}
-	search := spec.Programs[writersBtrfsProgWritersReserving]
-	_, err = tracepointParams(types, search.AttachTo, "btrfs")
+	program := spec.Programs[writersBtrfsProgWritersReserving]
+	search, err := tracepointParams(types, program.AttachTo, "btrfs")
 	if errors.Is(err, btf.ErrNotFound) {
-		search.AttachTo, err = strings.TrimPrefix(search.AttachTo, "btrfs_"), nil
+		program.AttachTo = strings.TrimPrefix(program.AttachTo, "btrfs_")
+		search, err = tracepointParams(types, program.AttachTo, "btrfs")
 	}
-	return errors.Join(err, spec.Variables[writersBtrfsVarReferenceInParts].Set(params > 2))
+	return errors.Join(err,
+		spec.Variables[writersBtrfsVarReferenceInParts].Set(reference > 2),
+		spec.Variables[writersBtrfsVarSearchInParts].Set(search > 2))
 }
 
 // loadWriters brings up what the objects of the filesystems need.
