@@ -9,7 +9,8 @@ import (
 
 // envDeed makes the test binary do one thing to a file that no shell can, for
 // whoever runs it in a cgroup: "punch FILE OFFSET LENGTH", or "map FILE LENGTH"
-// to write through a mapping of holes.
+// to write through a mapping of holes, or "files DIRECTORY NUMBER SIZE" to write
+// over that many files.
 const envDeed = "EBB_BPF_TEST_DEED"
 
 func init() {
@@ -29,6 +30,14 @@ func do(deed string) error {
 	var a, b int64
 	if _, err := fmt.Sscan(deed+" 0", &what, &path, &a, &b); err != nil {
 		return err
+	}
+	if what == "files" {
+		for n := range a {
+			if err := overwrite(fmt.Sprintf("%s/%d", path, n), b); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -52,4 +61,14 @@ func do(deed string) error {
 		return unix.Munmap(page)
 	}
 	return fmt.Errorf("no such deed")
+}
+
+func overwrite(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.Write(make([]byte, size))
+	return err
 }

@@ -33,6 +33,7 @@ type Counters struct {
 	WritersLost     uint64 // no room for another writer, or its cgroup could not be read
 	WriterBytesLost uint64 // what those changed
 	WritersUnjoined uint64 // cgroups looked up each time: no room to remember them
+	WritersUnowned  uint64 // what the kernel's workers did for nobody known: counts for the root cgroup
 
 	HeatTouched uint64 // files of layers counted, each once
 	HeatStrange uint64 // files found to be none of the container's own layers
@@ -63,6 +64,7 @@ func (c Counters) Events() []Count {
 		{"line_rearmed", c.Rearmed},
 		{"writer_change", c.WriterChanges},
 		{"writer_unjoined", c.WritersUnjoined},
+		{"writer_unowned", c.WritersUnowned},
 		{"heat_file", c.HeatTouched},
 		{"heat_stranger", c.HeatStrange},
 	}
@@ -139,6 +141,7 @@ func (p *Probes) Counters() (Counters, error) {
 			c.WritersLost += n.Lost
 			c.WriterBytesLost += n.BytesLost
 			c.WritersUnjoined += n.MembersFull
+			c.WritersUnowned += n.Unowned
 		}
 	}
 	if p.heat != nil {

@@ -52,6 +52,7 @@ type writersWritersCounters struct {
 	Lost        uint64
 	BytesLost   uint64
 	MembersFull uint64
+	Unowned     uint64
 }
 
 // Names of all BPF objects in the ELF.

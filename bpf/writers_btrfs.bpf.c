@@ -350,6 +350,7 @@ static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr,
 {
 	struct super_block___blocks *sb = fs->sb;
 	struct inode_key k = key_of(sb, root, ino);
+	struct writers_counters *n;
 	struct account *a;
 	u64 *to;
 
@@ -359,6 +360,9 @@ static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr,
 			return put_drop(extent_of(sb, bytenr), *to);
 	}
 	a = account_of(sb);
+	n = counts();
+	if (a && n && in_worker())
+		n->unowned++;
 	return a && a->to ? put_drop(extent_of(sb, bytenr), a->to) : 0;
 }
 

@@ -64,6 +64,7 @@ type writersBtrfsWritersCounters struct {
 	Lost        uint64
 	BytesLost   uint64
 	MembersFull uint64
+	Unowned     uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -46,6 +46,7 @@ type writersExt4WritersCounters struct {
 	Lost        uint64
 	BytesLost   uint64
 	MembersFull uint64
+	Unowned     uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -136,6 +136,31 @@ func TestWhoDeletesShrinks(t *testing.T) {
 	}
 }
 
+// TestManyFiles: the tables of what is left to workers hold what a package
+// manager does in one go.
+func TestManyFiles(t *testing.T) {
+	for _, kind := range fsTypes {
+		t.Run(kind, func(t *testing.T) {
+			p := load(t, Options{})
+			fs := countedOn(t, p, kind)
+			a := newActor(t, cgroup(t, "packages"), fs.dir)
+			truth := newTruth(t, p, fs, a)
+			files := "EBB_BPF_TEST_DEED='files d 3500 8192' $SELF"
+			for _, d := range []deed{
+				{"write", "mkdir d && " + files},
+				{"write over", files},
+				{"write over and delete", files + " && rm -r d"},
+			} {
+				a.do(d.script)
+				t.Run(d.name, func(t *testing.T) { truth.check(t) })
+			}
+			if c := counters(t, p); c.WritersLost != 0 || c.WritersUnowned != 0 {
+				t.Errorf("%d changes were lost, %d had no owner", c.WritersLost, c.WritersUnowned)
+			}
+		})
+	}
+}
+
 const rootCgroup = 1
 
 // TestPreallocationIsTakenBack: xfs keeps room behind the end of a file that is

@@ -309,6 +309,7 @@ int BPF_PROG(writers_cowblocks, struct xfs_inode___whole *ip)
 static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive)
 {
 	struct work w = {.inactive = inactive}, *busy;
+	struct writers_counters *n = counts();
 	u32 id = thread();
 	struct inode_key k;
 	u64 *to;
@@ -321,6 +322,8 @@ static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive)
 	k = key_of(ip);
 	to = bpf_map_lookup_elem(&owners, &k);
 	if (!to) {
+		if (n && !ip->i_vnode.i_nlink && account_of(super_of(ip->i_mount)))
+			n->unowned++;
 		if (busy)
 			bpf_map_delete_elem(&works, &id);
 		return 0;

@@ -59,6 +59,7 @@ type writersXfsWritersCounters struct {
 	Lost        uint64
 	BytesLost   uint64
 	MembersFull uint64
+	Unowned     uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -64,6 +64,7 @@ struct writers_counters {
 	u64 lost;	  /* changes without a writer: no room, or its cgroup unreadable */
 	u64 bytes_lost;	  /* grown or shrunk by those */
 	u64 members_full; /* cgroups that have to be looked up each time */
+	u64 unowned;	  /* what workers did for nobody known; counts for the root cgroup */
 };
 
 /* By the id of the cgroup that stands for the container, or of any other. */
