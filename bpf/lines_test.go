@@ -235,12 +235,15 @@ func TestLinePropertyElsewhere(t *testing.T) {
 	}
 }
 
-// checks is how many histories rapid makes.
+// checks is how many histories rapid makes: a fifth with -short.
 func checks(t testing.TB) int {
 	t.Helper()
 	n, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if testing.Short() {
+		n /= 5
 	}
 	return n
 }

@@ -32,6 +32,9 @@ func Table(at time.Time, columns []Column) string {
 		t.row(fmt.Sprintf("program `%s` (%s)", p.Name, p.AttachPoint), func(c Column) string { return t.program(c, p) })
 	}
 	for _, s := range suites {
+		if !t.ran(s.pkg) {
+			continue // not selected
+		}
 		t.row("tests `"+s.pkg+"`", func(c Column) string { return t.suite(c, s.pkg) })
 	}
 	if len(t.notes) > 0 {
@@ -79,6 +82,13 @@ func (t *table) programs() []report.Program {
 		}
 	}
 	return all
+}
+
+// ran reports whether any kernel has a verdict on a suite.
+func (t *table) ran(name string) bool {
+	return slices.ContainsFunc(t.columns, func(c Column) bool {
+		return slices.ContainsFunc(c.Report.Suites, func(r report.Result) bool { return r.Name == name })
+	})
 }
 
 func (t *table) program(c Column, p report.Program) string {
