@@ -206,6 +206,11 @@ var errMoved = errors.New("another filesystem is there now")
 func (a *Agent) read(f *filesystem) (reading, error) {
 	r, err := a.stat(f.path)
 	if err == nil && r.Dev != f.Dev {
+		for i := range a.directories { // the next survey looks at them anew
+			if d := &a.directories[i]; d.on == f {
+				d.at = fs.Identity{}
+			}
+		}
 		err = fmt.Errorf("read the filesystem of %s: %w", f.path, errMoved)
 	}
 	return r, err

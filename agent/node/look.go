@@ -78,9 +78,11 @@ func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
 	a.harvest()
 	a.noteContainers(inv.Containers)
 	for _, s := range a.stores {
-		if s.reading, err = a.readDisk(ctx, s.filesystem); err != nil {
-			return nil, err
+		r, err := a.readDisk(ctx, s.filesystem)
+		if err != nil {
+			return nil, err // and r may be another filesystem's
 		}
+		s.reading = r
 	}
 	a.reviewWriters(inv, asked)
 	a.snapshots = inv.Snapshots
