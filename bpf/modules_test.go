@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // modules stands in for the kernel's: those in it are not loaded.
@@ -202,7 +203,20 @@ func unload(t testing.TB, names ...string) {
 			continue // built in, or not loaded yet
 		}
 		t.Cleanup(func() { modprobe(t, name) }) // for whoever comes next
-		if out, err := exec.Command("rmmod", name).CombinedOutput(); err != nil {
+		rmmod(t, name)
+	}
+}
+
+// rmmod waits for those who use a module: what a test before has unmounted or
+// detached lets go of it a moment later, by RCU.
+func rmmod(t testing.TB, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		out, err := exec.Command("rmmod", name).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
 			t.Fatalf("rmmod %s: %v: %s", name, err, out)
 		}
 	}

@@ -32,15 +32,20 @@ func TestModulesComeLater(t *testing.T) {
 	if os.Getenv(unloadVariable) == "" {
 		t.Skipf("SKIPPED: %s is not set: the modules of this machine's filesystems are not this test's to unload, or are built in", unloadVariable)
 	}
+	b := &bed{T: t, ctx: t.Context(), binary: binary, journal: newJournal(), cast: newCast()}
 	for _, name := range []string{"overlay", "xfs"} {
 		if !loaded(t, name) {
 			continue
 		}
-		if out, err := exec.Command("rmmod", name).CombinedOutput(); err != nil {
-			t.Fatalf("rmmod %s: %v: %s", name, err, out)
-		}
+		// What a test before has unmounted lets go of it a moment later.
+		b.eventually("module "+name+" to go", func() error {
+			out, err := exec.Command("rmmod", name).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			return err
+		})
 	}
-	b := &bed{T: t, ctx: t.Context(), binary: binary, journal: newJournal(), cast: newCast()}
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1))
 	b.config = config.Default()
 	b.config.Runtime.Socket = filepath.Join(node.BaseDir(), name, "containerd.sock")
