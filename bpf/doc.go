@@ -97,10 +97,10 @@
 //     go. Workers free the blocks of deleted files, and take back what was
 //     preallocated behind the end of a file or for copies on write. So the task
 //     that leaves an inode to them is noted (headers/owners.h), in a table that
-//     can overflow: then it counts for the root cgroup (Counters.WritersUnowned). The filesystem is right
-//     to the block, and a container to the extent trees, reflinks included: what
-//     is shared takes nothing, and comes back by whoever drops it last. On a
-//     full filesystem a writer can take back what others have preallocated; that
+//     can overflow: then it counts for the root cgroup (Counters.WritersUnowned).
+//     The filesystem is right to the block, and a container to the extent trees,
+//     reflinks included: what is shared takes nothing, and comes back by whoever
+//     drops it last. On a full filesystem a writer can take back what others have preallocated; that
 //     shrinks the writer. A realtime device is not counted.
 //
 //   - btrfs: data, from the promise to a writer until its extent is freed, as

@@ -32,7 +32,7 @@
  * Metadata is not counted. Trees are shared, and copied on write by whoever
  * comes first, and part of what a task changes is put into them by the commit.
  */
-#include "headers/owners.h"
+#include "headers/drops.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -152,9 +152,6 @@ static __always_inline int set_thread(struct thread *t)
 	return 0;
 }
 
-/* Numbers that are multiplied by it stay apart: 2^64 over the golden ratio. */
-#define GOLDEN 0x9E3779B97F4A7C15ULL
-
 static __always_inline struct inode_key key_of(struct super_block___blocks *sb, u64 root, u64 ino)
 {
 	struct inode_key k = {.fs = sb->s_dev ^ root * GOLDEN, .ino = ino};
@@ -168,70 +165,6 @@ static __always_inline int book_for_owner(struct super_block___blocks *sb, struc
 	u64 *to = bpf_map_lookup_elem(&owners, k);
 
 	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0);
-}
-
-/*
- * Who dropped a reference to an extent last, until the reference is taken off:
- * thousands of small files can be deleted before that. A hash table without
- * chains, for it takes a fourth of the memory: a key is in one of the PROBES
- * places from that of its hash, or has found no room.
- */
-#define DROPS 16384
-#define DROPS_BITS 14
-#define PROBES 8
-
-struct drop {
-	u64 extent; /* 0: free */
-	u64 to;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DROPS);
-	__type(key, u32);
-	__type(value, struct drop);
-} drops SEC(".maps");
-
-static __always_inline struct drop *drop_at(u64 extent, u32 probe)
-{
-	u32 i = ((extent * GOLDEN >> (64 - DROPS_BITS)) + probe) & (DROPS - 1);
-
-	return bpf_map_lookup_elem(&drops, &i);
-}
-
-static __noinline struct drop *find_drop(u64 extent)
-{
-	struct drop *d;
-	u32 i;
-
-	for (i = 0; i < PROBES; i++) {
-		d = drop_at(extent, i);
-		if (d && d->extent == extent)
-			return d;
-	}
-	return 0;
-}
-
-/* An extent has one reference added or dropped at a time (its head is locked). */
-static __noinline int put_drop(u64 extent, u64 to)
-{
-	struct drop *d = find_drop(extent);
-	struct writers_counters *n;
-	u32 i;
-
-	for (i = 0; !d && i < PROBES; i++) {
-		d = drop_at(extent, i);
-		if (d && __sync_val_compare_and_swap(&d->extent, 0, extent))
-			d = 0;
-	}
-	if (d) {
-		d->to = to;
-		return 0;
-	}
-	n = counts();
-	if (n)
-		n->lost++;
-	return 0;
 }
 
 static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr)

@@ -9,7 +9,7 @@
  *
  * What is promised is seen where delayed extents come into the in-memory list
  * of an inode, are changed, or leave it: in the writer's context. Of what
- * leaves the list in a transaction that says at its end how much has become
+ * leaves the list in a transaction, that says at its end how much has become
  * blocks (t_res_fdblocks_delta); for the rest the promise was taken back. The blocks
  * that are promised for the extent tree as well (xfs_bmap_worst_indlen) are
  * left out: almost all come back at write-back.
