@@ -50,7 +50,7 @@ func TestInodeNumberGivenAgain(t *testing.T) {
 			b.start()
 		}
 		b.eventually("news of "+name, func() error { _, err := b.verdict(b.cast.ids[name]); return err })
-		b.awaitMetric("ebb_node_layers_tracked", 1)
+		b.awaitMetric("ebb_node_layers_tracked", 2) // its own and the sandbox image's
 		b.eventually("the last use of "+name, func() error {
 			v, err := b.verdict(b.cast.ids[name])
 			if err != nil {
