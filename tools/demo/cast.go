@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -127,13 +128,20 @@ func (c *cast) frees(names []string) int64 {
 
 func short(name string) string { return strings.TrimPrefix(name, prefix) }
 
-// readAll reads every file below dir.
+// readAll reads every file below dir. What goes meanwhile, as a View of the
+// agent's does, is passed over.
 func readAll(dir string) (read int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != dir {
+			return nil
+		}
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
