@@ -42,8 +42,8 @@ func main() {
 		os.Exit(1)
 	}
 	var s settings
-	flag.IntVar(&s.pairs, "pairs", 40, "how many pairs of windows, with and without programs, for each workload")
-	flag.DurationVar(&s.window, "window", 400*time.Millisecond, "how long each window is")
+	flag.IntVar(&s.pairs, "pairs", 120, "how many pairs of windows, with and without programs, for each workload")
+	flag.DurationVar(&s.window, "window", 200*time.Millisecond, "how long each window is")
 	flag.IntVar(&s.crossings, "crossings", 1200, "how many random crossings, over all filesystems")
 	spurious := flag.Int64("spurious-gib", 20, "how much to write below the line of ext4")
 	flag.StringVar(&s.only, "only", "", "measure only one of: "+strings.Join(names(), ", "))
