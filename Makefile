@@ -27,6 +27,16 @@ test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 a
 	$(GO) test -race -exec /bin/true ./... >/dev/null
 	$(GO) test -race -timeout 25m -p 1 ./...
 
+# Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
+# build: "make test" skips those tests, this runs them.
+.PHONY: e2e
+e2e: test-tools containerd-v2 ## tests beside the real kubelet and control plane, built on first use (root)
+	@peers=$$(tools/peers/build); \
+	packages=$$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+		awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'); \
+	$(GO) test -race -exec /bin/true $$packages >/dev/null; \
+	EBB_PEERS=$$peers $(GO) test -race -timeout 30m -p 1 $$packages
+
 # What booting another kernel needs besides.
 VM_PACKAGES := qemu-system-x86 xz-utils
 # For instance VM_FLAGS="--kernels all --table docs/kernels.md".
@@ -61,6 +71,8 @@ verify: ## regenerate everything generated and fail on a difference
 	git diff --exit-code -- bpf docs go.mod go.sum
 	$(GO) mod tidy -diff
 	cd tools/containerd && $(GO) mod verify
+	cd tools/peers/kubernetes && $(GO) mod verify
+	cd tools/peers/etcd && $(GO) mod verify
 	$(GO) mod verify
 
 # For instance BENCH_FLAGS="-only write"; see bin/bench-probes -h.

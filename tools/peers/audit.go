@@ -1,0 +1,76 @@
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// auditPolicy records each request once, when it has been answered: a watch
+// counts when it ends.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules: [{level: Metadata}]
+`
+
+// AuditEvent is a request as the API server's audit log has it.
+type AuditEvent struct {
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	UserAgent  string `json:"userAgent"`
+	User       struct {
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
+	} `json:"user"`
+	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// AuditLog is the path of the audit log, which is there if Config.Audit is set.
+func (cp *ControlPlane) AuditLog() string { return cp.path("logs", "audit.log") }
+
+// ReadAudit visits the requests that the log has from an offset on, 0 at first,
+// and returns the offset to go on from. The last line may be half written; it
+// is left for the next time. A log that is not there yet is empty.
+func (cp *ControlPlane) ReadAudit(from int64, visit func(AuditEvent)) (int64, error) {
+	f, err := os.Open(cp.AuditLog())
+	if errors.Is(err, os.ErrNotExist) {
+		return from, nil
+	}
+	if err != nil {
+		return from, fmt.Errorf("read audit log: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return from, fmt.Errorf("read audit log: %w", err)
+	}
+	r := bufio.NewReaderSize(f, 1<<20)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return from, nil
+		}
+		if err != nil {
+			return from, fmt.Errorf("read audit log: %w", err)
+		}
+		var e AuditEvent
+		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
+			return from, fmt.Errorf("read audit log: %w", err)
+		}
+		visit(e)
+		from += int64(len(line))
+	}
+}

@@ -1,0 +1,180 @@
+package peers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// lifetime of certificates unless a User says otherwise: longer than any test,
+// too short to be of use elsewhere.
+const lifetime = 48 * time.Hour
+
+// Authority signs the certificates of one control plane or of one standalone
+// kubelet. Nothing else on the machine trusts it.
+type Authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pem  []byte
+}
+
+// User is somebody who authenticates with a client certificate.
+type User struct {
+	Name   string
+	Groups []string
+
+	// NotAfter ends the certificate's life; it may lie in the past. Default 48
+	// hours from now.
+	NotAfter time.Time
+}
+
+// Credentials is a certificate with its key and the authority to trust, all PEM.
+type Credentials struct {
+	CA, Cert, Key []byte
+}
+
+// Files are the paths of Credentials on disk.
+type Files struct {
+	CA, Cert, Key string
+}
+
+// NewAuthority makes an authority of its own. Tests use one that nobody trusts.
+func NewAuthority(name string) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := sign(template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	return &Authority{key: key, cert: cert, pem: encode("CERTIFICATE", der)}, nil
+}
+
+// PEM is the authority's own certificate.
+func (a *Authority) PEM() []byte { return a.pem }
+
+// Client signs a client certificate.
+func (a *Authority) Client(u User) (Credentials, error) {
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: u.Name, Organization: u.Groups},
+		NotAfter:    u.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// Server signs a serving certificate for the loopback address and for names.
+func (a *Authority) Server(name string, names ...string) (Credentials, error) {
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    append([]string{"localhost"}, names...),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	})
+}
+
+func (a *Authority) issue(template *x509.Certificate) (Credentials, error) {
+	name := template.Subject.CommonName
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return Credentials{}, fmt.Errorf("make key of %s: %w", name, err)
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := sign(template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("sign certificate of %s: %w", name, err)
+	}
+	return Credentials{CA: a.pem, Cert: encode("CERTIFICATE", der), Key: keyPEM}, nil
+}
+
+// sign fills in what all certificates have in common.
+func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, with *ecdsa.PrivateKey) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template.SerialNumber = serial
+	if template.NotAfter.IsZero() {
+		template.NotAfter = now.Add(lifetime)
+	}
+	// Before the end, also if that is in the past; an hour allows for clocks
+	// that tests set back.
+	template.NotBefore = now.Add(-time.Hour)
+	if !template.NotBefore.Before(template.NotAfter) {
+		template.NotBefore = template.NotAfter.Add(-time.Hour)
+	}
+	return x509.CreateCertificate(rand.Reader, template, parent, public, with)
+}
+
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key, encode("EC PRIVATE KEY", der), nil
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// Write stores the credentials as NAME.crt, NAME.key and NAME-ca.crt in a
+// directory, readable by their owner alone.
+func (c Credentials) Write(dir, name string) (Files, error) {
+	f := Files{
+		CA:   filepath.Join(dir, name+"-ca.crt"),
+		Cert: filepath.Join(dir, name+".crt"),
+		Key:  filepath.Join(dir, name+".key"),
+	}
+	for path, data := range map[string][]byte{f.CA: c.CA, f.Cert: c.Cert, f.Key: c.Key} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			return Files{}, fmt.Errorf("write credentials: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// HTTPClient is a client that presents these credentials, and trusts their
+// authority alone. It has no deadline: watches last. Its idle connections are
+// closed by CloseIdleConnections.
+func (c Credentials) HTTPClient() (*http.Client, error) {
+	pair, err := tls.X509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read credentials: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(c.CA) {
+		return nil, errors.New("read credentials: no certificate of an authority")
+	}
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}}, nil
+}

@@ -1,0 +1,214 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	readyTimeout = 90 * time.Second
+	stopTimeout  = 30 * time.Second
+)
+
+// ErrNotRunning is returned by what needs a running process.
+var ErrNotRunning = errors.New("not running")
+
+// Component is one process: of a control plane, or a kubelet. It can be stopped,
+// killed, paused and started again, with all that it keeps on disk. Its methods
+// may be called from several goroutines.
+type Component struct {
+	name    string
+	binary  string
+	args    []string
+	logFile string
+	log     *slog.Logger
+	inherit *os.File                    // the owner's lock, or nil
+	prepare func() error                // see spawn
+	ready   func(context.Context) error // one question, asked until it is answered
+
+	mu    sync.Mutex
+	extra []string // the caller's arguments; the last of a flag counts
+	proc  *process // nil if it never ran
+}
+
+// Name is the name of its binary.
+func (c *Component) Name() string { return c.name }
+
+// LogFile is where it logs to; it grows over restarts.
+func (c *Component) LogFile() string { return c.logFile }
+
+// SetArgs replaces the arguments that the caller gave, from the next start on.
+func (c *Component) SetArgs(args ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.extra = slices.Clone(args)
+}
+
+// Start starts the process, unless it runs, and returns once it is ready.
+func (c *Component) Start(ctx context.Context) error {
+	begun := time.Now()
+	p, err := c.launch()
+	if err != nil {
+		return err
+	}
+	if err := c.awaitReady(ctx, p); err != nil {
+		return err
+	}
+	c.log.Info("ready", "component", c.name, "took", time.Since(begun).Round(time.Millisecond))
+	return nil
+}
+
+// launch starts the process, unless it runs.
+func (c *Component) launch() (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.proc.alive() {
+		return c.proc, nil
+	}
+	out, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log of %s: %w", c.name, err)
+	}
+	defer out.Close()
+	cmd := exec.Command(c.binary, slices.Concat(c.args, c.extra)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if c.inherit != nil {
+		cmd.ExtraFiles = []*os.File{c.inherit}
+	}
+	p, err := spawn(cmd, c.prepare)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	c.proc = p
+	return p, nil
+}
+
+// awaitReady asks until the answer is no error. An end of the process, and of
+// the patience with it, is reported with the last answer and the log's end.
+func (c *Component) awaitReady(ctx context.Context, p *process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var last error
+	err := poll(ctx, func() (bool, error) {
+		// In this order: one that ends now has answered nothing.
+		alive := p.alive()
+		if last = c.ready(ctx); last == nil {
+			return true, nil
+		}
+		if !alive {
+			return false, fmt.Errorf("it ended: %s", p.cmd.ProcessState)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w; last answer: %w%s", c.name, err, last, logTail(c.logFile))
+	}
+	return nil
+}
+
+func (c *Component) current() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc
+}
+
+// Running tells whether the process is there, paused or not.
+func (c *Component) Running() bool { return c.current().alive() }
+
+// Stop ends the process in good order, or by force if that takes too long,
+// which is an error. One that does not run is left alone.
+func (c *Component) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if err := c.end(ctx, syscall.SIGTERM); err != nil {
+		return errors.Join(err, c.Kill())
+	}
+	return nil
+}
+
+// Kill ends the process as a crash would, by SIGKILL.
+func (c *Component) Kill() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return c.end(ctx, syscall.SIGKILL)
+}
+
+func (c *Component) end(ctx context.Context, sig syscall.Signal) error {
+	p := c.current()
+	if !p.alive() {
+		return nil
+	}
+	if err := p.signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", c.name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for %s to end: %w%s", c.name, ctx.Err(), logTail(c.logFile))
+	}
+}
+
+// Restart stops the process, if it runs, and starts it.
+func (c *Component) Restart(ctx context.Context) error {
+	if err := c.Stop(ctx); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+// Pause stops the process in its tracks, as a machine that hangs would: its
+// connections stay and nobody answers. It can be killed, but not stopped.
+func (c *Component) Pause() error { return c.halt(syscall.SIGSTOP, true) }
+
+// Resume lets a paused process go on.
+func (c *Component) Resume() error { return c.halt(syscall.SIGCONT, false) }
+
+// halt returns once every thread has obeyed: when kill(2) returns, the signal
+// is only sent.
+func (c *Component) halt(sig syscall.Signal, stopped bool) error {
+	p := c.current()
+	if !p.alive() {
+		return fmt.Errorf("%s: %w", c.name, ErrNotRunning)
+	}
+	if err := p.signal(sig); err != nil {
+		return fmt.Errorf("signal %s: %w", c.name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := poll(ctx, func() (bool, error) { return allThreads(p.cmd.Process.Pid, stopped) })
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// PID is that of the running process, 0 if there is none.
+func (c *Component) PID() int {
+	p := c.current()
+	if !p.alive() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Usage is what the running process has used since its start.
+func (c *Component) Usage() (Usage, error) {
+	pid := c.PID()
+	if pid == 0 {
+		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, ErrNotRunning)
+	}
+	u, err := usageOf(pid)
+	if err != nil {
+		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, err)
+	}
+	return u, nil
+}

@@ -1,0 +1,235 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Names of etcd's sockets in the control plane's directory. Unix sockets are
+// never taken by another, and the directory keeps strangers out, which on a
+// port would take certificates.
+const (
+	etcdClients = "etcd.sock"
+	etcdPeers   = "etcd-peers.sock"
+)
+
+// answerTimeout bounds one question whether a component is ready.
+const answerTimeout = 5 * time.Second
+
+func (cp *ControlPlane) newEtcd() {
+	clients, peers := "unix://"+cp.path(etcdClients), "unix://"+cp.path(etcdPeers)
+	args := []string{
+		"--name=peers",
+		"--data-dir=" + cp.path("etcd"),
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
+		"--initial-cluster=peers=" + peers,
+		"--log-level=warn",
+		// Its default of 2 GiB is soon reached by benchmarks.
+		"--quota-backend-bytes=8589934592",
+	}
+	if !cp.config.Fsync {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	client := unixClient(cp.path(etcdClients))
+	cp.Etcd = cp.component("etcd", args, cp.config.EtcdArgs, func(ctx context.Context) error {
+		return ask(ctx, client, "http://etcd/health")
+	})
+}
+
+// newAPIServer prepares an API server as kubeadm would set it up, but for what
+// the loopback address and the lack of a cluster forbid.
+func (cp *ControlPlane) newAPIServer() error {
+	port, err := cp.listen()
+	if err != nil {
+		return err
+	}
+	cp.url = "https://127.0.0.1:" + port
+	pki, err := cp.apiServerPKI()
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"--etcd-servers=unix://" + cp.path(etcdClients),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
+		"--permit-port-sharing", // with our reservation
+		// Endpoints on the loopback address are refused.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--cert-dir=" + cp.path("pki"), // else it makes one in /var/run
+	}
+	args = append(args, pki...)
+	if !cp.config.ControllerManager {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	if cp.config.Audit {
+		policy, err := cp.writeFile("audit-policy.yaml", auditPolicy)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--audit-policy-file="+policy, "--audit-log-path="+cp.AuditLog(),
+			"--audit-log-maxsize=10240") // MB, or it goes to a new file at 100
+	}
+	admin, err := cp.Admin()
+	if err != nil {
+		return err
+	}
+	cp.APIServer = cp.component("kube-apiserver", args, cp.config.APIServerArgs, func(ctx context.Context) error {
+		return ask(ctx, admin, cp.url+"/readyz")
+	})
+	return nil
+}
+
+// authenticationConfig admits strangers to the health checks only.
+const authenticationConfig = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+anonymous:
+  enabled: true
+  conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
+`
+
+// apiServerPKI writes what the API server serves, trusts and presents, and
+// returns the flags for it.
+func (cp *ControlPlane) apiServerPKI() ([]string, error) {
+	serving, err := cp.ca.Server("kube-apiserver", "kubernetes", "kubernetes.default.svc")
+	if err != nil {
+		return nil, err
+	}
+	server, err := serving.Write(cp.path("pki"), "apiserver")
+	if err != nil {
+		return nil, err
+	}
+	kubelets, err := cp.clientFiles("apiserver-kubelet-client", User{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	// An authority of its own: who has one of its certificates may claim to
+	// speak for any user.
+	front, err := NewAuthority("peers-front-proxy")
+	if err != nil {
+		return nil, err
+	}
+	proxying, err := front.Client(User{Name: "front-proxy-client"})
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := proxying.Write(cp.path("pki"), "front-proxy-client")
+	if err != nil {
+		return nil, err
+	}
+	authentication, err := cp.writeFile("authentication.yaml", authenticationConfig)
+	if err != nil {
+		return nil, err
+	}
+	key, err := cp.serviceAccountKey()
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"--tls-cert-file=" + server.Cert, "--tls-private-key-file=" + server.Key,
+		"--client-ca-file=" + server.CA, "--authentication-config=" + authentication,
+		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+		"--kubelet-certificate-authority=" + kubelets.CA,
+		"--kubelet-client-certificate=" + kubelets.Cert, "--kubelet-client-key=" + kubelets.Key,
+		"--requestheader-client-ca-file=" + proxy.CA, "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + proxy.Cert, "--proxy-client-key-file=" + proxy.Key,
+	}, nil
+}
+
+func (cp *ControlPlane) serviceAccountKey() (string, error) {
+	_, key, err := newKey()
+	if err != nil {
+		return "", fmt.Errorf("make key of service accounts: %w", err)
+	}
+	return cp.writeFile("service-accounts.key", string(key))
+}
+
+func (cp *ControlPlane) newControllerManager() error {
+	const name = "kube-controller-manager"
+	args, ready, err := cp.controller(name)
+	if err != nil {
+		return err
+	}
+	args = append(args,
+		"--use-service-account-credentials",
+		"--service-account-private-key-file="+cp.path("pki", "service-accounts.key"),
+		"--root-ca-file="+cp.path("pki", "apiserver-ca.crt"),
+	)
+	cp.ControllerManager = cp.component(name, args, cp.config.ControllerManagerArgs, ready)
+	return nil
+}
+
+func (cp *ControlPlane) newScheduler() error {
+	const name = "kube-scheduler"
+	args, ready, err := cp.controller(name)
+	if err != nil {
+		return err
+	}
+	cp.Scheduler = cp.component(name, args, cp.config.SchedulerArgs, ready)
+	return nil
+}
+
+// controller returns what the controller manager and the scheduler have in
+// common: who they are, where they serve, and that there is one of each.
+func (cp *ControlPlane) controller(name string) ([]string, func(context.Context) error, error) {
+	config, err := cp.Kubeconfig("system:" + name)
+	if err != nil {
+		return nil, nil, err
+	}
+	serving, err := cp.ca.Server(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := serving.Write(cp.path("pki"), name)
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := cp.listen()
+	if err != nil {
+		return nil, nil, err
+	}
+	admin, err := cp.Admin()
+	if err != nil {
+		return nil, nil, err
+	}
+	args := []string{
+		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
+		"--bind-address=127.0.0.1", "--secure-port=" + port, "--permit-port-sharing",
+		"--tls-cert-file=" + server.Cert, "--tls-private-key-file=" + server.Key,
+		"--leader-elect=false",
+	}
+	return args, func(ctx context.Context) error { return ask(ctx, admin, "https://127.0.0.1:"+port+"/healthz") }, nil
+}
+
+func (cp *ControlPlane) clientFiles(file string, u User) (Files, error) {
+	creds, err := cp.ca.Client(u)
+	if err != nil {
+		return Files{}, err
+	}
+	return creds.Write(cp.path("pki"), file)
+}
+
+func (cp *ControlPlane) writeFile(name, text string) (string, error) {
+	path := filepath.Join(cp.path("pki"), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("write %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// ask puts one question to a health check.
+func ask(ctx context.Context, c *http.Client, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return Request(ctx, c, http.MethodGet, url, nil, nil)
+}

@@ -1,0 +1,305 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Config is what a control plane is to be. The zero value of each field has a
+// meaning; the zero Config is etcd and an API server.
+type Config struct {
+	// Name tells control planes of one base directory apart: letters, digits,
+	// ".", "_" and "-", at most 32. Default "control-plane".
+	Name string
+
+	// Base is the directory that control planes live in. Default BaseDir().
+	Base string
+
+	// Binaries is the directory that holds the binaries. Default $EBB_PEERS, or
+	// what tools/peers/build makes.
+	Binaries string
+
+	// ControllerManager and Scheduler say whether these run, too. Without a
+	// controller manager nobody makes service accounts: the API server then
+	// takes pods that have none.
+	ControllerManager, Scheduler bool
+
+	// Arguments put behind the package's own, as they would be on a command
+	// line; of a flag with one value, the last counts.
+	EtcdArgs, APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
+
+	// Audit makes the API server record every finished request; see ReadAudit.
+	Audit bool
+
+	// Fsync makes etcd wait for the disk, as a real one does. Without it
+	// nothing is lost but by a crash of the machine.
+	Fsync bool
+
+	// Log gets a line for each step; nil is silent.
+	Log io.Writer
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+// maxSocketPath is what sun_path holds, less its terminating zero.
+const maxSocketPath = 107
+
+func (c Config) complete() (Config, error) {
+	if c.Name == "" {
+		c.Name = "control-plane"
+	}
+	if c.Base == "" {
+		c.Base = BaseDir()
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	var errs []error
+	if !validName.MatchString(c.Name) {
+		errs = append(errs, fmt.Errorf("name %q: want %s", c.Name, validName))
+	}
+	// It goes into URLs and comma-separated flags.
+	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base || strings.ContainsAny(c.Base, ",=?#%\" \n") {
+		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path of plain letters", c.Base))
+	}
+	if p := filepath.Join(c.Base, c.Name, etcdClients); len(p) > maxSocketPath {
+		errs = append(errs, fmt.Errorf("socket path %q: longer than %d bytes", p, maxSocketPath))
+	}
+	return c, errors.Join(errs...)
+}
+
+// ControlPlane is a throwaway control plane, owned by this process.
+type ControlPlane struct {
+	// Etcd and APIServer are always there; the others are nil unless asked for.
+	Etcd, APIServer, ControllerManager, Scheduler *Component
+
+	config   Config
+	binaries string
+	dir      string
+	log      *slog.Logger
+	ca       *Authority
+	lock     *os.File
+	clients  []*http.Client // closed with the control plane
+	ports    []*reservation
+
+	// URL of the API server, without a slash at its end.
+	url string
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// StartControlPlane starts a control plane on the loopback address and returns
+// once each component is ready. One of the same name that a dead process left
+// behind is removed first. The caller must Close it; if it dies, the kernel
+// kills the components, and Clean removes the rest.
+func StartControlPlane(ctx context.Context, c Config) (*ControlPlane, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	cp := &ControlPlane{
+		config: c,
+		dir:    filepath.Join(c.Base, c.Name),
+		log:    slog.New(slog.NewTextHandler(c.Log, nil)).With("controlPlane", c.Name),
+	}
+	// Before the lock: a build may take minutes, and makes nothing of ours.
+	if cp.binaries, err = findBinaries(ctx, c.Binaries, c.Log, c.names()...); err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	if cp.lock, err = claim(cp.dir); err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	if err := cp.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), cp.Close())
+	}
+	return cp, nil
+}
+
+func (c Config) names() []string {
+	names := []string{"etcd", "kube-apiserver"}
+	if c.ControllerManager {
+		names = append(names, "kube-controller-manager")
+	}
+	if c.Scheduler {
+		names = append(names, "kube-scheduler")
+	}
+	return names
+}
+
+// build makes and starts the components, each when the one it needs is ready;
+// the last two need only the API server.
+func (cp *ControlPlane) build(ctx context.Context) error {
+	for _, dir := range []string{"pki", "logs", "kubeconfigs"} {
+		if err := os.MkdirAll(cp.path(dir), 0o700); err != nil {
+			return fmt.Errorf("make directories: %w", err)
+		}
+	}
+	var err error
+	if cp.ca, err = NewAuthority("peers-" + cp.config.Name); err != nil {
+		return err
+	}
+	cp.newEtcd()
+	if err := cp.newAPIServer(); err != nil {
+		return err
+	}
+	for _, c := range []*Component{cp.Etcd, cp.APIServer} {
+		if err := c.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if cp.config.ControllerManager {
+		if err := cp.newControllerManager(); err != nil {
+			return err
+		}
+	}
+	if cp.config.Scheduler {
+		if err := cp.newScheduler(); err != nil {
+			return err
+		}
+	}
+	return startAll(ctx, cp.ControllerManager, cp.Scheduler)
+}
+
+// startAll starts components side by side.
+func startAll(ctx context.Context, components ...*Component) error {
+	errs := make([]error, len(components))
+	var wg sync.WaitGroup
+	for i, c := range components {
+		if c != nil {
+			wg.Go(func() { errs[i] = c.Start(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (cp *ControlPlane) path(elem ...string) string {
+	return filepath.Join(append([]string{cp.dir}, elem...)...)
+}
+
+// component fills in what all components have in common.
+func (cp *ControlPlane) component(name string, args, extra []string, ready func(context.Context) error) *Component {
+	return &Component{
+		name: name, binary: filepath.Join(cp.binaries, name), args: args, extra: extra,
+		logFile: cp.path("logs", name+".log"), log: cp.log, inherit: cp.lock, ready: ready,
+	}
+}
+
+// Dir holds all that the control plane has.
+func (cp *ControlPlane) Dir() string { return cp.dir }
+
+// URL is the API server's, without a slash at its end. It stays over restarts.
+func (cp *ControlPlane) URL() string { return cp.url }
+
+// Authority signs for clients and servers; the API server trusts it.
+func (cp *ControlPlane) Authority() *Authority { return cp.ca }
+
+// EtcdSocket is the unix socket on which etcd serves its clients, without TLS.
+func (cp *ControlPlane) EtcdSocket() string { return cp.path(etcdClients) }
+
+// Kubeconfig writes a kubeconfig for a user with a client certificate, and
+// returns its path. Group system:masters may do everything, but is exempt from
+// priority and fairness, too.
+func (cp *ControlPlane) Kubeconfig(user string, groups ...string) (string, error) {
+	creds, err := cp.ca.Client(User{Name: user, Groups: groups})
+	if err != nil {
+		return "", err
+	}
+	return cp.writeKubeconfig(certificateUser(creds))
+}
+
+// TokenKubeconfig writes a kubeconfig for whoever bears a token, such as a
+// service account, and returns its path.
+func (cp *ControlPlane) TokenKubeconfig(token string) (string, error) {
+	return cp.writeKubeconfig(map[string]any{"token": token})
+}
+
+func (cp *ControlPlane) writeKubeconfig(user map[string]any) (string, error) {
+	f, err := os.CreateTemp(cp.path("kubeconfigs"), "*.yaml")
+	if err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return f.Name(), writeKubeconfig(f.Name(), cp.url, cp.ca.PEM(), user)
+}
+
+// Client is an HTTP client of the API server as a user, closed by Close.
+func (cp *ControlPlane) Client(user string, groups ...string) (*http.Client, error) {
+	creds, err := cp.ca.Client(User{Name: user, Groups: groups})
+	if err != nil {
+		return nil, err
+	}
+	client, err := creds.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.clients = append(cp.clients, client)
+	return client, nil
+}
+
+// Admin is a Client that may do everything.
+func (cp *ControlPlane) Admin() (*http.Client, error) {
+	return cp.Client("peers-admin", "system:masters")
+}
+
+// listen reserves a port for a component and returns its address.
+func (cp *ControlPlane) listen() (port string, err error) {
+	r, err := reservePort()
+	if err != nil {
+		return "", err
+	}
+	cp.ports = append(cp.ports, r)
+	return fmt.Sprint(r.port), nil
+}
+
+// Close kills the components and deletes all that the control plane has.
+// Closing twice is harmless.
+func (cp *ControlPlane) Close() error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.closed {
+		return nil
+	}
+	cp.closed = true
+	var errs []error
+	// The clients of each before it: an API server that loses its etcd first
+	// lingers.
+	for _, c := range []*Component{cp.Scheduler, cp.ControllerManager, cp.APIServer, cp.Etcd} {
+		if c != nil {
+			errs = append(errs, c.Kill())
+		}
+	}
+	for _, client := range cp.clients {
+		client.CloseIdleConnections()
+	}
+	for _, r := range cp.ports {
+		errs = append(errs, r.release())
+	}
+	return errors.Join(append(errs, discard(cp.dir), cp.lock.Close())...)
+}
+
+// unixClient is an HTTP client of a server on a unix socket; its URLs may name
+// any host.
+func unixClient(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+}

@@ -1,0 +1,236 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+// KubeletConfig is what a kubelet is to be. Node is needed; the zero value of
+// each other field has a meaning.
+type KubeletConfig struct {
+	// Node is the throwaway node whose containerd it uses. It must be closed
+	// after the kubelet.
+	Node *node.Node
+
+	// ControlPlane is where it registers. Nil: it stands alone and runs static
+	// pods only.
+	ControlPlane *ControlPlane
+
+	// NodeName is its name in the cluster. Default: the node's name.
+	NodeName string
+
+	// Configuration holds fields of KubeletConfiguration, by their names in
+	// YAML. They are laid over what it needs to run here: maps field by field,
+	// anything else as a whole; nil removes a field.
+	Configuration map[string]any
+
+	// Args are further flags.
+	Args []string
+
+	// RootOffDisk puts its root directory beside the node's filesystem, not on
+	// it: then images and volumes fill different disks.
+	RootOffDisk bool
+
+	// Binaries is the directory that holds the kubelet. Default $EBB_PEERS, or
+	// what tools/peers/build makes.
+	Binaries string
+
+	// Log gets a line for each step; nil is silent.
+	Log io.Writer
+}
+
+// Kubelet is a real kubelet beside the containerd of a throwaway node.
+type Kubelet struct {
+	*Component
+
+	config KubeletConfig
+	dir    string // private files
+	root   string
+	ca     *Authority
+	url    string
+	admin  *http.Client
+
+	mu      sync.Mutex
+	clients []*http.Client
+}
+
+// StartKubelet starts a kubelet and returns once it answers and, with a control
+// plane, its node is ready. The caller must Close it before the node.
+func StartKubelet(ctx context.Context, c KubeletConfig) (*Kubelet, error) {
+	if c.Node == nil {
+		return nil, errors.New("start kubelet: no node")
+	}
+	if c.NodeName == "" {
+		c.NodeName = c.Node.Name()
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	k := &Kubelet{config: c, dir: filepath.Join(c.Node.Dir(), "kubelet"), root: filepath.Join(c.Node.Mount(), "kubelet")}
+	if c.RootOffDisk {
+		k.root = filepath.Join(k.dir, "root")
+	}
+	binaries, err := findBinaries(ctx, c.Binaries, c.Log, "kubelet")
+	if err != nil {
+		return nil, fmt.Errorf("start kubelet: %w", err)
+	}
+	if err := k.prepareFiles(filepath.Join(binaries, "kubelet")); err != nil {
+		return nil, fmt.Errorf("start kubelet: %w", err)
+	}
+	if err := k.Start(ctx); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return k, nil
+}
+
+// prepareFiles makes all that the kubelet reads.
+func (k *Kubelet) prepareFiles(binary string) error {
+	for _, dir := range []string{k.path("pki"), k.path("logs"), k.ManifestDir(), k.PodLogsDir(), k.root} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make directories: %w", err)
+		}
+	}
+	private, err := makePrivate(k.path("private"))
+	if err != nil {
+		return err
+	}
+	if err := makeCgroup(k.config.Node.Cgroup()); err != nil {
+		return err
+	}
+	if err := k.share(); err != nil {
+		return err
+	}
+	if err := k.allowHostNetwork(); err != nil {
+		return err
+	}
+	args, err := k.arguments()
+	if err != nil {
+		return err
+	}
+	k.Component = &Component{
+		name: "kubelet", binary: binary, args: args, extra: k.config.Args,
+		logFile: k.path("logs", "kubelet.log"),
+		log:     slog.New(slog.NewTextHandler(k.config.Log, nil)).With("node", k.config.NodeName),
+		prepare: func() error { return private.enter(k.config.Node.Dir()) },
+		ready:   k.askReady,
+	}
+	return nil
+}
+
+// share makes mounts below the root directory, such as the volumes of pods,
+// appear in the namespaces of containerd and of the kubelet alike.
+func (k *Kubelet) share() error {
+	point := k.config.Node.Mount()
+	if k.config.RootOffDisk {
+		point = k.root
+		if err := unix.Mount(point, point, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind root directory: %w", err)
+		}
+	}
+	if err := unix.Mount("", point, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share %s: %w", point, err)
+	}
+	return nil
+}
+
+// allowHostNetwork gives containerd a CNI configuration, without which the node
+// never counts as ready. Its plugin is not there: a pod with a network of its
+// own fails.
+func (k *Kubelet) allowHostNetwork() error {
+	dir := filepath.Join(k.config.Node.Dir(), "cni")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make CNI directory: %w", err)
+	}
+	const config = `{"cniVersion": "0.4.0", "name": "host-network-only", "plugins": [{"type": "none"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "10-none.conflist"), []byte(config), 0o644); err != nil {
+		return fmt.Errorf("write CNI configuration: %w", err)
+	}
+	return nil
+}
+
+func (k *Kubelet) path(elem ...string) string {
+	return filepath.Join(append([]string{k.dir}, elem...)...)
+}
+
+// URL of its API, without a slash at its end: /pods, /configz, /metrics, ….
+func (k *Kubelet) URL() string { return k.url }
+
+// NodeName is its name in the cluster; static pods' names end with it.
+func (k *Kubelet) NodeName() string { return k.config.NodeName }
+
+// RootDir holds the volumes of pods; /var/lib/kubelet elsewhere.
+func (k *Kubelet) RootDir() string { return k.root }
+
+// PodLogsDir holds the logs of containers, on the node's filesystem;
+// /var/log/pods elsewhere.
+func (k *Kubelet) PodLogsDir() string { return filepath.Join(k.config.Node.Mount(), "podlogs") }
+
+// ContainerLogsDir holds the links to the logs, by the containers' names. The
+// kubelet itself sees it as /var/log/containers, which it cannot be told.
+func (k *Kubelet) ContainerLogsDir() string { return k.path("private", "log", "containers") }
+
+// ManifestDir is where static pods are read from.
+func (k *Kubelet) ManifestDir() string { return k.path("manifests") }
+
+// ConfigFile is its configuration.
+func (k *Kubelet) ConfigFile() string { return k.path("config.yaml") }
+
+// Authority signs for its clients, and for its server. With a control plane it
+// is that one's.
+func (k *Kubelet) Authority() *Authority { return k.ca }
+
+// ClientFiles writes the certificate of a client and its key, and the authority
+// to trust. Alone, the kubelet lets anybody in who has a certificate; with a
+// control plane, it asks that one whether the user may.
+func (k *Kubelet) ClientFiles(u User) (Files, error) {
+	creds, err := k.ca.Client(u)
+	if err != nil {
+		return Files{}, err
+	}
+	dir, err := os.MkdirTemp(k.path("pki"), "client-")
+	if err != nil {
+		return Files{}, fmt.Errorf("write credentials: %w", err)
+	}
+	return creds.Write(dir, "client")
+}
+
+// Client is an HTTP client of the kubelet as a user, closed by Close.
+func (k *Kubelet) Client(user string, groups ...string) (*http.Client, error) {
+	creds, err := k.ca.Client(User{Name: user, Groups: groups})
+	if err != nil {
+		return nil, err
+	}
+	client, err := creds.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clients = append(k.clients, client)
+	return client, nil
+}
+
+// Admin is a client that may do everything, closed by Close.
+func (k *Kubelet) Admin() *http.Client { return k.admin }
+
+// Close kills the kubelet. Its pods go on; they and its files go with the node.
+func (k *Kubelet) Close() error {
+	err := k.Kill()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, client := range k.clients {
+		client.CloseIdleConnections()
+	}
+	return err
+}

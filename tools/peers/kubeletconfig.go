@@ -1,0 +1,173 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+
+	"sigs.k8s.io/yaml"
+)
+
+// arguments writes the configuration and credentials, and returns the flags
+// that name them.
+func (k *Kubelet) arguments() ([]string, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	k.url = fmt.Sprintf("https://127.0.0.1:%d", port)
+	if cp := k.config.ControlPlane; cp != nil {
+		k.ca = cp.Authority()
+	} else if k.ca, err = NewAuthority("peers-" + k.config.NodeName); err != nil {
+		return nil, err
+	}
+	if k.admin, err = k.Client("peers-admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	serving, err := k.ca.Server(k.config.NodeName, k.config.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	server, err := serving.Write(k.path("pki"), "kubelet")
+	if err != nil {
+		return nil, err
+	}
+	data, err := yaml.Marshal(overlay(k.defaults(port, server), k.config.Configuration))
+	if err != nil {
+		return nil, fmt.Errorf("encode kubelet's configuration: %w", err)
+	}
+	if err := os.WriteFile(k.ConfigFile(), data, 0o600); err != nil {
+		return nil, fmt.Errorf("write kubelet's configuration: %w", err)
+	}
+	args := []string{
+		"--config=" + k.ConfigFile(), "--root-dir=" + k.root, "--cert-dir=" + k.path("pki"),
+		"--hostname-override=" + k.config.NodeName, "--v=2",
+	}
+	if k.config.ControlPlane == nil {
+		return args, nil
+	}
+	return append(args, "--kubeconfig="+k.path("kubeconfig")), k.writeKubeconfig()
+}
+
+func (k *Kubelet) writeKubeconfig() error {
+	creds, err := k.ca.Client(User{Name: "system:node:" + k.config.NodeName, Groups: []string{"system:nodes"}})
+	if err != nil {
+		return err
+	}
+	cp := k.config.ControlPlane
+	return writeKubeconfig(k.path("kubeconfig"), cp.URL(), cp.Authority().PEM(), certificateUser(creds))
+}
+
+// freePort finds a port that is free now. The kubelet cannot share one, so that
+// it cannot be reserved (see reservation) for it.
+func freePort() (int, error) {
+	r, err := reservePort()
+	if err != nil {
+		return 0, err
+	}
+	return r.port, r.release()
+}
+
+// defaults are what a kubelet needs to run on a machine that is not its own.
+// Whatever concerns garbage collection and eviction is left at the kubelet's
+// own defaults.
+func (k *Kubelet) defaults(port int, server Files) map[string]any {
+	socket := "unix://" + k.config.Node.Socket()
+	authorization := "AlwaysAllow" // of whoever has a certificate
+	if k.config.ControlPlane != nil {
+		authorization = "Webhook"
+	}
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+
+		"address": "127.0.0.1", "port": port, "readOnlyPort": 0, "healthzPort": 0,
+		"tlsCertFile": server.Cert, "tlsPrivateKeyFile": server.Key,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": k.config.ControlPlane != nil},
+			"x509":      map[string]any{"clientCAFile": server.CA},
+		},
+		"authorization": map[string]any{"mode": authorization},
+
+		"containerRuntimeEndpoint": socket, "imageServiceEndpoint": socket,
+		"staticPodPath": k.ManifestDir(), "podLogsDir": k.PodLogsDir(),
+		"volumePluginDir": k.path("volume-plugins"),
+		"registerNode":    k.config.ControlPlane != nil,
+
+		// Pods become cgroups below the node's, by which they are found again:
+		// without cgroupsPerQOS, they would be at the top of each hierarchy.
+		"cgroupDriver": "cgroupfs", "cgroupRoot": k.config.Node.Cgroup(), "cgroupsPerQOS": true,
+		"enforceNodeAllocatable": []string{}, "failCgroupV1": false,
+		// The machine's, not ours to touch.
+		"failSwapOn": false, "makeIPTablesUtilChains": false, "enableControllerAttachDetach": false,
+		// The network is the host's, whatever its resolver.
+		"resolvConf": "",
+	}
+}
+
+// overlay returns base with the fields of top laid over it.
+func overlay(base, top map[string]any) map[string]any {
+	merged := maps.Clone(base)
+	for name, value := range top {
+		below, both := merged[name].(map[string]any)
+		above, ok := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(merged, name)
+		case both && ok:
+			merged[name] = overlay(below, above)
+		default:
+			merged[name] = value
+		}
+	}
+	return merged
+}
+
+var errNotReady = errors.New("node is not ready")
+
+// askReady asks the kubelet whether it is well, and the control plane, if there
+// is one, whether its node is ready.
+func (k *Kubelet) askReady(ctx context.Context) error {
+	if err := ask(ctx, k.admin, k.url+"/healthz"); err != nil {
+		return err
+	}
+	cp := k.config.ControlPlane
+	if cp == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var node struct {
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
+	}
+	err := Request(ctx, k.admin, http.MethodGet, cp.URL()+"/api/v1/nodes/"+k.config.NodeName, nil, &node)
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == "Ready" && c.Status == "True" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %v", errNotReady, node.Status.Conditions)
+}
+
+// WaitReady returns once the kubelet is well and its node ready, which also
+// Start waits for.
+func (k *Kubelet) WaitReady(ctx context.Context) error {
+	var last error
+	err := poll(ctx, func() (bool, error) {
+		last = k.askReady(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for kubelet: %w; last answer: %w%s", err, last, logTail(k.logFile))
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package peerstest starts the real Kubernetes for tests. A package whose tests
+// import it is run by "make e2e", which builds the binaries; elsewhere these
+// tests are skipped, because the build takes minutes.
+package peerstest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+var started atomic.Int64
+
+// Need skips the test unless the binaries are there.
+func Need(t testing.TB) {
+	t.Helper()
+	if os.Getenv(peers.BinariesEnv) == "" {
+		t.Skipf("SKIPPED: needs the real Kubernetes: run make e2e (or EBB_PEERS=$(tools/peers/build) go test)")
+	}
+}
+
+// StartControlPlane starts a control plane that is closed when the test ends. A
+// test that failed prints where the logs ended. What killed tests left behind is
+// removed first.
+func StartControlPlane(t testing.TB, c peers.Config) *peers.ControlPlane {
+	t.Helper()
+	Need(t)
+	if c.Name == "" {
+		c.Name = fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1))
+	}
+	if c.Base == "" {
+		c.Base = peers.BaseDir()
+	}
+	if c.Log == nil {
+		c.Log = t.Output()
+	}
+	if _, err := peers.Clean(c.Base, slog.New(slog.DiscardHandler)); err != nil {
+		t.Logf("clean up after earlier tests: %v", err)
+	}
+	cp, err := peers.StartControlPlane(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, component := range []*peers.Component{cp.Etcd, cp.APIServer, cp.ControllerManager, cp.Scheduler} {
+			dumpLog(t, component)
+		}
+		if err := cp.Close(); err != nil {
+			t.Errorf("close control plane: %v", err)
+		}
+	})
+	return cp
+}
+
+// StartKubelet starts a kubelet that is closed when the test ends, before the
+// node if that was started by nodetest.
+func StartKubelet(t testing.TB, c peers.KubeletConfig) *peers.Kubelet {
+	t.Helper()
+	Need(t)
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: a kubelet needs root (mounts, containers)")
+	}
+	if c.Log == nil {
+		c.Log = t.Output()
+	}
+	k, err := peers.StartKubelet(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		dumpLog(t, k.Component)
+		if err := k.Close(); err != nil {
+			t.Errorf("close kubelet: %v", err)
+		}
+	})
+	return k
+}
+
+// dumpBytes bounds what a failed test prints of each log.
+const dumpBytes = 16 << 10
+
+func dumpLog(t testing.TB, c *peers.Component) {
+	if c == nil || !t.Failed() {
+		return
+	}
+	log, err := os.ReadFile(c.LogFile())
+	if err != nil {
+		t.Logf("read log of %s: %v", c.Name(), err)
+		return
+	}
+	t.Logf("log of %s ends with:\n%s", c.Name(), log[max(0, len(log)-dumpBytes):])
+}
