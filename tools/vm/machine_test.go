@@ -108,7 +108,7 @@ func TestArguments(t *testing.T) {
 	m.Parameters = []string{"nohz_full=1"}
 	args := m.arguments("/r")
 	for _, want := range [][]string{
-		{"-accel", "tcg,thread=multi"}, {"-smp", "2"}, {"-m", "64M"}, {"-nic", "none"}, {"-no-reboot"},
+		{"-accel", "tcg,thread=single"}, {"-smp", "2"}, {"-m", "64M"}, {"-nic", "none"}, {"-no-reboot"},
 		{"-kernel", "/vmlinuz"}, {"-initrd", "/initramfs"}, {"-serial", "stdio", "-serial", "file:/r"},
 	} {
 		at := slices.Index(args, want[0])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/vm/report"
@@ -16,6 +17,7 @@ type suite struct {
 	pkg     string
 	run     string // tests to run; all if ""
 	skip    string // tests to leave out
+	slow    string // tests to leave out of a quick run, too
 	args    []string
 	timeout time.Duration
 }
@@ -34,6 +36,10 @@ var suites = []suite{
 			"TestNeverLateByAnyWay/./(synced|fallocate_of|truncate|copy|tiny|unpacking|direct_write_into|mapped_reflink)|" +
 			"TestCountedOnEveryProfile/(raid0|raid1c|raid10|raid5|raid6|singleraid|.*768)|" +
 			"TestWriterAgreesWithTheFilesystem/(ext4_1k|ext4_indirect|xfs_|btrfs_)",
+		slow: "TestWriterAgreesWithTheFilesystem|TestNestedCgroups|TestManyFiles|TestNeverLateFromAfar|Property|" +
+			"TestNeverLateWithManyWriters|TestOverwriting|TestCountedOnEveryProfile|TestDeletingArms|TestWriterProperty|" +
+			"TestInodesOfXfs|TestHeatOfManyAtOnce|TestHeatGoesOnWhileClosed|TestHeatSameInodeNumbers|TestSixteenLines|" +
+			"TestFullTableIsCarriedOver|TestUnreadableEarlierStampsAreReported|TestTooSmallSuccessor|TestCancelledLoad",
 	},
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
 	{pkg: "runtime/cgroup", timeout: time.Minute},
@@ -43,7 +49,8 @@ var suites = []suite{
 	// kernel. The faults of sockets, clocks and files are the same on every kernel.
 	{
 		pkg: "agent/node/e2e", timeout: 15 * time.Minute,
-		run: "^(TestModulesComeLater|TestUseWhileDown|TestWhoFillsTheDisk)$/^(debian|ext4|xfs|btrfs)$",
+		run:  "^(TestModulesComeLater|TestUseWhileDown|TestWhoFillsTheDisk)$/^(debian|ext4|xfs|btrfs)$",
+		slow: "TestWhoFillsTheDisk/(xfs|btrfs)",
 	},
 }
 
@@ -52,12 +59,16 @@ type Selection struct {
 	Package string // only this one's
 	Run     string // these tests of it, those left out included
 	Count   int    // how often each; once if 0
+	Quick   bool   // without those that take long
 }
 
 // suites returns what was selected.
 func (s Selection) suites() ([]suite, error) {
 	if s == (Selection{}) {
 		return suites, nil
+	}
+	if s.Quick {
+		return quick(), nil
 	}
 	for _, one := range suites {
 		if one.pkg != s.Package {
@@ -73,6 +84,15 @@ func (s Selection) suites() ([]suite, error) {
 		return []suite{one}, nil
 	}
 	return nil, fmt.Errorf("no suite %q to select from", s.Package)
+}
+
+// quick are all suites without what takes long.
+func quick() []suite {
+	list := slices.Clone(suites)
+	for i := range list {
+		list[i].skip = strings.Trim(list[i].skip+"|"+list[i].slow, "|")
+	}
+	return list
 }
 
 // Where things are in the machine.

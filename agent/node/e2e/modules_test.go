@@ -53,7 +53,7 @@ func TestModulesComeLater(t *testing.T) {
 	b.config.State.Directory = t.TempDir()
 	b.config.Server.Address = "127.0.0.1:0"
 	b.config.Images.MinimumAge = 0
-	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 60
+	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 75
 	b.firstOnNode()
 	if !loaded(t, "overlay") || loaded(t, "xfs") {
 		t.Fatalf("overlay is loaded: %v; xfs: %v", loaded(t, "overlay"), loaded(t, "xfs"))

@@ -263,7 +263,7 @@ func TestWhoFillsTheDisk(t *testing.T) {
 	}
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) { whoFills(t, newBed(t, flavor, plain("app", mib))) })
 	eachFilesystem(t, []string{"xfs", "btrfs"}, func(t *testing.T, kind string) {
-		whoFills(t, newBedOn(t, kind, node.V2, plain("app", mib)))
+		whoFills(t, newBedOn(t, kind, node.Debian, plain("app", mib)))
 	})
 }
 
