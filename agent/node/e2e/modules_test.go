@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/tools/agentrun"
@@ -62,6 +65,7 @@ func TestModulesComeLater(t *testing.T) {
 	b.node = nodetest.Start(t, node.Config{Name: name, FS: "xfs", SizeBytes: 512 * mib})
 	b.importImages(plains("a", 6)...)
 	b.awaitMetric(`ebb_node_line_source{filesystem="images",source="kernel"}`, 1)
+	b.awaitMetric("ebb_node_layers_tracked", 7) // theirs and the sandbox image's
 	b.use("a3", "a1", "a5", "a0", "a4", "a2")
 	b.awaitOrder()
 	if got := b.metric(`ebb_node_probe_events_total{event="stamped"}`); got < 6 {
@@ -70,7 +74,8 @@ func TestModulesComeLater(t *testing.T) {
 	mark := b.journal.mark()
 	u, err := b.node.Usage()
 	b.must(err)
-	b.must(b.node.Fill("fill", int64(u.AvailableBytes-u.CapacityBytes/100*18)))
+	// At once, for the emulated machine writes so slowly that the run is over before.
+	b.must(fallocate(filepath.Join(b.node.Mount(), "fill"), int64(u.AvailableBytes-u.CapacityBytes/100*18)))
 	b.journal.await(t, mark, "reclaim run ended")
 	b.checkRun(mark)
 	if line := b.journal.await(t, mark, "first removal done"); line.Number("since_crossing_ms") <= 0 {
@@ -97,4 +102,13 @@ func (b *bed) firstOnNode() {
 			b.Errorf("unload kernel programs: %v", err)
 		}
 	})
+}
+
+// fallocate takes space in one call.
+func fallocate(path string, bytes int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, bytes), f.Close())
 }
