@@ -1,0 +1,160 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// APIServerOptions say which node, and how to reach the API server.
+type APIServerOptions struct {
+	// NodeName is this node's name in the cluster. In a pod it comes from
+	// spec.nodeName, by the downward API.
+	NodeName string
+
+	// Kubeconfig is a file to take address and credentials from. Without it, the
+	// service account of the pod is used.
+	Kubeconfig string
+}
+
+// APIServer watches the pods that the API server has bound to one node.
+type APIServer struct {
+	client *client
+	node   string
+	store  store
+	timing timing
+}
+
+// timing is apart for tests.
+type timing struct {
+	call time.Duration // a list or a get, its body included
+	// idle is how long a watch may say nothing. A bookmark comes about every
+	// minute. Then the watch is begun anew, which is where a connection that is
+	// dead shows: after idle and connect at the latest.
+	idle    time.Duration
+	connect time.Duration
+	// life is what the server is asked to end a watch after, up to twice that.
+	life time.Duration
+	// settled is how long things must have gone well for the next pause to be a
+	// short one again.
+	settled    time.Duration
+	firstPause time.Duration
+}
+
+var usualTiming = timing{
+	call: callTimeout, idle: 70 * time.Second, connect: 15 * time.Second,
+	life: 5 * time.Minute, settled: time.Minute, firstPause: 250 * time.Millisecond,
+}
+
+// NewAPIServer reads the credentials; it does not ask the API server anything
+// yet. Until Run has listed the pods, they are not known.
+func NewAPIServer(o APIServerOptions) (*APIServer, error) {
+	if !validObjectName(o.NodeName) {
+		return nil, fmt.Errorf("API server: node name %q: set it to this node's name in the cluster, in a pod from spec.nodeName", clean(o.NodeName))
+	}
+	var a access
+	var err error
+	if o.Kubeconfig != "" {
+		a, err = readKubeconfig(o.Kubeconfig)
+	} else {
+		a, err = inCluster(serviceAccount)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	return newAPIServer(a, o.NodeName)
+}
+
+func newAPIServer(a access, node string) (*APIServer, error) {
+	c, err := newClient(a, hints{unauthorized: apiUnauthorized, forbidden: apiForbidden})
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	s := &APIServer{client: c, node: node, timing: usualTiming}
+	s.store.node = node
+	s.store.err = fmt.Errorf("%s: %w: not asked yet", c.op(allPods), ErrUnavailable)
+	return s, nil
+}
+
+func apiUnauthorized(identity string) string {
+	return "the API server does not know " + identity + "; it may have expired"
+}
+
+func apiForbidden(string) string {
+	return "allow that identity to get, list and watch pods in all namespaces"
+}
+
+// allPods is where the pods of all namespaces are listed and watched.
+const allPods = "/api/v1/pods"
+
+// Pods implements Source. It answers from what the watch has told.
+func (s *APIServer) Pods(context.Context) (Pods, error) {
+	list, err := s.store.reading()
+	return Pods{List: list}, err
+}
+
+// Gone implements Source.
+func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {
+	// The names are from labels that anybody may have written; what is no
+	// element of a path must not get into one.
+	if !validObjectName(namespace) || !validObjectName(name) || uid == "" {
+		return false, fmt.Errorf("ask for pod %q: no pod can have that name", clean(namespace+"/"+name))
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
+	defer cancel()
+	path := "/api/v1/namespaces/" + namespace + "/pods/" + name
+	resp, err := s.client.get(ctx, path, "application/json", nil)
+	if err != nil {
+		var answer *answerError
+		if errors.As(err, &answer) && answer.names(name) {
+			return true, nil
+		}
+		return false, err
+	}
+	defer resp.Body.Close()
+	it, err := decodePod(resp.Body)
+	if err == nil && (it.Namespace != namespace || it.Name != name) {
+		err = nonsense("the answer is about %s/%s", it.Namespace, it.Name)
+	}
+	if err != nil {
+		return false, s.client.broken(s.client.op(path), err)
+	}
+	if it.ownUID != uid && it.UID != uid {
+		return true, nil // another one of that name
+	}
+	// A pod is bound once and for ever. If its containers are here, it is the
+	// name of this node that is wrong, and with it every list.
+	if it.node != "" && it.node != s.node {
+		return false, fmt.Errorf("%s: %w: the pod is bound to node %s, not to %s: is the node's name right?",
+			s.client.op(path), ErrMalformed, clean(it.node), s.node)
+	}
+	return false, nil
+}
+
+// names tells whether the answer says that exactly this pod does not exist. A
+// 404 of something in between (a proxy, a server that does not serve pods yet)
+// does not.
+func (e *answerError) names(pod string) bool {
+	d := e.status.Details
+	return e.code == http.StatusNotFound && e.status.Reason == "NotFound" &&
+		cmp.Or(e.status.Code, e.code) == e.code &&
+		d.Kind == "pods" && d.Group == "" && d.Name == pod
+}
+
+// validObjectName is Kubernetes' rule for the names of nodes, namespaces and
+// pods: a DNS subdomain.
+func validObjectName(s string) bool {
+	if !validName(s) {
+		return false
+	}
+	alphanumeric := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return alphanumeric(s[0]) && alphanumeric(s[len(s)-1])
+}

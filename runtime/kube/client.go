@@ -1,0 +1,194 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// client asks one server, by GET only.
+type client struct {
+	access access
+	base   *url.URL
+	http   *http.Client
+	hints  hints
+	close  func() // drops connections that are idle
+}
+
+// hints are what a person can do about an answer that is an error; what is to
+// be allowed depends on who is asked for what.
+type hints struct {
+	unauthorized func(identity string) string
+	forbidden    func(path string) string
+}
+
+// Connections. A server that does not answer a ping has gone: without them, a
+// connection whose other end vanished would look like one on which nothing
+// happens.
+const (
+	dialTimeout = 10 * time.Second
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+)
+
+func newClient(a access, h hints) (*client, error) {
+	base, err := a.parse()
+	if err != nil {
+		return nil, err
+	}
+	c := &client{access: a, base: base, hints: h}
+	t := &http.Transport{
+		// No proxy: both servers are reached directly from a node, and a token
+		// must not go elsewhere because of a variable in the environment.
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext,
+		DialTLSContext:        c.dialTLS,
+		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		MaxIdleConnsPerHost:   1,
+		IdleConnTimeout:       90 * time.Second,
+		ResponseHeaderTimeout: callTimeout,
+		// A redirect's or a proxy's headers are of no interest either.
+		MaxResponseHeaderBytes: maxAnswer,
+	}
+	c.close = t.CloseIdleConnections
+	c.http = &http.Client{
+		Transport: t,
+		// Where the token goes is not for the other side to choose.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	// Files that are not there are said at once, not only when they are needed.
+	if base.Scheme == "https" {
+		if _, err := a.tls(base.Hostname()); err != nil {
+			return nil, err
+		}
+		if _, err := a.bearer(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// dialTLS reads authority, certificate and key anew for each connection.
+func (c *client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	cfg, err := c.access.tls(c.base.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{KeepAlive: pingAfter}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, ignoreClosed(raw.Close()))
+	}
+	return conn, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// op names a request in errors.
+func (c *client) op(path string) string { return "GET " + c.base.JoinPath(path).String() }
+
+// get asks for a path. Only an answer that is 200 and has the right type comes
+// back; its body is the caller's to read and close.
+func (c *client) get(ctx context.Context, path, contentType string, query url.Values) (*http.Response, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+	req.Header.Set("Accept", contentType)
+	req.Header.Set("User-Agent", "ebb-agent")
+	token, err := c.access.bearer()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.op(path), err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.broken(c.op(path), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, c.refused(path, resp)
+	}
+	if got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || got != contentType {
+		_ = resp.Body.Close() // nothing of it is wanted
+		return nil, &fault{op: c.op(path), kind: ErrMalformed,
+			text: "an answer of the type " + clean(resp.Header.Get("Content-Type")),
+			hint: "is that the right address?"}
+	}
+	return resp, nil
+}
+
+// answerError is an answer that is an error.
+type answerError struct {
+	fault
+	code       int
+	status     status // the zero value if it came without one
+	retryAfter time.Duration
+}
+
+// refused reads and closes an answer that is not 200.
+func (c *client) refused(path string, resp *http.Response) error {
+	defer resp.Body.Close()
+	// A body that breaks off still has a code that tells.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	e := &answerError{code: resp.StatusCode, status: decodeStatus(body)}
+	e.fault = fault{op: c.op(path), kind: ErrUnavailable, text: clean(e.status.Message)}
+	if e.text == "" {
+		e.text = clean(string(body))
+	}
+	if e.text == "" {
+		e.text = "status " + strconv.Itoa(e.code)
+	}
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.retryAfter = min(time.Duration(s)*time.Second, maxBackoff)
+	}
+	switch e.code {
+	case http.StatusUnauthorized:
+		e.kind, e.hint = ErrUnauthorized, c.hints.unauthorized(c.identity())
+	case http.StatusForbidden:
+		e.kind, e.hint = ErrForbidden, c.hints.forbidden(path)
+	case http.StatusGone:
+		e.kind = errExpired
+	case http.StatusBadRequest:
+		if strings.Contains(e.text, "HTTP request to an HTTPS server") {
+			e.hint = "it speaks TLS there: the address must begin with https"
+		}
+	}
+	return e
+}
+
+// identity says as whom the client comes.
+func (c *client) identity() string {
+	a := &c.access
+	switch {
+	case a.tokenFile != "":
+		return "the token in " + a.tokenFile
+	case a.token != "":
+		return "the token in the kubeconfig"
+	case a.hasCertificate():
+		return "the client certificate " + orInline(a.certFile, a.certData)
+	}
+	return "nobody: neither a token nor a client certificate is configured"
+}

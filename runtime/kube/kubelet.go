@@ -1,0 +1,200 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+)
+
+// KubeletOptions say where the kubelet is, and as whom to ask it.
+type KubeletOptions struct {
+	URL string // default https://127.0.0.1:10250; http is the read-only port, without credentials
+
+	// CAFile is what the kubelet's serving certificate is checked against. Of a
+	// kubelet that signs for itself this is its own pki/kubelet.crt. Without it,
+	// the machine's authorities are asked.
+	CAFile string
+	// ServerName is what the certificate must be for, if that is not the URL's
+	// host: usually the node's name.
+	ServerName string
+	// InsecureSkipVerify takes any certificate. The token then goes to whoever
+	// listens at the URL.
+	InsecureSkipVerify bool
+
+	// TokenFile, or CertFile and KeyFile, are who is asking. They are read again
+	// when they are needed, so they may be replaced.
+	TokenFile         string
+	CertFile, KeyFile string
+}
+
+// Kubelet asks the kubelet of this node.
+type Kubelet struct {
+	client *client
+
+	// turn admits one reading at a time, so that all use one connection.
+	turn chan struct{}
+	// whole is the connection to a kubelet that was found to know all its pods;
+	// nil before. Another connection may lead to another process. Belongs to
+	// whoever has the turn.
+	whole net.Conn
+}
+
+const (
+	podsPath    = "/pods"
+	metricsPath = "/metrics"
+)
+
+// NewKubelet checks the options; it does not ask the kubelet anything yet.
+func NewKubelet(o KubeletOptions) (*Kubelet, error) {
+	c, err := newClient(access{
+		url:        cmp.Or(o.URL, "https://127.0.0.1:10250"),
+		caFile:     o.CAFile,
+		serverName: o.ServerName,
+		insecure:   o.InsecureSkipVerify,
+		tokenFile:  o.TokenFile,
+		certFile:   o.CertFile,
+		keyFile:    o.KeyFile,
+	}, hints{unauthorized: kubeletUnauthorized, forbidden: kubeletForbidden})
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	return &Kubelet{client: c, turn: make(chan struct{}, 1)}, nil
+}
+
+func kubeletUnauthorized(identity string) string {
+	return "the kubelet does not know " + identity +
+		"; a token needs authentication.webhook.enabled in its configuration, a certificate authentication.x509.clientCAFile"
+}
+
+// kubeletForbidden says what is missing. Since Kubernetes 1.33
+// (KubeletFineGrainedAuthz) it is a subresource for each path, before that
+// nodes/proxy for most.
+func kubeletForbidden(path string) string {
+	if path == metricsPath {
+		return "allow that identity to get nodes/metrics"
+	}
+	return "allow that identity to get nodes/pods; before Kubernetes 1.33 nodes/proxy"
+}
+
+// Run waits: the kubelet tells nobody when its pods change.
+func (k *Kubelet) Run(ctx context.Context, _ chan<- struct{}) error {
+	<-ctx.Done()
+	k.client.close()
+	return nil
+}
+
+// Pods implements Source.
+func (k *Kubelet) Pods(ctx context.Context) (Pods, error) {
+	var list []Pod
+	err := k.read(ctx, func() { list = nil }, func(it item) error {
+		list = append(list, it.Pod)
+		return nil
+	})
+	if err != nil {
+		return Pods{}, err
+	}
+	sortPods(list)
+	return Pods{List: list, StaticKnown: true}, nil
+}
+
+// Gone implements Source: it reads the whole list, there is no way to ask the
+// kubelet about one pod.
+func (k *Kubelet) Gone(ctx context.Context, _, _, uid string) (bool, error) {
+	gone := true
+	err := k.read(ctx, func() { gone = true }, func(it item) error {
+		if it.UID == uid || it.ownUID == uid {
+			gone = false
+		}
+		return nil
+	})
+	return gone && err == nil, err
+}
+
+// read gives each pod of one whole list to each; begin comes before every
+// attempt. It counts only if the kubelet knew all its pods before it answered,
+// for which it must be the same process that said so: the same connection.
+func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return k.client.broken(k.client.op(podsPath), context.Cause(ctx))
+	}
+	const attempts = 3
+	for range attempts {
+		if k.whole == nil {
+			conn, err := k.checkWhole(ctx)
+			if err != nil {
+				return err
+			}
+			k.whole = conn
+		}
+		begin()
+		conn, err := k.list(ctx, each)
+		if err != nil {
+			k.whole = nil
+			return err
+		}
+		if conn == k.whole {
+			return nil
+		}
+		k.whole = nil
+	}
+	return &fault{op: k.client.op(podsPath), kind: ErrIncomplete,
+		text: "the kubelet closes each connection, so that nothing tells whether it was restarted in between"}
+}
+
+// list asks for the pods, and says on which connection.
+func (k *Kubelet) list(ctx context.Context, each func(item) error) (net.Conn, error) {
+	resp, conn, err := k.get(ctx, podsPath, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if _, err := decodeList(resp.Body, each); err != nil {
+		return nil, k.client.broken(k.client.op(podsPath), err)
+	}
+	return conn, nil
+}
+
+// get notes the connection that a request went over.
+func (k *Kubelet) get(ctx context.Context, path, contentType string) (*http.Response, net.Conn, error) {
+	var conn net.Conn
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// Called again if the request is repeated on another connection.
+		GotConn: func(info httptrace.GotConnInfo) { conn = info.Conn },
+	})
+	resp, err := k.client.get(ctx, path, contentType, nil)
+	if err != nil {
+		// With what changed on disk in the meantime, a new connection may do.
+		k.client.close()
+		return nil, nil, err
+	}
+	return resp, conn, nil
+}
+
+// checkWhole returns the connection on which the kubelet said that it knows
+// all its pods.
+func (k *Kubelet) checkWhole(ctx context.Context) (net.Conn, error) {
+	resp, conn, err := k.get(ctx, metricsPath, "text/plain")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	found, err := findMetric(resp.Body, desiredPods)
+	if err != nil {
+		return nil, k.client.broken(k.client.op(metricsPath), err)
+	}
+	if !found {
+		return nil, &fault{op: k.client.op(metricsPath), kind: ErrIncomplete,
+			text: strings.TrimSuffix(desiredPods, "{") + " is not there",
+			hint: "a kubelet has it when it has heard from the API server and read its static pods; one older than Kubernetes 1.27 never has"}
+	}
+	return conn, nil
+}
