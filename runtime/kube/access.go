@@ -3,12 +3,14 @@ package kube
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 )
 
 // access says how to reach a server, and as whom. Everything that is a file is
@@ -113,6 +115,19 @@ func (a *access) tls(host string) (*tls.Config, error) {
 	}
 	cfg.Certificates = []tls.Certificate{pair}
 	return cfg, nil
+}
+
+// certificateEnd is when the client certificate expires, as far as that can
+// be told.
+func (a *access) certificateEnd() time.Time {
+	if b, err := either(a.certData, a.certFile); err == nil {
+		if block, _ := pem.Decode(b); block != nil {
+			if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+				return cert.NotAfter
+			}
+		}
+	}
+	return time.Time{}
 }
 
 func either(data []byte, file string) ([]byte, error) {

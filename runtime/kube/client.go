@@ -188,7 +188,11 @@ func (c *client) identity() string {
 	case a.token != "":
 		return "the token in the kubeconfig"
 	case a.hasCertificate():
-		return "the client certificate " + orInline(a.certFile, a.certData)
+		s := "the client certificate " + orInline(a.certFile, a.certData)
+		if end := a.certificateEnd(); !end.IsZero() && end.Before(time.Now()) {
+			s += " (expired on " + end.UTC().Format(time.RFC3339) + ")"
+		}
+		return s
 	}
 	return "nobody: neither a token nor a client certificate is configured"
 }

@@ -38,7 +38,10 @@ func (d *listDecoder) decode() error {
 	if err := d.expect(json.Delim('{')); err != nil {
 		return err
 	}
-	for d.More() {
+	for fields := 0; d.More(); fields++ {
+		if fields == maxFields {
+			return nonsense("a list with hundreds of fields")
+		}
 		d.meter.next()
 		key, err := d.Token()
 		if err != nil {

@@ -153,7 +153,8 @@ func TestListWithoutEnd(t *testing.T) {
 		"one pod":           {head + `{"metadata":{"name":"`, "a", 4 * maxObject},
 		"white space":       {"", "  \n", 4 * maxObject},
 		"a key":             {`{"`, "a", 4 * maxObject},
-		"unknown fields":    {`{"a":1`, `,"a":[1,2,3]`, maxList},
+		"unknown fields":    {`{"a":1`, `,"a":[1,2,3]`, 1 << 20},
+		"an unknown field":  {`{"a":[1`, `,1`, 4 * maxObject},
 		"images of one pod": {head + `{"spec":{"containers":[{}`, `,{"image":"a"}`, 4 * maxObject},
 	} {
 		t.Run(name, func(t *testing.T) {

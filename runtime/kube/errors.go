@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 )
 
@@ -87,7 +89,6 @@ func (c *client) connectionHint(err error) string {
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		alert     tls.AlertError
 		record    tls.RecordHeaderError
 		dns       *net.DNSError
 		timeout   net.Error
@@ -101,8 +102,8 @@ func (c *client) connectionHint(err error) string {
 		return "its certificate has expired or is not valid yet: renew it, or look at this machine's clock"
 	case errors.As(err, &invalid):
 		return "its certificate is not one for a server"
-	case errors.As(err, &alert):
-		return "it refused the handshake: " + c.identity() + " may have expired, or not be of its authority"
+	case c.access.hasCertificate() && refusedCertificate(err):
+		return "it seems to refuse " + c.identity() + ": that may have expired, or not be of its authority"
 	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS"):
 		return "it does not speak TLS there: is the port right?"
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -114,7 +115,19 @@ func (c *client) connectionHint(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in time"
 	}
+	if end := c.access.certificateEnd(); !end.IsZero() && end.Before(time.Now()) {
+		return "probably because of " + c.identity() // and the reason came too late to be read
+	}
 	return ""
+}
+
+// refusedCertificate tells whether err is what a server does to a client whose
+// certificate it does not like. In TLS 1.3 the handshake is over by then, so that
+// what arrives first may be the end of the connection and not the reason.
+func refusedCertificate(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" || // a TLS alert
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 func (c *client) authorityHint() string {

@@ -67,6 +67,7 @@ const (
 	maxReference  = 1024      // one image
 	maxName       = 253       // any name or UID
 	maxAnswer     = 64 << 10  // an answer that is an error
+	maxFields     = 100       // of a list itself, which has four
 )
 
 // callTimeout bounds every call but the watch, body included.

@@ -52,11 +52,12 @@ func (s *store) apply(e event) (changed bool, err error) {
 	return !known || !old.equal(e.item.Pod), nil
 }
 
-// fail says that the pods are not to be trusted until the next replace.
+// fail says that the pods are not to be trusted until the next replace. Another
+// reason is a change, too: it is what people are told.
 func (s *store) fail(err error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed = s.err == nil
+	changed = s.err == nil || s.err.Error() != err.Error()
 	s.err = err
 	return changed
 }
