@@ -26,6 +26,7 @@ var ErrNotRunning = errors.New("not running")
 // may be called from several goroutines.
 type Component struct {
 	name    string
+	url     string // "" if it serves no HTTPS
 	binary  string
 	args    []string
 	logFile string
@@ -41,6 +42,10 @@ type Component struct {
 
 // Name is the name of its binary.
 func (c *Component) Name() string { return c.name }
+
+// URL is where it serves HTTPS, without a slash at its end; "" for etcd. Metrics
+// are for those who may, such as the Admin.
+func (c *Component) URL() string { return c.url }
 
 // LogFile is where it logs to; it grows over restarts.
 func (c *Component) LogFile() string { return c.logFile }

@@ -85,6 +85,7 @@ func (cp *ControlPlane) newAPIServer() error {
 	cp.APIServer = cp.component("kube-apiserver", args, cp.config.APIServerArgs, func(ctx context.Context) error {
 		return ask(ctx, admin, cp.url+"/readyz")
 	})
+	cp.APIServer.url = cp.url
 	return nil
 }
 
@@ -107,21 +108,7 @@ func (cp *ControlPlane) apiServerPKI() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubelets, err := cp.clientFiles("apiserver-kubelet-client", User{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}})
-	if err != nil {
-		return nil, err
-	}
-	// An authority of its own: who has one of its certificates may claim to
-	// speak for any user.
-	front, err := NewAuthority("peers-front-proxy")
-	if err != nil {
-		return nil, err
-	}
-	proxying, err := front.Client(User{Name: "front-proxy-client"})
-	if err != nil {
-		return nil, err
-	}
-	proxy, err := proxying.Write(cp.path("pki"), "front-proxy-client")
+	proxy, err := cp.frontProxy()
 	if err != nil {
 		return nil, err
 	}
@@ -133,12 +120,30 @@ func (cp *ControlPlane) apiServerPKI() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return append(proxy,
+		"--tls-cert-file="+server.Cert, "--tls-private-key-file="+server.Key,
+		"--client-ca-file="+server.CA, "--authentication-config="+authentication,
+		"--service-account-key-file="+key, "--service-account-signing-key-file="+key,
+	), nil
+}
+
+// frontProxy makes what the API server and those behind it (aggregated API
+// servers) know each other by, and returns the flags for it. It has an authority
+// of its own: who has one of its certificates may claim to speak for any user.
+func (cp *ControlPlane) frontProxy() ([]string, error) {
+	front, err := NewAuthority("peers-front-proxy")
+	if err != nil {
+		return nil, err
+	}
+	creds, err := front.Client(User{Name: "front-proxy-client"})
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := creds.Write(cp.path("pki"), "front-proxy-client")
+	if err != nil {
+		return nil, err
+	}
 	return []string{
-		"--tls-cert-file=" + server.Cert, "--tls-private-key-file=" + server.Key,
-		"--client-ca-file=" + server.CA, "--authentication-config=" + authentication,
-		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
-		"--kubelet-certificate-authority=" + kubelets.CA,
-		"--kubelet-client-certificate=" + kubelets.Cert, "--kubelet-client-key=" + kubelets.Key,
 		"--requestheader-client-ca-file=" + proxy.CA, "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
@@ -154,69 +159,52 @@ func (cp *ControlPlane) serviceAccountKey() (string, error) {
 	return cp.writeFile("service-accounts.key", string(key))
 }
 
-func (cp *ControlPlane) newControllerManager() error {
-	const name = "kube-controller-manager"
-	args, ready, err := cp.controller(name)
-	if err != nil {
-		return err
-	}
-	args = append(args,
+func (cp *ControlPlane) newControllerManager() (err error) {
+	cp.ControllerManager, err = cp.controller("kube-controller-manager", cp.config.ControllerManagerArgs,
 		"--use-service-account-credentials",
 		"--service-account-private-key-file="+cp.path("pki", "service-accounts.key"),
-		"--root-ca-file="+cp.path("pki", "apiserver-ca.crt"),
-	)
-	cp.ControllerManager = cp.component(name, args, cp.config.ControllerManagerArgs, ready)
-	return nil
+		"--root-ca-file="+cp.path("pki", "apiserver-ca.crt"))
+	return err
 }
 
-func (cp *ControlPlane) newScheduler() error {
-	const name = "kube-scheduler"
-	args, ready, err := cp.controller(name)
-	if err != nil {
-		return err
-	}
-	cp.Scheduler = cp.component(name, args, cp.config.SchedulerArgs, ready)
-	return nil
+func (cp *ControlPlane) newScheduler() (err error) {
+	cp.Scheduler, err = cp.controller("kube-scheduler", cp.config.SchedulerArgs)
+	return err
 }
 
-// controller returns what the controller manager and the scheduler have in
+// controller prepares what the controller manager and the scheduler have in
 // common: who they are, where they serve, and that there is one of each.
-func (cp *ControlPlane) controller(name string) ([]string, func(context.Context) error, error) {
+func (cp *ControlPlane) controller(name string, extra []string, own ...string) (*Component, error) {
 	config, err := cp.Kubeconfig("system:" + name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	serving, err := cp.ca.Server(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	server, err := serving.Write(cp.path("pki"), name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	port, err := cp.listen()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	admin, err := cp.Admin()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	args := []string{
+	args := append([]string{
 		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 		"--bind-address=127.0.0.1", "--secure-port=" + port, "--permit-port-sharing",
 		"--tls-cert-file=" + server.Cert, "--tls-private-key-file=" + server.Key,
 		"--leader-elect=false",
-	}
-	return args, func(ctx context.Context) error { return ask(ctx, admin, "https://127.0.0.1:"+port+"/healthz") }, nil
-}
-
-func (cp *ControlPlane) clientFiles(file string, u User) (Files, error) {
-	creds, err := cp.ca.Client(u)
-	if err != nil {
-		return Files{}, err
-	}
-	return creds.Write(cp.path("pki"), file)
+	}, own...)
+	url := "https://127.0.0.1:" + port
+	c := cp.component(name, args, extra, func(ctx context.Context) error { return ask(ctx, admin, url+"/healthz") })
+	c.url = url
+	return c, nil
 }
 
 func (cp *ControlPlane) writeFile(name, text string) (string, error) {

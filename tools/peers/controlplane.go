@@ -208,6 +208,9 @@ func (cp *ControlPlane) Authority() *Authority { return cp.ca }
 // EtcdSocket is the unix socket on which etcd serves its clients, without TLS.
 func (cp *ControlPlane) EtcdSocket() string { return cp.path(etcdClients) }
 
+// EtcdDir holds etcd's data: what a backup of it would, while it is stopped.
+func (cp *ControlPlane) EtcdDir() string { return cp.path("etcd") }
+
 // Kubeconfig writes a kubeconfig for a user with a client certificate, and
 // returns its path. Group system:masters may do everything, but is exempt from
 // priority and fairness, too.
@@ -217,6 +220,25 @@ func (cp *ControlPlane) Kubeconfig(user string, groups ...string) (string, error
 		return "", err
 	}
 	return cp.writeKubeconfig(certificateUser(creds))
+}
+
+// ServiceAccountKubeconfig writes a kubeconfig for a service account that is
+// there, with a token for an hour, and returns its path.
+func (cp *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	admin, err := cp.Admin()
+	if err != nil {
+		return "", err
+	}
+	var answer struct{ Status struct{ Token string } }
+	request := map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+		"spec": map[string]any{"expirationSeconds": 3600},
+	}
+	url := cp.url + "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + name + "/token"
+	if err := Request(ctx, admin, http.MethodPost, url, request, &answer); err != nil {
+		return "", fmt.Errorf("get token of service account: %w", err)
+	}
+	return cp.TokenKubeconfig(answer.Status.Token)
 }
 
 // TokenKubeconfig writes a kubeconfig for whoever bears a token, such as a

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
@@ -175,9 +177,17 @@ func testKubeconfig(t *testing.T, cp *peers.ControlPlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := cp.TokenKubeconfig("secret")
+	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "robot"}}
+	err = peers.Request(t.Context(), admin(t, cp), http.MethodPost, cp.URL()+"/api/v1/namespaces/default/serviceaccounts", account, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	second, err := cp.ServiceAccountKubeconfig(t.Context(), "default", "robot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := whoIs(t, cp, second); name != "system:serviceaccount:default:robot" {
+		t.Errorf("the service account is %q to the API server", name)
 	}
 	for _, path := range []string{first, second} {
 		data, err := os.ReadFile(path)
@@ -191,6 +201,34 @@ func testKubeconfig(t *testing.T, cp *peers.ControlPlane) {
 	if first == second {
 		t.Errorf("both are %s", first)
 	}
+}
+
+// whoIs presents the token of a kubeconfig, and returns whom the API server took
+// that for.
+func whoIs(t *testing.T, cp *peers.ControlPlane, kubeconfig string) string {
+	t.Helper()
+	data, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Users []struct{ User struct{ Token string } }
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil || len(config.Users) != 1 {
+		t.Fatalf("kubeconfig: %v\n%s", err, data)
+	}
+	review := map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+		"spec": map[string]any{"token": config.Users[0].User.Token},
+	}
+	var answer struct {
+		Status struct{ User struct{ Username string } }
+	}
+	err = peers.Request(t.Context(), admin(t, cp), http.MethodPost, cp.URL()+"/apis/authentication.k8s.io/v1/tokenreviews", review, &answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.User.Username
 }
 
 func testAudit(t *testing.T, cp *peers.ControlPlane) {
@@ -262,6 +300,9 @@ func TestControllers(t *testing.T) {
 		if err := errors.Join(c.Kill(), c.Start(t.Context()), c.Restart(t.Context())); err != nil {
 			t.Error(err)
 		}
+		if err := peers.Request(t.Context(), client, http.MethodGet, c.URL()+"/healthz", nil, nil); err != nil {
+			t.Error(err)
+		}
 	}
 	// Its collector is off, as it was told: an owner goes, what it owns stays.
 	if err := peers.Request(t.Context(), client, http.MethodDelete, namespace+"/set", nil, nil); err != nil {
@@ -273,5 +314,25 @@ func TestControllers(t *testing.T) {
 	}
 	if log, err := os.ReadFile(cp.ControllerManager.LogFile()); err != nil || strings.Contains(string(log), `Started controller" controller="garbage-collector`) {
 		t.Errorf("the collector was started, or no log: %v", err)
+	}
+}
+
+// TestStartFailsCleanly gives an API server what it does not know.
+func TestStartFailsCleanly(t *testing.T) {
+	peerstest.Need(t)
+	base := t.TempDir()
+	cp, err := peers.StartControlPlane(t.Context(), peers.Config{
+		Name: "broken", Base: base, APIServerArgs: []string{"--no-such-flag"}, Log: t.Output(),
+	})
+	if err == nil {
+		t.Fatal(errors.Join(errors.New("it started"), cp.Close()))
+	}
+	for _, want := range []string{"kube-apiserver", "exit status 1", "unknown flag: --no-such-flag"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error lacks %q: %v", want, err)
+		}
+	}
+	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -39,6 +39,10 @@
 // tells, and Start starts it again on the same data. A kubelet's port cannot be
 // reserved: if another took it meanwhile, its start fails and says so.
 //
+// The API server cannot reach a kubelet, for logs or exec: a node's address is
+// never the loopback one, and a kubelet listens on no other. What tests want of a
+// kubelet they ask it themselves.
+//
 // Sources: the flags of Kubernetes 1.36 and etcd 3.7; prctl(2),
 // mount_namespaces(7), socket(7) on SO_REUSEPORT, clock_getcpuclockid(3).
 package peers

@@ -104,6 +104,16 @@ func TestStandaloneKubelet(t *testing.T) {
 				t.Errorf("%d containers run, want 1", got)
 			}
 
+			// Another one takes over what it left.
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+			k = peerstest.StartKubelet(t, peers.KubeletConfig{Node: n})
+			waitPod(t, k, pod, peers.IsRunning)
+			if got := running(t, n); got != 1 {
+				t.Errorf("%d containers run under the next kubelet, want 1", got)
+			}
+
 			if err := k.RemoveStaticPod("app"); err != nil {
 				t.Fatal(err)
 			}
@@ -159,8 +169,12 @@ func testPlaces(t *testing.T, n *node.Node, k *peers.Kubelet) {
 
 // TestKubeletAccess asks a standalone kubelet as users good and bad.
 func TestKubeletAccess(t *testing.T) {
-	n := nodeWithImage(t, node.Debian)
+	n, other := nodeWithImage(t, node.Debian), nodetest.Start(t, node.Config{})
 	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, RootOffDisk: true})
+	// Its mount namespace, made from ours, holds nobody else's disk.
+	if err := other.Close(); err != nil {
+		t.Errorf("close another node while the kubelet runs: %v", err)
+	}
 	if strings.HasPrefix(k.RootDir(), n.Mount()+"/") {
 		t.Errorf("root directory %s is on the node's disk", k.RootDir())
 	}
