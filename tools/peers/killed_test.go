@@ -66,17 +66,11 @@ func playOwner(base string) error {
 	select {}
 }
 
-func TestNothingOutlivesItsOwner(t *testing.T) {
-	peerstest.Need(t)
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: a kubelet needs root (mounts, containers)")
-	}
-	// Short: etcd's sockets are in it.
-	base, err := os.MkdirTemp("", "peers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := exec.Command(os.Args[0])
+// startOwner returns the running owner and the pids of what it runs. Whatever
+// happens to the test, nothing of it stays.
+func startOwner(t *testing.T, base string) (owner *exec.Cmd, pids []string) {
+	t.Helper()
+	owner = exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerBase+"="+base)
 	owner.Stderr = t.Output()
 	out, err := owner.StdoutPipe()
@@ -86,16 +80,10 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	clean := func() (cps, nodes []string, err error) {
-		log := slog.New(slog.NewTextHandler(t.Output(), nil))
-		cps, err = peers.Clean(filepath.Join(base, "peers"), log)
-		nodes, errNodes := node.Clean(context.Background(), filepath.Join(base, "node"), log)
-		return cps, nodes, errors.Join(err, errNodes)
-	}
 	t.Cleanup(func() {
 		_ = owner.Process.Kill() // no matter if it was killed before
 		_ = owner.Wait()
-		if _, _, err := clean(); err != nil {
+		if _, _, err := clean(t, base); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 		if err := os.RemoveAll(base); err != nil {
@@ -106,11 +94,31 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatalf("owner said %q: %v", line, err)
 	}
-	pids := strings.Fields(line)[1:]
-	if cps, nodes, err := clean(); err != nil || len(cps)+len(nodes) > 0 {
+	return owner, strings.Fields(line)[1:]
+}
+
+// clean returns the names of the control planes and of the nodes that are gone.
+func clean(t *testing.T, base string) (cps, nodes []string, err error) {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	cps, err = peers.Clean(filepath.Join(base, "peers"), log)
+	nodes, errNodes := node.Clean(context.Background(), filepath.Join(base, "node"), log)
+	return cps, nodes, errors.Join(err, errNodes)
+}
+
+func TestNothingOutlivesItsOwner(t *testing.T) {
+	peerstest.Need(t)
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: a kubelet needs root (mounts, containers)")
+	}
+	// Not t.TempDir: etcd's sockets are in it, and their paths have to be short.
+	base, err := os.MkdirTemp("", "peers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, pids := startOwner(t, base)
+	if cps, nodes, err := clean(t, base); err != nil || len(cps)+len(nodes) > 0 {
 		t.Fatalf("Clean with a living owner: %v, %v, %v; want nothing", cps, nodes, err)
 	}
-
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +131,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 			return nil
 		})
 	}
-	cps, nodes, err := clean()
+	cps, nodes, err := clean(t, base)
 	if err != nil || !slices.Equal(cps, []string{"owned"}) || !slices.Equal(nodes, []string{"owned"}) {
 		t.Errorf("Clean: %v, %v, %v; want one of each", cps, nodes, err)
 	}

@@ -88,31 +88,7 @@ func TestStandaloneKubelet(t *testing.T) {
 			waitPod(t, k, pod, peers.IsRunning)
 			testConfiguration(t, k)
 			testPlaces(t, n, k)
-
-			// It ends in each way; the pod does not notice.
-			if err := k.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if got := running(t, n); got != 1 {
-				t.Errorf("%d containers run while the kubelet is down, want 1", got)
-			}
-			if err := errors.Join(k.Start(t.Context()), k.Restart(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			waitPod(t, k, pod, peers.IsRunning)
-			if got := running(t, n); got != 1 {
-				t.Errorf("%d containers run, want 1", got)
-			}
-
-			// Another one takes over what it left.
-			if err := k.Close(); err != nil {
-				t.Fatal(err)
-			}
-			k = peerstest.StartKubelet(t, peers.KubeletConfig{Node: n})
-			waitPod(t, k, pod, peers.IsRunning)
-			if got := running(t, n); got != 1 {
-				t.Errorf("%d containers run under the next kubelet, want 1", got)
-			}
+			k = testEnds(t, n, k, pod)
 
 			if err := k.RemoveStaticPod("app"); err != nil {
 				t.Fatal(err)
@@ -129,6 +105,34 @@ func TestStandaloneKubelet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testEnds ends the kubelet in each way, which its pod does not notice, and has
+// another one take over what it left.
+func testEnds(t *testing.T, n *node.Node, k *peers.Kubelet, pod string) *peers.Kubelet {
+	t.Helper()
+	stillOne := func(when string) {
+		t.Helper()
+		if got := running(t, n); got != 1 {
+			t.Errorf("%d containers run %s, want 1", got, when)
+		}
+	}
+	if err := k.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	stillOne("while the kubelet is down")
+	if err := errors.Join(k.Start(t.Context()), k.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	waitPod(t, k, pod, peers.IsRunning)
+	stillOne("after its restart")
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n})
+	waitPod(t, next, pod, peers.IsRunning)
+	stillOne("under the next kubelet")
+	return next
 }
 
 // testConfiguration asks the kubelet what it made of its configuration.
