@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/tools/node"
@@ -88,6 +89,7 @@ func TestStandaloneKubelet(t *testing.T) {
 			waitPod(t, k, pod, peers.IsRunning)
 			testConfiguration(t, k)
 			testPlaces(t, n, k)
+			testDisk(t, n, k)
 			k = testEnds(t, n, k, pod)
 
 			if err := k.RemoveStaticPod("app"); err != nil {
@@ -169,6 +171,30 @@ func testPlaces(t *testing.T, n *node.Node, k *peers.Kubelet) {
 	if u, err := k.Usage(); err != nil || u.RSSBytes < 10<<20 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
+}
+
+// testDisk asks the kubelet about the disk that its garbage collection and
+// eviction go by: it has to be the node's.
+func testDisk(t *testing.T, n *node.Node, k *peers.Kubelet) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(n.Mount(), &st); err != nil {
+		t.Fatal(err)
+	}
+	want := st.Blocks * uint64(st.Bsize)
+	await(t, "the kubelet's view of the node's disk", func(ctx context.Context) error {
+		type filesystem struct{ CapacityBytes uint64 }
+		var summary struct {
+			Node struct {
+				FS      filesystem
+				Runtime struct{ ImageFS filesystem }
+			}
+		}
+		err := peers.Request(ctx, k.Admin(), http.MethodGet, k.URL()+"/stats/summary", nil, &summary)
+		if err == nil && (summary.Node.FS.CapacityBytes != want || summary.Node.Runtime.ImageFS.CapacityBytes != want) {
+			err = fmt.Errorf("%+v, want %d", summary, want)
+		}
+		return err
+	})
 }
 
 // TestKubeletAccess asks a standalone kubelet as users good and bad.
