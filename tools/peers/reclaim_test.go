@@ -28,8 +28,9 @@ func TestKubeletReclaims(t *testing.T) {
 	if _, err := n.ImportAll(t.Context(), node.CRINamespace, unused); err != nil {
 		t.Fatal(err)
 	}
-	// Under pressure, too, it spares images that it has known for less than this.
-	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, Configuration: map[string]any{"imageMinimumGCAge": "0s"}})
+	// Under pressure, too, it spares images that it has known for less than this;
+	// zero means its default of two minutes.
+	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, Configuration: map[string]any{"imageMinimumGCAge": "1ms"}})
 	if err := k.AddStaticPod("app", peers.PodSpec{Name: "app", Image: image}.Manifest()); err != nil {
 		t.Fatal(err)
 	}
