@@ -66,6 +66,12 @@
 // all leaves StaticPodsKnown false, and what belongs to a static pod, or may
 // because its sandbox is missing from the reading, is never taken for gone.
 //
+// # Logs
+//
+// [DecideLogs] does the same for the directories in which the kubelet keeps the
+// logs of a pod, and for the links to them. A directory outlives everything else
+// of its pod, so that it is judged last, and by its name alone.
+//
 // # Beside whoever starts pods
 //
 // The kubelet removes containers and starts them, and knows of a pod before
