@@ -41,9 +41,9 @@ func translate(payload any) (inventory.Event, bool) {
 	case *eventsapi.TaskExit:
 		// An exec inside the container (a probe) has an ID of its own, and
 		// ends nothing.
-		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, p.ID == "" || p.ID == p.ContainerID
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true}, p.ID == "" || p.ID == p.ContainerID
 	case *eventsapi.TaskDelete:
-		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, p.ID == "" || p.ID == p.ContainerID
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true}, p.ID == "" || p.ID == p.ContainerID
 	}
 	return inventory.Event{}, false
 }

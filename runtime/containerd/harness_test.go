@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 		t.Run(string(flavor), func(t *testing.T) {
 			runtimetest.Run(t, func(t *testing.T) runtimetest.Harness {
 				n := startNode(t, flavor)
-				return runtimetest.Harness{Runtime: connect(t, n), Node: &harness{n, map[string]*node.Container{}}}
+				return runtimetest.Harness{Runtime: connect(t, n), Node: &harness{n, map[string]*node.Container{}, map[string]*node.Pod{}}}
 			})
 		})
 	}
@@ -66,6 +66,7 @@ func TestConformance(t *testing.T) {
 type harness struct {
 	*node.Node
 	containers map[string]*node.Container
+	pods       map[string]*node.Pod // by the ID of sandbox and container
 }
 
 func (h *harness) in(t *testing.T, namespace string) context.Context {
@@ -288,4 +289,37 @@ func (h *harness) LowerDir(t *testing.T, namespace, id string) string {
 	}
 	t.Fatalf("no overlay root in\n%s", table)
 	return ""
+}
+
+func (h *harness) RunPod(t *testing.T, p runtimetest.Pod) (sandboxID, containerID string) {
+	t.Helper()
+	spec := node.PodSpec{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: p.Attempt, Annotations: map[string]string{"kubernetes.io/config.source": "api"},
+		Containers: []node.PodContainer{{Name: "app", Image: p.Image, Command: []string{"sleep", "600"}, Attempt: p.Attempt}},
+	}
+	if p.Static {
+		spec.Annotations["kubernetes.io/config.source"] = "file"
+	}
+	if p.WithoutIdentity {
+		spec.Labels = map[string]string{"io.kubernetes.pod.uid": "../" + p.UID}
+	}
+	run, err := h.Node.RunPod(h.in(t, node.CRINamespace), spec)
+	must(t, "run pod", err)
+	h.pods[run.ID], h.pods[run.Containers["app"]] = run, run
+	return run.ID, run.Containers["app"]
+}
+
+func (h *harness) EndContainer(t *testing.T, id string) {
+	t.Helper()
+	ctx := h.in(t, node.CRINamespace)
+	c, err := h.Client().LoadContainer(ctx, id)
+	must(t, "load container", err)
+	task, err := c.Task(ctx, nil)
+	must(t, "load task", err)
+	must(t, "kill", task.Kill(ctx, syscall.SIGKILL))
+}
+
+func (h *harness) EndSandbox(t *testing.T, id string) {
+	t.Helper()
+	must(t, "stop pod", h.pods[id].Stop(h.in(t, node.CRINamespace)))
 }

@@ -25,7 +25,7 @@ import (
 func eachFlavor(t *testing.T, test func(t *testing.T, h *harness)) {
 	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
-			test(t, &harness{startNode(t, flavor), map[string]*node.Container{}})
+			test(t, &harness{startNode(t, flavor), map[string]*node.Container{}, map[string]*node.Pod{}})
 		})
 	}
 }
@@ -60,7 +60,7 @@ func TestPod(t *testing.T) {
 		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "pod.test/app:1", Runnable: true})
 		other := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "pod.test/other:1", Runnable: true, Variant: "2",
 			Layers: []runtimetest.Layer{{Seed: "pod-other", Bytes: 1 << 10}}})
-		pod, err := h.RunPod(t.Context(), node.PodSpec{Name: "app", Containers: []node.PodContainer{{Name: "c", Image: "pod.test/app:1"}}})
+		pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: "app", Containers: []node.PodContainer{{Name: "c", Image: "pod.test/app:1"}}})
 		must(t, "run pod", err)
 		t.Cleanup(func() { must(t, "remove pod", pod.Remove(context.WithoutCancel(t.Context()))) })
 
@@ -265,7 +265,7 @@ func TestFullDisk(t *testing.T) {
 
 // Neither a Runtime nor its Watch leaves a goroutine.
 func TestNothingRunsAfterClose(t *testing.T) {
-	h := &harness{startNode(t, node.Debian), nil}
+	h := &harness{startNode(t, node.Debian), nil, nil}
 	before := goleak.IgnoreCurrent() // the node's own clients
 	r, err := containerd.Connect(t.Context(), h.Socket(), slog.New(slog.DiscardHandler))
 	must(t, "connect", err)

@@ -97,9 +97,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 			r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: k.namespace, Image: k.name})
 		}
 	}
-	after, _ := r.stored()
-	r.other += uint64(float64(before-after) * r.faults.Withheld)
-	r.removed = append(r.removed, id)
+	r.collected(id, before)
 	return nil
 }
 

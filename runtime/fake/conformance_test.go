@@ -2,8 +2,11 @@ package fake_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 	"github.com/ebb-agent/ebb/runtime/runtimetest"
@@ -18,7 +21,10 @@ func TestConformance(t *testing.T) {
 
 // node translates the suite's wishes. Its methods hide the fake's own of the
 // same names.
-type node struct{ *fake.Runtime }
+type node struct {
+	*fake.Runtime
+	pods int
+}
 
 func (n *node) Import(_ *testing.T, namespace string, img runtimetest.Image) string {
 	f := fake.Image{Name: img.Name, Tags: img.Tags, Config: img.Variant}
@@ -80,3 +86,30 @@ func (n *node) Interrupt(*testing.T) {
 }
 
 func (n *node) LowerDir(*testing.T, string, string) string { return "" }
+
+func (n *node) RunPod(_ *testing.T, p runtimetest.Pod) (sandboxID, containerID string) {
+	if p.WithoutIdentity {
+		p.PodID = container.PodID{}
+	}
+	n.pods++
+	sandboxID, containerID = fmt.Sprint("sandbox-", n.pods), fmt.Sprint("container-", n.pods)
+	n.AddSandbox(container.Sandbox{ID: sandboxID, Pod: p.PodID, Attempt: p.Attempt, Static: p.Static, Created: time.Now()})
+	c := container.Container{
+		ID: containerID, SandboxID: sandboxID, Pod: p.PodID, Name: "app", Attempt: p.Attempt,
+		State: container.StateRunning, Created: time.Now(),
+	}
+	if p.WithoutIdentity {
+		c.Name = ""
+	}
+	n.AddContainer(c)
+	return sandboxID, containerID
+}
+
+func (n *node) EndContainer(_ *testing.T, id string) { n.Exit(id) }
+
+func (n *node) EndSandbox(t *testing.T, id string) {
+	step := container.Step{Action: container.StopSandbox, Decision: container.Decision{SandboxID: id}}
+	if err := n.Do(t.Context(), step); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -42,6 +42,10 @@ type Faults struct {
 	Check     error
 	Remove    map[string]error // by image ID
 	Resolve   error            // inventory.ErrNoSpace for a full disk
+	Withdraw  error            // before anything has happened
+	Users     error            // of a withdrawn image
+	End       error            // of a withdrawal, either way
+	During    func(id string)  // called while an image is withdrawn
 	Delay     time.Duration    // before each answer
 
 	// Withheld is the share of the bytes a removal frees that the disk does not
@@ -63,7 +67,7 @@ func (s *stored) top() string {
 	return s.chains[len(s.chains)-1]
 }
 
-type container struct {
+type task struct {
 	image   *stored // as it was when the container was made
 	running bool
 }
@@ -76,7 +80,7 @@ type Runtime struct {
 	mu         sync.Mutex
 	now        func() time.Time
 	records    map[key]record
-	containers map[key]*container
+	containers map[key]*task
 	snapshots  map[key]string  // active or view snapshot → parent's chain ID
 	leases     map[key]*stored // what the lease keeps
 	roots      map[key]time.Time
@@ -87,7 +91,11 @@ type Runtime struct {
 	capacity   image.Disk
 	other      uint64 // bytes on the disk that are not images
 	blobs      *split // nil: blobs are on the same disk
-	events     stream
+	work       workloads
+
+	withdrawals []*withdrawal
+	withdrawn   int // so far
+	events      stream
 }
 
 // split is a disk that holds nothing but blobs.
@@ -109,10 +117,11 @@ func New(now func() time.Time) *Runtime {
 		now = time.Now
 	}
 	return &Runtime{
-		now: now, records: map[key]record{}, containers: map[key]*container{},
+		now: now, records: map[key]record{}, containers: map[key]*task{},
 		snapshots: map[key]string{}, leases: map[key]*stored{}, roots: map[key]time.Time{},
 		capacity: image.Disk{CapacityBytes: 10 << 30, Inodes: 1 << 20},
 		events:   stream{news: make(chan struct{}, 1)},
+		work:     newWorkloads(),
 	}
 }
 
@@ -177,7 +186,7 @@ func (r *Runtime) lookup(namespace, name string) *stored {
 func (r *Runtime) Create(namespace, id, imageName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.containers[key{namespace, id}] = &container{image: r.lookup(namespace, imageName)}
+	r.containers[key{namespace, id}] = &task{image: r.lookup(namespace, imageName)}
 	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id, Image: imageName})
 }
 

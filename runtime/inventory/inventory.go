@@ -5,9 +5,11 @@
 package inventory
 
 import (
+	"context"
 	"errors"
 	"time"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -126,6 +128,22 @@ type Pod struct {
 	Container string // "" for the pod's sandbox
 }
 
+// Workloads is what the CRI lists of pods, in any state.
+type Workloads struct {
+	Containers []container.Container
+	Sandboxes  []container.Sandbox
+}
+
+// Withdrawal is an image whose names are away while everything else is kept: see
+// Withdraw in runtime/containerd. One of Restore and Complete ends it; both go on
+// although ctx is done, for a bounded time.
+type Withdrawal interface {
+	// Users are what has come to stand on the image.
+	Users(ctx context.Context) ([]string, error)
+	Restore(ctx context.Context) error
+	Complete(ctx context.Context) error
+}
+
 // EventKind tells what happened.
 type EventKind uint8
 
@@ -144,5 +162,6 @@ type Event struct {
 	Namespace string
 	Container string // ContainerID for EventContainer and EventTask
 	Image     string // record name for EventImage and a container's creation, where known
+	Ended     bool   // EventTask: the container's process has ended, or is cleared away
 	Err       error  // EventDown
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,8 +47,9 @@ func (d *Dir) Close() error { return d.file.Close() }
 
 // Directory is the logs of one pod.
 type Directory struct {
-	Entry string // its name in the directory
-	Pod   Pod
+	Entry    string // its name in the directory
+	Pod      Pod
+	Modified time.Time // when the logs of a container last came or went
 }
 
 // Directories lists the logs of pods, in no order. Everything that the kubelet
@@ -55,9 +57,19 @@ type Directory struct {
 func (d *Dir) Directories() ([]Directory, error) {
 	var found []Directory
 	err := d.each(func(e fs.DirEntry) error {
-		if pod, ok := parseDirectory(e.Name()); ok && e.IsDir() {
-			found = append(found, Directory{e.Name(), pod})
+		pod, ok := parseDirectory(e.Name())
+		if !ok || !e.IsDir() {
+			return nil
 		}
+		var st unix.Stat_t
+		err := unix.Fstatat(int(d.file.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return &fs.PathError{Op: "stat logs", Path: filepath.Join(d.path, e.Name()), Err: err}
+		}
+		found = append(found, Directory{e.Name(), pod, time.Unix(st.Mtim.Unix())})
 		return nil
 	})
 	return found, err

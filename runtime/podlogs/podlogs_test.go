@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -78,14 +79,20 @@ func TestDirectoriesOfPodsOnly(t *testing.T) {
 	}
 	write(t, filepath.Join(root, "ns_file_uid"))
 	link(t, entry, filepath.Join(root, "ns_link_uid"))
+	modified := time.Unix(1_700_000_000, 5000)
+	for _, name := range []string{entry, "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"} {
+		if err := os.Chtimes(filepath.Join(root, name), modified, modified); err != nil {
+			t.Fatal(err)
+		}
+	}
 	got, err := open(t, root).Directories()
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.SortFunc(got, func(a, b Directory) int { return strings.Compare(a.Entry, b.Entry) })
 	want := []Directory{
-		{"3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11", Pod{UID: "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"}},
-		{entry, Pod{"shop", "web-0", "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"}},
+		{"3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11", Pod{UID: "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"}, modified},
+		{entry, Pod{"shop", "web-0", "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"}, modified},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

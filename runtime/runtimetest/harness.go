@@ -3,7 +3,9 @@ package runtimetest
 import (
 	"context"
 	"testing"
+	"time"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -14,8 +16,15 @@ type Runtime interface {
 	Inventory(context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
 	Remove(ctx context.Context, imageID string) error
+	Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error)
+	Mend(context.Context) (int, error)
 	ResolveLayer(context.Context, inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error
+
+	Workloads(context.Context) (inventory.Workloads, error)
+	ContainerNow(ctx context.Context, id string) (container.State, time.Time, error)
+	SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error)
+	Do(context.Context, container.Step) error
 }
 
 // Layer is content: equal layers are stored once.
@@ -35,6 +44,15 @@ type Image struct {
 	Runnable bool
 }
 
+// Pod is what RunPod runs; its container is named "app".
+type Pod struct {
+	container.PodID
+	Image           string
+	Attempt         uint32 // of sandbox and container
+	Static          bool
+	WithoutIdentity bool // its labels are not the kubelet's
+}
+
 // Node plays everybody else on the node. Its methods end the test if they
 // cannot do what they are asked.
 type Node interface {
@@ -47,6 +65,13 @@ type Node interface {
 	Run(t *testing.T, namespace, id, image string)
 	Stop(t *testing.T, namespace, id string)
 	Delete(t *testing.T, namespace, id string)
+
+	// RunPod does as the kubelet: a sandbox with one container, which runs.
+	RunPod(t *testing.T, p Pod) (sandboxID, containerID string)
+	// EndContainer makes the pod's container exit.
+	EndContainer(t *testing.T, containerID string)
+	// EndSandbox stops the pod's sandbox.
+	EndSandbox(t *testing.T, sandboxID string)
 
 	Snapshot(t *testing.T, namespace, key, image string, view bool)
 	RemoveSnapshot(t *testing.T, namespace, key string)

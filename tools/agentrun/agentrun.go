@@ -93,6 +93,7 @@ func ConfigFor(n *node.Node) config.Config {
 	c.Server.Address = "127.0.0.1:0"
 	c.Filesystems.Kubelet.Path = filepath.Join(n.Mount(), "kubelet")
 	c.Filesystems.PodLogs.Path = filepath.Join(n.Mount(), "podlogs")
+	c.Containers.LogLinks = filepath.Join(n.Mount(), "loglinks")
 	return c
 }
 

@@ -18,11 +18,13 @@ import (
 // PodSpec describes a pod run through CRI, labelled as the kubelet labels
 // its own.
 type PodSpec struct {
-	Namespace  string // of Kubernetes; default "default"
-	Name       string
-	UID        string // default NAMESPACE-NAME
-	Labels     map[string]string
-	Containers []PodContainer
+	Namespace   string // of Kubernetes; default "default"
+	Name        string
+	UID         string // default NAMESPACE-NAME
+	Labels      map[string]string
+	Annotations map[string]string
+	Attempt     uint32 // of the sandbox
+	Containers  []PodContainer
 }
 
 // PodContainer is one container of a pod.
@@ -80,9 +82,11 @@ func (n *Node) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 		labels[k] = v
 	}
 	return &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: spec.Name, Namespace: spec.Namespace, Uid: spec.UID},
-		Labels:       labels,
-		LogDirectory: filepath.Join(n.at.logs(), "pods", spec.UID),
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: spec.Name, Namespace: spec.Namespace, Uid: spec.UID, Attempt: spec.Attempt},
+		Labels:      labels,
+		Annotations: spec.Annotations,
+		// Named as the kubelet names it.
+		LogDirectory: filepath.Join(n.at.logs(), "pods", spec.Namespace+"_"+spec.Name+"_"+spec.UID),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: path.Join(n.at.cgroup(), "kubepods", "pod"+spec.UID),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{

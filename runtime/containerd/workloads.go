@@ -1,0 +1,28 @@
+package containerd
+
+import (
+	"context"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/container"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Workloads lists the CRI's containers and sandboxes.
+func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
+	containers, sandboxes, err := r.cri.Workloads(ctx)
+	return inventory.Workloads{Containers: containers, Sandboxes: sandboxes}, err
+}
+
+// ContainerNow reads one container of the CRI afresh: see cri.Client.
+func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.State, time.Time, error) {
+	return r.cri.ContainerNow(ctx, id)
+}
+
+// SandboxNow reads one sandbox afresh: see cri.Client.
+func (r *Runtime) SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error) {
+	return r.cri.SandboxNow(ctx, id)
+}
+
+// Do carries out a step for a container or sandbox: see cri.Client.
+func (r *Runtime) Do(ctx context.Context, s container.Step) error { return r.cri.Do(ctx, s) }

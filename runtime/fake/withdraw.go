@@ -1,0 +1,118 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// withdrawal is an image whose names are away; a lease of the fake keeps the rest.
+type withdrawal struct {
+	r       *Runtime
+	image   *stored
+	lease   string
+	records map[key]record
+}
+
+// Withdraw answers as runtime/containerd does.
+func (r *Runtime) Withdraw(ctx context.Context, id string) (inventory.Withdrawal, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, fmt.Errorf("withdraw image %s: %w", id, err)
+	}
+	defer r.mu.Unlock()
+	for _, err := range []error{r.faults.Withdraw, r.faults.Remove[id]} {
+		if err != nil {
+			return nil, fmt.Errorf("withdraw image %s: %w", id, err)
+		}
+	}
+	if !slices.Contains(r.ids(), id) {
+		return nil, fmt.Errorf("withdraw image %s: %w", id, inventory.ErrNotFound)
+	}
+	r.withdrawn++
+	w := &withdrawal{r: r, lease: fmt.Sprint("withdrawn-", r.withdrawn), records: map[key]record{}}
+	for k, rec := range r.records {
+		if k.namespace == CRINamespace && rec.id == id {
+			w.records[k], w.image = rec, rec.stored
+		}
+	}
+	r.leases[key{CRINamespace, w.lease}] = w.image
+	r.withdrawals = append(r.withdrawals, w)
+	for _, k := range sortedKeys(w.records) {
+		delete(r.records, k)
+		r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: k.namespace, Image: k.name})
+	}
+	if during := r.faults.During; during != nil {
+		r.mu.Unlock()
+		during(id)
+		r.mu.Lock()
+	}
+	return w, nil
+}
+
+func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
+	if err := w.r.begin(ctx); err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	defer w.r.mu.Unlock()
+	return w.r.users(w.image), w.r.faults.Users
+}
+
+func (w *withdrawal) Restore(context.Context) error {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	return w.restore()
+}
+
+// restore is for the holder of the lock.
+func (w *withdrawal) restore() error {
+	if err := w.r.faults.End; err != nil {
+		return err
+	}
+	for _, k := range sortedKeys(w.records) {
+		if _, taken := w.r.records[k]; !taken {
+			w.r.put(k.namespace, k.name, w.image)
+		}
+	}
+	w.end()
+	return nil
+}
+
+func (w *withdrawal) Complete(context.Context) error {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	if err := w.r.faults.End; err != nil {
+		return err
+	}
+	before, _ := w.r.stored()
+	w.end()
+	w.r.collected(w.image.id, before)
+	return nil
+}
+
+func (w *withdrawal) end() {
+	delete(w.r.leases, key{CRINamespace, w.lease})
+	w.r.withdrawals = slices.DeleteFunc(w.r.withdrawals, func(o *withdrawal) bool { return o == w })
+}
+
+// collected notes that an image is gone that was there while before bytes were.
+func (r *Runtime) collected(id string, before uint64) {
+	after, _ := r.stored()
+	r.other += uint64(float64(before-after) * r.faults.Withheld)
+	r.removed = append(r.removed, id)
+}
+
+// Mend puts the names back of what was withdrawn and not ended.
+func (r *Runtime) Mend(context.Context) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, w := range slices.Clone(r.withdrawals) {
+		if err := w.restore(); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

@@ -1,0 +1,180 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/container"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// workloads is the CRI's side of the fake: sandboxes and containers of pods.
+type workloads struct {
+	sandboxes  map[string]*container.Sandbox
+	containers map[string]*container.Container
+	hanging    map[string]bool  // IDs whose stop never ends by itself
+	failing    map[string]error // IDs that cannot be removed
+	carriedOut []container.Step
+	down       error
+}
+
+func newWorkloads() workloads {
+	return workloads{
+		sandboxes: map[string]*container.Sandbox{}, containers: map[string]*container.Container{},
+		hanging: map[string]bool{}, failing: map[string]error{},
+	}
+}
+
+// AddSandbox puts a sandbox there, or changes it.
+func (r *Runtime) AddSandbox(s container.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work.sandboxes[s.ID] = &s
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: s.ID, Ended: s.NotReady})
+}
+
+// AddContainer puts a container there, or changes it.
+func (r *Runtime) AddContainer(c container.Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work.containers[c.ID] = &c
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: c.ID, Ended: c.State == container.StateExited})
+}
+
+// Exit ends a container now.
+func (r *Runtime) Exit(id string) { r.exit(id, true) }
+
+// ExitUnseen ends a container in containerd, and leaves it to [Runtime.Exit] to
+// end it in the CRI.
+func (r *Runtime) ExitUnseen(id string) { r.exit(id, false) }
+
+func (r *Runtime) exit(id string, seen bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.work.containers[id]; seen {
+		c.State, c.Finished = container.StateExited, r.now()
+		return
+	}
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: id, Ended: true})
+}
+
+// Hang makes a step for an ID take for ever, until its context ends.
+func (r *Runtime) Hang(id string) { r.mu.Lock(); r.work.hanging[id] = true; r.mu.Unlock() }
+
+// FailStep makes steps for an ID fail; nil ends that.
+func (r *Runtime) FailStep(id string, err error) {
+	r.mu.Lock()
+	r.work.failing[id] = err
+	r.mu.Unlock()
+}
+
+// FailWorkloads makes the CRI's lists fail; nil ends that.
+func (r *Runtime) FailWorkloads(err error) { r.mu.Lock(); r.work.down = err; r.mu.Unlock() }
+
+// Steps returns what Do has done, in order.
+func (r *Runtime) Steps() []container.Step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.work.carriedOut)
+}
+
+// Workloads lists the CRI's containers and sandboxes.
+func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
+	if err := r.begin(ctx); err != nil {
+		return inventory.Workloads{}, fmt.Errorf("list CRI containers: %w", err)
+	}
+	defer r.mu.Unlock()
+	if r.work.down != nil {
+		return inventory.Workloads{}, fmt.Errorf("list CRI containers: %w", r.work.down)
+	}
+	var w inventory.Workloads
+	for _, c := range r.work.containers {
+		listed := *c
+		listed.Finished = time.Time{} // the CRI's list does not tell
+		w.Containers = append(w.Containers, listed)
+	}
+	for _, s := range r.work.sandboxes {
+		w.Sandboxes = append(w.Sandboxes, *s)
+	}
+	return w, nil
+}
+
+// ContainerNow reads one container.
+func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.State, time.Time, error) {
+	if err := r.begin(ctx); err != nil {
+		return 0, time.Time{}, fmt.Errorf("container status: %w", err)
+	}
+	defer r.mu.Unlock()
+	c := r.work.containers[id]
+	if c == nil {
+		return 0, time.Time{}, fmt.Errorf("container status: %s: %w", id, inventory.ErrNotFound)
+	}
+	return c.State, c.Finished, nil
+}
+
+// SandboxNow reads one sandbox.
+func (r *Runtime) SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error) {
+	if err := r.begin(ctx); err != nil {
+		return false, 0, fmt.Errorf("sandbox status: %w", err)
+	}
+	defer r.mu.Unlock()
+	s := r.work.sandboxes[id]
+	if s == nil {
+		return false, 0, fmt.Errorf("sandbox status: %s: %w", id, inventory.ErrNotFound)
+	}
+	for _, c := range r.work.containers {
+		if c.SandboxID == id {
+			containers++
+		}
+	}
+	return !s.NotReady, containers, nil
+}
+
+// Do carries out a step; what is gone counts as done. As in life, a sandbox takes
+// its containers with it, running or not.
+func (r *Runtime) Do(ctx context.Context, s container.Step) error {
+	if err := r.begin(ctx); err != nil {
+		return fmt.Errorf("%v: %w", s.Action, err)
+	}
+	id := s.ContainerID
+	if s.Action == container.StopSandbox || s.Action == container.RemoveSandbox {
+		id = s.SandboxID
+	}
+	if id == "" {
+		r.mu.Unlock()
+		return fmt.Errorf("%v: no ID", s.Action)
+	}
+	if r.work.hanging[id] {
+		r.mu.Unlock()
+		<-ctx.Done()
+		return fmt.Errorf("%v %s: %w", s.Action, id, ctx.Err())
+	}
+	defer r.mu.Unlock()
+	if err := r.work.failing[id]; err != nil {
+		return fmt.Errorf("%v %s: %w", s.Action, id, err)
+	}
+	r.work.carriedOut = append(r.work.carriedOut, s)
+	switch s.Action {
+	case container.StopContainer:
+		if c := r.work.containers[id]; c != nil {
+			c.State, c.Finished = container.StateExited, r.now()
+		}
+	case container.RemoveContainer:
+		delete(r.work.containers, id)
+	case container.StopSandbox:
+		if sb := r.work.sandboxes[id]; sb != nil {
+			sb.NotReady = true
+		}
+	case container.RemoveSandbox:
+		delete(r.work.sandboxes, id)
+		for other, c := range r.work.containers {
+			if c.SandboxID == id {
+				delete(r.work.containers, other)
+			}
+		}
+	}
+	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: CRINamespace, Container: id})
+	return nil
+}
