@@ -38,14 +38,15 @@ const (
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. All but Probes, Cgroups and Patience are
+// Options is what an Agent is made of. All but Probes, Cgroups, Pods and Patience are
 // required.
 type Options struct {
 	Config   config.Config
 	Dial     func(ctx context.Context) (Runtime, error)
 	Probes   Probes // nil: none could be loaded; NoProbes says why
 	NoProbes error
-	Cgroups  Cgroups // nil: who fills the disk is counted, but has no names
+	Cgroups  Cgroups   // nil: who fills the disk is counted, but has no names
+	Pods     PodSource // nil: nobody knows which pods are bound to this node
 	Disk     Disk
 	Log      *slog.Logger
 	Metrics  *Metrics
@@ -60,6 +61,7 @@ type Agent struct {
 	probes   Probes
 	noProbes error
 	cgroups  Cgroups
+	pods     PodSource
 	patience time.Duration // for one removal to show on the disk
 	disk     Disk
 	log      *slog.Logger
@@ -77,7 +79,10 @@ type Agent struct {
 	resolved  chan resolution
 	saved     chan error
 	questions chan question
+	podsNews  chan struct{}
+	reports   chan reaped
 	// Channels out of the loop.
+	toReap    chan batch
 	toResolve chan []inventory.Layer
 	toSave    chan state.Records
 
@@ -113,13 +118,16 @@ type Agent struct {
 	strangeHeat map[bpf.HeatKey]bool                   // layers of no image at the last time
 	said        said
 	toldPlan    string // what observe mode said last
+	podBook     podBook
+	unmended    bool // withdrawn images may have been left without their names
+	dead        deadBook
 }
 
 // New checks the configuration's keep rules and reads this boot's identity. It
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, patience: cmp.Or(o.Patience, runDeadline),
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, runDeadline),
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected:   make(chan Runtime),
 		events:      make(chan inventory.Event, 256),
@@ -128,12 +136,16 @@ func New(o Options) (*Agent, error) {
 		resolved:    make(chan resolution),
 		saved:       make(chan error),
 		questions:   make(chan question),
+		podsNews:    make(chan struct{}, 1),
+		reports:     make(chan reaped),
+		toReap:      make(chan batch, 1),
 		toResolve:   make(chan []inventory.Layer, 1),
 		toSave:      make(chan state.Records, 1),
 		rec:         state.New(),
 		directories: newDirectories(o.Config),
 		failures:    make(map[string]failure),
 		layers:      newLayerBook(),
+		dead:        newDeadBook(),
 		retryWait:   retryFirst, boot: bootTime, wall: time.Now,
 	}
 	var err error
@@ -161,8 +173,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.loop(ctx) })
 	g.Go(func() error { return a.watchMounts(ctx) })
 	g.Go(func() error { return saver.run(a.toSave, a.saved) })
+	g.Go(func() error { return a.newReaper().run(ctx, a.toReap, a.reports) })
 	if a.probes != nil {
 		g.Go(func() error { return ignoreDone(ctx, a.probes.Crossings(ctx, a.crossings)) })
+	}
+	if a.pods != nil {
+		g.Go(func() error { return ignoreDone(ctx, a.pods.Run(ctx, a.podsNews)) })
 	}
 	if a.cfg.Server.Address != "" {
 		g.Go(func() error { return a.serve(ctx) })
@@ -207,6 +223,10 @@ func (a *Agent) loop(ctx context.Context) error {
 			a.saveDone(err)
 		case q := <-a.questions:
 			a.answer(q)
+		case <-a.podsNews:
+			a.tidySoon(tidyPause)
+		case r := <-a.reports:
+			a.reaped(r)
 		case <-ring:
 			a.metrics.wakeups.Inc()
 			a.rung(ctx)
@@ -262,13 +282,17 @@ func (a *Agent) rung(ctx context.Context) {
 	if due[alarmLine] {
 		a.tendDue(ctx)
 	}
+	if due[alarmReconcile] || due[alarmTidy] {
+		a.tidy(ctx)
+	}
 }
 
 // runtimeUp takes over a fresh connection.
 func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
-	a.rt = rt
+	a.rt, a.unmended = rt, true
 	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
 	a.look(ctx, 0)
+	a.tidy(ctx)
 }
 
 // runtimeEvent notes an event. Uses are stamped at once; everything else waits
@@ -285,8 +309,15 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		a.metrics.runtimeUp.Set(1)
 		a.said.clear(a.log, "events", "runtime events are back")
 		a.containers = nil // whatever came or went in between is unknown
+		a.tidySoon(tidyPause)
 	case inventory.EventContainer, inventory.EventTask:
 		a.stampUse(e, now)
+		if e.Ended {
+			a.dead.ended[e.Container] = 0
+		}
+		if e.Ended || e.Kind == inventory.EventContainer {
+			a.tidySoon(tidyPause)
+		}
 		if !a.aboveLine() {
 			spacing = calmSpacing
 		}

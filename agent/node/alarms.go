@@ -13,6 +13,7 @@ const (
 	alarmLine                   // a filesystem is to be read again and its line set anew
 	alarmPoll                   // no kernel line on this filesystem: read the disk
 	alarmSave                   // the state could not be written
+	alarmTidy                   // dead containers are to be looked for
 	alarmCount
 )
 

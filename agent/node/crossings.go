@@ -48,9 +48,8 @@ func (a *Agent) tend(ctx context.Context, f *filesystem) (looked bool) {
 }
 
 // tendTo is for a reading that asks for no removal of images. If a filesystem
-// without images is over its line, that is said: nothing that the agent removes
-// today would help there. What will, such as dead containers and logs, belongs
-// here.
+// without images is over its line, that is said, and what pods that have ended
+// left behind is looked for.
 func (a *Agent) tendTo(f *filesystem, r reading, err error) {
 	if err != nil {
 		a.log.Debug("read filesystem", "path", f.path, "error", err) // unmounted: the mounts will tell
@@ -58,8 +57,11 @@ func (a *Agent) tendTo(f *filesystem, r reading, err error) {
 	}
 	f.reading = r
 	if f.lines.HighReached(r.Disk) {
-		a.said.once(a.log, f.topic(), slog.LevelInfo, "filesystem reached its line; nothing that is removed today would help",
-			"reason", "no images on it", "filesystem", strings.Join(f.names, ","), "path", f.path,
+		if !a.said.stands(f.topic()) {
+			a.tidySoon(0)
+		}
+		a.said.once(a.log, f.topic(), slog.LevelInfo, "filesystem reached its line; no image is on it",
+			"reason", "threshold", "filesystem", strings.Join(f.names, ","), "path", f.path,
 			"used_percent", r.UsedPercent(), "inodes_used_percent", r.InodesUsedPercent())
 	} else {
 		a.said.clear(a.log, f.topic(), "filesystem is below its line again")

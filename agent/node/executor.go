@@ -85,7 +85,7 @@ func (r *run) interrupted(err error) verdict {
 }
 
 // execute carries out the target's plan step by step. It is the one door through which
-// every removal on this node goes.
+// every image goes; dead containers have theirs in reaper.go.
 func (a *Agent) execute(ctx context.Context, r *run) verdict {
 	if a.cfg.Mode == config.ModeObserve {
 		r.trigger, r.result = a.target.plan.Remove[0].Reason, resultObserved
@@ -155,9 +155,8 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		a.removalFailed(r, d, fmt.Errorf("check before removal: %w", err))
 		return goOn
 	}
-	if why := a.nowKept(fresh); why != "" {
-		a.metrics.spared.Inc()
-		a.log.Info("image stays after all", "image", d.ImageID, "references", fresh.References, "reason", why)
+	if why := a.nowKept(ctx, fresh); why != "" {
+		a.stays(fresh, why)
 		return goOn
 	}
 	before, err := a.read(a.target.filesystem)
@@ -165,14 +164,17 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		return r.interrupted(err)
 	}
 	started := a.clock.now()
-	if err := a.rt.Remove(ctx, d.ImageID); err != nil {
-		if ctx.Err() != nil {
-			return stop
-		}
-		if errors.Is(err, inventory.ErrUnavailable) {
-			return r.interrupted(err)
-		}
+	why, err := a.takeAway(ctx, fresh)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return stop
+	case errors.Is(err, inventory.ErrUnavailable):
+		return r.interrupted(err)
+	case err != nil:
 		a.removalFailed(r, d, err)
+		return goOn
+	case why != "":
+		a.stays(fresh, why)
 		return goOn
 	}
 	a.firstRemovalDone(r)
@@ -197,6 +199,12 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 	return goOn
 }
 
+// stays is for an image that the plan removes and that is needed.
+func (a *Agent) stays(i inventory.Image, why string) {
+	a.metrics.spared.Inc()
+	a.log.Info("image stays after all", "image", i.ID, "references", i.References, "reason", why)
+}
+
 func lastUsedText(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"
@@ -206,7 +214,7 @@ func lastUsedText(t time.Time) string {
 
 // nowKept looks at a fresh reading of one image for a reason to keep it that
 // the plan could not know. "" lets it go.
-func (a *Agent) nowKept(i inventory.Image) string {
+func (a *Agent) nowKept(ctx context.Context, i inventory.Image) string {
 	switch {
 	case len(i.UsedBy) > 0:
 		return "in use by " + i.UsedBy[0]
@@ -219,6 +227,12 @@ func (a *Agent) nowKept(i inventory.Image) string {
 	}
 	if rule := a.keep.Match(i.References); rule != "" {
 		return "kept by rule " + rule
+	}
+	if _, err := a.readPods(ctx); err != nil && ctx.Err() != nil {
+		return "the agent is ending"
+	}
+	if by := a.podBook.wantedBy(i); len(by) > 0 {
+		return "wanted by " + by[0]
 	}
 	if a.probes == nil {
 		return ""

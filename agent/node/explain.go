@@ -58,10 +58,15 @@ type ImageExplanation struct {
 // question is somebody's request to the loop; the answer comes on reply, which
 // has room for it.
 type question struct {
-	reply chan Explanation
+	reply      chan Explanation
+	containers chan ContainersExplanation // instead, if not nil
 }
 
 func (a *Agent) answer(q question) {
+	if q.containers != nil {
+		q.containers <- a.explainContainers()
+		return
+	}
 	a.harvest()
 	e := Explanation{
 		Time: a.clock.now(), Mode: string(a.cfg.Mode),
@@ -135,6 +140,7 @@ func (a *Agent) explainHold(s *store) {
 	case h == nil && was != nil:
 		a.log.Info("hold ended", "reason", "the disk is low enough or can be brought there", "path", s.path)
 	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
+		a.tidySoon(0) // pods that have ended give way now
 		var parts []string
 		for _, s := range h.Space {
 			parts = append(parts, fmt.Sprintf("%s %d MiB", s.By, s.Bytes>>20))

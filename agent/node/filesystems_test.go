@@ -77,7 +77,7 @@ func (w *world) wantRaise(dev, capacity uint64, high int) {
 	}
 }
 
-const nothingHelps = "nothing that is removed today would help"
+const nothingHelps = "no image is on it"
 
 // Each filesystem has its line. That of the kubelet brings no image in danger.
 func TestTwoFilesystems(t *testing.T) {

@@ -39,6 +39,7 @@ type world struct {
 	disk    fakeDisk
 	cfg     config.Config
 	cgroups Cgroups
+	pods    *fakePods // nil: none
 	dial    func(context.Context) (Runtime, error)
 	agent   *Agent
 	logs    *logBook
@@ -65,6 +66,7 @@ func inWorld(t *testing.T, f func(*world)) {
 		w.cfg.Server.Address = ""
 		w.cfg.Writers.Top = 10
 		w.cfg.Images.MinimumAge = 0
+		w.cfg.Containers.Logs = false // those of this machine are none of a test's business
 		w.dial = func(context.Context) (Runtime, error) { return w.rt, nil }
 		w.rt.SetDisk(size, 0, 100000)
 		defer func() {
@@ -88,8 +90,12 @@ func (w *world) up() {
 		w.kernel.crossings = make(chan bpf.Crossing, 8)
 		w.kernel.disk = &w.disk
 	}
+	var pods PodSource
+	if w.pods != nil {
+		pods = w.pods
+	}
 	a, err := New(Options{
-		Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
+		Pods: pods, Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
 		Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: NewMetrics(w.cfg),
 	})
 	if err != nil {

@@ -62,9 +62,12 @@ func planAlarm(next, now time.Time) time.Time {
 func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
 	a.alive()
 	a.catchUp()
+	a.mend(ctx)
 	if err := a.findPlaces(ctx); err != nil {
 		return nil, err
 	}
+	// Without an answer the last one counts: what was wanted still is.
+	_, _ = a.readPods(ctx)
 	asked := a.clock.now()
 	inv, err := a.rt.Inventory(ctx)
 	if err != nil {

@@ -25,10 +25,16 @@ type Metrics struct {
 	imagesRemoved   *prometheus.CounterVec
 	removalFailures prometheus.Counter
 	spared          prometheus.Counter
+	mended          prometheus.Counter
 	freedBytes      prometheus.Counter
 	shortfalls      prometheus.Counter
 	unsettled       prometheus.Counter
 	reaction        prometheus.Histogram
+	dead            *prometheus.GaugeVec
+	reaped          *prometheus.CounterVec
+	reapFailures    *prometheus.CounterVec
+	reapSpared      *prometheus.CounterVec
+	podsUp          prometheus.Gauge
 	crossings       *prometheus.CounterVec
 	mounts          prometheus.Counter
 	polls           prometheus.Counter
@@ -67,6 +73,7 @@ func NewMetrics(cfg config.Config) *Metrics {
 	m.registerImages(f)
 	m.registerRuns(f)
 	m.registerHealth(f)
+	m.registerDead(f)
 	m.zero()
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -93,6 +100,7 @@ func (m *Metrics) registerRuns(f factory) {
 	m.imagesRemoved = f.counters("images_removed_total", "Images removed, by reason.", "reason")
 	m.removalFailures = f.counter("image_removal_failures_total", "Removals that the runtime refused.")
 	m.spared = f.counter("images_spared_total", "Images that the check before removal found needed after all.")
+	m.mended = f.counter("images_mended_total", "Images whose names were put back because their removal was begun and never ended.")
 	m.freedBytes = f.counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured.")
 	m.shortfalls = f.counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
 	m.unsettled = f.counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")

@@ -3,13 +3,16 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fs"
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
 // Runtime is what the agent needs of a container runtime. runtime/containerd
@@ -20,9 +23,23 @@ type Runtime interface {
 	Inventory(ctx context.Context) (*inventory.Inventory, error)
 	Check(ctx context.Context, imageID string) (inventory.Image, error)
 	Remove(ctx context.Context, imageID string) error
+	Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error)
+	Mend(ctx context.Context) (mended int, err error)
 	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error
+
+	Workloads(ctx context.Context) (inventory.Workloads, error)
+	ContainerNow(ctx context.Context, id string) (state container.State, finished time.Time, err error)
+	SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error)
+	Do(ctx context.Context, s container.Step) error
 	Close() error
+}
+
+// PodSource knows which pods are bound to this node; runtime/kube has two.
+type PodSource interface {
+	Run(ctx context.Context, changed chan<- struct{}) error
+	Pods(ctx context.Context) (kube.Pods, error)
+	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
 }
 
 // Probes is what the agent needs of the kernel programs; *bpf.Probes has it.

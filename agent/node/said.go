@@ -24,6 +24,9 @@ func (s *said) once(log *slog.Logger, topic string, level slog.Level, msg string
 	log.Log(context.Background(), level, msg, args...)
 }
 
+// stands says whether a topic does.
+func (s *said) stands(topic string) bool { return s.now[topic] }
+
 // forget ends a topic that is gone itself.
 func (s *said) forget(topic string) { delete(s.now, topic) }
 

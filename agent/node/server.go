@@ -21,8 +21,8 @@ const (
 	deadAfter = 5 * time.Minute
 )
 
-// serve answers /metrics, /healthz, /readyz, /images, /writers and /heat until ctx is done. All
-// are read-only.
+// serve answers /metrics, /healthz, /readyz, /images, /containers, /writers and /heat
+// until ctx is done. All are read-only.
 func (a *Agent) serve(ctx context.Context) error {
 	listener, err := net.Listen("tcp", a.cfg.Server.Address)
 	if err != nil {
@@ -34,6 +34,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /images", a.images)
+	mux.HandleFunc("GET /containers", a.whatIsDead)
 	mux.HandleFunc("GET /writers", a.whoWrites)
 	mux.HandleFunc("GET /heat", a.whatIsRead)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
@@ -78,6 +79,16 @@ func (a *Agent) readyz(w http.ResponseWriter, r *http.Request) {
 // images is the last decision, image by image.
 func (a *Agent) images(w http.ResponseWriter, r *http.Request) {
 	e, err := a.ask(r.Context())
+	a.reply(w, e, err)
+}
+
+// whatIsDead is the last decision on containers, sandboxes and logs.
+func (a *Agent) whatIsDead(w http.ResponseWriter, r *http.Request) {
+	e, err := a.askContainers(r.Context())
+	a.reply(w, e, err)
+}
+
+func (a *Agent) reply(w http.ResponseWriter, e any, err error) {
 	if err != nil {
 		http.Error(w, "the agent is busy; try again", http.StatusServiceUnavailable)
 		return
@@ -86,7 +97,7 @@ func (a *Agent) images(w http.ResponseWriter, r *http.Request) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(e); err != nil {
-		a.log.Debug("answer /images", "error", err) // the client went away
+		a.log.Debug("answer a request", "error", err) // the client went away
 	}
 }
 
@@ -94,13 +105,24 @@ var errBusy = errors.New("the loop is busy")
 
 // ask puts a question to the loop.
 func (a *Agent) ask(ctx context.Context) (Explanation, error) {
+	q := question{reply: make(chan Explanation, 1)}
+	return answerTo(ctx, a, q, q.reply)
+}
+
+// askContainers does so about containers.
+func (a *Agent) askContainers(ctx context.Context) (ContainersExplanation, error) {
+	q := question{containers: make(chan ContainersExplanation, 1)}
+	return answerTo(ctx, a, q, q.containers)
+}
+
+func answerTo[T any](ctx context.Context, a *Agent, q question, reply <-chan T) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	q := question{reply: make(chan Explanation, 1)}
 	select {
 	case a.questions <- q:
-		return <-q.reply, nil
+		return <-reply, nil
 	case <-ctx.Done():
-		return Explanation{}, errBusy
+		var none T
+		return none, errBusy
 	}
 }

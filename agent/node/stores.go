@@ -93,7 +93,7 @@ func (a *Agent) snapshot(s *store, inv *inventory.Inventory, now time.Time) imag
 	for _, i := range inv.Images {
 		r := a.rec.Images[i.ID]
 		snapshot.Images = append(snapshot.Images, image.Image{
-			ID: i.ID, References: i.References, UsedBy: i.UsedBy,
+			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Wanted: a.podBook.wantedBy(i),
 			Pinned: i.Pinned, Sandbox: i.Sandbox, Keep: a.keep.Match(i.References),
 			LastUsed: r.LastUsed, Arrived: r.Arrived, Observed: r.Observed,
 			RetryAt: a.failures[i.ID].until, Roots: i.Roots,

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/cgroup"
 	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
 func main() {
@@ -129,11 +131,32 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	} else {
 		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
+	var err error
+	if options.Pods, err = podSource(cfg.Pods); err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
 	agent, err := node.New(options)
 	if err != nil {
 		return err
 	}
 	return agent.Run(ctx)
+}
+
+// podSource makes what knows the pods of this node; nil if nobody is to be asked.
+func podSource(c config.Pods) (node.PodSource, error) {
+	switch c.Source {
+	case config.PodsFromKubelet:
+		return kube.NewKubelet(kube.KubeletOptions{
+			URL: c.Kubelet.URL, CAFile: c.Kubelet.CertificateAuthority, ServerName: c.Kubelet.ServerName,
+			InsecureSkipVerify: c.Kubelet.InsecureSkipTLSVerify, TokenFile: c.Kubelet.TokenFile,
+			CertFile: c.Kubelet.ClientCertificate, KeyFile: c.Kubelet.ClientKey,
+		})
+	case config.PodsFromAPIServer:
+		return kube.NewAPIServer(kube.APIServerOptions{
+			NodeName: cmp.Or(c.APIServer.NodeName, os.Getenv("NODE_NAME")), Kubeconfig: c.APIServer.Kubeconfig,
+		})
+	}
+	return nil, nil
 }
 
 var heatModes = map[string]bpf.HeatMode{

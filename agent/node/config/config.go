@@ -20,6 +20,8 @@ type Config struct {
 	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
 	Runtime           Runtime     `json:"runtime" doc:"The container runtime."`
 	Images            Images      `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
+	Containers        Containers  `json:"containers" doc:"When dead containers, their sandboxes and their logs go. The limits are the kubelet's (--minimum-container-ttl-duration and the two --maximum-dead-containers flags), and so are their defaults."`
+	Pods              Pods        `json:"pods" doc:"Where the agent learns which pods are bound to this node. While that cannot be reached, no pod is taken for deleted."`
 	Filesystems       Filesystems `json:"filesystems" doc:"What is watched beside the filesystems of images, blobs and writable layers, which the runtime names and the thresholds above are for. Directories on one filesystem are watched as one: with the image thresholds if images are on it, else with the lowest."`
 	Kernel            Kernel      `json:"kernel" doc:"The programs in the kernel."`
 	Writers           Writers     `json:"writers" doc:"Who fills the disk."`
@@ -45,6 +47,56 @@ type Images struct {
 	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
 }
 
+// Containers is the policy for what is dead.
+type Containers struct {
+	Enabled              bool     `json:"enabled" doc:"false: dead containers, sandboxes and logs are left to the kubelet. Both at once is safe, only redundant: they would remove the same."`
+	MinAge               Duration `json:"minAge" doc:"A dead container younger than this stays; 0s is off."`
+	MaxPerPodContainer   int      `json:"maxPerPodContainer" doc:"So many dead containers stay of each container of a pod, the newest. Negative: any number."`
+	MaxContainers        int      `json:"maxContainers" doc:"So many dead containers stay on the whole node. Negative: any number."`
+	AgeFrom              string   `json:"ageFrom" doc:"creation: a container's age counts from its creation, as with the kubelet, so that one that ran for a week is a week old when it ends. termination: from its end."`
+	StartGrace           Duration `json:"startGrace" doc:"What was created less than this ago may still be about to start, and its pod may not be known yet: it stays."`
+	Logs                 bool     `json:"logs" doc:"Whether the log directories of pods that are gone go, too (filesystems.podLogs), and dead links to logs."`
+	LogLinks             string   `json:"logLinks" doc:"Where the kubelet puts a link to each container's log. Empty: nowhere."`
+	MaxRemovalsPerSecond int      `json:"maxRemovalsPerSecond" doc:"At most so many containers and sandboxes go in a second; 0: as fast as the runtime can."`
+}
+
+// The values of ageFrom.
+const (
+	AgeFromCreation    = "creation"
+	AgeFromTermination = "termination"
+)
+
+// Pods says who knows the pods of this node.
+type Pods struct {
+	Source    string    `json:"source" doc:"kubelet: its authenticated /pods. apiserver: a watch of this node's pods. none: nobody; then the last dead container and the last sandbox of each deleted pod stay, logs stay, and images that a pod waits for are not known."`
+	Kubelet   Kubelet   `json:"kubelet" doc:"For source kubelet."`
+	APIServer APIServer `json:"apiserver" doc:"For source apiserver."`
+}
+
+// The values of source.
+const (
+	PodsFromNobody    = "none"
+	PodsFromKubelet   = "kubelet"
+	PodsFromAPIServer = "apiserver"
+)
+
+// Kubelet says how to ask the kubelet.
+type Kubelet struct {
+	URL                   string `json:"url" doc:"Of the kubelet. http://127.0.0.1:10255 is its read-only port, where that is on."`
+	TokenFile             string `json:"tokenFile" doc:"A file with a bearer token, read again for each request. Its identity needs \"get\" on nodes/pods or nodes/proxy. Empty: none."`
+	ClientCertificate     string `json:"clientCertificate" doc:"A file with a client certificate (PEM), instead of a token."`
+	ClientKey             string `json:"clientKey" doc:"The file with its key."`
+	CertificateAuthority  string `json:"certificateAuthority" doc:"A file with the authority that signed the kubelet's serving certificate. Empty: those of the system."`
+	ServerName            string `json:"serverName" doc:"What the serving certificate is for, if that is not the URL's host: usually the node's name."`
+	InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify" doc:"Believe any serving certificate: many kubelets have signed their own. Only for an address on this machine, to which nobody else can answer."`
+}
+
+// APIServer says how to ask the API server.
+type APIServer struct {
+	Kubeconfig string `json:"kubeconfig" doc:"A kubeconfig file. Empty: the pod's own service account."`
+	NodeName   string `json:"nodeName" doc:"The name of this node. Empty: the environment's NODE_NAME."`
+}
+
 // Filesystems says where else the node's disks fill.
 type Filesystems struct {
 	Kubelet   Directory `json:"kubelet" doc:"The kubelet's root directory: its nodefs, with emptyDir volumes and much else of the pods."`
@@ -55,7 +107,7 @@ type Filesystems struct {
 // Directory is a directory whose filesystem is watched.
 type Directory struct {
 	Path                       string `json:"path" doc:"Its path. One that does not exist is taken up when it comes. Empty: not watched."`
-	HighThresholdPercent       int    `json:"highThresholdPercent" doc:"The agent says so when a filesystem without images is used to this percentage; it removes nothing there yet. The default is five points below the kubelet's eviction line (90). 100 switches it off."`
+	HighThresholdPercent       int    `json:"highThresholdPercent" doc:"The agent says so when a filesystem without images is used to this percentage; it removes no images for it, but what pods that have ended left behind. The default is five points below the kubelet's eviction line (90). 100 switches it off."`
 	InodesHighThresholdPercent int    `json:"inodesHighThresholdPercent" doc:"The same line for inodes (the kubelet's is 95). 100 switches it off."`
 }
 
@@ -109,6 +161,11 @@ func Default() Config {
 			Keep:                       []string{},
 			MaxRemovalsPerHour:         500,
 		},
+		Containers: Containers{
+			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),
+			Logs: true, LogLinks: "/var/log/containers",
+		},
+		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}},
 		Filesystems: Filesystems{
 			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},

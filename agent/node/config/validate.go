@@ -3,11 +3,13 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -53,6 +55,15 @@ func (c *Config) problems(bad map[string]bool) []error {
 		fail("server.address", "%v", err)
 	}
 	c.Images.problems(bad, fail)
+	c.Containers.problems(fail)
+	oneOf("containers.ageFrom", c.Containers.AgeFrom, AgeFromCreation, AgeFromTermination)
+	c.Pods.problems(fail)
+	oneOf("pods.source", c.Pods.Source, PodsFromNobody, PodsFromKubelet, PodsFromAPIServer)
+	for field, path := range c.files() {
+		if path != "" {
+			absolute(field, path)
+		}
+	}
 	absolute("filesystems.mountInfo", c.Filesystems.MountInfo)
 	for _, d := range []struct {
 		field string
@@ -100,6 +111,45 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 	}
 }
 
+// files are those that may be left out.
+func (c *Config) files() map[string]string {
+	return map[string]string{
+		"containers.logLinks":               c.Containers.LogLinks,
+		"pods.kubelet.tokenFile":            c.Pods.Kubelet.TokenFile,
+		"pods.kubelet.clientCertificate":    c.Pods.Kubelet.ClientCertificate,
+		"pods.kubelet.clientKey":            c.Pods.Kubelet.ClientKey,
+		"pods.kubelet.certificateAuthority": c.Pods.Kubelet.CertificateAuthority,
+		"pods.apiserver.kubeconfig":         c.Pods.APIServer.Kubeconfig,
+	}
+}
+
+func (c *Containers) problems(fail func(field, format string, args ...any)) {
+	for field, d := range map[string]Duration{"minAge": c.MinAge, "startGrace": c.StartGrace} {
+		if d < 0 {
+			fail("containers."+field, "%s is negative", d)
+		}
+	}
+	if c.MaxRemovalsPerSecond < 0 {
+		fail("containers.maxRemovalsPerSecond", "%d is negative; 0 is no limit", c.MaxRemovalsPerSecond)
+	}
+}
+
+func (p *Pods) problems(fail func(field, format string, args ...any)) {
+	k := &p.Kubelet
+	if u, err := url.Parse(k.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		fail("pods.kubelet.url", "%q is not an http or https URL", k.URL)
+	}
+	if (k.ClientCertificate == "") != (k.ClientKey == "") {
+		fail("pods.kubelet.clientKey", "a client certificate and its key go together")
+	}
+	if k.TokenFile != "" && k.ClientCertificate != "" {
+		fail("pods.kubelet.tokenFile", "either a token or a client certificate, not both")
+	}
+	if k.CertificateAuthority != "" && k.InsecureSkipTLSVerify {
+		fail("pods.kubelet.insecureSkipTLSVerify", "makes no use of pods.kubelet.certificateAuthority; remove one of them")
+	}
+}
+
 func checkAddress(address string) error {
 	if address == "" {
 		return nil // no server
@@ -112,6 +162,21 @@ func checkAddress(address string) error {
 		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
 	}
 	return nil
+}
+
+// ContainerPolicy returns the policy for dead containers in the terms of the
+// pure core.
+func (c *Config) ContainerPolicy() container.Policy {
+	p := container.Policy{
+		MinAge:             time.Duration(c.Containers.MinAge),
+		MaxPerPodContainer: c.Containers.MaxPerPodContainer,
+		MaxContainers:      c.Containers.MaxContainers,
+		StartGrace:         time.Duration(c.Containers.StartGrace),
+	}
+	if c.Containers.AgeFrom == AgeFromTermination {
+		p.AgeFrom = container.FromTermination
+	}
+	return p
 }
 
 // Policy returns the image policy in the terms of the pure core.

@@ -80,7 +80,7 @@ func TestMountsAreFollowed(t *testing.T) {
 			t.Errorf("watched is %v", line.Fields)
 		}
 		b.fillBeside(kubelet, 87)
-		line = b.journal.await(t, mark, "filesystem reached its line; nothing that is removed today would help")
+		line = b.journal.await(t, mark, "filesystem reached its line; no image is on it")
 		if used := line.Number("used_percent"); line.Text("path") != kubelet || used < 85 {
 			t.Errorf("it was said of %v", line.Fields)
 		}

@@ -1,0 +1,267 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/ebb-agent/ebb/policy/container"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// reapersAtOnce is how many sandboxes are worked on at a time, so that one whose
+// network plugin hangs does not hold up the others.
+const reapersAtOnce = 4
+
+// goneTimeout bounds the question whether a pod is gone.
+const goneTimeout = 10 * time.Second
+
+// batch is what a plan wants done.
+type batch struct {
+	rt   Runtime
+	jobs []job
+	logs container.LogPlan
+}
+
+// job is the steps for one sandbox and its containers, in order.
+type job struct {
+	pod   container.PodID
+	steps []container.Step
+}
+
+// reaped is what became of a job, by the IDs of containers and sandboxes or the
+// entries of logs; done is set in the last of a batch.
+type reaped struct {
+	removed     []string
+	failed      map[string]error
+	unavailable error // the runtime went away: nobody's fault
+	done        bool
+	worked      bool // with done: something was removed
+}
+
+// jobsOf groups steps by sandbox. What rests on what is always in one job (see
+// container.Step.RestsOn).
+func jobsOf(steps []container.Step, pods map[string]container.PodID) []job {
+	var jobs []job
+	at := make(map[string]int)
+	for _, s := range steps {
+		n, ok := at[s.SandboxID]
+		if !ok {
+			n = len(jobs)
+			at[s.SandboxID] = n
+			pod := pods[s.SandboxID]
+			if s.ContainerID != "" {
+				pod = pods[s.ContainerID]
+			}
+			jobs = append(jobs, job{pod: pod})
+		}
+		jobs[n].steps = append(jobs[n].steps, s)
+	}
+	return jobs
+}
+
+// reaper is the door through which every dead container, sandbox and log goes:
+// it asks again before each, keeps to the rate, and tells, logs and counts what
+// became of it. It is a goroutine of its own, for the removal of a sandbox can hang
+// for as long as a network plugin does, and the disk must not wait for it.
+type reaper struct {
+	pods    PodSource // nil: nobody knows pods
+	limit   *rate.Limiter
+	podLogs string // directories
+	links   string
+	log     *slog.Logger
+	metrics *Metrics
+}
+
+func (a *Agent) newReaper() *reaper {
+	c := a.cfg.Containers
+	limit := rate.NewLimiter(rate.Inf, 0)
+	if c.MaxRemovalsPerSecond > 0 {
+		limit = rate.NewLimiter(rate.Limit(c.MaxRemovalsPerSecond), 1)
+	}
+	return &reaper{
+		pods: a.pods, limit: limit, podLogs: a.cfg.Filesystems.PodLogs.Path, links: c.LogLinks, log: a.log, metrics: a.metrics,
+	}
+}
+
+// run carries out batches until ctx is done.
+func (r *reaper) run(ctx context.Context, in <-chan batch, out chan<- reaped) error {
+	report := func(what reaped) bool {
+		select {
+		case out <- what:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for {
+		var b batch
+		select {
+		case b = <-in:
+		case <-ctx.Done():
+			return nil
+		}
+		if !report(r.reap(ctx, b, report)) {
+			return nil
+		}
+	}
+}
+
+// reap does one batch and reports each job but the end, which it returns.
+func (r *reaper) reap(ctx context.Context, b batch, report func(reaped) bool) reaped {
+	results := make(chan reaped)
+	var g errgroup.Group
+	g.SetLimit(reapersAtOnce)
+	go func() {
+		for _, j := range b.jobs {
+			g.Go(func() error {
+				results <- r.do(ctx, b.rt, j)
+				return nil
+			})
+		}
+		_ = g.Wait() // jobs return no errors
+		close(results)
+	}()
+	last := reaped{done: true}
+	for done := range results {
+		last.worked = last.worked || len(done.removed) > 0
+		if done.unavailable != nil {
+			last.unavailable = done.unavailable
+		}
+		report(done)
+	}
+	logs := r.reapLogs(ctx, b.logs)
+	last.worked = last.worked || len(logs.removed) > 0
+	last.removed, last.failed = logs.removed, logs.failed
+	return last
+}
+
+// do carries out the steps of one job, as long as nothing has changed since the
+// plan was made. A step that rests on one that was not done is not done, either.
+func (r *reaper) do(ctx context.Context, rt Runtime, j job) (done reaped) {
+	done.failed = make(map[string]error)
+	var undone []container.Step
+	var gone goneAnswer
+	for _, s := range j.steps {
+		if ctx.Err() != nil || done.unavailable != nil {
+			return done
+		}
+		if rests(s, undone) {
+			undone = append(undone, s)
+			continue
+		}
+		id, kind := s.ContainerID, "container"
+		if id == "" {
+			id, kind = s.SandboxID, "sandbox"
+		}
+		why, err := r.nowKept(ctx, rt, s, j.pod, &gone)
+		if why == "" && err == nil {
+			err = r.carryOut(ctx, rt, s)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return done
+		case errors.Is(err, inventory.ErrUnavailable):
+			done.unavailable = err
+		case err != nil:
+			undone = append(undone, s)
+			done.failed[id] = err
+			r.metrics.reapFailures.WithLabelValues(kind).Inc()
+		case why != "":
+			undone = append(undone, s)
+			r.metrics.reapSpared.WithLabelValues(kind).Inc()
+			r.log.Info(kind+" stays after all", "id", id, "pod", podText(j.pod), "reason", why)
+		case s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox:
+			done.removed = append(done.removed, id)
+			r.metrics.reaped.WithLabelValues(kind, string(s.Reason)).Inc()
+			r.log.Info(kind+" removed", "id", id, "pod", podText(j.pod), "reason", string(s.Reason), "detail", s.Detail)
+		}
+	}
+	return done
+}
+
+func rests(s container.Step, undone []container.Step) bool {
+	for _, u := range undone {
+		if s.RestsOn(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// carryOut waits for its turn: what is removed counts, what is stopped before it
+// does not.
+func (r *reaper) carryOut(ctx context.Context, rt Runtime, s container.Step) error {
+	if s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox {
+		if err := r.limit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return rt.Do(ctx, s)
+}
+
+// goneAnswer is what the source said of a pod: it is asked once for each job.
+type goneAnswer struct {
+	asked bool
+	why   string
+}
+
+// nowKept asks again whether a step may be done; "" if so.
+func (r *reaper) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (string, error) {
+	if s.Reason == container.RemovedPodGone {
+		if !gone.asked {
+			gone.asked, gone.why = true, r.notGone(ctx, pod)
+		}
+		if gone.why != "" {
+			return gone.why, nil
+		}
+	}
+	if s.ContainerID == "" {
+		ready, containers, err := rt.SandboxNow(ctx, s.SandboxID)
+		switch {
+		case errors.Is(err, inventory.ErrNotFound): // to remove it again does no harm
+			return "", nil
+		case err != nil:
+			return "", fmt.Errorf("check before removal: %w", err)
+		case ready:
+			return "the sandbox is ready", nil
+		case containers > 0:
+			return fmt.Sprintf("the sandbox has %d containers", containers), nil
+		}
+		return "", nil
+	}
+	state, _, err := rt.ContainerNow(ctx, s.ContainerID)
+	switch {
+	case errors.Is(err, inventory.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("check before removal: %w", err)
+	case state == container.StateRunning:
+		return "the container runs", nil
+	case state == container.StateUnknown && s.Action == container.RemoveContainer:
+		return "nobody knows whether the container runs", nil
+	}
+	return "", nil
+}
+
+// notGone asks the source of pods afresh; "" if the pod is gone.
+func (r *reaper) notGone(ctx context.Context, pod container.PodID) string {
+	if r.pods == nil {
+		return "nobody knows whether its pod is gone"
+	}
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	gone, err := r.pods.Gone(ctx, pod.Namespace, pod.Name, pod.UID)
+	switch {
+	case err != nil:
+		return "whether its pod is gone cannot be told: " + err.Error()
+	case !gone:
+		return "its pod is there again"
+	}
+	return ""
+}
