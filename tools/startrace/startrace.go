@@ -1,0 +1,306 @@
+// Package startrace races a real kubelet, which starts pods, against ebb, which
+// removes the images they may be about to start from (kubernetes issue 123631).
+//
+// A node has fewer places than images: whichever is missing when its turn comes is
+// brought in, as a pull would, and pushes the disk over its line again. So reclaim
+// never rests while pods come, run and go; and now and then the agent is killed in
+// the middle of it.
+//
+// A pod whose image was on the node when the pod was bound must run. If its kubelet
+// found no image for a moment, that is a transient failure; if the pod does not
+// run within a long time, a permanent one.
+//
+// Pods are static ones, bound by the appearance of their manifest. Half of them
+// never pull; the others would, and there is nothing to pull from.
+package startrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+const mib = 1 << 20
+
+// Options says what to race. All but AtOnce, Images, Patience and Say are required.
+type Options struct {
+	Node    *node.Node
+	Kubelet *peers.Kubelet
+	Starts  int    // how many pods
+	Seed    uint64 // of every choice
+
+	// Kill kills the agent by SIGKILL and starts the next one; nil: it is never
+	// killed. It is called about once in KillEvery starts.
+	Kill      func(context.Context) error
+	KillEvery int
+
+	Images   int           // default 30
+	AtOnce   int           // default 4
+	Patience time.Duration // for a pod to run; default 90 s
+	Say      func(format string, args ...any)
+}
+
+// Result is what became of the pods.
+type Result struct {
+	Started     int // pods, of images that were there when they were bound
+	Permanently int // of those: failed
+	Transiently int // of those: failed at first, and ran
+	Missing     int // pods bound while their image was away; not counted above
+	Brought     int // images brought in again because they were gone
+	Kills       int
+	Failures    []string // what is known of the permanent ones
+}
+
+// ImageBytes is what one of the images takes by itself, about.
+const ImageBytes = 6 * mib
+
+// race is a run of it.
+type race struct {
+	Options
+	mu     sync.Mutex
+	random *rand.Rand
+	places []sync.Mutex // one for each image: nobody brings it in twice at once
+	result Result
+	pods   map[string]peers.PodStatus // by name
+	failed map[string]string          // pods that were seen waiting for an image, and why
+	news   chan struct{}              // closed and replaced when pods were read
+}
+
+// Run races until all pods have been there.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if o.Images == 0 {
+		o.Images = 30
+	}
+	if o.AtOnce == 0 {
+		o.AtOnce = 4
+	}
+	if o.Patience == 0 {
+		o.Patience = 90 * time.Second
+	}
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	r := &race{
+		Options: o, random: rand.New(rand.NewPCG(o.Seed, 1)), places: make([]sync.Mutex, o.Images),
+		failed: map[string]string{}, news: make(chan struct{}),
+	}
+	watch, stop := context.WithCancel(ctx)
+	var watcher errgroup.Group
+	watcher.Go(func() error { return r.watch(watch) })
+	err := r.all(ctx)
+	stop()
+	err = errors.Join(err, watcher.Wait())
+	return r.result, err
+}
+
+// all runs the pods, several at a time.
+func (r *race) all(ctx context.Context) error {
+	starts := make(chan int)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(starts)
+		for n := range r.Starts {
+			if r.Kill != nil && n > 0 && r.KillEvery > 0 && r.choice(r.KillEvery) == 0 {
+				if err := r.Kill(ctx); err != nil {
+					return fmt.Errorf("kill the agent: %w", err)
+				}
+				r.count(func(res *Result) { res.Kills++ })
+			}
+			if n > 0 && n%50 == 0 {
+				r.Say("%d of %d pods", n, r.Starts)
+			}
+			select {
+			case starts <- n:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range r.AtOnce {
+		g.Go(func() error {
+			for n := range starts {
+				if err := r.one(ctx, n); err != nil {
+					return fmt.Errorf("pod %d: %w", n, err)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (r *race) choice(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
+}
+
+func (r *race) count(f func(*Result)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.result)
+}
+
+func imageName(i int) string { return fmt.Sprintf("race.test/image:%d", i) }
+
+func image(i int) node.Image {
+	return node.Image{
+		Name: imageName(i), Cmd: []string{"/bin/true"},
+		Layers: []node.Layer{{Seed: fmt.Sprint("race-", i), Bytes: ImageBytes / 2, Files: 4}},
+	}
+}
+
+// one starts a pod, waits for its end, and takes it away.
+func (r *race) one(ctx context.Context, n int) error {
+	i := r.choice(r.Images)
+	if err := r.bring(ctx, i); err != nil {
+		return err
+	}
+	// Now and then later than at once: a pod can come at any moment of a removal.
+	select {
+	case <-time.After(time.Duration(r.choice(60)) * time.Millisecond):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	name := fmt.Sprint("race-", n)
+	policy := "Never"
+	if n%2 == 0 {
+		policy = "IfNotPresent"
+	}
+	manifest := peers.PodSpec{Name: name, Image: imageName(i), RestartPolicy: "Never", PullPolicy: policy}.Manifest()
+	if err := r.Kubelet.AddStaticPod(name, manifest); err != nil {
+		return err
+	}
+	there, err := r.there(ctx, i)
+	if err != nil {
+		return err
+	}
+	bound := time.Now()
+	status, ran, err := r.wait(ctx, name+"-"+r.Kubelet.NodeName(), there)
+	if err != nil {
+		return err
+	}
+	r.judge(name, imageName(i), policy, there, ran, status, time.Since(bound))
+	return r.Kubelet.RemoveStaticPod(name)
+}
+
+func (r *race) judge(name, image, policy string, there, ran bool, s peers.PodStatus, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why, failed := r.failed[name+"-"+r.Kubelet.NodeName()]
+	switch {
+	case !there:
+		r.result.Missing++
+	case !ran:
+		r.result.Started++
+		r.result.Permanently++
+		r.result.Failures = append(r.result.Failures, fmt.Sprintf("%s of %s (%s): after %v: %+v", name, image, policy, took.Round(time.Millisecond), s))
+	case failed:
+		r.result.Started++
+		r.result.Transiently++
+		r.Say("%s waited %v for %s: %s", name, took.Round(time.Millisecond), image, why)
+	default:
+		r.result.Started++
+	}
+}
+
+// there says whether an image has its name.
+func (r *race) there(ctx context.Context, i int) (bool, error) {
+	ctx = namespaces.WithNamespace(ctx, node.CRINamespace)
+	_, err := r.Node.Client().ImageService().Get(ctx, imageName(i))
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// bring brings an image in if it is not there.
+func (r *race) bring(ctx context.Context, i int) error {
+	r.places[i].Lock()
+	defer r.places[i].Unlock()
+	there, err := r.there(ctx, i)
+	if there || err != nil {
+		return err
+	}
+	r.count(func(res *Result) { res.Brought++ })
+	_, err = r.Node.Import(ctx, node.CRINamespace, image(i))
+	return err
+}
+
+// wait waits for the pod to end; a pod without its image is not waited for.
+func (r *race) wait(ctx context.Context, name string, there bool) (peers.PodStatus, bool, error) {
+	deadline := time.After(r.Patience)
+	for {
+		r.mu.Lock()
+		s, news := r.pods[name], r.news
+		_, failed := r.failed[name]
+		r.mu.Unlock()
+		if s.Phase == "Succeeded" || s.Phase == "Running" {
+			return s, true, nil
+		}
+		if failed && !there {
+			return s, false, nil
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			return s, false, nil
+		case <-ctx.Done():
+			return s, false, ctx.Err()
+		}
+	}
+}
+
+// watchPause is between two readings of the kubelet's pods.
+const watchPause = 50 * time.Millisecond
+
+// watch reads what the kubelet tells of its pods.
+func (r *race) watch(ctx context.Context) error {
+	for {
+		pods, err := r.Kubelet.Pods(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.pods = make(map[string]peers.PodStatus, len(pods))
+		for _, p := range pods {
+			r.pods[p.Name] = p
+			if waitsForImage(p) {
+				r.failed[p.Name] = p.Message
+			}
+		}
+		close(r.news)
+		r.news = make(chan struct{})
+		r.mu.Unlock()
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// waitsForImage tells whether the kubelet found no image, or lost it on the way.
+func waitsForImage(p peers.PodStatus) bool {
+	for _, reason := range []string{"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "CreateContainerError", "RunContainerError"} {
+		if strings.HasPrefix(p.Message, reason+":") {
+			return true
+		}
+	}
+	return false
+}
