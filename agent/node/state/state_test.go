@@ -196,6 +196,51 @@ func TestFlippedBytes(t *testing.T) {
 	})
 }
 
+// A key that is said to lie far outside of the file: bbolt's check meets it in a
+// goroutine of its own, where a fault would end the process.
+func TestKeysOutsideOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	s, _, _ := open(t, dir)
+	if err := s.Save(sample(200)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	good, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page, header, size = 4096, 16, 16
+	hurt := 0
+	for at := 0; at < len(good); at += page {
+		flags, count := good[at+8], int(good[at+10])|int(good[at+11])<<8
+		if flags != 1 && flags != 2 { // branch, leaf
+			continue
+		}
+		for n := 0; n < count; n += 1 + count/3 {
+			bad := append([]byte(nil), good...)
+			// The highest byte of pos: the key is 512 MiB further on.
+			element := at + header + n*size
+			if flags == 2 {
+				element += 4 // behind the flags of a leaf's
+			}
+			bad[element+3] ^= 0x20
+			path := filepath.Join(t.TempDir(), File)
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, r, _, err := Open(filepath.Dir(path), t0)
+			if err != nil || len(r.Images) > 200 {
+				t.Errorf("page %d, element %d: %d images, %v", at/page, n, len(r.Images), err)
+			}
+			s.Close()
+			hurt++
+		}
+	}
+	if hurt < 10 {
+		t.Errorf("only %d keys were hurt: the format of the file has changed", hurt)
+	}
+}
+
 func TestReadOnlyDirectoryKeepsWhatItHolds(t *testing.T) {
 	dir := t.TempDir()
 	s, _, _ := open(t, dir)

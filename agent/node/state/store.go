@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -232,15 +233,27 @@ func readChecked(path string) (r Records, err error) {
 	return r, err
 }
 
-// checkPages runs bbolt's consistency check in this goroutine's sight: it
-// works in one of its own, where a fault would not be caught, so the pages are
-// touched here first.
+// checkPages runs bbolt's consistency check, which works in a goroutine of its
+// own, where a fault would not be caught. So everything that it will look at is
+// touched here first: pages, keys and values, and by seeking each key the keys of
+// the branches that lead to it. Any of them may be said to lie where no file is.
 func checkPages(tx *bolt.Tx) error {
-	if err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
-		return b.ForEach(func(_, _ []byte) error { return nil })
-	}); err != nil {
+	touched := byte(0)
+	err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			for _, some := range [][]byte{k, v} {
+				for _, c := range some {
+					touched ^= c
+				}
+			}
+			b.Cursor().Seek(k)
+			return nil
+		})
+	})
+	if err != nil {
 		return err
 	}
+	runtime.KeepAlive(touched)
 	for id := 0; ; id++ {
 		p, err := tx.Page(id)
 		if err != nil {
