@@ -19,6 +19,7 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -38,11 +39,11 @@ type hooked struct {
 	before func(imageID string) error
 }
 
-func (h hooked) Remove(ctx context.Context, imageID string) error {
+func (h hooked) Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error) {
 	if err := h.before(imageID); err != nil {
-		return err
+		return nil, err
 	}
-	return h.Runtime.Remove(ctx, imageID)
+	return h.Runtime.Withdraw(ctx, imageID)
 }
 
 // newResidentBed is newBed, and at the end a check for leaked goroutines. The

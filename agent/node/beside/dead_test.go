@@ -1,0 +1,168 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
+)
+
+const app = "beside.test/app:1"
+
+func (b *bed) importApp() {
+	b.Helper()
+	_, err := b.node.Import(b.Context(), node.CRINamespace, node.Image{Name: app})
+	b.must(err)
+}
+
+// waitPod waits for what the kubelet tells of a pod.
+func (b *bed) waitPod(name string, want func(peers.PodStatus, bool) bool) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 2*patience)
+	defer cancel()
+	b.must(b.kubelet.WaitPod(ctx, "default", name, want))
+}
+
+// removed waits until the agent has removed so many of a kind for a reason.
+func (b *bed) removed(kind, reason string, atLeast float64) {
+	b.Helper()
+	series := fmt.Sprintf(`ebb_node_workloads_removed_total{kind=%q,reason=%q}`, kind, reason)
+	b.eventually(fmt.Sprintf("%g of %s", atLeast, series), func() error {
+		got, err := b.agent.Metric(b.Context(), series)
+		if err == nil && got < atLeast {
+			err = fmt.Errorf("it is %g", got)
+		}
+		return err
+	})
+}
+
+// A static pod that restarts again and again, is taken away, and leaves nothing;
+// its kubelet goes on all the while.
+func TestDeadOfAStaticPod(t *testing.T) {
+	for _, flavor := range []node.Flavor{node.Debian, node.V2} {
+		t.Run(string(flavor), func(t *testing.T) {
+			b := newBed(t, flavor, nil, handedOver)
+			b.importApp()
+			b.must(b.start(t.Context()))
+			spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/sh", "-c", "sleep 0.2; false"}}
+			b.must(b.kubelet.AddStaticPod("crash", spec.Manifest()))
+			b.must(b.kubelet.AddStaticPod("lives", peers.PodSpec{Name: "lives", Image: app}.Manifest()))
+			lives, crash := "lives-"+b.kubelet.NodeName(), "crash-"+b.kubelet.NodeName()
+			b.waitPod(lives, peers.IsRunning)
+			// The first restarts come at once, then after 10 and 20 seconds. The kubelet
+			// would look for dead containers every minute.
+			b.removed("container", "max_per_pod_container", 1)
+			e, err := b.containers()
+			b.must(err)
+			kept := 0
+			for _, c := range e.Containers {
+				if c.Pod == "default/"+crash && c.Container != "" && c.Reason == "within_limits" {
+					kept++
+				}
+			}
+			if kept > 1 {
+				t.Errorf("%d dead containers of one are within the limits: %+v", kept, e.Containers)
+			}
+
+			b.must(b.kubelet.RemoveStaticPod("crash"))
+			b.waitPod(crash, peers.IsGone)
+			b.removed("sandbox", "pod_gone", 1)
+			b.removed("log_directory", "pod_gone", 1)
+			logs, err := os.ReadDir(b.kubelet.PodLogsDir())
+			b.must(err)
+			if len(logs) != 1 || !strings.Contains(logs[0].Name(), lives) {
+				t.Errorf("logs that are left: %v", logs)
+			}
+			b.eventually("the links to go", func() error {
+				links, err := filepath.Glob(filepath.Join(b.kubelet.ContainerLogsDir(), "crash-*"))
+				if err == nil && len(links) > 0 {
+					err = fmt.Errorf("left are %q", links)
+				}
+				return err
+			})
+			b.waitPod(lives, peers.IsRunning)
+		})
+	}
+}
+
+// Pods of an API server, by its watch. While it cannot be reached nothing is taken
+// for gone.
+func TestDeadByTheAPIServer(t *testing.T) {
+	cp := peerstest.StartControlPlane(t, peers.Config{})
+	b := newBed(t, node.Debian, cp, handedOver)
+	b.importApp()
+	file, err := cp.Kubeconfig("ebb-agent", "system:masters")
+	b.must(err)
+	b.config.Pods = config.Default().Pods
+	b.config.Pods.Source = config.PodsFromAPIServer
+	b.config.Pods.APIServer = config.APIServer{Kubeconfig: file, NodeName: b.kubelet.NodeName()}
+	b.must(b.start(t.Context()))
+	admin, err := cp.Admin()
+	b.must(err)
+	pods := cp.URL() + "/api/v1/namespaces/default/pods"
+	create := func(name string) {
+		t.Helper()
+		spec := peers.PodSpec{Name: name, Image: app, NodeName: b.kubelet.NodeName()}
+		b.must(peers.Request(t.Context(), admin, http.MethodPost, pods, spec.Manifest(), nil))
+		b.waitPod(name, peers.IsRunning)
+	}
+	create("one")
+	create("two")
+	b.must(peers.Request(t.Context(), admin, http.MethodDelete, pods+"/one", nil, nil))
+	b.waitPod("one", peers.IsGone)
+	b.removed("sandbox", "pod_gone", 1)
+	b.removed("log_directory", "pod_gone", 1)
+
+	// The API server freezes, and what is dead of the other pod stays.
+	sandboxes, err := b.agent.Metric(t.Context(), `ebb_node_workloads_removed_total{kind="sandbox",reason="pod_gone"}`)
+	b.must(err)
+	b.must(cp.APIServer.Kill())
+	b.eventually("the agent to miss the API server", func() error {
+		e, err := b.containers()
+		if err == nil && e.PodsError == "" {
+			err = errors.New("it knows the pods")
+		}
+		return err
+	})
+	after, err := b.agent.Metric(t.Context(), `ebb_node_workloads_removed_total{kind="sandbox",reason="pod_gone"}`)
+	b.must(err)
+	if after != sandboxes {
+		t.Errorf("%g sandboxes were removed while the API server was down", after-sandboxes)
+	}
+	b.must(cp.APIServer.Restart(t.Context()))
+	b.must(peers.Request(t.Context(), admin, http.MethodDelete, pods+"/two", nil, nil))
+	b.waitPod("two", peers.IsGone)
+	b.removed("sandbox", "pod_gone", sandboxes+1)
+}
+
+// Who may not ask is told who lacks what, and nothing is taken for gone.
+func TestForbidden(t *testing.T) {
+	cp := peerstest.StartControlPlane(t, peers.Config{})
+	b := newBed(t, node.Debian, cp, handedOver)
+	files, err := b.kubelet.ClientFiles(peers.User{Name: "nobody-in-particular"})
+	b.must(err)
+	b.config.Pods.Kubelet.ClientCertificate, b.config.Pods.Kubelet.ClientKey = files.Cert, files.Key
+	b.must(b.start(t.Context()))
+	var e string
+	b.eventually("the agent to be refused", func() error {
+		c, err := b.containers()
+		if e = c.PodsError; err == nil && e == "" {
+			err = errors.New("no error")
+		}
+		return err
+	})
+	for _, word := range []string{"nobody-in-particular", "nodes/"} {
+		if !strings.Contains(e, word) {
+			t.Errorf("the error does not tell %q: %s", word, e)
+		}
+	}
+}
