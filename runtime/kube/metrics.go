@@ -13,7 +13,7 @@ const desiredPods = "kubelet_desired_pods{"
 
 // maxMetrics bounds the metrics of a kubelet: about half a megabyte with a
 // hundred pods.
-const maxMetrics = 64 << 20
+const maxMetrics = 16 << 20
 
 // findMetric looks for a line that begins with prefix in the text format of
 // Prometheus. It reads to the end, because only then a connection of HTTP/1

@@ -61,7 +61,7 @@ type Source interface {
 // and bound what a broken or hostile answer can cost.
 const (
 	maxList       = 256 << 20 // bytes of a whole list
-	maxObject     = 8 << 20   // bytes of one object: about what is held at a time
+	maxObject     = 4 << 20   // bytes of one object: about what is held at a time
 	maxPods       = 1 << 15   // ended pods of jobs count, too
 	maxReferences = 1 << 17   // images of all pods together
 	maxReference  = 1024      // one image
