@@ -20,17 +20,21 @@ import (
 const (
 	// tidyPause is how long after an event dead containers are looked for: the CRI
 	// notes an exit some milliseconds after containerd has told of it.
-	tidyPause = 50 * time.Millisecond
+	tidyPause = 20 * time.Millisecond
 	// tidySpacing is the least time between two looks for dead containers. It
-	// grows with what a look costs, so that crash loops on a node with thousands of
-	// containers cost little: a look may take tidyShare of the time.
-	tidySpacing = 250 * time.Millisecond
-	tidyShare   = 50
+	// grows with what a look costs, so that crash loops on a node with many containers
+	// cost little, to tidySpacingMost: an exit is to be acted on within a second.
+	tidySpacing     = 200 * time.Millisecond
+	tidySpacingMost = 500 * time.Millisecond
+	tidyShare       = 50
 
-	// lagFirst and lagTries bound the wait for the CRI to see an exit that
-	// containerd has told of.
-	lagFirst = 100 * time.Millisecond
-	lagTries = 6
+	// lagFirst and lagMost bound the time between two looks for an exit that
+	// containerd has told of and the CRI has not noted: usually some milliseconds.
+	// When its shim is slow to die, containerd 1.6 tries again after seconds, and
+	// tells nobody. After lagTries (five minutes) it is given up.
+	lagFirst = 25 * time.Millisecond
+	lagMost  = 500 * time.Millisecond
+	lagTries = 600
 
 	// deletingFirst and deletingMost bound the time between two questions whether
 	// pods that are being deleted are gone.
@@ -67,7 +71,7 @@ func newDeadBook() deadBook {
 // tidySoon plans a look for dead containers.
 func (a *Agent) tidySoon(pause time.Duration) {
 	if a.cfg.Containers.Enabled {
-		spacing := max(tidySpacing, tidyShare*a.dead.cost)
+		spacing := min(max(tidySpacing, tidyShare*a.dead.cost), tidySpacingMost)
 		a.alarms.sooner(alarmTidy, latest(a.clock.now().Add(pause), a.dead.looked.Add(spacing)))
 	}
 }
@@ -133,7 +137,7 @@ func (d *deadBook) lag() (wait time.Duration) {
 			delete(d.ended, c.ID)
 		default:
 			d.ended[c.ID]++
-			if w := lagFirst << tries; wait == 0 || w < wait {
+			if w := min(lagFirst<<min(tries, 10), lagMost); wait == 0 || w < wait {
 				wait = w
 			}
 		}

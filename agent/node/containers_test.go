@@ -165,7 +165,7 @@ func TestExitThatTheCRISeesLate(t *testing.T) {
 		c.ID, c.State = "d", container.StateRunning
 		w.rt.AddContainer(c)
 		w.rt.ExitUnseen("d")
-		w.pass(time.Minute)
+		w.pass(10 * time.Minute)
 		before := w.metric("ebb_node_own_wakeups_total")
 		w.pass(time.Hour)
 		if n := w.metric("ebb_node_own_wakeups_total") - before; n > 0 {

@@ -1,0 +1,149 @@
+// Command containers measures the agent on dead containers: how soon one is gone
+// after its exit, how long it takes to decide on 5,000, how fast they go, and what
+// becomes of pods that a real kubelet starts while the agent removes images.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/policy/container"
+)
+
+const mib = 1 << 20
+
+// settings are the flags.
+type settings struct {
+	agent, only    string
+	exits, dead    int
+	starts         int
+	peers, results string
+}
+
+// figures go to containers.json.
+type figures struct {
+	// From when the runtime has noted the exit: until then it is a running one.
+	ExitP50 float64 `json:"exit_to_removed_p50_ms,omitempty"`
+	ExitP99 float64 `json:"exit_to_removed_p99_ms,omitempty"`
+	ExitMax float64 `json:"exit_to_removed_max_ms,omitempty"`
+	Exits   int     `json:"exits,omitempty"`
+
+	// How long the runtime takes for that.
+	NotedP50 float64 `json:"exit_to_noted_p50_ms,omitempty"`
+	NotedP99 float64 `json:"exit_to_noted_p99_ms,omitempty"`
+
+	Decide float64 `json:"decide_5000_ms,omitempty"` // the median
+
+	RemovedPerSecond float64 `json:"removed_per_s,omitempty"`
+	Removed          int     `json:"removed,omitempty"`
+
+	RaceStarted     int `json:"race_pods_started"`
+	RacePermanently int `json:"race_pods_failed_permanently"`
+	RaceTransiently int `json:"race_pods_failed_transiently"`
+	RaceMissing     int `json:"race_pods_bound_without_image"`
+	RaceRemoved     int `json:"race_images_removed"`
+	RaceKept        int `json:"race_images_kept_at_the_last_moment"`
+	RaceKills       int `json:"race_agent_kills"`
+}
+
+// parts are what can be measured by itself.
+var parts = map[string]func(context.Context, settings, *figures) error{
+	"exits": measureExits, "decide": measureDecide, "race": measureRace,
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.agent, "agent", "bin/ebb-agent", "the ebb-agent binary to measure")
+	flag.StringVar(&s.only, "only", "", "measure only one of: exits, decide, race")
+	flag.IntVar(&s.exits, "exits", 200, "how many containers exit one after the other")
+	flag.IntVar(&s.dead, "dead", 200, "how many are dead at once when the agent starts")
+	flag.IntVar(&s.starts, "starts", 2000, "how many pods the kubelet starts")
+	flag.StringVar(&s.peers, "peers", os.Getenv("EBB_PEERS"), "directory of the kubelet's binary")
+	flag.StringVar(&s.results, "results", "bench/results", "where containers.json goes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-containers:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings) (err error) {
+	if s.agent, err = filepath.Abs(s.agent); err != nil {
+		return err
+	}
+	if s.only != "" && parts[s.only] == nil {
+		return fmt.Errorf("-only %s: want one of exits, decide, race", s.only)
+	}
+	var f figures
+	for _, name := range []string{"decide", "exits", "race"} {
+		if s.only != "" && s.only != name {
+			continue
+		}
+		if err := parts[name](ctx, s, &f); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return result.Write(s.results, "containers", f)
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// decides are how often 5,000 containers are decided on.
+const decides = 101
+
+// measureDecide asks the policy about 5,000 dead containers of 500 pods, most of
+// which go, for each of the reasons.
+func measureDecide(ctx context.Context, _ settings, f *figures) error {
+	const dead, perPod = 5000, 10
+	now := time.Now()
+	s := container.Snapshot{PodsKnown: true, StaticPodsKnown: true, Policy: container.Policy{
+		MinAge: time.Minute, MaxPerPodContainer: 1, MaxContainers: dead / 20,
+	}}
+	for p := range dead / perPod {
+		pod := container.PodID{UID: fmt.Sprintf("uid-%06d", p*7919%(dead/perPod)), Namespace: "default", Name: fmt.Sprint("pod-", p)}
+		sandbox := fmt.Sprintf("sandbox-%064x", p)
+		s.Sandboxes = append(s.Sandboxes, container.Sandbox{ID: sandbox, Pod: pod, NotReady: p%10 == 0, Created: now.Add(-2 * time.Hour)})
+		if p%10 != 0 {
+			s.Pods = append(s.Pods, container.Pod{UID: pod.UID})
+		}
+		for n := range perPod {
+			s.Containers = append(s.Containers, container.Container{
+				ID: fmt.Sprintf("%064x", (p*perPod+n)*104729%dead), SandboxID: sandbox, Pod: pod, Name: fmt.Sprint("app-", n%2),
+				State: container.StateExited, Attempt: uint32(n), Created: now.Add(-time.Duration((p*perPod+n)*31%dead) * time.Second),
+			})
+		}
+	}
+	var took []float64
+	steps := 0
+	for range decides {
+		begun := time.Now()
+		plan := container.Decide(s, now)
+		took = append(took, float64(time.Since(begun).Nanoseconds())/1e6)
+		steps = len(plan.Steps)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if steps < dead/2 {
+		return errors.New("hardly anything goes: there is nothing to measure")
+	}
+	f.Decide = result.Round(result.Percentile(took, 50))
+	say("decide: 5,000 dead containers in %.1f ms (at most %.1f), %d steps", f.Decide, slices.Max(took), steps)
+	return nil
+}
+
+// quote joins what failed, for people.
+func quote(failures []string) string { return strings.Join(failures, "\n  ") }
