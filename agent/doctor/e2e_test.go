@@ -1,0 +1,207 @@
+package doctor_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ebb-agent/ebb/agent/doctor"
+	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/node/nodetest"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
+)
+
+// variant is a way to tell a kubelet what to do.
+type variant struct {
+	name    string
+	fields  string            // of its configuration file, as YAML
+	dropIns map[string]string // by path below --config-dir
+	args    []string
+}
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+var variants = []variant{
+	{name: "defaults"},
+	{name: "no defaults beside an own threshold", fields: "evictionHard: {imagefs.available: 7%}\n"},
+	{name: "defaults merged", fields: "evictionHard: {imagefs.available: 7%}\nmergeDefaultEvictionSettings: true\n"},
+	{name: "no thresholds", fields: "evictionHard: {}\nimageMinimumGCAge: 0s\n"},
+	{
+		name: "drop-ins", fields: "imageGCHighThresholdPercent: 99\nevictionHard: {nodefs.available: 3%, pid.available: 1%}\n",
+		dropIns: map[string]string{
+			"10-a.conf":         header + "imageGCHighThresholdPercent: 91\nevictionHard: {imagefs.available: 2Gi}\nmergeDefaultEvictionSettings: true\n",
+			"20-b.conf":         header + "imageGCHighThresholdPercent: null\nimageGCLowThresholdPercent: 33\nevictionHard: {pid.available: null}\n",
+			"15/x.conf":         header + "imageMaximumGCAge: 1h\nimageGCLowThresholdPercent: 44\n",
+			"30-not-read.yaml":  "imageGCLowThresholdPercent: 1\n",
+			"9-first-not.conf":  header + "imageGCLowThresholdPercent: 55\n",
+			"90-minimum.conf":   header + "imageMinimumGCAge: 5m\nfeatureGates: {KubeletSeparateDiskGC: true}\n",
+			"91-minimum-0.conf": header + "imageMinimumGCAge: 0s\n",
+		},
+	},
+	{
+		name: "a drop-in takes all thresholds away", fields: "",
+		dropIns: map[string]string{"10.conf": header + "evictionHard: null\n"},
+	},
+	{
+		name: "flags over all", fields: "imageGCHighThresholdPercent: 90\nevictionHard: {imagefs.available: 7%}\nmergeDefaultEvictionSettings: true\n",
+		args: []string{
+			"--image-gc-high-threshold", "97", "--image_gc_low_threshold=0x11", "--minimum-image-ttl-duration=90s",
+			"--eviction-hard=imagefs.available<4%,nodefs.available<1Gi", "--eviction-hard=nodefs.inodesFree<2%",
+			"--eviction-soft=imagefs.available<9%", "--eviction-soft-grace-period=imagefs.available=1m",
+			"--maximum-dead-containers-per-container", "-1", "--maximum-dead-containers=-1", "--minimum-container-ttl-duration=3s",
+		},
+	},
+}
+
+// bed is a throwaway node with a real kubelet.
+type bed struct {
+	*peers.Kubelet
+	node *node.Node
+	base []byte // its configuration as it began
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	peerstest.Need(t)
+	n := nodetest.Start(t, node.Config{Containerd: node.Debian, SizeBytes: 512 << 20})
+	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n})
+	base, err := os.ReadFile(k.ConfigFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bed{Kubelet: k, node: n, base: base}
+}
+
+// become restarts the kubelet as a variant of itself.
+func (b *bed) become(t *testing.T, v variant) {
+	t.Helper()
+	if err := os.WriteFile(b.ConfigFile(), append(slices.Clone(b.base), v.fields...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := v.args
+	if len(v.dropIns) > 0 {
+		dir := t.TempDir()
+		for name, text := range v.dropIns {
+			file := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(slices.Clone(args), "--config-dir="+dir)
+	}
+	b.SetArgs(args...)
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) options(t *testing.T) doctor.Options {
+	t.Helper()
+	c := config.Default()
+	c.Runtime.Socket = b.node.Socket()
+	c.Server.Address = ""
+	c.State.Directory = t.TempDir()
+	return doctor.Options{Config: c, SkipProbes: true}
+}
+
+func (b *bed) access(t *testing.T) kubelet.Access {
+	t.Helper()
+	files, err := b.ClientFiles(peers.User{Name: "doctor", Groups: []string{"system:masters"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubelet.Access{URL: b.URL(), CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
+}
+
+// values are settings without the places they come from.
+func values(s kubelet.Settings) map[string]string {
+	m := map[string]string{}
+	for _, l := range s.Lines() {
+		m[l.Name] = l.Value
+	}
+	return m
+}
+
+// TestRealKubeletsFiles: what is read from command line and files is what the
+// kubelet itself says that it runs with.
+func TestRealKubeletsFiles(t *testing.T) {
+	b := newBed(t)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			b.become(t, v)
+			o := b.options(t)
+			read := doctor.Look(t.Context(), o).Kubelet
+			if read.Chosen == nil || read.Chosen.PID != b.PID() {
+				t.Fatalf("found %+v, chose %+v; the kubelet is %d (%v)", read.Found, read.Chosen, b.PID(), read.FindErr)
+			}
+			if read.Err != nil {
+				t.Fatal(read.Err)
+			}
+			o.Kubelet = b.access(t)
+			asked := doctor.Look(t.Context(), o).Kubelet
+			if asked.Err != nil {
+				t.Fatal(asked.Err)
+			}
+			if diff := cmp.Diff(values(asked.Settings), values(read.Settings)); diff != "" {
+				t.Errorf("the kubelet says (-), its files were read as (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRealKubeletJudged: the report is true of a kubelet that collects images
+// and of one that does not.
+func TestRealKubeletJudged(t *testing.T) {
+	b := newBed(t)
+	o := b.options(t)
+	b.become(t, variants[0])
+	expect(t, o, map[string]doctor.Level{
+		"kubelet": doctor.OK, "image-collectors": doctor.Warning, "container-collectors": doctor.Note,
+		"runtime": doctor.OK, "runtime.cri": doctor.OK, "runtime.endpoint": doctor.OK, "runtime.sandbox": doctor.OK,
+		"eviction-line.images.bytes": doctor.OK, "eviction-line.images.inodes": doctor.OK, "disk.images": doctor.OK,
+	})
+	b.become(t, variant{
+		fields: "imageGCHighThresholdPercent: 100\n",
+		args:   []string{"--maximum-dead-containers-per-container=-1", "--maximum-dead-containers=-1"},
+	})
+	o.Config.Images.HighThresholdPercent = 85
+	report := expect(t, o, map[string]doctor.Level{
+		"image-collectors": doctor.OK, "container-collectors": doctor.OK,
+		"eviction-line.images.bytes": doctor.Error, "eviction-line.images.inodes": doctor.OK,
+	})
+	if report.ExitCode() != doctor.ExitErrors {
+		t.Errorf("exit code %d", report.ExitCode())
+	}
+	o.Config.Images.HighThresholdPercent = 84
+	expect(t, o, map[string]doctor.Level{"eviction-line.images.bytes": doctor.Warning})
+}
+
+// expect looks and judges, and compares the levels of some checks.
+func expect(t *testing.T, o doctor.Options, want map[string]doctor.Level) doctor.Report {
+	t.Helper()
+	report := doctor.Judge(doctor.Look(t.Context(), o))
+	got := map[string]doctor.Level{}
+	for _, c := range report.Checks {
+		if _, asked := want[c.ID]; asked {
+			got[c.ID] = c.Level
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		var text strings.Builder
+		if err := doctor.WriteText(&text, report); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("levels (-want +got):\n%s\n%s", diff, text.String())
+	}
+	return report
+}

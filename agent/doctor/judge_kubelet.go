@@ -1,0 +1,189 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/agent/node/config"
+)
+
+const restart = "then restart the kubelet: systemctl restart kubelet (pods go on running)"
+
+// judgeKubelet: is there one, and is it known what it does?
+func judgeKubelet(all *findings, f *Facts) {
+	k := &f.Kubelet
+	switch {
+	case k.Source == "" && k.Chosen == nil:
+		found := "no kubelet is seen on this machine"
+		if k.FindErr != nil {
+			found = fmt.Sprintf("the kubelet could not be looked for: %v", k.FindErr)
+		}
+		all.add(Warning, "kubelet", found,
+			"whether a second collector is at work, and where the eviction manager steps in, is not known",
+			"run this on the node itself as root or, in a pod, with hostPID: true",
+			"or name its configuration: --kubelet-config FILE, or --kubelet-url https://127.0.0.1:10250 with credentials")
+		return
+	case k.Err != nil:
+		judgeUnread(all, k)
+		return
+	}
+	found := "settings from " + k.Source
+	if k.Chosen != nil {
+		found = fmt.Sprintf("running, pid %d; %s", k.Chosen.PID, found)
+	}
+	all.ok("kubelet", found)
+	judgeSeveral(all, k)
+}
+
+func judgeUnread(all *findings, k *KubeletFacts) {
+	const why = "what the kubelet is set to is not known, so nothing is said of it below"
+	const ask = "ask the kubelet itself: --kubelet-url https://127.0.0.1:10250 with --kubelet-token-file or --kubelet-cert-file and --kubelet-key-file"
+	if errors.Is(k.Err, kubelet.ErrWithin) {
+		all.add(Warning, "kubelet", fmt.Sprintf("pid %d is %s, with a kubelet inside", k.Chosen.PID, k.Chosen.Within), why, ask)
+		return
+	}
+	found := fmt.Sprintf("its settings could not be read: %v", k.Err)
+	if k.Chosen != nil {
+		found = fmt.Sprintf("running, pid %d; %s", k.Chosen.PID, found)
+	}
+	all.add(Error, "kubelet", found, why, "run this as root, in the node's own PID namespace", "or "+ask)
+}
+
+// judgeSeveral: a machine with nested nodes (kind), or a kubelet left behind.
+func judgeSeveral(all *findings, k *KubeletFacts) {
+	if len(k.Found) < 2 || k.Chosen == nil {
+		return
+	}
+	pids := make([]string, 0, len(k.Found))
+	for _, p := range k.Found {
+		pids = append(pids, fmt.Sprint(p.PID))
+	}
+	all.add(Note, "kubelet.several",
+		fmt.Sprintf("%d kubelets run (pids %s); pid %d is the one looked at", len(k.Found), strings.Join(pids, ", "), k.Chosen.PID),
+		"the one that uses ebb's runtime socket is taken, else the first", "choose with --kubelet-pid")
+}
+
+// judgeImages: exactly one of the two should decide which images go.
+func judgeImages(all *findings, f *Facts) {
+	const id = "image-collectors"
+	k := &f.Kubelet
+	if !k.known() {
+		return
+	}
+	theirs, ours := k.Settings.CollectsImages(), f.Config.Mode == config.ModeEnforce
+	off := fmt.Sprintf("the kubelet's is off (imageGCHighThresholdPercent: 100, %s)", k.Settings.ImageGCHighThresholdPercent.From)
+	back := "to hand images back to the kubelet: imageGCHighThresholdPercent: 85, imageGCLowThresholdPercent: 80 " + inFile(k) + ", and mode: observe for ebb"
+	const nobody = "images stay until the eviction manager removes all unused ones at once, and then evicts pods"
+	switch {
+	case theirs && ours && f.Agent.down():
+		all.add(Note, id, fmt.Sprintf("images: the kubelet collects (%s); ebb would (from %d %%), and does not run", theirsWhen(k), f.Config.Images.HighThresholdPercent),
+			"hand them over once ebb runs and you like what its /images says", handOver(k)...)
+	case theirs && ours:
+		all.add(Warning, id, fmt.Sprintf("images: two collectors are active: the kubelet (%s) and ebb (from %d %%)", theirsWhen(k), f.Config.Images.HighThresholdPercent),
+			"both at once are safe, but the kubelet takes an image's size for what removing it frees, and forgets last use with each restart: "+
+				"it removes more than is needed, and others than ebb would", handOver(k)...)
+	case theirs:
+		all.add(Note, id, "images: the kubelet collects ("+theirsWhen(k)+"); ebb only observes (mode: observe)",
+			"as it should be for a first look: /images says what ebb would remove",
+			append([]string{"to hand images over to ebb: mode: enforce in " + ebbFile(f)}, handOver(k)...)...)
+	case ours && f.Agent.down():
+		all.add(Error, id, "images: nobody collects: "+off+", and no ebb-agent runs", nobody, "start it: ebb-agent --config "+ebbName(f), "or "+back)
+	case ours:
+		all.add(OK, id, "images: ebb alone collects; "+off, "", back)
+	default:
+		all.add(Error, id, "images: nobody collects: "+off+", and ebb only observes (mode: observe)", nobody,
+			"mode: enforce in "+ebbFile(f), "or "+back)
+	}
+}
+
+// theirsWhen says what makes the kubelet remove images.
+func theirsWhen(k *KubeletFacts) string {
+	s := &k.Settings
+	var when []string
+	if s.ImageGCHighThresholdPercent.V != 100 {
+		when = append(when, fmt.Sprintf("from %d %%, %s", s.ImageGCHighThresholdPercent.V, s.ImageGCHighThresholdPercent.From))
+	}
+	if s.ImageMaximumGCAge.V != 0 {
+		when = append(when, fmt.Sprintf("what was not used for %s, %s", config.Duration(s.ImageMaximumGCAge.V), s.ImageMaximumGCAge.From))
+	}
+	return strings.Join(when, "; ")
+}
+
+// handOver says what to change, and where, for the kubelet to leave images.
+func handOver(k *KubeletFacts) []string {
+	s := &k.Settings
+	var ways []string
+	switch high := s.ImageGCHighThresholdPercent; {
+	case high.V == 100:
+	case isFlag(high.From):
+		ways = append(ways, "--image-gc-high-threshold=100 on the kubelet's command line, where it is now: a flag overrides each file")
+	default:
+		ways = append(ways, "imageGCHighThresholdPercent: 100 "+inFile(k))
+	}
+	if s.ImageMaximumGCAge.V != 0 {
+		ways = append(ways, "imageMaximumGCAge: 0s in "+s.ImageMaximumGCAge.From)
+	}
+	return append(ways, restart)
+}
+
+// inFile names the file to change. Of what is nowhere set that is the file of
+// --config; a kubelet without one has flags.
+func inFile(k *KubeletFacts) string {
+	from := k.Settings.ImageGCHighThresholdPercent.From
+	switch {
+	case from != kubelet.FromDefault && from != kubelet.FromConfigz && !isFlag(from):
+		return "in " + from
+	case k.Chosen != nil && k.Chosen.ConfigFile() != "":
+		return "in " + k.Chosen.ConfigFile()
+	case k.Chosen != nil && k.Chosen.Within == "":
+		return "in a file for --config (it has none; --image-gc-high-threshold will do, too)"
+	}
+	return "in the kubelet's configuration file"
+}
+
+func isFlag(from string) bool { return strings.HasPrefix(from, "--") }
+
+func ebbFile(f *Facts) string {
+	if f.ConfigFile == "" {
+		return "ebb's configuration"
+	}
+	return f.ConfigFile
+}
+
+// kubeletKeeps is what the kubelet removes whatever its flags say.
+const kubeletKeeps = "Whatever its flags say, the kubelet removes what deleted pods leave (containers, sandboxes, logs), " +
+	"all dead containers but the newest of a name when one exits, and under disk pressure the dead containers of pods that have ended"
+
+// judgeContainers: two at once are safe here, they remove the same.
+func judgeContainers(all *findings, f *Facts) {
+	const id = "container-collectors"
+	k := &f.Kubelet
+	if !k.known() {
+		return
+	}
+	s := &k.Settings
+	if !s.FlagsKnown {
+		all.add(Note, id, "dead containers: how many the kubelet keeps is not known, only its command line tells", kubeletKeeps)
+		return
+	}
+	perContainer, total := s.MaximumDeadPerContainer, s.MaximumDeadContainers
+	limits := fmt.Sprintf("%s a container (%s), %s in all (%s)", many(perContainer.V), perContainer.From, many(total.V), total.From)
+	if perContainer.V < 0 && total.V < 0 {
+		all.add(OK, id, "dead containers: the kubelet keeps "+limits+": its limits are off", kubeletKeeps)
+		return
+	}
+	all.add(Note, id, "dead containers: the kubelet keeps "+limits,
+		"safe beside ebb, only redundant. "+kubeletKeeps,
+		"to switch its limits off: --maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1 on the kubelet's command line",
+		"to hand them back: remove both flags (1 and -1 are the defaults)")
+}
+
+// many is a number of which a negative one means no limit.
+func many(n int) string {
+	if n < 0 {
+		return "any number"
+	}
+	return fmt.Sprint(n)
+}
