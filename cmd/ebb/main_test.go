@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ebb-agent/ebb/agent/doctor"
+)
+
+func TestHelpTeaches(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--help"}, []string{"doctor", "changes nothing"}},
+		{[]string{"doctor", "--help"}, []string{"--config", "--kubelet-url", "--kubelet-config", "--output json | jq", "Exit code", "hostPID"}},
+	} {
+		var out bytes.Buffer
+		if err := run(context.Background(), c.args, &out, &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q does not mention %q:\n%s", c.args, want, out.String())
+			}
+		}
+	}
+}
+
+// aside is a configuration that leads to nothing on this machine.
+func aside(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ebb.yaml")
+	text := "runtime: {socket: " + dir + "/no.sock}\nserver: {address: \"\"}\nstate: {directory: " + dir + "}\n" +
+		"kernel: {pinDirectory: " + dir + "/pins}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestExitCodes(t *testing.T) {
+	good := aside(t)
+	bad := filepath.Join(t.TempDir(), "ebb.yaml")
+	if err := os.WriteFile(bad, []byte("mode: maybe\nimages: {keep: 7}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string // of the error; nil: the command ran
+	}{
+		{[]string{"doctor", "--config", good, "--skip-probes"}, nil},
+		{[]string{"doctor", "--config", bad}, []string{bad, "mode:", "images.keep:"}},
+		{[]string{"doctor", "--config", "/nowhere"}, []string{"/nowhere"}},
+		{[]string{"doctor", "--config", good, "--output", "xml"}, []string{"--output", "xml"}},
+		{[]string{"doctor", "now"}, []string{"now"}},
+		{[]string{"doctor", "--colour"}, []string{"--colour"}},
+		{[]string{"doctor", "--kubelet-config", "a", "--kubelet-url", "b"}, []string{"kubelet-config", "kubelet-url"}},
+		{[]string{"doctor", "--kubelet-cert-file", "a"}, []string{"kubelet-key-file"}},
+		{[]string{"patient"}, []string{"patient"}},
+	} {
+		var out bytes.Buffer
+		err := run(context.Background(), c.args, &out, &out)
+		var code exitCode
+		if ran := errors.As(err, &code); ran != (c.want == nil) {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		if c.want == nil && int(code) != doctor.ExitErrors { // there is no runtime
+			t.Errorf("%q: exit code %d\n%s", c.args, code, out.String())
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: the error does not say %q:\n%v", c.args, want, err)
+			}
+		}
+	}
+}
+
+// TestJSONIsTheSame: both outputs have the same checks.
+func TestJSONIsTheSame(t *testing.T) {
+	config := aside(t)
+	var asText, asJSON bytes.Buffer
+	var code exitCode
+	for output, to := range map[string]*bytes.Buffer{"text": &asText, "json": &asJSON} {
+		err := run(context.Background(), []string{"doctor", "--config", config, "--skip-probes", "--output", output}, to, to)
+		if !errors.As(err, &code) {
+			t.Fatal(err)
+		}
+	}
+	var report doctor.Report
+	dec := json.NewDecoder(&asJSON)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Format != 1 || report.Config != config || len(report.Checks) < 10 {
+		t.Errorf("%+v", report)
+	}
+	flat := strings.Join(strings.Fields(asText.String()), " ")
+	for _, c := range report.Checks {
+		if !strings.Contains(flat, c.Found) {
+			t.Errorf("%s is not in the text: %s\n%s", c.ID, c.Found, flat)
+		}
+	}
+	if !strings.HasSuffix(strings.TrimSpace(asText.String()), report.Verdict()) {
+		t.Errorf("the text does not end with %q", report.Verdict())
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out bytes.Buffer
+	err := run(ctx, []string{"doctor", "--config", aside(t), "--skip-probes"}, &out, &out)
+	if !errors.Is(err, context.Canceled) || out.Len() > 0 {
+		t.Errorf("error %v, output %q", err, out.String())
+	}
+}
+
+// TestDependencies: what this command links must not cost the agent anything,
+// and tools must not come to a node.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for banned, why := range map[string]string{
+			"github.com/ebb-agent/ebb/tools":        "development tools",
+			"github.com/ebb-agent/ebb/runtime/fake": "a fake",
+			"k8s.io/client-go":                      "one answer of the kubelet does not need it",
+			"testing":                               "keeps test code alive in the binary",
+		} {
+			if dep == banned || strings.HasPrefix(dep, banned+"/") {
+				t.Errorf("ebb links %s: %s", dep, why)
+			}
+		}
+	}
+}
