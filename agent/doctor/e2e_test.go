@@ -1,17 +1,20 @@
 package doctor_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/runtime/kube"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -184,6 +187,55 @@ func TestRealKubeletJudged(t *testing.T) {
 	}
 	o.Config.Images.HighThresholdPercent = 84
 	expect(t, o, map[string]doctor.Level{"eviction-line.images.bytes": doctor.Warning})
+}
+
+// TestRealKubeletNotRestarted: files that the kubelet has not read yet are told
+// from what it runs with.
+func TestRealKubeletNotRestarted(t *testing.T) {
+	b := newBed(t)
+	o := b.options(t)
+	expect(t, o, map[string]doctor.Level{"image-collectors": doctor.Warning})
+	changed := append(slices.Clone(b.base), "imageGCHighThresholdPercent: 100\n"...)
+	if err := os.WriteFile(b.ConfigFile(), changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Minute) // the file's time must not depend on how fast this test is
+	if err := os.Chtimes(b.ConfigFile(), later, later); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, o, map[string]doctor.Level{"kubelet.stale": doctor.Warning, "image-collectors": doctor.OK})
+	// The agent may ask this kubelet for its pods, so the doctor asks it, too.
+	access := b.access(t)
+	o.Config.Pods.Source = config.PodsFromKubelet
+	o.Config.Pods.Kubelet = config.Kubelet{
+		URL: access.URL, CertificateAuthority: access.CAFile, ClientCertificate: access.CertFile, ClientKey: access.KeyFile,
+	}
+	b.waitForPods(t, o)
+	report := expect(t, o, map[string]doctor.Level{
+		"kubelet.stale": doctor.Warning, "image-collectors": doctor.Warning, "agent.pods": doctor.OK,
+	})
+	for _, c := range report.Checks {
+		if c.ID == "kubelet.stale" && !strings.Contains(c.Found, "imageGCHighThresholdPercent is 85, not 100") {
+			t.Errorf("stale: %s", c.Found)
+		}
+	}
+}
+
+// waitForPods waits until the kubelet has heard of all its pods: it was started
+// a moment ago.
+func (b *bed) waitForPods(t *testing.T, o doctor.Options) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		pods := doctor.Look(t.Context(), o).Pods
+		if pods.Err == nil {
+			return
+		}
+		if !errors.Is(pods.Err, kube.ErrIncomplete) || time.Now().After(deadline) {
+			t.Fatal(pods.Err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // expect looks and judges, and compares the levels of some checks.

@@ -17,6 +17,7 @@ type Facts struct {
 	Kernel     KernelFacts
 	Runtime    RuntimeFacts
 	Agent      AgentFacts
+	Pods       PodFacts
 	Probes     ProbeFacts
 }
 
@@ -28,6 +29,10 @@ type KubeletFacts struct {
 	Source   string // where the settings were read, for people
 	Settings kubelet.Settings
 	Err      error // not nil: the settings are not complete
+
+	Asked     bool     // the kubelet itself told
+	Different []string // where it runs with something else than its files say
+	Changed   []string // files changed since it began; only if it was not asked
 }
 
 // known tells whether the settings can be relied upon.
@@ -106,6 +111,14 @@ type AgentFacts struct {
 
 // down tells that no agent runs, as far as can be told.
 func (a *AgentFacts) down() bool { return a.Address != "" && !a.Answered && a.PID == 0 }
+
+// PodFacts are what the source of pods answers.
+type PodFacts struct {
+	Source string // pods.source
+	From   string // for people
+	Count  int
+	Err    error
+}
 
 // ProbeFacts are what the kernel programs do, or would do.
 type ProbeFacts struct {

@@ -34,7 +34,21 @@ func judgeKubelet(all *findings, f *Facts) {
 		found = fmt.Sprintf("running, pid %d; %s", k.Chosen.PID, found)
 	}
 	all.ok("kubelet", found)
+	judgeStale(all, k)
 	judgeSeveral(all, k)
+}
+
+// judgeStale: a kubelet reads its files when it starts, and never again.
+func judgeStale(all *findings, k *KubeletFacts) {
+	const fix = "restart it for its files to hold: systemctl restart kubelet (pods go on running)"
+	switch {
+	case len(k.Different) > 0:
+		all.add(Warning, "kubelet.stale", "it does not run with what its files say: "+strings.Join(k.Different, "; "),
+			"the files were changed after it began; all that is said here is of what it runs with", fix)
+	case len(k.Changed) > 0:
+		all.add(Warning, "kubelet.stale", "changed since it began: "+strings.Join(k.Changed, ", "),
+			"it may run with something else than what is read there now", fix, "or ask what it runs with: --kubelet-url")
+	}
 }
 
 func judgeUnread(all *findings, k *KubeletFacts) {
@@ -168,16 +182,42 @@ func judgeContainers(all *findings, f *Facts) {
 		all.add(Note, id, "dead containers: how many the kubelet keeps is not known, only its command line tells", kubeletKeeps)
 		return
 	}
-	perContainer, total := s.MaximumDeadPerContainer, s.MaximumDeadContainers
-	limits := fmt.Sprintf("%s a container (%s), %s in all (%s)", many(perContainer.V), perContainer.From, many(total.V), total.From)
-	if perContainer.V < 0 && total.V < 0 {
-		all.add(OK, id, "dead containers: the kubelet keeps "+limits+": its limits are off", kubeletKeeps)
+	ours := f.Config.Containers.Enabled && f.Config.Mode == config.ModeEnforce && !f.Agent.down()
+	theirs := s.MaximumDeadPerContainer.V >= 0 || s.MaximumDeadContainers.V >= 0
+	limits := fmt.Sprintf("the kubelet keeps %s of a container (%s), %s in all (%s)",
+		many(s.MaximumDeadPerContainer.V), s.MaximumDeadPerContainer.From, many(s.MaximumDeadContainers.V), s.MaximumDeadContainers.From)
+	switch {
+	case theirs && ours:
+		all.add(Note, id, "dead containers: two collectors are active: "+limits+", and ebb",
+			"safe, only redundant: they remove the same. "+kubeletKeeps,
+			"to leave them to ebb: --maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1 on the kubelet's command line, "+restart,
+			"to hand them back: without both flags; the defaults are 1 and -1")
+	case theirs:
+		all.ok(id, "dead containers: "+limits+"; ebb leaves them to it")
+	case ours:
+		all.add(OK, id, "dead containers: ebb; the kubelet's limits are off", kubeletKeeps, "to hand them back: take both --maximum-dead-containers flags away")
+	default:
+		all.add(Warning, id, "dead containers: nobody limits them: "+limits+", and no ebb collects them",
+			"nothing bounds their number and age. "+kubeletKeeps,
+			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or take both --maximum-dead-containers flags away")
+	}
+	judgeKeeping(all, f, ours)
+}
+
+// judgeKeeping: when a container exits the kubelet leaves as many dead ones of
+// its name as the flag says, and one at least; -1 does not switch that off
+// (newPodContainerDeletor in pkg/kubelet/kubelet.go).
+func judgeKeeping(all *findings, f *Facts, ours bool) {
+	theirs, want := max(f.Kubelet.Settings.MaximumDeadPerContainer.V, 1), f.Config.Containers.MaxPerPodContainer
+	if !ours || want >= 0 && want <= theirs {
 		return
 	}
-	all.add(Note, id, "dead containers: the kubelet keeps "+limits,
-		"safe beside ebb, only redundant. "+kubeletKeeps,
-		"to switch its limits off: --maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1 on the kubelet's command line",
-		"to hand them back: remove both flags (1 and -1 are the defaults)")
+	flag := "--maximum-dead-containers-per-container=1000"
+	if want >= 0 {
+		flag = fmt.Sprintf("--maximum-dead-containers-per-container=%d", want)
+	}
+	all.add(Note, "container-keeping", fmt.Sprintf("dead containers: ebb is to keep %s of a container (containers.maxPerPodContainer), the kubelet leaves %d", many(want), theirs),
+		"the kubelet removes the others as soon as the next one exits, whether its limits are off or not", flag+" on the kubelet's command line")
 }
 
 // many is a number of which a negative one means no limit.

@@ -57,6 +57,7 @@ func healthy() Facts {
 		},
 		Runtime: RuntimeFacts{Socket: "/run/containerd/containerd.sock", Version: "containerd v2.4.2", Pinned: true, SameAsTheirs: true},
 		Agent:   AgentFacts{Address: "127.0.0.1:9478", Answered: true, Ready: true, StateDir: "/var/lib/ebb"},
+		Pods:    PodFacts{Source: config.PodsFromKubelet, From: "the kubelet at https://127.0.0.1:10250", Count: 23},
 		Probes: ProbeFacts{Report: &bpf.Report{PinDir: "/sys/fs/bpf/ebb", Objects: []bpf.ObjectReport{
 			{Name: "lastuse", State: bpf.StatePinned, Programs: []bpf.ProgramReport{{Attached: true}, {Attached: true}}},
 		}}},
@@ -75,10 +76,13 @@ var screens = map[string]func(f *Facts){
 		f.Agent.Answered, f.Agent.Ready = false, false
 		f.Kernel.BPFFS.Is = false
 		f.Probes.Report.Trial = true
+		f.Pods = PodFacts{Source: config.PodsFromNobody}
 	},
 	"dangerous": func(f *Facts) { // lines that meet, images on a disk of their own, a full nodefs
 		f.Config.Images.HighThresholdPercent, f.Config.Images.LowThresholdPercent = 85, 84
 		f.Config.Filesystems.Kubelet.HighThresholdPercent = 89
+		f.Kubelet.Different = []string{"imageGCLowThresholdPercent is 80, not 60"}
+		f.Config.Containers.MaxPerPodContainer = 3
 		s := &f.Kubelet.Settings
 		s.EvictionSoft["imagefs.available"] = kubelet.Value[string]{V: "20Gi", From: "/etc/kubernetes/kubelet.conf.d/10-soft.conf"}
 		s.EvictionHard["containerfs.available"] = kubelet.Value[string]{V: "5%", From: "--eviction-hard"}
@@ -104,6 +108,7 @@ var screens = map[string]func(f *Facts){
 			Tracefs:  Mounted{Path: "/sys/kernel/tracing", Err: errors.New("statfs: permission denied")},
 			CgroupV2: errors.New("no cgroup v2 hierarchy is mounted"),
 		}
+		f.Pods = PodFacts{Source: config.PodsFromAPIServer, Err: errors.New("API server: list pods of node worker-3: not allowed: pods is forbidden")}
 		f.Probes = ProbeFacts{Err: errors.New("not permitted (missing CAP_BPF)")}
 		f.Agent = AgentFacts{Address: "127.0.0.1:9478", StateDir: "/var/lib/ebb", StateErr: errors.New("/var/lib: read-only file system")}
 	},

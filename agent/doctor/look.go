@@ -44,73 +44,9 @@ func Look(ctx context.Context, o Options) Facts {
 	f.Disks = lookAtDisks(&f, roots)
 	f.Agent = lookAtAgent(ctx, o.Config)
 	f.Agent.PID = kubelet.FindProgram(o.Proc, "ebb-agent")
+	f.Pods = lookAtPods(ctx, o.Config.Pods)
 	f.Probes = lookAtProbes(ctx, o)
 	return f
-}
-
-func lookAtKubelet(ctx context.Context, o Options) KubeletFacts {
-	var k KubeletFacts
-	if o.KubeletPID != 0 {
-		p, err := kubelet.Look(o.Proc, o.KubeletPID)
-		if err != nil {
-			k.FindErr = err
-		} else {
-			k.Found, k.Chosen = []kubelet.Process{p}, &p
-		}
-	} else {
-		k.Found, k.FindErr = kubelet.Find(o.Proc)
-		k.Chosen = choose(k.Found, o.Config.Runtime.Socket)
-	}
-	switch {
-	case o.KubeletConfig != "":
-		k.Source = o.KubeletConfig + " (--kubelet-config)"
-		k.Settings, k.Err = kubelet.FromFile(o.KubeletConfig)
-		k.takeFlags()
-	case o.Kubelet.URL != "":
-		k.Source = o.Kubelet.URL + "/configz"
-		k.Settings, k.Err = kubelet.FromKubelet(ctx, o.Kubelet)
-		k.takeFlags()
-	case k.Chosen != nil:
-		k.Source = "its command line"
-		if file := k.Chosen.ConfigFile(); file != "" {
-			k.Source += " and " + file
-		}
-		k.Settings, k.Err = k.Chosen.Settings()
-	}
-	return k
-}
-
-func (k *KubeletFacts) takeFlags() {
-	if k.Chosen != nil && k.Err == nil {
-		k.Settings.TakeFlags(k.Chosen)
-	}
-}
-
-// choose takes the kubelet that uses a runtime's socket, else the first.
-func choose(found []kubelet.Process, socket string) *kubelet.Process {
-	for i := range found {
-		s, err := found[i].Settings()
-		if err == nil && sameFile(s.Socket(), socket) {
-			return &found[i]
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	return &found[0]
-}
-
-// sameFile tells whether two paths lead to one file: /var/run is /run.
-func sameFile(a, b string) bool {
-	if a == "" || b == "" {
-		return false
-	}
-	if filepath.Clean(a) == filepath.Clean(b) {
-		return true
-	}
-	ia, errA := os.Stat(a)
-	ib, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(ia, ib)
 }
 
 func lookAtProbes(ctx context.Context, o Options) ProbeFacts {

@@ -29,6 +29,7 @@ type Access struct {
 	TokenFile          string
 	CertFile, KeyFile  string
 	CAFile             string // empty: the machine's authorities
+	ServerName         string // what the certificate is for, if not the URL's host
 	InsecureSkipVerify bool
 }
 
@@ -109,7 +110,7 @@ func (a Access) get(ctx context.Context) ([]byte, error) {
 }
 
 func (a Access) transport() (*http.Transport, error) {
-	config := &tls.Config{InsecureSkipVerify: a.InsecureSkipVerify}
+	config := &tls.Config{InsecureSkipVerify: a.InsecureSkipVerify, ServerName: a.ServerName}
 	if a.CAFile != "" {
 		pem, err := readAtMost(a.CAFile, maxFileBytes)
 		if err != nil {

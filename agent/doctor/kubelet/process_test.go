@@ -1,0 +1,205 @@
+package kubelet
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeProc is a proc with processes that nobody could start: hostile ones.
+type fakeProc struct {
+	t   *testing.T
+	dir string
+}
+
+func (p fakeProc) add(pid int, exe, cmdline string) string {
+	p.t.Helper()
+	dir := filepath.Join(p.dir, strconv.Itoa(pid))
+	root := filepath.Join(dir, "root")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.Symlink(exe, filepath.Join(dir, "exe")), os.Symlink("/etc", filepath.Join(dir, "cwd")),
+		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(cmdline), 0o600),
+	} {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func (p fakeProc) write(path, text string) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func newFakeProc(t *testing.T) fakeProc {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root's processes count")
+	}
+	return fakeProc{t, t.TempDir()}
+}
+
+func TestFind(t *testing.T) {
+	p := newFakeProc(t)
+	p.add(30, "/usr/bin/kubelet", "kubelet\x00--config=/etc/k.yaml\x00")
+	p.add(4, "/opt/kubelet (deleted)", "/opt/kubelet\x00")
+	p.add(5, "/usr/bin/bash", "kubelet\x00--config=/evil\x00")
+	p.add(6, "/usr/local/bin/k3s", "/usr/local/bin/k3s server\x00server\x00")
+	p.add(7, "/usr/local/bin/k3s", "containerd\x00-c\x00")
+	p.add(8, "/usr/bin/kubelet", strings.Repeat("x\x00", maxCommandLine))
+	p.add(9, "/home/mallory/kubelet", "kubelet\x00--image-gc-high-threshold=100\x00")
+	if err := os.Chown(filepath.Join(p.dir, "9"), 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	p.add(10, "/usr/bin/ebb-agent", "ebb-agent\x00")
+	if err := os.MkdirAll(filepath.Join(p.dir, "self"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Find(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[int]string{}
+	for _, f := range found {
+		got[f.PID] = f.Within + "/" + strconv.FormatBool(f.Truncated) + "/" + f.ConfigFile()
+	}
+	want := map[int]string{4: "/false/", 6: "k3s/false/", 8: "/true/", 30: "/false//etc/k.yaml"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if pid := FindProgram(p.dir, "ebb-agent"); pid != 10 {
+		t.Errorf("ebb-agent: %d", pid)
+	}
+	if pid := FindProgram(p.dir, "nothing"); pid != 0 {
+		t.Errorf("nothing: %d", pid)
+	}
+	if _, err := Find(filepath.Join(p.dir, "none")); err == nil {
+		t.Error("a proc that is not there was read")
+	}
+}
+
+// TestFilesStayBelowTheRoot: the kubelet's paths are those of its own root, and
+// its links cannot lead out of it.
+func TestFilesStayBelowTheRoot(t *testing.T) {
+	p := newFakeProc(t)
+	root := p.add(1, "/usr/bin/kubelet", "kubelet\x00--config=k.yaml\x00--config-dir\x00/etc/conf.d\x00")
+	outside := filepath.Join(p.dir, "outside.yaml")
+	p.write(outside, head+"imageGCHighThresholdPercent: 1\n")
+	p.write(filepath.Join(root, "real.yaml"), head+"imageGCHighThresholdPercent: 77\n")
+	if err := os.Symlink("/real.yaml", filepath.Join(root, "etc/k.yaml")); err != nil { // from the working directory, /etc
+		t.Fatal(err)
+	}
+	p.write(filepath.Join(root, "etc/conf.d/10-a.conf"), head+"imageGCLowThresholdPercent: 66\n")
+	p.write(filepath.Join(root, "etc/conf.d/20/b.conf"), head+"imageGCLowThresholdPercent: 55\n")
+	p.write(filepath.Join(root, "etc/conf.d/30.yaml"), "not read")
+	process, err := Look(p.dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := process.Settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.ImageGCHighThresholdPercent != (Value[int]{77, "k.yaml"}) || s.ImageGCLowThresholdPercent != (Value[int]{55, "/etc/conf.d/20/b.conf"}) {
+		t.Errorf("high %v, low %v", s.ImageGCHighThresholdPercent, s.ImageGCLowThresholdPercent)
+	}
+	up := filepath.Join(root, "etc/conf.d/40.conf")
+	if err := os.Symlink("../../../../outside.yaml", up); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := process.Settings(); err == nil {
+		t.Error("a link led out of the kubelet's root")
+	}
+}
+
+func TestSettingsSayWhatIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		cmdline string
+		files   map[string]string
+		want    string
+	}{
+		"no file":          {"kubelet\x00--config=/etc/none\x00", nil, "--config /etc/none"},
+		"no directory":     {"kubelet\x00--config-dir=/etc/none\x00", nil, "--config-dir /etc/none"},
+		"a bad drop-in":    {"kubelet\x00--config-dir=/etc/d\x00", map[string]string{"etc/d/1.conf": "kind: Pod"}, "/etc/d/1.conf"},
+		"a bad flag":       {"kubelet\x00--image-gc-high-threshold=x\x00", nil, "--image-gc-high-threshold"},
+		"a hostile path":   {"kubelet\x00--config=/etc/\x1b[2J\nx\x00", nil, "--config /etc/ [2J x"},
+		"a directory":      {"kubelet\x00--config=/etc\x00", nil, "not a regular file"},
+		"a long line":      {"kubelet\x00" + strings.Repeat("-", maxCommandLine), nil, "command line: longer"},
+		"a deep directory": {"kubelet\x00--config-dir=/etc/d\x00", map[string]string{"etc/d/" + strings.Repeat("d/", maxDepth) + "1.conf": head}, "deeper"},
+		"a program within": {"k3s\x00server\x00", nil, "part of another program"},
+		"a threshold list": {"kubelet\x00--eviction-hard=imagefs.available\x00", nil, "--eviction-hard"},
+		"a path elsewhere": {"kubelet\x00--config=/proc\x00", nil, "--config /proc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newFakeProc(t)
+			exe := "/usr/bin/kubelet"
+			if strings.HasPrefix(c.cmdline, "k3s") {
+				exe = "/bin/k3s"
+			}
+			root := p.add(1, exe, c.cmdline)
+			for file, text := range c.files {
+				p.write(filepath.Join(root, file), text)
+			}
+			process, err := Look(p.dir, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := process.Settings(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+func TestStartTime(t *testing.T) {
+	const rest = "S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 "
+	for stat, want := range map[string]time.Duration{
+		"7 (kubelet) " + rest + "250 1":    2500 * time.Millisecond,
+		"7 (a) b (c) d) " + rest + "100 1": time.Second,
+		"7 (kubelet) S 1":                  -1,
+		"":                                 -1,
+		"7 (x) " + rest + "99999999999999999999 1": -1,
+		"7 (x) " + rest + "-5 1":                   -1,
+	} {
+		got, err := startTime(stat)
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %v, %v", stat, got, err)
+		}
+	}
+	self := Process{PID: os.Getpid(), proc: "/proc"}
+	started, err := self.Started()
+	if age := time.Since(started); err != nil || age < 0 || age > time.Hour {
+		t.Errorf("this process began %v ago: %v", age, err)
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	files, asked := Defaults(), Defaults()
+	files.ImageGCHighThresholdPercent = Value[int]{100, "file"}
+	files.ImageGCLowThresholdPercent = Value[int]{70, "file"}
+	asked.ImageGCLowThresholdPercent = Value[int]{70, FromConfigz}
+	files.EvictionHard = map[string]Value[string]{"a": {"1%", "file"}, "b": {"2%", "file"}, "c": {"3%", "file"}}
+	asked.EvictionHard = map[string]Value[string]{"a": {"1%", FromConfigz}, "b": {"4%", FromConfigz}, "d": {"5%", FromConfigz}}
+	s, different := Reconcile(files, asked)
+	want := []string{"imageGCHighThresholdPercent is 85, not 100", "evictionHard c is not set, not 3%", "evictionHard b is 4%, not 2%", "evictionHard d is 5%, not unset"}
+	if diff := cmp.Diff(want, different); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1% file", "b": "4% /configz", "d": "5% /configz"}, thresholds(s.EvictionHard)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s.ImageGCHighThresholdPercent.V != 85 || s.ImageGCLowThresholdPercent.From != "file" {
+		t.Errorf("%+v", s)
+	}
+}
