@@ -56,7 +56,7 @@ var variants = []variant{
 		name: "flags over all", fields: "imageGCHighThresholdPercent: 90\nevictionHard: {imagefs.available: 7%}\nmergeDefaultEvictionSettings: true\n",
 		args: []string{
 			"--image-gc-high-threshold", "97", "--image_gc_low_threshold=0x11", "--minimum-image-ttl-duration=90s",
-			"--eviction-hard=imagefs.available<4%,nodefs.available<1Gi", "--eviction-hard=nodefs.inodesFree<2%",
+			"--eviction-hard=imagefs.available<4%,nodefs.available<50Mi", "--eviction-hard=nodefs.inodesFree<2%",
 			"--eviction-soft=imagefs.available<9%", "--eviction-soft-grace-period=imagefs.available=1m",
 			"--maximum-dead-containers-per-container", "-1", "--maximum-dead-containers=-1", "--minimum-container-ttl-duration=3s",
 		},

@@ -78,6 +78,10 @@ var screens = map[string]func(f *Facts){
 		f.Probes.Report.Trial = true
 		f.Pods = PodFacts{Source: config.PodsFromNobody}
 	},
+	"both": func(f *Facts) { // the one in README
+		f.Kubelet.Settings.ImageGCHighThresholdPercent = kubelet.Defaults().ImageGCHighThresholdPercent
+		f.Pods = PodFacts{Source: config.PodsFromNobody}
+	},
 	"dangerous": func(f *Facts) { // lines that meet, images on a disk of their own, a full nodefs
 		f.Config.Images.HighThresholdPercent, f.Config.Images.LowThresholdPercent = 85, 84
 		f.Config.Filesystems.Kubelet.HighThresholdPercent = 89
@@ -137,5 +141,27 @@ func TestScreens(t *testing.T) {
 				t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", golden, diff)
 			}
 		})
+	}
+}
+
+// TestReadme: the excerpt is what people see.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, excerpt, found := strings.Cut(string(readme), "# bin/ebb doctor\n")
+	excerpt, _, closed := strings.Cut(excerpt, "```")
+	if !found || !closed {
+		t.Fatal("README has no screen of ebb doctor")
+	}
+	screen, err := os.ReadFile("testdata/both.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(excerpt, "...\n") {
+		if !strings.Contains(string(screen), part) {
+			t.Errorf("testdata/both.txt does not have:\n%s", part)
+		}
 	}
 }
