@@ -1,7 +1,6 @@
 package container
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -234,50 +233,58 @@ func TestHundredThousandWorlds(t *testing.T) {
 	}
 }
 
+// departure is a world in which Decide departs from the kubelet on purpose.
+type departure struct {
+	name    string
+	change  func(*Snapshot)
+	kubelet []string // what it removes
+	ebb     []string
+}
+
+// world is one dead container in one dead sandbox of a pod that is gone, changed.
+func (d departure) world() Snapshot {
+	old := noon.Add(-time.Hour)
+	s := Snapshot{
+		PodsKnown: true, StaticPodsKnown: true, Policy: DefaultPolicy(),
+		Sandboxes:  []Sandbox{{ID: "s", Pod: podOf("gone"), NotReady: true, Created: old}},
+		Containers: []Container{{ID: "c", SandboxID: "s", Pod: podOf("gone"), Name: "app", State: StateExited, Created: old}},
+	}
+	d.change(&s)
+	return s
+}
+
+var departures = []departure{
+	{"none", func(*Snapshot) {}, []string{"c", "s"}, []string{"c", "s"}},
+	{"no labels", func(s *Snapshot) { s.Containers[0].Pod, s.Sandboxes[0].Pod = PodID{}, PodID{} }, []string{"c", "s"}, nil},
+	{"a container without labels in a sandbox with", func(s *Snapshot) { s.Containers[0].Pod = PodID{} }, []string{"c", "s"}, nil},
+	{"being started", func(s *Snapshot) {
+		s.Policy.StartGrace = 2 * time.Hour
+		s.Containers[0].State = StateCreated
+	}, []string{"c", "s"}, nil},
+	{"a static pod, from a source that knows none", func(s *Snapshot) {
+		s.StaticPodsKnown, s.Sandboxes[0].Static = false, true
+	}, []string{"c", "s"}, nil},
+	{"from the future, no minimum age", func(s *Snapshot) { s.Containers[0].Created = noon.Add(time.Hour) }, nil, []string{"c", "s"}},
+	{"from the future, a minimum age", func(s *Snapshot) {
+		s.Policy.MinAge, s.Containers[0].Created = time.Second, noon.Add(time.Hour)
+	}, nil, nil},
+	{"a removal that failed", func(s *Snapshot) { s.Containers[0].RetryAt = noon.Add(1) }, []string{"c", "s"}, nil},
+	{"a long run, age from its end", func(s *Snapshot) {
+		s.Policy.AgeFrom, s.Policy.MinAge, s.Containers[0].Finished = FromTermination, time.Minute, noon
+	}, []string{"c", "s"}, nil},
+}
+
 // Where Decide departs from the kubelet on purpose, it does in this way and no
 // other.
 func TestDeparturesFromTheKubelet(t *testing.T) {
-	old := noon.Add(-time.Hour)
-	base := func() Snapshot {
-		return Snapshot{
-			PodsKnown: true, StaticPodsKnown: true, Policy: DefaultPolicy(),
-			Sandboxes:  []Sandbox{{ID: "s", Pod: podOf("gone"), NotReady: true, Created: old}},
-			Containers: []Container{{ID: "c", SandboxID: "s", Pod: podOf("gone"), Name: "app", State: StateExited, Created: old}},
-		}
-	}
-	for _, test := range []struct {
-		name    string
-		change  func(*Snapshot)
-		kubelet []string
-		ebb     []string
-	}{
-		{"none", func(*Snapshot) {}, []string{"c", "s"}, []string{"c", "s"}},
-		{"no labels", func(s *Snapshot) { s.Containers[0].Pod, s.Sandboxes[0].Pod = PodID{}, PodID{} }, []string{"c", "s"}, nil},
-		{"a container without labels in a sandbox with", func(s *Snapshot) { s.Containers[0].Pod = PodID{} }, []string{"c", "s"}, nil},
-		{"being started", func(s *Snapshot) {
-			s.Policy.StartGrace = 2 * time.Hour
-			s.Containers[0].State = StateCreated
-		}, []string{"c", "s"}, nil},
-		{"a static pod, from a source that knows none", func(s *Snapshot) {
-			s.StaticPodsKnown, s.Sandboxes[0].Static = false, true
-		}, []string{"c", "s"}, nil},
-		{"from the future, no minimum age", func(s *Snapshot) { s.Containers[0].Created = noon.Add(time.Hour) }, nil, []string{"c", "s"}},
-		{"from the future, a minimum age", func(s *Snapshot) {
-			s.Policy.MinAge, s.Containers[0].Created = time.Second, noon.Add(time.Hour)
-		}, nil, nil},
-		{"a removal that failed", func(s *Snapshot) { s.Containers[0].RetryAt = noon.Add(1) }, []string{"c", "s"}, nil},
-		{"a long run, age from its end", func(s *Snapshot) {
-			s.Policy.AgeFrom, s.Policy.MinAge, s.Containers[0].Finished = FromTermination, time.Minute, noon
-		}, []string{"c", "s"}, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := base()
-			test.change(&s)
-			if got := slices.Sorted(maps.Keys(newKubelet(s, noon).collect())); fmt.Sprint(got) != fmt.Sprint(test.kubelet) {
-				t.Errorf("the kubelet removes %v, want %v", got, test.kubelet)
+	for _, d := range departures {
+		t.Run(d.name, func(t *testing.T) {
+			s := d.world()
+			if got := slices.Sorted(maps.Keys(newKubelet(s, noon).collect())); !slices.Equal(got, d.kubelet) {
+				t.Errorf("the kubelet removes %v, want %v", got, d.kubelet)
 			}
-			if got := slices.Sorted(maps.Keys(removed(Decide(s, noon)))); fmt.Sprint(got) != fmt.Sprint(test.ebb) {
-				t.Errorf("Decide removes %v, want %v", got, test.ebb)
+			if got := slices.Sorted(maps.Keys(removed(Decide(s, noon)))); !slices.Equal(got, d.ebb) {
+				t.Errorf("Decide removes %v, want %v", got, d.ebb)
 			}
 		})
 	}

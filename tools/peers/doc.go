@@ -11,6 +11,8 @@
 // sockets in that directory. A [Kubelet] keeps its files in the directory
 // "kubelet" of its [node.Node], and its root directory and the logs of pods on
 // that node's disk; what it starts belongs to the node's containerd and cgroup.
+// The command kubernetes/kubelet-gc is the kubelet's collector of containers alone,
+// which decides about worlds that it is told of.
 //
 // Tests that need the binaries run in "make e2e", which builds them and sets
 // $EBB_PEERS; see peerstest.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +22,17 @@ func Need(t testing.TB) {
 	if os.Getenv(peers.BinariesEnv) == "" {
 		t.Skipf("SKIPPED: needs the real Kubernetes: run make e2e (or EBB_PEERS=$(tools/peers/build) go test)")
 	}
+}
+
+// Binary is the path of one of the binaries.
+func Binary(t testing.TB, name string) string {
+	t.Helper()
+	Need(t)
+	path := filepath.Join(os.Getenv(peers.BinariesEnv), name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v (is $%s what tools/peers/build printed last?)", err, peers.BinariesEnv)
+	}
+	return path
 }
 
 // StartControlPlane starts a control plane that is closed when the test ends. A
