@@ -71,7 +71,7 @@ verify: ## regenerate everything generated and fail on a difference
 	git diff --exit-code -- bpf docs go.mod go.sum
 	$(GO) mod tidy -diff
 	cd tools/containerd && $(GO) mod verify
-	cd tools/peers/kubernetes && $(GO) mod verify
+	cd tools/peers/kubernetes && $(GO) mod tidy -diff && $(GO) mod verify
 	cd tools/peers/etcd && $(GO) mod verify
 	$(GO) mod verify
 
