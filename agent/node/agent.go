@@ -38,7 +38,7 @@ const (
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. All but Probes, Cgroups, Pods and Patience are
+// Options is what an Agent is made of. Probes, Cgroups, Pods, Patience and Started may be left out; all else is
 // required.
 type Options struct {
 	Config   config.Config
@@ -51,6 +51,7 @@ type Options struct {
 	Log      *slog.Logger
 	Metrics  *Metrics
 	Patience time.Duration // for one removal to show on the disk; 0: 15 s
+	Started  func()        // called by the loop once all was read for the first time; may be nil
 }
 
 // Agent keeps the filesystems of one node low. Make it with New, run it once.
@@ -63,6 +64,7 @@ type Agent struct {
 	cgroups  Cgroups
 	pods     PodSource
 	patience time.Duration // for one removal to show on the disk
+	started  func()        // nil once it was called
 	disk     Disk
 	log      *slog.Logger
 	metrics  *Metrics
@@ -127,7 +129,7 @@ type Agent struct {
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, runDeadline),
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, runDeadline), started: o.Started,
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected:   make(chan Runtime),
 		events:      make(chan inventory.Event, 256),
@@ -346,6 +348,10 @@ func (a *Agent) lookDone(now time.Time) {
 	a.setReady("")
 	a.metrics.lastSuccess.Set(float64(a.wall().Unix()))
 	a.said.clear(a.log, "look", "the node can be read again")
+	if a.started != nil {
+		a.started()
+		a.started = nil
+	}
 }
 
 // setReady tells /readyz what is missing, "" for nothing.

@@ -105,6 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // serve runs the agent until ctx is done.
 func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	log := newLogger(cfg.Log, stderr)
+	debug.SetGCPercent(gcPercent)
 	probes, noProbes := loadProbes(ctx, cfg, log)
 	if errors.Is(noProbes, bpf.ErrInUse) {
 		return fmt.Errorf("kernel.pinDirectory: %w", noProbes) // another agent works on this node
@@ -131,6 +132,7 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	} else {
 		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
+	options.Started = func() { slim(log) }
 	var err error
 	if options.Pods, err = podSource(cfg.Pods); err != nil {
 		return fmt.Errorf("pods: %w", err)
@@ -172,9 +174,7 @@ func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.
 	probes, err := bpf.Load(ctx, bpf.Options{
 		PinDir: cfg.Kernel.PinDirectory, NoWriters: cfg.Writers.Top == 0, Heat: heatModes[cfg.Kernel.LayerHeat], Logger: log,
 	})
-	// Parsing the kernel's type information takes memory once; a DaemonSet's
-	// limit should not have to hold it for ever.
-	debug.FreeOSMemory()
+	debug.FreeOSMemory() // parsing the kernel's type information takes a lot, once
 	return probes, err
 }
 
