@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
@@ -218,6 +219,61 @@ func TestRealKubeletNotRestarted(t *testing.T) {
 		if c.ID == "kubelet.stale" && !strings.Contains(c.Found, "imageGCHighThresholdPercent is 85, not 100") {
 			t.Errorf("stale: %s", c.Found)
 		}
+	}
+}
+
+const app = "doctor.test/app:1"
+
+// TestRealKubeletKeepsDead: -1 does not switch everything off. When a container
+// exits the kubelet removes its older dead ones, all but one; a larger number
+// keeps more. docs/kubelet.md and container-keeping rest on it.
+func TestRealKubeletKeepsDead(t *testing.T) {
+	b := newBed(t)
+	if _, err := b.node.Import(t.Context(), node.CRINamespace, node.Image{Name: app}); err != nil {
+		t.Fatal(err)
+	}
+	quick := "featureGates: {KubeletCrashLoopBackOffMax: true}\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n"
+	spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/false"}}
+	b.become(t, variant{fields: quick, args: []string{"--maximum-dead-containers-per-container=-1", "--maximum-dead-containers=-1"}})
+	if err := b.AddStaticPod("crash", spec.Manifest()); err != nil {
+		t.Fatal(err)
+	}
+	const attempts = 6
+	// One that has just exited may not have been looked at yet.
+	if kept := b.deadAt(t, attempts); kept > 3 {
+		t.Errorf("%d dead containers are kept after %d attempts with -1", kept, attempts)
+	}
+	b.become(t, variant{fields: quick, args: []string{"--maximum-dead-containers-per-container=1000", "--maximum-dead-containers=-1"}})
+	if kept := b.deadAt(t, 2*attempts); kept < attempts-1 {
+		t.Errorf("%d dead containers are kept after %d more attempts with 1000", kept, attempts)
+	}
+}
+
+// deadAt waits until a container was tried so often, and counts the dead ones.
+func (b *bed) deadAt(t *testing.T, attempt uint32) (dead int) {
+	t.Helper()
+	cri, _ := b.node.CRI()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		list, err := cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		latest := uint32(0)
+		dead = 0
+		for _, c := range list.Containers {
+			latest = max(latest, c.Metadata.GetAttempt())
+			if c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
+				dead++
+			}
+		}
+		if latest >= attempt {
+			return dead
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("attempt %d of %d, %d dead", latest, attempt, dead)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
