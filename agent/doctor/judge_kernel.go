@@ -114,14 +114,18 @@ func because(err error) string {
 
 // judgeProbes has a line for each set of programs that does not work.
 func judgeProbes(all *findings, f *Facts) {
+	const id = "probes"
 	p := &f.Probes
-	if p.Skipped != "" {
-		all.add(Note, "probes", "kernel programs were not tried: "+p.Skipped, "")
+	switch {
+	case p.Skipped != "":
+		all.add(Note, id, "kernel programs were not tried: "+p.Skipped, "")
 		return
-	}
-	if p.Err != nil {
-		all.add(Warning, "probes", fmt.Sprintf("kernel programs could not be tried: %v", p.Err), withoutPrograms, "see ebb-agent --probe-report")
+	case p.Err != nil:
+		all.add(Warning, id, fmt.Sprintf("kernel programs could not be tried: %v", p.Err), withoutPrograms, "see ebb-agent --probe-report")
 		return
+	case p.Report.Trial && len(f.Kernel.Missing) > 0:
+		all.add(Note, id, "kernel programs were not tried: the capabilities for it are missing", "")
+		return // each of them would say the same
 	}
 	attached := 0
 	for _, o := range p.Report.Objects {
@@ -138,7 +142,11 @@ func judgeProbes(all *findings, f *Facts) {
 	if !p.Report.Trial {
 		how = "pinned below " + p.Report.PinDir
 	}
-	all.ok("probes", fmt.Sprintf("%d kernel programs attached, %s", attached, how))
+	if attached == 0 {
+		all.add(Warning, id, "no kernel program could be attached", withoutPrograms, "see ebb-agent --probe-report")
+		return
+	}
+	all.ok(id, fmt.Sprintf("%d kernel programs attached, %s", attached, how))
 }
 
 // judgeObject weighs a failed set by what is lost with it.
@@ -150,6 +158,10 @@ func judgeObject(all *findings, f *Facts, o *bpf.ObjectReport) {
 	level, why := Note, ""
 	switch name {
 	case "lastuse":
+		if waitsForModule(o.Reason) {
+			why = "the agent has the kernel load it when it starts, as the runtime does for the first container"
+			break
+		}
 		level, why = Warning, "last use then comes from the runtime's events, and is not seen while the agent is down"
 	case "usage":
 		level, why = Warning, "the disk is read every ten seconds in place of the kernel raising a line"
@@ -162,6 +174,12 @@ func judgeObject(all *findings, f *Facts, o *bpf.ObjectReport) {
 		why = "how much of each layer is read is not known; no decision rests on it"
 	}
 	all.add(level, "probes."+o.Name, o.Name+": "+o.Reason, why, "ebb-agent --probe-report says more")
+}
+
+// waitsForModule reads what bpf says of a module that is not loaded: no fault,
+// its programs come with it.
+func waitsForModule(reason string) bool {
+	return strings.HasPrefix(reason, "module ") && strings.Contains(reason, " is not loaded")
 }
 
 func (f *Facts) hasType(fsType string) bool {

@@ -3,13 +3,13 @@ package doctor
 import (
 	"fmt"
 	"math/big"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -217,6 +217,45 @@ func TestCollectors(t *testing.T) {
 	}
 }
 
+func TestProbes(t *testing.T) {
+	failed := func(name, reason string) bpf.ObjectReport {
+		return bpf.ObjectReport{Name: name, State: bpf.StateFailed, Reason: reason}
+	}
+	for name, c := range map[string]struct {
+		change func(f *Facts)
+		want   map[string]Level
+	}{
+		"as it comes":        {func(*Facts) {}, map[string]Level{"probes": OK}},
+		"skipped":            {func(f *Facts) { f.Probes = ProbeFacts{Skipped: "so"} }, map[string]Level{"probes": Note}},
+		"unreadable":         {func(f *Facts) { f.Probes = ProbeFacts{Err: bpf.ErrUnsupported} }, map[string]Level{"probes": Warning}},
+		"last use":           {func(f *Facts) { addObject(f, failed("lastuse", "refused")) }, map[string]Level{"probes": OK, "probes.lastuse": Warning}},
+		"overlay comes late": {func(f *Facts) { addObject(f, failed("lastuse", "module overlay is not loaded; x")) }, map[string]Level{"probes.lastuse": Note}},
+		"this disk's lines":  {func(f *Facts) { addObject(f, failed("usage_ext4", "refused")) }, map[string]Level{"probes.usage_ext4": Warning}},
+		"no such disk here":  {func(f *Facts) { addObject(f, failed("usage_xfs", "refused")) }, map[string]Level{"probes.usage_xfs": ""}},
+		"writers off":        {func(f *Facts) { addObject(f, failed("writers", "refused")) }, map[string]Level{"probes.writers": ""}},
+		"writers on": {func(f *Facts) { f.Config.Writers.Top = 1; addObject(f, failed("writers_ext4", "refused")) },
+			map[string]Level{"probes.writers_ext4": Warning}},
+		"heat":         {func(f *Facts) { addObject(f, failed("heat", "refused")) }, map[string]Level{"probes.heat": Note}},
+		"nothing":      {func(f *Facts) { f.Probes.Report.Objects = nil }, map[string]Level{"probes": Warning}},
+		"capabilities": {func(f *Facts) { f.Probes.Report.Trial = true; f.Kernel.Missing = make([]Capability, 1) }, map[string]Level{"probes": Note}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := healthy()
+			c.change(&f)
+			got := levelsOf(f)
+			for id, want := range c.want {
+				if got[id] != want {
+					t.Errorf("%s is %q, want %q", id, got[id], want)
+				}
+			}
+		})
+	}
+}
+
+func addObject(f *Facts, o bpf.ObjectReport) {
+	f.Probes.Report.Objects = append(f.Probes.Report.Objects, o)
+}
+
 // TestWaysOut: whatever is not right says why, and what to do.
 func TestWaysOut(t *testing.T) {
 	for name, change := range screens {
@@ -230,12 +269,14 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// FuzzLine: whatever is shown is one line of bounded length that no terminal
+// TestLine: whatever is shown is one line of bounded length that no terminal
 // takes for a command.
-func FuzzLine(f *testing.F) {
-	f.Add("a\nb\x1b[2J\u202e\xff;")
-	f.Add(strings.Repeat("é ", maxLine))
-	f.Fuzz(func(t *testing.T, text string) {
+func TestLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune("a ;\n\x1b\u202eé\u009b\x7f")), 0, 2*maxLine, -1)).Draw(t, "text")
+		if rapid.Bool().Draw(t, "broken") {
+			text += "\xff\x1b[2J"
+		}
 		got := line(text)
 		for _, r := range got {
 			if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' || r == '\u2028' {

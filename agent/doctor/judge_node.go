@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,9 +14,11 @@ import (
 func judgeRuntime(all *findings, f *Facts) {
 	r := &f.Runtime
 	if r.Err != nil {
-		all.add(Error, "runtime", fmt.Sprintf("%s: %v", r.Socket, r.Err),
-			"without the runtime ebb sees no image and removes nothing",
-			"runtime.socket in "+ebbFile(f)+" must be containerd's (systemctl status containerd)")
+		way := "runtime.socket in " + ebbFile(f) + " must be containerd's (systemctl status containerd)"
+		if errors.Is(r.Err, os.ErrPermission) {
+			way = "run this as root"
+		}
+		all.add(Error, "runtime", fmt.Sprintf("%s: %v", r.Socket, r.Err), "without the runtime ebb sees no image and removes nothing", way)
 		return
 	}
 	all.ok("runtime", fmt.Sprintf("%s answers at %s", r.Version, r.Socket))
@@ -128,7 +132,7 @@ func judgeAgent(all *findings, f *Facts) {
 	if a.StateErr != nil {
 		all.add(Warning, "agent.state", fmt.Sprintf("%s cannot be written: %v", a.StateDir, a.StateErr),
 			"ebb works from memory then: after a restart every image counts as recently used",
-			"make it writable, or name another state.directory in "+ebbFile(f))
+			"run this as the agent is run; or make it writable, or name another state.directory in "+ebbFile(f))
 	} else {
 		all.ok("agent.state", "the state directory "+a.StateDir+" can be written")
 	}

@@ -110,6 +110,8 @@ func listens(socket string) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return errors.New("no such socket")
+	case errors.Is(err, os.ErrPermission):
+		return os.ErrPermission // the path is said already
 	case err != nil:
 		return err
 	case info.Mode().Type() != os.ModeSocket:
