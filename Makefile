@@ -93,6 +93,12 @@ bench-probes: node-tools ## what the kernel programs cost against none attached,
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/bench-probes ./bench/probes
 	@$(BIN)/bench-probes $(BENCH_FLAGS)
 
+.PHONY: bench-containers
+bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
+	@$(GO) build -trimpath -o $(BIN)/bench-containers ./bench/containers
+	@peers=; case "$(BENCH_FLAGS)" in *-only*) ;; *) peers=$$(tools/peers/build kubelet);; esac; \
+	EBB_PEERS=$$peers $(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes that a crash has left behind
 	@$(GO) run ./tools/node/cmd/throwaway clean
