@@ -96,8 +96,7 @@ bench-probes: node-tools ## what the kernel programs cost against none attached,
 .PHONY: bench-containers
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
 	@$(GO) build -trimpath -o $(BIN)/bench-containers ./bench/containers
-	@peers=; case "$(BENCH_FLAGS)" in *-only*) ;; *) peers=$$(tools/peers/build kubelet);; esac; \
-	EBB_PEERS=$$peers $(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+	@$(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes that a crash has left behind

@@ -210,7 +210,7 @@ func removeMany(ctx context.Context, s settings, f *figures, n *node.Node, remov
 			last = at
 		}
 	}
-	f.Removed = len(ids)
+	f.RemovedMany = len(ids)
 	f.RemovedPerSecond = result.Round(float64(len(ids)-1) / last.Sub(first).Seconds())
 	say("many: %d dead containers went in %v, %.0f a second", len(ids), last.Sub(first).Round(time.Millisecond), f.RemovedPerSecond)
 	return p.Stop()

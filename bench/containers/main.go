@@ -24,10 +24,10 @@ const mib = 1 << 20
 
 // settings are the flags.
 type settings struct {
-	agent, only    string
-	exits, dead    int
-	starts         int
-	peers, results string
+	agent, only string
+	exits, dead int
+	starts      int
+	results     string
 }
 
 // figures go to containers.json.
@@ -45,15 +45,20 @@ type figures struct {
 	Decide float64 `json:"decide_5000_ms,omitempty"` // the median
 
 	RemovedPerSecond float64 `json:"removed_per_s,omitempty"`
-	Removed          int     `json:"removed,omitempty"`
+	RemovedMany      int     `json:"removed,omitempty"`
 
-	RaceStarted     int `json:"race_pods_started"`
-	RacePermanently int `json:"race_pods_failed_permanently"`
-	RaceTransiently int `json:"race_pods_failed_transiently"`
-	RaceMissing     int `json:"race_pods_bound_without_image"`
-	RaceRemoved     int `json:"race_images_removed"`
-	RaceKept        int `json:"race_images_kept_at_the_last_moment"`
-	RaceKills       int `json:"race_agent_kills"`
+	*race
+}
+
+// race is what became of the pods; nil if there was no race.
+type race struct {
+	Started     int `json:"race_pods_started"`
+	Permanently int `json:"race_pods_failed_permanently"`
+	Transiently int `json:"race_pods_failed_transiently"`
+	Missing     int `json:"race_pods_bound_without_image"`
+	Removed     int `json:"race_images_removed"`
+	Kept        int `json:"race_images_kept_at_the_last_moment"`
+	Kills       int `json:"race_agent_kills"`
 }
 
 // parts are what can be measured by itself.
@@ -68,7 +73,6 @@ func main() {
 	flag.IntVar(&s.exits, "exits", 200, "how many containers exit one after the other")
 	flag.IntVar(&s.dead, "dead", 200, "how many are dead at once when the agent starts")
 	flag.IntVar(&s.starts, "starts", 2000, "how many pods the kubelet starts")
-	flag.StringVar(&s.peers, "peers", os.Getenv("EBB_PEERS"), "directory of the kubelet's binary")
 	flag.StringVar(&s.results, "results", "bench/results", "where containers.json goes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -22,7 +22,7 @@ func measureRace(ctx context.Context, s settings, f *figures) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	k, err := peers.StartKubelet(ctx, peers.KubeletConfig{Node: n, Binaries: s.peers, Configuration: map[string]any{
+	k, err := peers.StartKubelet(ctx, peers.KubeletConfig{Node: n, Configuration: map[string]any{
 		"imageGCHighThresholdPercent": 100, "fileCheckFrequency": "1s", "syncFrequency": "2s",
 		"evictionHard": map[string]any{"memory.available": "0%", "nodefs.available": "2%", "imagefs.available": "2%"},
 	}})
@@ -77,10 +77,12 @@ func measureRace(ctx context.Context, s settings, f *figures) (err error) {
 		},
 		Say: func(format string, args ...any) { say("race: "+format, args...) },
 	})
-	f.RaceStarted, f.RacePermanently, f.RaceTransiently, f.RaceMissing = r.Started, r.Permanently, r.Transiently, r.Missing
-	f.RaceRemoved, f.RaceKept, f.RaceKills = int(images.Load()), int(kept.Load()), r.Kills
+	f.race = &race{
+		Started: r.Started, Permanently: r.Permanently, Transiently: r.Transiently, Missing: r.Missing,
+		Removed: int(images.Load()), Kept: int(kept.Load()), Kills: r.Kills,
+	}
 	say("race: %d pods started, %d failed for good, %d for a moment; %d images removed, %d kept at the last moment; the agent was killed %d times",
-		r.Started, r.Permanently, r.Transiently, f.RaceRemoved, f.RaceKept, r.Kills)
+		r.Started, r.Permanently, r.Transiently, f.Removed, f.Kept, r.Kills)
 	if len(r.Failures) > 0 {
 		err = errors.Join(err, fmt.Errorf("pods failed for good:\n  %s", quote(r.Failures)))
 	}
