@@ -215,6 +215,8 @@ func TestRealKubeletNotRestarted(t *testing.T) {
 	report := expect(t, o, map[string]doctor.Level{
 		"kubelet.stale": doctor.Warning, "image-collectors": doctor.Warning, "agent.pods": doctor.OK,
 	})
+	o.Kubelet = kubelet.Access{URL: access.URL, CAFile: access.CAFile} // anonymous
+	expect(t, o, map[string]doctor.Level{"kubelet": doctor.OK, "kubelet.asked": doctor.Warning, "kubelet.stale": doctor.Warning})
 	for _, c := range report.Checks {
 		if c.ID == "kubelet.stale" && !strings.Contains(c.Found, "imageGCHighThresholdPercent is 85, not 100") {
 			t.Errorf("stale: %s", c.Found)

@@ -31,6 +31,8 @@ type KubeletFacts struct {
 	Err      error // not nil: the settings are not complete
 
 	Asked     bool     // the kubelet itself told
+	AskErr    error    // it would not tell; its files hold
+	Demanded  bool     // a person wanted it to be asked
 	Different []string // where it runs with something else than its files say
 	Changed   []string // files changed since it began; only if it was not asked
 }

@@ -18,7 +18,7 @@ func judgeKubelet(all *findings, f *Facts) {
 	case k.Source == "" && k.Chosen == nil:
 		found := "no kubelet is seen on this machine"
 		if k.FindErr != nil {
-			found = fmt.Sprintf("the kubelet could not be looked for: %v", k.FindErr)
+			found = fmt.Sprintf("the kubelet was not found: %v", k.FindErr)
 		}
 		all.add(Warning, "kubelet", found,
 			"whether a second collector is at work, and where the eviction manager steps in, is not known",
@@ -34,8 +34,23 @@ func judgeKubelet(all *findings, f *Facts) {
 		found = fmt.Sprintf("running, pid %d; %s", k.Chosen.PID, found)
 	}
 	all.ok("kubelet", found)
+	judgeAsked(all, k)
 	judgeStale(all, k)
 	judgeSeveral(all, k)
+}
+
+// judgeAsked: to read the pods of a node takes another permission than to read
+// the kubelet's configuration, so that a refusal is no fault of the node's.
+func judgeAsked(all *findings, k *KubeletFacts) {
+	if k.AskErr == nil {
+		return
+	}
+	level := Note
+	if k.Demanded {
+		level = Warning
+	}
+	all.add(level, "kubelet.asked", fmt.Sprintf("it did not say what it runs with: %v", k.AskErr),
+		"its command line and files are taken for it; they may have changed since it began", "mend what is named above, or do without")
 }
 
 // judgeStale: a kubelet reads its files when it starts, and never again.
@@ -65,7 +80,8 @@ func judgeUnread(all *findings, k *KubeletFacts) {
 	all.add(Error, "kubelet", found, why, "run this as root, in the node's own PID namespace", "or "+ask)
 }
 
-// judgeSeveral: a machine with nested nodes (kind), or a kubelet left behind.
+// judgeSeveral: a machine with nested nodes (kind), or a kubelet left behind. That
+// is nothing wrong, but all that follows is of one of them.
 func judgeSeveral(all *findings, k *KubeletFacts) {
 	if len(k.Found) < 2 || k.Chosen == nil {
 		return
@@ -79,7 +95,8 @@ func judgeSeveral(all *findings, k *KubeletFacts) {
 		"the one that uses ebb's runtime socket is taken, else the first", "choose with --kubelet-pid")
 }
 
-// judgeImages: exactly one of the two should decide which images go.
+// judgeImages: exactly one of the two should decide which images go. Nobody is
+// worse than both: that ends with the eviction manager.
 func judgeImages(all *findings, f *Facts) {
 	const id = "image-collectors"
 	k := &f.Kubelet

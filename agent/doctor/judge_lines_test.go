@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"testing"
@@ -200,7 +201,10 @@ func TestCollectors(t *testing.T) {
 		}), map[string]Level{keeping: "", containers: Note}},
 		"ebb leaves containers": {all(theirs, func(f *Facts) { f.Config.Containers.Enabled = false }), map[string]Level{containers: OK, images: Warning}},
 		"stale":                 {all(func(f *Facts) { f.Kubelet.Changed = []string{"/a"} }), map[string]Level{"kubelet.stale": Warning}},
-		"other socket":          {all(func(f *Facts) { f.Runtime.SameAsTheirs = false }), map[string]Level{"runtime.endpoint": Error}},
+		"not allowed to ask":    {all(func(f *Facts) { f.Kubelet.AskErr = errors.New("403") }), map[string]Level{"kubelet.asked": Note, images: OK}},
+		"asked in vain": {all(func(f *Facts) { f.Kubelet.AskErr, f.Kubelet.Demanded = errors.New("401"), true }),
+			map[string]Level{"kubelet.asked": Warning, images: OK}},
+		"other socket": {all(func(f *Facts) { f.Runtime.SameAsTheirs = false }), map[string]Level{"runtime.endpoint": Error}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy()

@@ -56,6 +56,8 @@ func (k *KubeletFacts) ask(ctx context.Context, o Options) {
 	}
 	asked, err := kubelet.FromKubelet(ctx, access)
 	switch {
+	case err != nil && k.known():
+		k.AskErr, k.Demanded = err, demanded // the files will do
 	case err != nil && demanded:
 		k.Source, k.Err = access.URL, err
 	case err != nil:
