@@ -86,6 +86,10 @@ bench-idle: node-tools build ## what the agent costs with 200 images and 100 con
 bench-reaction: node-tools build ## from the write that crosses the line to the first removal, 100 times
 	@$(GO) run ./bench/reaction --agent $(BIN)/ebb-agent
 
+.PHONY: bench-node
+bench-node: node-tools containerd-v2 build ## ebb and the real kubelet before the same full disk, about ten minutes
+	@EBB_PEERS=$$(tools/peers/build kubelet) $(GO) run ./bench/node --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
 .PHONY: bench-probes
 bench-probes: node-tools ## what the kernel programs cost against none attached, and 1,200 random crossings
 	@tools/need.sh fio

@@ -211,7 +211,7 @@ func (c *Component) Usage() (Usage, error) {
 	if pid == 0 {
 		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, ErrNotRunning)
 	}
-	u, err := usageOf(pid)
+	u, err := UsageOf(pid)
 	if err != nil {
 		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, err)
 	}

@@ -43,7 +43,8 @@ func (u Usage) Since(before Usage) Rate {
 	return r
 }
 
-func usageOf(pid int) (Usage, error) {
+// UsageOf reads the use of a process, any one.
+func UsageOf(pid int) (Usage, error) {
 	var u Usage
 	// The CPU clock of a whole process, in nanoseconds, where /proc/PID/stat
 	// has ticks: see clock_getcpuclockid(3). 2 is CPUCLOCK_SCHED.

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/ebb-agent/ebb/tools/node"
+)
+
+const mib = 1 << 20
+
+// bed is a node with images that nothing uses, and a disk to fill.
+type bed struct {
+	node   *node.Node
+	images []node.Image
+	sizes  map[string]uint64 // what a pull of each brings, by name
+	each   float64           // percent of the disk that each takes
+}
+
+func newBed(ctx context.Context, name string) (*bed, error) {
+	n, err := node.Start(ctx, node.Config{Name: name, FS: "ext4", SizeBytes: 1 << 30, Containerd: node.V2})
+	if err != nil {
+		return nil, err
+	}
+	b := &bed{node: n, sizes: make(map[string]uint64)}
+	if err := b.populate(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return b, nil
+}
+
+// populate makes images of a size that takes imagePercent of the disk each: one half
+// as the blob that was pulled, the other unpacked.
+func (b *bed) populate(ctx context.Context) error {
+	before, err := b.node.Usage()
+	if err != nil {
+		return err
+	}
+	layer := int64(before.CapacityBytes) * imagePercent / 200
+	for i := range unusedImages {
+		b.images = append(b.images, node.Image{
+			Name:   fmt.Sprintf("node.test/unused:%d", i),
+			Layers: []node.Layer{{Seed: fmt.Sprint("node-", i), Bytes: layer, Files: 16}},
+		})
+	}
+	if _, err := b.node.ImportAll(ctx, node.CRINamespace, b.images); err != nil {
+		return err
+	}
+	after, err := b.node.Usage()
+	if err != nil {
+		return err
+	}
+	b.each = (after.UsedPercent - before.UsedPercent) / unusedImages
+	if after.UsedPercent >= highPercent-2 {
+		return fmt.Errorf("the images alone fill the disk to %.1f %%", after.UsedPercent)
+	}
+	present, err := b.present(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range b.images {
+		b.sizes[i.Name] = present[i.Name]
+	}
+	return nil
+}
+
+// needed is how many images have to go from one fill to another.
+func (b *bed) needed(from, to float64) int { return int(math.Ceil((from - to) / b.each)) }
+
+// present are the images that are there, with the size that the CRI tells.
+func (b *bed) present(ctx context.Context) (map[string]uint64, error) {
+	_, cri := b.node.CRI()
+	list, err := cri.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	names := make(map[string]uint64)
+	for _, i := range list.Images {
+		for _, name := range i.RepoTags {
+			names[name] = i.Size
+		}
+	}
+	return names, nil
+}
+
+func (b *bed) missing(ctx context.Context) (list []node.Image, bytes uint64, err error) {
+	present, err := b.present(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, i := range b.images {
+		if _, ok := present[i.Name]; !ok {
+			list, bytes = append(list, i), bytes+b.sizes[i.Name]
+		}
+	}
+	return list, bytes, nil
+}
+
+// bringBack imports what is missing, as the next use of each image would pull it, and
+// returns how many bytes that is.
+func (b *bed) bringBack(ctx context.Context) (uint64, error) {
+	list, bytes, err := b.missing(ctx)
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	_, err = b.node.ImportAll(ctx, node.CRINamespace, list)
+	return bytes, err
+}
+
+// settled waits until the images have not changed for so long, or none is left, and
+// returns how many are missing.
+func (b *bed) settled(ctx context.Context, quiet time.Duration) (int, error) {
+	last, since := -1, time.Now()
+	err := poll(ctx, 50*time.Millisecond, 3*time.Minute, func() (bool, error) {
+		list, _, err := b.missing(ctx)
+		if len(list) != last {
+			last, since = len(list), time.Now()
+		}
+		return last == len(b.images) || time.Since(since) >= quiet, err
+	})
+	return last, err
+}
+
+func (b *bed) path(name string) string { return filepath.Join(b.node.Mount(), "bench-"+name) }
+
+// available is what is free right now, nothing synced: ext4 needs no sync for it.
+func (b *bed) available() (bytes int64, percentUsed float64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(b.node.Mount(), &st); err != nil {
+		return 0, 0, fmt.Errorf("read usage: %w", err)
+	}
+	bytes = int64(st.Bavail) * st.Frsize
+	return bytes, 100 - 100*float64(st.Bavail)/float64(st.Blocks), nil
+}
+
+// fill takes space by one call, so that the disk is at once as full as asked. It
+// returns when that was, and what is then free.
+func (b *bed) fill(percent float64) (at time.Time, free int64, err error) {
+	u, err := b.node.Usage()
+	if err != nil {
+		return at, 0, err
+	}
+	f, err := os.OpenFile(b.path("fill"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return at, 0, fmt.Errorf("fill: %w", err)
+	}
+	free = int64(float64(u.CapacityBytes) * (100 - percent) / 100)
+	at = time.Now()
+	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(u.AvailableBytes)-free)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return at, 0, fmt.Errorf("fill: %w", err)
+	}
+	return at, free, nil
+}
+
+func (b *bed) empty() error {
+	for _, name := range []string{"fill", "writer"} {
+		if err := os.Remove(b.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("empty: %w", err)
+		}
+	}
+	return nil
+}
+
+// crossing fills the disk over the line, and waits until space has come back, a
+// quarter of an image's. What that took is the same yardstick for all, and the one
+// that a pod's write has.
+func (b *bed) crossing(ctx context.Context, timeout time.Duration) (time.Duration, error) {
+	at, free, err := b.fill(filledPercent)
+	if err != nil {
+		return 0, err
+	}
+	some := int64(b.sizes[b.images[0].Name] / 2)
+	err = poll(ctx, 2*time.Millisecond, timeout, func() (bool, error) {
+		now, _, err := b.available()
+		return now >= free+some, err
+	})
+	return time.Since(at), err
+}
+
+// outcome is what a crossing led to.
+type outcome struct {
+	reaction    time.Duration
+	removed     int
+	used        float64
+	pulledAgain uint64
+}
+
+// run is a crossing from the reaction to the moment at which nothing has happened
+// for a while. Then the space is given back, and what is missing brought in again.
+func (b *bed) run(ctx context.Context, timeout, quiet time.Duration) (o outcome, err error) {
+	if o.reaction, err = b.crossing(ctx, timeout); err != nil {
+		return o, err
+	}
+	if o.removed, err = b.settled(ctx, quiet); err != nil {
+		return o, err
+	}
+	u, err := b.node.Usage()
+	if err != nil {
+		return o, err
+	}
+	o.used = u.UsedPercent
+	if err := b.empty(); err != nil {
+		return o, err
+	}
+	o.pulledAgain, err = b.bringBack(ctx)
+	return o, err
+}
+
+// written is what became of a writer.
+type written struct {
+	errors   int           // writes that failed for want of space
+	overLine time.Duration // longest time over the eviction line, in one go
+
+	since time.Time // over the line now; zero if below
+}
+
+func (w *written) look(used float64) {
+	switch {
+	case used < evictionPercent:
+		w.since = time.Time{}
+	case w.since.IsZero():
+		w.since = time.Now()
+	default:
+		w.overLine = max(w.overLine, time.Since(w.since))
+	}
+}
+
+// write writes so many percent of the disk at full speed. A write for which there is
+// no space is tried again after a moment, for so long in all.
+func (b *bed) write(ctx context.Context, percent float64, patience time.Duration) (w written, err error) {
+	u, err := b.node.Usage()
+	if err != nil {
+		return w, err
+	}
+	f, err := os.OpenFile(b.path("writer"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return w, fmt.Errorf("write: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	chunk, begun := make([]byte, mib), time.Now()
+	for left := int64(float64(u.CapacityBytes) * percent / 100); left > 0; {
+		n, err := f.Write(chunk[:min(left, mib)])
+		left -= int64(n)
+		if errors.Is(err, unix.ENOSPC) {
+			w.errors++
+			if time.Since(begun) > patience {
+				return w, nil
+			}
+			err = pause(ctx, 50*time.Millisecond)
+		}
+		if err != nil {
+			return w, fmt.Errorf("write: %w", err)
+		}
+		_, used, err := b.available()
+		if err != nil {
+			return w, err
+		}
+		w.look(used)
+	}
+	return w, nil
+}

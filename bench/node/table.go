@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// printTable is for people; node.json has the same figures.
+func printTable(w io.Writer, f figures) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tebb\tkubelet, images\tkubelet, eviction\t")
+	row := func(name string, values ...any) {
+		fmt.Fprintf(t, "%s\t", name)
+		for _, v := range values {
+			fmt.Fprintf(t, "%v\t", v)
+		}
+		fmt.Fprintln(t)
+	}
+	row("seconds until there is room", f.EbbReaction, f.KubeletReaction, f.EvictionReaction)
+	row("images needed", f.Needed, f.Needed, f.EvictionNeeded)
+	row("images removed", f.EbbRemoved, f.KubeletRemoved, f.EvictionRemoved)
+	row("used in the end, %", f.EbbFinal, f.KubeletFinal, f.EvictionFinal)
+	row("pulled again, MiB", f.EbbPulledAgain/mib, f.KubeletPulledAgain/mib, f.EvictionPulledAgain/mib)
+	row("failed writes", f.EbbENOSPC, f.KubeletENOSPC, f.EvictionENOSPC)
+	row("idle CPU, % of a core", f.EbbIdleCPU, f.KubeletIdleCPU, "")
+	row("idle context switches a second", f.EbbIdleSwitches, f.KubeletIdleSwitches, "")
+	row("memory, MiB", f.EbbRSS, f.KubeletRSS, "")
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "ebb beside the kubelet: %d fills, %d images removed, the kubelet under pressure %d times; longest over its line %v s; %d failed writes\n",
+		f.BesideFills, f.BesideRemoved, f.BesidePressure, f.BesideOverLineS, f.BesideENOSPC)
+	return err
+}
