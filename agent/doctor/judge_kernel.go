@@ -41,6 +41,8 @@ func judgeKernel(all *findings, f *Facts) {
 	judgeMounts(all, f)
 }
 
+// judgeRelease: no release is an error. The agent does its work without programs,
+// only later and with less knowledge.
 func judgeRelease(all *findings, k *KernelFacts) {
 	const id = "kernel.version"
 	var major, minor int
@@ -63,6 +65,8 @@ func older(major, minor, thanMajor, thanMinor int) bool {
 	return major < thanMajor || major == thanMajor && minor < thanMinor
 }
 
+// judgeCapabilities speaks of this process. It tells of the agent only if both
+// are run alike, which is why the way out says so.
 func judgeCapabilities(all *findings, k *KernelFacts) {
 	const id = "kernel.capabilities"
 	switch {
@@ -80,6 +84,7 @@ func judgeCapabilities(all *findings, k *KernelFacts) {
 	}
 }
 
+// judgeMounts: what is not mounted the agent mounts, or does without.
 func judgeMounts(all *findings, f *Facts) {
 	k := &f.Kernel
 	switch {

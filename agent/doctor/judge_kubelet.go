@@ -66,6 +66,8 @@ func judgeStale(all *findings, k *KubeletFacts) {
 	}
 }
 
+// judgeUnread: settings that were read in part are not judged by. The part that is
+// missing could be the one that matters.
 func judgeUnread(all *findings, k *KubeletFacts) {
 	const why = "what the kubelet is set to is not known, so nothing is said of it below"
 	const ask = "ask the kubelet itself: --kubelet-url https://127.0.0.1:10250 with --kubelet-token-file or --kubelet-cert-file and --kubelet-key-file"

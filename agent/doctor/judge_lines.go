@@ -202,7 +202,8 @@ func groupsOn(f *Facts, dev uint64) []string {
 	return groups
 }
 
-// judgeLine judges one resource of one filesystem.
+// judgeLine judges one resource of one filesystem. That the disk is beyond the
+// kubelet's line already is another matter than where ebb's is: both are said.
 func judgeLine(all *findings, f *Facts, p *place, r resource) {
 	capacity, _ := figures(p.disk, r)
 	if capacity == 0 {
@@ -231,6 +232,8 @@ func judgeLine(all *findings, f *Facts, p *place, r resource) {
 	}
 }
 
+// judgeOff: 100 is somebody's decision, so no error; but for the bytes of images
+// hardly one that was meant to leave them to the eviction manager.
 func judgeOff(all *findings, id string, p *place, r resource, ours ebbLine, nearest eviction) {
 	level := Note
 	if p.holdsImages && r == bytesLeft {
@@ -241,6 +244,8 @@ func judgeOff(all *findings, id string, p *place, r resource, ours ebbLine, near
 		fmt.Sprintf("%s: %d", ours.field, below(nearest.used)))
 }
 
+// judgeDistance: where the lines meet it is chance who is first, and the eviction
+// manager's way is the harsher one.
 func judgeDistance(all *findings, f *Facts, id string, p *place, r resource, ours ebbLine, nearest eviction) {
 	distance := nearest.used - float64(ours.percent)
 	found := fmt.Sprintf("%s: ebb acts at %d %%, the kubelet evicts from %s", describePlace(p, r), ours.percent, describe(nearest))
@@ -287,12 +292,18 @@ func describe(e eviction) string {
 
 // describePlace: the disks have a section of their own, with sizes.
 func describePlace(p *place, r resource) string {
+	return fmt.Sprintf("%s by %s, %s used", strings.Join(p.names, ", "), r.id, usedOf(p, r))
+}
+
+// usedOf is not rounded as the kubelet and ebb do for their lines, almost a
+// percent up: people compare it with df.
+func usedOf(p *place, r resource) string {
 	capacity, available := figures(p.disk, r)
 	used := 0.0
 	if available < capacity {
 		used = 100 - 100*float64(available)/float64(capacity)
 	}
-	return fmt.Sprintf("%s by %s, %s %% used", strings.Join(p.names, ", "), r.id, number(used))
+	return number(used) + " %"
 }
 
 // number writes at most one digit after the point.

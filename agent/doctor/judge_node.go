@@ -33,6 +33,8 @@ func judgeRuntime(all *findings, f *Facts) {
 	judgeEndpoint(all, f)
 }
 
+// judgeSandbox: the sandbox image runs in every pod, but no pod names it; on
+// containerd 1.6 nothing protects it but its name.
 func judgeSandbox(all *findings, r *RuntimeFacts) {
 	const id = "runtime.sandbox"
 	switch {
@@ -105,6 +107,8 @@ func judgeNodefs(all *findings, f *Facts) {
 		"the filesystem that the kubelet counts as nodefs is not watched", "filesystems.kubelet.path: "+node.Path+" in "+ebbFile(f))
 }
 
+// judgeAbsent: the agent takes up a directory when it comes, so that only the
+// images', without which it has nothing to do, are an error.
 func judgeAbsent(all *findings, f *Facts, d *Disk) {
 	id := "disk." + d.Name
 	if d.Name == DiskImages {
@@ -122,8 +126,8 @@ func describeDisk(p *place) string {
 	if at == "" {
 		at = d.Path
 	}
-	return fmt.Sprintf("%s: %s at %s, %s, %d %% used", strings.Join(p.names, ", "), d.Type, at,
-		units.BytesSize(float64(d.Figures.CapacityBytes)), d.Figures.UsedPercent())
+	return fmt.Sprintf("%s: %s at %s, %s, %s used", strings.Join(p.names, ", "), d.Type, at,
+		units.BytesSize(float64(d.Figures.CapacityBytes)), usedOf(p, bytesLeft))
 }
 
 // judgeAgent: can it keep its state, and is one at work already?

@@ -79,7 +79,7 @@ func wrap(b *strings.Builder, head, text string) {
 	b.WriteString(head)
 	at, begun := utf8.RuneCountInString(head), false
 	hang := strings.Repeat(" ", at)
-	for word := range strings.FieldsSeq(text) {
+	for _, word := range words(text) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case !begun:
@@ -95,6 +95,19 @@ func wrap(b *strings.Builder, head, text string) {
 		begun = true
 	}
 	b.WriteByte('\n')
+}
+
+// words are what a line is not broken in. A number stays with its percent sign.
+func words(text string) []string {
+	var list []string
+	for word := range strings.FieldsSeq(text) {
+		if strings.HasPrefix(word, "%") && len(list) > 0 {
+			list[len(list)-1] += " " + word
+			continue
+		}
+		list = append(list, word)
+	}
+	return list
 }
 
 func writeSettings(b *strings.Builder, k *KubeletReport) {
