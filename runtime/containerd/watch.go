@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	eventsapi "github.com/containerd/containerd/api/events"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/ebb-agent/ebb/runtime/cri"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -85,6 +87,10 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 	if err := send(ctx, out, inventory.Event{Kind: inventory.EventResync}); err != nil {
 		return true, err
 	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { r.watchCRI(ctx, out) })
 	for {
 		select {
 		case envelope := <-stream:
@@ -95,6 +101,22 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 			}
 		case err := <-errs:
 			return true, streamError(err)
+		}
+	}
+}
+
+// watchCRI adds what the CRI tells, where it does: containerd's own events of an
+// exit come some milliseconds before the CRI has noted it. It is not needed, so
+// that a break is only tried to be mended.
+func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
+	for {
+		err := r.cri.Events(ctx, criNamespace, out)
+		if ctx.Err() != nil || errors.Is(err, cri.ErrUnimplemented) {
+			return
+		}
+		r.log.DebugContext(ctx, "stream of the CRI's events broke", "reason", err, "retry", lastBackoff)
+		if sleep(ctx, jitter(lastBackoff)) != nil {
+			return
 		}
 	}
 }

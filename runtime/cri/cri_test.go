@@ -27,7 +27,17 @@ type server struct {
 	images  []*runtimeapi.Image
 	info    map[string]string
 	removed []string
+	events  []*runtimeapi.ContainerEventResponse
 	err     error
+}
+
+func (s *server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	for _, e := range s.events {
+		if err := out.Send(e); err != nil {
+			return err
+		}
+	}
+	return s.err
 }
 
 func (s *server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
@@ -225,4 +235,36 @@ func FuzzSandboxImage(f *testing.F) {
 			t.Errorf("a name of %d bytes", len(name))
 		}
 	})
+}
+
+// What has ended or gone is told; what began is containerd's to tell.
+func TestEvents(t *testing.T) {
+	s := &server{err: status.Error(codes.Unavailable, "broke")}
+	for id, kind := range []runtimeapi.ContainerEventType{
+		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+		runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, 77,
+	} {
+		s.events = append(s.events, &runtimeapi.ContainerEventResponse{ContainerId: fmt.Sprint(id), ContainerEventType: kind})
+	}
+	out := make(chan inventory.Event, 10)
+	err := serveAll(t, s).Events(t.Context(), "k8s.io", out)
+	if !errors.Is(err, inventory.ErrUnavailable) {
+		t.Errorf("ended with %v", err)
+	}
+	close(out)
+	var got []inventory.Event
+	for e := range out {
+		got = append(got, e)
+	}
+	want := []inventory.Event{
+		{Kind: inventory.EventTask, Namespace: "k8s.io", Container: "2", Ended: true},
+		{Kind: inventory.EventContainer, Namespace: "k8s.io", Container: "3"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	err = serve(t, func(*grpc.Server) {}).Events(t.Context(), "k8s.io", out)
+	if !errors.Is(err, ErrUnimplemented) {
+		t.Errorf("without a service: %v", err)
+	}
 }

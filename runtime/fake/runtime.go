@@ -203,7 +203,7 @@ func (r *Runtime) setRunning(namespace, id string, running bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers[key{namespace, id}].running = running
-	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: namespace, Container: id})
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: namespace, Container: id, Ended: !running})
 }
 
 // Delete removes a container.

@@ -43,7 +43,7 @@ func (r *Runtime) AddContainer(c container.Container) {
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: c.ID, Ended: c.State == container.StateExited})
 }
 
-// Exit ends a container now.
+// Exit ends a container now, and says so.
 func (r *Runtime) Exit(id string) { r.exit(id, true) }
 
 // ExitUnseen ends a container in containerd, and leaves it to [Runtime.Exit] to
@@ -55,7 +55,6 @@ func (r *Runtime) exit(id string, seen bool) {
 	defer r.mu.Unlock()
 	if c := r.work.containers[id]; seen {
 		c.State, c.Finished = container.StateExited, r.now()
-		return
 	}
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: id, Ended: true})
 }
@@ -167,6 +166,7 @@ func (r *Runtime) Do(ctx context.Context, s container.Step) error {
 		if sb := r.work.sandboxes[id]; sb != nil {
 			sb.NotReady = true
 		}
+		r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: id, Ended: true})
 	case container.RemoveSandbox:
 		delete(r.work.sandboxes, id)
 		for other, c := range r.work.containers {

@@ -50,6 +50,7 @@ func Run(t *testing.T, start func(*testing.T) Harness) {
 		{"Workloads", (*suite).workloads},
 		{"WorkloadsGo", (*suite).workloadsGo},
 		{"Events", (*suite).events},
+		{"PodEvents", (*suite).podEvents},
 		{"Interrupt", (*suite).interrupt},
 	}
 	for _, c := range cases {

@@ -61,11 +61,11 @@ func (s *suite) events(t *testing.T) {
 			return e.Kind == inventory.EventContainer && e.Namespace == space && e.Container == "runner" && e.Image == name("event")
 		})
 		w.await(t, "task started", func(e inventory.Event) bool {
-			return e.Kind == inventory.EventTask && e.Container == "runner"
+			return e.Kind == inventory.EventTask && e.Container == "runner" && !e.Ended
 		})
 		s.Node.Stop(t, space, "runner")
 		w.await(t, "task ended", func(e inventory.Event) bool {
-			return e.Kind == inventory.EventTask && e.Container == "runner"
+			return e.Kind == inventory.EventTask && e.Container == "runner" && e.Ended
 		})
 		s.Node.Delete(t, space, "runner")
 		w.await(t, "container deleted", func(e inventory.Event) bool {
@@ -114,4 +114,21 @@ func (s *suite) interrupt(t *testing.T) {
 	w.await(t, "image", func(e inventory.Event) bool { return e.Image == name("after") })
 	s.find(t, id)
 	s.remove(t, id)
+}
+
+// podEvents: the end of a pod's container is told, and of its sandbox.
+func (s *suite) podEvents(t *testing.T) {
+	id := s.Node.Import(t, criNamespace, Image{Name: name("event-pod"), Runnable: true})
+	defer s.discard(t, id)
+	w := s.watch(t)
+	sandbox, container := s.Node.RunPod(t, Pod{PodID: podID("told"), Image: name("event-pod")})
+	defer s.removePod(t, sandbox, container)
+	s.Node.EndContainer(t, container)
+	w.await(t, "container ended", func(e inventory.Event) bool {
+		return e.Kind == inventory.EventTask && e.Namespace == criNamespace && e.Container == container && e.Ended
+	})
+	s.Node.EndSandbox(t, sandbox)
+	w.await(t, "sandbox ended", func(e inventory.Event) bool {
+		return e.Kind == inventory.EventTask && e.Namespace == criNamespace && e.Container == sandbox && e.Ended
+	})
 }
