@@ -22,7 +22,7 @@ func judgeKubelet(all *findings, f *Facts) {
 		}
 		all.add(Warning, "kubelet", found,
 			"whether a second collector is at work, and where the eviction manager steps in, is not known",
-			"run this on the node itself as root or, in a pod, with hostPID: true",
+			"run this on the node itself as root or, in a pod, with hostPID: true and CAP_SYS_PTRACE",
 			"or name its configuration: --kubelet-config FILE, or --kubelet-url https://127.0.0.1:10250 with credentials")
 		return
 	case k.Err != nil:

@@ -26,7 +26,8 @@ const doctorLong = `doctor looks at this node and says what is right, what is no
 
 It changes nothing on the node, whatever it finds. It reads the kubelet's command
 line and files as the kubelet does; with --kubelet-url it asks the kubelet itself.
-Run it as root on the node or, in a pod, with hostPID and the agent's mounts.
+Run it as root on the node or, in a pod, with hostPID, CAP_SYS_PTRACE and the
+agent's mounts.
 
 Exit code: 0 all is well, 1 warnings, 2 errors, 3 it could not run.`
 

@@ -38,19 +38,37 @@ type Process struct {
 var hosts = map[string]string{"k3s": "k3s", "kubelite": "MicroK8s", "k0s": "k0s"}
 
 // Find looks for kubelets among the processes of proc, by the name of what they
-// execute. Only root's count: anybody can give a program that name.
+// execute. Only root's count: anybody can give a program that name. The error may
+// come beside what was found: of a process that seems to be one, and is closed
+// to this process.
 func Find(proc string) ([]Process, error) {
 	pids, err := pids(proc)
 	if err != nil {
 		return nil, fmt.Errorf("find the kubelet: %w", err)
 	}
 	var found []Process
+	var hidden error
 	for _, pid := range pids {
-		if p, err := Look(proc, pid); err == nil {
+		p, err := Look(proc, pid)
+		switch {
+		case err == nil:
 			found = append(found, p)
+		case errors.Is(err, fs.ErrPermission) && p.seemsOne():
+			hidden = fmt.Errorf("process %d calls itself kubelet, and cannot be looked at: %w", pid, ErrHidden)
 		}
 	}
-	return found, nil
+	return found, hidden
+}
+
+// ErrHidden is of a process with more capabilities than this one.
+var ErrHidden = errors.New("needs root and CAP_SYS_PTRACE")
+
+// seemsOne goes by what root's process calls itself, where nothing better can be
+// read. It is good for a hint only.
+func (p *Process) seemsOne() bool {
+	comm, err := readAtMost(p.file("comm"), 64)
+	root, rootErr := p.rootRuns()
+	return err == nil && rootErr == nil && root && strings.TrimSpace(string(comm)) == "kubelet"
 }
 
 // FindProgram returns a process of root's that executes a file of this name; 0
@@ -99,7 +117,9 @@ var errOther = errors.New("not a kubelet that root runs")
 // Look reads one process.
 func Look(proc string, pid int) (Process, error) {
 	p := Process{PID: pid, proc: proc}
-	fail := func(err error) (Process, error) { return Process{}, fmt.Errorf("process %d: %w", pid, err) }
+	fail := func(err error) (Process, error) {
+		return Process{PID: pid, proc: proc}, fmt.Errorf("process %d: %w", pid, err)
+	}
 	name, err := p.program()
 	if err != nil {
 		return fail(err)

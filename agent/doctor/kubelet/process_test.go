@@ -1,14 +1,19 @@
 package kubelet
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // fakeProc is a proc with processes that nobody could start: hostile ones.
@@ -86,6 +91,52 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find(filepath.Join(p.dir, "none")); err == nil {
 		t.Error("a proc that is not there was read")
+	}
+}
+
+// TestFindWithoutRights: a kubelet that cannot be looked at is not "no kubelet".
+func TestFindWithoutRights(t *testing.T) {
+	newFakeProc(t) // root
+	data, err := os.ReadFile("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(program, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	type result struct {
+		found []Process
+		err   error
+	}
+	results := make(chan result)
+	go func() {
+		// The thread ends with this goroutine: it stays nobody's.
+		runtime.LockOSThread()
+		keep := ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, 65534, keep); errno != 0 {
+			results <- result{err: errno}
+			return
+		}
+		var r result
+		r.found, r.err = Find("/proc")
+		results <- r
+	}()
+	r := <-results
+	if !errors.Is(r.err, ErrHidden) || len(r.found) > 0 {
+		t.Errorf("found %+v, %v", r.found, r.err)
+	}
+	found, err := Find("/proc")
+	if err != nil || !slices.ContainsFunc(found, func(p Process) bool { return p.PID == cmd.Process.Pid }) {
+		t.Errorf("as root: found %+v, %v", found, err)
 	}
 }
 
