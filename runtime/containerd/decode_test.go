@@ -184,9 +184,9 @@ func TestDecode(t *testing.T) {
 		{&eventsapi.ContainerCreate{ID: "c", Image: "n"}, inventory.Event{Kind: inventory.EventContainer, Container: "c", Image: "n"}, true},
 		{&eventsapi.ContainerDelete{ID: "c"}, inventory.Event{Kind: inventory.EventContainer, Container: "c"}, true},
 		{&eventsapi.TaskStart{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c"}, true},
-		{&eventsapi.TaskExit{ContainerID: "c", ID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c"}, true},
+		{&eventsapi.TaskExit{ContainerID: "c", ID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Ended: true}, true},
 		{&eventsapi.TaskExit{ContainerID: "c", ID: "exec"}, inventory.Event{}, false},
-		{&eventsapi.TaskDelete{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c"}, true},
+		{&eventsapi.TaskDelete{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Ended: true}, true},
 		{&eventsapi.SnapshotPrepare{Key: "k"}, inventory.Event{}, false},
 	}
 	for _, tt := range tests {

@@ -60,5 +60,24 @@ func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[st
 			return wrap(fmt.Sprintf("remove name %q of image %s", name, imageID), err)
 		}
 	}
+	return r.removeStray(ctx, imageID)
+}
+
+// removeStray deletes the image's ID as a name, if that is all that it is called
+// by. The CRI gives that name to whatever it hears of, and may do so while the others
+// are being taken away: for a name that was new a moment ago, its event comes late.
+func (r *Runtime) removeStray(ctx context.Context, imageID string) error {
+	names, err := r.namesOf(ctx, imageID)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", imageID, err)
+	}
+	if len(names) != 1 || !names[imageID] {
+		return nil
+	}
+	ctx = inNamespace(ctx, &space{name: criNamespace})
+	err = r.client.ImageService().Delete(ctx, imageID, images.SynchronousDelete())
+	if err != nil && !errdefs.IsNotFound(err) {
+		return wrap("remove the name that the CRI has given to image "+imageID, err)
+	}
 	return nil
 }

@@ -139,7 +139,8 @@ func (w *withdrawal) takeNames(ctx context.Context) error {
 }
 
 // Users looks for what has come to stand on the image since: containers that the
-// CRI made from it, and snapshots on its top layer in any namespace.
+// CRI made from it, snapshots on its top layer in any namespace, and names, with
+// which somebody has pulled it.
 func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -153,8 +154,17 @@ func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
 			users = append(users, "container "+criNamespace+"/"+c.ID)
 		}
 	}
+	names, err := w.r.namesOf(ctx, w.imageID)
+	if err != nil {
+		return nil, err
+	}
+	for name := range names {
+		if name != w.imageID {
+			users = append(users, "name "+name)
+		}
+	}
 	if w.chain == "" {
-		return users, nil
+		return sortedSet(users), nil
 	}
 	spaces, err := w.r.readNamespaces(ctx)
 	if err != nil {
@@ -193,6 +203,9 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 func (w *withdrawal) Complete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	if err := w.r.removeStray(ctx, w.imageID); err != nil {
+		return err
+	}
 	return w.end(w.in(ctx), true)
 }
 

@@ -56,7 +56,13 @@ func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
 	defer w.r.mu.Unlock()
-	return w.r.users(w.image), w.r.faults.Users
+	users := w.r.users(w.image)
+	for _, k := range sortedKeys(w.r.records) {
+		if k.namespace == CRINamespace && w.r.records[k].id == w.image.id {
+			users = append(users, "name "+k.name)
+		}
+	}
+	return users, w.r.faults.Users
 }
 
 func (w *withdrawal) Restore(context.Context) error {

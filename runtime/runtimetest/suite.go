@@ -43,6 +43,7 @@ func Run(t *testing.T, start func(*testing.T) Harness) {
 		{"WithdrawAndRestore", (*suite).withdrawAndRestore},
 		{"WithdrawAndMend", (*suite).withdrawAndMend},
 		{"NameGivenAwayWhileWithdrawn", (*suite).nameGivenAway},
+		{"PulledAgainWhileWithdrawn", (*suite).pulledAgain},
 		{"Containers", (*suite).containers},
 		{"HostileNames", (*suite).hostileNames},
 		{"ResolveLayer", (*suite).resolveLayer},

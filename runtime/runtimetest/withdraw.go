@@ -113,6 +113,26 @@ func (s *suite) withdrawAndMend(t *testing.T) {
 	s.wantReferences(t, id, before.References)
 }
 
+// pulledAgain: who pulls the very image while it is withdrawn is one of its users.
+func (s *suite) pulledAgain(t *testing.T) {
+	img := Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}}
+	id := s.Node.Import(t, criNamespace, img)
+	defer s.discard(t, id)
+	w := s.withdraw(t, id)
+	s.eventuallyThere(t, id, false)
+	if again := s.Node.Import(t, criNamespace, img); again != id {
+		t.Fatalf("the image is %s now", again)
+	}
+	users, err := w.Users(t.Context())
+	if want := "name " + name("w"); err != nil || !slices.Contains(users, want) {
+		t.Errorf("used by %q, %v; want %q among them", users, err, want)
+	}
+	if err := w.Restore(t.Context()); err != nil {
+		t.Fatalf("restore: %v", err)
+	}
+	s.eventuallyThere(t, id, true)
+}
+
 // nameGivenAway: whoever pulls meanwhile is not overruled.
 func (s *suite) nameGivenAway(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}})
