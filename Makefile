@@ -43,8 +43,7 @@ VM_PACKAGES := qemu-system-x86 xz-utils
 VM_FLAGS ?=
 
 .PHONY: test-vm
-test-vm: node-tools ## the kernel's tests on Debian's own kernels, in an emulated machine
-	@tools/need.sh $(VM_PACKAGES)
+test-vm: vm-tools ## the kernel's tests on Debian's own kernels, in an emulated machine
 	@$(GO) run ./tools/vm/cmd/testvm $(VM_FLAGS)
 
 .PHONY: build
@@ -113,6 +112,10 @@ clean: ## remove what was built
 .PHONY: node-tools
 node-tools:
 	@tools/need.sh $(NODE_PACKAGES)
+
+.PHONY: vm-tools
+vm-tools: node-tools
+	@tools/need.sh $(VM_PACKAGES)
 
 .PHONY: test-tools
 test-tools: node-tools

@@ -3,6 +3,11 @@
 # those. It starts no service: the throwaway node runs a containerd of its own.
 set -eu
 
+# Two at a time would meet at dpkg's lock. Whoever waited may find the work done.
+if [ "$(id -u)" = 0 ] && [ -z "${EBB_NEED_LOCKED:-}" ]; then
+	EBB_NEED_LOCKED=1 exec flock /run/lock/ebb-need "$0" "$@"
+fi
+
 missing=""
 for package in "$@"; do
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
