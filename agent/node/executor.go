@@ -177,15 +177,20 @@ func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
 		a.stays(fresh, why)
 		return goOn
 	}
+	return a.removed(ctx, r, d, fresh, before, a.clock.now().Sub(started))
+}
+
+// removed measures what a removal has freed and says so. The run ends if the disk
+// does not show it.
+func (a *Agent) removed(ctx context.Context, r *run, d image.Decision, i inventory.Image, before reading, took time.Duration) verdict {
 	a.firstRemovalDone(r)
-	took := a.clock.now().Sub(started)
 	a.rec.Meta.Removals = append(a.rec.Meta.Removals, a.clock.now())
 	after, settled := a.measure(ctx, before, d)
 	gain := gained(before.AvailableBytes, after.AvailableBytes)
 	r.removed++
 	r.freed += gain
 	a.metrics.removed(d.Reason, gain)
-	a.log.Info("image removed", "image", d.ImageID, "references", fresh.References, "reason", string(d.Reason),
+	a.log.Info("image removed", "image", d.ImageID, "references", i.References, "reason", string(d.Reason),
 		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
 		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[d.ImageID].LastUsed))
 	delete(a.failures, d.ImageID)

@@ -47,47 +47,51 @@ func withLogs[T any](path string, f func(*podlogs.Dir) ([]T, error)) ([]T, error
 }
 
 // reapLogs removes directories of logs, and dead links.
-func (r *reaper) reapLogs(ctx context.Context, p container.LogPlan) (done reaped) {
-	done.failed = make(map[string]error)
-	remove := func(path, kind string, entries []container.LogDecision, f func(*podlogs.Dir, string) error) {
-		if len(entries) == 0 {
-			return
-		}
-		dir, err := podlogs.Open(path)
-		if err != nil {
-			return // gone, or not readable: the next look says so
-		}
-		defer dir.Close()
-		for _, e := range entries {
-			if ctx.Err() != nil {
-				return
-			}
-			if e.Reason == container.RemovedPodGone {
-				if why := r.notGone(ctx, e.Pod); why != "" {
-					r.metrics.reapSpared.WithLabelValues(kind).Inc()
-					r.log.Info("logs stay after all", "entry", e.Entry, "reason", why)
-					continue
-				}
-			}
-			if err := f(dir, e.Entry); err != nil {
-				done.failed[e.Entry] = err
-				r.metrics.reapFailures.WithLabelValues(kind).Inc()
-				continue
-			}
-			done.removed = append(done.removed, e.Entry)
-			r.metrics.reaped.WithLabelValues(kind, string(e.Reason)).Inc()
-			r.log.Info("logs removed", "entry", e.Entry, "kind", kind, "reason", string(e.Reason), "detail", e.Detail)
-		}
-	}
-	remove(r.podLogs, "log_directory", p.RemoveDirectories, func(d *podlogs.Dir, entry string) error {
+func (r *reaper) reapLogs(ctx context.Context, p container.LogPlan) reaped {
+	done := reaped{failed: make(map[string]error)}
+	r.removeLogs(ctx, r.podLogs, "log_directory", p.RemoveDirectories, &done, func(d *podlogs.Dir, entry string) error {
 		return d.RemoveDirectory(ctx, entry)
 	})
 	links := make([]container.LogDecision, 0, len(p.RemoveLinks))
 	for _, entry := range p.RemoveLinks {
 		links = append(links, container.LogDecision{Entry: entry, Reason: reasonDeadLink, Detail: "leads nowhere"})
 	}
-	remove(r.links, "log_link", links, (*podlogs.Dir).RemoveLink)
+	r.removeLogs(ctx, r.links, "log_link", links, &done, (*podlogs.Dir).RemoveLink)
 	return done
+}
+
+// removeLogs removes entries of one directory. Whether a pod is gone is asked again.
+func (r *reaper) removeLogs(ctx context.Context, path, kind string, entries []container.LogDecision, done *reaped, remove func(*podlogs.Dir, string) error) {
+	if len(entries) == 0 {
+		return
+	}
+	dir, err := podlogs.Open(path)
+	if err != nil {
+		return // gone, or not readable: the next look says so
+	}
+	defer dir.Close()
+	for _, e := range entries {
+		why := ""
+		if e.Reason == container.RemovedPodGone {
+			why = r.notGone(ctx, e.Pod)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if why != "" {
+			r.metrics.reapSpared.WithLabelValues(kind).Inc()
+			r.log.Info("logs stay after all", "entry", e.Entry, "reason", why)
+			continue
+		}
+		if err := remove(dir, e.Entry); err != nil {
+			done.failed[e.Entry] = err
+			r.metrics.reapFailures.WithLabelValues(kind).Inc()
+			continue
+		}
+		done.removed = append(done.removed, e.Entry)
+		r.metrics.reaped.WithLabelValues(kind, string(e.Reason)).Inc()
+		r.log.Info("logs removed", "entry", e.Entry, "kind", kind, "reason", string(e.Reason), "detail", e.Detail)
+	}
 }
 
 // reasonDeadLink is why a link to a log goes.

@@ -30,15 +30,10 @@ func measureRace(ctx context.Context, s settings, f *figures) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	c := agentrun.ConfigFor(n)
-	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
-	c.Filesystems.Kubelet.Path, c.Filesystems.PodLogs.Path, c.Containers.LogLinks = k.RootDir(), k.PodLogsDir(), k.ContainerLogsDir()
-	files, err := k.ClientFiles(peers.User{Name: "ebb-agent", Groups: []string{"system:masters"}})
+	c, err := raceConfig(n, k)
 	if err != nil {
 		return err
 	}
-	c.Pods.Source = config.PodsFromKubelet
-	c.Pods.Kubelet = config.Kubelet{URL: k.URL(), ClientCertificate: files.Cert, ClientKey: files.Key, CertificateAuthority: files.CA}
 	var images, kept atomic.Int64
 	start := func() (*agentrun.Process, error) {
 		return agentrun.Start(ctx, agentrun.Options{Binary: s.agent, Dir: n.Dir(), Config: c, OnLine: func(l agentrun.Line) {
@@ -87,4 +82,16 @@ func measureRace(ctx context.Context, s settings, f *figures) (err error) {
 		err = errors.Join(err, fmt.Errorf("pods failed for good:\n  %s", quote(r.Failures)))
 	}
 	return err
+}
+
+// raceConfig is of an agent that asks the kubelet for its pods, and spares no image
+// for its age.
+func raceConfig(n *node.Node, k *peers.Kubelet) (config.Config, error) {
+	c := agentrun.ConfigFor(n)
+	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
+	c.Filesystems.Kubelet.Path, c.Filesystems.PodLogs.Path, c.Containers.LogLinks = k.RootDir(), k.PodLogsDir(), k.ContainerLogsDir()
+	files, err := k.ClientFiles(peers.User{Name: "ebb-agent", Groups: []string{"system:masters"}})
+	c.Pods.Source = config.PodsFromKubelet
+	c.Pods.Kubelet = config.Kubelet{URL: k.URL(), ClientCertificate: files.Cert, ClientKey: files.Key, CertificateAuthority: files.CA}
+	return c, err
 }
