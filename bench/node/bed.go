@@ -234,9 +234,12 @@ func (w *written) look(used float64) {
 	}
 }
 
-// write writes so many percent of the disk at full speed. A write for which there is
-// no space is tried again after a moment, for so long in all.
-func (b *bed) write(ctx context.Context, percent float64, patience time.Duration) (w written, err error) {
+// fullSpeed is that of the page cache.
+const fullSpeed = 0
+
+// write writes so many percent of the disk, at so many percent a second. A write for
+// which there is no space is tried again after a moment, until patience ends.
+func (b *bed) write(ctx context.Context, percent, speed float64) (w written, err error) {
 	u, err := b.node.Usage()
 	if err != nil {
 		return w, err
@@ -247,15 +250,19 @@ func (b *bed) write(ctx context.Context, percent float64, patience time.Duration
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	chunk, begun := make([]byte, mib), time.Now()
-	for left := int64(float64(u.CapacityBytes) * percent / 100); left > 0; {
+	total := int64(float64(u.CapacityBytes) * percent / 100)
+	for left := total; left > 0; {
 		n, err := f.Write(chunk[:min(left, mib)])
 		left -= int64(n)
 		if errors.Is(err, unix.ENOSPC) {
 			w.errors++
-			if time.Since(begun) > patience {
+			if time.Since(begun) > writerPatience {
 				return w, nil
 			}
 			err = pause(ctx, 50*time.Millisecond)
+		} else if err == nil && speed != fullSpeed {
+			due := percent / speed * float64(total-left) / float64(total)
+			err = pause(ctx, time.Until(begun.Add(time.Duration(due*float64(time.Second)))))
 		}
 		if err != nil {
 			return w, fmt.Errorf("write: %w", err)

@@ -11,8 +11,8 @@ import (
 )
 
 // ebbBeside runs both at their defaults, with images handed over to ebb, and has the
-// disk filled again and again by a writer that is faster than a disk. There are
-// always images that may go, so that a kubelet under pressure is one too many.
+// disk filled again and again. There are always images that may go, so that a kubelet
+// under pressure is one too many.
 func ebbBeside(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-beside", map[string]any{
 		"imageGCHighThresholdPercent": 100, "imageMinimumGCAge": "1ms",
@@ -37,47 +37,58 @@ func ebbBeside(ctx context.Context, o options, f *figures) error {
 				err = stopped
 			}
 		}()
-		if err := storm(ctx, b, o.storm, f); err != nil {
+		say("filling the disk again and again, %d %% of it a second, for %v", pacedSpeed, o.storm)
+		if f.Beside, err = storm(ctx, b, k, pacedSpeed, o.storm); err != nil {
 			return err
 		}
-		f.BesidePressure, err = pressure(k)
+		say("the same at the speed of the page cache, for %v", o.storm/2)
+		f.Flood, err = storm(ctx, b, k, fullSpeed, o.storm/2)
 		return err
 	})
 }
 
-func storm(ctx context.Context, b *bed, period time.Duration, f *figures) error {
-	say("filling the disk again and again, for %v", period)
+// pacedSpeed in percent of the disk a second: a disk of 100 GiB would have to take
+// 10 GiB a second.
+const pacedSpeed = 10
+
+func storm(ctx context.Context, b *bed, k *peers.Kubelet, speed float64, period time.Duration) (f besideFigures, err error) {
+	before, err := pressure(k)
+	if err != nil {
+		return f, err
+	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for begun := time.Now(); time.Since(begun) < period; f.BesideFills++ {
-		// At most as much as is free and three images take: more than that remain.
-		w, err := b.write(ctx, 10+30*random.Float64(), writerPatience)
+	for begun := time.Now(); time.Since(begun) < period; f.Fills++ {
+		// At most as much as is free and five images take: some always remain.
+		w, err := b.write(ctx, 10+30*random.Float64(), speed)
 		if err != nil {
-			return err
+			return f, err
 		}
-		f.BesideENOSPC += w.errors
 		if err := poll(ctx, time.Millisecond, time.Minute, func() (bool, error) {
 			_, used, err := b.available()
 			w.look(used)
 			return used < evictionPercent, err
 		}); err != nil {
-			return err
+			return f, err
 		}
-		f.BesideOverLineS = max(f.BesideOverLineS, result.Round(w.overLine.Seconds()))
+		f.ENOSPC += w.errors
+		f.OverLine = max(f.OverLine, result.Round(w.overLine.Seconds()))
 		// Anywhere in the ten seconds of the eviction manager.
 		if err := pause(ctx, time.Duration(random.IntN(500))*time.Millisecond); err != nil {
-			return err
+			return f, err
 		}
 		removed, err := b.settled(ctx, 200*time.Millisecond)
 		if err != nil {
-			return err
+			return f, err
 		}
-		f.BesideRemoved += removed
+		f.Removed += removed
 		if err := b.empty(); err != nil {
-			return err
+			return f, err
 		}
 		if _, err := b.bringBack(ctx); err != nil {
-			return err
+			return f, err
 		}
 	}
-	return nil
+	after, err := pressure(k)
+	f.Pressure = after - before
+	return f, err
 }

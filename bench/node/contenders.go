@@ -50,7 +50,7 @@ func kubeletImages(ctx context.Context, o options, f *figures) error {
 		}
 		f.KubeletReaction, f.KubeletRemoved = result.Round(out.reaction.Seconds()), out.removed
 		f.KubeletFinal, f.KubeletPulledAgain = result.Round(out.used), out.pulledAgain
-		w, err := b.write(ctx, writerPercent, writerPatience)
+		w, err := b.write(ctx, writerPercent, fullSpeed)
 		f.KubeletENOSPC = w.errors
 		return err
 	})
@@ -88,7 +88,7 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 		} else if n == 0 { // then zero would mean nothing beside ebb, either
 			return errors.New("the eviction manager's log says nothing of what it did")
 		}
-		w, err := b.write(ctx, writerPercent, writerPatience)
+		w, err := b.write(ctx, writerPercent, fullSpeed)
 		f.EvictionENOSPC = w.errors
 		return err
 	})
@@ -145,7 +145,7 @@ func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 	f.EbbRuns = o.repeats
 	f.EbbReaction, f.EbbReactionMax = result.Round(result.Percentile(reactions, 50)), result.Round(result.Percentile(reactions, 100))
 	f.EbbFinal = result.Round(result.Percentile(used, 50))
-	w, err := b.write(ctx, writerPercent, writerPatience)
+	w, err := b.write(ctx, writerPercent, fullSpeed)
 	if err != nil {
 		return err
 	}

@@ -89,16 +89,22 @@ type figures struct {
 	EvictionNeeded      int     `json:"kubelet_eviction_images_needed"`
 	EvictionRuns        int     `json:"kubelet_eviction_runs"`
 
-	BesideFills     int     `json:"beside_fills"`
-	BesidePressure  int     `json:"beside_kubelet_under_pressure"`
-	BesideRemoved   int     `json:"beside_images_removed"`
-	BesideENOSPC    int     `json:"beside_enospc_errors"`
-	BesideOverLineS float64 `json:"beside_longest_over_eviction_line_s"`
+	Beside besideFigures `json:"beside"`       // a writer of pacedSpeed
+	Flood  besideFigures `json:"beside_flood"` // one of full speed
 
 	Needed int `json:"images_needed"`
 	High   int `json:"high_percent"`
 	Low    int `json:"low_percent"`
 	Filled int `json:"filled_percent"`
+}
+
+// besideFigures are those of ebb beside the kubelet.
+type besideFigures struct {
+	Fills    int     `json:"fills"`
+	Pressure int     `json:"kubelet_under_pressure"`
+	Removed  int     `json:"images_removed"`
+	ENOSPC   int     `json:"enospc_errors"`
+	OverLine float64 `json:"longest_over_eviction_line_s"`
 }
 
 // run takes the quick parts first: what is broken shows early.

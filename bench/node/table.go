@@ -29,7 +29,14 @@ func printTable(w io.Writer, f figures) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "ebb beside the kubelet: %d fills, %d images removed, the kubelet under pressure %d times; longest over its line %v s; %d failed writes\n",
-		f.BesideFills, f.BesideRemoved, f.BesidePressure, f.BesideOverLineS, f.BesideENOSPC)
-	return err
+	for _, b := range []struct {
+		speed string
+		besideFigures
+	}{{fmt.Sprintf("a writer of %d %% of the disk a second", pacedSpeed), f.Beside}, {"a writer at full speed", f.Flood}} {
+		if _, err := fmt.Fprintf(w, "ebb beside the kubelet, and %s: %d fills, %d images removed, the kubelet under pressure %d times; longest over its line %v s; %d failed writes\n",
+			b.speed, b.Fills, b.Removed, b.Pressure, b.OverLine, b.ENOSPC); err != nil {
+			return err
+		}
+	}
+	return nil
 }
