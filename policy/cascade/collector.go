@@ -1,0 +1,227 @@
+package cascade
+
+import (
+	"container/heap"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Collector is the graph and what is to be done about it. It is not safe for
+// concurrent use: one goroutine owns it.
+type Collector struct {
+	store
+	config     Config
+	namespaces table
+	otherUIDs  table
+	kinds      kinds
+	versions   map[index]string // resourceVersions that are no numbers
+	queue      []index          // looked at next, in this order
+	work       map[index]*work
+	inFlight   map[uint64]index
+	lastID     uint64
+	alarms     alarms
+	held       []index // wait for types to be listed
+	incomplete int     // types that are not
+	barrier    barrier
+	out        []Action
+	graves     graves
+	now        time.Time // of the input at hand
+}
+
+// work is what the collector knows of a node it is busy with; most have none.
+type work struct {
+	id        uint64 // of the action on its way
+	verb      Verb
+	version   uint64    // of the node, when the action was asked for
+	sent      bool      // it was done, and its effect has not been seen
+	wanted    bool      // a dependent wants a live answer
+	reread    bool      // the node itself does
+	conflict  bool      // the last action met one
+	uidOnly   bool      // and nothing that matters had changed
+	conflicts uint8     // in a row
+	failures  uint8     // in a row
+	due       time.Time // nothing is done before
+	recheck   time.Time // of an owner that no watch tells about
+	readAt    time.Time // the last live answer
+	barrier   uint64    // the barrier that must pass; 0: none was asked for
+	last      Result
+}
+
+// New makes an empty collector.
+func New(config Config) *Collector {
+	c := &Collector{
+		config:   config.withDefaults(),
+		versions: make(map[index]string),
+		work:     make(map[index]*work),
+		inFlight: make(map[uint64]index),
+	}
+	c.pages = []*[pageSize]node{new([pageSize]node)}
+	c.uuids, c.others = make(map[uid]index), make(map[string]index)
+	c.graves.room = c.config.Tombstones
+	return c
+}
+
+// Len is the number of nodes: objects, and owners that were never seen.
+func (c *Collector) Len() int { return c.live }
+
+// Ready gives the next actions, most at most, in the order in which they became
+// due; the rest stays. Take only what is carried out at once: what an action
+// rests on may be no older than Config.FreshFor.
+func (c *Collector) Ready(now time.Time, most int) []Action {
+	c.now = now
+	c.ring()
+	c.askForBarrier()
+	looked := 0
+	for looked < len(c.queue) && len(c.out) < most {
+		i := c.queue[looked]
+		looked++
+		n := c.at(i)
+		n.flags &^= queued
+		if n.next != 0 { // not dropped meanwhile
+			c.decide(i)
+		}
+	}
+	c.queue = slices.Delete(c.queue, 0, looked)
+	take := min(most, len(c.out))
+	actions := slices.Clone(c.out[:take])
+	c.out = slices.Delete(c.out, 0, take)
+	return actions
+}
+
+// Next is when something changes by itself: the earliest moment at which Ready
+// may have more to say without further input. Zero if never; a time that has
+// passed if it has something now.
+func (c *Collector) Next() time.Time {
+	if len(c.queue) > 0 || len(c.out) > 0 || c.barrier.asks() {
+		return c.now
+	}
+	for len(c.alarms) > 0 && !c.valid(c.alarms[0]) {
+		heap.Pop(&c.alarms)
+	}
+	if len(c.alarms) == 0 {
+		return time.Time{}
+	}
+	return c.alarms[0].at
+}
+
+// wake has a node looked at.
+func (c *Collector) wake(i index) {
+	if n := c.at(i); n.flags&queued == 0 {
+		n.flags |= queued
+		c.queue = append(c.queue, i)
+	}
+}
+
+// wakeDependents has all dependents of a UID looked at.
+func (c *Collector) wakeDependents(i index) {
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		for _, d := range c.at(s).dependents {
+			c.wake(d.dependent)
+		}
+	}
+}
+
+func (c *Collector) workOf(i index) *work {
+	w := c.work[i]
+	if w == nil {
+		w = new(work)
+		c.work[i] = w
+	}
+	return w
+}
+
+func (c *Collector) forgetWork(i index) {
+	if w := c.work[i]; w != nil {
+		delete(c.inFlight, w.id)
+		delete(c.work, i)
+	}
+}
+
+// rest drops a node's work once it has nothing to tell any more.
+func (c *Collector) rest(i index) {
+	w := c.work[i]
+	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.barrier != 0 || !w.recheck.IsZero() || w.due.After(c.now) {
+		return
+	}
+	if w.readAt.IsZero() || c.now.Sub(w.readAt) > c.config.FreshFor {
+		delete(c.work, i)
+	}
+}
+
+// alarm is a moment at which a node is looked at again.
+type alarm struct {
+	at   time.Time
+	node index // 0: those in held
+}
+
+type alarms []alarm
+
+func (a alarms) Len() int { return len(a) }
+func (a alarms) Less(i, j int) bool {
+	return a[i].at.Before(a[j].at) || a[i].at.Equal(a[j].at) && a[i].node < a[j].node
+}
+func (a alarms) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *alarms) Push(x any)   { *a = append(*a, x.(alarm)) }
+func (a *alarms) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+func (c *Collector) wait(i index, d time.Duration) {
+	w := c.workOf(i)
+	w.due = c.now.Add(d)
+	heap.Push(&c.alarms, alarm{w.due, i})
+}
+
+// valid alarms are those that were not put off or called off since.
+func (c *Collector) valid(a alarm) bool {
+	if a.node == 0 {
+		return len(c.held) > 0
+	}
+	w := c.work[a.node]
+	return w != nil && (w.due.Equal(a.at) || w.recheck.Equal(a.at))
+}
+
+func (c *Collector) ring() {
+	for len(c.alarms) > 0 && !c.alarms[0].at.After(c.now) {
+		a := heap.Pop(&c.alarms).(alarm)
+		if !c.valid(a) {
+			continue
+		}
+		if a.node != 0 {
+			c.wake(a.node)
+			continue
+		}
+		c.releaseHeld()
+	}
+}
+
+// graves remember UIDs that are gone, so that a late event does not bring an
+// object back, and a late dependent needs no live read. The oldest make room.
+type graves struct {
+	versions map[string]uint64
+	order    []string
+	next     int
+	room     int
+}
+
+func (g *graves) put(id string, version uint64) {
+	id = strings.Clone(id)
+	if g.versions == nil {
+		g.versions = make(map[string]uint64)
+	}
+	if old, ok := g.versions[id]; ok {
+		g.versions[id] = max(old, version)
+		return
+	}
+	if len(g.order) < g.room {
+		g.order = append(g.order, id)
+	} else {
+		delete(g.versions, g.order[g.next])
+		g.order[g.next] = id
+		g.next = (g.next + 1) % g.room
+	}
+	g.versions[id] = version
+}

@@ -1,0 +1,219 @@
+package cascade
+
+import "time"
+
+// decide what is to be done about one node now, if anything.
+func (c *Collector) decide(i index) {
+	n := c.at(i)
+	if w := c.work[i]; w != nil {
+		if w.id != 0 || w.due.After(c.now) {
+			return // its answer, or the alarm, brings it back
+		}
+		if !w.recheck.IsZero() && !c.now.Before(w.recheck) {
+			w.recheck, w.wanted = time.Time{}, true
+		}
+		if w.sent {
+			// Done, and nothing was seen of it for long: look.
+			w.sent, w.reread = false, true
+		}
+		if c.readLive(i, w) {
+			return
+		}
+	}
+	defer c.rest(i)
+	switch {
+	case n.flags&observed == 0 || c.excluded(i) || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
+	case n.flags&terminating != 0:
+		c.decideTerminating(i)
+	case len(n.owners) > 0:
+		c.decideDependent(i)
+	}
+}
+
+// readLive asks for a live read if somebody wants one.
+func (c *Collector) readLive(i index, w *work) bool {
+	n := c.at(i)
+	if !w.wanted && !w.reread {
+		return false
+	}
+	if n.flags&observed == 0 && (len(n.dependents) == 0 || n.flags&gone != 0 || n.flags&proven != 0) {
+		w.wanted, w.reread = false, false
+		return false
+	}
+	if !c.reachable(i) {
+		return true // the type's coming wakes it
+	}
+	if n.flags&observed == 0 && c.kinds.all[n.kind].phase == listing && n.flags&doubted == 0 {
+		return true // the list may tell; its end wakes it
+	}
+	a := Action{Verb: Verify, Object: c.coordinates(i), Reason: OwnerUnverified}
+	switch {
+	case !w.wanted:
+		a.Verb, a.Reason = Read, ObjectMayChange
+	case n.flags&observed != 0:
+		a.Reason = OwnerMayChange
+	}
+	c.emit(i, a)
+	return true
+}
+
+// emit asks for an action about a node.
+func (c *Collector) emit(i index, a Action) {
+	w := c.workOf(i)
+	c.lastID++
+	a.ID, w.id = c.lastID, c.lastID
+	w.verb, w.version, w.due = a.Verb, c.at(i).version, time.Time{}
+	c.inFlight[a.ID] = i
+	c.out = append(c.out, a)
+}
+
+// ask has an owner read live, once for all of its dependents.
+func (c *Collector) ask(owner index) {
+	w := c.workOf(owner)
+	if !w.wanted {
+		w.wanted = true
+		c.wake(owner)
+	}
+}
+
+// fresh says whether what is known of an owner was read live just now. Half way
+// to being old it is asked for again, so that nobody has to wait for it.
+func (c *Collector) fresh(owner index) bool {
+	w := c.work[owner]
+	if w == nil || w.readAt.IsZero() {
+		c.ask(owner)
+		return false
+	}
+	age := c.now.Sub(w.readAt)
+	if age > c.config.FreshFor/2 {
+		c.ask(owner)
+	}
+	return age >= 0 && age <= c.config.FreshFor
+}
+
+// allFresh does the same for those owners of a node that are judged so.
+func (c *Collector) allFresh(i index, j judgement) bool {
+	ok := true
+	for _, e := range c.at(i).owners {
+		if c.judge(i, e) == j && !c.fresh(c.seenAs(e.owner)) {
+			ok = false
+		}
+	}
+	return ok
+}
+
+// decideDependent is for an object that nobody deletes yet.
+func (c *Collector) decideDependent(i index) {
+	n, first := c.classify(i)
+	if n[unknown] > 0 {
+		for _, e := range c.at(i).owners {
+			if c.judge(i, e) == unknown {
+				c.ask(e.owner)
+			}
+		}
+	}
+	switch {
+	case c.leaveOrphaning(i):
+	case n[unresolvable] > 0:
+	case n[solid] > 0:
+		c.tidy(i, n, first)
+	case n[unknown] > 0:
+		// Unknown never deletes.
+	case n[waiting] > 0:
+		c.followWaiting(i, first[waiting])
+	default:
+		c.remove(i, c.policy(i, Background), OwnersAbsent, first[dangling])
+	}
+}
+
+// leaveOrphaning takes references away whose owner leaves its dependents
+// behind. The dangling ones go with them: had they been alone, the object would
+// have gone, and it is to stay.
+func (c *Collector) leaveOrphaning(i index) bool {
+	owners := c.at(i).owners
+	var refs []Position
+	var owner index
+	for at, e := range owners {
+		switch {
+		case c.hasUIDOf(e.owner, i):
+			continue
+		case c.orphaned(e):
+			if owner == 0 {
+				owner = e.owner
+			}
+		case c.judge(i, e) != dangling:
+			continue
+		}
+		refs = append(refs, Position{at, c.reference(e)})
+	}
+	if owner == 0 {
+		return false
+	}
+	c.emit(i, c.action(i, RemoveReferences, OwnerOrphans, owner, refs))
+	return true
+}
+
+// tidy takes away what is absent or waiting beside a solid owner: a waiting
+// owner would wait for this object, which stays.
+func (c *Collector) tidy(i index, n, first count) {
+	if n[dangling]+n[waiting] == 0 {
+		return
+	}
+	at := first[dangling]
+	if n[dangling] == 0 {
+		at = first[waiting]
+	}
+	withWaiting := n[waiting] > 0 && c.allFresh(i, waiting)
+	if n[waiting] > 0 && !withWaiting && n[dangling] == 0 {
+		return
+	}
+	var refs []Position
+	for at, e := range c.at(i).owners {
+		if j := c.judge(i, e); j == dangling || j == waiting && withWaiting {
+			refs = append(refs, Position{at, c.reference(e)})
+		}
+	}
+	c.emit(i, c.action(i, RemoveReferences, ReferencesStale, c.at(i).owners[at].owner, refs))
+}
+
+// policy is how an object is deleted: its own finalizers decide, because
+// deleting it with another policy would strip them.
+func (c *Collector) policy(i index, otherwise Policy) Policy {
+	switch f := c.at(i).flags; {
+	case f&wantsOrphan != 0:
+		return Orphan
+	case f&wantsForegr != 0:
+		return Foreground
+	}
+	return otherwise
+}
+
+// hot is how many conflicts in a row an object may cost before it goes with its
+// UID alone as the precondition.
+const hot = 3
+
+// remove asks for the deletion of an object.
+func (c *Collector) remove(i index, p Policy, why Reason, at int) {
+	w := c.workOf(i)
+	if w.conflict && !w.uidOnly || c.kinds.all[c.at(i).kind].aggregated && c.now.Sub(w.readAt) > c.config.FreshFor {
+		w.reread = true
+		c.readLive(i, w)
+		return
+	}
+	a := c.action(i, Delete, why, c.at(i).owners[at].owner, nil)
+	a.Policy = p
+	if w.uidOnly && w.conflicts >= hot {
+		// It changes between any read and the request, in nothing that matters. What
+		// comes between this read and the request is not seen, so this is the last
+		// resort.
+		a.ResourceVersion = ""
+	}
+	c.emit(i, a)
+}
+
+func (c *Collector) action(i index, v Verb, why Reason, owner index, refs []Position) Action {
+	return Action{
+		Verb: v, Object: c.coordinates(i), ResourceVersion: c.versionOf(i),
+		Refs: refs, Reason: why, Owner: c.coordinates(owner),
+	}
+}

@@ -1,0 +1,100 @@
+// Package cascade decides what is to be deleted, patched or left alone because
+// of the owner references of Kubernetes objects: what the
+// garbage-collector-controller decides, as a state machine without I/O.
+//
+// [Collector] is the dependency graph and the rules. Events, lists and the
+// answers to requests go in, actions come out ([Collector.Ready]); the time is an
+// argument of everything. The same inputs in the same order give the same actions
+// in the same order. It is the pure core in the manner of etcd/raft: whoever
+// drives it does the I/O, in the order that is said below.
+//
+// # What is true
+//
+// A reference is judged at its own coordinates: apiVersion, kind, name, UID, and
+// the namespace of its dependent if the owner's type has namespaces. References
+// that give one UID different coordinates are different questions. It is
+//
+//   - solid if the object was seen at these coordinates (the same object in
+//     another version of its group counts), and is not waiting;
+//   - waiting if that object is being deleted and has foregroundDeletion;
+//   - orphaning if it is being deleted and has orphan: solid still, but its
+//     dependents are to be left behind;
+//   - dangling if the UID was seen to go (a DELETED event), or a live read proved
+//     the owner absent;
+//   - unresolvable if the dependent has no namespace and the owner's type has;
+//   - unknown otherwise: not seen yet, missing from a list, its type not served.
+//
+// That an owner is gone is permanent. A deletion that nobody saw (missing after a
+// list) is only a reason to read the owner live, once for all its dependents.
+// That an owner waits is not permanent: a second DELETE with Orphan rewrites its
+// finalizers, and leaves the dependents' versions alone. It is read again at most
+// Config.FreshFor before it is acted on.
+//
+// # What is done
+//
+//   - No owner but dangling ones: delete. The object's own finalizers choose the
+//     policy, because any other would strip them.
+//   - A solid owner: the dangling and waiting references beside it are taken away.
+//   - No owner but waiting (and dangling) ones: delete, foreground if it has
+//     dependents itself. If one of those waits, too, its own references are
+//     unblocked first: they may be a circle.
+//   - Deleted and waiting: once no reference blocks it, foregroundDeletion comes
+//     off. Two that wait for each other are unblocked. (The kube-controller-manager
+//     leaves those, and one that refers to itself, forever.)
+//   - Deleted with orphan: all references to its UID are taken away, then, after a
+//     barrier over all types that was asked for after the deletion was seen, the
+//     finalizer.
+//   - Terminating otherwise: nothing. DELETE would rewrite its finalizers.
+//
+// Two things differ from the kube-controller-manager on purpose: it deletes a
+// dependent of a waiting owner foreground even if the dependent has the finalizer
+// orphan; and it counts a reference as blocking whatever its coordinates.
+//
+// # Invariants
+//
+// Nothing with a live solid owner is ever deleted. Unknown never deletes. What is
+// terminating is never deleted again. The finalizer orphan comes off only after a
+// barrier. Every action carries the UID; a Delete carries the resourceVersion it
+// was decided on, so that what has changed meanwhile refuses it. Only an object
+// that met several conflicts in a row, and changed in nothing that matters, goes
+// by its UID alone.
+//
+// # The caller's duties
+//
+//   - TypeCame before Listing, Listing before the objects of a list, Synced after
+//     them, then the watch's events in order. Types are independent of each other.
+//   - A DELETED event goes to Forget, and nothing else does. Missing from
+//     discovery is TypeWent, which proves nothing.
+//   - Ready only for what is sent at once. Every action is answered, by its ID:
+//     Answered, Finished or BarrierPassed. An answer that is late, or for nobody,
+//     is ignored.
+//   - Absent and Gone only for a Status NotFound whose details name that very
+//     object. Anything else that failed is Unknown or Failed.
+//   - The object that a successful patch returned goes to Observe before
+//     Finished, with the owner references and finalizers of the response.
+//   - A barrier is a resourceVersion read after the action was given out, and
+//     passes when every type's watch was seen to have delivered everything up to
+//     it, into Observe and Forget.
+//   - Ready again at Next.
+//
+// # Failure modes
+//
+// A restart loses nothing: pending work is in the objects' finalizers, and what
+// was known of absent owners is read again. An action without an answer holds its
+// object until restart. An action whose effect is not seen within Config.Settle is
+// followed by a live read. Failures are tried again with doubling pauses. A type
+// that is not listed holds the end of foreground deletions for
+// Config.ForegroundPatience; one that the barrier waits for holds orphaning until
+// the caller says it passed. An owner whose type is not served is unknown as long
+// as that lasts. An aggregated API server that ignores preconditions can lose
+// what changes between the read and the DELETE.
+//
+// # Sources
+//
+// The rules are those of k8s.io/kubernetes/pkg/controller/garbagecollector
+// (v1.36: attemptToDeleteItem, classifyReferences, processDeletingDependentsItem,
+// attemptToOrphanWorker), what DELETE does to finalizers those of
+// k8s.io/apiserver/pkg/registry/generic/registry/store.go
+// (deletionFinalizersForGarbageCollection). Faults that are not repeated:
+// kubernetes issues 26120, 60037, 77081, 87668, 131307, 142039.
+package cascade

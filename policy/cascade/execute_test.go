@@ -1,0 +1,132 @@
+package cascade
+
+import (
+	"fmt"
+	"slices"
+)
+
+// read is a live read of coordinates.
+func (s *server) read(o Coordinates) Answer {
+	t := s.types[typeKey(o.APIVersion, o.Kind)]
+	if t == nil || !t.served {
+		return Answer{State: Unknown} // a bare 404
+	}
+	found := s.find(t.store, o.Namespace, o.Name)
+	if found == nil {
+		return Answer{State: Absent}
+	}
+	answer := Answer{Exists, snapshot(found)}
+	s.asRead[found.UID] = answer.Object
+	answer.Object.APIVersion = o.APIVersion
+	return answer
+}
+
+// execute carries an action of the collector out, and says how it went and what
+// the response to a patch showed. What the true world forbids is noted.
+func (s *server) execute(a Action) (Result, *Object) {
+	t := s.types[typeKey(a.Object.APIVersion, a.Object.Kind)]
+	if t == nil || !t.served {
+		return Failed, nil
+	}
+	o := s.find(t.store, a.Object.Namespace, a.Object.Name)
+	if o == nil {
+		return Gone, nil
+	}
+	if o.UID != a.Object.UID {
+		return Conflict, nil
+	}
+	switch a.Verb {
+	case Delete:
+		return s.executeDelete(a, o, t), nil
+	case RemoveReferences, Unblock:
+		return s.executePatch(a, o)
+	case RemoveFinalizer:
+		return s.executeFinalizer(a, o)
+	}
+	panic(fmt.Sprint("cannot execute ", a.Verb))
+}
+
+func (s *server) executeDelete(a Action, o *stored, t *servedAs) Result {
+	if a.ResourceVersion != "" && a.ResourceVersion != o.ResourceVersion {
+		if !t.Aggregated {
+			return Conflict
+		}
+		// An aggregated server's storage may ignore preconditions. Then what changes
+		// between the read and the request is lost; nobody can do better.
+		s.remove(o, a.Policy)
+		return Done
+	}
+	if was, ok := s.asRead[o.UID]; a.ResourceVersion == "" && ok && changedSince(was, o) {
+		s.remove(o, a.Policy) // the price of the UID alone
+		return Done
+	}
+	if o.Terminating {
+		s.forbid(a, "it is terminating already")
+	}
+	if len(o.Owners) == 0 {
+		s.forbid(a, "it has no owner")
+	}
+	if s.unresolvable(o) {
+		s.forbid(a, "an owner is unresolvable")
+	}
+	for _, r := range o.Owners {
+		if why := s.mayGo(o, r); why != "" {
+			s.forbid(a, "%s", why)
+		}
+	}
+	if slices.Contains(o.Finalizers, OrphanFinalizer) && a.Policy != Orphan {
+		s.forbid(a, "policy %s strips the finalizer orphan", a.Policy)
+	}
+	s.deleted++
+	s.remove(o, a.Policy)
+	return Done
+}
+
+func changedSince(was Object, o *stored) bool {
+	return was.Terminating != o.Terminating || !slices.Equal(was.Owners, o.Owners) || !slices.Equal(was.Finalizers, o.Finalizers)
+}
+
+func (s *server) executePatch(a Action, o *stored) (Result, *Object) {
+	refs := slices.Clone(o.Owners)
+	for _, p := range a.Refs {
+		if p.Index >= len(refs) || refs[p.Index].UID != p.UID || refs[p.Index].Name != p.Name {
+			return Conflict, nil
+		}
+	}
+	for _, p := range slices.Backward(a.Refs) {
+		if a.Verb == Unblock {
+			refs[p.Index].Block = false
+			continue
+		}
+		if why := s.mayGo(o, p.Reference); why != "" && s.orphans[p.UID] == 0 {
+			s.forbid(a, "%s", why)
+		}
+		refs = slices.Delete(refs, p.Index, p.Index+1)
+	}
+	s.setOwners(o, refs)
+	response := snapshot(o)
+	return Done, &response
+}
+
+func (s *server) executeFinalizer(a Action, o *stored) (Result, *Object) {
+	if a.Index >= len(o.Finalizers) || o.Finalizers[a.Index] != a.Finalizer {
+		return Conflict, nil
+	}
+	if !o.Terminating {
+		s.forbid(a, "nobody deletes it")
+	}
+	if a.Finalizer == OrphanFinalizer {
+		for _, d := range s.objects {
+			// What refers to it since before it was deleted must not be lost.
+			if since, ok := d.refSince[o.UID]; ok && d != o && since < s.orphans[o.UID] {
+				s.forbid(a, "%s %s still refers to it", d.Kind, d.Name)
+			}
+		}
+	}
+	s.setFinalizers(o, slices.Delete(slices.Clone(o.Finalizers), a.Index, a.Index+1))
+	if s.byUID(o.UID) == nil {
+		return Done, nil // the response is an object that is gone: nothing to observe
+	}
+	response := snapshot(o)
+	return Done, &response
+}

@@ -1,0 +1,120 @@
+package cascade
+
+import "time"
+
+// Explanation is why an object is still there, and what the collector makes of
+// each of its owner references.
+type Explanation struct {
+	Object  Coordinates
+	Reason  Reason
+	Due     bool          // something is to be done about it: Ready will say what
+	Owners  []Explained   // in the order in which they are written
+	Waiting []Coordinates // dependents that hold it, the first ten
+	Holders []string      // what holds the barrier it waits for
+	Retry   time.Time     // not looked at before; zero: no such time
+	Last    Result        // of the last action, with KeptRetry
+}
+
+// Explained is one owner reference and how it is judged.
+type Explained struct {
+	Coordinates
+	Judgement string // solid, orphaning, waiting, dangling, unknown, unresolvable
+}
+
+// Explain says what is known of an object. It changes nothing.
+func (c *Collector) Explain(o Coordinates) Explanation {
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
+	if !known || i == 0 {
+		return Explanation{Object: o, Reason: KeptNotKnown}
+	}
+	n := c.at(i)
+	x := Explanation{Object: c.coordinates(i), Due: n.flags&queued != 0}
+	for _, e := range n.owners {
+		x.Owners = append(x.Owners, Explained{c.coordinates(e.owner), c.judge(i, e).String()})
+	}
+	x.Reason = c.why(i)
+	switch x.Reason {
+	case KeptDependents:
+		x.Waiting = c.holding(i)
+	case KeptBarrier:
+		x.Holders = c.barrier.holders
+	}
+	if w := c.work[i]; w != nil {
+		x.Last = w.last
+		if w.due.After(c.now) {
+			x.Retry = w.due
+		}
+	}
+	return x
+}
+
+func (c *Collector) why(i index) Reason {
+	n, w := c.at(i), c.work[i]
+	switch {
+	case n.flags&observed == 0:
+		return KeptNotKnown
+	case c.excluded(i):
+		return KeptExcluded
+	case !c.reachable(i):
+		return KeptUnserved
+	case w != nil && (w.id != 0 || w.sent):
+		return KeptInFlight
+	case w != nil && w.due.After(c.now):
+		return KeptRetry
+	case n.flags&waitsForSync != 0:
+		return KeptSync
+	case n.flags&terminating != 0:
+		return c.whyTerminating(i)
+	}
+	if len(n.owners) == 0 {
+		return KeptNoOwners
+	}
+	counts, _ := c.classify(i)
+	switch {
+	case counts[unresolvable] > 0:
+		return KeptUnresolvable
+	case counts[solid]+counts[orphaning] > 0:
+		return KeptSolidOwner
+	case counts[unknown] > 0:
+		return KeptUnknownOwner
+	case counts[waiting] > 0:
+		return OwnersWaiting
+	}
+	return OwnersAbsent
+}
+
+func (c *Collector) whyTerminating(i index) Reason {
+	switch c.condition(i) {
+	case orphaning:
+		if w := c.work[i]; w == nil || w.barrier == 0 || w.barrier > c.barrier.passed {
+			return KeptBarrier
+		}
+		return KeptDependents
+	case waiting:
+		if _, blocking := c.dependentsOf(i); blocking > 0 {
+			return KeptDependents
+		}
+		return DependentsGone
+	}
+	return KeptTerminating
+}
+
+// holding are the dependents that an object waits for.
+func (c *Collector) holding(i index) (list []Coordinates) {
+	const most = 10
+	orphans := c.condition(i) == orphaning
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if !orphans && s != i && !c.sameObject(s, i) {
+			continue
+		}
+		for _, d := range c.at(s).dependents {
+			if d.dependent != i && (orphans || c.at(d.dependent).owners[d.at].block) {
+				if list = append(list, c.coordinates(d.dependent)); len(list) == most {
+					return list
+				}
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,159 @@
+package cascade
+
+// judgement of one owner reference, at its own coordinates.
+type judgement uint8
+
+const (
+	unknown judgement = iota // nobody has proven anything: never deletes
+	solid
+	orphaning // solid still, and about to leave its dependents behind
+	waiting   // exists, and is deleted in the foreground
+	dangling  // absent for good
+	unresolvable
+)
+
+func (j judgement) String() string {
+	return [...]string{"unknown", "solid", "orphaning", "waiting", "dangling", "unresolvable"}[j]
+}
+
+// judge one reference of a dependent.
+func (c *Collector) judge(dependent index, e edge) judgement {
+	o := c.at(e.owner)
+	k := &c.kinds.all[o.kind]
+	// A cluster-scoped object cannot be owned by a namespaced one: nobody knows
+	// in which namespace the owner would be.
+	if (!k.scoped || k.namespaced) && c.namespaces.all[c.at(dependent).namespace].text == "" {
+		if k.scoped {
+			return unresolvable
+		}
+		return unknown // its type will tell
+	}
+	if s := c.seenAs(e.owner); s != 0 {
+		return c.condition(s)
+	}
+	if o.flags&(gone|proven) != 0 {
+		return dangling
+	}
+	return unknown
+}
+
+// seenAs is the node of the object that an owner's coordinates name: itself, or
+// the same object as it is watched in another version of its group.
+func (c *Collector) seenAs(owner index) index {
+	o := c.at(owner)
+	watched := c.kinds.all[o.kind].phase != unwatched
+	if o.flags&observed != 0 && watched {
+		return owner
+	}
+	for s := c.firstOf(owner); s != 0; s = c.at(s).same {
+		if s != owner && c.at(s).flags&observed != 0 && c.sameObject(s, owner) {
+			return s
+		}
+	}
+	if o.flags&observed != 0 {
+		return owner
+	}
+	return 0
+}
+
+func (c *Collector) sameObject(a, b index) bool {
+	x, y := c.at(a), c.at(b)
+	k, l := &c.kinds.all[x.kind], &c.kinds.all[y.kind]
+	return x.name == y.name && x.namespace == y.namespace && k.group == l.group && k.kind == l.kind
+}
+
+func (c *Collector) condition(i index) judgement {
+	switch f := c.at(i).flags; {
+	case f&terminating == 0:
+		return solid
+	case f&wantsOrphan != 0:
+		return orphaning
+	case f&wantsForegr != 0:
+		return waiting
+	}
+	return solid
+}
+
+// count is how many references were judged what.
+type count [unresolvable + 1]int
+
+// classify all references of a node. first is where the first of each stands.
+func (c *Collector) classify(i index) (n, first count) {
+	for at, e := range c.at(i).owners {
+		j := c.judge(i, e)
+		if n[j] == 0 {
+			first[j] = at
+		}
+		n[j]++
+	}
+	return n, first
+}
+
+// dependentsOf is how many references there are to an object, other than its
+// own, and how many of them block.
+func (c *Collector) dependentsOf(i index) (all, blocking int) {
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if s == i || c.sameObject(s, i) {
+			all += len(c.at(s).dependents)
+			blocking += int(c.at(s).blocking)
+		}
+	}
+	for _, e := range c.at(i).owners {
+		if e.owner == i || c.sameObject(e.owner, i) && c.hasUIDOf(e.owner, i) {
+			all--
+			if e.block && e.owner != i {
+				blocking--
+			}
+		}
+	}
+	return all, blocking
+}
+
+func (c *Collector) hasUIDOf(a, b index) bool {
+	x, y := c.at(a), c.at(b)
+	return x.uid == y.uid && x.flags&otherUID == y.flags&otherUID
+}
+
+// referred says whether anything but the object itself refers to a UID, by
+// whatever coordinates: what an orphaned owner must not leave behind.
+func (c *Collector) referred(i index) bool {
+	own := 0
+	for _, e := range c.at(i).owners {
+		if c.hasUIDOf(e.owner, i) {
+			own++
+		}
+	}
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		own -= len(c.at(s).dependents)
+	}
+	return own < 0
+}
+
+// orphaned says whether a reference is to a UID that is being deleted with
+// orphan, at whatever coordinates.
+func (c *Collector) orphaned(e edge) bool {
+	for s := c.firstOf(e.owner); s != 0; s = c.at(s).same {
+		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Collector) excluded(i index) bool { return c.kinds.all[c.at(i).kind].excluded }
+
+// reachable says whether a request about a node can be sent at all.
+func (c *Collector) reachable(i index) bool {
+	k := &c.kinds.all[c.at(i).kind]
+	namespace := c.namespaces.all[c.at(i).namespace].text
+	return k.phase != unserved && k.scoped && (k.namespaced == (namespace != ""))
+}
+
+func (c *Collector) coordinates(i index) Coordinates {
+	n := c.at(i)
+	k := &c.kinds.all[n.kind]
+	return Coordinates{
+		APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource,
+		Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
+	}
+}

@@ -1,0 +1,159 @@
+package cascade
+
+import "slices"
+
+// ownerKey is where a reference of a dependent in a namespace points to: a
+// cluster-scoped owner has no namespace, any other one that of its dependent.
+// While nobody knows the scope it is taken for namespaced; rescope mends that.
+func (c *Collector) ownerKey(r Reference, namespace string, kind uint32) key {
+	if k := &c.kinds.all[kind]; k.scoped && !k.namespaced {
+		namespace = ""
+	}
+	return key{r.UID, r.Name, namespace, kind}
+}
+
+// sameOwners says whether a node's references are these.
+func (c *Collector) sameOwners(i index, refs []Reference) bool {
+	owners := c.at(i).owners
+	if len(owners) != len(refs) {
+		return false
+	}
+	for at, e := range owners {
+		r, o := refs[at], c.at(e.owner)
+		k := &c.kinds.all[o.kind]
+		if e.block != r.Block || o.name != r.Name || k.kind != r.Kind || k.apiVersion != r.APIVersion || !c.hasUID(o, r.UID) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Collector) hasUID(n *node, id string) bool {
+	if u, ok := parseUUID(id); ok {
+		return n.flags&otherUID == 0 && n.uid == u
+	}
+	other, ok := c.otherUIDs.ids[id]
+	return ok && n.flags&otherUID != 0 && n.uid == uid{byte(other >> 24), byte(other >> 16), byte(other >> 8), byte(other)}
+}
+
+// setOwners replaces a node's references. The new ones come first, so that what
+// is known of an owner that stays one is not forgotten in between.
+func (c *Collector) setOwners(i index, refs []Reference) {
+	n := c.at(i)
+	namespace := c.namespaces.all[n.namespace].text
+	fresh := make([]edge, len(refs))
+	for at, r := range refs {
+		kind := c.kinds.acquire(kindName{r.APIVersion, r.Kind})
+		k := c.ownerKey(r, namespace, kind)
+		owner := c.find(k)
+		if owner == 0 {
+			owner = c.add(k)
+			c.recall(owner)
+		}
+		c.kinds.release(kind) // the node holds it now
+		o := c.at(owner)
+		fresh[at] = edge{owner, uint32(len(o.dependents)), r.Block}
+		o.dependents = append(o.dependents, backref{i, uint32(at)})
+		if r.Block && owner != i {
+			o.blocking++
+		}
+	}
+	old := n.owners
+	n.owners = nil
+	if len(fresh) > 0 {
+		n.owners = fresh
+	}
+	for at := range old {
+		c.unlink(i, old, at)
+	}
+}
+
+// unlink takes one edge out of the owner's list. The edges are those that were
+// the node's before.
+func (c *Collector) unlink(i index, old []edge, at int) {
+	e := old[at]
+	old[at].owner = 0
+	o := c.at(e.owner)
+	last := uint32(len(o.dependents) - 1)
+	moved := o.dependents[last]
+	o.dependents[e.at] = moved
+	o.dependents = o.dependents[:last]
+	if e.at != last {
+		edges := c.at(moved.dependent).owners
+		// What moved may be one of the old edges, too.
+		if moved.dependent == i && int(moved.at) < len(old) && old[moved.at].owner == e.owner && old[moved.at].at == last {
+			edges = old
+		}
+		edges[moved.at].at = e.at
+	}
+	if last == 0 {
+		o.dependents = nil
+	} else if cap(o.dependents) > 64 && int(last) < cap(o.dependents)/4 {
+		o.dependents = slices.Clone(o.dependents)
+	}
+	if e.block && e.owner != i {
+		o.blocking--
+	}
+	c.ownerChanged(e.owner)
+}
+
+// ownerChanged looks after an owner that lost a dependent.
+func (c *Collector) ownerChanged(owner index) {
+	c.wakeTerminating(owner) // which may be another node of the same UID
+	if o := c.at(owner); len(o.dependents) == 0 && o.flags&observed == 0 {
+		c.drop(owner)
+	}
+}
+
+// wakeTerminating has every object of a UID looked at that may have waited for
+// its dependents.
+func (c *Collector) wakeTerminating(i index) {
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if c.at(s).flags&(observed|terminating) == observed|terminating {
+			c.wake(s)
+		}
+	}
+}
+
+// rescope moves references to where they belong, once the scope of a kind is
+// known, or another than it was.
+func (c *Collector) rescope(kind uint32) {
+	for _, i := range c.nodesOf(kind) {
+		var wrong []index
+		for _, d := range c.at(i).dependents {
+			if c.misplaced(i, d.dependent) {
+				wrong = append(wrong, d.dependent)
+			}
+		}
+		for _, d := range wrong {
+			// A dependent that has two references here is mended by the first.
+			c.setOwners(d, c.references(d))
+			c.wake(d)
+		}
+	}
+}
+
+func (c *Collector) misplaced(owner, dependent index) bool {
+	k := &c.kinds.all[c.at(owner).kind]
+	want := c.namespaces.all[c.at(dependent).namespace].text
+	if k.scoped && !k.namespaced {
+		want = ""
+	}
+	return c.namespaces.all[c.at(owner).namespace].text != want
+}
+
+// references are a node's, as they were written.
+func (c *Collector) references(i index) []Reference {
+	owners := c.at(i).owners
+	refs := make([]Reference, len(owners))
+	for at := range owners {
+		refs[at] = c.reference(owners[at])
+	}
+	return refs
+}
+
+func (c *Collector) reference(e edge) Reference {
+	o := c.at(e.owner)
+	k := &c.kinds.all[o.kind]
+	return Reference{APIVersion: k.apiVersion, Kind: k.kind, Name: o.name, UID: c.uidOf(e.owner), Block: e.block}
+}

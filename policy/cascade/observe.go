@@ -1,0 +1,254 @@
+package cascade
+
+import (
+	"slices"
+	"time"
+)
+
+// Observe takes an object as a list, a watch, a live read or the answer to a
+// patch told it. What is older than what is known is ignored, where
+// resourceVersions can be compared.
+func (c *Collector) Observe(now time.Time, o Object) {
+	c.now = now
+	if o.UID == "" || o.Name == "" {
+		return // nothing that could be named, or deleted with a precondition
+	}
+	if !c.exhume(o) {
+		return
+	}
+	kind := c.kinds.acquire(kindName{o.APIVersion, o.Kind})
+	k := key{o.UID, o.Name, o.Namespace, kind}
+	i := c.find(k)
+	if i == 0 {
+		i = c.add(k)
+	}
+	c.kinds.release(kind)
+	n := c.at(i)
+	n.epoch = c.kinds.all[kind].epoch
+	if n.flags&observed != 0 && !c.newer(i, o.ResourceVersion) {
+		return
+	}
+	c.apply(i, o)
+}
+
+// newer says whether a resourceVersion tells more than what is known.
+func (c *Collector) newer(i index, text string) bool {
+	n := c.at(i)
+	if n.flags&restored != 0 {
+		return true
+	}
+	v, ok := version(text)
+	if n.flags&opaque != 0 || !ok {
+		return c.versions[i] != text || text == ""
+	}
+	return v > n.version
+}
+
+// exhume says whether an object may be there although its UID was seen to go.
+func (c *Collector) exhume(o Object) bool {
+	died, dead := c.graves.versions[o.UID]
+	if !dead {
+		return true
+	}
+	if v, ok := version(o.ResourceVersion); ok && died != 0 && v <= died {
+		return false // a late event
+	}
+	delete(c.graves.versions, o.UID) // its place in the order is taken by nobody; that is harmless
+	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
+		c.at(s).flags &^= gone
+	}
+	return true
+}
+
+func (c *Collector) apply(i index, o Object) {
+	n := c.at(i)
+	before, owners, sum := n.flags, c.sameOwners(i, o.Owners), finalizerSum(o.Finalizers)
+	c.setVersion(i, o.ResourceVersion)
+	n.flags &^= terminating | wantsOrphan | wantsForegr | hasFinalizer | proven | gone | doubted | restored
+	n.flags |= observed
+	if o.Terminating {
+		n.flags |= terminating
+	}
+	n.orphanAt, n.foregrAt = 0, 0
+	for at, f := range o.Finalizers {
+		switch at := uint8(min(at, 255)); f {
+		case OrphanFinalizer:
+			n.flags, n.orphanAt = n.flags|wantsOrphan, at
+		case ForegroundFinalizer:
+			n.flags, n.foregrAt = n.flags|wantsForegr, at
+		default:
+			n.flags |= hasFinalizer
+		}
+	}
+	if !owners {
+		c.setOwners(i, o.Owners)
+	}
+	const decisive = observed | terminating | wantsOrphan | wantsForegr
+	changed := !owners || sum != n.finalizers || (before^n.flags)&decisive != 0
+	n.finalizers = sum
+	c.seen(i, changed)
+	if (before^n.flags)&decisive != 0 {
+		c.wakeDependents(i)
+	}
+	if changed {
+		c.wake(i)
+		c.warn(i)
+	}
+}
+
+// seen tells a node's work that the object was seen in a version of its own.
+func (c *Collector) seen(i index, changed bool) {
+	n, w := c.at(i), c.work[i]
+	if n.flags&wantsOrphan == 0 || n.flags&terminating == 0 {
+		c.leaveBarrier(i)
+	}
+	if w == nil {
+		return
+	}
+	if w.sent {
+		w.sent, w.due = false, time.Time{}
+		c.wake(i)
+	}
+	if changed {
+		w.conflicts, w.conflict, w.uidOnly = 0, false, false
+	} else if w.conflict && w.id == 0 {
+		w.uidOnly = true
+	}
+}
+
+// Forget takes a DELETED event of a watch: the UID is gone for good.
+func (c *Collector) Forget(now time.Time, o Object) {
+	c.now = now
+	if o.UID == "" {
+		return
+	}
+	v, _ := version(o.ResourceVersion)
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
+		if n := c.at(i); n.flags&(observed|restored) == observed && v != 0 && n.flags&opaque == 0 && v < n.version {
+			return // of before the object was seen again: an etcd that was restored
+		}
+		c.goneToo(i)
+		c.vanish(i, gone)
+	}
+	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
+		if c.at(s).flags&observed != 0 {
+			return // the same object under another name (aggregated views do that): ask about it
+		}
+	}
+	c.graves.put(o.UID, v)
+	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
+		c.at(s).flags |= gone
+	}
+	if s := c.chain(o.UID); s != 0 {
+		c.wakeDependents(s)
+	}
+}
+
+// goneToo has the same object go where it was read in another version.
+func (c *Collector) goneToo(i index) {
+	for again := true; again; {
+		again = false
+		for s := c.firstOf(i); s != 0 && !again; s = c.at(s).same {
+			if s != i && c.at(s).flags&observed != 0 && c.sameObject(s, i) {
+				c.vanish(s, gone)
+				again = true // the chain may be another one now
+			}
+		}
+	}
+}
+
+// recall tells a new node what is remembered of its UID.
+func (c *Collector) recall(i index) {
+	if len(c.graves.versions) == 0 {
+		return
+	}
+	if _, dead := c.graves.versions[c.uidOf(i)]; dead {
+		c.at(i).flags |= gone
+	}
+}
+
+// vanish makes an object one that is not there. What proves it is gone, proven,
+// or doubted if nothing does.
+func (c *Collector) vanish(i index, why flag) {
+	n := c.at(i)
+	old := n.owners
+	n.owners = nil
+	for at := range old {
+		c.unlink(i, old, at)
+	}
+	was := n.flags & observed
+	n.flags &^= observed | terminating | wantsOrphan | wantsForegr | hasFinalizer | restored
+	n.flags |= why
+	c.leaveBarrier(i)
+	wanted := c.work[i] != nil && c.work[i].wanted
+	c.forgetWork(i)
+	c.setVersion(i, "")
+	if was != 0 || why != doubted {
+		c.wakeDependents(i) // also those that refer to it in another version
+	}
+	if len(n.dependents) == 0 {
+		c.drop(i)
+		return
+	}
+	if wanted && why == doubted {
+		c.workOf(i).wanted = true
+		c.wake(i)
+	}
+}
+
+// Restored says that resourceVersions went backwards: etcd was restored from a
+// backup. What was gone may be there again, and any version may be seen anew.
+func (c *Collector) Restored(now time.Time) {
+	c.now = now
+	c.graves.versions, c.graves.order, c.graves.next = nil, nil, 0
+	for i := index(1); i <= c.used; i++ {
+		n := c.at(i)
+		n.flags &^= gone | proven
+		n.flags |= restored
+		if w := c.work[i]; w != nil {
+			w.readAt, w.uidOnly = time.Time{}, false
+		}
+		if n.flags&observed == 0 {
+			for _, d := range n.dependents {
+				c.wake(d.dependent)
+			}
+		}
+	}
+}
+
+// warn emits OwnerRefInvalidNamespace for dependents whose owner was seen in
+// another namespace: the ones of i, and i itself.
+func (c *Collector) warn(i index) {
+	for _, e := range c.at(i).owners {
+		c.warnOf(i, e.owner)
+	}
+	n := c.at(i)
+	if n.same == 0 && c.firstOf(i) == i || n.flags&observed == 0 {
+		return
+	}
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if s == i || c.at(s).flags&observed != 0 {
+			continue
+		}
+		for _, d := range slices.Clone(c.at(s).dependents) {
+			c.warnOf(d.dependent, s)
+		}
+	}
+}
+
+func (c *Collector) warnOf(dependent, owner index) {
+	d := c.at(dependent)
+	if d.flags&(observed|invalidNS) != observed || c.at(owner).flags&observed != 0 || c.excluded(dependent) {
+		return
+	}
+	for s := c.firstOf(owner); s != 0; s = c.at(s).same {
+		o := c.at(s)
+		namespaced := c.namespaces.all[o.namespace].text != ""
+		if o.flags&observed != 0 && namespaced && o.namespace != d.namespace {
+			d.flags |= invalidNS
+			c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(dependent), Reason: InvalidNamespace, Owner: c.coordinates(owner)})
+			return
+		}
+	}
+}

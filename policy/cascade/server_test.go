@@ -1,0 +1,233 @@
+package cascade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// server is a small API server: objects, versions, propagation policies,
+// finalizers and preconditions as k8s.io/apiserver v0.36.3 treats them
+// (pkg/registry/generic/registry/store.go: Delete,
+// deletionFinalizersForGarbageCollection, ShouldDeleteDuringUpdate).
+type server struct {
+	now     time.Time
+	version int
+	objects []*stored            // in order of creation
+	streams map[string]*stream   // by watched type
+	types   map[string]*servedAs // by apiVersion/kind: what discovery and reads know
+	nextUID int
+	fault   string // the first action that the true world forbids
+	// What was so for a while: rules that rest on a read allow what it told.
+	waited  map[string]time.Time // UID: last moment at which it waited
+	orphans map[string]int       // UID: version at which it first was to be orphaned
+	asRead  map[string]Object    // UID: as a live read last told
+	deleted int                  // successful deletions by the collector
+}
+
+type stored struct {
+	Object
+	refSince map[string]int // UID of an owner: version at which the reference was written
+}
+
+// servedAs is a type in one version. Several may share objects.
+type servedAs struct {
+	Type
+	store  string // the kind that holds the objects
+	served bool
+}
+
+// stream is one type's watch: what was not delivered yet, and what was.
+type stream struct {
+	as      string
+	pending []event
+	past    []event
+	listed  bool
+}
+
+type event struct {
+	deleted bool
+	object  Object
+}
+
+func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
+
+func newServer() *server {
+	s := &server{
+		now: noon, streams: map[string]*stream{}, types: map[string]*servedAs{},
+		asRead: map[string]Object{}, waited: map[string]time.Time{}, orphans: map[string]int{},
+	}
+	for _, t := range []Type{
+		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
+		{APIVersion: "apps/v1", Kind: "Set", Resource: "sets", Namespaced: true},
+		{APIVersion: "x.io/v1", Kind: "Thing", Resource: "things", Namespaced: true},
+		{APIVersion: "x.io/v1", Kind: "Realm", Resource: "realms"},
+		{APIVersion: "agg.io/v1", Kind: "Far", Resource: "fars", Namespaced: true, Aggregated: true},
+	} {
+		s.types[typeKey(t.APIVersion, t.Kind)] = &servedAs{t, t.Kind, true}
+		s.streams[t.Kind] = &stream{as: typeKey(t.APIVersion, t.Kind)}
+	}
+	// Thing is served in a second version, too, which nobody watches.
+	old := Type{APIVersion: "x.io/v1beta1", Kind: "Thing", Resource: "things", Namespaced: true, Unwatched: true}
+	s.types[typeKey(old.APIVersion, old.Kind)] = &servedAs{old, "Thing", true}
+	return s
+}
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func (s *server) find(kind, namespace, name string) *stored {
+	for _, o := range s.objects {
+		if o.Kind == kind && o.Namespace == namespace && o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+func (s *server) byUID(uid string) *stored {
+	for _, o := range s.objects {
+		if o.UID == uid {
+			return o
+		}
+	}
+	return nil
+}
+
+// create an object; nil if the name is taken.
+func (s *server) create(kind, namespace, name string, owners []Reference, finalizers []string) *stored {
+	t := s.types[s.streams[kind].as]
+	if !t.Namespaced {
+		namespace = ""
+	}
+	if s.find(kind, namespace, name) != nil {
+		return nil
+	}
+	s.nextUID++
+	id := fmt.Sprintf("%08x-0000-4000-8000-%012x", s.nextUID*7919, s.nextUID)
+	if s.nextUID%5 == 0 {
+		id = fmt.Sprint("uid-", s.nextUID) // not every API server makes UUIDs
+	}
+	o := &stored{Object: Object{
+		APIVersion: t.APIVersion, Kind: kind, Namespace: namespace, Name: name, UID: id,
+		Owners: owners, Finalizers: finalizers,
+	}, refSince: map[string]int{}}
+	s.objects = append(s.objects, o)
+	s.changed(o)
+	return o
+}
+
+// changed gives an object a new version, and tells the watch.
+func (s *server) changed(o *stored) {
+	s.version++
+	o.ResourceVersion = fmt.Sprint(s.version)
+	for id := range o.refSince {
+		if !slices.ContainsFunc(o.Owners, func(r Reference) bool { return r.UID == id }) {
+			delete(o.refSince, id)
+		}
+	}
+	for _, r := range o.Owners {
+		if o.refSince[r.UID] == 0 {
+			o.refSince[r.UID] = s.version
+		}
+	}
+	if o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) && s.orphans[o.UID] == 0 {
+		s.orphans[o.UID] = s.version
+	}
+	st := s.streams[o.Kind]
+	if o.Terminating && len(o.Finalizers) == 0 {
+		s.objects = slices.DeleteFunc(s.objects, func(p *stored) bool { return p == o })
+		st.pending = append(st.pending, event{true, snapshot(o)})
+		return
+	}
+	st.pending = append(st.pending, event{false, snapshot(o)})
+}
+
+func snapshot(o *stored) Object {
+	c := o.Object
+	c.Owners, c.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
+	return c
+}
+
+func (s *server) isWaiting(o *stored) bool {
+	return o.Terminating && slices.Contains(o.Finalizers, ForegroundFinalizer)
+}
+
+// tick notes who waits, before anything changes.
+func (s *server) tick() {
+	for _, o := range s.objects {
+		if s.isWaiting(o) {
+			s.waited[o.UID] = s.now
+		}
+	}
+}
+
+// remove is a DELETE; policy "" is none.
+func (s *server) remove(o *stored, p Policy) {
+	s.tick()
+	if p != "" {
+		keep := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == OrphanFinalizer || f == ForegroundFinalizer })
+		switch p {
+		case Orphan:
+			keep = append(keep, OrphanFinalizer)
+		case Foreground:
+			keep = append(keep, ForegroundFinalizer)
+		}
+		o.Finalizers = keep
+	}
+	o.Terminating = true
+	s.changed(o)
+}
+
+func (s *server) setFinalizers(o *stored, list []string) {
+	s.tick()
+	o.Finalizers = list
+	s.changed(o)
+}
+
+func (s *server) setOwners(o *stored, refs []Reference) {
+	s.tick()
+	o.Owners = refs
+	s.changed(o)
+}
+
+// owner of a reference in the true world: served or not, watched or not.
+func (s *server) owner(dependent *stored, r Reference) *stored {
+	t := s.types[typeKey(r.APIVersion, r.Kind)]
+	if t == nil {
+		return s.byUID(r.UID) // nobody knows: taken for alive if anything is
+	}
+	namespace := dependent.Namespace
+	if !t.Namespaced {
+		namespace = ""
+	}
+	if o := s.find(t.store, namespace, r.Name); o != nil && o.UID == r.UID {
+		return o
+	}
+	return nil
+}
+
+func (s *server) unresolvable(o *stored) bool {
+	return o.Namespace == "" && slices.ContainsFunc(o.Owners, func(r Reference) bool {
+		t := s.types[typeKey(r.APIVersion, r.Kind)]
+		return t == nil || t.Namespaced
+	})
+}
+
+// mayGo says why a reference may not be taken for dangling or waiting; "" if it
+// may.
+func (s *server) mayGo(o *stored, r Reference) string {
+	owner := s.owner(o, r)
+	if owner == nil || s.isWaiting(owner) {
+		return ""
+	}
+	if at, ok := s.waited[owner.UID]; ok && s.now.Sub(at) <= time.Second {
+		return "" // a read told so within the last second
+	}
+	return fmt.Sprintf("%s %s is a solid owner", owner.Kind, owner.Name)
+}
+
+func (s *server) forbid(a Action, format string, args ...any) {
+	if s.fault == "" {
+		s.fault = fmt.Sprintf("%s %s %s/%s (%s): ", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, a.Reason) + fmt.Sprintf(format, args...)
+	}
+}

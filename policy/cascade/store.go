@@ -1,0 +1,246 @@
+package cascade
+
+import "strings"
+
+// index is the place of a node; 0 is none.
+type index uint32
+
+// flag says something of a node.
+type flag uint16
+
+const (
+	observed     flag = 1 << iota // the object was seen, and has not gone since
+	terminating                   // deletionTimestamp
+	wantsOrphan                   // the finalizer orphan
+	wantsForegr                   // the finalizer foregroundDeletion
+	proven                        // absent: a live read at these very coordinates
+	gone                          // the UID is gone for good: a DELETED event
+	doubted                       // missing after a relist: looks gone, nobody has proven it
+	otherUID                      // uid is a number in the table of others
+	opaque                        // the resourceVersion is in Collector.versions
+	queued                        // in the queue
+	invalidNS                     // the warning of an invalid namespace was emitted
+	waitsForSync                  // in Collector.held
+	hasFinalizer                  // any finalizer of somebody else's
+	restored                      // of before etcd was restored: any version may follow
+)
+
+// node is an object, or what references say of one that was not seen. Its key
+// is all of its coordinates: two references that give one UID different
+// coordinates are two questions, two nodes, chained by same.
+type node struct {
+	uid        uid
+	name       string
+	owners     []edge    // in the order they are written
+	dependents []backref // in any order, but a function of the inputs
+	version    uint64
+	namespace  uint32
+	kind       uint32
+	same       index // the next node with this UID
+	prev, next index // nodes of one kind
+	finalizers uint32
+	blocking   uint32 // of dependents: references with blockOwnerDeletion, but not to itself
+	flags      flag
+	orphanAt   uint8 // where the finalizers stand; 255 says "read it"
+	foregrAt   uint8
+	epoch      uint8 // of the last listing that had it
+}
+
+// edge is an owner reference.
+type edge struct {
+	owner index
+	at    uint32 // in the owner's dependents
+	block bool
+}
+
+// backref is an entry in an owner's list of dependents.
+type backref struct {
+	dependent index
+	at        uint32 // in the dependent's owners
+}
+
+const pageSize = 512
+
+// store holds the nodes: in pages, so that growing copies nothing and leaves no
+// half-empty array behind.
+type store struct {
+	pages  []*[pageSize]node
+	used   index // places ever used; place 0 stays empty
+	free   []index
+	uuids  map[uid]index
+	others map[string]index // the same for UIDs of another form
+	live   int
+}
+
+func (s *store) at(i index) *node { return &s.pages[i/pageSize][i%pageSize] }
+
+func (s *store) place() index {
+	s.live++
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i
+	}
+	s.used++
+	if int(s.used)/pageSize >= len(s.pages) {
+		s.pages = append(s.pages, new([pageSize]node))
+	}
+	return s.used
+}
+
+// key is what a node is found by.
+type key struct {
+	uid       string
+	name      string
+	namespace string
+	kind      uint32
+}
+
+// chain is the first node with a UID.
+func (c *Collector) chain(id string) index {
+	if u, ok := parseUUID(id); ok {
+		return c.uuids[u]
+	}
+	return c.others[id]
+}
+
+func (c *Collector) find(k key) index {
+	for i := c.chain(k.uid); i != 0; i = c.at(i).same {
+		n := c.at(i)
+		if n.kind == k.kind && n.name == k.name && c.namespaces.all[n.namespace].text == k.namespace {
+			return i
+		}
+	}
+	return 0
+}
+
+// add makes a node for what is not there yet.
+func (c *Collector) add(k key) index {
+	i := c.place()
+	n := c.at(i)
+	n.name = strings.Clone(k.name) // the caller's may be part of a whole response
+	n.namespace = c.namespaces.acquire(k.namespace)
+	n.kind = k.kind
+	c.kinds.all[k.kind].uses++
+	c.enlist(i)
+	u, ok := parseUUID(k.uid)
+	if !ok {
+		id := c.otherUIDs.acquire(k.uid)
+		u = uid{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
+		n.flags |= otherUID
+	}
+	n.uid = u
+	// Later nodes with this UID go behind the first: the map is written once.
+	if first := c.chain(k.uid); first != 0 {
+		n.same, c.at(first).same = c.at(first).same, i
+	} else {
+		c.setChain(i, i)
+	}
+	return i
+}
+
+func (c *Collector) setChain(i, first index) {
+	n := c.at(i)
+	switch id := c.uidOf(i); {
+	case n.flags&otherUID == 0 && first == 0:
+		delete(c.uuids, n.uid)
+	case n.flags&otherUID == 0:
+		c.uuids[n.uid] = first
+	case first == 0:
+		delete(c.others, id)
+	default:
+		c.others[c.otherUIDs.all[c.otherUIDs.ids[id]].text] = first
+	}
+}
+
+func (c *Collector) uidOf(i index) string {
+	n := c.at(i)
+	if n.flags&otherUID != 0 {
+		u := n.uid
+		return c.otherUIDs.all[uint32(u[0])<<24|uint32(u[1])<<16|uint32(u[2])<<8|uint32(u[3])].text
+	}
+	return n.uid.String()
+}
+
+// firstOf is the head of the chain a node is in.
+func (c *Collector) firstOf(i index) index {
+	if n := c.at(i); n.flags&otherUID == 0 {
+		return c.uuids[n.uid]
+	}
+	return c.others[c.uidOf(i)]
+}
+
+// drop forgets a node that nothing refers to and that was not seen.
+func (c *Collector) drop(i index) {
+	n := c.at(i)
+	if first := c.firstOf(i); first == i {
+		c.setChain(i, n.same)
+	} else {
+		for c.at(first).same != i {
+			first = c.at(first).same
+		}
+		c.at(first).same = n.same
+	}
+	c.forgetWork(i)
+	c.delist(i)
+	c.setVersion(i, "")
+	c.kinds.release(n.kind)
+	c.namespaces.release(n.namespace)
+	if n.flags&otherUID != 0 {
+		c.otherUIDs.release(c.otherUIDs.ids[c.uidOf(i)])
+	}
+	*n = node{}
+	c.live--
+	c.free = append(c.free, i)
+}
+
+// enlist puts a node into the ring of its kind.
+func (c *Collector) enlist(i index) {
+	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
+	k.size++
+	if k.head == 0 {
+		k.head, n.prev, n.next = i, i, i
+		return
+	}
+	first := c.at(k.head)
+	n.prev, n.next = first.prev, k.head
+	c.at(first.prev).next, first.prev = i, i
+}
+
+func (c *Collector) delist(i index) {
+	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
+	k.size--
+	if n.next == i {
+		k.head = 0
+		return
+	}
+	c.at(n.prev).next, c.at(n.next).prev = n.next, n.prev
+	if k.head == i {
+		k.head = n.next
+	}
+}
+
+// nodesOf a kind, as they are now: the caller may change what it walks over.
+func (c *Collector) nodesOf(kind uint32) []index {
+	k := &c.kinds.all[kind]
+	list := make([]index, 0, k.size)
+	for i := k.head; len(list) < k.size; i = c.at(i).next {
+		list = append(list, i)
+	}
+	return list
+}
+
+func (c *Collector) setVersion(i index, text string) {
+	n := c.at(i)
+	if n.flags&opaque != 0 {
+		delete(c.versions, i)
+		n.flags &^= opaque
+	}
+	n.version = 0
+	if v, ok := version(text); ok {
+		n.version = v
+	} else if text != "" {
+		n.flags |= opaque
+		c.versions[i] = strings.Clone(text)
+	}
+}

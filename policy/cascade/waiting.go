@@ -1,0 +1,229 @@
+package cascade
+
+import (
+	"container/heap"
+	"slices"
+	"strconv"
+)
+
+func (c *Collector) versionOf(i index) string {
+	n := c.at(i)
+	switch {
+	case n.flags&opaque != 0:
+		return c.versions[i]
+	case n.version == 0:
+		return ""
+	}
+	return strconv.FormatUint(n.version, 10)
+}
+
+// followWaiting deletes an object whose last owners wait for it: foreground if
+// it has dependents of its own, so that those go first.
+func (c *Collector) followWaiting(i index, at int) {
+	// A dependent that nobody has listed yet would make it foreground.
+	if c.hold(i) || !c.allFresh(i, waiting) {
+		return
+	}
+	dependents, _ := c.dependentsOf(i)
+	if dependents == 0 {
+		c.remove(i, c.policy(i, Background), OwnersWaiting, at)
+		return
+	}
+	if refs := c.blockingRefs(i); len(refs) > 0 && c.waitingDependent(i) {
+		c.emit(i, c.action(i, Unblock, CircleOfOwners, c.at(i).owners[at].owner, refs))
+		return
+	}
+	c.remove(i, c.policy(i, Foreground), OwnersWaiting, at)
+}
+
+// blockingRefs are an object's references that hold their owners.
+func (c *Collector) blockingRefs(i index) (refs []Position) {
+	for at, e := range c.at(i).owners {
+		if e.block && e.owner != i {
+			refs = append(refs, Position{at, c.reference(e)})
+		}
+	}
+	return refs
+}
+
+// waitingDependent says whether a dependent of an object waits for its own
+// dependents. Then the object may be one of those, and is better unblocked
+// before it waits, too. The kube-controller-manager asks the same, and no more.
+func (c *Collector) waitingDependent(i index) bool {
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if s != i && !c.sameObject(s, i) {
+			continue
+		}
+		for _, d := range c.at(s).dependents {
+			if c.condition(d.dependent) == waiting {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decideTerminating is for an object that is deleted already, and waits for the
+// collector's part.
+func (c *Collector) decideTerminating(i index) {
+	switch f := c.at(i).flags; {
+	case len(c.at(i).owners) > 0 && c.leaveOrphaning(i):
+	case f&wantsOrphan != 0:
+		c.decideOrphaning(i)
+	case f&wantsForegr != 0:
+		c.decideForeground(i)
+	}
+}
+
+func (c *Collector) decideForeground(i index) {
+	if _, blocking := c.dependentsOf(i); blocking > 0 {
+		// Two that were deleted in the foreground, each the other's owner, would
+		// wait forever.
+		if refs := c.blockingRefs(i); len(refs) > 0 && c.waitsForItself(i) {
+			c.emit(i, c.action(i, Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
+		}
+		return
+	}
+	if c.hold(i) {
+		return
+	}
+	c.finalize(i, ForegroundFinalizer, c.at(i).foregrAt)
+}
+
+// waitsForItself follows the blocking references up through owners that wait.
+// Who closes a circle changes, and is looked at, last.
+func (c *Collector) waitsForItself(i index) bool {
+	visited := map[index]bool{}
+	stack := []index{i}
+	for len(stack) > 0 {
+		at := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, e := range c.at(at).owners {
+			owner := c.seenAs(e.owner)
+			if !e.block || owner == 0 || owner == at || c.condition(owner) != waiting || visited[owner] {
+				continue
+			}
+			if owner == i {
+				return true
+			}
+			visited[owner] = true
+			stack = append(stack, owner)
+		}
+	}
+	return false
+}
+
+func (c *Collector) finalize(i index, finalizer string, at uint8) {
+	w := c.workOf(i)
+	if w.conflict || at == 255 {
+		// Where the finalizer stands may be another place by now.
+		if w.conflict && !w.uidOnly || at == 255 && c.now.Sub(w.readAt) > c.config.FreshFor {
+			w.reread = true
+			c.readLive(i, w)
+			return
+		}
+	}
+	a := c.action(i, RemoveFinalizer, DependentsGone, i, nil)
+	a.Finalizer, a.Index, a.Owner = finalizer, int(at), Coordinates{}
+	c.emit(i, a)
+}
+
+// hold keeps a node until every type has been listed.
+func (c *Collector) hold(i index) bool {
+	ok, again := c.listed()
+	if ok {
+		return false
+	}
+	if n := c.at(i); n.flags&waitsForSync == 0 {
+		n.flags |= waitsForSync
+		c.held = append(c.held, i)
+		heap.Push(&c.alarms, alarm{again, 0})
+	}
+	return true
+}
+
+func (c *Collector) releaseHeld() {
+	held := c.held
+	c.held = nil
+	for _, i := range held {
+		if c.at(i).flags&waitsForSync != 0 {
+			c.at(i).flags &^= waitsForSync
+			c.wake(i)
+		}
+	}
+}
+
+// barrier is the proof, asked of the caller, that every type has caught up to
+// what was so when it was asked for. One serves all owners that wait by then.
+type barrier struct {
+	last    uint64 // asked for; runs while it has not passed
+	passed  uint64
+	waiting []index  // owners, in order
+	holders []string // what holds the one that runs, as the caller says
+}
+
+// asks says whether an owner waits for a barrier that nobody was asked for.
+func (b *barrier) asks() bool { return len(b.waiting) > 0 && b.last == b.passed }
+
+// decideOrphaning takes the finalizer off once no reference is left, and none
+// can turn up late.
+func (c *Collector) decideOrphaning(i index) {
+	w := c.workOf(i)
+	if w.barrier == 0 {
+		// One that runs may have been read before this deletion.
+		w.barrier = c.barrier.last + 1
+		c.barrier.waiting = append(c.barrier.waiting, i)
+		c.askForBarrier()
+	}
+	if w.barrier > c.barrier.passed || c.referred(i) {
+		return
+	}
+	c.finalize(i, OrphanFinalizer, c.at(i).orphanAt)
+}
+
+func (c *Collector) askForBarrier() {
+	b := &c.barrier
+	if !b.asks() {
+		return
+	}
+	b.last++
+	b.holders = nil
+	c.out = append(c.out, Action{ID: b.last, Verb: Barrier, Reason: BarrierWanted})
+}
+
+// BarrierPassed says that the barrier asked for by an action with this ID has
+// passed: every type that can hold dependents has delivered all there was at a
+// resourceVersion that was read after the action was given out.
+func (c *Collector) BarrierPassed(id uint64) {
+	b := &c.barrier
+	if id != b.last || b.passed == b.last {
+		return
+	}
+	b.passed, b.holders = id, nil
+	var later []index
+	for _, i := range b.waiting {
+		if w := c.work[i]; w == nil || w.barrier == 0 {
+			continue
+		} else if w.barrier > id {
+			later = append(later, i)
+			continue
+		}
+		c.wake(i)
+	}
+	b.waiting = later
+}
+
+// BarrierHeld says what a barrier waits for; explanations tell it.
+func (c *Collector) BarrierHeld(id uint64, holders []string) {
+	if id == c.barrier.last && c.barrier.passed < id {
+		c.barrier.holders = slices.Clone(holders)
+	}
+}
+
+// leaveBarrier is for an object that is not to be orphaned any more.
+func (c *Collector) leaveBarrier(i index) {
+	if w := c.work[i]; w != nil && w.barrier != 0 {
+		w.barrier = 0
+		c.barrier.waiting = slices.DeleteFunc(c.barrier.waiting, func(j index) bool { return j == i })
+	}
+}

@@ -1,0 +1,231 @@
+package cascade
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// dice draws a number below n.
+type dice func(n int) int
+
+func rapidDice(t *rapid.T) dice {
+	return func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") }
+}
+
+func seeded(seed uint64) dice {
+	r := rand.New(rand.NewPCG(seed, 7))
+	return r.IntN
+}
+
+// world is an API server, the collector, and what is on its way between them.
+type world struct {
+	*server
+	c       *Collector
+	roll    dice
+	flight  []Action
+	barrier *Action
+	target  int // version that the barrier waits for
+	calm    bool
+	story   []string
+}
+
+func newWorld(roll dice) *world {
+	w := &world{server: newServer(), roll: roll}
+	w.restart()
+	return w
+}
+
+func (w *world) tell(format string, args ...any) {
+	w.story = append(w.story, fmt.Sprintf(format, args...))
+}
+
+var kindNames = []string{"Pod", "Set", "Thing", "Realm", "Far"}
+
+// restart loses all state: a crash, or another leader.
+func (w *world) restart() {
+	w.c = New(Config{})
+	w.flight, w.barrier = nil, nil
+	w.tell("restart")
+	for _, kind := range kindNames {
+		w.streams[kind].listed = false
+	}
+	for _, t := range w.sortedTypes() {
+		if t.served {
+			w.c.TypeCame(w.now, t.Type)
+		}
+	}
+}
+
+func (w *world) sortedTypes() (list []*servedAs) {
+	for _, t := range w.types {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b *servedAs) int {
+		return slices.Compare([]string{a.APIVersion, a.Kind}, []string{b.APIVersion, b.Kind})
+	})
+	return list
+}
+
+// list a type from the start: what was on its way is in it.
+func (w *world) list(kind string) {
+	st := w.streams[kind]
+	t := w.types[st.as]
+	if !t.served {
+		return
+	}
+	st.pending, st.past = nil, nil
+	w.c.Listing(w.now, t.APIVersion, t.Kind)
+	for _, o := range w.objects {
+		if o.Kind == kind {
+			w.c.Observe(w.now, snapshot(o))
+		}
+	}
+	w.c.Synced(w.now, t.APIVersion, t.Kind)
+	st.listed = true
+	w.tell("list %s", kind)
+}
+
+// deliver the next event of a type, or an old one again.
+func (w *world) deliver(kind string) {
+	st := w.streams[kind]
+	if !w.types[st.as].served {
+		return
+	}
+	if !st.listed {
+		w.list(kind)
+		return
+	}
+	if !w.calm && len(st.past) > 0 && w.roll(8) == 0 {
+		w.hand(st.past[w.roll(len(st.past))], "again")
+		return
+	}
+	if len(st.pending) == 0 {
+		return
+	}
+	e := st.pending[0]
+	st.pending = st.pending[1:]
+	st.past = append(st.past, e)
+	w.hand(e, "")
+}
+
+func (w *world) hand(e event, how string) {
+	w.tell("event %s %s/%s rv=%s deleted=%v terminating=%v %v %s", e.object.Kind, e.object.Namespace, e.object.Name, e.object.ResourceVersion, e.deleted, e.object.Terminating, e.object.Finalizers, how)
+	if e.deleted {
+		w.c.Forget(w.now, e.object)
+	} else {
+		w.c.Observe(w.now, e.object)
+	}
+}
+
+// take actions from the collector.
+func (w *world) take(most int) {
+	w.flight = append(w.flight, w.c.Ready(w.now, most)...)
+}
+
+// carryOut one of the actions on their way.
+func (w *world) carryOut(at int) {
+	a := w.flight[at]
+	w.flight = slices.Delete(w.flight, at, at+1)
+	w.tick()
+	fails := !w.calm && w.roll(10) == 0
+	switch a.Verb {
+	case Warn:
+	case Barrier:
+		w.barrier, w.target = &a, w.version
+	case Verify, Read:
+		answer := w.read(a.Object)
+		if fails {
+			answer = Answer{}
+		}
+		w.tell("%s %s %s/%s: %d", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, answer.State)
+		w.c.Answered(w.now, w.now, a.ID, answer)
+	default:
+		result, response := Failed, (*Object)(nil)
+		if !fails {
+			result, response = w.execute(a)
+		}
+		w.tell("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
+		if response != nil {
+			w.c.Observe(w.now, *response)
+		}
+		if !w.calm && w.roll(12) == 0 {
+			result = Failed // it was carried out, and the answer was lost
+		}
+		w.c.Finished(w.now, a.ID, result)
+	}
+	w.checkBarrier()
+}
+
+func (w *world) checkBarrier() {
+	if w.barrier == nil {
+		return
+	}
+	for _, kind := range kindNames {
+		st := w.streams[kind]
+		if !st.listed || !w.types[st.as].served {
+			return
+		}
+		for _, e := range st.pending {
+			if v, _ := version(e.object.ResourceVersion); int(v) <= w.target {
+				return
+			}
+		}
+	}
+	w.c.BarrierPassed(w.barrier.ID)
+	w.barrier = nil
+}
+
+// settle lets everything happen that is going to, without anybody interfering.
+func (w *world) settle() error {
+	w.calm = true
+	w.tell("calm")
+	for _, t := range w.sortedTypes() {
+		if !t.served {
+			t.served = true
+			w.c.TypeCame(w.now, t.Type)
+			if !t.Unwatched {
+				w.streams[t.Kind].listed = false
+			}
+		}
+	}
+	for _, o := range slices.Clone(w.objects) {
+		w.dropForeign(o)
+	}
+	for range 3000 {
+		for _, kind := range kindNames {
+			for st := w.streams[kind]; !st.listed || len(st.pending) > 0; {
+				w.deliver(kind)
+			}
+		}
+		w.checkBarrier()
+		w.take(1000)
+		if len(w.flight) > 0 {
+			for len(w.flight) > 0 {
+				w.carryOut(0)
+			}
+			continue
+		}
+		next := w.c.Next()
+		if w.fault != "" || next.IsZero() || next.Sub(noon) > 100*time.Hour {
+			return nil
+		}
+		if next.After(w.now) {
+			if todo := w.outstanding(); len(todo) == 0 {
+				return nil // only owners that are read again now and then
+			}
+			w.now = next
+		}
+	}
+	return fmt.Errorf("no end of it: %v", w.outstanding())
+}
+
+// dropForeign takes other controllers' finalizers off.
+func (w *world) dropForeign(o *stored) {
+	if slices.Contains(o.Finalizers, "other") {
+		w.setFinalizers(o, slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == "other" }))
+	}
+}
