@@ -71,7 +71,6 @@ func (c *Collector) Len() int { return c.live }
 func (c *Collector) Ready(now time.Time, most int) []Action {
 	c.now = now
 	c.ring()
-	c.askForBarrier()
 	looked := 0
 	for looked < len(c.queue) && len(c.out) < most {
 		i := c.queue[looked]
@@ -83,6 +82,7 @@ func (c *Collector) Ready(now time.Time, most int) []Action {
 		}
 	}
 	c.queue = slices.Delete(c.queue, 0, looked)
+	c.askForBarrier() // now that all who want it have said so
 	take := min(most, len(c.out))
 	actions := slices.Clone(c.out[:take])
 	c.out = slices.Delete(c.out, 0, take)

@@ -40,6 +40,12 @@ func (c *Collector) readLive(i index, w *work) bool {
 		w.wanted, w.reread = false, false
 		return false
 	}
+	if w.wanted && n.flags&observed != 0 && c.condition(i) != waiting && c.kinds.all[n.kind].phase == synced {
+		w.wanted = false // the watch told, and goes on to
+		if !w.reread {
+			return false
+		}
+	}
 	if !c.reachable(i) {
 		return true // the type's coming wakes it
 	}

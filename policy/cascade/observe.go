@@ -170,7 +170,7 @@ func (c *Collector) recall(i index) {
 
 // vanish makes an object one that is not there. What proves it is gone, proven,
 // or doubted if nothing does.
-func (c *Collector) vanish(i index, why flag) {
+func (c *Collector) vanish(i index, why trait) {
 	n := c.at(i)
 	old := n.owners
 	n.owners = nil

@@ -5,24 +5,24 @@ import "strings"
 // index is the place of a node; 0 is none.
 type index uint32
 
-// flag says something of a node.
-type flag uint16
+// trait says something of a node.
+type trait uint16
 
 const (
-	observed     flag = 1 << iota // the object was seen, and has not gone since
-	terminating                   // deletionTimestamp
-	wantsOrphan                   // the finalizer orphan
-	wantsForegr                   // the finalizer foregroundDeletion
-	proven                        // absent: a live read at these very coordinates
-	gone                          // the UID is gone for good: a DELETED event
-	doubted                       // missing after a relist: looks gone, nobody has proven it
-	otherUID                      // uid is a number in the table of others
-	opaque                        // the resourceVersion is in Collector.versions
-	queued                        // in the queue
-	invalidNS                     // the warning of an invalid namespace was emitted
-	waitsForSync                  // in Collector.held
-	hasFinalizer                  // any finalizer of somebody else's
-	restored                      // of before etcd was restored: any version may follow
+	observed     trait = 1 << iota // the object was seen, and has not gone since
+	terminating                    // deletionTimestamp
+	wantsOrphan                    // the finalizer orphan
+	wantsForegr                    // the finalizer foregroundDeletion
+	proven                         // absent: a live read at these very coordinates
+	gone                           // the UID is gone for good: a DELETED event
+	doubted                        // missing after a relist: looks gone, nobody has proven it
+	otherUID                       // uid is a number in the table of others
+	opaque                         // the resourceVersion is in Collector.versions
+	queued                         // in the queue
+	invalidNS                      // the warning of an invalid namespace was emitted
+	waitsForSync                   // in Collector.held
+	hasFinalizer                   // any finalizer of somebody else's
+	restored                       // of before etcd was restored: any version may follow
 )
 
 // node is an object, or what references say of one that was not seen. Its key
@@ -40,7 +40,7 @@ type node struct {
 	prev, next index // nodes of one kind
 	finalizers uint32
 	blocking   uint32 // of dependents: references with blockOwnerDeletion, but not to itself
-	flags      flag
+	flags      trait
 	orphanAt   uint8 // where the finalizers stand; 255 says "read it"
 	foregrAt   uint8
 	epoch      uint8 // of the last listing that had it

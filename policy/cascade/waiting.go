@@ -173,7 +173,6 @@ func (c *Collector) decideOrphaning(i index) {
 		// One that runs may have been read before this deletion.
 		w.barrier = c.barrier.last + 1
 		c.barrier.waiting = append(c.barrier.waiting, i)
-		c.askForBarrier()
 	}
 	if w.barrier > c.barrier.passed || c.referred(i) {
 		return
