@@ -22,7 +22,7 @@ func (c *Collector) decide(i index) {
 	}
 	defer c.rest(i)
 	switch {
-	case n.flags&observed == 0 || c.excluded(i) || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
+	case n.flags&observed == 0 || n.flags&restored != 0 || c.excluded(i) || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
 	case n.flags&terminating != 0:
 		c.decideTerminating(i)
 	case len(n.owners) > 0:

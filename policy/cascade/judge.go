@@ -64,7 +64,7 @@ func (c *Collector) sameObject(a, b index) bool {
 
 func (c *Collector) condition(i index) judgement {
 	switch f := c.at(i).flags; {
-	case f&terminating == 0:
+	case f&terminating == 0 || f&restored != 0:
 		return solid
 	case f&wantsOrphan != 0:
 		return orphaning

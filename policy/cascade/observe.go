@@ -83,7 +83,7 @@ func (c *Collector) apply(i index, o Object) {
 	if !owners {
 		c.setOwners(i, o.Owners)
 	}
-	const decisive = observed | terminating | wantsOrphan | wantsForegr
+	const decisive = observed | terminating | wantsOrphan | wantsForegr | restored
 	changed := !owners || sum != n.finalizers || (before^n.flags)&decisive != 0
 	n.finalizers = sum
 	c.seen(i, changed)
@@ -194,26 +194,6 @@ func (c *Collector) vanish(i index, why trait) {
 	if wanted && why == doubted {
 		c.workOf(i).wanted = true
 		c.wake(i)
-	}
-}
-
-// Restored says that resourceVersions went backwards: etcd was restored from a
-// backup. What was gone may be there again, and any version may be seen anew.
-func (c *Collector) Restored(now time.Time) {
-	c.now = now
-	c.graves.versions, c.graves.order, c.graves.next = nil, nil, 0
-	for i := index(1); i <= c.used; i++ {
-		n := c.at(i)
-		n.flags &^= gone | proven
-		n.flags |= restored
-		if w := c.work[i]; w != nil {
-			w.readAt, w.uidOnly = time.Time{}, false
-		}
-		if n.flags&observed == 0 {
-			for _, d := range n.dependents {
-				c.wake(d.dependent)
-			}
-		}
 	}
 }
 

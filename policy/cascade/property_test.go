@@ -94,10 +94,16 @@ func (w *world) step() {
 			w.carryOut(w.roll(len(w.flight)))
 		}
 		w.now = w.now.Add(time.Duration(1+w.roll(40)) * 100 * time.Millisecond)
-	case n < 96:
+	case n < 95:
 		w.list(kind)
-	case n < 97:
+	case n < 96:
 		w.restart()
+	case n < 98:
+		if w.saved == nil {
+			w.backup()
+		} else {
+			w.restore()
+		}
 	default:
 		w.flap()
 	}

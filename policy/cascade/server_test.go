@@ -48,6 +48,7 @@ type stream struct {
 type event struct {
 	deleted bool
 	object  Object
+	behind  bool // a list that was older left it out
 }
 
 func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
@@ -136,10 +137,10 @@ func (s *server) changed(o *stored) {
 	st := s.streams[o.Kind]
 	if o.Terminating && len(o.Finalizers) == 0 {
 		s.objects = slices.DeleteFunc(s.objects, func(p *stored) bool { return p == o })
-		st.pending = append(st.pending, event{true, snapshot(o)})
+		st.pending = append(st.pending, event{deleted: true, object: snapshot(o)})
 		return
 	}
-	st.pending = append(st.pending, event{false, snapshot(o)})
+	st.pending = append(st.pending, event{object: snapshot(o)})
 }
 
 func snapshot(o *stored) Object {

@@ -2,6 +2,7 @@ package cascade
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ type world struct {
 	target  int // version that the barrier waits for
 	calm    bool
 	story   []string
+	saved   func()
 }
 
 func newWorld(roll dice) *world {
@@ -60,6 +62,45 @@ func (w *world) restart() {
 	}
 }
 
+// backup and restore: an etcd of before. Versions go on from there, and mean
+// other things than they did.
+func (w *world) backup() {
+	saved, version := w.cloned(), w.version
+	w.saved = func() {
+		w.version = version
+		w.objects = saved
+		clear(w.asRead)
+		clear(w.waited)
+		clear(w.orphans)
+		for _, o := range w.objects {
+			if o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) {
+				w.orphans[o.UID] = version + 1
+			}
+		}
+	}
+}
+
+func (w *world) cloned() (list []*stored) {
+	for _, o := range w.objects {
+		list = append(list, &stored{snapshot(o), maps.Clone(o.refSince)})
+	}
+	return list
+}
+
+func (w *world) restore() {
+	if w.saved == nil {
+		return
+	}
+	w.tell("etcd is restored")
+	w.saved()
+	w.saved = nil
+	w.flight, w.barrier = nil, nil // connections are broken
+	w.c.Restored(w.now)
+	for _, kind := range kindNames {
+		w.streams[kind].listed, w.streams[kind].pending, w.streams[kind].past = false, nil, nil
+	}
+}
+
 func (w *world) sortedTypes() (list []*servedAs) {
 	for _, t := range w.types {
 		list = append(list, t)
@@ -80,9 +121,15 @@ func (w *world) list(kind string) {
 	st.pending, st.past = nil, nil
 	w.c.Listing(w.now, t.APIVersion, t.Kind)
 	for _, o := range w.objects {
-		if o.Kind == kind {
-			w.c.Observe(w.now, snapshot(o))
+		if o.Kind != kind {
+			continue
 		}
+		if !w.calm && w.roll(15) == 0 {
+			// A list of an API server that is behind: made later, as it were.
+			st.pending = append(st.pending, event{object: snapshot(o), behind: true})
+			continue
+		}
+		w.c.Observe(w.now, snapshot(o))
 	}
 	w.c.Synced(w.now, t.APIVersion, t.Kind)
 	st.listed = true
@@ -170,7 +217,7 @@ func (w *world) checkBarrier() {
 			return
 		}
 		for _, e := range st.pending {
-			if v, _ := version(e.object.ResourceVersion); int(v) <= w.target {
+			if v, _ := version(e.object.ResourceVersion); e.behind || int(v) <= w.target {
 				return
 			}
 		}
