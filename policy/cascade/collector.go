@@ -17,6 +17,7 @@ type Collector struct {
 	kinds      kinds
 	versions   map[index]string // resourceVersions that are no numbers
 	queue      []index          // looked at next, in this order
+	head       int              // of queue: what is before was looked at
 	work       map[index]*work
 	inFlight   map[uint64]index
 	lastID     uint64
@@ -71,17 +72,19 @@ func (c *Collector) Len() int { return c.live }
 func (c *Collector) Ready(now time.Time, most int) []Action {
 	c.now = now
 	c.ring()
-	looked := 0
-	for looked < len(c.queue) && len(c.out) < most {
-		i := c.queue[looked]
-		looked++
+	for c.head < len(c.queue) && len(c.out) < most {
+		i := c.queue[c.head]
+		c.head++
 		n := c.at(i)
 		n.flags &^= queued
 		if n.next != 0 { // not dropped meanwhile
 			c.decide(i)
 		}
 	}
-	c.queue = slices.Delete(c.queue, 0, looked)
+	if c.head > len(c.queue)/2 {
+		c.queue = slices.Delete(c.queue, 0, c.head)
+		c.head = 0
+	}
 	c.askForBarrier() // now that all who want it have said so
 	take := min(most, len(c.out))
 	actions := slices.Clone(c.out[:take])
@@ -93,7 +96,7 @@ func (c *Collector) Ready(now time.Time, most int) []Action {
 // may have more to say without further input. Zero if never; a time that has
 // passed if it has something now.
 func (c *Collector) Next() time.Time {
-	if len(c.queue) > 0 || len(c.out) > 0 || c.barrier.asks() {
+	if c.head < len(c.queue) || len(c.out) > 0 || c.barrier.asks() {
 		return c.now
 	}
 	for len(c.alarms) > 0 && !c.valid(c.alarms[0]) {
