@@ -76,7 +76,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 	switch r {
 	case Done:
 		w.failures, w.conflicts, w.conflict, w.uidOnly = 0, 0, false, false
-		if c.at(i).version == w.version || w.verb == Delete && c.at(i).flags&terminating == 0 {
+		if !w.seen || w.verb == Delete && c.at(i).flags&terminating == 0 {
 			// The watch will tell; until then the same must not be done twice.
 			w.sent = true
 			c.wait(i, c.config.Settle)

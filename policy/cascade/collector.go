@@ -34,7 +34,7 @@ type Collector struct {
 type work struct {
 	id        uint64 // of the action on its way
 	verb      Verb
-	version   uint64    // of the node, when the action was asked for
+	seen      bool      // the object was seen in a new version since
 	sent      bool      // it was done, and its effect has not been seen
 	wanted    bool      // a dependent wants a live answer
 	reread    bool      // the node itself does

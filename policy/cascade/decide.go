@@ -68,7 +68,7 @@ func (c *Collector) emit(i index, a Action) {
 	w := c.workOf(i)
 	c.lastID++
 	a.ID, w.id = c.lastID, c.lastID
-	w.verb, w.version, w.due = a.Verb, c.at(i).version, time.Time{}
+	w.verb, w.seen, w.due = a.Verb, false, time.Time{}
 	c.inFlight[a.ID] = i
 	c.out = append(c.out, a)
 }

@@ -66,7 +66,8 @@
 //   - A DELETED event goes to Forget, and nothing else does. Missing from
 //     discovery is TypeWent, which proves nothing.
 //   - Ready only for what is sent at once. Every action is answered, by its ID:
-//     Answered, Finished or BarrierPassed. An answer that is late, or for nobody,
+//     Answered, Finished or BarrierPassed; one that is not carried out with Failed. An
+//     answer that is late, or for nobody,
 //     is ignored.
 //   - Absent and Gone only for a Status NotFound whose details name that very
 //     object. Anything else that failed is Unknown or Failed.

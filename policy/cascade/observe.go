@@ -105,6 +105,7 @@ func (c *Collector) seen(i index, changed bool) {
 	if w == nil {
 		return
 	}
+	w.seen = true
 	if w.sent {
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)

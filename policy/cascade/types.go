@@ -161,6 +161,7 @@ const (
 	OwnerOrphans     Reason = "owner_orphans"     // the owner is deleted and leaves its dependents behind
 	CircleOfOwners   Reason = "circle_of_owners"  // owners wait for each other
 	DependentsGone   Reason = "dependents_gone"   // nothing holds the finalizer any more
+	TypesGivenUp     Reason = "types_given_up"    // the same, as far as types could be listed: warn somebody
 	OwnerUnverified  Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
 	OwnerMayChange   Reason = "owner_may_change"  // that an owner waits is not permanent
 	ObjectMayChange  Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated

@@ -87,7 +87,11 @@ func (c *Collector) decideForeground(i index) {
 	if c.hold(i) {
 		return
 	}
-	c.finalize(i, ForegroundFinalizer, c.at(i).foregrAt)
+	why := DependentsGone
+	if c.incomplete > 0 {
+		why = TypesGivenUp
+	}
+	c.finalize(i, ForegroundFinalizer, c.at(i).foregrAt, why)
 }
 
 // waitsForItself follows the blocking references up through owners that wait.
@@ -113,7 +117,7 @@ func (c *Collector) waitsForItself(i index) bool {
 	return false
 }
 
-func (c *Collector) finalize(i index, finalizer string, at uint8) {
+func (c *Collector) finalize(i index, finalizer string, at uint8, why Reason) {
 	w := c.workOf(i)
 	if w.conflict || at == 255 {
 		// Where the finalizer stands may be another place by now.
@@ -123,7 +127,7 @@ func (c *Collector) finalize(i index, finalizer string, at uint8) {
 			return
 		}
 	}
-	a := c.action(i, RemoveFinalizer, DependentsGone, i, nil)
+	a := c.action(i, RemoveFinalizer, why, i, nil)
 	a.Finalizer, a.Index, a.Owner = finalizer, int(at), Coordinates{}
 	c.emit(i, a)
 }
@@ -177,7 +181,7 @@ func (c *Collector) decideOrphaning(i index) {
 	if w.barrier > c.barrier.passed || c.referred(i) {
 		return
 	}
-	c.finalize(i, OrphanFinalizer, c.at(i).orphanAt)
+	c.finalize(i, OrphanFinalizer, c.at(i).orphanAt, DependentsGone)
 }
 
 func (c *Collector) askForBarrier() {
