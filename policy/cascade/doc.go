@@ -66,9 +66,9 @@
 //   - A DELETED event goes to Forget, and nothing else does. Missing from
 //     discovery is TypeWent, which proves nothing.
 //   - Ready only for what is sent at once. Every action is answered, by its ID:
-//     Answered, Finished or BarrierPassed; one that is not carried out with Failed. An
-//     answer that is late, or for nobody,
-//     is ignored.
+//     Answered, Finished or BarrierPassed; one that is not carried out with
+//     Failed. An answer that is late, or for nobody, is ignored.
+//   - Restored when resourceVersions go backwards, and then a list of every type.
 //   - Absent and Gone only for a Status NotFound whose details name that very
 //     object. Anything else that failed is Unknown or Failed.
 //   - The object that a successful patch returned goes to Observe before
