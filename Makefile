@@ -7,7 +7,7 @@ GO ?= go
 BIN := bin
 
 # What the throwaway node needs of Debian; each target installs what is missing.
-NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs mount util-linux kmod
+NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
 TEST_PACKAGES := gcc libc6-dev # go test -race
 BPF_PACKAGES  := clang llvm libbpf-dev
 

@@ -38,6 +38,10 @@ type Config struct {
 	// Containerd is the flavor to run. Default Debian.
 	Containerd Flavor
 
+	// Snapshotter unpacks images and makes the roots of containers: "overlayfs"
+	// (default), "native", which copies, or "erofs" (V2, and mkfs.erofs).
+	Snapshotter string
+
 	// Base is the directory that nodes live in. Default $EBB_NODE_DIR, or
 	// /var/tmp/ebb-node.
 	Base string
@@ -81,6 +85,9 @@ func (c Config) complete() (Config, error) {
 	if c.Containerd == "" {
 		c.Containerd = Debian
 	}
+	if c.Snapshotter == "" {
+		c.Snapshotter = "overlayfs"
+	}
 	if c.Base == "" {
 		c.Base = BaseDir()
 	}
@@ -99,6 +106,15 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Containerd != Debian && c.Containerd != V2 {
 		errs = append(errs, fmt.Errorf("containerd %q: want %s or %s", c.Containerd, Debian, V2))
+	}
+	switch c.Snapshotter {
+	case "overlayfs", "native":
+	case "erofs":
+		if c.Containerd != V2 {
+			errs = append(errs, fmt.Errorf("snapshotter erofs: needs containerd %s", V2))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("snapshotter %q: want overlayfs, native or erofs", c.Snapshotter))
 	}
 	// It goes into containerd's config between quotes.
 	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base || strings.ContainsAny(c.Base, "\"\\\n") {

@@ -78,7 +78,7 @@ func (n *Node) Create(ctx context.Context, spec RunSpec) (*Container, error) {
 	_, err = n.containerd.NewContainer(ctx, spec.ID,
 		client.WithImage(image),
 		client.WithImageName(spec.Image),
-		client.WithSnapshotter(snapshotter),
+		client.WithSnapshotter(n.config.Snapshotter),
 		client.WithNewSnapshot(spec.ID, image),
 		client.WithContainerLabels(spec.Labels),
 		// runc's state is found by namespace and ID alone, unless its root is

@@ -24,7 +24,6 @@ import (
 const SandboxImage = "node.test/pause:1"
 
 const (
-	snapshotter  = "overlayfs"
 	readyTimeout = 30 * time.Second
 	stopTimeout  = 15 * time.Second
 )
@@ -91,11 +90,11 @@ disabled_plugins = [
 `)),
 }
 
-func writeDaemonConfig(l layout, flavor Flavor) error {
+func writeDaemonConfig(l layout, c Config) error {
 	var b bytes.Buffer
-	err := daemonConfig[flavor].Execute(&b, map[string]string{
+	err := daemonConfig[c.Containerd].Execute(&b, map[string]string{
 		"Root": l.root(), "State": l.state(), "Temp": l.tmp(), "Socket": l.socket(),
-		"Sandbox": SandboxImage, "Snapshotter": snapshotter, "Runc": l.runc(),
+		"Sandbox": SandboxImage, "Snapshotter": c.Snapshotter, "Runc": l.runc(),
 		// Never there: pods live in the host's network.
 		"CNI": l.path("cni"),
 	})

@@ -111,7 +111,7 @@ func (n *Node) unpack(ctx context.Context, records []images.Image) error {
 	group.SetLimit(parallel)
 	for _, record := range records {
 		group.Go(func() error {
-			if err := client.NewImage(n.containerd, record).Unpack(ctx, snapshotter); err != nil {
+			if err := client.NewImage(n.containerd, record).Unpack(ctx, n.config.Snapshotter); err != nil {
 				return fmt.Errorf("unpack image %q: %w", record.Name, err)
 			}
 			return nil

@@ -97,7 +97,7 @@ func (n *Node) build(ctx context.Context) error {
 		return err
 	}
 	n.log.Info("filesystem mounted", "fs", n.config.FS, "bytes", n.config.SizeBytes, "took", time.Since(begun))
-	if err := writeDaemonConfig(n.at, n.config.Containerd); err != nil {
+	if err := writeDaemonConfig(n.at, n.config); err != nil {
 		return err
 	}
 	if err := n.connect(); err != nil {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,10 +59,16 @@ func newBed(t *testing.T, flavor node.Flavor, images ...node.Image) *bed {
 // newBedOn is newBed on another filesystem.
 func newBedOn(t *testing.T, fs string, flavor node.Flavor, images ...node.Image) *bed {
 	t.Helper()
-	n := nodetest.Start(t, node.Config{
-		Name: fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1)), Containerd: flavor, FS: fs,
-		SizeBytes: max(diskBytes, moreBytes[fs]),
-	})
+	return newBedWith(t, node.Config{Containerd: flavor, FS: fs}, images...)
+}
+
+// newBedWith is newBed on a node that is special in more than that.
+func newBedWith(t *testing.T, c node.Config, images ...node.Image) *bed {
+	t.Helper()
+	fs := cmp.Or(c.FS, "ext4")
+	c.Name = fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1))
+	c.SizeBytes = max(diskBytes, moreBytes[fs])
+	n := nodetest.Start(t, c)
 	b := &bed{T: t, ctx: t.Context(), node: n, fs: fs, config: agentrun.ConfigFor(n), binary: binary, journal: newJournal(), cast: newCast()}
 	b.config.Images.MinimumAge = 0
 	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 60

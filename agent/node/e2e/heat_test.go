@@ -139,3 +139,48 @@ func readTree(t *testing.T, dir string) {
 		t.Fatalf("read %d files: %v", files, err)
 	}
 }
+
+// TestLayerHeatOnErofs: a layer is a filesystem of its own there, mounted with the
+// container.
+func TestLayerHeatOnErofs(t *testing.T) {
+	shared := node.Layer{Seed: "shared", Bytes: 3 * mib, Files: 20}
+	app := node.Image{Name: ref("app"), Layers: []node.Layer{shared, {Seed: "own", Bytes: mib, Files: 10}}}
+	b := newBedWith(t, node.Config{Containerd: node.V2, Snapshotter: "erofs"}, app)
+	b.config.Kernel.LayerHeat = config.HeatReads
+	b.start()
+	b.awaitLayers("app", 3)
+	web := b.tell("web")
+	t.Cleanup(web.remove)
+	own, ownBytes := web.files("own", 1, 4, 7)
+	some, someBytes := web.files("shared", 0, 2, 3)
+	web.read(append(own, some...)...)
+	b.wantRead("reading", "app", 0, ownBytes, own...)
+	b.wantRead("reading", "app", 1, someBytes, some...)
+	web.remove()
+	// Last use goes by it, too.
+	b.eventually("the last use of app", func() error {
+		i, err := b.verdict(b.cast.ids["app"])
+		if err == nil && i.LastUsed == nil {
+			err = fmt.Errorf("it is not known: %+v", i)
+		}
+		return err
+	})
+}
+
+// TestNativeSnapshotter: layers are copied into each container's root, and nobody
+// reads them. That is said; last use comes from the runtime's events.
+func TestNativeSnapshotter(t *testing.T) {
+	b := newBedWith(t, node.Config{Containerd: node.V2, Snapshotter: "native"}, plains("a", 4)...)
+	b.start()
+	b.use("a2", "a0", "a3", "a1")
+	b.awaitOrder()
+	body, err := b.agent.Get(b.ctx, "/heat")
+	b.must(err)
+	var e agent.HeatExplanation
+	b.must(json.Unmarshal([]byte(body), &e))
+	for _, i := range e.Images {
+		if i.Known {
+			t.Errorf("the layers of %s are said to be known: %+v", i.ID, i)
+		}
+	}
+}
