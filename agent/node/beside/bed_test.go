@@ -23,12 +23,12 @@ const (
 	patience = 60 * time.Second
 )
 
-// handedOver is a kubelet that leaves images to ebb, and whose eviction manager has
-// no cause while ebb does its work.
+// handedOver is a kubelet that leaves images to ebb, and whose eviction manager is
+// off: on containerd 1.6, where nothing is pinned, it removes the sandbox image, too.
 var handedOver = map[string]any{
 	"imageGCHighThresholdPercent": 100,
 	"evictionHard": map[string]any{
-		"memory.available": "0%", "nodefs.available": "2%", "nodefs.inodesFree": "2%", "imagefs.available": "2%", "imagefs.inodesFree": "2%",
+		"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
 	},
 	// So that static pods are looked at again soon, and their end is told soon.
 	"fileCheckFrequency": "1s", "syncFrequency": "2s",
