@@ -238,9 +238,9 @@ func (r *race) bring(ctx context.Context, i int) error {
 	}
 	r.count(func(res *Result) { res.Brought++ })
 	_, err = r.Node.Import(ctx, node.CRINamespace, image(i))
-	late := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
-	if late && ctx.Err() == nil {
-		return nil // removed again before the CRI had seen it; one will see that it is away
+	gone := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || errdefs.IsNotFound(err)
+	if gone && ctx.Err() == nil {
+		return nil // removed before it was unpacked, or the CRI had seen it; one will see that it is away
 	}
 	return err
 }
