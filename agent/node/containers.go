@@ -180,7 +180,7 @@ func (a *Agent) sayDeadPlan() {
 	d := &a.dead
 	var what []string
 	for _, s := range d.plan.Steps {
-		if s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox {
+		if s.Action.Removes() {
 			what = append(what, cmp.Or(s.ContainerID, s.SandboxID))
 		}
 	}
@@ -233,11 +233,10 @@ func (a *Agent) reaped(r reaped) {
 		delete(a.dead.failures, s)
 	}
 	for id, err := range r.failed {
-		f := a.dead.failures[id]
-		wait := min(failureFirst<<min(f.times, 10), failureMost)
-		a.dead.failures[id] = failure{times: f.times + 1, until: now.Add(wait)}
+		f, wait := a.dead.failures[id].again(now)
+		a.dead.failures[id] = f
 		a.log.Warn("could not be removed; going on with others", "id", id, "reason", "removal failed", "error", err,
-			"attempts", f.times+1, "next", wait.String())
+			"attempts", f.times, "next", wait.String())
 	}
 	if !r.done {
 		return

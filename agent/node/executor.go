@@ -24,10 +24,17 @@ const (
 	runDeadline = 15 * time.Second
 )
 
-// failure remembers an image whose removal failed.
+// failure remembers something whose removal failed.
 type failure struct {
 	times int
 	until time.Time
+}
+
+// again is the failure after one more at that time, and how long the thing is left
+// alone for it: each time twice as long.
+func (f failure) again(now time.Time) (failure, time.Duration) {
+	wait := min(failureFirst<<min(f.times, 10), failureMost)
+	return failure{times: f.times + 1, until: now.Add(wait)}, wait
 }
 
 // Results of a run, as the metric has them.
@@ -262,10 +269,7 @@ func (a *Agent) nowKept(ctx context.Context, i inventory.Image) string {
 }
 
 func (a *Agent) removalFailed(r *run, d image.Decision, err error) {
-	f := a.failures[d.ImageID]
-	wait := min(failureFirst<<min(f.times, 10), failureMost)
-	f.times++
-	f.until = a.clock.now().Add(wait)
+	f, wait := a.failures[d.ImageID].again(a.clock.now())
 	a.failures[d.ImageID] = f
 	r.failed++
 	a.metrics.removalFailures.Inc()

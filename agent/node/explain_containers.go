@@ -61,7 +61,7 @@ func (a *Agent) explainContainers() ContainersExplanation {
 		e.Containers = append(e.Containers, w)
 	}
 	for _, s := range d.plan.Steps {
-		if s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox {
+		if s.Action.Removes() {
 			add("remove", s.Decision)
 		}
 	}

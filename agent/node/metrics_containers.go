@@ -53,7 +53,7 @@ func (a *Agent) exportDead() {
 		return "container"
 	}
 	for _, s := range a.dead.plan.Steps {
-		if s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox {
+		if s.Action.Removes() {
 			count[verdict{kindOf(s.Decision), s.Reason}]++
 		}
 	}

@@ -176,7 +176,7 @@ func (r *reaper) do(ctx context.Context, rt Runtime, j job) (done reaped) {
 			undone = append(undone, s)
 			r.metrics.reapSpared.WithLabelValues(kind).Inc()
 			r.log.Info(kind+" stays after all", "id", id, "pod", podText(j.pod), "reason", why)
-		case s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox:
+		case s.Action.Removes():
 			done.removed = append(done.removed, id)
 			r.metrics.reaped.WithLabelValues(kind, string(s.Reason)).Inc()
 			r.log.Info(kind+" removed", "id", id, "pod", podText(j.pod), "reason", string(s.Reason), "detail", s.Detail)
@@ -197,7 +197,7 @@ func rests(s container.Step, undone []container.Step) bool {
 // carryOut waits for its turn: what is removed counts, what is stopped before it
 // does not.
 func (r *reaper) carryOut(ctx context.Context, rt Runtime, s container.Step) error {
-	if s.Action == container.RemoveContainer || s.Action == container.RemoveSandbox {
+	if s.Action.Removes() {
 		if err := r.limit.Wait(ctx); err != nil {
 			return err
 		}

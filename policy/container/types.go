@@ -163,6 +163,9 @@ const (
 	RemoveSandbox
 )
 
+// Removes says that something is gone after it, and not merely stopped.
+func (a Action) Removes() bool { return a == RemoveContainer || a == RemoveSandbox }
+
 func (a Action) String() string {
 	switch a {
 	case StopContainer:

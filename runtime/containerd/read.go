@@ -218,6 +218,11 @@ func (r *Runtime) readSandboxes(ctx context.Context, s *space) error {
 	return nil
 }
 
+// inCRI returns a context for calls about the CRI's namespace.
+func inCRI(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, criNamespace)
+}
+
 // inNamespace returns a context for calls about this namespace.
 func inNamespace(ctx context.Context, s *space) context.Context {
 	return namespaces.WithNamespace(ctx, s.name)

@@ -50,7 +50,7 @@ func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[st
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ctx = inNamespace(ctx, &space{name: criNamespace})
+	ctx = inCRI(ctx)
 	for name := range now {
 		if !before[name] {
 			continue
@@ -74,7 +74,7 @@ func (r *Runtime) removeStray(ctx context.Context, imageID string) error {
 	if len(names) != 1 || !names[imageID] {
 		return nil
 	}
-	ctx = inNamespace(ctx, &space{name: criNamespace})
+	ctx = inCRI(ctx)
 	err = r.client.ImageService().Delete(ctx, imageID, images.SynchronousDelete())
 	if err != nil && !errdefs.IsNotFound(err) {
 		return wrap("remove the name that the CRI has given to image "+imageID, err)

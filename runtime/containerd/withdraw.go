@@ -69,7 +69,7 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	w := &withdrawal{r: r, imageID: imageID}
-	ctx = w.in(ctx)
+	ctx = inCRI(ctx)
 	list, err := r.client.ImageService().List(ctx)
 	if err != nil {
 		return nil, wrap("list images", err)
@@ -121,16 +121,12 @@ func (w *withdrawal) hold(ctx context.Context) error {
 	return nil
 }
 
-func (w *withdrawal) in(ctx context.Context) context.Context {
-	return inNamespace(ctx, &space{name: criNamespace})
-}
-
 func (w *withdrawal) takeNames(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for _, i := range w.records {
 		// Only this very image's: a name that was given away meanwhile stays.
-		err := w.r.client.ImageService().Delete(w.in(ctx), i.Name, images.DeleteTarget(&i.Target))
+		err := w.r.client.ImageService().Delete(inCRI(ctx), i.Name, images.DeleteTarget(&i.Target))
 		if err != nil && !errdefs.IsNotFound(err) {
 			return wrap(fmt.Sprintf("take name %q away", i.Name), err)
 		}
@@ -189,7 +185,7 @@ func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
 func (w *withdrawal) Restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	ctx = w.in(ctx)
+	ctx = inCRI(ctx)
 	for _, i := range w.records {
 		if _, err := w.r.client.ImageService().Create(ctx, i); err != nil && !errdefs.IsAlreadyExists(err) {
 			return wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
@@ -206,7 +202,7 @@ func (w *withdrawal) Complete(ctx context.Context) error {
 	if err := w.r.removeStray(ctx, w.imageID); err != nil {
 		return err
 	}
-	return w.end(w.in(ctx), true)
+	return w.end(inCRI(ctx), true)
 }
 
 // end gives the lease back. An image restored is collected by nobody, so that this
@@ -230,7 +226,7 @@ func (w *withdrawal) end(ctx context.Context, collect bool) error {
 func (r *Runtime) Mend(ctx context.Context) (mended int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ctx = inNamespace(ctx, &space{name: criNamespace})
+	ctx = inCRI(ctx)
 	list, err := r.client.LeasesService().List(ctx)
 	if err != nil {
 		return 0, wrap("list leases", err)

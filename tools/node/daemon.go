@@ -204,9 +204,9 @@ func findContainerd(ctx context.Context, flavor Flavor, log io.Writer) (string, 
 		}
 		return filepath.Abs(binary)
 	}
-	script, err := buildScript()
+	script, err := Script("tools", "containerd", "build")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("build containerd: %w", err)
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, script)
@@ -218,20 +218,22 @@ func findContainerd(ctx context.Context, flavor Flavor, log io.Writer) (string, 
 	return filepath.Join(strings.TrimSpace(string(out)), "containerd"), nil
 }
 
-// buildScript finds tools/containerd/build, upwards from the working directory:
-// tests run in their package's directory, commands mostly at the top.
-func buildScript() (string, error) {
+// Script finds a script of this repository by its path in it, upwards from the
+// working directory: tests run in their package's directory, commands mostly at
+// the top.
+func Script(path ...string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
+	name := filepath.Join(path...)
 	for from := dir; ; dir = filepath.Dir(dir) {
-		script := filepath.Join(dir, "tools", "containerd", "build")
+		script := filepath.Join(dir, name)
 		if _, err := os.Stat(script); err == nil {
 			return script, nil
 		}
 		if dir == "/" {
-			return "", fmt.Errorf("build containerd: no tools/containerd/build in or above %s", from)
+			return "", fmt.Errorf("no %s in or above %s", name, from)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // BinariesEnv names a directory that holds the binaries: the one that
@@ -43,9 +45,9 @@ func findBinaries(ctx context.Context, dir string, log io.Writer, names ...strin
 }
 
 func buildBinaries(ctx context.Context, log io.Writer, names []string) (string, error) {
-	script, err := buildScript()
+	script, err := node.Script("tools", "peers", "build")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("build peers: %w", err)
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, script, names...)
@@ -55,22 +57,4 @@ func buildBinaries(ctx context.Context, log io.Writer, names []string) (string, 
 		return "", fmt.Errorf("build peers: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-// buildScript finds tools/peers/build, upwards from the working directory:
-// tests run in their package's directory, commands mostly at the top.
-func buildScript() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for from := dir; ; dir = filepath.Dir(dir) {
-		script := filepath.Join(dir, "tools", "peers", "build")
-		if _, err := os.Stat(script); err == nil {
-			return script, nil
-		}
-		if dir == "/" {
-			return "", fmt.Errorf("build peers: no tools/peers/build in or above %s", from)
-		}
-	}
 }

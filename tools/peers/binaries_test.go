@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/node"
 )
 
 func TestFindBinaries(t *testing.T) {
@@ -28,7 +30,7 @@ func TestFindBinaries(t *testing.T) {
 }
 
 func TestBuildRefusesWhatItDoesNotKnow(t *testing.T) {
-	script, err := buildScript()
+	script, err := node.Script("tools", "peers", "build")
 	if err != nil {
 		t.Fatal(err)
 	}
