@@ -31,6 +31,8 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
 		c.exists(i, w, asOf, a.Object)
 	case a.State == Exists && a.Object.UID != "", a.State == Absent:
 		c.vanish(i, proven)
+	case a.State == TooBusy:
+		c.wait(i, c.config.RetryMin)
 	default:
 		c.retry(i, w, c.config.RetryMin)
 	}
@@ -90,6 +92,10 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 	case Gone:
 		c.vanish(i, proven)
 		return
+	case TooMany:
+		c.wait(i, c.config.RetryMin) // it is no failure of the object's: no longer each time
+	case Withheld:
+		w.withheld, w.withheldFor = w.verb, w.reason
 	case Forbidden:
 		c.retry(i, w, max(c.config.RetryMin, c.config.RetryMax/16))
 	default:

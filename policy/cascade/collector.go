@@ -27,6 +27,7 @@ type Collector struct {
 	barrier    barrier
 	out        []Action
 	graves     graves
+	excludedNS map[string]bool
 	now        time.Time // of the input at hand
 }
 
@@ -47,6 +48,10 @@ type work struct {
 	readAt    time.Time // the last live answer
 	barrier   uint64    // the barrier that must pass; 0: none was asked for
 	last      Result
+	reason    Reason // of the last action
+	// The action that the caller withheld; 0: none.
+	withheld    Verb
+	withheldFor Reason
 }
 
 // New makes an empty collector.
@@ -60,6 +65,7 @@ func New(config Config) *Collector {
 	c.pages = []*[pageSize]node{new([pageSize]node)}
 	c.uuids, c.others = make(map[uid]index), make(map[string]index)
 	c.graves.room = c.config.Tombstones
+	c.excludeNamespaces(config.ExcludedNamespaces)
 	return c
 }
 
@@ -144,7 +150,7 @@ func (c *Collector) forgetWork(i index) {
 // rest drops a node's work once it has nothing to tell any more.
 func (c *Collector) rest(i index) {
 	w := c.work[i]
-	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.barrier != 0 || !w.recheck.IsZero() || w.due.After(c.now) {
+	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.barrier != 0 || w.withheld != 0 || !w.recheck.IsZero() || w.due.After(c.now) {
 		return
 	}
 	if w.readAt.IsZero() || c.now.Sub(w.readAt) > c.config.FreshFor {

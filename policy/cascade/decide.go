@@ -66,9 +66,12 @@ func (c *Collector) readLive(i index, w *work) bool {
 // emit asks for an action about a node.
 func (c *Collector) emit(i index, a Action) {
 	w := c.workOf(i)
+	if w.withheld == a.Verb && w.withheldFor == a.Reason {
+		return // nothing has changed that would make the caller want it now
+	}
 	c.lastID++
 	a.ID, w.id = c.lastID, c.lastID
-	w.verb, w.seen, w.due = a.Verb, false, time.Time{}
+	w.verb, w.reason, w.seen, w.due = a.Verb, a.Reason, false, time.Time{}
 	c.inFlight[a.ID] = i
 	c.out = append(c.out, a)
 }

@@ -46,9 +46,9 @@
 //     finalizer.
 //   - Terminating otherwise: nothing. DELETE would rewrite its finalizers.
 //
-// Two things differ from the kube-controller-manager on purpose: it deletes a
+// Two things differ from the kube-controller-manager on purpose. That deletes a
 // dependent of a waiting owner foreground even if the dependent has the finalizer
-// orphan; and it counts a reference as blocking whatever its coordinates.
+// orphan, and counts a reference as blocking whatever its coordinates.
 //
 // # Invariants
 //
@@ -68,7 +68,10 @@
 //   - Ready only for what is sent at once. Every action is answered, by its ID:
 //     Answered, Finished or BarrierPassed; one that is not carried out with
 //     Failed. An answer that is late, or for nobody, is ignored.
-//   - Restored when resourceVersions go backwards, and then a list of every type.
+//   - Withheld is the answer to what the caller does not want to do (it only observes): the
+//     same is not asked for again until the object changes.
+//   - Restored when resourceVersions go backwards, or an object in a list Contradicts
+//     what was told before; and then a list of every type.
 //   - Absent and Gone only for a Status NotFound whose details name that very
 //     object. Anything else that failed is Unknown or Failed.
 //   - The object that a successful patch returned goes to Observe before

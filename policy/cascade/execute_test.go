@@ -87,29 +87,23 @@ func changedSince(was Object, o *stored) bool {
 }
 
 func (s *server) executePatch(a Action, o *stored) (Result, *Object) {
-	refs := slices.Clone(o.Owners)
-	for _, p := range a.Refs {
-		if p.Index >= len(refs) || refs[p.Index].UID != p.UID || refs[p.Index].Name != p.Name {
-			return Conflict, nil
-		}
+	after, ok := a.Apply(o.Object)
+	if !ok {
+		return Conflict, nil
 	}
-	for _, p := range slices.Backward(a.Refs) {
-		if a.Verb == Unblock {
-			refs[p.Index].Block = false
-			continue
-		}
-		if why := s.mayGo(o, p.Reference); why != "" && s.orphans[p.UID] == 0 {
+	for _, p := range a.Refs {
+		if why := s.mayGo(o, p.Reference); a.Verb == RemoveReferences && why != "" && s.orphans[p.UID] == 0 {
 			s.forbid(a, "%s", why)
 		}
-		refs = slices.Delete(refs, p.Index, p.Index+1)
 	}
-	s.setOwners(o, refs)
+	s.setOwners(o, after.Owners)
 	response := snapshot(o)
 	return Done, &response
 }
 
 func (s *server) executeFinalizer(a Action, o *stored) (Result, *Object) {
-	if a.Index >= len(o.Finalizers) || o.Finalizers[a.Index] != a.Finalizer {
+	after, ok := a.Apply(o.Object)
+	if !ok {
 		return Conflict, nil
 	}
 	if !o.Terminating {
@@ -123,7 +117,7 @@ func (s *server) executeFinalizer(a Action, o *stored) (Result, *Object) {
 			}
 		}
 	}
-	s.setFinalizers(o, slices.Delete(slices.Clone(o.Finalizers), a.Index, a.Index+1))
+	s.setFinalizers(o, after.Finalizers)
 	if s.byUID(o.UID) == nil {
 		return Done, nil // the response is an object that is gone: nothing to observe
 	}

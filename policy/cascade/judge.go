@@ -140,7 +140,10 @@ func (c *Collector) orphaned(e edge) bool {
 	return false
 }
 
-func (c *Collector) excluded(i index) bool { return c.kinds.all[c.at(i).kind].excluded }
+func (c *Collector) excluded(i index) bool {
+	n := c.at(i)
+	return c.kinds.all[n.kind].excluded || len(c.excludedNS) > 0 && c.excludedNS[c.namespaces.all[n.namespace].text]
+}
 
 // reachable says whether a request about a node can be sent at all.
 func (c *Collector) reachable(i index) bool {

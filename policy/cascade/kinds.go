@@ -52,12 +52,36 @@ func (c *Collector) Listing(now time.Time, apiVersion, kind string) {
 	}
 }
 
-// Unreadable says that a type cannot be listed or watched at present.
+// Unreadable says that a type cannot be listed or watched at present. What was
+// known to be gone is asked about again.
 func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 	c.now = now
 	if id, ok := c.served(apiVersion, kind); ok && c.kinds.all[id].phase != unreadable {
 		c.enter(id, unreadable)
+		c.doubt(id)
 		c.wakeKind(id)
+	}
+}
+
+// doubt takes back what was proven of a type's objects, in all its versions: who
+// answers next may be an API server whose etcd was restored, and has gone on beyond the
+// versions that were seen, so that nothing tells. It costs a live read for each owner
+// whose dependents are yet to go.
+func (c *Collector) doubt(id uint32) {
+	c.graves.versions, c.graves.order, c.graves.next = nil, nil, 0
+	group, kind := c.kinds.all[id].group, c.kinds.all[id].kind
+	for other := range c.kinds.all {
+		if k := &c.kinds.all[other]; k.group != group || k.kind != kind {
+			continue
+		}
+		for _, i := range c.nodesOf(uint32(other)) {
+			if n := c.at(i); n.flags&(gone|proven) != 0 {
+				n.flags &^= gone | proven
+				for _, d := range n.dependents {
+					c.wake(d.dependent)
+				}
+			}
+		}
 	}
 }
 

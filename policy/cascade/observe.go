@@ -87,11 +87,13 @@ func (c *Collector) apply(i index, o Object) {
 	changed := !owners || sum != n.finalizers || (before^n.flags)&decisive != 0
 	n.finalizers = sum
 	c.seen(i, changed)
+	if changed {
+		c.wake(i) // before its dependents: a barrier may run while they are dealt with
+	}
 	if (before^n.flags)&decisive != 0 {
 		c.wakeDependents(i)
 	}
 	if changed {
-		c.wake(i)
 		c.warn(i)
 	}
 }
@@ -111,7 +113,7 @@ func (c *Collector) seen(i index, changed bool) {
 		c.wake(i)
 	}
 	if changed {
-		w.conflicts, w.conflict, w.uidOnly = 0, false, false
+		w.conflicts, w.conflict, w.uidOnly, w.withheld = 0, false, false, 0
 	} else if w.conflict && w.id == 0 {
 		w.uidOnly = true
 	}

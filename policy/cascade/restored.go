@@ -2,6 +2,28 @@ package cascade
 
 import "time"
 
+// Contradicts says whether an object in a list cannot be as it is told, if that list is
+// of now and everything up to a version had been told before: it was seen newer by then,
+// or it is as old and was not seen at all. That is how an etcd looks that was restored
+// and has gone on beyond what was seen: no version goes backwards but those of objects.
+// It changes nothing.
+func (c *Collector) Contradicts(o Object, upTo uint64) bool {
+	v, ok := version(o.ResourceVersion)
+	if !ok || v > upTo || o.UID == "" || o.Name == "" {
+		return false
+	}
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	if !known {
+		return true
+	}
+	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
+	if i == 0 || c.at(i).flags&observed == 0 {
+		return true
+	}
+	n := c.at(i)
+	return n.flags&(opaque|restored) == 0 && v < n.version && n.version <= upTo
+}
+
 // Restored says that resourceVersions went backwards: etcd was restored from a
 // backup. What was gone may be there again, any version may be seen anew, and may
 // mean something else than before: until an object is seen again it is not acted

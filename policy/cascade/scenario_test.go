@@ -22,9 +22,10 @@ var update = flag.Bool("update", false, "write what the collector says into test
 //	                          owner=!Set/... has blockOwnerDeletion
 //	deleted Pod a/web uid=p rv=9                              a DELETED event
 //	restored                                                  etcd was restored
-//	exists Pod a/web uid=p rv=5 ... | absent Pod a/web | unknown Pod a/web
+//	release | exclude NAMESPACE...                            what was withheld; which namespaces are left alone
+//	exists Pod a/web uid=p rv=5 ... | absent Pod a/web | unknown Pod a/web | busy Pod a/web
 //	                                                          the live read's answer
-//	done|failed|conflict|gone|forbidden Pod a/web             how the action on it went
+//	done|failed|conflict|gone|forbidden|throttled|withheld Pod a/web             how the action on it went
 //	passed | held TYPE...                                     the barrier
 //	wait 1s
 //	take 3                                                    Ready gives three at most
@@ -122,10 +123,16 @@ func (sc *scenario) do(words []string) {
 		sc.c.Forget(sc.now, sc.object(rest))
 	case "restored":
 		sc.c.Restored(sc.now)
+	case "release":
+		sc.c.Release(sc.now)
+	case "exclude":
+		sc.c.ExcludeNamespaces(sc.now, rest)
 	case "exists":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{Exists, sc.object(rest)})
 	case "absent":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: Absent})
+	case "busy":
+		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: TooBusy})
 	case "unknown":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{})
 	case "passed":
@@ -143,7 +150,7 @@ func (sc *scenario) do(words []string) {
 	case "explain":
 		sc.explain(rest)
 	default:
-		for r := Failed; r <= Forbidden; r++ {
+		for r := Failed; r <= Withheld; r++ {
 			if r.String() == words[0] {
 				sc.c.Finished(sc.now, sc.id(rest), r)
 				return

@@ -135,7 +135,7 @@ func (s *server) changed(o *stored) {
 		s.orphans[o.UID] = s.version
 	}
 	st := s.streams[o.Kind]
-	if o.Terminating && len(o.Finalizers) == 0 {
+	if o.Gone() {
 		s.objects = slices.DeleteFunc(s.objects, func(p *stored) bool { return p == o })
 		st.pending = append(st.pending, event{deleted: true, object: snapshot(o)})
 		return
@@ -165,16 +165,7 @@ func (s *server) tick() {
 // remove is a DELETE; policy "" is none.
 func (s *server) remove(o *stored, p Policy) {
 	s.tick()
-	if p != "" {
-		keep := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == OrphanFinalizer || f == ForegroundFinalizer })
-		switch p {
-		case Orphan:
-			keep = append(keep, OrphanFinalizer)
-		case Foreground:
-			keep = append(keep, ForegroundFinalizer)
-		}
-		o.Finalizers = keep
-	}
+	o.Finalizers = p.Finalizers(o.Finalizers)
 	o.Terminating = true
 	s.changed(o)
 }

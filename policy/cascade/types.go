@@ -105,7 +105,7 @@ type Position struct {
 type Action struct {
 	ID     uint64 // quoted in the answer; 0 if none is wanted
 	Verb   Verb
-	Object Coordinates
+	Object Coordinates // of a Barrier: one of the owners that wait for it
 	// ResourceVersion is the one the decision rests on. In a Delete it is a
 	// precondition; empty says that the UID alone is to be.
 	ResourceVersion string
@@ -126,6 +126,7 @@ const (
 	Unknown State = iota
 	Exists        // Answer.Object is what stands there, with whatever UID
 	Absent        // a Status NotFound whose details name that very object
+	TooBusy       // Unknown, because the server wants fewer requests
 )
 
 // Answer is what a live read of an action's coordinates told.
@@ -144,10 +145,16 @@ const (
 	Conflict                // a precondition or a test did not hold
 	Gone                    // a Status NotFound whose details name that very object
 	Forbidden               // 403, an admission webhook's refusal: tried again, seldom
+	// TooMany: the server wants fewer requests, and says nothing of the object. How
+	// many are sent is the caller's business; this one is asked for again soon.
+	TooMany
+	// Withheld: the caller did not want to. The same is not asked for again until
+	// the object changes, or [Collector.Release].
+	Withheld
 )
 
 func (r Result) String() string {
-	return [...]string{"failed", "done", "conflict", "gone", "forbidden"}[min(r, Forbidden)]
+	return [...]string{"failed", "done", "conflict", "gone", "forbidden", "throttled", "withheld"}[min(r, Withheld)]
 }
 
 // Reason says why an action is asked for, or why an object is kept.
@@ -205,6 +212,9 @@ type Config struct {
 	// Tombstones is how many UIDs are remembered as gone although nothing in the
 	// graph refers to them. Default 8192.
 	Tombstones int
+	// ExcludedNamespaces are those whose objects are never acted on; see
+	// [Collector.ExcludeNamespaces].
+	ExcludedNamespaces []string
 }
 
 func (c Config) withDefaults() Config {

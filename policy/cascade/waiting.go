@@ -191,7 +191,7 @@ func (c *Collector) askForBarrier() {
 	}
 	b.last++
 	b.holders = nil
-	c.out = append(c.out, Action{ID: b.last, Verb: Barrier, Reason: BarrierWanted})
+	c.out = append(c.out, Action{ID: b.last, Verb: Barrier, Object: c.coordinates(b.waiting[0]), Reason: BarrierWanted})
 }
 
 // BarrierPassed says that the barrier asked for by an action with this ID has

@@ -1,0 +1,160 @@
+package cascade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Simulated is a random world and the collector at work on it, for the tests of
+// packages that import this one.
+type Simulated struct{ w *world }
+
+// Simulate lets a world live for a while, and then come to rest. The finalizers
+// of others stay.
+func Simulate(seed uint64, steps int) (Simulated, error) {
+	s := Simulated{newWorld(seeded(seed))}
+	for range 4 + s.w.roll(8) {
+		s.w.user()
+	}
+	for range steps {
+		s.w.step()
+	}
+	s.w.calm = true
+	for _, t := range s.w.sortedTypes() {
+		if !t.served {
+			t.served = true
+			s.w.c.TypeCame(s.w.now, t.Type)
+			if !t.Unwatched {
+				s.w.streams[t.Kind].listed = false
+			}
+		}
+	}
+	return s, s.Rest()
+}
+
+// Types that are served.
+func (s Simulated) Types() (list []Type) {
+	for _, t := range s.w.sortedTypes() {
+		list = append(list, t.Type)
+	}
+	return list
+}
+
+// Objects that are there.
+func (s Simulated) Objects() (list []Object) {
+	for _, o := range s.w.objects {
+		list = append(list, snapshot(o))
+	}
+	return list
+}
+
+// Roll draws a number below n.
+func (s Simulated) Roll(n int) int { return s.w.roll(n) }
+
+// Delete is what a user's DELETE does.
+func (s Simulated) Delete(uid string, p Policy) { s.w.remove(s.w.byUID(uid), p) }
+
+// Serve takes the finalizers of others off an object.
+func (s Simulated) Serve(uid string) (any bool) {
+	o := s.w.byUID(uid)
+	if o == nil || !slices.Contains(o.Finalizers, "other") {
+		return false
+	}
+	s.w.dropForeign(o)
+	return true
+}
+
+// Rest lets everything happen that is going to by itself.
+func (s Simulated) Rest() error {
+	w, until := s.w, s.w.now.Add(time.Hour)
+	for range 5000 {
+		for _, kind := range kindNames {
+			for st := w.streams[kind]; !st.listed || len(st.pending) > 0; {
+				w.deliver(kind)
+			}
+		}
+		w.checkBarrier()
+		w.take(1000)
+		if len(w.flight) > 0 {
+			for len(w.flight) > 0 {
+				w.carryOut(0)
+			}
+			continue
+		}
+		next := w.c.Next()
+		if w.fault != "" {
+			return fmt.Errorf("forbidden: %s", w.fault)
+		}
+		if next.IsZero() || next.After(until) {
+			return nil
+		}
+		if next.After(w.now) {
+			w.now = next
+		}
+	}
+	return fmt.Errorf("no end of it")
+}
+
+// Story is what has happened, in order.
+func (s Simulated) Story() []string { return s.w.story }
+
+// Busy is a world in the middle of its life, and what the collector has seen of it.
+func Busy(seed uint64, steps int) Simulated {
+	s := Simulated{newWorld(seeded(seed))}
+	for range 4 + s.w.roll(8) {
+		s.w.user()
+	}
+	for range steps {
+		s.w.step()
+	}
+	return s
+}
+
+// Collector that is at work on it.
+func (s Simulated) Collector() *Collector { return s.w.c }
+
+// Graph is all that the collector has of types that it has listed, and those types
+// as a preview wants them.
+func (s Simulated) Graph() (types []Type, p Part) {
+	c := s.w.c
+	for _, t := range s.Types() {
+		id, known := c.kinds.ids[kindName{t.APIVersion, t.Kind}]
+		if !known || c.kinds.all[id].phase == unserved {
+			continue
+		}
+		t.Unwatched = c.kinds.all[id].phase != synced
+		types = append(types, t)
+	}
+	for id := range c.kinds.all {
+		for _, i := range c.nodesOf(uint32(id)) {
+			switch n := c.at(i); {
+			case n.flags&observed != 0 && c.kinds.all[id].phase == synced:
+				p.Objects = append(p.Objects, c.object(i))
+			case n.flags&observed == 0 && n.flags&(gone|proven) != 0:
+				at := c.coordinates(i)
+				at.Resource = ""
+				p.Absent = append(p.Absent, at)
+			}
+		}
+	}
+	return types, p
+}
+
+// History is the version up to which everything was delivered, in a world at rest.
+func (s Simulated) History() int { return s.w.version }
+
+// Restore puts back what there was at some version.
+func (s Simulated) Restore(objects []Object, version int) {
+	s.w.objects, s.w.version = nil, version
+	for _, o := range objects {
+		s.w.objects = append(s.w.objects, &stored{o, map[string]int{}})
+	}
+}
+
+// Live lets users do something.
+func (s Simulated) Live(steps int) {
+	for range steps {
+		s.w.user()
+	}
+}

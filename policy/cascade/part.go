@@ -1,0 +1,201 @@
+package cascade
+
+import (
+	"errors"
+	"strconv"
+)
+
+// OtherFinalizer stands for the finalizers of others in what [Collector.Part] gives:
+// the graph knows that there are some, and not their names.
+const OtherFinalizer = "(name not kept)"
+
+// Part is a piece of the graph, as it was observed.
+type Part struct {
+	Objects []Object
+	// Absent are owners that were proven gone, by coordinates without Resource.
+	Absent []Coordinates
+}
+
+// Errors of [Collector.Part].
+var (
+	ErrNoObject = errors.New("the graph has no such object")
+	ErrTooMany  = errors.New("too many objects")
+)
+
+// Part gives the object at these coordinates and all that bears on what its deletion
+// would do: what depends on it, directly or not, the owners of all that, and where
+// such an owner is itself about to go, what depends on it. Objects of types that are
+// not fully listed at present are left out. The UID may be empty. More than most are
+// refused. It changes nothing, and its strings are the graph's.
+func (c *Collector) Part(target Coordinates, most int) (p Part, err error) {
+	i := c.named(target)
+	if i == 0 {
+		return Part{}, ErrNoObject
+	}
+	r := reach{c: c, most: most, whole: map[index]bool{}, moving: map[index]bool{}, absent: map[index]bool{}}
+	r.add(i, true)
+	for len(r.todo) > 0 {
+		next := r.todo[len(r.todo)-1]
+		r.todo = r.todo[:len(r.todo)-1]
+		r.follow(next)
+		if len(r.order) > most {
+			return Part{}, ErrTooMany
+		}
+	}
+	p.Objects = make([]Object, 0, len(r.order))
+	for _, i := range r.order {
+		p.Objects = append(p.Objects, c.object(i))
+	}
+	for _, i := range r.gone {
+		at := c.coordinates(i)
+		at.Resource = ""
+		p.Absent = append(p.Absent, at)
+	}
+	return p, nil
+}
+
+// named finds an object that is there, with any UID if none is given.
+func (c *Collector) named(o Coordinates) index {
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	if !known || c.kinds.all[kind].phase != synced {
+		return 0
+	}
+	if o.UID != "" {
+		if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); i != 0 && c.at(i).flags&observed != 0 {
+			return i
+		}
+		return 0
+	}
+	k := &c.kinds.all[kind]
+	for at, i := 0, k.head; at < k.size; at, i = at+1, c.at(i).next {
+		if n := c.at(i); n.flags&observed != 0 && n.name == o.Name && c.namespaces.all[n.namespace].text == o.Namespace {
+			return i
+		}
+	}
+	return 0
+}
+
+// reach is a walk over the graph.
+type reach struct {
+	c      *Collector
+	most   int
+	order  []index
+	whole  map[index]bool // met; true: with its dependents
+	moving map[index]bool // see moves
+	absent map[index]bool // met
+	gone   []index
+	todo   []index
+}
+
+func (r *reach) add(i index, whole bool) {
+	n := r.c.at(i)
+	if n.flags&observed == 0 || r.c.kinds.all[n.kind].phase != synced {
+		return
+	}
+	was, met := r.whole[i]
+	if met && (was || !whole) {
+		return
+	}
+	if !met {
+		r.order = append(r.order, i)
+	}
+	r.whole[i] = whole
+	r.todo = append(r.todo, i)
+}
+
+func (r *reach) follow(i index) {
+	for _, e := range r.c.at(i).owners {
+		for s := r.c.firstOf(e.owner); s != 0; s = r.c.at(s).same {
+			r.add(s, r.moves(s, 0))
+		}
+		if f := r.c.at(e.owner).flags; f&observed == 0 && f&(gone|proven) != 0 && !r.absent[e.owner] {
+			r.absent[e.owner] = true
+			r.gone = append(r.gone, e.owner)
+		}
+	}
+	if !r.whole[i] {
+		return
+	}
+	for s := r.c.firstOf(i); s != 0; s = r.c.at(s).same {
+		for _, d := range r.c.at(s).dependents {
+			r.add(d.dependent, true)
+			if len(r.order) > r.most {
+				return
+			}
+		}
+	}
+}
+
+// deepest bounds how far up it is looked for an owner that stays. Beyond that it is
+// taken to move, which costs time and is never wrong.
+const deepest = 1000
+
+// moves says whether an object may change without anybody doing anything: it is being
+// deleted, or nothing that stays owns it. Then what depends on it matters, too.
+func (r *reach) moves(i index, depth int) bool {
+	n := r.c.at(i)
+	switch known, met := r.moving[i]; {
+	case n.flags&terminating != 0:
+		return true
+	case n.flags&observed == 0, len(n.owners) == 0:
+		return false
+	case met:
+		return known
+	case depth > deepest:
+		return true
+	}
+	r.moving[i] = false // owners of each other: they stay
+	stays := false
+	for _, e := range n.owners {
+		for s := r.c.firstOf(e.owner); s != 0 && !stays; s = r.c.at(s).same {
+			stays = r.c.at(s).flags&observed != 0 && !r.moves(s, depth+1)
+		}
+	}
+	r.moving[i] = !stays
+	return !stays
+}
+
+// object is a node as it was observed, but for the names of others' finalizers.
+func (c *Collector) object(i index) Object {
+	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
+	o := Object{APIVersion: k.apiVersion, Kind: k.kind, Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
+		Owners: c.references(i), Terminating: n.flags&terminating != 0}
+	if o.ResourceVersion = c.versions[i]; n.flags&opaque == 0 && n.version != 0 {
+		o.ResourceVersion = strconv.FormatUint(n.version, 10)
+	}
+	for _, f := range []struct {
+		flag trait
+		name string
+	}{{hasFinalizer, OtherFinalizer}, {wantsOrphan, OrphanFinalizer}, {wantsForegr, ForegroundFinalizer}} {
+		if n.flags&f.flag != 0 {
+			o.Finalizers = append(o.Finalizers, f.name)
+		}
+	}
+	return o
+}
+
+// Census counts the objects that are there: by namespace, and by type.
+func (c *Collector) Census() (namespaces map[string]int, types map[Type]int) {
+	namespaces, types = make(map[string]int), make(map[Type]int)
+	byID := make(map[uint32]int)
+	for id := range c.kinds.all {
+		k := &c.kinds.all[id]
+		if k.phase != synced {
+			continue
+		}
+		found := 0
+		for at, i := 0, k.head; at < k.size; at, i = at+1, c.at(i).next {
+			if n := c.at(i); n.flags&observed != 0 {
+				byID[n.namespace]++
+				found++
+			}
+		}
+		types[Type{APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource}] = found
+	}
+	for id, n := range byID {
+		if name := c.namespaces.all[id].text; name != "" {
+			namespaces[name] = n
+		}
+	}
+	return namespaces, types
+}

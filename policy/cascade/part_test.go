@@ -1,0 +1,154 @@
+package cascade_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/cascade/preview"
+)
+
+func worldOf(types []cascade.Type, p cascade.Part) preview.World {
+	w := preview.World{Types: types, Objects: p.Objects, Known: make(map[cascade.Coordinates]cascade.Answer)}
+	for _, o := range p.Absent {
+		w.Known[o] = cascade.Answer{State: cascade.Absent}
+	}
+	return w
+}
+
+// A part of the graph gives the very preview that all of it does, also in the middle
+// of things: while others are being deleted, types are being listed and events are late.
+func TestPartIsEnough(t *testing.T) {
+	smaller, seen := 0, 0
+	for seed := range uint64(3000) {
+		s := cascade.Busy(seed, int(seed%90))
+		types, all := s.Graph()
+		if len(all.Objects) == 0 {
+			continue
+		}
+		target := all.Objects[s.Roll(len(all.Objects))]
+		policy := []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}[s.Roll(3)]
+		at := coordinates(target)
+		if seed%2 == 0 {
+			at.UID = ""
+		}
+		part, err := s.Collector().Part(at, len(all.Objects))
+		if err != nil {
+			t.Fatalf("world %d: %v", seed, err)
+		}
+		want, wantErr := preview.Of(worldOf(types, all), at, policy, unbounded)
+		got, err := preview.Of(worldOf(types, part), at, policy, unbounded)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("world %d: %v, of all: %v", seed, err, wantErr)
+		}
+		for _, p := range []*preview.Preview{&got, &want} {
+			p.Pending, p.Asked, p.Notes = 0, nil, nil // of all, for all
+			slices.SortFunc(p.Released, func(a, b *preview.Node) int { return cmpNames(a, b) })
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("world %d, %s %s/%s %s (-all +part):\n%s\nall %+v\npart %+v", seed, target.Kind, target.Namespace, target.Name, policy, diff, all, part)
+		}
+		seen++
+		if len(part.Objects) < len(all.Objects) {
+			smaller++
+		}
+	}
+	if seen < 1000 || smaller < seen/2 {
+		t.Errorf("%d worlds, in %d of them the part is smaller", seen, smaller)
+	}
+}
+
+func cmpNames(a, b *preview.Node) int {
+	return slices.Compare([]string{a.Kind, a.UID}, []string{b.Kind, b.UID})
+}
+
+// feed a collector.
+func fed(objects ...cascade.Object) *cascade.Collector {
+	c := cascade.New(cascade.Config{})
+	c.TypeCame(noon, cascade.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true})
+	for _, o := range objects {
+		c.Observe(noon, o)
+	}
+	c.Synced(noon, "v1", "Pod")
+	return c
+}
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func pod(name string, owners ...string) cascade.Object {
+	o := cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, UID: "uid-" + name, ResourceVersion: "7"}
+	for _, owner := range owners {
+		o.Owners = append(o.Owners, cascade.Reference{APIVersion: "v1", Kind: "Pod", Name: owner, UID: "uid-" + owner, Block: true})
+	}
+	return o
+}
+
+func waits(o cascade.Object, finalizers ...string) cascade.Object {
+	o.Terminating, o.Finalizers = true, finalizers
+	return o
+}
+
+// What a part has, and what it leaves out.
+func TestPart(t *testing.T) {
+	waiting := waits(pod("waiting"), cascade.ForegroundFinalizer)
+	held := waits(pod("held", "waiting"), "example.com/hold")
+	for _, test := range []struct {
+		name    string
+		objects []cascade.Object
+		want    string
+	}{
+		{"what depends on it, and owners of that, and theirs",
+			[]cascade.Object{pod("root"), pod("below", "root"), pod("shared", "below", "other"), pod("other", "top"), pod("top"), pod("far")},
+			"below other root shared top"},
+		{"not what depends on an owner that stays", []cascade.Object{pod("root", "top"), pod("top"), pod("beside", "top")}, "root top"},
+		{"what depends on an owner that waits", []cascade.Object{pod("root"), pod("both", "root", "waiting"), waiting, held}, "both held root waiting"},
+		{"what depends on an owner that nothing keeps", []cascade.Object{pod("root", "lost"), pod("lost", "gone"), pod("too", "lost")}, "lost root too"},
+		{"owners of each other stay", []cascade.Object{pod("root", "x"), pod("x", "y"), pod("y", "x"), pod("beside", "y")}, "root x y"},
+	} {
+		var names []string
+		p, err := fed(test.objects...).Part(coordinates(test.objects[0]), 100)
+		for _, o := range p.Objects {
+			names = append(names, o.Name)
+			i := slices.IndexFunc(test.objects, func(q cascade.Object) bool { return q.UID == o.UID })
+			want := test.objects[i]
+			if want.Name == "held" {
+				want.Finalizers = []string{cascade.OtherFinalizer}
+			}
+			if diff := cmp.Diff(want, o, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: %s", test.name, diff)
+			}
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != test.want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
+		}
+	}
+	c := fed(pod("root"), pod("a", "root"), pod("b", "root", "gone"))
+	c.Forget(noon, pod("gone"))
+	if p, err := c.Part(coordinates(pod("root")), 100); len(p.Absent) != 1 || p.Absent[0] != coordinates(pod("gone")) || err != nil {
+		t.Errorf("absent: %v, %v", p.Absent, err)
+	}
+	if _, err := c.Part(coordinates(pod("root")), 2); !errors.Is(err, cascade.ErrTooMany) {
+		t.Errorf("more than most: %v", err)
+	}
+	for _, o := range []cascade.Object{pod("gone"), pod("none")} {
+		if _, err := c.Part(coordinates(o), 2); !errors.Is(err, cascade.ErrNoObject) {
+			t.Errorf("%s: %v", o.Name, err)
+		}
+	}
+	namespaces, types := c.Census()
+	if namespaces["a"] != 3 || len(namespaces) != 1 || types[cascade.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods"}] != 3 {
+		t.Errorf("census: %v, %v", namespaces, types)
+	}
+	c.Unreadable(noon, "v1", "Pod")
+	if _, err := c.Part(coordinates(pod("root")), 100); !errors.Is(err, cascade.ErrNoObject) {
+		t.Errorf("of a type that cannot be read: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package preview
+
+import (
+	"slices"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// explain says why a node fares as it does.
+func (t *tree) explain(n *Node, was cascade.Object, f *fate) {
+	for _, a := range f.actions {
+		switch a.Verb {
+		case cascade.Delete:
+			n.Policy, n.Reason = a.Policy, a.Reason
+		case cascade.RemoveReferences:
+			for _, p := range a.Refs {
+				n.Removed = append(n.Removed, t.reference(was, p.Reference))
+			}
+			if n.Reason == "" {
+				n.Reason = a.Reason
+			}
+		}
+	}
+	if was.UID == t.target {
+		n.Policy, n.Reason = t.policy, AskedFor
+	}
+	if f.outcome == Deleted {
+		return
+	}
+	if f.outcome == Waiting {
+		n.Finalizers = foreign(f.now)
+		n.Reason = f.why.Reason
+		for _, c := range f.why.Waiting {
+			n.HeldBy = append(n.HeldBy, object(c))
+		}
+		return
+	}
+	if len(n.Removed) == 0 || f.outcome == Kept {
+		n.Reason = f.why.Reason
+	}
+	for _, e := range f.why.Owners {
+		if e.Judgement != "dangling" && !slices.ContainsFunc(n.Removed, func(o Object) bool { return o.UID == e.UID }) {
+			n.Owners = append(n.Owners, Owner{object(e.Coordinates), e.Judgement})
+		}
+	}
+}
+
+// reference names an owner as its dependent does.
+func (t *tree) reference(dependent cascade.Object, r cascade.Reference) Object {
+	ty := t.types[typeName{r.APIVersion, r.Kind}]
+	o := Object{r.APIVersion, r.Kind, ty.Resource, dependent.Namespace, r.Name, r.UID}
+	if !ty.Namespaced {
+		o.Namespace = ""
+	}
+	return o
+}
+
+func object(c cascade.Coordinates) Object {
+	return Object{c.APIVersion, c.Kind, c.Resource, c.Namespace, c.Name, c.UID}
+}

@@ -1,0 +1,53 @@
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// Errors that Of returns.
+var (
+	ErrNotThere = errors.New("there is no such object")
+	ErrPending  = errors.New("the collector deletes it anyway")
+	ErrPolicy   = errors.New("not a propagation policy")
+)
+
+// Of previews the deletion of a target, which is found by its coordinates: with
+// UID, or any object of that name.
+func Of(w World, target cascade.Coordinates, policy cascade.Policy, limits Limits) (Preview, error) {
+	switch policy {
+	case cascade.Background, cascade.Foreground, cascade.Orphan:
+	default:
+		return Preview{}, fmt.Errorf("preview: %q: %w", policy, ErrPolicy)
+	}
+	s := newSim(w)
+	at := place{groupOf(target.APIVersion), target.Kind, target.Namespace, target.Name}
+	o, ok := s.objects[at]
+	if !ok || target.UID != "" && o.UID != target.UID {
+		return Preview{}, fmt.Errorf("preview: %w", ErrNotThere)
+	}
+	s.run()
+	p := Preview{Policy: policy, Pending: len(s.changed)}
+	if o, ok = s.objects[at]; !ok {
+		return Preview{}, fmt.Errorf("preview: %w", ErrPending)
+	}
+	t := &tree{sim: s, before: maps.Clone(s.objects), limits: limits.withDefaults(), target: o.UID, policy: policy}
+	t.link()
+	clear(s.changed)
+	s.touched = nil
+	o.Terminating, o.Finalizers = true, policy.Finalizers(o.Finalizers)
+	s.put(o)
+	s.run()
+	below := t.note()
+	for s.serve(below) {
+		s.run()
+	}
+	t.noteThen()
+	p.Root = t.node(t.before[at], 0)
+	p.Released = t.beside()
+	p.Counts, p.Notes, p.Asked = t.counts(), t.notes, s.order
+	return p, nil
+}

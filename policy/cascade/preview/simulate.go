@@ -1,0 +1,201 @@
+package preview
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// moment is when everything happens. Time does not go on: what waits for it (retries
+// of unknown owners) is what would not change by itself.
+var moment = time.Unix(1_000_000_000, 0).UTC()
+
+// place is where an object stands, whatever version of its type names it.
+type place struct{ group, kind, namespace, name string }
+
+type typeName struct{ apiVersion, kind string }
+
+// sim is the API server, as far as a cascade needs one, and the collector.
+type sim struct {
+	c       *cascade.Collector
+	types   map[typeName]cascade.Type
+	watched map[[2]string]bool // group, kind: in Objects
+	objects map[place]cascade.Object
+	version uint64
+	known   map[cascade.Coordinates]cascade.Answer
+	asked   map[cascade.Coordinates]bool
+	order   []Question
+	// What was done since the deletion, by UID, and in which order.
+	changed map[string][]cascade.Action
+	touched []place
+}
+
+func newSim(w World) *sim {
+	s := &sim{
+		c:     cascade.New(cascade.Config{ExcludedNamespaces: w.ExcludedNamespaces}),
+		types: make(map[typeName]cascade.Type), watched: make(map[[2]string]bool),
+		objects: make(map[place]cascade.Object, len(w.Objects)),
+		known:   w.Known, asked: make(map[cascade.Coordinates]bool),
+		changed: make(map[string][]cascade.Action),
+	}
+	for _, t := range w.Types {
+		s.types[typeName{t.APIVersion, t.Kind}] = t
+		s.c.TypeCame(moment, t)
+		if !t.Unwatched {
+			s.watched[[2]string{groupOf(t.APIVersion), t.Kind}] = true
+			s.c.Listing(moment, t.APIVersion, t.Kind)
+		}
+	}
+	// In an order of their own: lists come as they come, and where a race decides
+	// what happens the same world is to give the same answer.
+	objects := slices.Clone(w.Objects)
+	slices.SortFunc(objects, func(a, b cascade.Object) int {
+		return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+	})
+	for _, o := range objects {
+		if v, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
+			s.version = max(s.version, v)
+		}
+		s.objects[placeOf(o)] = o
+		s.c.Observe(moment, o)
+	}
+	for _, t := range w.Types {
+		if !t.Unwatched {
+			s.c.Synced(moment, t.APIVersion, t.Kind)
+		}
+	}
+	return s
+}
+
+func groupOf(apiVersion string) string {
+	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
+		return group
+	}
+	return ""
+}
+
+func placeOf(o cascade.Object) place {
+	return place{groupOf(o.APIVersion), o.Kind, o.Namespace, o.Name}
+}
+
+// put gives an object a new version, and tells the collector; one that nothing
+// holds goes.
+func (s *sim) put(o cascade.Object) {
+	s.version++
+	o.ResourceVersion = strconv.FormatUint(s.version, 10)
+	p := placeOf(o)
+	if _, known := s.changed[o.UID]; !known {
+		s.changed[o.UID] = nil
+		s.touched = append(s.touched, p)
+	}
+	if o.Gone() {
+		delete(s.objects, p)
+		s.c.Forget(moment, o)
+		return
+	}
+	s.objects[p] = o
+	s.c.Observe(moment, o)
+}
+
+// batch is how many actions are taken at a time.
+const batch = 256
+
+// run carries out what the collector asks for until it asks for nothing.
+func (s *sim) run() {
+	for {
+		actions := s.c.Ready(moment, batch)
+		if len(actions) == 0 {
+			return
+		}
+		for _, a := range actions {
+			s.carryOut(a)
+		}
+	}
+}
+
+func (s *sim) carryOut(a cascade.Action) {
+	switch a.Verb {
+	case cascade.Warn:
+	case cascade.Barrier:
+		s.c.BarrierPassed(a.ID) // everything is delivered at once here
+	case cascade.Verify, cascade.Read:
+		s.c.Answered(moment, moment, a.ID, s.read(a.Object))
+	default:
+		s.c.Finished(moment, a.ID, s.request(a))
+	}
+}
+
+// read is a live read.
+func (s *sim) read(o cascade.Coordinates) cascade.Answer {
+	t, served := s.types[typeName{o.APIVersion, o.Kind}]
+	group := groupOf(o.APIVersion)
+	if found, ok := s.objects[place{group, o.Kind, o.Namespace, o.Name}]; ok {
+		found.APIVersion = o.APIVersion
+		return cascade.Answer{State: cascade.Exists, Object: found}
+	}
+	if _, gone := s.changed[o.UID]; gone {
+		return cascade.Answer{State: cascade.Absent} // it was there, and went here
+	}
+	key := o
+	key.Resource = ""
+	if answer, ok := s.known[key]; ok {
+		return answer
+	}
+	if served && !s.asked[key] {
+		s.asked[key] = true
+		s.order = append(s.order, Question{o, t.Namespaced})
+	}
+	if served && s.watched[[2]string{group, o.Kind}] {
+		return cascade.Answer{State: cascade.Absent}
+	}
+	return cascade.Answer{}
+}
+
+// request is a DELETE or a patch by the collector.
+func (s *sim) request(a cascade.Action) cascade.Result {
+	o, ok := s.objects[place{groupOf(a.Object.APIVersion), a.Object.Kind, a.Object.Namespace, a.Object.Name}]
+	if !ok {
+		return cascade.Gone
+	}
+	after, ok := a.Apply(o)
+	if !ok {
+		return cascade.Conflict
+	}
+	s.put(after)
+	s.changed[o.UID] = append(s.changed[o.UID], a)
+	return cascade.Done
+}
+
+// serve takes the finalizers of others off what is being deleted among these and
+// what was touched, and says whether there were any.
+func (s *sim) serve(among []place) (any bool) {
+	for _, p := range slices.Concat(among, s.touched) {
+		o, ok := s.objects[p]
+		if !ok || !o.Terminating || len(foreign(o)) == 0 {
+			continue
+		}
+		o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), isForeign)
+		s.put(o)
+		any = true
+	}
+	return any
+}
+
+func isForeign(f string) bool {
+	return f != cascade.OrphanFinalizer && f != cascade.ForegroundFinalizer
+}
+
+// foreign are the finalizers that somebody else than the collector serves.
+func foreign(o cascade.Object) (list []string) {
+	for _, f := range o.Finalizers {
+		if isForeign(f) {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,51 @@
+package cascade
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Release has what was withheld asked for again: the caller wants it now.
+func (c *Collector) Release(now time.Time) {
+	c.now = now
+	for _, i := range slices.Sorted(maps.Keys(c.work)) { // in an order that the inputs determine
+		if w := c.work[i]; w.withheld != 0 {
+			w.withheld = 0
+			c.wake(i)
+		}
+	}
+}
+
+// ExcludeNamespaces replaces the namespaces whose objects are never acted on. As
+// owners these count like any other, and their references hold owners that wait.
+// What cluster-scoped objects are in is not a namespace.
+func (c *Collector) ExcludeNamespaces(now time.Time, list []string) {
+	c.now = now
+	c.excludeNamespaces(list)
+	for id := range c.kinds.all {
+		c.wakeKind(uint32(id))
+	}
+}
+
+func (c *Collector) excludeNamespaces(list []string) {
+	c.excludedNS = make(map[string]bool, len(list))
+	for _, name := range list {
+		if name != "" {
+			c.excludedNS[name] = true
+		}
+	}
+}
+
+// Objects is how many nodes there are of a type: its objects, and owners of it
+// that were never seen.
+func (c *Collector) Objects(apiVersion, kind string) int {
+	id, ok := c.kinds.ids[kindName{apiVersion, kind}]
+	if !ok {
+		return 0
+	}
+	return c.kinds.all[id].size
+}
+
+// Pending is how many nodes are to be looked at, and actions to be taken.
+func (c *Collector) Pending() int { return len(c.queue) - c.head + len(c.out) }
