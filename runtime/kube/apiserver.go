@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // APIServerOptions say which node, and how to reach the API server.
@@ -53,7 +55,7 @@ var usualTiming = timing{
 // yet. Until Run has listed the pods, they are not known.
 func NewAPIServer(o APIServerOptions) (*APIServer, error) {
 	if !validObjectName(o.NodeName) {
-		return nil, fmt.Errorf("API server: node name %q: set it to this node's name in the cluster, in a pod from spec.nodeName", clean(o.NodeName))
+		return nil, fmt.Errorf("API server: node name %q: set it to this node's name in the cluster, in a pod from spec.nodeName", fault.Clean(o.NodeName))
 	}
 	var a access
 	var err error
@@ -101,7 +103,7 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	// The names are from labels that anybody may have written; what is no
 	// element of a path must not get into one.
 	if !validObjectName(namespace) || !validObjectName(name) || uid == "" {
-		return false, fmt.Errorf("ask for pod %q: no pod can have that name", clean(namespace+"/"+name))
+		return false, fmt.Errorf("ask for pod %q: no pod can have that name", fault.Clean(namespace+"/"+name))
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
 	defer cancel()
@@ -129,7 +131,7 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	// name of this node that is wrong, and with it every list.
 	if it.node != "" && it.node != s.node {
 		return false, fmt.Errorf("%s: %w: the pod is bound to node %s, not to %s: is the node's name right?",
-			s.client.op(path), ErrMalformed, clean(it.node), s.node)
+			s.client.op(path), ErrMalformed, fault.Clean(it.node), s.node)
 	}
 	return false, nil
 }

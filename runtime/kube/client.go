@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // client asks one server, by GET only.
@@ -133,16 +135,16 @@ func (c *client) get(ctx context.Context, path, contentType string, query url.Va
 	}
 	if got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || got != contentType {
 		_ = resp.Body.Close() // nothing of it is wanted
-		return nil, &fault{op: c.op(path), kind: ErrMalformed,
-			text: "an answer of the type " + clean(resp.Header.Get("Content-Type")),
-			hint: "is that the right address?"}
+		return nil, &fault.Fault{Op: c.op(path), Kind: ErrMalformed,
+			Text: "an answer of the type " + fault.Clean(resp.Header.Get("Content-Type")),
+			Hint: "is that the right address?"}
 	}
 	return resp, nil
 }
 
 // answerError is an answer that is an error.
 type answerError struct {
-	fault
+	fault.Fault
 	code       int
 	status     status // the zero value if it came without one
 	retryAfter time.Duration
@@ -154,26 +156,26 @@ func (c *client) refused(path string, resp *http.Response) error {
 	// A body that breaks off still has a code that tells.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	e := &answerError{code: resp.StatusCode, status: decodeStatus(body)}
-	e.fault = fault{op: c.op(path), kind: ErrUnavailable, text: clean(e.status.Message)}
-	if e.text == "" {
-		e.text = clean(string(body))
+	e.Fault = fault.Fault{Op: c.op(path), Kind: ErrUnavailable, Text: fault.Clean(e.status.Message)}
+	if e.Text == "" {
+		e.Text = fault.Clean(string(body))
 	}
-	if e.text == "" {
-		e.text = "status " + strconv.Itoa(e.code)
+	if e.Text == "" {
+		e.Text = "status " + strconv.Itoa(e.code)
 	}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		e.retryAfter = min(time.Duration(s)*time.Second, maxBackoff)
 	}
 	switch e.code {
 	case http.StatusUnauthorized:
-		e.kind, e.hint = ErrUnauthorized, c.hints.unauthorized(c.identity())
+		e.Kind, e.Hint = ErrUnauthorized, c.hints.unauthorized(c.identity())
 	case http.StatusForbidden:
-		e.kind, e.hint = ErrForbidden, c.hints.forbidden(path)
+		e.Kind, e.Hint = ErrForbidden, c.hints.forbidden(path)
 	case http.StatusGone:
-		e.kind = errExpired
+		e.Kind = errExpired
 	case http.StatusBadRequest:
-		if strings.Contains(e.text, "HTTP request to an HTTPS server") {
-			e.hint = "it speaks TLS there: the address must begin with https"
+		if strings.Contains(e.Text, "HTTP request to an HTTPS server") {
+			e.Hint = "it speaks TLS there: the address must begin with https"
 		}
 	}
 	return e

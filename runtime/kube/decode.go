@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // decodeList reads a PodList, hands every pod to each, and returns the list's
@@ -121,7 +123,7 @@ func (d *listDecoder) items() error {
 func (d *listDecoder) check() error {
 	switch {
 	case d.kind != "PodList" || d.apiVersion != "v1":
-		return nonsense("kind %s %s, not a v1 PodList", clean(d.apiVersion), clean(d.kind))
+		return nonsense("kind %s %s, not a v1 PodList", fault.Clean(d.apiVersion), fault.Clean(d.kind))
 	case !d.complete:
 		return nonsense("a list without items")
 	case d.metadata.Continue != "":
@@ -153,7 +155,7 @@ func decodePod(r io.Reader) (item, error) {
 // named is item for an object that must say what it is.
 func (o *object) named() (item, error) {
 	if o.Kind != "Pod" || o.APIVersion != "v1" {
-		return item{}, nonsense("kind %s %s, not a v1 Pod", clean(o.APIVersion), clean(o.Kind))
+		return item{}, nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))
 	}
 	return o.item()
 }
@@ -191,7 +193,7 @@ func malformed(err error) error {
 		// io.EOF would read like an end in good order.
 		return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
 	case errors.As(err, &syntax), errors.As(err, &typ):
-		return nonsense("%s", clean(err.Error()))
+		return nonsense("%s", fault.Clean(err.Error()))
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // event is one line of a watch.
@@ -57,11 +59,11 @@ func (d *eventDecoder) next() (event, error) {
 	case "ERROR":
 		s := decodeStatus(line.Object)
 		if s.Code == http.StatusGone {
-			return event{}, fmt.Errorf("%w: %s", errExpired, clean(s.Message))
+			return event{}, fmt.Errorf("%w: %s", errExpired, fault.Clean(s.Message))
 		}
-		return event{}, fmt.Errorf("%w: the server ends the watch: %s", ErrUnavailable, clean(s.Message))
+		return event{}, fmt.Errorf("%w: the server ends the watch: %s", ErrUnavailable, fault.Clean(s.Message))
 	}
-	return event{}, nonsense("an event of the type %s", clean(line.Type))
+	return event{}, nonsense("an event of the type %s", fault.Clean(line.Type))
 }
 
 func podEvent(v verb, raw json.RawMessage) (event, error) {
@@ -91,7 +93,7 @@ func bookmarkEvent(raw json.RawMessage) (event, error) {
 // checkedEvent refuses an event after which nobody knows where to go on.
 func checkedEvent(e event) (event, error) {
 	if !validName(e.resourceVersion) {
-		return event{}, nonsense("an event with the resource version %s", clean(e.resourceVersion))
+		return event{}, nonsense("an event with the resource version %s", fault.Clean(e.resourceVersion))
 	}
 	return e, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // serviceAccount is where a pod finds the credentials of its service account.
@@ -148,7 +150,7 @@ func (k *kubeconfig) current() (cluster kubeCluster, user kubeUser, err error) {
 			}
 		}
 		if !found {
-			return cluster, user, fmt.Errorf("context %q: no cluster %q", clean(ctx.Name), clean(ctx.Context.Cluster))
+			return cluster, user, fmt.Errorf("context %q: no cluster %q", fault.Clean(ctx.Name), fault.Clean(ctx.Context.Cluster))
 		}
 		if ctx.Context.User == "" {
 			return cluster, user, nil
@@ -158,9 +160,9 @@ func (k *kubeconfig) current() (cluster kubeCluster, user kubeUser, err error) {
 				return cluster, u.User, nil
 			}
 		}
-		return cluster, user, fmt.Errorf("context %q: no user %q", clean(ctx.Name), clean(ctx.Context.User))
+		return cluster, user, fmt.Errorf("context %q: no user %q", fault.Clean(ctx.Name), fault.Clean(ctx.Context.User))
 	}
-	return cluster, user, fmt.Errorf("no context %q, which current-context names", clean(k.CurrentContext))
+	return cluster, user, fmt.Errorf("no context %q, which current-context names", fault.Clean(k.CurrentContext))
 }
 
 // refuse says which way to authenticate is not supported. Leaving it out in

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // KubeletOptions say where the kubelet is, and as whom to ask it.
@@ -146,8 +148,8 @@ func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error)
 		}
 		k.whole = nil
 	}
-	return &fault{op: k.client.op(podsPath), kind: ErrIncomplete,
-		text: "the kubelet closes each connection, so that nothing tells whether it was restarted in between"}
+	return &fault.Fault{Op: k.client.op(podsPath), Kind: ErrIncomplete,
+		Text: "the kubelet closes each connection, so that nothing tells whether it was restarted in between"}
 }
 
 // list asks for the pods, and says on which connection.
@@ -192,9 +194,9 @@ func (k *Kubelet) checkWhole(ctx context.Context) (net.Conn, error) {
 		return nil, k.client.broken(k.client.op(metricsPath), err)
 	}
 	if !found {
-		return nil, &fault{op: k.client.op(metricsPath), kind: ErrIncomplete,
-			text: strings.TrimSuffix(desiredPods, "{") + " is not there",
-			hint: "a kubelet has it when it has heard from the API server and read its static pods; one older than Kubernetes 1.27 never has"}
+		return nil, &fault.Fault{Op: k.client.op(metricsPath), Kind: ErrIncomplete,
+			Text: strings.TrimSuffix(desiredPods, "{") + " is not there",
+			Hint: "a kubelet has it when it has heard from the API server and read its static pods; one older than Kubernetes 1.27 never has"}
 	}
 	return conn, nil
 }

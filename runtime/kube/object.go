@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"unique"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // The annotations by which the kubelet marks static and mirror pods
@@ -88,7 +90,7 @@ func (o *object) item() (item, error) {
 	m := &o.Metadata
 	if !validName(m.UID) || !validName(m.Namespace) || !validName(m.Name) {
 		return item{}, nonsense("a pod named %s/%s with the UID %s",
-			clean(m.Namespace), clean(m.Name), clean(m.UID))
+			fault.Clean(m.Namespace), fault.Clean(m.Name), fault.Clean(m.UID))
 	}
 	it := item{
 		Pod: Pod{

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // maxBackoff is the longest pause between two attempts.
@@ -33,7 +35,7 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 		began := time.Now()
 		err := s.follow(ctx, tell)
 		if ctx.Err() != nil {
-			s.store.fail(&fault{op: s.client.op(allPods), kind: ErrUnavailable, text: "not watched any more"})
+			s.store.fail(&fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "not watched any more"})
 			return nil
 		}
 		tell(s.store.fail(err))
@@ -94,7 +96,7 @@ func (s *APIServer) follow(ctx context.Context, tell func(bool)) error {
 		if time.Since(began) > time.Second {
 			quick = 0
 		} else if quick++; quick > 3 {
-			return &fault{op: s.client.op(allPods), kind: ErrUnavailable, text: "the watch ends as soon as it begins"}
+			return &fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "the watch ends as soon as it begins"}
 		}
 	}
 }
@@ -122,7 +124,7 @@ func (s *APIServer) list(ctx context.Context, tell func(bool)) (string, error) {
 	pods := make(map[podName]Pod)
 	version, err := decodeList(resp.Body, func(it item) error {
 		if it.node != s.node {
-			return nonsense("a pod of node %s is in the list of %s", clean(it.node), s.node)
+			return nonsense("a pod of node %s is in the list of %s", fault.Clean(it.node), s.node)
 		}
 		name := podName{it.Namespace, it.Name}
 		if _, twice := pods[name]; twice {
@@ -132,7 +134,7 @@ func (s *APIServer) list(ctx context.Context, tell func(bool)) (string, error) {
 		return nil
 	})
 	if err == nil && !validName(version) {
-		err = nonsense("the list has the resource version %s", clean(version))
+		err = nonsense("the list has the resource version %s", fault.Clean(version))
 	}
 	if err != nil {
 		return "", s.client.broken(s.client.op(allPods), err)

@@ -349,3 +349,37 @@ func TestOpen(t *testing.T) {
 	}
 	open(t, root+"/link/.") // on the way links are followed
 }
+
+// TestReadOnly: in a pod that may only read the logs nothing goes, however much there is;
+// the error names where, and is no longer than a line of a log should be.
+func TestReadOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: mounting needs root")
+	}
+	root := t.TempDir()
+	for n := range 300 {
+		write(t, filepath.Join(root, entry, "app", fmt.Sprint(n, ".log")))
+	}
+	link(t, "/nowhere", filepath.Join(root, "web-0_shop_app-"+strings.Repeat("a", 64)+".log"))
+	before := tree(t, root)
+	flags := uintptr(unix.MS_BIND | unix.MS_RDONLY | unix.MS_REMOUNT)
+	if err := errors.Join(unix.Mount(root, root, "", unix.MS_BIND, ""), unix.Mount("", root, "", flags, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d := open(t, root)
+	err := d.RemoveDirectory(context.Background(), entry)
+	if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), filepath.Join(root, entry, "app")) || len(err.Error()) > 4000 {
+		t.Errorf("logs: %d bytes: %.500v", len(fmt.Sprint(err)), err)
+	}
+	if err := d.RemoveLink("web-0_shop_app-" + strings.Repeat("a", 64) + ".log"); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), root) {
+		t.Errorf("link: %v", err)
+	}
+	if diff := cmp.Diff(before, tree(t, root)); diff != "" {
+		t.Error(diff)
+	}
+}

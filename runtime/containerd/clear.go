@@ -1,0 +1,74 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+)
+
+// Cleared is what Clear has found and ended.
+type Cleared struct {
+	Restored int // images that got their names back
+	Leases   int
+}
+
+// Clear takes everything of ebb out of containerd, in all namespaces: withdrawals
+// that nobody has ended (the names come back: [Runtime.Mend]), then leases, then
+// views. No agent may be at work. What cannot be cleared is in the error, and ends
+// by itself when its lease does.
+func (r *Runtime) Clear(ctx context.Context) (done Cleared, err error) {
+	// First of all: a lease that goes before its records are read takes the image along.
+	if done.Restored, err = r.Mend(ctx); err != nil {
+		return done, fmt.Errorf("put names of images back: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	if err := r.removeLeftovers(ctx); err != nil {
+		return done, err
+	}
+	spaces, err := r.readNamespaces(ctx)
+	if err != nil {
+		return done, err
+	}
+	var errs []error
+	for i := range spaces {
+		in, s := inNamespace(ctx, &spaces[i]), &spaces[i]
+		n, err := r.clearLeases(in)
+		done.Leases += n
+		errs = append(errs, err)
+		if err := r.readSnapshots(in, s, "labels."+strconv.Quote(ownLabel)); err != nil {
+			errs = append(errs, err)
+		}
+		for _, snap := range s.snapshots {
+			if snap.ours() {
+				errs = append(errs, fmt.Errorf("snapshot %s of namespace %s is still there", snap.name(), s.name))
+			}
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+func (r *Runtime) clearLeases(ctx context.Context) (n int, err error) {
+	list, err := r.client.LeasesService().List(ctx)
+	if err != nil {
+		return 0, wrap("list leases", err)
+	}
+	var errs []error
+	for _, l := range list {
+		if l.Labels[ownLabel] == "" {
+			continue
+		}
+		err := r.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete)
+		switch {
+		case err == nil:
+			n++
+		case !errdefs.IsNotFound(err):
+			errs = append(errs, wrap("give lease "+l.ID+" back", err))
+		}
+	}
+	return n, errors.Join(errs...)
+}

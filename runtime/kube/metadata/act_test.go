@@ -1,0 +1,178 @@
+package metadata
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+var theObject = cascade.Coordinates{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespace: "n", Name: "o1", UID: "uid-1"}
+
+func proto(kind string, m marshaler) answering {
+	return func(t *testing.T, w http.ResponseWriter, r *http.Request) {
+		code(http.StatusOK, mediaProtobuf, string(envelope(t, kind, m)))(t, w, r)
+	}
+}
+
+func failed(code int32, reason, message string, details *metav1.StatusDetails) *metav1.Status {
+	return &metav1.Status{Status: "Failure", Code: code, Reason: metav1.StatusReason(reason), Message: message, Details: details}
+}
+
+var (
+	aboutIt = &metav1.StatusDetails{Name: "o1", Group: "example.com", Kind: "crontabs"}
+	webhook = failed(404, "NotFound", `admission webhook "w.example.com" denied the request: no`, aboutIt)
+)
+
+// What the answers that a real API server does not give mean.
+func TestAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer answering
+		state  cascade.State
+		delete cascade.Result
+		patch  cascade.Result
+		err    error
+	}{
+		"the object":         {proto("PartialObjectMetadata", named(1)), cascade.Exists, cascade.Done, cascade.Done, nil},
+		"another object":     {proto("PartialObjectMetadata", named(2)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
+		"not found":          {statusAnswer(notFound("crontabs", "example.com", "o1")), cascade.Absent, cascade.Gone, cascade.Gone, nil},
+		"another not found":  {statusAnswer(notFound("crontabs", "example.com", "o2")), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
+		"a bare path":        {code(404, "text/plain", "404 page not found"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
+		"no such resource":   {statusAnswer(failed(404, "NotFound", "the server could not find the requested resource", &metav1.StatusDetails{})), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
+		"a 404 in HTML":      {code(404, "text/html", "<html>NotFound</html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
+		"a webhook's 404":    {statusAnswer(webhook), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
+		"a webhook's 400":    {statusAnswer(failed(400, "", `admission webhook "w" denied the request: no`, nil)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
+		"a webhook's 429":    {statusAnswer(failed(429, "TooManyRequests", `admission webhook "w" denied the request: later`, &metav1.StatusDetails{RetryAfterSeconds: 60})), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrUnavailable},
+		"a policy's refusal": {statusAnswer(failed(422, "Invalid", `crontabs.example.com "o1" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no`, aboutIt)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
+		"forbidden":          {statusAnswer(failed(403, "Forbidden", `crontabs "o1" is forbidden: User "u" cannot`, aboutIt)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrForbidden},
+		"a bare 403":         {code(403, "text/html", "<html>"), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrForbidden},
+		"unauthorized":       {statusAnswer(failed(401, "Unauthorized", "Unauthorized", nil)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrUnauthorized},
+		"conflict":           {statusAnswer(failed(409, "Conflict", "Precondition failed: UID", aboutIt)), cascade.Unknown, cascade.Conflict, cascade.Conflict, ErrRefused},
+		"a 409 in HTML":      {code(409, "text/html", "<html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
+		"a failed test":      {statusAnswer(failed(422, "Invalid", "the server rejected our request due to an error in our request", nil)), cascade.Unknown, cascade.Failed, cascade.Conflict, ErrRefused},
+		"invalid":            {statusAnswer(failed(422, "Invalid", `CronTab "o1" is invalid: x`, aboutIt)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
+		"HTML":               {code(200, "text/html", "<html>sign in</html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
+		"cut off":            {code(200, mediaJSON, `{"kind":"CronTab","metadata":{"name":"o1"`), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
+		"nothing":            {code(200, mediaProtobuf, ""), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
+		"too long":           {code(200, mediaJSON, strings.Repeat(" ", maxAnswer+1)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
+		"down":               {code(503, "text/plain", "no"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.answer(t, w, r) }), Options{})
+			got, err := c.Read(t.Context(), theObject, true)
+			if got.State != test.state || !errors.Is(err, test.err) {
+				t.Errorf("read: %d, %v; want %d, %v", got.State, err, test.state, test.err)
+			}
+			for _, act := range []struct {
+				verb cascade.Verb
+				want cascade.Result
+			}{{cascade.Delete, test.delete}, {cascade.RemoveFinalizer, test.patch}} {
+				out := c.Do(t.Context(), cascade.Action{Verb: act.verb, Object: theObject, Finalizer: "f"}, true)
+				if out.Result != act.want || out.Throttled {
+					t.Errorf("%s: %+v, want %s", act.verb, out, act.want)
+				}
+				if done := act.want == cascade.Done || act.want == cascade.Gone; done != (out.Err == nil) {
+					t.Errorf("%s: error %v", act.verb, out.Err)
+				}
+			}
+		})
+	}
+}
+
+func TestThrottled(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer answering
+		after  time.Duration
+		want   bool
+	}{
+		"429": {func(t *testing.T, w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "3")
+			code(429, "text/plain", "too many")(t, w, r)
+		}, 3 * time.Second, true},
+		"a timeout of etcd": {statusAnswer(failed(500, "ServerTimeout", "etcd", &metav1.StatusDetails{RetryAfterSeconds: 2})), 2 * time.Second, true},
+		"forever": {func(t *testing.T, w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "999999999")
+			code(429, "text/plain", "too many")(t, w, r)
+		}, maxPause, true},
+		"down": {code(500, "text/plain", "no"), 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.answer(t, w, r) }), Options{})
+			out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true)
+			want, state := cascade.Failed, cascade.Unknown
+			if test.want {
+				want, state = cascade.TooMany, cascade.TooBusy
+			}
+			if a, err := c.Read(t.Context(), theObject, true); a.State != state || err == nil {
+				t.Errorf("read: %v, %v", a.State, err)
+			}
+			if out.Result != want || out.Throttled != test.want || out.RetryAfter != test.after {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// A webhook that cannot be asked says nothing of the API server.
+func TestWebhookDown(t *testing.T) {
+	down := failed(500, "InternalError", `Internal error occurred: failed calling webhook "w": connection refused`, &metav1.StatusDetails{RetryAfterSeconds: 30})
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(down)(t, w, r) }), Options{})
+	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true)
+	if out.Result != cascade.Failed || !out.Webhook || out.Throttled || out.RetryAfter != 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// What is sent, to the letter.
+func TestRequests(t *testing.T) {
+	ref := cascade.Reference{APIVersion: "v1", Kind: "K", Name: `a"b`, UID: "u1"}
+	for name, test := range map[string]struct {
+		action cascade.Action
+		want   string
+	}{
+		"delete": {cascade.Action{Verb: cascade.Delete, Policy: cascade.Orphan, ResourceVersion: "7"},
+			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Orphan","preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
+		"delete by UID": {cascade.Action{Verb: cascade.Delete},
+			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"uid-1"}}`},
+		"references, the last first": {cascade.Action{Verb: cascade.RemoveReferences, Refs: []cascade.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
+			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("2") + testsOf("0") +
+				`,{"op":"remove","path":"/metadata/ownerReferences/2"},{"op":"remove","path":"/metadata/ownerReferences/0"}]`},
+		"unblock": {cascade.Action{Verb: cascade.Unblock, Refs: []cascade.Position{{Index: 1, Reference: ref}}},
+			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("1") +
+				`,{"op":"add","path":"/metadata/ownerReferences/1/blockOwnerDeletion","value":false}]`},
+		"finalizer": {cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: "orphan", Index: 3},
+			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"},{"op":"test","path":"/metadata/finalizers/3","value":"orphan"},{"op":"remove","path":"/metadata/finalizers/3"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if got := r.Method + " " + string(body); err != nil || got != test.want {
+					t.Errorf("sent:\n%s\nwant:\n%s", got, test.want)
+				}
+				if r.UserAgent() != "ebb-controller" {
+					t.Errorf("as %s", r.UserAgent())
+				}
+				if r.URL.Path != "/apis/example.com/v1/namespaces/n/crontabs/o1" {
+					t.Errorf("to %s", r.URL.Path)
+				}
+				proto("PartialObjectMetadata", named(1))(t, w, r)
+			}), Options{})
+			test.action.Object = theObject
+			if out := c.Do(t.Context(), test.action, true); out.Result != cascade.Done {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+func testsOf(index string) string {
+	at := `,{"op":"test","path":"/metadata/ownerReferences/` + index
+	return at + `/uid","value":"u1"}` + at + `/name","value":"a\"b"}` + at + `/kind","value":"K"}` + at + `/apiVersion","value":"v1"}`
+}

@@ -1,0 +1,250 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// Options bound what a Client does. Zero fields mean the defaults.
+type Options struct {
+	// Timeout of one request that is not a watch. Default 30s.
+	Timeout time.Duration
+	// Lists is how many types are listed at the same time. One that falls
+	// silent does not count. Default 16.
+	Lists int
+	// Idle is how long a watch may say nothing before it is begun anew.
+	// Bookmarks come about every minute. Default 90s.
+	Idle time.Duration
+}
+
+// name is what the API server knows the client by: in its logs, and as the
+// manager of the fields that it changes.
+const name = "ebb-controller"
+
+// Client asks one API server. It is safe for concurrent use.
+type Client struct {
+	base    string // with a path if there is one, without a slash at its end
+	calls   http.RoundTripper
+	streams http.RoundTripper
+	drop    []func()
+	lists   chan struct{}
+	options Options
+	timing  timing
+
+	continuity continuity
+}
+
+// timing is what only tests change.
+type timing struct {
+	minPause, maxPause time.Duration // between attempts
+	settled            time.Duration // a stream that lived so long had succeeded
+	silence            time.Duration // of a list, until it does not count any more
+	watchLife          time.Duration // at least
+}
+
+const maxPause = 30 * time.Second
+
+// Bounds of what is read.
+const (
+	maxObject    = 16 << 20 // one object in a list or a watch: 3 MiB exist
+	maxAnswer    = 4 << 20  // to a request about one object
+	maxDiscovery = 32 << 20
+)
+
+// New makes a client. It asks nothing yet. Of config it takes address,
+// credentials, TLS, proxy and wrappers; its limits and content types it does not.
+func New(config *rest.Config, options Options) (*Client, error) {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	or(&options.Timeout, 30*time.Second)
+	or(&options.Idle, 90*time.Second)
+	if options.Lists <= 0 {
+		options.Lists = 16
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	base.RawQuery, base.Fragment, base.User = "", "", nil
+	c := &Client{
+		base: strings.TrimRight(base.String(), "/"), options: options, lists: make(chan struct{}, options.Lists),
+		timing: timing{minPause: 250 * time.Millisecond, maxPause: maxPause, settled: 5 * time.Second,
+			silence: time.Second, watchLife: 5 * time.Minute},
+		continuity: continuity{after: awayAfter},
+	}
+	var drop [2]func()
+	if c.calls, drop[0], err = transportFor(config, ownConnections); err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	if c.streams, drop[1], err = transportFor(config, sharedConnection); err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	c.drop = drop[:]
+	return c, nil
+}
+
+// Close drops the connections on which nothing happens.
+func (c *Client) Close() {
+	for _, drop := range c.drop {
+		drop()
+	}
+}
+
+// request is one question.
+type request struct {
+	method, path, query string
+	accept              string
+	body                []byte
+	contentType         string
+	limit               int64
+}
+
+// op names a request in errors.
+func (q *request) op() string { return q.method + " " + fault.Clean(q.path) }
+
+// answer is what came back, whatever its code.
+type answer struct {
+	code       int
+	media      string
+	body       []byte
+	retryAfter time.Duration
+}
+
+// ask sends a request and reads the whole answer.
+func (c *Client) ask(ctx context.Context, q request) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	resp, err := c.send(ctx, c.calls, q)
+	if err != nil {
+		return nil, broken(q.op(), err)
+	}
+	defer resp.Body.Close()
+	a, err := readAnswer(resp, q.limit)
+	if err != nil {
+		return nil, broken(q.op(), err)
+	}
+	return a, nil
+}
+
+// send leaves the body to the caller, to read and close. There is no
+// http.Client: it would follow redirects, and a token must not go elsewhere.
+func (c *Client) send(ctx context.Context, rt http.RoundTripper, q request) (*http.Response, error) {
+	url := c.base + q.path
+	if q.query != "" {
+		url += "?" + q.query
+	}
+	var body io.Reader
+	if q.body != nil {
+		body = strings.NewReader(string(q.body))
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header["Accept"] = []string{q.accept}
+	if q.body != nil {
+		req.Header["Content-Type"] = []string{q.contentType}
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil && context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	return resp, err
+}
+
+func readAnswer(resp *http.Response, limit int64) (*answer, error) {
+	if limit == 0 {
+		limit = maxAnswer
+	}
+	a := &answer{code: resp.StatusCode, media: media(resp)}
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		a.retryAfter = min(time.Duration(min(s, 3600))*time.Second, maxPause)
+	}
+	var err error
+	r := io.LimitReader(resp.Body, limit+1)
+	if n := resp.ContentLength; n >= 0 && n <= limit {
+		a.body = make([]byte, n)
+		_, err = io.ReadFull(r, a.body)
+	} else {
+		a.body, err = io.ReadAll(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(a.body)) > limit {
+		return nil, nonsense("an answer of more than %d MiB", limit>>20)
+	}
+	return a, nil
+}
+
+// The content types that are understood.
+const (
+	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+	mediaJSON     = "application/json"
+)
+
+// media is the content type without its parameters.
+func media(resp *http.Response) string {
+	t, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	return strings.TrimSpace(t)
+}
+
+// status is what an answer says of itself; the zero value if it says nothing
+// that Kubernetes would.
+func (a *answer) status() status {
+	switch a.media {
+	case mediaProtobuf:
+		o, err := unwrap(a.body)
+		if err != nil || string(o.kind) != "Status" {
+			return status{}
+		}
+		s, err := protoStatus(o.raw)
+		if err != nil {
+			return status{}
+		}
+		return s
+	case mediaJSON:
+		return jsonStatus(a.body)
+	}
+	return status{}
+}
+
+// refused makes an error of an answer that is one.
+func (q *request) refused(a *answer) *problem {
+	f := &problem{Fault: fault.Fault{Op: q.op(), Kind: ErrUnavailable}, code: a.code, status: a.status(), retryAfter: a.retryAfter}
+	f.retryAfter = max(f.retryAfter, f.status.pause())
+	if f.Text = fault.Clean(f.status.message); f.Text == "" && a.media != mediaProtobuf {
+		f.Text = fault.Clean(string(a.body[:min(len(a.body), 1<<10)]))
+	}
+	if f.Text == "" {
+		f.Text = "status " + strconv.Itoa(a.code)
+	}
+	switch {
+	case f.code == http.StatusUnauthorized:
+		f.Kind, f.Hint = ErrUnauthorized, "the credentials have expired or are of another cluster"
+	case f.code == http.StatusForbidden:
+		f.Kind = ErrForbidden
+	case f.status.expired():
+		f.Kind = errExpired
+	case f.code == http.StatusNotFound && f.status.name == "", f.code == http.StatusMethodNotAllowed, f.code == http.StatusNotAcceptable:
+		f.Kind, f.Hint = ErrNotServed, "the type has gone, or its version is not served any more"
+	case f.code/100 == 3:
+		f.Kind, f.Hint = ErrMalformed, "a redirect, which is not followed: is that the API server's address?"
+	case f.code/100 == 4 && f.code != http.StatusTooManyRequests:
+		f.Kind = ErrRefused
+	}
+	return f
+}

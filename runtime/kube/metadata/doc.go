@@ -1,0 +1,100 @@
+// Package metadata is the API server as a collector of objects needs it: which
+// types there are, what they refer to, and the few requests that act on them. It
+// knows objects by their metadata alone, and hands them on as policy/cascade
+// wants them.
+//
+// A [Client] asks: Discover, Read, Do and Warn are one request each, or a few. A
+// [Follower] follows one type: it lists, watches, and begins anew by itself. The
+// caller has hundreds of them; what is wrong with one type concerns no other.
+//
+// # What is promised
+//
+// Of [Client.Read], and of [cascade.Gone] in an [Outcome]: an object is absent
+// only if a Status says NotFound, and its details name that very object. A bare
+// 404 (the version is not served, the type has gone), a refusal, an admission
+// webhook that answers in the API server's name, HTML, a redirect, silence and
+// nonsense are Unknown or Failed, with an error that says why. No read takes an
+// answer from a cache that is behind (there is no resourceVersion=0).
+//
+// Of [Client.Do]: every request carries the UID, as a precondition or as a test
+// of the patch; a patch tests uid, name, kind and apiVersion of each reference at
+// its place, too. Done of a patch has the object as the server then had it.
+//
+// Of a [Follower]: what happens after Synced is told in order and completely. If
+// that cannot be kept up, Unreadable or Listing says so first. An end of a watch
+// that is taken up at the first attempt is not told. Observed may come twice, or
+// late, before a list's Synced and through CatchUp.
+//
+//	Listing  Observed…  Synced  (Observed | Deleted | Progress)…
+//	Unreadable  Synced           the watch went on without a gap
+//	Unreadable  Listing …        it could not, or the API server was away for 2 s
+//	WentBack  Listing …          resourceVersions went backwards: etcd was restored;
+//	                             all other types need Relist
+//
+// Of [Follower.CatchUp]: what had happened before the call has been passed to the
+// sink when it returns, as Observed if it is still so. The proof is a list of the
+// newest state. What is listed is passed on only where the stream has told nothing
+// since and no list of Run's has begun, because a ghost would stay: an object that
+// was gone by then. resourceVersions are compared with those of the same type
+// alone; others may lie in another etcd.
+//
+// A batch, with its strings and slices, is the sink's to keep. Strings of one
+// batch share their memory, so keep copies of few (policy/cascade copies all that
+// it keeps: names are cloned, UIDs packed, the rest interned by copy).
+//
+// # Who owns what
+//
+// The goroutine of Run owns a follower's state. Whoever calls the sink holds the
+// follower's turn: Run, and CatchUp in between. Nothing is started by New or
+// Follow.
+//
+// # How lists are read
+//
+// A list is streamed: a watch that begins with what is there (sendInitialEvents)
+// and says so in a bookmark. Where the server refuses that, or never ends it, the
+// list is read page by page. Either way one object is held at a time, its
+// managedFields and annotations are skipped in place, and a batch has at most 512.
+// Types are listed sixteen at a time; one that falls silent gives up its place.
+//
+// # What is bounded
+//
+// 16 MiB for an object in a stream, 4 MiB for an answer about one object, 32 MiB
+// for discovery, 256 KiB for what a stream that is not read holds back. Requests
+// end after 30 s; a watch that says nothing for 90 s (bookmarks come every minute)
+// is begun anew, and HTTP/2 pings notice its dead connection in 45. There is no
+// client-side rate: who calls Do bounds how much. Watches share one HTTP/2 connection;
+// each request has an HTTP/1.1 one to itself, up to 64 of which are kept.
+//
+// Listing 20,000 config maps took 4.3 µs of CPU, 410 bytes of garbage and 0.3
+// allocations an object, 63,000 objects a second beside their API server on two cores.
+//
+// # Failure modes
+//
+// Errors carry one of the sentinels ([ErrForbidden], …), what was asked, and what
+// a person can do about it. Tokens, certificates and authorities are read from
+// their files again. Redirects are not followed. Text of the other side is
+// shortened and cleaned. Attempts are 250 ms to 30 s apart, with jitter, or as
+// Retry-After says.
+//
+// After a watch broke, and was not ended in time, one request asks for the current
+// resourceVersion first: an API server takes a watch from a version of the future
+// without a word, and stays silent until its etcd has come there.
+//
+// An etcd that was restored while nobody looked may have gone on beyond all versions
+// that were seen. So after the API server was away for two seconds nothing is taken up:
+// every type is listed (continuity.go). Listing says up to which version all had been
+// told; an object in the list that is as old, and was not told so, is for the sink to
+// find (policy/cascade: Contradicts). A list costs what it costs at the start, and an API server that
+// was restarted mostly asks for it anyway.
+//
+// Other API servers (aggregated ones) may not understand streamed lists, protobuf
+// or metadata alone: then whole objects in JSON are read, with the same bounds.
+//
+// # Sources
+//
+// "API concepts" of the Kubernetes documentation (watches, bookmarks, streaming
+// lists, 410), KEP-3157 (sendInitialEvents), KEP-3352 (aggregated discovery);
+// k8s.io/apiserver 1.36: pkg/storage/cacher (bookmarks), endpoints/handlers/patch.go
+// (a failed test is 422), pkg/admission/plugin/webhook/errors; the wire format in
+// k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto.
+package metadata

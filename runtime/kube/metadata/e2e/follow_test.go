@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+func TestFollow(t *testing.T) {
+	b := newBed(t)
+	b.define(t, crd("v1"))
+	root := b.must(t, http.MethodPost, mapsPath, configMap("root", nil))
+	for _, test := range []struct {
+		name string
+		typ  cascade.Type
+		path string
+		make func(string, object) object
+	}{
+		{"built-in", configMaps, mapsPath, configMap},
+		{"custom", crontabs, cronPath, cronTab},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := b.must(t, http.MethodPost, test.path, test.make("before", object{
+				"finalizers":      []any{"example.com/hold"},
+				"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root, "blockOwnerDeletion": true}}}))
+			s := follow(t, b.client, test.typ)
+			s.until(t, "the list", isSynced)
+			got, ok := s.get(before)
+			if !ok {
+				t.Fatal("an object that was there is not in the list")
+			}
+			want := cascade.Object{APIVersion: test.typ.APIVersion, Kind: test.typ.Kind, Namespace: "default", Name: "before", UID: before,
+				ResourceVersion: got.ResourceVersion, Finalizers: []string{"example.com/hold"},
+				Owners: []cascade.Reference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root, Block: true}}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("listed object: %s", diff)
+			}
+
+			after := b.must(t, http.MethodPost, test.path, test.make("after", nil))
+			s.until(t, "a new object", has(after))
+			b.must(t, http.MethodDelete, test.path+"/after", nil)
+			s.until(t, "its deletion", func(s *seen) bool { return s.deleted[after] })
+
+			for policy, finalizer := range map[string]string{"Foreground": cascade.ForegroundFinalizer, "Orphan": cascade.OrphanFinalizer} {
+				uid := b.must(t, http.MethodPost, test.path, test.make("owner-"+string(policy[0]+32), nil))
+				b.must(t, http.MethodDelete, test.path+"/owner-"+string(policy[0]+32), object{"propagationPolicy": policy})
+				s.until(t, policy, func(s *seen) bool {
+					o := s.objects[uid]
+					return o.Terminating && len(o.Finalizers) == 1 && o.Finalizers[0] == finalizer
+				})
+			}
+			if n := s.count(metadata.Unreadable); n != 0 {
+				t.Errorf("%d times unreadable: %v", n, s.last)
+			}
+		})
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	b := newBed(t)
+	b.define(t, crd("v1", "v2", "v3!"))
+	d, err := b.client.Discover(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Unsure != nil || len(d.Partial) != 0 {
+		t.Errorf("unsure %v, partial %v", d.Unsure, d.Partial)
+	}
+	byName := map[string]cascade.Type{}
+	for _, typ := range d.Types {
+		byName[typ.APIVersion+" "+typ.Resource] = typ
+	}
+	v2 := cascade.Type{APIVersion: "example.com/v2", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
+	v1 := v2
+	v1.APIVersion, v1.Unwatched = "example.com/v1", true
+	for _, want := range []cascade.Type{configMaps, namespaces, v2, v1} {
+		if diff := cmp.Diff(want, byName[want.APIVersion+" "+want.Resource]); diff != "" {
+			t.Errorf("%s %s: %s", want.APIVersion, want.Resource, diff)
+		}
+	}
+	for _, name := range []string{"v1 events", "events.k8s.io/v1 events", "example.com/v3 crontabs", "v1 pods/status", "v1 bindings"} {
+		if typ, ok := byName[name]; ok {
+			t.Errorf("%s is among the types: %+v", name, typ)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package metadata
+
+import "github.com/ebb-agent/ebb/policy/cascade"
+
+// EventKind says what an Event tells.
+type EventKind uint8
+
+// What following a type tells, in order. See [Follower] for the order.
+const (
+	Listing    EventKind = iota + 1 // a list begins: what it does not name until Synced is missing
+	Observed                        // Object is there, like this
+	Synced                          // the list is complete; or, without Listing before it, the watch that was Unreadable goes on without a gap
+	Deleted                         // Object went: a DELETED event
+	Progress                        // a bookmark: everything up to ResourceVersion was told
+	Unreadable                      // the type cannot be listed or watched at present, because of Err
+	WentBack                        // resourceVersions went backwards: etcd was restored. A list follows
+)
+
+func (k EventKind) String() string {
+	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "went-back"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown event"
+}
+
+// Event is one thing that following a type tells.
+type Event struct {
+	Kind            EventKind
+	Object          cascade.Object // of Observed and Deleted
+	ResourceVersion string         // of Synced and Progress; of Listing that up to which all was told before, if it is known
+	Err             error          // of Unreadable
+}
+
+// maxBatch is how many events a sink is given at most.
+const maxBatch = 512

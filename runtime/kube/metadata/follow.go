@@ -1,0 +1,304 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// Sink takes what was told, in order. The batch is its own to keep, strings and
+// slices included. While it does not return, nothing more is read. An error ends
+// [Follower.Run] and is returned by it.
+type Sink = func(ctx context.Context, batch []Event) error
+
+// Follower lists one type and watches it. Listing comes before the objects of a
+// list and Synced after them; then Observed and Deleted as they happen. After
+// Unreadable either comes a list, or Synced without one: then nothing was missed.
+// Before a list's Synced, the same may be told twice, and as it was before.
+type Follower struct {
+	c       *Client
+	t       cascade.Type
+	path    string
+	pathErr error
+	sink    Sink
+
+	// turn is held by whoever calls sink. It guards told.
+	turn chan struct{}
+	told progress // handed on
+
+	again  atomic.Bool // Relist was called
+	wake   chan struct{}
+	cancel atomic.Pointer[context.CancelCauseFunc] // of the attempt at hand
+
+	// Of the goroutine of Run alone.
+	asked    time.Time // when the list was asked for that comes, or came last
+	version  string    // to watch from; empty: list first
+	highest  uint64    // resourceVersion of the type's own that was ever seen
+	doubtful bool      // the last stream ended otherwise than in time
+	silent   bool      // because nothing was heard
+	epoch    uint64    // of continuity, when it began
+	paged    bool      // the server does not stream lists
+	failing  bool      // Unreadable was told last
+	batch    []Event
+	decoder  decoder
+}
+
+// Follow prepares to follow a type; nothing happens before Run. The path is the
+// type's own: it must be one that [Client.Discover] told of, or the first Run
+// says what is wrong with it.
+func (c *Client) Follow(t cascade.Type, sink Sink) *Follower {
+	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	f.told.changed = make(chan struct{})
+	f.path, f.pathErr = typePath(t.APIVersion, t.Resource)
+	return f
+}
+
+// Relist has the type listed again, from the beginning: etcd was restored.
+func (f *Follower) Relist() {
+	f.again.Store(true)
+	if cancel := f.cancel.Load(); cancel != nil {
+		(*cancel)(errRelist)
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+var errRelist = errors.New("another list was asked for")
+
+// Run follows the type until ctx ends, and returns nil then.
+func (f *Follower) Run(ctx context.Context) error {
+	if f.pathErr != nil {
+		return f.fault(f.pathErr)
+	}
+	pause, quick := f.c.timing.minPause, 0
+	for {
+		began := time.Now()
+		again, err := f.attempt(ctx)
+		var own *sinkError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case again:
+			continue
+		case errors.As(err, &own):
+			return own.error
+		}
+		f.missed(err)
+		if time.Since(began) >= f.c.timing.settled {
+			pause, quick = f.c.timing.minPause, 0
+		}
+		if f.quiet(err) {
+			// A server that ends every watch at once must not be asked in a circle.
+			if quick++; quick <= 3 {
+				continue
+			}
+		}
+		if err := f.unreadable(ctx, err); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		if !f.wait(ctx, max(jitter(pause), retryAfter(err))) {
+			return nil
+		}
+		pause = min(2*pause, f.c.timing.maxPause)
+	}
+}
+
+// attempt lists or watches until that ends. again says that Relist ended it.
+func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f.cancel.Store(&cancel)
+	if f.again.Swap(false) { // whoever comes later cancels
+		f.version = ""
+	}
+	err = f.listOrWatch(ctx)
+	if context.Cause(ctx) == errRelist {
+		f.again.Store(true)
+		return true, nil
+	}
+	return false, err
+}
+
+// ignoreEnd is what a sink's error means: none if it only was told to end.
+func ignoreEnd(ctx context.Context, err error) error {
+	var own *sinkError
+	if ctx.Err() != nil || !errors.As(err, &own) {
+		return nil
+	}
+	return own.error
+}
+
+// errEnded is a stream that was begun, and ended without saying anything that
+// cannot be followed.
+var errEnded = errors.New("the watch ended")
+
+// quiet says whether an end is nothing to tell of, and prepares what comes next.
+func (f *Follower) quiet(err error) bool {
+	var refusal *problem
+	switch {
+	case errors.Is(err, errEnded):
+		return true
+	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway):
+		f.version = ""
+		return true
+	case errors.Is(err, errUnstreamed):
+		f.paged = true
+		return true
+	case errors.As(err, &refusal) && (refusal.code/100 == 4 && refusal.code != http.StatusTooManyRequests):
+		// The type may have gone and come again, or the right to it: whatever
+		// comes then has a history of its own.
+		f.version = ""
+	case errors.Is(err, ErrMalformed):
+		f.version = ""
+	}
+	return false
+}
+
+// listOrWatch never returns without an error.
+func (f *Follower) listOrWatch(ctx context.Context) error {
+	switch {
+	case f.version == "" && f.paged:
+		if err := f.pages(ctx); err != nil {
+			f.paged = false // perhaps that was it
+			return err
+		}
+	case f.version == "":
+		return f.stream(ctx, true)
+	}
+	if f.doubtful {
+		if err := f.probe(ctx); err != nil {
+			return err
+		}
+	}
+	return f.stream(ctx, false)
+}
+
+// probe asks, after a stream broke, whether the server still has what was told:
+// a watch from a version that an etcd restored from a backup has not come to yet
+// would be silent until it has, and miss what happens meanwhile.
+func (f *Follower) probe(ctx context.Context) error {
+	if f.highest == 0 {
+		return nil // no numbers: nothing to compare
+	}
+	p, err := f.list(ctx, "", 1, func(item) error { return nil })
+	if err != nil {
+		return err
+	}
+	return f.compare(ctx, p.version)
+}
+
+var errWentBack = errors.New("resourceVersions went backwards")
+
+// compare takes the version of a consistent list. One that is lower than what
+// was seen of this type before says that etcd was restored.
+func (f *Follower) compare(ctx context.Context, version string) error {
+	v, ok := number64(version)
+	if ok && v < f.highest {
+		f.highest = v
+		f.batch = append(f.batch, Event{Kind: WentBack})
+		return errors.Join(errWentBack, f.flush(ctx))
+	}
+	if ok {
+		f.highest = v
+	}
+	return nil
+}
+
+// number64 reads a resourceVersion that is a number, as on Kubernetes' own
+// storage; others cannot be compared.
+func number64(s string) (uint64, bool) {
+	v, err := strconv.ParseUint(s, 10, 64)
+	return v, err == nil
+}
+
+// pages lists the type page by page, for servers that do not stream lists.
+func (f *Follower) pages(ctx context.Context) error {
+	done := f.c.listSlot(ctx)
+	defer done.release()
+	f.asked = time.Now()
+	var first, p page
+	for begun := false; !begun || p.next != ""; begun = true {
+		var err error
+		objects := make([]Event, 0, pageSize+1)
+		if !begun {
+			objects = append(objects, f.listing())
+		}
+		p, err = f.list(ctx, p.next, pageSize, func(it item) error {
+			objects = append(objects, f.observed(it))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if !begun {
+			first, f.epoch = p, f.c.continuity.hear(time.Now())
+		}
+		if err := f.deliver(ctx, objects); err != nil {
+			return err
+		}
+	}
+	return f.synced(ctx, first.version)
+}
+
+// listing begins a list, and says up to which version all was told before: nobody but
+// the goroutine of Run changes that.
+func (f *Follower) listing() Event {
+	e := Event{Kind: Listing}
+	if f.told.passed > 0 {
+		e.ResourceVersion = strconv.FormatUint(f.told.passed, 10)
+	}
+	return e
+}
+
+func (f *Follower) observed(it item) Event {
+	it.APIVersion, it.Kind = f.t.APIVersion, f.t.Kind
+	return Event{Kind: Observed, Object: it.Object}
+}
+
+// synced ends a list.
+func (f *Follower) synced(ctx context.Context, version string) error {
+	if err := f.compare(ctx, version); err != nil {
+		return err
+	}
+	f.batch = append(f.batch, Event{Kind: Synced, ResourceVersion: version})
+	f.version, f.failing, f.doubtful = version, false, false
+	return f.flush(ctx)
+}
+
+// unreadable tells that the type is; err is only that of a sink.
+func (f *Follower) unreadable(ctx context.Context, why error) error {
+	f.batch = append(f.batch[:0], Event{Kind: Unreadable, Err: f.fault(why)})
+	f.failing = true
+	return f.flush(ctx)
+}
+
+// jitter keeps the followers of all types from coming back at the same moment.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+func retryAfter(err error) time.Duration {
+	var f *problem
+	if errors.As(err, &f) {
+		return f.retryAfter
+	}
+	return 0
+}
+
+func (f *Follower) wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+	case <-f.wake:
+	}
+	return true
+}

@@ -1,0 +1,309 @@
+package metadata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// page is what a list says of itself.
+type page struct {
+	version   string
+	next      string // more is to come
+	remaining int64  // how much, if the server says so
+}
+
+// pageSize is how many objects one answer of a list has.
+const pageSize = 500
+
+// list asks for one page of a type, and hands each object to each. Without a
+// resourceVersion it is of the newest state. It may be cut short by an error,
+// after objects were handed out.
+func (f *Follower) list(ctx context.Context, next string, limit int, each func(item) error) (page, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.c.options.Timeout)
+	defer cancel()
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if next != "" {
+		query.Set("continue", next)
+	}
+	q := request{method: http.MethodGet, path: f.path, query: query.Encode(), accept: acceptList}
+	resp, err := f.c.send(ctx, f.c.calls, q)
+	if err != nil {
+		return page{}, f.fault(broken(q.op(), err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		a, err := readAnswer(resp, maxAnswer)
+		if err != nil {
+			return page{}, f.fault(broken(q.op(), err))
+		}
+		return page{}, f.fault(q.refused(a))
+	}
+	var p page
+	switch m := media(resp); m {
+	case mediaProtobuf:
+		p, err = protoList(newFrames(resp.Body), new(decoder), each)
+	case mediaJSON:
+		p, err = jsonList(resp.Body, each)
+	default:
+		err = nonsense("a list of the type %s", fault.Clean(m))
+	}
+	if err == nil && p.version == "" {
+		err = nonsense("a list without a resource version")
+	}
+	if err != nil {
+		return page{}, f.fault(broken(q.op(), err))
+	}
+	return p, nil
+}
+
+// protoList reads a PartialObjectMetadataList without ever holding more of it
+// than one object: five hundred may have a megabyte each.
+func protoList(f *frames, d *decoder, each func(item) error) (page, error) {
+	head, err := f.peek(len(magic))
+	if err != nil {
+		return page{}, cutOff(err)
+	}
+	if string(head) != string(magic) {
+		return page{}, nonsense("no Kubernetes protobuf")
+	}
+	f.skip(len(magic))
+	var p page
+	var o typed
+	complete := false
+	for {
+		n, size, err := f.header()
+		if err == io.EOF && complete {
+			return p, nil
+		}
+		if err != nil {
+			return page{}, cutOff(err)
+		}
+		if n == 2 {
+			if string(o.kind) != "PartialObjectMetadataList" || complete {
+				return page{}, nonsense("a %s", fault.Clean(string(o.kind)))
+			}
+			if p, err = listBody(f, size, d, each); err != nil {
+				return page{}, cutOff(err)
+			}
+			complete = true
+			continue
+		}
+		b, err := f.take(size)
+		if err != nil {
+			return page{}, cutOff(err)
+		}
+		if n == 1 {
+			if err := o.typeMeta(b); err != nil {
+				return page{}, err
+			}
+			o.kind = append([]byte(nil), o.kind...) // the buffer is used again
+		}
+	}
+}
+
+// listBody reads the message in the envelope, which is size bytes long.
+func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page, err error) {
+	for size > 0 {
+		was := f.passed
+		n, length, err := f.header()
+		if err != nil {
+			return p, err
+		}
+		b, err := f.take(length)
+		if err != nil {
+			return p, err
+		}
+		switch n {
+		case 1:
+			err = p.meta(b)
+		case 2:
+			var it item
+			if it, err = d.partial(b); err == nil {
+				err = listed(it, each)
+			}
+		}
+		if err != nil {
+			return p, err
+		}
+		size -= f.passed - was
+	}
+	if size < 0 {
+		return p, nonsense("a list that is longer than it says")
+	}
+	return p, nil
+}
+
+func listed(it item, each func(item) error) error {
+	if it.Name == "" || it.UID == "" || it.ResourceVersion == "" {
+		return nonsense("an object without a name, a UID or a resource version")
+	}
+	return each(it)
+}
+
+func (p *page) meta(b []byte) error {
+	var version, next []byte
+	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 2:
+			return take(t, b, &version)
+		case 3:
+			return take(t, b, &next)
+		case 4:
+			if t == protowire.VarintType {
+				v, size := protowire.ConsumeVarint(b)
+				p.remaining = int64(v)
+				return size
+			}
+		}
+		return 0
+	})
+	p.version, p.next = string(version), string(next)
+	return err
+}
+
+// header reads the head of a field. All fields of a list and of its envelope
+// that matter have a length; others are as good as empty.
+func (f *frames) header() (n protowire.Number, size int64, err error) {
+	tag, err := f.varint()
+	if err != nil {
+		return 0, 0, err
+	}
+	n, t := protowire.DecodeTag(tag)
+	if n < protowire.MinValidNumber {
+		return 0, 0, nonsense("a field without a number")
+	}
+	v, err := f.varint()
+	switch {
+	case err != nil:
+		return 0, 0, cutOff(err)
+	case t == protowire.VarintType:
+		return n, 0, nil
+	case t != protowire.BytesType || v > 1<<40:
+		return 0, 0, nonsense("a field of the type %d", t)
+	}
+	return n, int64(v), nil
+}
+
+func (f *frames) varint() (uint64, error) {
+	var v uint64
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := f.peek(1)
+		if err != nil {
+			if shift > 0 {
+				err = cutOff(err)
+			}
+			return 0, err
+		}
+		v |= uint64(b[0]&0x7f) << shift
+		last := b[0] < 0x80
+		f.skip(1)
+		if last {
+			return v, nil
+		}
+	}
+	return 0, nonsense("a number of more than 64 bits")
+}
+
+// take reads n bytes that are valid until the next call.
+func (f *frames) take(n int64) ([]byte, error) {
+	if n > maxObject {
+		return nil, nonsense("an object of %d MiB", n>>20)
+	}
+	b, err := f.peek(int(n))
+	if err != nil {
+		return nil, cutOff(err)
+	}
+	f.skip(int(n))
+	return b, nil
+}
+
+// cutOff makes an error of an end that comes too early.
+func cutOff(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// jsonList is protoList for a server that has no protobuf.
+func jsonList(r io.Reader, each func(item) error) (p page, err error) {
+	m := &meter{r: r}
+	m.next()
+	d := json.NewDecoder(m)
+	complete := false
+	err = fields(d, func(key string) error {
+		m.next()
+		switch key {
+		case "metadata":
+			var meta struct {
+				ResourceVersion    string `json:"resourceVersion"`
+				Continue           string `json:"continue"`
+				RemainingItemCount int64  `json:"remainingItemCount"`
+			}
+			err := d.Decode(&meta)
+			p = page{meta.ResourceVersion, meta.Continue, meta.RemainingItemCount}
+			return err
+		case "items":
+			complete = true
+			return items(d, m, each)
+		}
+		var skipped json.RawMessage
+		return d.Decode(&skipped)
+	})
+	if err == nil && !complete {
+		err = nonsense("a list without items")
+	}
+	if err != nil {
+		return page{}, cutOff(malformed(err))
+	}
+	return p, nil
+}
+
+// fields reads an object; field reads the value that is next.
+func fields(d *json.Decoder, field func(key string) error) error {
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.Join(err, nonsense("no list"))
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if err := field(key.(string)); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+func items(d *json.Decoder, m *meter, each func(item) error) error {
+	t, err := d.Token()
+	if err != nil || t == nil { // null: a slice that was never made
+		return err
+	}
+	if t != json.Delim('[') {
+		return nonsense("items that are no list")
+	}
+	for d.More() {
+		m.next()
+		var o jsonObject
+		if err := d.Decode(&o); err != nil {
+			return err
+		}
+		if err := listed(o.item(), each); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}

@@ -1,0 +1,74 @@
+package metadata
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// Read reads an object live. Absent is only said of an answer that names that
+// very object as not found; the error explains Unknown.
+func (c *Client) Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error) {
+	path, err := objectPath(o, namespaced)
+	if err != nil {
+		return cascade.Answer{}, err
+	}
+	// Without a resourceVersion: never an answer from a cache that is behind.
+	q := request{method: http.MethodGet, path: path, accept: acceptPartial}
+	a, err := c.ask(ctx, q)
+	if err != nil {
+		return cascade.Answer{}, err
+	}
+	if a.code == http.StatusOK {
+		object, err := a.object(o)
+		if err != nil {
+			return cascade.Answer{}, broken(q.op(), err)
+		}
+		return cascade.Answer{State: cascade.Exists, Object: *object}, nil
+	}
+	if s := a.status(); a.code == http.StatusNotFound && s.namesAbsent(o) {
+		return cascade.Answer{State: cascade.Absent}, nil
+	}
+	err = q.refused(a)
+	if _, busy := Throttled(err); busy {
+		return cascade.Answer{State: cascade.TooBusy}, err
+	}
+	return cascade.Answer{}, err
+}
+
+// object reads an answer as the object that was asked for. With a UID of its
+// own: the name may have been taken by another.
+func (a *answer) object(o cascade.Coordinates) (*cascade.Object, error) {
+	it, err := a.item()
+	if err != nil {
+		return nil, err
+	}
+	if it.Name != o.Name || it.Namespace != o.Namespace || it.UID == "" || it.ResourceVersion == "" {
+		return nil, nonsense("the answer is about %s/%s", fault.Clean(it.Namespace), fault.Clean(it.Name))
+	}
+	it.APIVersion, it.Kind = o.APIVersion, o.Kind
+	return &it.Object, nil
+}
+
+func (a *answer) item() (item, error) {
+	switch a.media {
+	case mediaProtobuf:
+		t, err := unwrap(a.body)
+		if err != nil {
+			return item{}, err
+		}
+		if string(t.kind) != "PartialObjectMetadata" {
+			return item{}, nonsense("a %s where an object should be", fault.Clean(string(t.kind)))
+		}
+		return new(decoder).partial(t.raw)
+	case mediaJSON:
+		if !json.Valid(a.body) {
+			return item{}, nonsense("JSON that is cut off")
+		}
+		return jsonItem(a.body)
+	}
+	return item{}, nonsense("an answer of the type %s", fault.Clean(a.media))
+}

@@ -1,0 +1,177 @@
+package metadata
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// status is the API's way to say how something went. Its zero value stands for
+// an answer that was none.
+type status struct {
+	failure    bool
+	success    bool
+	code       int
+	reason     string
+	message    string
+	name       string // of the object it is about, if of any
+	group      string
+	kind       string // or resource: the API is not of one mind
+	retryAfter int    // seconds
+	tooLarge   bool   // a resourceVersion that the server has not come to
+}
+
+// namesAbsent says whether this is proof that an object is not there: not just
+// some 404, but one that names it, and is not somebody else's word. An admission
+// webhook chooses code, reason and details of its refusal as it likes.
+func (s *status) namesAbsent(o cascade.Coordinates) bool {
+	return s.failure && s.code == http.StatusNotFound && s.reason == "NotFound" &&
+		s.name == o.Name && s.group == groupOf(o.APIVersion) && (s.kind == o.Resource || s.kind == o.Kind) &&
+		!s.refusal()
+}
+
+// refusal says whether admission refused. The texts are the API server's own
+// (admission/plugin/webhook/errors, plugin/policy/validating); a code of their own
+// they have not.
+func (s *status) refusal() bool {
+	return strings.HasPrefix(s.message, "admission webhook ") ||
+		strings.Contains(s.message, " is forbidden: ")
+}
+
+// unadmitted says whether an admission webhook could not be asked, in the API
+// server's own words (admission/plugin/webhook: ErrCallingWebhook).
+func (s *status) unadmitted() bool {
+	return strings.HasPrefix(s.message, "Internal error occurred: failed calling webhook ")
+}
+
+// expired says whether a watch or a list cannot go on from where it was.
+func (s *status) expired() bool {
+	return s.code == http.StatusGone || s.reason == "Expired" || s.reason == "Gone" || s.tooLarge
+}
+
+func (s *status) pause() time.Duration {
+	return min(time.Duration(max(s.retryAfter, 0))*time.Second, maxPause)
+}
+
+func groupOf(apiVersion string) string {
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+const tooLargeCause = "ResourceVersionTooLarge"
+
+// protoStatus reads a Status. Text is cleaned where it is printed.
+func protoStatus(b []byte) (status, error) {
+	var s status
+	var word, message, reason, details []byte
+	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 2:
+			return take(t, b, &word)
+		case 3:
+			return take(t, b, &message)
+		case 4:
+			return take(t, b, &reason)
+		case 5:
+			return take(t, b, &details)
+		case 6:
+			return number(t, b, &s.code)
+		}
+		return 0
+	})
+	if err != nil {
+		return status{}, fmt.Errorf("status: %w", err)
+	}
+	s.say(string(word))
+	s.message, s.reason = string(message), string(reason)
+	if err := s.details(details); err != nil {
+		return status{}, fmt.Errorf("status: %w", err)
+	}
+	return s, nil
+}
+
+func (s *status) say(word string) { s.success, s.failure = word == "Success", word == "Failure" }
+
+func (s *status) details(b []byte) error {
+	var name, group, kind, cause []byte
+	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			return take(t, b, &name)
+		case 2:
+			return take(t, b, &group)
+		case 3:
+			return take(t, b, &kind)
+		case 4:
+			size := take(t, b, &cause)
+			if size > 0 {
+				s.cause(cause)
+			}
+			return size
+		case 5:
+			return number(t, b, &s.retryAfter)
+		}
+		return 0
+	})
+	s.name, s.group, s.kind = string(name), string(group), string(kind)
+	return err
+}
+
+func (s *status) cause(b []byte) {
+	var reason []byte
+	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		if n == 1 {
+			return take(t, b, &reason)
+		}
+		return 0
+	})
+	s.tooLarge = s.tooLarge || err == nil && string(reason) == tooLargeCause
+}
+
+func number(t protowire.Type, b []byte, to *int) int {
+	if t != protowire.VarintType {
+		return 0
+	}
+	v, size := protowire.ConsumeVarint(b)
+	*to = int(int32(v))
+	return size
+}
+
+// jsonStatus returns the zero value for anything that is not a Status.
+func jsonStatus(b []byte) status {
+	var in struct {
+		Kind    string `json:"kind"`
+		Status  string `json:"status"`
+		Message string `json:"message"`
+		Reason  string `json:"reason"`
+		Code    int    `json:"code"`
+		Details struct {
+			Name   string `json:"name"`
+			Group  string `json:"group"`
+			Kind   string `json:"kind"`
+			Causes []struct {
+				Reason string `json:"reason"`
+			} `json:"causes"`
+			RetryAfterSeconds int `json:"retryAfterSeconds"`
+		} `json:"details"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil || in.Kind != "Status" {
+		return status{}
+	}
+	s := status{code: in.Code, reason: in.Reason, message: in.Message, name: in.Details.Name,
+		group: in.Details.Group, kind: in.Details.Kind, retryAfter: in.Details.RetryAfterSeconds}
+	s.say(in.Status)
+	for _, c := range in.Details.Causes {
+		s.tooLarge = s.tooLarge || c.Reason == tooLargeCause
+	}
+	return s
+}

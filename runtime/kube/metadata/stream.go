@@ -1,0 +1,224 @@
+package metadata
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// acceptPartial asks for metadata only. A server that cannot leave the rest out
+// sends whole objects in JSON, of which the same is taken.
+const (
+	acceptPartial = mediaProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+		mediaJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + mediaJSON
+	acceptList = mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
+		mediaJSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," + mediaJSON
+	acceptWatch = mediaProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch," + acceptPartial
+)
+
+// told is one event of a watch.
+type told struct {
+	item
+	what verb
+}
+
+type verb uint8
+
+const (
+	put      verb = iota + 1 // it is like this now
+	remove                   // it went
+	bookmark                 // nothing happened; go on from here
+)
+
+// events reads a watch.
+type events interface {
+	next() (told, error) // io.EOF: it ended between two events
+	ready() bool         // whether next need not wait
+}
+
+func newEvents(resp *http.Response, d *decoder) (events, error) {
+	switch m := media(resp); m {
+	case mediaProtobuf:
+		return &protoEvents{newFrames(resp.Body), d}, nil
+	case mediaJSON:
+		meter := &meter{r: resp.Body}
+		return &jsonEvents{meter: meter, json: json.NewDecoder(meter)}, nil
+	default:
+		return nil, nonsense("a watch of the type %s", fault.Clean(m))
+	}
+}
+
+type protoEvents struct {
+	*frames
+	d *decoder
+}
+
+func (e *protoEvents) next() (told, error) {
+	b, err := e.frames.next()
+	if err != nil {
+		return told{}, err
+	}
+	what, o, err := watchFrame(b)
+	if err != nil {
+		return told{}, err
+	}
+	if string(what) == "ERROR" {
+		return told{}, errorEvent(o)
+	}
+	if string(o.kind) != "PartialObjectMetadata" {
+		return told{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
+	}
+	it, err := e.d.partial(o.raw)
+	if err != nil {
+		return told{}, err
+	}
+	return check(string(what), it)
+}
+
+func errorEvent(o typed) error {
+	if string(o.kind) != "Status" {
+		return nonsense("an error that is a %s", fault.Clean(string(o.kind)))
+	}
+	s, err := protoStatus(o.raw)
+	if err != nil {
+		return err
+	}
+	return ended(s)
+}
+
+// ended makes an error of what a server says when it ends a watch.
+func ended(s status) error {
+	f := &problem{Fault: fault.Fault{Op: "watch", Kind: ErrUnavailable, Text: fault.Clean(s.message)}, code: s.code, status: s, retryAfter: s.pause()}
+	if s.expired() {
+		f.Kind = errExpired
+	}
+	return f
+}
+
+// check refuses an event that cannot be followed: without a name or a version
+// nobody knows what it is about, or where to go on.
+func check(what string, it item) (told, error) {
+	t := told{item: it}
+	switch what {
+	case "ADDED", "MODIFIED":
+		t.what = put
+	case "DELETED":
+		t.what = remove
+	case "BOOKMARK":
+		t.what = bookmark
+	default:
+		return t, nonsense("an event of the type %s", fault.Clean(what))
+	}
+	if it.ResourceVersion == "" {
+		return t, nonsense("an event without a resource version")
+	}
+	if t.what != bookmark && (it.Name == "" || it.UID == "") {
+		return t, nonsense("an object without a name or a UID")
+	}
+	return t, nil
+}
+
+// jsonEvents reads the watch of a server that has no protobuf.
+type jsonEvents struct {
+	meter *meter
+	json  *json.Decoder
+}
+
+func (e *jsonEvents) ready() bool { return false }
+
+func (e *jsonEvents) next() (told, error) {
+	var line struct {
+		Type   string          `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	e.meter.next()
+	if err := e.json.Decode(&line); err != nil {
+		return told{}, malformed(err)
+	}
+	if line.Type == "ERROR" {
+		return told{}, ended(jsonStatus(line.Object))
+	}
+	it, err := jsonItem(line.Object)
+	if err != nil {
+		return told{}, err
+	}
+	return check(line.Type, it)
+}
+
+// jsonObject is the part of any object that is wanted.
+type jsonObject struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name              string            `json:"name"`
+		Namespace         string            `json:"namespace"`
+		UID               string            `json:"uid"`
+		ResourceVersion   string            `json:"resourceVersion"`
+		DeletionTimestamp *string           `json:"deletionTimestamp"`
+		Finalizers        []string          `json:"finalizers"`
+		Annotations       map[string]string `json:"annotations"`
+		OwnerReferences   []struct {
+			APIVersion         string `json:"apiVersion"`
+			Kind               string `json:"kind"`
+			Name               string `json:"name"`
+			UID                string `json:"uid"`
+			BlockOwnerDeletion bool   `json:"blockOwnerDeletion"`
+		} `json:"ownerReferences"`
+	} `json:"metadata"`
+}
+
+func jsonItem(b []byte) (item, error) {
+	var o jsonObject
+	if err := json.Unmarshal(b, &o); err != nil {
+		return item{}, malformed(err)
+	}
+	if o.Kind == "Status" {
+		return item{}, nonsense("a Status where an object should be")
+	}
+	return o.item(), nil
+}
+
+func (o *jsonObject) item() item {
+	m := &o.Metadata
+	it := item{initialEnd: m.Annotations[endOfInitial] == "true", Object: cascade.Object{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil,
+	}}
+	for _, r := range m.OwnerReferences {
+		it.Owners = append(it.Owners, cascade.Reference{
+			APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: r.BlockOwnerDeletion})
+	}
+	return it
+}
+
+// malformed says which errors of a JSON decoder are the answer's fault. All
+// others come from the connection.
+func malformed(err error) error {
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &typ) {
+		return nonsense("%s", fault.Clean(err.Error()))
+	}
+	return err
+}
+
+// meter bounds what a JSON decoder reads for one object. It reads ahead, so that
+// an object may get less than its limit; the limit has room for that.
+type meter struct {
+	r    io.Reader
+	left int64
+}
+
+func (m *meter) next() { m.left = maxObject }
+
+func (m *meter) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, nonsense("longer than is plausible")
+	}
+	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
+	m.left -= int64(n)
+	return n, err
+}

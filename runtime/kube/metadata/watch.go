@@ -1,0 +1,250 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// errUnstreamed: the server does not know sendInitialEvents.
+var errUnstreamed = errors.New("the server does not stream lists")
+
+// stream watches from f.version or, if initial, from what is there now, which
+// the server sends first. It always ends with an error.
+func (f *Follower) stream(ctx context.Context, initial bool) error {
+	connection, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &streaming{f: f, initial: initial, life: f.c.timing.watchLife + rand.N(f.c.timing.watchLife)}
+	// The timer runs out unless the server is heard of in time.
+	s.timer = time.AfterFunc(f.c.options.Timeout, func() { cancel(errIdle) })
+	defer s.timer.Stop()
+	if initial {
+		s.slot = f.c.listSlot(ctx)
+		defer s.slot.release()
+	}
+	s.timer.Reset(f.c.options.Timeout)
+	began := time.Now()
+	err := s.run(ctx, connection)
+	f.decoder.rest()
+	f.doubtful, f.silent = true, s.lost || errors.Is(context.Cause(connection), errIdle)
+	if !errors.Is(err, errEnded) {
+		return err
+	}
+	f.doubtful = time.Since(began) < s.life
+	if s.initial && errors.Is(context.Cause(connection), errIdle) {
+		return errUnstreamed // or one that never ends the list
+	}
+	if s.initial {
+		return &problem{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "the list broke off"}}
+	}
+	return err
+}
+
+// streaming is one stream.
+type streaming struct {
+	f       *Follower
+	initial bool // still: the end of what was there has not come
+	life    time.Duration
+	lost    bool // the connection, as pings have found out
+	timer   *time.Timer
+	slot    *slot
+}
+
+func (s *streaming) query() string {
+	q := url.Values{
+		"watch": {"true"}, "allowWatchBookmarks": {"true"},
+		"timeoutSeconds": {strconv.Itoa(int(max(s.life.Seconds(), 1)))},
+	}
+	if s.initial {
+		// Without a resourceVersion: as new as what is there now.
+		q.Set("sendInitialEvents", "true")
+		q.Set("resourceVersionMatch", "NotOlderThan")
+	} else {
+		q.Set("resourceVersion", s.f.version)
+	}
+	return q.Encode()
+}
+
+func (s *streaming) run(ctx, connection context.Context) error {
+	f := s.f
+	f.batch = nil
+	if s.initial {
+		f.asked = time.Now()
+	}
+	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: acceptWatch}
+	resp, err := f.c.send(connection, f.c.streams, q)
+	if err != nil {
+		return broken(q.op(), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return s.refused(q, resp)
+	}
+	events, err := newEvents(resp, &f.decoder)
+	if err != nil {
+		return broken(q.op(), err)
+	}
+	epoch := f.c.continuity.hear(time.Now())
+	if !s.initial && epoch != f.epoch {
+		return errAway
+	}
+	if f.epoch = epoch; s.initial {
+		f.batch = append(make([]Event, 0, 16), f.listing())
+	} else if f.failing {
+		f.batch = append(f.batch, Event{Kind: Synced, ResourceVersion: f.version})
+		f.failing = false
+	}
+	for {
+		if err := s.step(ctx, events); err != nil {
+			return err
+		}
+	}
+}
+
+// refused reads an answer that is no watch.
+func (s *streaming) refused(q request, resp *http.Response) error {
+	a, err := readAnswer(resp, maxAnswer)
+	if err != nil {
+		return broken(q.op(), err)
+	}
+	if s.initial && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest) {
+		return errUnstreamed
+	}
+	return q.refused(a)
+}
+
+// step reads one event, and hands on what is together if no other is at hand. A
+// list is handed on in full batches: nobody can do anything before its end.
+func (s *streaming) step(ctx context.Context, from events) error {
+	f := s.f
+	if !from.ready() {
+		if len(f.batch) > 0 && !s.initial {
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+			f.decoder.rest()
+		}
+		s.heard()
+	}
+	t, err := from.next()
+	if err != nil {
+		return s.end(ctx, err)
+	}
+	if err := s.take(ctx, t); err != nil {
+		return err
+	}
+	if len(f.batch) >= maxBatch {
+		err = s.flush(ctx)
+		s.heard()
+		return err
+	}
+	return nil
+}
+
+// flush hands on what is together. That a sink takes its time is not the server's
+// silence.
+func (s *streaming) flush(ctx context.Context) error {
+	s.timer.Stop()
+	return s.f.flush(ctx)
+}
+
+func (s *streaming) heard() {
+	s.f.c.continuity.hear(time.Now())
+	s.timer.Reset(s.idle())
+	s.slot.heard()
+}
+
+// idle is how long the server may be silent: while it sends a list, not longer
+// than it may take to answer anything.
+func (s *streaming) idle() time.Duration {
+	if s.initial {
+		return s.f.c.options.Timeout
+	}
+	return s.f.c.options.Idle
+}
+
+// end sorts out how a stream ended. One that was cut or fell silent can be taken
+// up where it was; one that said why cannot.
+func (s *streaming) end(ctx context.Context, err error) error {
+	flushed := s.f.flush(ctx)
+	s.lost = strings.Contains(err.Error(), "client connection lost") // net/http has no name for it
+	var f *problem
+	if errors.As(err, &f) && s.initial && f.Kind == errExpired {
+		f.Kind = ErrUnavailable // a list is behind nothing: the server cannot read the type itself
+	}
+	if f != nil || errors.Is(err, ErrMalformed) {
+		return errors.Join(broken("GET "+s.f.path, err), flushed)
+	}
+	return errors.Join(errEnded, flushed)
+}
+
+// take turns what was told into an event.
+func (s *streaming) take(ctx context.Context, t told) error {
+	f := s.f
+	switch t.what {
+	case put:
+		f.batch = append(f.batch, f.observed(t.item))
+	case remove:
+		e := f.observed(t.item)
+		e.Kind = Deleted
+		f.batch = append(f.batch, e)
+	case bookmark:
+		if s.initial && t.initialEnd {
+			s.initial = false
+			s.slot.release()
+			return f.synced(ctx, t.ResourceVersion)
+		}
+		if s.initial {
+			return nil
+		}
+		f.batch = append(f.batch, Event{Kind: Progress, ResourceVersion: t.ResourceVersion})
+	}
+	if !s.initial {
+		f.version = t.ResourceVersion
+		if v, ok := number64(f.version); ok {
+			f.highest = max(f.highest, v)
+		}
+	}
+	return nil
+}
+
+// slot is a place among those that are listed at the same time. It is given up
+// when nothing is heard for a while, so that broken types do not hold the rest.
+type slot struct {
+	timer *time.Timer
+	once  sync.Once
+	free  func()
+	quiet time.Duration
+}
+
+// listSlot waits for a place.
+func (c *Client) listSlot(ctx context.Context) *slot {
+	s := &slot{quiet: c.timing.silence}
+	select {
+	case c.lists <- struct{}{}:
+		s.free = func() { <-c.lists }
+	case <-ctx.Done():
+		s.free = func() {}
+	}
+	s.timer = time.AfterFunc(s.quiet, func() { s.once.Do(s.free) })
+	return s
+}
+
+func (s *slot) heard() {
+	if s != nil {
+		s.timer.Reset(s.quiet)
+	}
+}
+
+func (s *slot) release() {
+	s.timer.Stop()
+	s.once.Do(s.free)
+}

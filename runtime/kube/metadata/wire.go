@@ -1,0 +1,276 @@
+package metadata
+
+import (
+	"bytes"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// decoder reads metadata from protobuf. It picks a few fields and skips what
+// most of the bytes are: managedFields, annotations, labels.
+type decoder struct {
+	slab
+	owners     []cascade.Reference // of the object at hand
+	finalizers []string
+}
+
+// magic begins everything in Kubernetes' protobuf but the events of a watch.
+var magic = []byte("k8s\x00")
+
+// typed is an object still in bytes, with what it says it is.
+type typed struct {
+	apiVersion, kind []byte
+	raw              []byte
+}
+
+// each calls field for every field of a message.
+func each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
+	for len(b) > 0 {
+		n, t, tag := protowire.ConsumeTag(b)
+		if tag < 0 {
+			return nonsense("%v", protowire.ParseError(tag))
+		}
+		b = b[tag:]
+		size := field(n, t, b)
+		if size == 0 {
+			size = protowire.ConsumeFieldValue(n, t, b)
+		}
+		if size < 0 {
+			return nonsense("%v", protowire.ParseError(size))
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+// take reads a field's bytes into to. What is of another type is skipped by each.
+func take(t protowire.Type, b []byte, to *[]byte) int {
+	if t != protowire.BytesType {
+		return 0
+	}
+	v, size := protowire.ConsumeBytes(b)
+	if size > 0 {
+		*to = v
+	}
+	return size
+}
+
+// unwrap takes off the envelope that says what is in it.
+func unwrap(b []byte) (typed, error) {
+	var o typed
+	if !bytes.HasPrefix(b, magic) {
+		return o, nonsense("no Kubernetes protobuf")
+	}
+	var meta, encoding []byte
+	err := each(b[len(magic):], func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			return take(t, b, &meta)
+		case 2:
+			return take(t, b, &o.raw)
+		case 3:
+			return take(t, b, &encoding)
+		}
+		return 0
+	})
+	if err != nil {
+		return o, err
+	}
+	if len(encoding) > 0 {
+		return o, nonsense("the encoding %s", fault.Clean(string(encoding)))
+	}
+	return o, o.typeMeta(meta)
+}
+
+func (o *typed) typeMeta(b []byte) error {
+	return each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			return take(t, b, &o.apiVersion)
+		case 2:
+			return take(t, b, &o.kind)
+		}
+		return 0
+	})
+}
+
+// item is an object as a list or a watch tells it.
+type item struct {
+	cascade.Object
+	initialEnd bool // of a bookmark: what was there at the beginning has been told
+}
+
+// partial reads a PartialObjectMetadata.
+func (d *decoder) partial(b []byte) (item, error) {
+	var it item
+	var meta []byte
+	d.owners, d.finalizers = d.owners[:0], d.finalizers[:0]
+	for len(b) > 0 {
+		n, t, tag := protowire.ConsumeTag(b)
+		if tag < 0 {
+			return it, nonsense("%v", protowire.ParseError(tag))
+		}
+		b = b[tag:]
+		if n != 1 || t != protowire.BytesType {
+			size := protowire.ConsumeFieldValue(n, t, b)
+			if size < 0 {
+				return it, nonsense("%v", protowire.ParseError(size))
+			}
+			b = b[size:]
+			continue
+		}
+		var size int
+		if meta, size = protowire.ConsumeBytes(b); size < 0 {
+			return it, nonsense("%v", protowire.ParseError(size))
+		}
+		b = b[size:]
+		if err := d.meta(meta, &it); err != nil {
+			return it, err
+		}
+	}
+	it.Owners = d.refs.keep(d.owners)
+	it.Finalizers = d.names.keep(d.finalizers)
+	return it, nil
+}
+
+// meta reads an ObjectMeta. The loop is written out: it runs for every object
+// of the cluster.
+func (d *decoder) meta(b []byte, it *item) error {
+	for len(b) > 0 {
+		n, t, tag := protowire.ConsumeTag(b)
+		if tag < 0 {
+			return nonsense("%v", protowire.ParseError(tag))
+		}
+		b = b[tag:]
+		if t != protowire.BytesType {
+			size := protowire.ConsumeFieldValue(n, t, b)
+			if size < 0 {
+				return nonsense("%v", protowire.ParseError(size))
+			}
+			b = b[size:]
+			continue
+		}
+		v, size := protowire.ConsumeBytes(b)
+		if size < 0 {
+			return nonsense("%v", protowire.ParseError(size))
+		}
+		b = b[size:]
+		if err := d.metaField(n, v, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) metaField(n protowire.Number, v []byte, it *item) error {
+	switch n {
+	case 1:
+		it.Name = d.keep(v)
+	case 3:
+		it.Namespace = d.keep(v)
+	case 5:
+		it.UID = d.keep(v)
+	case 6:
+		it.ResourceVersion = d.keep(v)
+	case 9:
+		it.Terminating = true
+	case 12:
+		return annotation(v, it)
+	case 13:
+		r, err := d.reference(v)
+		if err != nil {
+			return err
+		}
+		d.owners = append(d.owners, r)
+	case 14:
+		d.finalizers = append(d.finalizers, d.keep(v))
+	}
+	return nil
+}
+
+func (d *decoder) reference(b []byte) (r cascade.Reference, err error) {
+	var v []byte
+	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) (size int) {
+		switch n {
+		case 1:
+			if size = take(t, b, &v); size > 0 {
+				r.Kind = d.keep(v)
+			}
+		case 3:
+			if size = take(t, b, &v); size > 0 {
+				r.Name = d.keep(v)
+			}
+		case 4:
+			if size = take(t, b, &v); size > 0 {
+				r.UID = d.keep(v)
+			}
+		case 5:
+			if size = take(t, b, &v); size > 0 {
+				r.APIVersion = d.keep(v)
+			}
+		case 7:
+			if t != protowire.VarintType {
+				return 0
+			}
+			block, size := protowire.ConsumeVarint(b)
+			r.Block = block != 0
+			return size
+		}
+		return size
+	})
+	return r, err
+}
+
+// endOfInitial is the annotation of the bookmark with which the objects that
+// were there when a watch began have all been sent.
+const endOfInitial = "k8s.io/initial-events-end"
+
+func annotation(b []byte, it *item) error {
+	if len(b) > 64 || !bytes.Contains(b, []byte(endOfInitial)) {
+		return nil // some other, of which most are long
+	}
+	var key, value []byte
+	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			return take(t, b, &key)
+		case 2:
+			return take(t, b, &value)
+		}
+		return 0
+	})
+	it.initialEnd = it.initialEnd || string(key) == endOfInitial && string(value) == "true"
+	return err
+}
+
+// watchFrame reads one event of a watch: what happened, and to what.
+func watchFrame(b []byte) (event []byte, object typed, err error) {
+	var extension, raw []byte
+	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			return take(t, b, &event)
+		case 2:
+			return take(t, b, &extension)
+		}
+		return 0
+	})
+	if err != nil {
+		return nil, object, fmt.Errorf("event: %w", err)
+	}
+	err = each(extension, func(n protowire.Number, t protowire.Type, b []byte) int {
+		if n == 1 {
+			return take(t, b, &raw)
+		}
+		return 0
+	})
+	if err != nil {
+		return nil, object, fmt.Errorf("event: %w", err)
+	}
+	object, err = unwrap(raw)
+	return event, object, err
+}
