@@ -10,7 +10,9 @@ import (
 // envDeed makes the test binary do one thing to a file that no shell can, for
 // whoever runs it in a cgroup: "punch FILE OFFSET LENGTH", or "map FILE LENGTH"
 // to write through a mapping of holes, or "files DIRECTORY NUMBER SIZE" to write
-// over that many files.
+// over that many files, or "vanish DIRECTORY NUMBER SIZE" to make as many and
+// remove each while it is being written back, so that a worker of the kernel has
+// it last.
 const envDeed = "EBB_BPF_TEST_DEED"
 
 func init() {
@@ -31,9 +33,9 @@ func do(deed string) error {
 	if _, err := fmt.Sscan(deed+" 0", &what, &path, &a, &b); err != nil {
 		return err
 	}
-	if what == "files" {
+	if what == "files" || what == "vanish" {
 		for n := range a {
-			if err := overwrite(fmt.Sprintf("%s/%d", path, n), b); err != nil {
+			if err := overwrite(fmt.Sprintf("%s/%d", path, n), b, what == "vanish"); err != nil {
 				return err
 			}
 		}
@@ -63,12 +65,17 @@ func do(deed string) error {
 	return fmt.Errorf("no such deed")
 }
 
-func overwrite(path string, size int64) error {
+func overwrite(path string, size int64, vanish bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = f.Write(make([]byte, size))
-	return err
+	if _, err := f.Write(make([]byte, size)); err != nil || !vanish {
+		return err
+	}
+	if err := unix.SyncFileRange(int(f.Fd()), 0, size, unix.SYNC_FILE_RANGE_WRITE); err != nil {
+		return err
+	}
+	return os.Remove(path)
 }

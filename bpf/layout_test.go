@@ -23,6 +23,7 @@ var layouts = map[string]struct{ key, value any }{
 	"usage_ext4/watches":       {uint64(0), watchValue{}},
 	"usage_ext4/usage_counts":  {uint32(0), usageCounters{}},
 	"usage_ext4/cpu_offsets":   {uint32(0), cpuOffsets{}},
+	"usage_ext4/given_back":    {uint64(0), uint64(0)},
 	"usage_xfs/watches":        {uint64(0), watchValue{}},
 	"usage_xfs/usage_counts":   {uint32(0), usageCounters{}},
 	"usage_xfs/cpu_offsets":    {uint32(0), cpuOffsets{}},

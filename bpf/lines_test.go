@@ -99,7 +99,8 @@ func TestInodesOfXfs(t *testing.T) {
 }
 
 // TestNeverLateWithManyWritersElsewhere has writers on every CPU at once, each
-// in another way.
+// in another way. On btrfs a line may be armed and reached again while a block
+// group is made (usage_btrfs.bpf.c).
 func TestNeverLateWithManyWritersElsewhere(t *testing.T) {
 	for _, kind := range []string{"xfs", "btrfs"} {
 		t.Run(kind, func(t *testing.T) {
@@ -109,9 +110,9 @@ func TestNeverLateWithManyWritersElsewhere(t *testing.T) {
 				steps = append(steps, fs.begin(t, loopfs.WayNamed(name)))
 			}
 			fs.sync(t)
-			free, _ := fs.free(t)
-			raise := free - 2000
-			setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: free})
+			start, _ := fs.free(t)
+			raise := start - 2000
+			setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: start})
 			var wg sync.WaitGroup
 			for _, step := range steps {
 				wg.Go(func() {
@@ -126,16 +127,18 @@ func TestNeverLateWithManyWritersElsewhere(t *testing.T) {
 			wg.Wait()
 			is, _ := armed(t, p, fs)
 			fs.sync(t)
-			free, _ = fs.free(t)
+			free, _ := fs.free(t)
 			if free > raise {
 				t.Fatalf("test wrote too little: %d free, line %d", free, raise)
 			}
 			if is {
 				t.Fatalf("%d free, line %d, and no event", free, raise)
 			}
-			nextCrossing(t, p)
-			if n := counters(t, p).Raised; n != 1 {
-				t.Errorf("%d events", n)
+			c := counters(t, p)
+			events := nextCrossings(t, p, int(c.Raised))
+			if again := len(events) - 1; again != int(c.Rearmed) || again > 0 && kind != "btrfs" || again > 2 {
+				t.Errorf("%d events %+v, of %d free at first, line %d, %d at last, armed %d times",
+					len(events), events, start, raise, free, c.Rearmed)
 			}
 		})
 	}

@@ -304,7 +304,7 @@ func (p *Probes) inherit(o *object) error {
 // resetLines forgets the lines of the process before, whose watches would keep
 // their room for ever if their filesystems are gone; and its sets.
 func (p *Probes) resetLines(o *object, s *set) error {
-	for _, name := range []string{mapWatches, mapCounted} {
+	for _, name := range []string{mapWatches, mapCounted, mapGivenBack} {
 		m, ok := s.maps[name]
 		if !ok {
 			continue

@@ -62,6 +62,7 @@ var (
 			usageExt4ProgUsageReserve:  "ext4_da_reserve_space",
 			usageExt4ProgUsageAllocate: "ext4_allocate_blocks",
 			usageExt4ProgUsageInode:    "ext4_allocate_inode",
+			usageExt4ProgUsageGiveBack: "ext4_free_blocks",
 		},
 		"xfs": {
 			usageXfsProgUsageTrans:    "xfs_trans_free",

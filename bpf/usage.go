@@ -76,10 +76,8 @@ func (p *Probes) setLine(dev uint64, fsType string, l Line) error {
 	if err != nil {
 		return err
 	}
-	if fsType == "btrfs" {
-		if err := p.startCounting(dev); err != nil {
-			return err
-		}
+	if err := p.startCounting(dev, fsType); err != nil {
+		return err
 	}
 	value := watchValue{
 		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree, l.Reserved),
@@ -100,13 +98,23 @@ func lineFull(err error) error {
 	return err
 }
 
+// figures are what an object counts besides, and begins with.
+var figures = map[string]struct {
+	name  string // of the map
+	first uint64
+}{"btrfs": {mapCounted, uncounted}, "ext4": {mapGivenBack, 0}}
+
 // startCounting makes room for the figure of a filesystem, if there is none.
-func (p *Probes) startCounting(dev uint64) error {
-	counted, err := p.usageMap("btrfs", mapCounted)
+func (p *Probes) startCounting(dev uint64, fsType string) error {
+	figure, ok := figures[fsType]
+	if !ok {
+		return nil
+	}
+	m, err := p.usageMap(fsType, figure.name)
 	if err != nil {
 		return err
 	}
-	err = counted.Update(dev, uint64(uncounted), ebpf.UpdateNoExist)
+	err = m.Update(dev, figure.first, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		return nil
 	}
@@ -121,20 +129,33 @@ const uncounted = math.MaxUint64
 // It is the figure at the latest allocation or commit since the first SetLine;
 // ok is false if there was none, and for every other filesystem.
 func (p *Probes) Counted(dev uint64) (free uint64, ok bool, err error) {
-	if !p.CanWatch("btrfs") {
+	free, ok, err = p.figure(dev, "btrfs")
+	return free, ok && free != uncounted, err
+}
+
+// GivenBack returns how many blocks, in the measure of RaiseFree, were freed on a
+// filesystem since the first SetLine, whoever did it and whoever took them again.
+// ok is false for every filesystem but ext4: others give back what was only
+// promised, too, or free blocks long after a file has gone.
+func (p *Probes) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
+	return p.figure(dev, "ext4")
+}
+
+func (p *Probes) figure(dev uint64, fsType string) (figure uint64, ok bool, err error) {
+	if !p.CanWatch(fsType) {
 		return 0, false, nil
 	}
-	counted, err := p.usageMap("btrfs", mapCounted)
+	m, err := p.usageMap(fsType, figures[fsType].name)
 	if err == nil {
-		err = counted.Lookup(dev, &free)
+		err = m.Lookup(dev, &figure)
 	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && free == uncounted {
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return 0, false, nil
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("read figure of %s: %w", deviceName(dev), err)
 	}
-	return free, true, nil
+	return figure, true, nil
 }
 
 func kernelLine(raise, rearm, worse, reserved uint64) lineValue {
@@ -175,8 +196,10 @@ func (p *Probes) ClearLine(dev uint64) error {
 	if err != nil {
 		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
 	}
-	if counted, err := p.usageMap("btrfs", mapCounted); err == nil {
-		watches = append(watches, counted)
+	for fsType, figure := range figures {
+		if m, err := p.usageMap(fsType, figure.name); err == nil {
+			watches = append(watches, m)
+		}
 	}
 	for _, m := range watches {
 		if err := m.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -19,6 +19,12 @@
  * that an early event takes a headroom's worth of writing, and there is none
  * after syncfs(2).
  *
+ * While a block group is made (create_chunk) its bytes count twice for a moment,
+ * for statfs as well: in the group, and not yet taken from the device. A CPU that
+ * comes by just then can arm a line that was reached, which is then reached once
+ * more: an event too many, never one too few, because whoever had the group made
+ * comes by after it.
+ *
  * btrfs has no limit on inodes.
  */
 #include "headers/line.h"

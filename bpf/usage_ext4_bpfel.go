@@ -62,11 +62,13 @@ type usageExt4Watch struct {
 const (
 	usageExt4MapCpuOffsets       = "cpu_offsets"
 	usageExt4MapCrossings        = "crossings"
+	usageExt4MapGivenBack        = "given_back"
 	usageExt4MapUsageCounts      = "usage_counts"
 	usageExt4MapWatches          = "watches"
 	usageExt4ProgUsageAllocate   = "usage_allocate"
 	usageExt4ProgUsageCpuOffsets = "usage_cpu_offsets"
 	usageExt4ProgUsageDirty      = "usage_dirty"
+	usageExt4ProgUsageGiveBack   = "usage_give_back"
 	usageExt4ProgUsageInode      = "usage_inode"
 	usageExt4ProgUsageReserve    = "usage_reserve"
 	usageExt4VarCounterBatch     = "counter_batch"
@@ -124,6 +126,7 @@ type usageExt4ProgramSpecs struct {
 	UsageAllocate   *ebpf.ProgramSpec `ebpf:"usage_allocate"`
 	UsageCpuOffsets *ebpf.ProgramSpec `ebpf:"usage_cpu_offsets"`
 	UsageDirty      *ebpf.ProgramSpec `ebpf:"usage_dirty"`
+	UsageGiveBack   *ebpf.ProgramSpec `ebpf:"usage_give_back"`
 	UsageInode      *ebpf.ProgramSpec `ebpf:"usage_inode"`
 	UsageReserve    *ebpf.ProgramSpec `ebpf:"usage_reserve"`
 }
@@ -134,6 +137,7 @@ type usageExt4ProgramSpecs struct {
 type usageExt4MapSpecs struct {
 	CpuOffsets  *ebpf.MapSpec `ebpf:"cpu_offsets"`
 	Crossings   *ebpf.MapSpec `ebpf:"crossings"`
+	GivenBack   *ebpf.MapSpec `ebpf:"given_back"`
 	UsageCounts *ebpf.MapSpec `ebpf:"usage_counts"`
 	Watches     *ebpf.MapSpec `ebpf:"watches"`
 }
@@ -174,6 +178,7 @@ func (o *usageExt4Objects) Close() error {
 type usageExt4Maps struct {
 	CpuOffsets  *ebpf.Map `ebpf:"cpu_offsets"`
 	Crossings   *ebpf.Map `ebpf:"crossings"`
+	GivenBack   *ebpf.Map `ebpf:"given_back"`
 	UsageCounts *ebpf.Map `ebpf:"usage_counts"`
 	Watches     *ebpf.Map `ebpf:"watches"`
 }
@@ -182,6 +187,7 @@ func (m *usageExt4Maps) Close() error {
 	return _UsageExt4Close(
 		m.CpuOffsets,
 		m.Crossings,
+		m.GivenBack,
 		m.UsageCounts,
 		m.Watches,
 	)
@@ -208,6 +214,7 @@ type usageExt4Programs struct {
 	UsageAllocate   *ebpf.Program `ebpf:"usage_allocate"`
 	UsageCpuOffsets *ebpf.Program `ebpf:"usage_cpu_offsets"`
 	UsageDirty      *ebpf.Program `ebpf:"usage_dirty"`
+	UsageGiveBack   *ebpf.Program `ebpf:"usage_give_back"`
 	UsageInode      *ebpf.Program `ebpf:"usage_inode"`
 	UsageReserve    *ebpf.Program `ebpf:"usage_reserve"`
 }
@@ -217,6 +224,7 @@ func (p *usageExt4Programs) Close() error {
 		p.UsageAllocate,
 		p.UsageCpuOffsets,
 		p.UsageDirty,
+		p.UsageGiveBack,
 		p.UsageInode,
 		p.UsageReserve,
 	)

@@ -30,6 +30,7 @@ const (
 	mapUsageCounts = usageExt4MapUsageCounts
 	mapCPUOffsets  = usageExt4MapCpuOffsets       // not of btrfs
 	mapCounted     = usageBtrfsMapCounted         // of btrfs alone
+	mapGivenBack   = usageExt4MapGivenBack        // of ext4 alone
 	progCPUOffsets = usageExt4ProgUsageCpuOffsets // not of btrfs
 )
 
@@ -71,6 +72,7 @@ func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 	if fsType == "ext4" {
 		o.far, o.near = usageExt4ProgUsageDirty, usageExt4ProgUsageReserve
 		o.prepare = prepareUsageExt4(nearBlocks)
+		o.maps = append(o.maps, mapGivenBack)
 	}
 	return o, nil
 }

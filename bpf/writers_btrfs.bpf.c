@@ -361,8 +361,25 @@ int BPF_PROG(writers_new, struct inode___linked *inode)
 	return inode ? book_here(inode->i_sb, 0, 1) : 0;
 }
 
+/*
+ * A file that is removed while it is written back goes when that is over, by a
+ * worker (btrfs_add_delayed_iput).
+ */
 SEC("tp_btf/btrfs_inode_evict")
 int BPF_PROG(writers_evict, struct inode___linked *inode)
 {
-	return inode && !inode->i_nlink ? book_here(inode->i_sb, 0, -1) : 0;
+	struct btrfs_inode *whole;
+	struct inode_key k;
+	u64 *to;
+
+	if (!inode || inode->i_nlink)
+		return 0;
+	if (in_worker()) {
+		whole = (void *)((u64)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode));
+		k = key_of(inode->i_sb, BPF_CORE_READ(whole, root, root_key.objectid), inode->i_ino);
+		to = bpf_map_lookup_elem(&owners, &k);
+		if (to)
+			return book_for(*to, 0, -1);
+	}
+	return book_here(inode->i_sb, 0, -1);
 }

@@ -115,6 +115,7 @@ var deeds = []deed{
 	{"truncate promised", "dd if=/dev/zero of=c bs=64k count=64 status=none && truncate -s 1M c"},
 	{"truncate written", "sync c && truncate -s 0 c"},
 	{"fragments", "for i in $(seq 0 2 900); do dd if=/dev/zero of=frag bs=4k count=1 seek=$i conv=notrunc status=none; done; sync frag"},
+	{"removed while it is written", "mkdir v && EBB_BPF_TEST_DEED='vanish v 300 1048576' $SELF && rmdir v"},
 	{"directories", "i=0; while [ $i -lt 300 ]; do mkdir -p d/$i; i=$((i+1)); done"},
 	{"tiny files", "i=0; while [ $i -lt 300 ]; do echo x >d/$i/f; i=$((i+1)); done"},
 	{"rename over", "cp small small2 && sync small2 && mv small2 small"},

@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-// programs come from this machine's PATH. The shell and the file tools do, too:
+// programs come from the userland, mostly this machine's. The shell and the file tools do, too:
 // busybox has most of them, but not every option that tests use.
 var programs = []string{
 	"containerd", "containerd-shim-runc-v2", "runc",
@@ -31,23 +31,30 @@ var etc = map[string]string{
 	"resolv.conf": "", // CRI copies it into every pod
 }
 
-// Builder holds what is the same for every kernel.
+// Builder holds what is the same for every kernel of one kind of machine.
 type Builder struct {
 	dir      string
+	root     string // of the userland
 	suites   []suite
 	compiled map[string]string
 }
 
-// NewBuilder compiles what runs in a machine. The caller must Close it.
-func NewBuilder(ctx context.Context, s Selection) (_ *Builder, err error) {
+// NewBuilder compiles what runs in a machine of that kind, amd64 or arm64. The
+// caller must Close it.
+func NewBuilder(ctx context.Context, cache, kind string, s Selection) (_ *Builder, err error) {
 	b := &Builder{}
 	if b.suites, err = s.suites(); err != nil {
 		return nil, err
 	}
+	if len(b.suites) > 0 { // what loads the kernel programs needs no others
+		if b.root, err = userland(ctx, cache, kind); err != nil {
+			return nil, fmt.Errorf("build tests: %w", err)
+		}
+	}
 	if b.dir, err = os.MkdirTemp("", "ebb-vm-"); err != nil {
 		return nil, fmt.Errorf("build tests: %w", err)
 	}
-	if b.compiled, err = compile(ctx, b.dir, b.suites); err != nil {
+	if b.compiled, err = compile(ctx, b.dir, kind, b.suites); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("build tests: %w", err)
 	}
@@ -82,7 +89,7 @@ func (b *Builder) Build(k Kernel) (file string, o report.Order, err error) {
 }
 
 func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) {
-	a := &initramfs.Archive{}
+	a := &initramfs.Archive{Root: b.root}
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
 		a.AddLink(dir, "usr/"+dir)
 		a.AddDir("usr/" + dir)
@@ -95,15 +102,11 @@ func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) 
 	for name, content := range etc {
 		a.AddFile("/etc/"+name, 0o644, []byte(content))
 	}
-	// Without it mkfs.ext4 makes a filesystem of the last century.
-	a.AddCopy("/etc/mke2fs.conf", 0o644, "/etc/mke2fs.conf")
-	for _, name := range programs {
-		if err := a.AddProgram(name); err != nil {
+	if len(b.suites) > 0 {
+		if err := b.addUserland(a); err != nil {
 			return nil, err
 		}
 	}
-	// Tests copy it into layers from here.
-	a.AddCopy("/usr/bin/busybox", 0o755, "/bin/busybox")
 	for target, file := range b.compiled {
 		a.AddCopy(target, 0o755, file)
 	}
@@ -113,6 +116,20 @@ func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) 
 	}
 	a.AddFile(report.OrderFile, 0o644, order)
 	return a, addModules(a, k)
+}
+
+// addUserland adds what tests run.
+func (b *Builder) addUserland(a *initramfs.Archive) error {
+	// Without it mkfs.ext4 makes a filesystem of the last century.
+	a.AddCopy("/etc/mke2fs.conf", 0o644, filepath.Join(b.root, "/etc/mke2fs.conf"))
+	for _, name := range programs {
+		if err := a.AddProgram(name); err != nil {
+			return err
+		}
+	}
+	// Tests copy it into layers from here.
+	a.AddCopy("/usr/bin/busybox", 0o755, filepath.Join(b.root, "/bin/busybox"))
+	return nil
 }
 
 // addModules adds what is left of the kernel's modules, and the files by which

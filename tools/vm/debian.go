@@ -21,8 +21,8 @@ var errStanza = errors.New("no package and version in apt's answer")
 
 // resolve finds the package that a kernel's name stands for today: the one of a
 // release, which the package with the short name depends on.
-func resolve(ctx context.Context, name string) (debianPackage, error) {
-	meta, err := show(ctx, imagePrefix+name)
+func (a apt) resolve(ctx context.Context, name string) (debianPackage, error) {
+	meta, err := a.show(ctx, imagePrefix+name)
 	if err != nil {
 		return debianPackage{}, err
 	}
@@ -30,11 +30,11 @@ func resolve(ctx context.Context, name string) (debianPackage, error) {
 	if image == "" {
 		return debianPackage{}, fmt.Errorf("%s depends on no kernel: %q", meta.name, meta.depends)
 	}
-	return show(ctx, image)
+	return a.show(ctx, image)
 }
 
-func show(ctx context.Context, name string) (debianPackage, error) {
-	out, err := run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+func (a apt) show(ctx context.Context, name string) (debianPackage, error) {
+	out, err := a.run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
 	if err != nil {
 		return debianPackage{}, err
 	}
@@ -75,8 +75,8 @@ func firstImage(depends string) string {
 
 // download fetches that version of a package, which apt checks against the
 // archive's signature, and returns the file.
-func download(ctx context.Context, dir string, p debianPackage) (string, error) {
-	if _, err := run(ctx, dir, "apt-get", "download", p.name+"="+p.version); err != nil {
+func (a apt) download(ctx context.Context, dir string, p debianPackage) (string, error) {
+	if _, err := a.run(ctx, dir, "apt-get", "download", p.name+"="+p.version); err != nil {
 		return "", err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))

@@ -19,13 +19,16 @@ import (
 // version with ext4 built in, the newer with every filesystem as a module.
 var Kernels = []string{"cloud-amd64", "6.12-amd64", "amd64", "6.12-cloud-amd64", "rt-amd64", "6.12-rt-amd64"}
 
+// ArmKernels are some of those that it offers for arm64.
+var ArmKernels = []string{"cloud-arm64", "6.12-cloud-arm64"}
+
 // wantedModules is what tests need, where it is not built in. What these need
 // comes with them.
 var wantedModules = []string{"loop", "overlay", "ext4", "xfs", "btrfs", "erofs"}
 
 // Kernel is an unpacked kernel.
 type Kernel struct {
-	Name    string // one of Kernels
+	Name    string // one of Kernels, or of ArmKernels
 	Package string // what it stands for today, with its version
 	Release string // as uname says it
 	Dir     string
@@ -61,32 +64,50 @@ func Fetch(ctx context.Context, cache, name string) (Kernel, error) {
 }
 
 func fetch(ctx context.Context, kernels, name string) (Kernel, error) {
-	if err := os.MkdirAll(kernels, 0o755); err != nil {
-		return Kernel{}, err
-	}
-	// Whoever comes second waits, and finds the work done.
-	lock, err := os.OpenFile(filepath.Join(kernels, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	unlock, err := lock(kernels)
 	if err != nil {
 		return Kernel{}, err
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return Kernel{}, fmt.Errorf("lock %s: %w", kernels, err)
+	defer unlock()
+	kind, err := archOf(name)
+	if err != nil {
+		return Kernel{}, err
 	}
-	k, err := present(ctx, kernels, name)
+	source, err := aptFor(kind.name, filepath.Join(kernels, "apt-"+kind.name))
+	if err != nil {
+		return Kernel{}, err
+	}
+	k, err := source.present(ctx, kernels, name)
 	if err == nil || ctx.Err() != nil {
 		return k, err
 	}
 	// Fresh machines have no lists; old lists name versions that are gone.
-	if _, again := run(ctx, "", "apt-get", "update"); again != nil {
+	if _, again := source.run(ctx, "", "apt-get", "update"); again != nil {
 		return Kernel{}, errors.Join(err, again)
 	}
-	return present(ctx, kernels, name)
+	return source.present(ctx, kernels, name)
+}
+
+// lock makes the directory if need be. Whoever comes second waits, and finds the
+// work done.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
 }
 
 // present makes a kernel present in the cache, by what apt's lists say now.
-func present(ctx context.Context, kernels, name string) (Kernel, error) {
-	p, err := resolve(ctx, name)
+func (a apt) present(ctx context.Context, kernels, name string) (Kernel, error) {
+	p, err := a.resolve(ctx, name)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -97,17 +118,17 @@ func present(ctx context.Context, kernels, name string) (Kernel, error) {
 	if _, err := os.Stat(k.Dir); err == nil {
 		return k, nil
 	}
-	return k, unpack(ctx, kernels, p, k)
+	return k, a.unpack(ctx, kernels, p, k)
 }
 
 // unpack fills k.Dir, which appears by one rename and so as a whole.
-func unpack(ctx context.Context, kernels string, p debianPackage, k Kernel) error {
+func (a apt) unpack(ctx context.Context, kernels string, p debianPackage, k Kernel) error {
 	tmp, err := os.MkdirTemp(kernels, "unpack.")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	deb, err := download(ctx, tmp, p)
+	deb, err := a.download(ctx, tmp, p)
 	if err != nil {
 		return err
 	}
@@ -128,7 +149,11 @@ func unpack(ctx context.Context, kernels string, p debianPackage, k Kernel) erro
 // need, uncompresses these, and writes their order into the file loadOrder.
 func keepModules(ctx context.Context, root, release string) error {
 	// depmod wants /lib; the rest of this package says /usr/lib, as a root has
-	// it in which both are one.
+	// it in which both are one. Packages for arm64 have device trees there, which
+	// an emulated machine brings itself.
+	if err := os.RemoveAll(filepath.Join(root, "usr", "lib")); err != nil {
+		return err
+	}
 	if err := os.Symlink("../lib", filepath.Join(root, "usr", "lib")); err != nil {
 		return err
 	}

@@ -89,22 +89,22 @@ func TestWriteTable(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	for _, table := range []string{"first\n", "second\n"} { // in place of the first
 		if table == "first\n" {
-			if err := os.WriteFile(page, []byte("before\n"+tableBegin+"\nold\n"+tableEnd+"\nafter\n"), 0o644); err != nil {
+			if err := os.WriteFile(page, []byte("before\n"+tableBegin("arm64")+"\nold\n"+tableEnd("arm64")+"\nafter\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := WriteTable(page, table); err != nil {
+		if err := WriteTable(page, "arm64", table); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(page)
-		if want := "before\n" + tableBegin + "\n" + table + tableEnd + "\nafter\n"; err != nil || string(text) != want {
+		if want := "before\n" + tableBegin("arm64") + "\n" + table + tableEnd("arm64") + "\nafter\n"; err != nil || string(text) != want {
 			t.Errorf("page is %q, %v", text, err)
 		}
 	}
 	if err := os.WriteFile(page, []byte("no table here"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteTable(page, "x"); !errors.Is(err, ErrNoTable) {
+	if err := WriteTable(page, "amd64", "x"); !errors.Is(err, ErrNoTable) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func fakeApt(t *testing.T, cache, get string) string {
 }
 
 const knowsKernels = `case "$3" in
-linux-image-x) echo "Package: $3"; echo "Version: 1"; echo "Depends: linux-image-1-x (= 1)";;
+linux-image-x-amd64) echo "Package: $3"; echo "Version: 1"; echo "Depends: linux-image-1-x (= 1)";;
 *) echo "Package: $3"; echo "Version: 1";;
 esac`
 
@@ -152,18 +152,18 @@ func TestFetchFailsClearly(t *testing.T) {
 		cache, get string
 		want       []string
 	}{
-		"no such package": {"echo N: none; exit 100", "exit 0", []string{"linux-image-x", "apt-cache show"}},
+		"no such package": {"echo N: none; exit 100", "exit 0", []string{"linux-image-x-amd64", "apt-cache show"}},
 		"no network":      {knowsKernels, "echo E: cannot reach the mirror >&2; exit 100", []string{"apt-get download linux-image-1-x=1", "apt-get update", "E: cannot reach the mirror"}},
 		"old lists":       {knowsKernels, `[ "$1" = update ] || { echo "E: 404 not found" >&2; exit 100; }`, []string{"apt-get download linux-image-1-x=1", "404 not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := fakeApt(t, tt.cache, tt.get)
 			cache := t.TempDir()
-			_, err := Fetch(t.Context(), cache, "x")
+			_, err := Fetch(t.Context(), cache, "x-amd64")
 			if err == nil {
 				t.Fatal("a kernel came")
 			}
-			for _, want := range append(tt.want, "fetch kernel x", "apt sources") {
+			for _, want := range append(tt.want, "fetch kernel x-amd64", "apt sources") {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is not in: %v", want, err)
 				}

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 
 // Machine is one boot of one kernel.
 type Machine struct {
-	QEMU      string // program; qemu-system-x86_64 in PATH if ""
+	QEMU      string // program; that of Arch in PATH if ""
+	Arch      string // amd64 if ""
 	Kernel    string
 	Initramfs string
 	Order     report.Order
@@ -42,17 +44,18 @@ var ErrHung = errors.New("the machine did not end in time")
 // kernelParameters make a machine that is quick, says little, and ends rather
 // than goes on after something that should not happen.
 var kernelParameters = []string{
-	"console=ttyS0", "loglevel=4",
+	"loglevel=4",
 	"panic=-1", "oops=panic", // at once, for qemu to end on
 	"cgroup_no_v1=all",
 	"mitigations=off", // against leaks between tenants; dear where each jump is emulated
-	"no_timer_check",  // which takes an emulated timer for broken when the host is busy
 	"random.trust_cpu=on",
 }
 
 // arguments are qemu's, without the program's name.
-func (m Machine) arguments(reportFile string) []string {
-	return []string{
+func (m Machine) arguments(kind arch, reportFile string) []string {
+	port := slices.Clone(kind.reportPort)
+	port[len(port)-1] += reportFile
+	return slices.Concat(kind.hardware, []string{
 		// Nothing that is not asked for: no disk, no network, no screen.
 		"-nodefaults", "-no-user-config", "-nographic", "-monitor", "none", "-nic", "none",
 		"-no-reboot", // a panic reboots, and so ends qemu
@@ -60,15 +63,11 @@ func (m Machine) arguments(reportFile string) []string {
 		// code that another has just patched (a trampoline attached while the function
 		// runs), and the kernel of 6.12 oopses at a breakpoint that is no longer there.
 		// Machines run side by side instead.
-		"-machine", "q35", "-global", "ICH9-LPC.disable_s3=0", "-accel", "tcg,thread=single",
-		// A fifth level of page tables is one more to walk in software. CMPXCHG16B as
-		// qemu 7.2 emulates it now and then leaves part of RAX in the flags: the kernel
-		// ends in a double fault in kmalloc, which uses it if the CPU has it.
-		"-cpu", "max,la57=off,cx16=off",
+		"-accel", "tcg,thread=single",
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
-		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(slices.Concat(kernelParameters, m.Parameters), " "),
-		"-serial", "stdio", "-serial", "file:" + reportFile,
-	}
+		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(slices.Concat(kind.parameters, kernelParameters, m.Parameters), " "),
+		"-serial", "stdio",
+	}, port)
 }
 
 // Run boots the machine, waits for its end and returns what its guest reported.
@@ -107,11 +106,12 @@ func (m Machine) boot(ctx context.Context, reportFile string, tail io.Writer) er
 	defer log.Close()
 	timed, cancel := context.WithTimeoutCause(ctx, m.Timeout, ErrHung)
 	defer cancel()
-	program := m.QEMU
-	if program == "" {
-		program = "qemu-system-x86_64"
+	kind, err := archOf(cmp.Or(m.Arch, "amd64"))
+	if err != nil {
+		return err
 	}
-	cmd := exec.CommandContext(timed, program, m.arguments(reportFile)...)
+	program := cmp.Or(m.QEMU, kind.qemu)
+	cmd := exec.CommandContext(timed, program, m.arguments(kind, reportFile)...)
 	out := &cleaned{w: io.MultiWriter(log, tail, m.Console)}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}

@@ -106,7 +106,7 @@ func TestConsoleIsKeptAndPassedOn(t *testing.T) {
 func TestArguments(t *testing.T) {
 	m, _ := machine(t, "")
 	m.Parameters = []string{"nohz_full=1"}
-	args := m.arguments("/r")
+	args := m.arguments(arches["amd64"], "/r")
 	for _, want := range [][]string{
 		{"-accel", "tcg,thread=single"}, {"-smp", "2"}, {"-m", "64M"}, {"-nic", "none"}, {"-no-reboot"},
 		{"-kernel", "/vmlinuz"}, {"-initrd", "/initramfs"}, {"-serial", "stdio", "-serial", "file:/r"},
@@ -120,6 +120,39 @@ func TestArguments(t *testing.T) {
 	for _, want := range []string{"console=ttyS0", "panic=-1", "oops=panic", "cgroup_no_v1=all", "nohz_full=1"} {
 		if !slices.Contains(strings.Fields(parameters), want) {
 			t.Errorf("%s is not in %q", want, parameters)
+		}
+	}
+}
+
+// TestArmArguments: another machine, whose report goes another way.
+func TestArmArguments(t *testing.T) {
+	m, _ := machine(t, "")
+	args := m.arguments(arches["arm64"], "/r")
+	if at := slices.Index(args, "-machine"); at < 0 || !strings.HasPrefix(args[at+1], "virt") {
+		t.Errorf("machine: %q", args)
+	}
+	if !slices.Contains(args, "file,id=report,path=/r") || slices.Contains(args, "file:/r") {
+		t.Errorf("report: %q", args)
+	}
+	if !strings.HasPrefix(args[slices.Index(args, "-append")+1], "console=ttyAMA0 ") {
+		t.Errorf("parameters: %q", args)
+	}
+	if last := arches["arm64"].reportPort; last[len(last)-1] != "file,id=report,path=" {
+		t.Errorf("a machine's file became that of the next: %q", last)
+	}
+}
+
+func TestArchOfKernels(t *testing.T) {
+	for kind, names := range map[string][]string{"amd64": Kernels, "arm64": ArmKernels} {
+		for _, name := range names {
+			if got, err := archOf(name); err != nil || got.name != kind {
+				t.Errorf("kernel %s is for %q, %v", name, got.name, err)
+			}
+		}
+	}
+	for _, name := range []string{"", "cloud", "cloud-riscv64"} {
+		if _, err := archOf(name); err == nil {
+			t.Errorf("kernel %q is for a known machine", name)
 		}
 	}
 }

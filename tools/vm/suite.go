@@ -60,12 +60,16 @@ type Selection struct {
 	Run     string // these tests of it, those left out included
 	Count   int    // how often each; once if 0
 	Quick   bool   // without those that take long
+	Load    bool   // none: the kernel programs are loaded and attached, once, as always
 }
 
 // suites returns what was selected.
 func (s Selection) suites() ([]suite, error) {
 	if s == (Selection{}) {
 		return suites, nil
+	}
+	if s.Load {
+		return nil, nil
 	}
 	if s.Quick {
 		return quick(), nil
@@ -125,11 +129,11 @@ func (s suite) order() report.Suite {
 
 // compile builds the guest, the agent and the suites into dir, statically, and
 // returns where each is to be in the machine.
-func compile(ctx context.Context, dir string, suites []suite) (map[string]string, error) {
+func compile(ctx context.Context, dir, kind string, suites []suite) (map[string]string, error) {
 	targets := map[string]string{}
 	build := func(target string, args ...string) error {
 		file := filepath.Join(dir, fmt.Sprint(len(targets)))
-		args = append([]string{"CGO_ENABLED=0", "go"}, args...)
+		args = append([]string{"CGO_ENABLED=0", "GOARCH=" + kind, "go"}, args...)
 		args = append(args[:len(args)-1], "-trimpath", "-ldflags=-s -w", "-o", file, args[len(args)-1])
 		if _, err := run(ctx, "", "env", args...); err != nil {
 			return err
@@ -139,6 +143,9 @@ func compile(ctx context.Context, dir string, suites []suite) (map[string]string
 	}
 	if err := build("/init", "build", "github.com/ebb-agent/ebb/tools/vm/guest"); err != nil {
 		return nil, err
+	}
+	if len(suites) == 0 {
+		return targets, nil
 	}
 	if err := build(agentFile, "build", "github.com/ebb-agent/ebb/cmd/ebb-agent"); err != nil {
 		return nil, err

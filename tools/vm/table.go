@@ -134,27 +134,26 @@ func filesystems(loaded []string) string {
 	return cmp.Or(strings.Join(have, ", "), "none")
 }
 
-// The lines of a page between which the table stands.
-const (
-	tableBegin = "<!-- table: begin -->"
-	tableEnd   = "<!-- table: end -->"
-)
+// The lines of a page between which the table of one kind of machines stands.
+func tableBegin(kind string) string { return "<!-- table of " + kind + ": begin -->" }
+func tableEnd(kind string) string   { return "<!-- table of " + kind + ": end -->" }
 
 // ErrNoTable is returned for a page that has no place for the table.
 var ErrNoTable = errors.New("no place for a table")
 
-// WriteTable puts the table into its place in a page.
-func WriteTable(page, table string) error {
+// WriteTable puts the table of kernels of one kind into its place in a page.
+func WriteTable(page, kind, table string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
-	before, rest, begins := strings.Cut(string(text), tableBegin)
-	_, after, ends := strings.Cut(rest, tableEnd)
+	begin, end := tableBegin(kind), tableEnd(kind)
+	before, rest, begins := strings.Cut(string(text), begin)
+	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		return fmt.Errorf("write table: %w: %s lacks %q and %q", ErrNoTable, page, tableBegin, tableEnd)
+		return fmt.Errorf("write table: %w: %s lacks %q and %q", ErrNoTable, page, begin, end)
 	}
-	text = []byte(before + tableBegin + "\n" + table + tableEnd + after)
+	text = []byte(before + begin + "\n" + table + end + after)
 	if err := os.WriteFile(page, text, 0o644); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}

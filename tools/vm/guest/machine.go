@@ -132,7 +132,7 @@ func tryPrograms() (list []report.Program, err error) {
 	}
 	for _, s := range probes.Status() {
 		list = append(list, report.Program{
-			Object: s.Object, Name: s.Name, AttachPoint: s.AttachPoint, Attached: s.Attached, Reason: cmp.Or(s.Reason, s.Idle),
+			Object: s.Object, Name: s.Name, AttachPoint: s.AttachPoint, Attached: s.Attached, Reason: cmp.Or(s.Reason, s.Idle), Working: s.Working(),
 		})
 	}
 	return list, errors.Join(probes.Close(), bpf.Unload(pins), unix.Unmount(pins, 0))

@@ -16,13 +16,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-const reportPort = "/dev/ttyS1"
+// reportPort is the second serial port. On amd64 the console is the first of the
+// same kind.
+var reportPort = map[string]string{"amd64": "/dev/ttyS1", "arm64": "/dev/ttyS0"}[runtime.GOARCH]
 
 func main() {
 	if os.Getpid() == 1 {

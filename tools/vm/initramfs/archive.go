@@ -22,6 +22,9 @@ import (
 // Archive is a set of files, by their absolute path in the machine. The zero
 // value is empty.
 type Archive struct {
+	// Root is the directory that programs are taken from; this machine's if "".
+	Root string
+
 	entries map[string]entry
 }
 

@@ -120,12 +120,50 @@ func TestProgramRuns(t *testing.T) {
 	}
 }
 
+// TestProgramsOfAnotherRoot: links in it stay in it, wherever they point.
+func TestProgramsOfAnotherRoot(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "usr/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	real, err := exec.LookPath("busybox") // static: brings nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "usr/bin/real"), text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"absolute": "/usr/bin/real", "relative": "real", "up": "../../../../usr/bin/real", "round": "round"} {
+		if err := os.Symlink(target, filepath.Join(root, "usr/bin", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &Archive{Root: root}
+	for _, name := range []string{"real", "absolute", "relative", "up"} {
+		if err := a.AddProgram(name); err != nil {
+			t.Error(err)
+		}
+		if got := a.entries["usr/bin/"+name].source; got != filepath.Join(root, "usr/bin/real") {
+			t.Errorf("%s comes from %s", name, got)
+		}
+	}
+	for _, name := range []string{"round", "ls"} { // ls is on this machine
+		if err := a.AddProgram(name); !errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestProgramThatIsNotThere(t *testing.T) {
 	var a Archive
 	if err := a.AddProgram("no-such-program"); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := findLibrary("libnothing.so.9"); !errors.Is(err, ErrNoLibrary) {
+	if _, err := (&Archive{}).findLibrary("libnothing.so.9"); !errors.Is(err, ErrNoLibrary) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -11,29 +11,71 @@ import (
 	"strings"
 )
 
-// libraryDirs is where Debian's dynamic linker looks for amd64 without a cache,
-// in this order.
-var libraryDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+// libraryDirs is where Debian's dynamic linker looks without a cache, in this
+// order; the directories of other kinds of machines are not there.
+var libraryDirs = []string{
+	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
+}
 
-// ErrNoLibrary is returned for a program whose libraries are not on this
-// machine.
+// programDirs is where programs of another root are.
+var programDirs = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+
+// ErrNoLibrary is returned for a program whose libraries are not there.
 var ErrNoLibrary = errors.New("shared library not found")
 
-// AddProgram adds a program of this machine's PATH under the path it has here,
-// with the dynamic linker and the shared libraries it names.
+// AddProgram adds a program of this machine's PATH, or of the root if there is
+// one, under the path it has there, with the dynamic linker and the shared
+// libraries it names.
 func (a *Archive) AddProgram(name string) error {
-	file, err := exec.LookPath(name)
-	if err == nil {
-		file, err = filepath.Abs(file)
-	}
+	file, err := a.findProgram(name)
 	if err != nil {
 		return fmt.Errorf("add program: %w", err)
 	}
-	a.AddCopy(merged(file), 0o755, file)
+	a.AddCopy(merged(file), 0o755, a.inRoot(file))
 	if err := a.addLibraries(file); err != nil {
 		return fmt.Errorf("add program %s: %w", name, err)
 	}
 	return nil
+}
+
+func (a *Archive) findProgram(name string) (string, error) {
+	if a.Root == "" || a.Root == "/" {
+		file, err := exec.LookPath(name)
+		if err != nil {
+			return "", err
+		}
+		return filepath.Abs(file)
+	}
+	for _, dir := range programDirs {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(a.inRoot(file)); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s in %s: %w", name, a.Root, exec.ErrNotFound)
+}
+
+// maxLinks bounds how many symbolic links lead to one file, as the kernel does.
+const maxLinks = 40
+
+// inRoot is where a file of the root is on this machine. Symbolic links to an
+// absolute path are meant to stay in the root.
+func (a *Archive) inRoot(file string) string {
+	if a.Root == "" || a.Root == "/" {
+		return file
+	}
+	for range maxLinks {
+		target, err := os.Readlink(filepath.Join(a.Root, file))
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(file), target)
+		}
+		file = target
+	}
+	return filepath.Join(a.Root, filepath.Join("/", file))
 }
 
 // merged is a path with /usr before what Debian 12 links there: the archive has
@@ -49,19 +91,19 @@ func merged(path string) string {
 
 // addLibraries adds what an ELF file needs, and what that needs in turn.
 func (a *Archive) addLibraries(file string) error {
-	needed, err := libraries(file)
+	needed, err := libraries(a.inRoot(file))
 	if err != nil {
 		return err
 	}
 	for _, name := range needed {
-		source, err := findLibrary(name)
+		source, err := a.findLibrary(name)
 		if err != nil {
 			return err
 		}
 		if a.Has(merged(source)) {
 			continue
 		}
-		a.AddCopy(merged(source), 0o755, source)
+		a.AddCopy(merged(source), 0o755, a.inRoot(source))
 		if err := a.addLibraries(source); err != nil {
 			return err
 		}
@@ -94,13 +136,13 @@ func libraries(file string) ([]string, error) {
 	return needed, nil
 }
 
-func findLibrary(name string) (string, error) {
+func (a *Archive) findLibrary(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
 	for _, dir := range libraryDirs {
 		file := filepath.Join(dir, name)
-		if _, err := os.Stat(file); err == nil {
+		if _, err := os.Stat(a.inRoot(file)); err == nil {
 			return file, nil
 		}
 	}

@@ -51,6 +51,7 @@ type Program struct {
 	Object, Name, AttachPoint string
 	Attached                  bool
 	Reason                    string // why not attached, or in what way less exact
+	Working                   bool   // attached, or not and all is well
 }
 
 // Result is how a suite ended.
@@ -144,6 +145,9 @@ func (r Report) Verdict(o Order) error {
 		return fmt.Errorf("%w: %d suites ended, %d were ordered", ErrNoVerdict, len(r.Suites), len(o.Suites))
 	}
 	var failed []string
+	if len(o.Suites) == 0 { // the programs are what the machine was for
+		failed = r.broken()
+	}
 	for i, s := range r.Suites {
 		switch {
 		case s.Name != o.Suites[i].Name:
@@ -159,6 +163,20 @@ func (r Report) Verdict(o Order) error {
 		return fmt.Errorf("%w: %s", ErrFailed, strings.Join(failed, "; "))
 	}
 	return nil
+}
+
+// broken says which programs did not get where they go.
+func (r Report) broken() []string {
+	if len(r.Programs) == 0 {
+		return []string{"no kernel program was tried"}
+	}
+	var list []string
+	for _, p := range r.Programs {
+		if !p.Working {
+			list = append(list, fmt.Sprintf("program %s (%s): %s", p.Name, p.AttachPoint, p.Reason))
+		}
+	}
+	return list
 }
 
 func (s Result) failure() string {

@@ -54,6 +54,30 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestVerdictOnPrograms: they are judged if no tests are.
+func TestVerdictOnPrograms(t *testing.T) {
+	good, bad := Program{Name: "good", Working: true}, Program{Name: "bad", AttachPoint: "at", Reason: "oh"}
+	for name, tt := range map[string]struct {
+		programs []Program
+		suites   []Result
+		says     string
+	}{
+		"all":    {[]Program{good}, nil, ""},
+		"not":    {[]Program{good, bad}, nil, "program bad (at): oh"},
+		"none":   {nil, nil, "no kernel program was tried"},
+		"suites": {[]Program{bad}, []Result{{Name: "a", Passed: 1}}, ""},
+	} {
+		var o Order
+		for _, s := range tt.suites {
+			o.Suites = append(o.Suites, Suite{Name: s.Name})
+		}
+		err := Report{Programs: tt.programs, Suites: tt.suites, Ended: true}.Verdict(o)
+		if (err == nil) != (tt.says == "") || err != nil && (!errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: error is %v, want %q", name, err, tt.says)
+		}
+	}
+}
+
 func TestReadKeepsWhatWasSent(t *testing.T) {
 	kernel := Kernel{Release: "6.1", Version: "#1", Modules: []string{"xfs"}}
 	programs := []Program{{Object: "o", Name: "p", AttachPoint: "t", Reason: "not there"}}

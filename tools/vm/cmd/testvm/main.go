@@ -49,7 +49,8 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "testvm",
 		Short: "Run the tests on Debian's kernels, in an emulated machine",
-		Long: "Known kernels: " + strings.Join(vm.Kernels, ", ") + `.
+		Long: "Known kernels: " + strings.Join(vm.Kernels, ", ") + `; for arm64, emulated
+as all, but with programs from Debian's arm64 packages: ` + strings.Join(vm.ArmKernels, ", ") + `.
 The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE).`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -59,8 +60,9 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	f.StringVar(&o.selection.Package, "package", "", "run the tests of this package only, such as bpf")
 	f.StringVar(&o.selection.Run, "run", "", "with --package: run only these tests, those that are usually left out included")
 	f.BoolVar(&o.selection.Quick, "quick", false, "leave out what takes long: half of the time, and most of what differs between kernels")
+	f.BoolVar(&o.selection.Load, "load", false, "run no tests: only load and attach every kernel program")
 	f.IntVar(&o.selection.Count, "count", 0, "with --package: run each test so many times")
-	cmd.MarkFlagsMutuallyExclusive("quick", "package")
+	cmd.MarkFlagsMutuallyExclusive("quick", "package", "load")
 	f.StringVar(&o.table, "table", "", "a page to write the table of results into")
 	f.StringArrayVar(&o.parameter, "parameter", nil, "of the kernels, besides those of every machine, such as nohz_full=1")
 	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
@@ -73,10 +75,19 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 // run tests all kernels; one that fails does not stop the others.
 func (o options) run(ctx context.Context) error {
 	if runtime.GOARCH != "amd64" {
-		return fmt.Errorf("machines get this one's programs and are amd64; this one is %s", runtime.GOARCH)
+		return fmt.Errorf("machines get this one's programs, and are tried on amd64 alone; this one is %s", runtime.GOARCH)
 	}
 	if len(o.kernels) == 1 && o.kernels[0] == "all" {
 		o.kernels = vm.Kernels
+	}
+	if len(o.kernels) == 0 {
+		return errors.New("no kernel to boot")
+	}
+	kind := vm.Arch(o.kernels[0])
+	for _, name := range o.kernels {
+		if vm.Arch(name) != kind {
+			return fmt.Errorf("kernels %s and %s: one kind of machine at a time", o.kernels[0], name)
+		}
 	}
 	cache, err := vm.CacheDir()
 	if err != nil {
@@ -85,7 +96,7 @@ func (o options) run(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(cache, "vm"), 0o755); err != nil {
 		return err
 	}
-	builder, err := vm.NewBuilder(ctx, o.selection)
+	builder, err := vm.NewBuilder(ctx, cache, kind, o.selection)
 	if err != nil {
 		return err
 	}
@@ -113,7 +124,7 @@ func (o options) run(ctx context.Context) error {
 	text := vm.Table(time.Now(), columns)
 	fmt.Println("\n" + text)
 	if o.table != "" {
-		errs = append(errs, vm.WriteTable(o.table, text))
+		errs = append(errs, vm.WriteTable(o.table, kind, text))
 	}
 	return errors.Join(errs...)
 }
@@ -139,7 +150,7 @@ func (t test) run(ctx context.Context, name string) (vm.Column, error) {
 	}
 	defer os.Remove(initramfs)
 	m := vm.Machine{
-		Kernel: kernel.Image(), Initramfs: initramfs, Order: order,
+		Arch: vm.Arch(name), Kernel: kernel.Image(), Initramfs: initramfs, Order: order,
 		CPUs: t.cpus, MemoryMiB: t.memoryMiB, Timeout: t.timeout, Parameters: t.parameter,
 		Console: t.console, Log: filepath.Join(t.cache, "vm", name+".log"),
 	}
