@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +14,10 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/busy"
+	"github.com/ebb-agent/ebb/tools/cgroup"
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 // Bounds for the removal of one node: killed processes end in milliseconds, and
@@ -86,7 +89,7 @@ func destroy(ctx context.Context, l layout) error {
 	}
 	if err := errors.Join(
 		removeShimSockets(l),
-		removeCgroups(ctx, l.cgroup()),
+		cgroup.Remove(ctx, l.cgroup()),
 		unmountBelow(ctx, string(l)),
 	); err != nil {
 		return err
@@ -94,7 +97,7 @@ func destroy(ctx context.Context, l layout) error {
 	// Its own time: an unmount heeds no deadline and may have used up ours.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), loopTimeout)
 	defer cancel()
-	if err := releaseLoops(grace, string(l)); err != nil {
+	if err := loopfs.AwaitDetached(grace, string(l)); err != nil {
 		return err
 	}
 	return removeDir(l)
@@ -161,34 +164,6 @@ func removeShimSockets(l layout) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroups removes a cgroup and those below it, in every hierarchy.
-func removeCgroups(ctx context.Context, cgroup string) error {
-	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
-	if err != nil {
-		return fmt.Errorf("list cgroup hierarchies: %w", err)
-	}
-	var errs []error
-	for _, h := range hierarchies {
-		top := filepath.Join(h.Mountpoint, cgroup)
-		var dirs []string
-		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil // what vanishes during the walk needs no removal
-		})
-		errs = append(errs, err)
-		for _, dir := range slices.Backward(dirs) {
-			// Busy for as long as the kernel takes to bury the last process.
-			err := retry(ctx, unix.EBUSY, func() error { return os.Remove(dir) })
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
@@ -215,7 +190,7 @@ func unmountBelow(ctx context.Context, dir string) error {
 	defer cancel()
 	var errs []error
 	for _, point := range slices.Backward(points) {
-		err := retry(patient, unix.EBUSY, func() error { return unix.Unmount(point, unix.UMOUNT_NOFOLLOW) })
+		err := busy.Retry(patient, unix.EBUSY, func() error { return unix.Unmount(point, unix.UMOUNT_NOFOLLOW) })
 		if errors.Is(err, unix.EBUSY) {
 			err = unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		}
@@ -224,36 +199,4 @@ func unmountBelow(ctx context.Context, dir string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-var errLoopAttached = errors.New("loop device still attached")
-
-// releaseLoops waits until the loop device has gone. It goes by itself with the
-// last user of the filesystem, which may be later than the unmount.
-func releaseLoops(ctx context.Context, dir string) error {
-	return retry(ctx, errLoopAttached, func() error {
-		loops, err := loopsOf(dir)
-		if err == nil && len(loops) > 0 {
-			err = fmt.Errorf("%w: %s", errLoopAttached, strings.Join(loops, ", "))
-		}
-		return err
-	})
-}
-
-// retry repeats an operation while it fails with one error, which the kernel
-// gives no event to wait for, and returns the last result.
-func retry(ctx context.Context, busy error, op func() error) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := op()
-		if !errors.Is(err, busy) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/busy"
+	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
 // The owner of a node is played by this test binary, run again with these in
@@ -110,7 +113,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	errNotYet := errors.New("not yet")
-	if err := retry(ctx, errNotYet, func() error {
+	if err := busy.Retry(ctx, errNotYet, func() error {
 		if !holds() {
 			return errNotYet
 		}
@@ -136,7 +139,7 @@ func traces(t *testing.T, l layout, sockets []string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loops, err := loopsOf(string(l))
+	loops, err := loopfs.Attached(string(l))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +251,7 @@ func TestCleanAtEveryStep(t *testing.T) {
 		{"lock", func(l layout) bool { return exists(l.lock()) }},
 		{"record", func(l layout) bool { return exists(l.record()) }},
 		{"disk", func(l layout) bool { return exists(l.disk()) }},
-		{"loop", func(l layout) bool { loops, err := loopsOf(string(l)); return err == nil && len(loops) > 0 }},
+		{"loop", func(l layout) bool { loops, err := loopfs.Attached(string(l)); return err == nil && len(loops) > 0 }},
 		{"mount", func(l layout) bool { points, err := mountsBelow(string(l)); return err == nil && len(points) > 0 }},
 		{"config", func(l layout) bool { return exists(l.config()) }},
 		{"containerd", func(l layout) bool { return exists(l.daemonLog()) }},
@@ -344,7 +347,7 @@ func TestAbandonDiskSparesOthers(t *testing.T) {
 		if err := errors.Join(
 			unmountBelow(context.Background(), string(l)),
 			unmountBelow(context.Background(), string(other)),
-			releaseLoops(context.Background(), string(other)),
+			loopfs.AwaitDetached(context.Background(), string(other)),
 		); err != nil {
 			t.Error(err)
 		}

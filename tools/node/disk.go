@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -81,25 +80,6 @@ func attachLoop(backing *os.File) (*os.File, error) {
 		}
 		// Somebody else took it first; ask for another.
 	}
-}
-
-// loopsOf returns the loop devices whose backing file lies below dir.
-func loopsOf(dir string) ([]string, error) {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, err
-	}
-	var devices []string
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue // detached since the listing
-		}
-		if strings.HasPrefix(string(data), dir+"/") {
-			devices = append(devices, "/dev/"+strings.Split(file, "/")[3])
-		}
-	}
-	return devices, nil
 }
 
 // shutdown is the ioctl that ends a filesystem where it stands (ext4, xfs): what

@@ -358,11 +358,13 @@ func testFill(t *testing.T, n *node.Node) {
 	}
 	check(t, n.FillTo("more", 80))
 	full := must[node.Usage](t)(n.Usage())
-	if full.UsedPercent < 80 || full.UsedPercent > 82 {
+	// xfs gives a few blocks back that it had set aside for the writing.
+	const least = 79.9
+	if full.UsedPercent < least || full.UsedPercent > 82 {
 		t.Errorf("filled to 80 %%: %.2f %%", full.UsedPercent)
 	}
 	check(t, n.FillTo("more", 50)) // fuller already: nothing to do
-	if got := must[node.Usage](t)(n.Usage()); got.UsedPercent < 80 {
+	if got := must[node.Usage](t)(n.Usage()); got.UsedPercent < least {
 		t.Errorf("filling to less has emptied: %.2f %%", got.UsedPercent)
 	}
 	check(t, n.FillTo("all", 100))

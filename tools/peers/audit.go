@@ -42,11 +42,16 @@ type AuditEvent struct {
 // AuditLog is the path of the audit log, which is there if Config.Audit is set.
 func (cp *ControlPlane) AuditLog() string { return cp.path("logs", "audit.log") }
 
-// ReadAudit visits the requests that the log has from an offset on, 0 at first,
+// ReadAudit is [ReadAuditLog] of the control plane's own.
+func (cp *ControlPlane) ReadAudit(from int64, visit func(AuditEvent)) (int64, error) {
+	return ReadAuditLog(cp.AuditLog(), from, visit)
+}
+
+// ReadAuditLog visits the requests that a log has from an offset on, 0 at first,
 // and returns the offset to go on from. The last line may be half written; it
 // is left for the next time. A log that is not there yet is empty.
-func (cp *ControlPlane) ReadAudit(from int64, visit func(AuditEvent)) (int64, error) {
-	f, err := os.Open(cp.AuditLog())
+func ReadAuditLog(path string, from int64, visit func(AuditEvent)) (int64, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return from, nil
 	}

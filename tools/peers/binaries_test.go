@@ -34,10 +34,10 @@ func TestBuildRefusesWhatItDoesNotKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), script, "kubelet", "kube-proxy")
+	cmd := exec.CommandContext(t.Context(), script, "kubelet", "kube-dns")
 	cmd.Env = append(os.Environ(), "EBB_CACHE="+t.TempDir())
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "kube-proxy: not one of") {
-		t.Errorf("build kube-proxy: %v, %q", err, out)
+	if err == nil || !strings.Contains(string(out), "kube-dns: not one of") {
+		t.Errorf("build kube-dns: %v, %q", err, out)
 	}
 }

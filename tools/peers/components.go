@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -87,6 +88,30 @@ func (cp *ControlPlane) newAPIServer() error {
 	})
 	cp.APIServer.url = cp.url
 	return nil
+}
+
+// AddAPIServer starts another API server on the same etcd, with the first one's
+// arguments and others behind them. Its URL is its own; it ends with the control plane.
+func (cp *ControlPlane) AddAPIServer(ctx context.Context, args ...string) (*Component, error) {
+	port, err := cp.listen()
+	if err != nil {
+		return nil, err
+	}
+	admin, err := cp.Admin()
+	if err != nil {
+		return nil, err
+	}
+	url := "https://127.0.0.1:" + port
+	own := append(slices.Clone(cp.APIServer.args), "--secure-port="+port)
+	c := cp.component("kube-apiserver", own, args, func(ctx context.Context) error {
+		return ask(ctx, admin, url+"/readyz")
+	})
+	c.url = url
+	cp.mu.Lock()
+	cp.others = append(cp.others, c)
+	c.logFile = cp.path("logs", fmt.Sprintf("kube-apiserver-%d.log", len(cp.others)+1))
+	cp.mu.Unlock()
+	return c, c.Start(ctx)
 }
 
 // authenticationConfig admits strangers to the health checks only.

@@ -83,6 +83,8 @@ type ControlPlane struct {
 	// Etcd and APIServer are always there; the others are nil unless asked for.
 	Etcd, APIServer, ControllerManager, Scheduler *Component
 
+	others []*Component // API servers beside the first
+
 	config   Config
 	binaries string
 	dir      string
@@ -301,7 +303,7 @@ func (cp *ControlPlane) Close() error {
 	var errs []error
 	// The clients of each before it: an API server that loses its etcd first
 	// lingers.
-	for _, c := range []*Component{cp.Scheduler, cp.ControllerManager, cp.APIServer, cp.Etcd} {
+	for _, c := range append(cp.others, cp.Scheduler, cp.ControllerManager, cp.APIServer, cp.Etcd) {
 		if c != nil {
 			errs = append(errs, c.Kill())
 		}

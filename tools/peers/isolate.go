@@ -20,6 +20,25 @@ type private struct {
 
 type bind struct{ source, target string }
 
+// KubeletSettings writes, below dir, a file for each kernel setting that a kubelet
+// makes, with the value it wants, and returns them by the path in /proc/sys to lay
+// them over. Settings that this kernel does not have are left out.
+func KubeletSettings(dir string) (map[string]string, error) {
+	files := map[string]string{}
+	for name, value := range sysctls {
+		target := filepath.Join("/proc/sys", name)
+		if _, err := os.Stat(target); err != nil {
+			continue
+		}
+		source := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(source, []byte(value+"\n"), 0o644); err != nil {
+			return nil, fmt.Errorf("make private settings: %w", err)
+		}
+		files[target] = source
+	}
+	return files, nil
+}
+
 // sysctls are those that a kubelet sets, with the values it wants: where it
 // finds them it leaves them. It wants them so that a machine of its own
 // survives; ours is not its own.
@@ -45,15 +64,11 @@ func makePrivate(dir string) (private, error) {
 		}
 	}
 	p.binds = []bind{{filepath.Join(dir, "lib"), "/var/lib"}, {filepath.Join(dir, "log"), "/var/log"}}
-	for name, value := range sysctls {
-		target := filepath.Join("/proc/sys", name)
-		if _, err := os.Stat(target); err != nil {
-			continue // this kernel does not have it
-		}
-		source := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
-		if err := os.WriteFile(source, []byte(value+"\n"), 0o644); err != nil {
-			return p, fmt.Errorf("make private settings: %w", err)
-		}
+	settings, err := KubeletSettings(dir)
+	if err != nil {
+		return p, err
+	}
+	for target, source := range settings {
 		p.binds = append(p.binds, bind{source, target})
 	}
 	return p, nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/tools/cgroup"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -105,7 +106,7 @@ func (k *Kubelet) prepareFiles(binary string) error {
 	if err != nil {
 		return err
 	}
-	if err := makeCgroup(k.config.Node.Cgroup()); err != nil {
+	if err := cgroup.Make(k.config.Node.Cgroup()); err != nil {
 		return err
 	}
 	if err := k.share(); err != nil {

@@ -102,7 +102,11 @@ type pod struct {
 		Conditions        []struct{ Type, Status string }
 		ContainerStatuses []struct {
 			State struct {
-				Waiting struct{ Reason, Message string }
+				Waiting    struct{ Reason, Message string }
+				Terminated struct {
+					Reason, Message string
+					ExitCode        int
+				}
 			}
 		}
 	}
@@ -119,6 +123,9 @@ func (p pod) status() PodStatus {
 	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w.Reason != "" {
 			s.Message = w.Reason + ": " + w.Message
+		}
+		if t := c.State.Terminated; t.ExitCode != 0 {
+			s.Message = fmt.Sprintf("exit code %d: %s: %s", t.ExitCode, t.Reason, t.Message)
 		}
 	}
 	return s

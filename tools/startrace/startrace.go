@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -60,6 +62,8 @@ type Result struct {
 	Transiently int // of those: failed at first, and ran
 	Missing     int // pods bound while their image was away; not counted above
 	Brought     int // images brought in again because they were gone
+	NoSpace     int // how often there was no room for one at first
+	DiskFull    int // pods that had their image, and found no room for what they write
 	Kills       int
 	Failures    []string // what is known of the permanent ones
 }
@@ -205,10 +209,16 @@ func (r *race) judge(name, image, policy string, there, ran bool, s peers.PodSta
 	switch {
 	case !there:
 		r.result.Missing++
+	case !ran && strings.Contains(s.Message, unix.ENOSPC.Error()):
+		// Its image was there: it found no room for a file of its own, on a disk that was
+		// filled while the agent was dead.
+		r.result.DiskFull++
+		r.Say("%s of %s met a full disk: %s", name, image, s.Message)
 	case !ran:
 		r.result.Started++
 		r.result.Permanently++
-		r.result.Failures = append(r.result.Failures, fmt.Sprintf("%s of %s (%s): after %v: %+v", name, image, policy, took.Round(time.Millisecond), s))
+		r.result.Failures = append(r.result.Failures, fmt.Sprintf("%s of %s (%s): after %v: %+v\n    %s",
+			name, image, policy, took.Round(time.Millisecond), s, strings.Join(r.logged(name), "\n    ")))
 	case failed:
 		r.result.Started++
 		r.result.Transiently++
@@ -216,6 +226,20 @@ func (r *race) judge(name, image, policy string, there, ran bool, s peers.PodSta
 	default:
 		r.result.Started++
 	}
+}
+
+// logged are the last warnings and errors of the kubelet about a pod.
+func (r *race) logged(name string) (lines []string) {
+	data, err := os.ReadFile(r.Kubelet.LogFile())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, name+"-") && (line[0] == 'E' || line[0] == 'W') {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines[max(0, len(lines)-5):]
 }
 
 // there says whether an image has its name.
@@ -228,7 +252,7 @@ func (r *race) there(ctx context.Context, i int) (bool, error) {
 	return err == nil, err
 }
 
-// bring brings an image in if it is not there.
+// bring brings an image in if it is not there, as soon as there is room.
 func (r *race) bring(ctx context.Context, i int) error {
 	r.places[i].Lock()
 	defer r.places[i].Unlock()
@@ -237,7 +261,19 @@ func (r *race) bring(ctx context.Context, i int) error {
 		return err
 	}
 	r.count(func(res *Result) { res.Brought++ })
-	_, err = r.Node.Import(ctx, node.CRINamespace, image(i))
+	for deadline := time.Now().Add(r.Patience); ; {
+		// A full disk: the agent was killed before it made room. Whoever pulls tries again.
+		_, err = r.Node.Import(ctx, node.CRINamespace, image(i))
+		if err == nil || !strings.Contains(err.Error(), unix.ENOSPC.Error()) || time.Now().After(deadline) {
+			break
+		}
+		r.count(func(res *Result) { res.NoSpace++ })
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	gone := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || errdefs.IsNotFound(err)
 	if gone && ctx.Err() == nil {
 		return nil // removed before it was unpacked, or the CRI had seen it; one will see that it is away

@@ -1,0 +1,92 @@
+// Package manualtest holds the repository's manual pages and completions against
+// the commands that they are made from.
+package manualtest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ebb-agent/ebb/tools/manual"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated documents")
+
+// Check compares, or with -update rewrites, what is made from a program; top is
+// the way to the top of the repository. It minds what --help does not teach, too.
+func Check(t *testing.T, top string, root *cobra.Command, section int) {
+	t.Helper()
+	teaches(t, root)
+	files, err := manual.Files(root, section)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(top, name)
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, files[name], 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, files[name]) {
+			t.Errorf("%s is not what the command says (%v): make docs", name, err)
+		}
+	}
+	stale(t, top, root.Name(), section, files)
+}
+
+// stale finds pages of commands that are no more.
+func stale(t *testing.T, top, name string, section int, files map[string][]byte) {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(top, manual.PageDir, fmt.Sprintf("%s*.%d", name, section)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range pages {
+		path, err := filepath.Rel(top, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[filepath.ToSlash(path)] != nil {
+			continue
+		}
+		if *update {
+			err = os.Remove(file)
+		}
+		if !*update || err != nil {
+			t.Errorf("%s is of no command (%v): make docs", path, err)
+		}
+	}
+}
+
+// teaches wants of each command what it is, why, and how it is used, and of each
+// flag what it does.
+func teaches(t *testing.T, cmd *cobra.Command) {
+	t.Helper()
+	if cmd.Short == "" || cmd.Long == "" {
+		t.Errorf("%s --help lacks a short text, or a long one", cmd.CommandPath())
+	}
+	if cmd.Runnable() && !strings.Contains(cmd.Example, cmd.CommandPath()) {
+		t.Errorf("no example of %s runs it", cmd.CommandPath())
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Usage == "" || strings.HasSuffix(f.Usage, ".") {
+			t.Errorf("%s --%s: %q is not a phrase about it", cmd.CommandPath(), f.Name, f.Usage)
+		}
+	})
+	for _, child := range cmd.Commands() {
+		teaches(t, child)
+	}
+}
