@@ -87,8 +87,8 @@ type Mounted struct {
 
 // RuntimeFacts are what answers at the runtime's socket.
 type RuntimeFacts struct {
-	Socket       string
-	Err          error // it does not answer; nothing else is known then
+	Socket       string // "": not known
+	Err          error  // it does not answer; nothing else is known then
 	Version      string
 	CRIErr       error
 	Sandbox      string // the sandbox image's name, where it goes by name
@@ -109,10 +109,16 @@ type AgentFacts struct {
 
 	StateDir string
 	StateErr error // not nil: cannot be written
+
+	LockFile string
+	LockErr  error  // not nil: it cannot be made or looked at
+	Holder   string // who holds it, for people; "": nobody
 }
 
 // down tells that no agent runs, as far as can be told.
-func (a *AgentFacts) down() bool { return a.Address != "" && !a.Answered && a.PID == 0 }
+func (a *AgentFacts) down() bool {
+	return a.Address != "" && !a.Answered && a.PID == 0 && a.Holder == ""
+}
 
 // PodFacts are what the source of pods answers.
 type PodFacts struct {

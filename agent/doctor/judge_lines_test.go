@@ -178,7 +178,7 @@ func TestCollectors(t *testing.T) {
 		s := &f.Kubelet.Settings
 		s.ImageGCHighThresholdPercent, s.MaximumDeadPerContainer = d.ImageGCHighThresholdPercent, d.MaximumDeadPerContainer
 	}
-	down := func(f *Facts) { f.Agent.Answered = false }
+	down := func(f *Facts) { f.Agent.Answered, f.Agent.Holder = false, "" }
 	observes := func(f *Facts) { f.Config.Mode = config.ModeObserve }
 	all := func(changes ...func(*Facts)) []func(*Facts) { return changes }
 	for name, c := range map[string]struct {

@@ -8,20 +8,31 @@ import (
 	"strings"
 
 	"github.com/docker/go-units"
+
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 )
 
 // judgeRuntime: does containerd answer, and can the sandbox image be told?
 func judgeRuntime(all *findings, f *Facts) {
 	r := &f.Runtime
+	const blind = "without the runtime ebb sees no image and removes nothing"
+	if errors.Is(r.Err, layout.ErrNone) || errors.Is(r.Err, layout.ErrSeveral) {
+		way := "runtime.socket in " + ebbFile(f) + ": the one that the kubelet uses (containerRuntimeEndpoint)"
+		if theirs := f.Kubelet.Settings.Socket(); f.Kubelet.known() && theirs != "" {
+			way = "runtime.socket: " + theirs + " in " + ebbFile(f) + ": the kubelet uses that one"
+		}
+		all.add(Error, "runtime", r.Err.Error(), blind, way)
+		return
+	}
 	if r.Err != nil {
 		way := "runtime.socket in " + ebbFile(f) + " must be containerd's (systemctl status containerd)"
 		if errors.Is(r.Err, os.ErrPermission) {
 			way = "run this as root"
 		}
-		all.add(Error, "runtime", fmt.Sprintf("%s: %v", r.Socket, r.Err), "without the runtime ebb sees no image and removes nothing", way)
+		all.add(Error, "runtime", fmt.Sprintf("%s: %v", r.Socket, r.Err), blind, way)
 		return
 	}
-	all.ok("runtime", fmt.Sprintf("%s answers at %s", r.Version, r.Socket))
+	all.ok("runtime", fmt.Sprintf("%s answers at %s%s", r.Version, r.Socket, describeLayout(f)))
 	if r.CRIErr != nil {
 		all.add(Error, "runtime.cri", fmt.Sprintf("no CRI: %v", r.CRIErr),
 			"images are listed and removed through the CRI, so that its own view of them stays true",
@@ -31,6 +42,14 @@ func judgeRuntime(all *findings, f *Facts) {
 		judgeSandbox(all, r)
 	}
 	judgeEndpoint(all, f)
+}
+
+// describeLayout says how the socket was found, if it was looked for.
+func describeLayout(f *Facts) string {
+	if f.Config.Runtime.Socket != layout.Auto {
+		return ""
+	}
+	return " (found; layout: " + layout.Of(f.Runtime.Socket).Name + ")"
 }
 
 // judgeSandbox: the sandbox image runs in every pod, but no pod names it; on
@@ -140,6 +159,7 @@ func judgeAgent(all *findings, f *Facts) {
 	} else {
 		all.ok("agent.state", "the state directory "+a.StateDir+" can be written")
 	}
+	judgeLock(all, f)
 	const id = "agent.running"
 	switch {
 	case a.Address == "":
@@ -149,13 +169,36 @@ func judgeAgent(all *findings, f *Facts) {
 	case a.Answered:
 		all.add(Warning, id, fmt.Sprintf("an agent runs at %s and is not ready: %s", a.Address, a.Says),
 			"until it is, images are not looked after", "its log has more: journalctl -u ebb-agent, or kubectl logs")
-	case a.PID != 0:
-		all.add(Note, id, fmt.Sprintf("an agent runs (pid %d), but does not answer at %s", a.PID, a.Address),
+	case a.PID != 0 || a.Holder != "":
+		who := a.Holder
+		if who == "" {
+			who = fmt.Sprint("pid ", a.PID)
+		}
+		all.add(Note, id, fmt.Sprintf("an agent runs (%s), but does not answer at %s", who, a.Address),
 			"it has another address, a network of its own (a pod without hostNetwork), or is just starting", "see its log")
 	default:
 		all.add(Note, id, "no agent runs here, none answers at "+a.Address, "nothing is removed by ebb while none runs", "start it: ebb-agent --config "+ebbName(f))
 	}
 	judgePods(all, f)
+}
+
+// judgeLock: without it no agent starts, for it could be the second one.
+func judgeLock(all *findings, f *Facts) {
+	const id = "agent.lock"
+	a := &f.Agent
+	switch {
+	case a.Holder != "":
+		all.ok(id, fmt.Sprintf("%s is held by one agent: %s", a.LockFile, a.Holder))
+	case a.LockErr != nil:
+		level := Error
+		if errors.Is(a.LockErr, os.ErrPermission) {
+			level = Warning // that may be only who asks
+		}
+		all.add(level, id, fmt.Sprintf("%s: %v", a.LockFile, a.LockErr), "the agent does not start when it cannot know whether it is alone",
+			"run this as the agent is run; or make its directory writable, or name another state.lockFile in "+ebbFile(f))
+	default:
+		all.ok(id, "nobody holds "+a.LockFile)
+	}
 }
 
 func ebbName(f *Facts) string {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 )
 
 var update = flag.Bool("update", false, "write the golden screens anew")
@@ -56,8 +58,9 @@ func healthy() Facts {
 			Tracefs: Mounted{Path: "/sys/kernel/tracing", Is: true}, BPFFSKnown: true,
 		},
 		Runtime: RuntimeFacts{Socket: "/run/containerd/containerd.sock", Version: "containerd v2.4.2", Pinned: true, SameAsTheirs: true},
-		Agent:   AgentFacts{Address: "127.0.0.1:9478", Answered: true, Ready: true, StateDir: "/var/lib/ebb"},
-		Pods:    PodFacts{Source: config.PodsFromKubelet, From: "the kubelet at https://127.0.0.1:10250", Count: 23},
+		Agent: AgentFacts{Address: "127.0.0.1:9478", Answered: true, Ready: true, StateDir: "/var/lib/ebb",
+			LockFile: "/run/ebb/agent.lock", Holder: "pod ebb-system/ebb-agent-x7k2p, pid 4711, version v0.6.0, since 2026-01-02T03:04:05Z"},
+		Pods: PodFacts{Source: config.PodsFromKubelet, From: "the kubelet at https://127.0.0.1:10250", Count: 23},
 		Probes: ProbeFacts{Report: &bpf.Report{PinDir: "/sys/fs/bpf/ebb", Objects: []bpf.ObjectReport{
 			{Name: "lastuse", State: bpf.StatePinned, Programs: []bpf.ProgramReport{{Attached: true}, {Attached: true}}},
 		}}},
@@ -73,7 +76,7 @@ var screens = map[string]func(f *Facts){
 		s := &f.Kubelet.Settings
 		s.ImageGCHighThresholdPercent, s.MaximumDeadContainers, s.MaximumDeadPerContainer =
 			d.ImageGCHighThresholdPercent, d.MaximumDeadContainers, d.MaximumDeadPerContainer
-		f.Agent.Answered, f.Agent.Ready = false, false
+		f.Agent.Answered, f.Agent.Ready, f.Agent.Holder = false, false, ""
 		f.Kernel.BPFFS.Is = false
 		f.Probes.Report.Trial = true
 		f.Pods = PodFacts{Source: config.PodsFromNobody}
@@ -114,7 +117,8 @@ var screens = map[string]func(f *Facts){
 		}
 		f.Pods = PodFacts{Source: config.PodsFromAPIServer, Err: errors.New("API server: list pods of node worker-3: not allowed: pods is forbidden")}
 		f.Probes = ProbeFacts{Err: errors.New("not permitted (missing CAP_BPF)")}
-		f.Agent = AgentFacts{Address: "127.0.0.1:9478", StateDir: "/var/lib/ebb", StateErr: errors.New("/var/lib: read-only file system")}
+		f.Agent = AgentFacts{Address: "127.0.0.1:9478", StateDir: "/var/lib/ebb", StateErr: errors.New("/var/lib: read-only file system"),
+			LockFile: "/run/ebb/agent.lock", LockErr: errors.New("/run: read-only file system")}
 	},
 }
 
@@ -162,6 +166,22 @@ func TestReadme(t *testing.T) {
 	for part := range strings.SplitSeq(excerpt, "...\n") {
 		if !strings.Contains(string(screen), part) {
 			t.Errorf("testdata/both.txt does not have:\n%s", part)
+		}
+	}
+}
+
+// TestRuntimeNotFound: what to set is said, as far as the kubelet tells.
+func TestRuntimeNotFound(t *testing.T) {
+	for _, problem := range []error{layout.ErrNone, layout.ErrSeveral} {
+		f := healthy()
+		f.Runtime = RuntimeFacts{Err: fmt.Errorf("%w: somewhere", problem)}
+		for _, want := range []string{"runtime.socket: /run/containerd/containerd.sock in /etc/ebb.yaml", "the one that the kubelet uses"} {
+			all := &findings{}
+			judgeRuntime(all, &f)
+			if len(all.checks) != 1 || all.checks[0].Level != Error || !strings.Contains(fmt.Sprint(all.checks[0]), want) {
+				t.Errorf("%q is not in %+v", want, all.checks)
+			}
+			f.Kubelet = KubeletFacts{} // the second time
 		}
 	}
 }

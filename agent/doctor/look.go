@@ -9,6 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 )
 
 // Options say what to look at, and how.
@@ -38,7 +39,8 @@ func Look(ctx context.Context, o Options) Facts {
 	}
 	f := Facts{Config: o.Config, ConfigFile: o.ConfigFile}
 	f.Node, _ = os.Hostname()
-	f.Kubelet = lookAtKubelet(ctx, o)
+	f.Runtime.Socket, f.Runtime.Err = layout.Socket(o.Config.Runtime.Socket)
+	f.Kubelet = lookAtKubelet(ctx, o, f.Runtime.Socket)
 	f.Kernel = lookAtKernel(o)
 	roots := lookAtRuntime(ctx, &f)
 	f.Disks = lookAtDisks(&f, roots)

@@ -11,7 +11,7 @@ import (
 
 // lookAtKubelet finds the kubelet, reads its files and asks it, as far as that
 // is possible.
-func lookAtKubelet(ctx context.Context, o Options) KubeletFacts {
+func lookAtKubelet(ctx context.Context, o Options, socket string) KubeletFacts {
 	var k KubeletFacts
 	if o.KubeletPID != 0 {
 		p, err := kubelet.Look(o.Proc, o.KubeletPID)
@@ -22,7 +22,7 @@ func lookAtKubelet(ctx context.Context, o Options) KubeletFacts {
 		}
 	} else {
 		k.Found, k.FindErr = kubelet.Find(o.Proc)
-		k.Chosen = choose(k.Found, o.Config.Runtime.Socket)
+		k.Chosen = choose(k.Found, socket)
 	}
 	if o.KubeletConfig != "" {
 		k.Source = o.KubeletConfig + " (--kubelet-config)"

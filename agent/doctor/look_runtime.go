@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/lock"
 	"github.com/ebb-agent/ebb/runtime/cri"
 )
 
@@ -32,7 +33,9 @@ const answerTime = 10 * time.Second
 // agent has left: nothing is changed here.
 func lookAtRuntime(ctx context.Context, f *Facts) (roots map[string]string) {
 	r := &f.Runtime
-	r.Socket = f.Config.Runtime.Socket
+	if r.Err != nil {
+		return nil // none was found, or too many
+	}
 	r.SameAsTheirs = sameFile(f.Kubelet.Settings.Socket(), r.Socket)
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -131,6 +134,12 @@ func listens(socket string) error {
 func lookAtAgent(ctx context.Context, c config.Config) AgentFacts {
 	a := AgentFacts{Address: c.Server.Address, StateDir: c.State.Directory}
 	a.StateErr = writable(c.State.Directory)
+	a.LockFile, a.LockErr = c.State.LockFile, writable(filepath.Dir(c.State.LockFile))
+	if h, held, err := lock.Look(c.State.LockFile); held {
+		a.Holder = h.String()
+	} else if a.LockErr == nil {
+		a.LockErr = err
+	}
 	if a.Address == "" {
 		return a
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/lock"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -135,8 +136,7 @@ func TestRuntimesThatAreNone(t *testing.T) {
 	for socket, want := range map[string]string{
 		filepath.Join(dir, "none"): "no such socket", file: "not a socket", dead: "nothing listens", web: "no containerd",
 	} {
-		f := Facts{Config: config.Default()}
-		f.Config.Runtime.Socket = socket
+		f := Facts{Config: config.Default(), Runtime: RuntimeFacts{Socket: socket}}
 		if roots := lookAtRuntime(t.Context(), &f); roots != nil || f.Runtime.Err == nil || !strings.Contains(f.Runtime.Err.Error(), want) {
 			t.Errorf("%s: %v", socket, f.Runtime.Err)
 		}
@@ -155,6 +155,7 @@ func TestLookAtAgent(t *testing.T) {
 	}))
 	c := config.Default()
 	c.State.Directory = t.TempDir()
+	c.State.LockFile = filepath.Join(c.State.Directory, "agent.lock")
 	c.Server.Address = strings.TrimPrefix(server.URL, "http://")
 	if a := lookAtAgent(t.Context(), c); !a.Ready || a.down() || a.StateErr != nil {
 		t.Errorf("ready: %+v", a)
@@ -174,6 +175,16 @@ func TestLookAtAgent(t *testing.T) {
 	server.Close()
 	if a := lookAtAgent(t.Context(), c); !a.down() {
 		t.Errorf("gone: %+v", a)
+	}
+	l, err := lock.Acquire(t.Context(), c.State.LockFile, 0, lock.Holder{PID: 7, Namespace: "ebb", Pod: "ebb-agent-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := lookAtAgent(t.Context(), c); a.down() || !strings.Contains(a.Holder, "pod ebb/ebb-agent-1") {
+		t.Errorf("silent, but there: %+v", a)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
 	}
 	c.Server.Address = ""
 	if a := lookAtAgent(t.Context(), c); a.down() || a.Answered {

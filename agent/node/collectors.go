@@ -1,6 +1,9 @@
 package node
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ebb-agent/ebb/policy/image"
@@ -11,7 +14,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descFilesystem = desc("filesystem_info", "1, labelled with the filesystem that a directory is on. Those with one device are one filesystem.", "filesystem", "device", "type")
+	descFilesystem = desc("filesystem_info", "1, labelled with the filesystem that a directory is on. Those with one device are one filesystem; of these, one is no alias.", "filesystem", "device", "type", "alias")
 	descCapacity   = desc("filesystem_capacity_bytes", "Size of the filesystem: images (unpacked layers), content (blobs), containers (writable layers), kubelet (its root directory), logs (of pods).", "filesystem")
 	descAvailable  = desc("filesystem_available_bytes", "What unprivileged writers can still get.", "filesystem")
 	descUsed       = desc("filesystem_used_percent", "Used space as the kubelet counts it: 100 - floor(available*100/capacity).", "filesystem", "resource")
@@ -24,6 +27,7 @@ var (
 // watched are the filesystems as the loop has them, for those who scrape.
 type watched struct {
 	disk Disk
+	boot func() time.Duration // CLOCK_BOOTTIME
 	list []watchedFilesystem
 }
 
@@ -34,16 +38,17 @@ type watchedFilesystem struct {
 	lines        image.Policy
 	images       bool
 	kernel       bool
+	filling      *fillBook
 }
 
 // publish shows the filesystems to the collector. Their figures are read at
 // scrape time, so they are exact without anybody polling.
 func (a *Agent) publish() {
-	w := &watched{disk: a.disk}
+	w := &watched{disk: a.disk, boot: a.boot}
 	for _, f := range a.filesystems {
 		w.list = append(w.list, watchedFilesystem{
 			names: f.names, path: f.path, kind: f.Type, device: f.device(),
-			lines: f.lines, images: f.holdsImages(), kernel: f.line.kernel,
+			lines: f.lines, images: f.holdsImages(), kernel: f.line.kernel, filling: &f.filling,
 		})
 	}
 	a.metrics.filesystems.Store(w)
@@ -55,7 +60,7 @@ type filesystemCollector struct{ m *Metrics }
 
 func (c *filesystemCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descFilesystem, descCapacity, descAvailable, descUsed, descInodes, descInodesAv, descLine, descSource,
+		descFilesystem, descCapacity, descAvailable, descUsed, descInodes, descInodesAv, descLine, descSource, descToFull,
 	} {
 		out <- d
 	}
@@ -67,22 +72,25 @@ func (c *filesystemCollector) Collect(out chan<- prometheus.Metric) {
 		return // not found yet: no figure is better than a false one
 	}
 	for _, f := range w.list {
+		at := w.boot()
 		d, _, err := w.disk.Stat(f.path)
 		if err != nil {
 			out <- prometheus.NewInvalidMetric(descCapacity, err)
 			continue
 		}
-		for _, name := range f.names {
-			f.collect(name, d, out)
+		f.filling.add(at, d)
+		for i, name := range f.names {
+			f.collect(name, i > 0, d, out)
+			f.filling.collect(name, d, out)
 		}
 	}
 }
 
-func (f watchedFilesystem) collect(name string, d image.Disk, out chan<- prometheus.Metric) {
+func (f watchedFilesystem) collect(name string, alias bool, d image.Disk, out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
 	}
-	gauge(descFilesystem, 1, f.device, f.kind)
+	gauge(descFilesystem, 1, f.device, f.kind, strconv.FormatBool(alias))
 	gauge(descLine, float64(f.lines.HighPercent), "bytes", "high")
 	gauge(descLine, float64(f.lines.InodesHighPercent), "inodes", "high")
 	if f.images {
@@ -101,44 +109,4 @@ func (f watchedFilesystem) collect(name string, d image.Disk, out chan<- prometh
 	gauge(descUsed, float64(d.InodesUsedPercent()), "inodes")
 	gauge(descInodes, float64(d.Inodes))
 	gauge(descInodesAv, float64(d.InodesAvailable))
-}
-
-var (
-	descAttached = desc("probe_attached", "1 for each kernel program that is attached. usage_reserve is only while an ext4 filesystem is near its line, where the kernel has large folios; elsewhere it is always, and usage_dirty never.", "program")
-	descEvents   = desc("probe_events_total", "What the kernel programs counted.", "event")
-	descLost     = desc("probe_events_lost_total", "What the kernel programs could not record; the next exact reading mends it.", "event")
-)
-
-// probeCollector reads the kernel's counters when it is scraped.
-type probeCollector struct{ m *Metrics }
-
-func (c *probeCollector) Describe(out chan<- *prometheus.Desc) {
-	out <- descAttached
-	out <- descEvents
-	out <- descLost
-}
-
-func (c *probeCollector) Collect(out chan<- prometheus.Metric) {
-	probes := c.m.probes.Load()
-	if probes == nil {
-		return
-	}
-	for _, s := range (*probes).Status() {
-		attached := 0.0
-		if s.Attached {
-			attached = 1
-		}
-		out <- prometheus.MustNewConstMetric(descAttached, prometheus.GaugeValue, attached, s.Name)
-	}
-	n, err := (*probes).Counters()
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(descEvents, err)
-		return
-	}
-	for _, e := range n.Events() {
-		out <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(e.Count), e.Event)
-	}
-	for _, e := range n.Lost() {
-		out <- prometheus.MustNewConstMetric(descLost, prometheus.CounterValue, float64(e.Count), e.Event)
-	}
 }

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
@@ -64,6 +62,7 @@ type run struct {
 	removed   int
 	freed     uint64
 	failed    int
+	group     int // images that went together the last time; 0: not all of them did
 	result    string
 	err       error // the node could not be read, or the runtime went away
 }
@@ -101,15 +100,16 @@ func (a *Agent) execute(ctx context.Context, r *run) verdict {
 	}
 	r.begin(a.target, a.clock.now())
 	a.save()
-	for _, d := range a.target.plan.Remove {
+	for plan := a.target.plan.Remove; len(plan) > 0; {
 		a.alive()
 		if ctx.Err() != nil {
 			return stop
 		}
-		if d.Reason == image.RemovedThreshold && a.target.low() {
+		if plan[0].Reason == image.RemovedThreshold && a.target.low() {
 			return goOn
 		}
-		if free, at := a.removalBudget(); free == 0 {
+		free, at := a.removalBudget()
+		if free == 0 {
 			r.result = resultCapped
 			a.alarms.sooner(alarmRetry, at)
 			a.said.once(a.log, "capped", levelWarn, "removals stop: the hourly cap is reached",
@@ -117,9 +117,11 @@ func (a *Agent) execute(ctx context.Context, r *run) verdict {
 			return stop
 		}
 		a.said.clear(a.log, "capped", "removals go on: the hourly cap has room again")
-		if a.step(ctx, r, d) == stop {
+		n := min(a.groupSize(r), free, len(plan))
+		if a.removeGroup(ctx, r, plan[:n]) == stop {
 			return stop
 		}
+		plan = plan[n:]
 	}
 	return goOn
 }
@@ -149,54 +151,17 @@ func (a *Agent) removalBudget() (free int, at time.Time) {
 	return max(0, a.cfg.Images.MaxRemovalsPerHour-len(recent)), recent[0].Add(capWindow)
 }
 
-// step removes one image, unless the world has changed since the plan.
-func (a *Agent) step(ctx context.Context, r *run, d image.Decision) verdict {
-	fresh, err := a.rt.Check(ctx, d.ImageID)
-	if errors.Is(err, inventory.ErrNotFound) {
-		return goOn // somebody else removed it
-	}
-	if errors.Is(err, inventory.ErrUnavailable) {
-		return r.interrupted(err)
-	}
-	if err != nil {
-		a.removalFailed(r, d, fmt.Errorf("check before removal: %w", err))
-		return goOn
-	}
-	if why := a.nowKept(ctx, fresh); why != "" {
-		a.stays(fresh, why)
-		return goOn
-	}
-	before, err := a.read(a.target.filesystem)
-	if err != nil {
-		return r.interrupted(err)
-	}
-	started := a.clock.now()
-	why, err := a.takeAway(ctx, fresh)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return stop
-	case errors.Is(err, inventory.ErrUnavailable):
-		return r.interrupted(err)
-	case err != nil:
-		a.removalFailed(r, d, err)
-		return goOn
-	case why != "":
-		a.stays(fresh, why)
-		return goOn
-	}
-	return a.removed(ctx, r, d, fresh, before, a.clock.now().Sub(started))
-}
-
 // removed measures what a removal has freed and says so. The run ends if the disk
 // does not show it.
-func (a *Agent) removed(ctx context.Context, r *run, d image.Decision, i inventory.Image, before reading, took time.Duration) verdict {
+func (a *Agent) removed(ctx context.Context, r *run, d image.Decision, i inventory.Image, before measured, took time.Duration) verdict {
 	a.firstRemovalDone(r)
 	a.rec.Meta.Removals = append(a.rec.Meta.Removals, a.clock.now())
 	after, settled := a.measure(ctx, before, d)
-	gain := gained(before.AvailableBytes, after.AvailableBytes)
+	gain := after.freed(before)
 	r.removed++
 	r.freed += gain
 	a.metrics.removed(d.Reason, gain)
+	a.target.filling.reclaimed(gain, gained(before.InodesAvailable, after.InodesAvailable))
 	a.log.Info("image removed", "image", d.ImageID, "references", i.References, "reason", string(d.Reason),
 		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
 		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[d.ImageID].LastUsed))
@@ -225,8 +190,8 @@ func lastUsedText(t time.Time) string {
 }
 
 // nowKept looks at a fresh reading of one image for a reason to keep it that
-// the plan could not know. "" lets it go.
-func (a *Agent) nowKept(ctx context.Context, i inventory.Image) string {
+// the plan could not know. "" lets it go. Pods are those that were read last.
+func (a *Agent) nowKept(i inventory.Image) string {
 	switch {
 	case len(i.UsedBy) > 0:
 		return "in use by " + i.UsedBy[0]
@@ -239,9 +204,6 @@ func (a *Agent) nowKept(ctx context.Context, i inventory.Image) string {
 	}
 	if rule := a.keep.Match(i.References); rule != "" {
 		return "kept by rule " + rule
-	}
-	if _, err := a.readPods(ctx); err != nil && ctx.Err() != nil {
-		return "the agent is ending"
 	}
 	if by := a.podBook.wantedBy(i); len(by) > 0 {
 		return "wanted by " + by[0]

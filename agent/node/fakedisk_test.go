@@ -19,9 +19,10 @@ type fakeDisk struct {
 	news chan struct{} // mounts changed
 
 	mu      sync.Mutex
-	written int64 // bytes that Stat does not show before Settle; deleted: negative
-	settled int   // calls of Settle
-	stuck   bool  // Settle does not end before its context
+	written int64  // bytes that Stat does not show before Settle; deleted: negative
+	settled int    // calls of Settle
+	stuck   bool   // Settle does not end before its context
+	during  func() // called at the beginning of Settle
 	mounts  map[string]fakeMount
 	mounted uint64 // mounts made so far
 }
@@ -98,8 +99,11 @@ func (d *fakeDisk) Stat(path string) (image.Disk, fs.Info, error) {
 
 func (d *fakeDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
 	d.mu.Lock()
-	stuck := d.stuck
+	stuck, during := d.stuck, d.during
 	d.mu.Unlock()
+	if during != nil {
+		during()
+	}
 	if stuck {
 		<-ctx.Done()
 	}

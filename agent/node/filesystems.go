@@ -45,6 +45,7 @@ type filesystem struct {
 	lines   image.Policy
 	reading // the latest
 	line    lineState
+	filling fillBook
 
 	// unsettled: a removal did not show in time. Until the figure has been made
 	// true it would ask for the next image in place of the last.

@@ -46,6 +46,7 @@ type world struct {
 	boot    time.Time    // when the node booted
 	bootID  string       // of this boot
 	skew    atomic.Int64 // of the wall clock, ns
+	written uint64       // by write, of no image
 	stop    func()
 }
 
@@ -207,10 +208,12 @@ type fakeKernel struct {
 	usesLost   uint64 // uses of unknown layers that found no room
 	absent     bool   // the filesystems' modules are not loaded
 	waiting    bool   // absent at the last CatchUp
+	status     []bpf.ProgramStatus
 
 	counted     []uint64 // filesystems
 	writers     []bpf.Writer
 	failWriters error
+	givenBack   uint64
 
 	heat     []bpf.LayerHeat
 	failHeat error
@@ -367,6 +370,19 @@ func (k *fakeKernel) Writers() ([]bpf.Writer, error) {
 	return slices.Clone(k.writers), k.failWriters
 }
 
+// GivenBack has what a test said was, on ext4.
+func (k *fakeKernel) GivenBack(uint64) (blocks uint64, ok bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.givenBack / blockSize, k.disk.kind == "" || k.disk.kind == "ext4", nil
+}
+
+func (k *fakeKernel) gave(bytes uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.givenBack += bytes
+}
+
 func (k *fakeKernel) ForgetWriters(ended ...bpf.Writer) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -395,7 +411,7 @@ func (k *fakeKernel) Counters() (bpf.Counters, error) {
 	return bpf.Counters{UnresolvedLost: k.usesLost}, nil
 }
 
-func (k *fakeKernel) Status() []bpf.ProgramStatus { return nil }
+func (k *fakeKernel) Status() []bpf.ProgramStatus { return k.status }
 func (k *fakeKernel) Lost() bool                  { return k.lost }
 func (k *fakeKernel) Close() error                { return nil }
 

@@ -118,6 +118,7 @@ func (a *Agent) adoptProbes() {
 	if a.probes == nil {
 		a.log.Warn("no kernel programs: last use comes from runtime events, the disk is read every "+pollInterval.String(),
 			"reason", a.noProbes)
+		a.metrics.unloaded.Store(true)
 		return
 	}
 	a.metrics.probes.Store(&a.probes)

@@ -20,11 +20,39 @@ const (
 	quietPoll = 20 * time.Millisecond
 )
 
+// measured is a reading, and how much had been given back on the filesystem by
+// then; only differences of that mean something. counted is false where the kernel
+// does not count it.
+type measured struct {
+	reading
+	givenBack uint64 // bytes
+	counted   bool
+}
+
+func (a *Agent) readMeasured() (m measured, err error) {
+	if m.reading, err = a.read(a.target.filesystem); err != nil || a.probes == nil {
+		return m, err
+	}
+	// An error only costs the wait.
+	m.givenBack, m.counted, _ = a.probes.GivenBack(m.Dev)
+	m.givenBack *= m.BlockSize
+	return m, nil
+}
+
+// freed is what came free since, in spite of those who write meanwhile.
+func (m measured) freed(since measured) uint64 {
+	free := gained(since.AvailableBytes, m.AvailableBytes)
+	if m.counted && since.counted && m.givenBack > since.givenBack {
+		free = max(free, m.givenBack-since.givenBack)
+	}
+	return free
+}
+
 // measure makes the disk's figure true after a removal. If less was freed than
 // computed it waits until the free space stops growing; settled is false if
-// that did not happen before the deadline. A writer that fills the disk at the
-// same time looks the same as a shortfall, and only costs the wait.
-func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (after reading, settled bool) {
+// that did not happen before the deadline. A writer that fills the disk at the same time
+// looks like a shortfall where what was given back is not counted, and costs a wait.
+func (a *Agent) measure(ctx context.Context, before measured, d image.Decision) (after measured, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
 	after = before
@@ -35,10 +63,20 @@ func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (
 		return after, false
 	}
 	after.Disk = disk
-	a.target.reading = after
+	a.target.reading = after.reading
 	want := d.FreesBytes - min(d.FreesBytes, max(measureSlack, d.FreesBytes/measureSlackShare))
 	best, since := after.AvailableBytes, time.Now()
 	for gained(before.AvailableBytes, after.AvailableBytes) < want {
+		if after, err = a.readMeasured(); err != nil {
+			return after, false
+		}
+		a.target.reading = after.reading
+		if after.freed(before) >= want {
+			return after, true
+		}
+		if after.AvailableBytes > best {
+			best, since = after.AvailableBytes, time.Now()
+		}
 		if time.Since(since) >= quietFor {
 			a.metrics.shortfalls.Inc()
 			return after, true
@@ -47,14 +85,6 @@ func (a *Agent) measure(ctx context.Context, before reading, d image.Decision) (
 			return after, false
 		}
 		a.alive()
-		next, err := a.read(a.target.filesystem)
-		if err != nil {
-			return after, false
-		}
-		after, a.target.reading = next, next
-		if next.AvailableBytes > best {
-			best, since = next.AvailableBytes, time.Now()
-		}
 	}
 	return after, true
 }

@@ -1,13 +1,14 @@
 package node
 
 import (
-	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -54,6 +55,8 @@ type Metrics struct {
 	probes      atomic.Pointer[Probes]
 	writers     atomic.Pointer[writers]
 	heat        atomic.Pointer[heat]
+	use         atomic.Pointer[imageUse]
+	unloaded    atomic.Bool // there are no kernel programs, and will be none
 }
 
 // keptReasons are the states an image can be in besides being removed.
@@ -69,7 +72,7 @@ var results = []string{resultLow, resultAge, resultHold, resultCapped, resultSho
 // NewMetrics registers everything with a registry of its own.
 func NewMetrics(cfg config.Config) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
-	f := factory{m.Registry}
+	f := program.Factory{Registry: m.Registry, Subsystem: "node"}
 	m.registerImages(f)
 	m.registerRuns(f)
 	m.registerHealth(f)
@@ -79,52 +82,54 @@ func NewMetrics(cfg config.Config) *Metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&filesystemCollector{m: m},
-		&probeCollector{m: m},
+		&probeCollector{m: m, cfg: cfg},
 		&writersCollector{m: m},
 		&heatCollector{m: m},
-		buildInfo(),
+		&useCollector{m: m},
+		program.BuildInfo(),
+		configInfo(cfg),
 	)
 	return m
 }
 
-func (m *Metrics) registerImages(f factory) {
-	m.images = f.gauges("images", "Images by the verdict of the last decision.", "state")
-	m.spaceHeld = f.gauges("space_held_bytes", "While holding: what holds the space of the filesystems with images.", "by")
-	m.holding = f.gauge("holding", "1 while the low line cannot be reached and the agent waits for something to change.")
-	m.tracked = f.gauge("layers_tracked", "Top layers of images whose uses the kernel stamps.")
-	m.unresolved = f.counter("layer_resolve_failures_total", "Layers whose directory could not be found yet; tried again later.")
+func (m *Metrics) registerImages(f program.Factory) {
+	m.images = f.Gauges("images", "Images by the verdict of the last decision.", "state")
+	m.spaceHeld = f.Gauges("space_held_bytes", "While holding: what holds the space of the filesystems with images.", "by")
+	m.holding = f.Gauge("holding", "1 while the low line cannot be reached and the agent waits for something to change.")
+	m.tracked = f.Gauge("layers_tracked", "Top layers of images whose uses the kernel stamps.")
+	m.unresolved = f.Counter("layer_resolve_failures_total", "Layers whose directory could not be found yet; tried again later.")
 }
 
-func (m *Metrics) registerRuns(f factory) {
-	m.runs = f.counters("reclaim_runs_total", "Reclaim runs by what started them and how they ended.", "trigger", "result")
-	m.imagesRemoved = f.counters("images_removed_total", "Images removed, by reason.", "reason")
-	m.removalFailures = f.counter("image_removal_failures_total", "Removals that the runtime refused.")
-	m.spared = f.counter("images_spared_total", "Images that the check before removal found needed after all.")
-	m.mended = f.counter("images_mended_total", "Images whose names were put back because their removal was begun and never ended.")
-	m.freedBytes = f.counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured.")
-	m.shortfalls = f.counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
-	m.unsettled = f.counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")
-	m.crossings = f.counters("line_crossings_total", "Crossings of a line that the kernel reported, by the first name of the filesystem.", "filesystem")
+func (m *Metrics) registerRuns(f program.Factory) {
+	m.runs = f.Counters("reclaim_runs_total", "Reclaim runs by what started them and how they ended.", "trigger", "result")
+	m.imagesRemoved = f.Counters("images_removed_total", "Images removed, by reason.", "reason")
+	m.removalFailures = f.Counter("image_removal_failures_total", "Removals that the runtime refused.")
+	m.spared = f.Counter("images_spared_total", "Images that the check before removal found needed after all.")
+	m.mended = f.Counter("images_mended_total", "Images whose names were put back because their removal was begun and never ended.")
+	m.freedBytes = f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured.")
+	m.shortfalls = f.Counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
+	m.unsettled = f.Counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")
+	m.crossings = f.Counters("line_crossings_total", "Crossings of a line that the kernel reported, by the first name of the filesystem.", "filesystem")
 	m.reaction = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "ebb", Subsystem: "node", Name: "crossing_to_first_removal_seconds",
 		Help:    "From the write that crossed the high line to the first removal done.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
-	f.MustRegister(m.reaction)
+	f.Registry.MustRegister(m.reaction)
 }
 
-func (m *Metrics) registerHealth(f factory) {
-	m.polls = f.counter("disk_polls_total", "Readings of the disk by timer, where the kernel cannot raise a line.")
-	m.mounts = f.counter("mount_reports_total", "Times the kernel reported that mounts have changed, anywhere on the node; several changes can be one report.")
-	m.wakeups = f.counter("own_wakeups_total", "Times the agent woke by its own timers.")
-	m.reconciles = f.counter("reconciles_total", "Looks at everything that no event caused: the safety net.")
-	m.lookFailures = f.counter("look_failures_total", "Times the node could not be read.")
-	m.lastSuccess = f.gauge("last_success_timestamp_seconds", "Unix time at which everything was last read and decided.")
-	m.ready = f.gauge("ready", "1 while the agent can do its job, as /readyz says.")
-	m.runtimeUp = f.gauge("runtime_events_up", "1 while the runtime's event stream is connected.")
-	m.dialFailures = f.counter("runtime_dial_failures_total", "Attempts to reach the container runtime that failed.")
-	m.statePersisted = f.gauge("state_persisted", "1 while the state file can be written.")
-	m.saveFailures = f.counter("state_save_failures_total", "Writes of the state file that failed; the next one tries again.")
+func (m *Metrics) registerHealth(f program.Factory) {
+	m.polls = f.Counter("disk_polls_total", "Readings of the disk by timer, where the kernel cannot raise a line.")
+	m.mounts = f.Counter("mount_reports_total", "Times the kernel reported that mounts have changed, anywhere on the node; several changes can be one report.")
+	m.wakeups = f.Counter("own_wakeups_total", "Times the agent woke by its own timers.")
+	m.reconciles = f.Counter("reconciles_total", "Looks at everything that no event caused: the safety net.")
+	m.lookFailures = f.Counter("look_failures_total", "Times the node could not be read.")
+	m.lastSuccess = f.Gauge("last_success_timestamp_seconds", "Unix time at which everything was last read and decided.")
+	m.ready = f.Gauge("ready", "1 while the agent can do its job, as /readyz says.")
+	m.runtimeUp = f.Gauge("runtime_events_up", "1 while the runtime's event stream is connected.")
+	m.dialFailures = f.Counter("runtime_dial_failures_total", "Attempts to reach the container runtime that failed.")
+	m.statePersisted = f.Gauge("state_persisted", "1 while the state file can be written.")
+	m.saveFailures = f.Counter("state_save_failures_total", "Writes of the state file that failed; the next one tries again.")
 }
 
 // zero makes every series exist, so that a rate over it is true from the start.
@@ -146,6 +151,16 @@ func (m *Metrics) zero() {
 	for _, name := range fsNames {
 		m.crossings.WithLabelValues(name)
 	}
+}
+
+// configInfo is what of the configuration decides how other metrics are to be read.
+func configInfo(c config.Config) prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "ebb", Subsystem: "node", Name: "config_info",
+		Help: "1, labelled with what the configuration says of mode, pods.source and kernel.enabled.",
+	}, []string{"mode", "pods", "kernel"})
+	g.WithLabelValues(string(c.Mode), c.Pods.Source, strconv.FormatBool(c.Kernel.Enabled)).Set(1)
+	return g
 }
 
 func (m *Metrics) removed(reason image.Reason, gain uint64) {
@@ -170,8 +185,9 @@ func (m *Metrics) hold(holds ...*image.Hold) {
 	}
 }
 
-// exportPlan counts the images by verdict.
+// exportPlan counts the images by verdict, and by last use.
 func (a *Agent) exportPlan() {
+	a.exportUse()
 	count := make(map[image.Reason]int)
 	for _, d := range a.target.plan.Keep {
 		count[d.Reason]++
@@ -182,44 +198,4 @@ func (a *Agent) exportPlan() {
 	for _, r := range append(removedReasons[:len(removedReasons):len(removedReasons)], keptReasons...) {
 		a.metrics.images.WithLabelValues(string(r)).Set(float64(count[r]))
 	}
-}
-
-// factory names things alike.
-type factory struct{ *prometheus.Registry }
-
-func (f factory) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help})
-	f.MustRegister(c)
-	return c
-}
-
-func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help}, labels)
-	f.MustRegister(c)
-	return c
-}
-
-func (f factory) gauge(name, help string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help})
-	f.MustRegister(g)
-	return g
-}
-
-func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: "node", Name: name, Help: help}, labels)
-	f.MustRegister(g)
-	return g
-}
-
-func buildInfo() prometheus.Collector {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "ebb", Name: "build_info", Help: "1, labelled with the version of ebb.",
-		ConstLabels: prometheus.Labels{"version": version},
-	})
-	g.Set(1)
-	return g
 }

@@ -1,6 +1,9 @@
 package node
 
-import "github.com/ebb-agent/ebb/policy/container"
+import (
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/policy/container"
+)
 
 // The kinds of what the reaper removes, and why.
 var (
@@ -17,12 +20,12 @@ var (
 	}
 )
 
-func (m *Metrics) registerDead(f factory) {
-	m.dead = f.gauges("workloads", "Containers, sandboxes and log directories by the verdict of the last decision.", "kind", "state")
-	m.reaped = f.counters("workloads_removed_total", "Dead containers, sandboxes, directories of logs and dead links removed, by reason.", "kind", "reason")
-	m.reapFailures = f.counters("workload_removal_failures_total", "Removals of these that failed; tried again later.", "kind")
-	m.reapSpared = f.counters("workloads_spared_total", "What the check before removal found needed after all.", "kind")
-	m.podsUp = f.gauge("pods_known", "1 while the source of pods can be reached. Without it no pod is taken for gone.")
+func (m *Metrics) registerDead(f program.Factory) {
+	m.dead = f.Gauges("workloads", "Containers, sandboxes and log directories by the verdict of the last decision.", "kind", "state")
+	m.reaped = f.Counters("workloads_removed_total", "Dead containers, sandboxes, directories of logs and dead links removed, by reason.", "kind", "reason")
+	m.reapFailures = f.Counters("workload_removal_failures_total", "Removals of these that failed; tried again later.", "kind")
+	m.reapSpared = f.Counters("workloads_spared_total", "What the check before removal found needed after all.", "kind")
+	m.podsUp = f.Gauge("pods_known", "1 while the source of pods can be reached. Without it no pod is taken for gone.")
 	for kind, reasons := range reapKinds {
 		m.reapFailures.WithLabelValues(kind)
 		m.reapSpared.WithLabelValues(kind)

@@ -54,6 +54,7 @@ type Probes interface {
 	CanWatch(fsType string) bool
 	SetLine(dev uint64, fsType string, l bpf.Line) error
 	Counted(dev uint64) (free uint64, ok bool, err error)
+	GivenBack(dev uint64) (blocks uint64, ok bool, err error)
 	ClearLine(dev uint64) error
 	Crossings(ctx context.Context, out chan<- bpf.Crossing) error
 	CanCountWriters(fsType string) bool

@@ -1,8 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,6 +112,125 @@ func TestNoSpaceToWithdraw(t *testing.T) {
 			w.fill(81)
 			w.wantRemoved(ids[0], ids[1])
 			w.wantReason(ids[2], image.KeptNotNeeded)
+		})
+	}
+}
+
+// many has so many images of 20 MiB that anything may happen to.
+func (w *world) many(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, w.add(fmt.Sprintf("docker.io/library/i%02d:latest", i), 20))
+	}
+	w.up()
+	for i := range n {
+		w.use(fmt.Sprintf("docker.io/library/i%02d:latest", i))
+	}
+	return ids
+}
+
+// Where pods are known each image waits for its last look; many wait together.
+func TestImagesGoInGroups(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		began := time.Now()
+		w.rt.SetFaults(fake.Faults{During: func(string) { began = cmp.Or(began, time.Now()) }})
+		w.fill(99)
+		w.pass(4*lastLookPause - 1)
+		if n := len(w.rt.Removed()); n != 1+2+4 {
+			t.Errorf("%d images went in the first three groups", n)
+		}
+		w.pass(time.Second)
+		w.wantRemoved(ids[:12]...) // from 99 to 75 percent
+		w.wantLogged(1, "reclaim run ended", "images_removed=12", fmt.Sprintf("took_ms=%d", 4*lastLookPause/time.Millisecond))
+	})
+}
+
+// Space comes free while a group waits: nothing more than needed goes, and all
+// names are back.
+func TestGroupIsNotNeededAnyMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[6] { // the last of the third group
+				w.rt.SetDisk(size, 0, 100000)
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Second)
+		w.wantRemoved(ids[:3]...)
+		if inv, err := w.rt.Inventory(context.Background()); err != nil || len(inv.Images) != 17 {
+			t.Errorf("%d images have their names, %v; want 17", len(inv.Images), err)
+		}
+		if n := w.metric("ebb_node_images_mended_total"); n != 0 {
+			t.Errorf("%v were mended: they were not put back at once", n)
+		}
+	})
+}
+
+// One that comes into use spares itself alone, and the next goes by itself.
+func TestOneOfAGroupStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[4] {
+				w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i04"}})
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Second)
+		w.wantRemoved(slices.Concat(ids[:4], ids[5:13])...)
+		w.wantLogged(1, "image stays after all", "image="+ids[4], "wanted by")
+	})
+}
+
+// The runtime goes away while a group waits.
+func TestRuntimeGoesWhileAGroupWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[5] {
+				w.rt.SetFaults(fake.Faults{Users: inventory.ErrUnavailable, End: inventory.ErrUnavailable})
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Millisecond * 200)
+		w.wantRemoved(ids[:3]...)
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(time.Minute)
+		w.wantRemoved(ids[:12]...)
+		if inv, err := w.rt.Inventory(context.Background()); err != nil || len(inv.Images) != 8 {
+			t.Errorf("%d images have their names, %v; want 8", len(inv.Images), err)
+		}
+	})
+}
+
+// Who writes as fast as images go looks like a removal that frees nothing, except
+// to the kernel's count of what was given back.
+func TestWriterWhileImagesGo(t *testing.T) {
+	for kind, shortfalls := range map[string]float64{"ext4": 0, "xfs": 2} {
+		t.Run(kind, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.disk.kind = kind
+				ids := w.five()
+				written := 81*size/100 - (size - w.rt.Disk().AvailableBytes)
+				w.disk.during = func() {
+					if len(w.rt.Removed()) < 3 {
+						written += 40 * mib
+						w.rt.SetDisk(size, written, 100000)
+					}
+					w.kernel.gave(40 * mib)
+				}
+				w.fill(81)
+				w.pass(time.Minute)
+				if n := w.metric("ebb_node_image_shortfalls_total"); n != shortfalls {
+					t.Errorf("%v shortfalls counted, want %v", n, shortfalls)
+				}
+				w.wantRemoved(ids[:4]...)
+			})
 		})
 	}
 }

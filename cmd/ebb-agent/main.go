@@ -14,14 +14,18 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/lock"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/cgroup"
 	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
@@ -56,23 +60,36 @@ const examples = `  # see the defaults, each explained
   curl -s http://127.0.0.1:9478/heat
 
   # what runs in the kernel, what it costs, and what could not be loaded
-  ebb-agent --probe-report`
+  ebb-agent --probe-report
+
+  # after the last stop: take everything of ebb off this node
+  ebb-agent --unload --config /etc/ebb/agent.yaml`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	cmd := command(stdout, stderr)
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+func command(stdout, stderr io.Writer) *cobra.Command {
 	var file, output string
-	var printDefault, unload, report bool
+	var printDefault, unloading, report bool
+	var leave leaving
 	cmd := &cobra.Command{
 		Use:           "ebb-agent [--config FILE]",
 		Short:         "Keep the image filesystem of a Kubernetes node low",
 		Long:          long,
 		Example:       examples,
 		Args:          cobra.NoArgs,
-		Version:       version(),
+		Version:       program.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printDefault {
 				return config.Print(stdout, config.Default())
+			}
+			if err := leave.only(unloading, cmd.Flags()); err != nil {
+				return err
 			}
 			cfg := config.Default()
 			if file != "" {
@@ -84,27 +101,58 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if report {
 				return probeReport(cmd.Context(), cfg.Kernel.PinDirectory, output, stdout)
 			}
-			if unload {
-				return bpf.Unload(cfg.Kernel.PinDirectory)
+			if unloading {
+				return leave.run(cmd.Context(), cfg, stdout, stderr)
 			}
 			return serve(cmd.Context(), cfg, stderr)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML); without it the defaults hold")
 	cmd.Flags().BoolVar(&printDefault, "print-default-config", false, "print the default configuration with every field explained, and exit")
-	cmd.Flags().BoolVar(&unload, "unload", false, "remove the kernel programs and their pins, and exit; uses are no longer recorded")
+	cmd.Flags().BoolVar(&unloading, "unload", false, "remove all that ebb has left on this node (kernel programs, leases in containerd, state), and exit; not beside a running agent")
+	leave.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&report, "probe-report", false, "say what is in the kernel, attached or not and why, and exit; a running agent is not disturbed")
 	cmd.Flags().StringVar(&output, "output", "text", "of --probe-report: text or json")
+	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("probe-report", "unload", "print-default-config")
-	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	return cmd.ExecuteContext(ctx)
+	return cmd
+}
+
+// handOver is how long an agent waits for its predecessor, which may still be
+// writing its state, before it refuses to be the second one.
+const handOver = 2 * time.Second
+
+// dial connects to the runtime, which is looked for anew each time: it may come
+// after the agent.
+func dial(ctx context.Context, configured string, log *slog.Logger) (node.Runtime, error) {
+	socket, err := layout.Socket(configured)
+	if err != nil {
+		return nil, err
+	}
+	rt, err := containerd.Connect(ctx, socket, log)
+	if err != nil {
+		return nil, err // a nil *Runtime in the interface would not be nil
+	}
+	if configured == layout.Auto {
+		log.Info("container runtime found", "socket", socket, "layout", layout.Of(socket).Name, "reason", "runtime.socket is auto")
+	}
+	return rt, nil
 }
 
 // serve runs the agent until ctx is done.
 func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
-	log := newLogger(cfg.Log, stderr)
+	log := program.Logger(cfg.Log.Level, cfg.Log.Format, stderr)
+	alone, err := lock.Acquire(ctx, cfg.State.LockFile, handOver, lock.Self(program.Version()))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := alone.Release(); err != nil {
+			log.Debug("release lock", "error", err)
+		}
+	}()
 	debug.SetGCPercent(gcPercent)
 	probes, noProbes := loadProbes(ctx, cfg, log)
 	if errors.Is(noProbes, bpf.ErrInUse) {
@@ -120,7 +168,7 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 	options := node.Options{
 		Config: cfg, NoProbes: noProbes, Disk: node.RealDisk{}, Log: log, Metrics: node.NewMetrics(cfg),
 		Dial: func(ctx context.Context) (node.Runtime, error) {
-			return containerd.Connect(ctx, cfg.Runtime.Socket, log)
+			return dial(ctx, cfg.Runtime.Socket, log)
 		},
 	}
 	if probes != nil { // a nil *bpf.Probes in the interface would not be nil
@@ -133,7 +181,6 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
 	options.Started = func() { slim(log) }
-	var err error
 	if options.Pods, err = podSource(cfg.Pods); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
@@ -176,23 +223,4 @@ func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.
 	})
 	debug.FreeOSMemory() // parsing the kernel's type information takes a lot, once
 	return probes, err
-}
-
-func newLogger(c config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // validated before; cannot happen
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

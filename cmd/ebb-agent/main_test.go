@@ -50,6 +50,9 @@ func TestBadUse(t *testing.T) {
 		{[]string{"--config", bad}, []string{bad, "mode:", "images.keep:", "images.hihg: unknown field"}},
 		{[]string{"--config", "/nowhere"}, []string{"/nowhere"}},
 		{[]string{"serve"}, []string{"serve"}},
+		{[]string{"--root", "/host"}, []string{"--root", "--unload"}},
+		{[]string{"--keep-state", "--probe-report"}, []string{"--keep-state", "--unload"}},
+		{[]string{"--unload", "--root", "/nowhere"}, []string{"enter /nowhere"}},
 		{[]string{"--colour"}, []string{"--colour"}},
 	} {
 		var out bytes.Buffer

@@ -90,6 +90,7 @@ func ConfigFor(n *node.Node) config.Config {
 	c.Runtime.Socket = n.Socket()
 	c.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + n.Name()
 	c.State.Directory = filepath.Join(n.Dir(), "state")
+	c.State.LockFile = filepath.Join(n.Dir(), "agent-run", "agent.lock")
 	c.Server.Address = "127.0.0.1:0"
 	c.Filesystems.Kubelet.Path = filepath.Join(n.Mount(), "kubelet")
 	c.Filesystems.PodLogs.Path = filepath.Join(n.Mount(), "podlogs")

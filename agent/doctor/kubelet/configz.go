@@ -51,6 +51,16 @@ func FromKubelet(ctx context.Context, a Access) (Settings, error) {
 	return s, nil
 }
 
+// FromAnswer reads what a kubelet has answered to somebody else: an API server that
+// passed the question on.
+func FromAnswer(body []byte) (Settings, error) {
+	s := Defaults()
+	if len(body) > maxFileBytes {
+		return s, errors.New("what answers is not a kubelet's /configz")
+	}
+	return s, s.layAnswer(body)
+}
+
 // layAnswer reads {"kubeletconfig": {…}}. All defaults are in it, thresholds
 // too: what it does not name is not there.
 func (s *Settings) layAnswer(body []byte) error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -133,6 +134,7 @@ func TestDeadByTheAPIServer(t *testing.T) {
 		}
 		return err
 	})
+	b.outlive(outage)
 	after, err := b.agent.Metric(t.Context(), `ebb_node_workloads_removed_total{kind="sandbox",reason="pod_gone"}`)
 	b.must(err)
 	if after != sandboxes {
@@ -142,6 +144,38 @@ func TestDeadByTheAPIServer(t *testing.T) {
 	b.must(peers.Request(t.Context(), admin, http.MethodDelete, pods+"/two", nil, nil))
 	b.waitPod("two", peers.IsGone)
 	b.removed("sandbox", "pod_gone", sandboxes+1)
+}
+
+// outage is short for an API server that is away: 5 minutes of it are those of
+// TestPodsAreNotKnown, in a bubble. The agent's pauses have their full length by then.
+const outage = 20 * time.Second
+
+// outlive looks, as a kubelet's probes would, at an agent whose API server is away: it is
+// no reason to restart it, nor to call it not ready, and it does not grow.
+func (b *bed) outlive(d time.Duration) {
+	b.Helper()
+	memory := func() float64 {
+		m, err := b.agent.Metric(b.Context(), "process_resident_memory_bytes")
+		b.must(err)
+		return m
+	}
+	before, pid := memory(), b.agent.PID()
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(time.Second) {
+		for _, page := range []string{"/healthz", "/readyz"} {
+			if _, err := b.agent.Get(b.Context(), page); err != nil {
+				b.Fatalf("without the API server: %v", err)
+			}
+		}
+	}
+	if known, err := b.agent.Metric(b.Context(), "ebb_node_pods_known"); known != 0 || err != nil {
+		b.Errorf("pods_known is %g, %v", known, err)
+	}
+	if grown := memory() - before; grown > 16*mib {
+		b.Errorf("it grew by %g MiB", grown/mib)
+	}
+	if b.agent.PID() != pid || b.count("the pods of this node are not known; none is taken for gone", "", "") != 1 {
+		b.Errorf("it says more than once that the pods are not known:\n%s", b.said())
+	}
 }
 
 // Who may not ask is told who lacks what, and nothing is taken for gone.

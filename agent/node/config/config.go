@@ -32,8 +32,11 @@ type Config struct {
 
 // Runtime says where the container runtime is.
 type Runtime struct {
-	Socket string `json:"socket" doc:"Path of containerd's socket, which also serves the CRI."`
+	Socket string `json:"socket" doc:"Path of containerd's socket, which also serves the CRI. auto: the one that is there of /run/containerd/containerd.sock, and of those of k3s, RKE2, MicroK8s and k0s; if several are, name the one that the kubelet uses."`
 }
+
+// SocketAuto is a socket that is looked for (runtime/containerd/layout).
+const SocketAuto = "auto"
 
 // Images is the image policy.
 type Images struct {
@@ -133,6 +136,7 @@ type Writers struct {
 // State says where the state file is.
 type State struct {
 	Directory string `json:"directory" doc:"Directory of state.db: last use, first sight, resolved layers. Created if missing."`
+	LockFile  string `json:"lockFile" doc:"The file by which one agent knows that it is alone on the node. A second one with the same file does not start. Only nodes inside nodes need different ones. Its directory is created if missing."`
 }
 
 // Server configures the HTTP endpoint.
@@ -151,7 +155,7 @@ func Default() Config {
 	return Config{
 		Mode:              ModeEnforce,
 		ReconcileInterval: Duration(5 * time.Minute),
-		Runtime:           Runtime{Socket: "/run/containerd/containerd.sock"},
+		Runtime:           Runtime{Socket: SocketAuto},
 		Images: Images{
 			HighThresholdPercent:       80,
 			LowThresholdPercent:        75,
@@ -173,7 +177,7 @@ func Default() Config {
 		},
 		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb", LayerHeat: HeatAuto},
 		Writers: Writers{Top: 0},
-		State:   State{Directory: "/var/lib/ebb"},
+		State:   State{Directory: "/var/lib/ebb", LockFile: "/run/ebb/agent.lock"},
 		Server:  Server{Address: "127.0.0.1:9478"},
 		Log:     Log{Level: "info", Format: "json"},
 	}

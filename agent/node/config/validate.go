@@ -42,10 +42,13 @@ func (c *Config) problems(bad map[string]bool) []error {
 	if d := time.Duration(c.ReconcileInterval); d < 30*time.Second || d > 24*time.Hour {
 		fail("reconcileInterval", "%s is not between 30s and 24h", c.ReconcileInterval)
 	}
-	absolute("runtime.socket", c.Runtime.Socket)
+	if c.Runtime.Socket != SocketAuto {
+		absolute("runtime.socket", c.Runtime.Socket)
+	}
 	absolute("kernel.pinDirectory", c.Kernel.PinDirectory)
 	oneOf("kernel.layerHeat", c.Kernel.LayerHeat, HeatAuto, HeatOff, HeatReads)
 	absolute("state.directory", c.State.Directory)
+	absolute("state.lockFile", c.State.LockFile)
 	if c.Writers.Top < 0 || c.Writers.Top > 1000 {
 		fail("writers.top", "%d is not between 0 and 1000", c.Writers.Top)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -19,8 +21,10 @@ func TestWithoutKernel(t *testing.T) {
 		prepare func(*bed)
 		reasons []string
 	}{
-		"disabled":     {func(b *bed) { b.config.Kernel.Enabled = false }, []string{"switched off by kernel.enabled"}},
-		"capabilities": {(*bed).dropCapabilities, []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}},
+		"disabled":        {func(b *bed) { b.config.Kernel.Enabled = false }, []string{"switched off by kernel.enabled"}},
+		"capabilities":    {(*bed).dropCapabilities, []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}},
+		"no BTF":          {(*bed).hideBTF, []string{"not supported by this kernel", "BTF"}},
+		"bpffs read-only": {(*bed).readOnlyPins, []string{"read-only file system", "/pins"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,4 +59,22 @@ func (b *bed) dropCapabilities() {
 	b.binary = filepath.Join(b.TempDir(), "ebb-agent")
 	b.must(os.WriteFile(b.binary, fmt.Appendf(nil,
 		"#!/bin/sh\nexec setpriv --bounding-set=-bpf,-perfmon,-sys_admin --inh-caps=-bpf,-perfmon,-sys_admin %s \"$@\"\n", binary), 0o700))
+}
+
+// hideBTF makes the agent see a kernel without type information.
+func (b *bed) hideBTF() {
+	b.Helper()
+	b.binary = filepath.Join(b.TempDir(), "ebb-agent")
+	b.must(os.WriteFile(b.binary, fmt.Appendf(nil,
+		"#!/bin/sh\nexec unshare --mount --propagation slave sh -c 'mount -t tmpfs none /sys/kernel/btf && exec \"$@\"' sh %s \"$@\"\n", binary), 0o700))
+}
+
+// readOnlyPins is a bpffs that a DaemonSet has mounted without the right to write.
+func (b *bed) readOnlyPins() {
+	b.Helper()
+	dir := filepath.Join(b.node.Dir(), "pins")
+	b.must(os.MkdirAll(dir, 0o700))
+	b.must(unix.Mount("bpf", dir, "bpf", unix.MS_RDONLY, ""))
+	b.Cleanup(func() { b.must(unix.Unmount(dir, 0)) })
+	b.config.Kernel.PinDirectory = filepath.Join(dir, "ebb")
 }

@@ -54,6 +54,7 @@ func TestModulesComeLater(t *testing.T) {
 	b.config.Runtime.Socket = filepath.Join(node.BaseDir(), name, "containerd.sock")
 	b.config.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + name
 	b.config.State.Directory = t.TempDir()
+	b.config.State.LockFile = filepath.Join(b.config.State.Directory, "agent.lock")
 	b.config.Server.Address = "127.0.0.1:0"
 	b.config.Images.MinimumAge = 0
 	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 75

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -64,11 +68,17 @@ runtime:
 	}
 }
 
-// TestSecondAgent: two agents on one node would each remove what is needed.
+// TestSecondAgent: two agents on one node would each remove what is needed. The
+// second says who was first. Whoever names another lock file is still not alone with
+// the kernel programs, or the state.
 func TestSecondAgent(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, node.Debian)
 	b.start()
+	first, ok := b.agent.(*agentrun.Process)
+	if !ok {
+		t.Fatalf("the agent is no process, but %T", b.agent)
+	}
 	text := func(change func(*config.Config)) string {
 		c := b.config
 		change(&c)
@@ -76,13 +86,45 @@ func TestSecondAgent(t *testing.T) {
 		b.must(config.Print(&s, c))
 		return s.String()
 	}
-	if said := runToEnd(t, text(func(c *config.Config) { c.State.Directory += "2" })); !strings.Contains(said, "kernel.pinDirectory") || !strings.Contains(said, "in use by another process") {
+	said := runToEnd(t, text(func(c *config.Config) {
+		c.State.Directory += "2"
+		c.Kernel.Enabled = false
+	}))
+	for _, want := range []string{
+		"another ebb-agent runs on this node", fmt.Sprint("pid ", first.PID(), ","), "since 20", b.config.State.LockFile,
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("same lock file: %q is not in: %s", want, said)
+		}
+	}
+	elsewhere := b.config.State.LockFile + "2"
+	if said := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.State.Directory += "2" })); !strings.Contains(said, "kernel.pinDirectory") || !strings.Contains(said, "in use by another process") {
 		t.Errorf("same pin directory: %s", said)
 	}
-	if said := runToEnd(t, text(func(c *config.Config) { c.Kernel.Enabled = false })); !strings.Contains(said, "state.db") || !strings.Contains(said, "in use by another process") {
+	if said := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.Kernel.Enabled = false })); !strings.Contains(said, "state.db") || !strings.Contains(said, "in use by another process") {
 		t.Errorf("same state directory: %s", said)
 	}
-	b.awaitReady() // the first one minds neither
+	b.awaitReady() // the first one minds none of them
+	b.kill()
+	b.start() // a killed one is in nobody's way
+}
+
+// TestLockNotWritable: whoever cannot know whether he is alone does not begin, and says
+// what is in the way, and the way out.
+func TestLockNotWritable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, node.Debian)
+	dir := filepath.Dir(b.config.State.LockFile)
+	b.must(os.MkdirAll(dir, 0o700))
+	b.must(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "size=1m")) // unmounted with the node
+	var text strings.Builder
+	b.must(config.Print(&text, b.config))
+	said := runToEnd(t, text.String())
+	for _, want := range []string{b.config.State.LockFile, "read-only file system", "state.lockFile"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in: %s", want, said)
+		}
+	}
 }
 
 // stopTime is long for a busy machine, and well below the 10 s and more after

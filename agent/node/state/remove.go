@@ -1,0 +1,78 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Remove deletes what Open has ever made in dir, and dir itself if nothing else is
+// in it. The directory is whatever a configuration says: other files in it are none
+// of ours. It returns ErrLocked if somebody has the file open.
+func Remove(dir string) (removed int, err error) {
+	path := filepath.Join(dir, File)
+	free, err := lock(path)
+	if err != nil {
+		return 0, fmt.Errorf("remove %s: %w", path, err)
+	}
+	defer free()
+	aside, err := filepath.Glob(escape(path) + ".corrupt-*")
+	if err != nil {
+		return 0, fmt.Errorf("remove state: %w", err)
+	}
+	for _, p := range append(aside, path+".new", path) {
+		err := os.Remove(p)
+		switch {
+		case err == nil:
+			removed++
+		case !errors.Is(err, fs.ErrNotExist):
+			return removed, fmt.Errorf("remove state: %w", err)
+		}
+	}
+	err = unix.Rmdir(dir)
+	if err == nil {
+		removed++
+	}
+	for _, fine := range []error{nil, unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY} {
+		if errors.Is(err, fine) {
+			return removed, nil
+		}
+	}
+	return removed, fmt.Errorf("remove %s: %w", dir, err)
+}
+
+// lock takes the lock that bbolt takes, a flock on the file, if there is a file.
+func lock(path string) (free func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// escape makes a path a pattern for itself.
+func escape(path string) string {
+	var out []rune
+	for _, r := range path {
+		switch r {
+		case '*', '?', '[', '\\':
+			out = append(out, '\\')
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}

@@ -1,0 +1,122 @@
+package unload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/lock"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
+)
+
+// Options say how to unload.
+type Options struct {
+	Config    config.Config
+	Root      string        // where the node's root directory is; "": it is /
+	Wait      time.Duration // for an agent to end
+	KeepState bool
+	Self      lock.Holder
+	Out       io.Writer // gets a line for each thing that is done
+	Log       *slog.Logger
+}
+
+// Run unloads. The error joins what could not be done; if an agent runs it is a
+// lock.ErrHeld, and nothing was done.
+func Run(ctx context.Context, o Options) error {
+	if err := enter(o.Root); err != nil {
+		return err
+	}
+	l, err := lock.Acquire(ctx, o.Config.State.LockFile, o.Wait, o.Self)
+	if err != nil {
+		return err
+	}
+	// First what an agent of an older version would hold, which knows no lock file.
+	if err := unpin(o); err != nil {
+		return errors.Join(err, l.Release())
+	}
+	errs := []error{clearRuntime(ctx, o), removeState(o)}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, l.Remove())
+	}
+	if err := l.Remove(); err != nil {
+		return err
+	}
+	return o.say("nothing of ebb is left on this node")
+}
+
+func (o *Options) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(o.Out, format+"\n", args...)
+	return err
+}
+
+// enter makes root the root directory. It is for the whole process.
+func enter(root string) error {
+	if root == "" || root == "/" {
+		return nil
+	}
+	if err := unix.Chroot(root); err != nil {
+		return fmt.Errorf("enter %s (needs CAP_SYS_CHROOT): %w", root, err)
+	}
+	return os.Chdir("/")
+}
+
+func unpin(o Options) error {
+	dir := o.Config.Kernel.PinDirectory
+	_, there := os.Lstat(dir)
+	if err := bpf.Unload(dir); err != nil {
+		return err
+	}
+	if there != nil {
+		return o.say("kernel: no programs in %s", dir)
+	}
+	return o.say("kernel: programs and pins in %s removed", dir)
+}
+
+// clearRuntime: without a runtime there is nothing that could be cleared now, but
+// there may be when it is back.
+func clearRuntime(ctx context.Context, o Options) error {
+	socket, err := layout.Socket(o.Config.Runtime.Socket)
+	if err != nil {
+		return fmt.Errorf("clear containerd: %w", err)
+	}
+	rt, err := containerd.Connect(ctx, socket, o.Log)
+	if err != nil {
+		return fmt.Errorf("clear containerd: %w", err)
+	}
+	done, err := rt.Clear(ctx)
+	if err := errors.Join(err, rt.Close()); err != nil {
+		return fmt.Errorf("clear containerd: %w", err)
+	}
+	return o.say("containerd: %d images got their names back, %d leases given back", done.Restored, done.Leases)
+}
+
+func removeState(o Options) error {
+	dir := o.Config.State.Directory
+	if o.KeepState {
+		return o.say("state: %s kept", dir)
+	}
+	n, err := state.Remove(dir)
+	if err != nil {
+		return err
+	}
+	switch left, err := os.ReadDir(dir); {
+	case errors.Is(err, fs.ErrNotExist) && n == 0:
+		return o.say("state: none in %s", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return o.say("state: %s removed", dir)
+	case err == nil && len(left) > 0:
+		return o.say("state: %s removed; the directory has %d other files and stays", dir, len(left))
+	}
+	return o.say("state: what was in %s removed; the directory stays, it is mounted", dir)
+}

@@ -1,0 +1,75 @@
+// Package program is what ebb's long-running programs say of themselves, and how:
+// their version, log and metrics.
+package program
+
+import (
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Version is the module's, as the build has noted it.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// Logger writes lines of JSON, or text, from a level on. Both were validated as
+// fields of a configuration; what is none of them means info and json.
+func Logger(level, format string, w io.Writer) *slog.Logger {
+	var from slog.Level
+	if err := from.UnmarshalText([]byte(level)); err != nil {
+		from = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: from}
+	if format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// Factory makes metrics named ebb_SUBSYSTEM_… and registers them. It panics if one
+// cannot be registered.
+type Factory struct {
+	Registry  *prometheus.Registry
+	Subsystem string
+}
+
+// Counter makes one without labels.
+func (f Factory) Counter(name, help string) prometheus.Counter {
+	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}))
+}
+
+// Counters makes one with labels.
+func (f Factory) Counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}, labels))
+}
+
+// Gauge makes one without labels.
+func (f Factory) Gauge(name, help string) prometheus.Gauge {
+	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}))
+}
+
+// Gauges makes one with labels.
+func (f Factory) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}, labels))
+}
+
+func register[C prometheus.Collector](f Factory, c C) C {
+	f.Registry.MustRegister(c)
+	return c
+}
+
+// BuildInfo is the metric ebb_build_info.
+func BuildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "ebb", Name: "build_info", Help: "1, labelled with the version of ebb.",
+		ConstLabels: prometheus.Labels{"version": Version()},
+	})
+	g.Set(1)
+	return g
+}
