@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 // usualConfig is read if no other is named and it is there.
@@ -83,6 +84,7 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&o.Kubelet.ServerName, "kubelet-server-name", "", "what that certificate is for, if that is not the URL's host: usually the node's name")
 	flags.BoolVar(&o.Kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "take any serving certificate; the token then goes to whoever listens there")
 	flags.BoolVar(&o.SkipProbes, "skip-probes", false, "do not try the kernel programs (they are loaded for a moment if no agent has pinned them)")
+	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("kubelet-config", "kubelet-url")
 	cmd.MarkFlagsRequiredTogether("kubelet-cert-file", "kubelet-key-file")
 	return cmd

@@ -9,12 +9,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ebb-agent/ebb/agent/doctor"
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 func main() {
@@ -41,28 +41,35 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 const long = `ebb keeps the disks of Kubernetes nodes at low tide.
 
 ebb-agent does the work on each node. This command is for people: it looks, and
-explains. It changes nothing.`
+explains. It changes nothing, but for "uninstall unload".`
+
+const examples = `  # is this node all right?
+  ebb doctor
+
+  # what would go with this Deployment?
+  ebb cascade deployment/web -n shop
+
+  # completions for this shell
+  source <(ebb completion bash)`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cmd := &cobra.Command{
-		Use:           "ebb",
-		Short:         "Look at a node as ebb does",
-		Long:          long,
-		Version:       version(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(doctorCommand(stdout))
+	cmd := command(stdout, stderr)
 	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
 	return cmd.ExecuteContext(ctx)
 }
 
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
+func command(stdout, stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "ebb",
+		Short:         "Look at a node, or a cluster, as ebb does",
+		Long:          long,
+		Example:       examples,
+		Version:       program.Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
-	return "unknown"
+	cmd.AddCommand(doctorCommand(stdout), cascadeCommand(stdout, stderr), uninstallCommand(stdout, stderr), controlCommand(stdout))
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return cmd
 }

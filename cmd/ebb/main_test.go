@@ -20,6 +20,7 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"doctor", "changes nothing"}},
+		{[]string{"cascade", "--help"}, []string{"RESOURCE/NAME", "--policy", "--namespace", "--kubeconfig", "-o json | jq", "changes nothing"}},
 		{[]string{"doctor", "--help"}, []string{"--config", "--kubelet-url", "--kubelet-config", "--output json | jq", "Exit code", "hostPID"}},
 	} {
 		var out bytes.Buffer
@@ -47,6 +48,18 @@ func aside(t *testing.T) string {
 	return file
 }
 
+// noServer is a kubeconfig of an API server that is not there.
+func noServer(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+		contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func TestExitCodes(t *testing.T) {
 	good := aside(t)
 	bad := filepath.Join(t.TempDir(), "ebb.yaml")
@@ -66,6 +79,15 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"doctor", "--kubelet-config", "a", "--kubelet-url", "b"}, []string{"kubelet-config", "kubelet-url"}},
 		{[]string{"doctor", "--kubelet-cert-file", "a"}, []string{"kubelet-key-file"}},
 		{[]string{"patient"}, []string{"patient"}},
+		{[]string{"cascade"}, []string{"arg"}},
+		{[]string{"cascade", "web"}, []string{"web", "RESOURCE/NAME"}},
+		{[]string{"cascade", "deployment/"}, []string{"deployment/", "RESOURCE/NAME"}},
+		{[]string{"cascade", "a/b", "c"}, []string{"a/b c", "RESOURCE/NAME"}},
+		{[]string{"cascade", "a/b/c"}, []string{"a/b/c", "RESOURCE/NAME"}},
+		{[]string{"cascade", "a/b", "--policy", "sideways"}, []string{"--policy", "sideways", "foreground"}},
+		{[]string{"cascade", "a/b", "-o", "xml"}, []string{"--output", "xml"}},
+		{[]string{"cascade", "a", "b", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}},
+		{[]string{"cascade", "a/b", "--kubeconfig", noServer(t)}, []string{"127.0.0.1:1"}},
 	} {
 		var out bytes.Buffer
 		err := run(context.Background(), c.args, &out, &out)
@@ -137,12 +159,65 @@ func TestDependencies(t *testing.T) {
 		for banned, why := range map[string]string{
 			"github.com/ebb-agent/ebb/tools":        "development tools",
 			"github.com/ebb-agent/ebb/runtime/fake": "a fake",
-			"k8s.io/client-go":                      "one answer of the kubelet does not need it",
-			"testing":                               "keeps test code alive in the binary",
+			// Kubeconfigs with all their ways to log in are client-go's; of the API it is
+			// asked for metadata alone.
+			"k8s.io/client-go/kubernetes": "typed clients and schemes: tens of MiB",
+			"k8s.io/client-go/discovery":  "it links them, too",
+			"k8s.io/client-go/dynamic":    "runtime/kube/metadata does that",
+			"k8s.io/api":                  "nothing here decodes typed objects",
+			"testing":                     "keeps test code alive in the binary",
 		} {
 			if dep == banned || strings.HasPrefix(dep, banned+"/") {
 				t.Errorf("ebb links %s: %s", dep, why)
 			}
 		}
+	}
+}
+
+// TestUninstallFlags: hooks get their flags from the environment; the command line wins,
+// and what is wrong is named as it was given.
+func TestUninstallFlags(t *testing.T) {
+	for _, sub := range []string{"check", "unload"} {
+		var out bytes.Buffer
+		if err := run(context.Background(), []string{"uninstall", sub, "--help"}, &out, &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"ebb uninstall " + sub, "Examples:", "--kubeconfig", "--node"} {
+			if want == "--node" && sub == "check" {
+				want = "--leave-node"
+			}
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s --help does not mention %q", sub, want)
+			}
+		}
+	}
+	t.Setenv("EBB_UNINSTALL_OUTPUT", "yaml")
+	t.Setenv("EBB_UNINSTALL_NAMESPACE", "ebb")
+	t.Setenv("EBB_UNINSTALL_IMAGE", "i")
+	t.Setenv("EBB_UNINSTALL_KUBECONFIG", "/nowhere")
+	for _, c := range []struct {
+		args string
+		env  map[string]string
+		want string
+	}{
+		{"check", nil, `"yaml" is neither text nor json`},
+		{"check -o json", nil, "/nowhere"},
+		{"unload -o text", nil, "/nowhere"},
+		{"unload --namespace=", nil, "--namespace"},
+		{"unload --template /no-template", nil, "/no-template"},
+		{"check", map[string]string{"EBB_UNINSTALL_AGENT": "perhaps"}, "EBB_UNINSTALL_AGENT"},
+		{"check", map[string]string{"EBB_UNINSTALL_WAIT": "soon"}, "EBB_UNINSTALL_WAIT"},
+		{"everything", nil, "everything"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			var out bytes.Buffer
+			err := run(context.Background(), append([]string{"uninstall"}, strings.Fields(c.args)...), &out, &out)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }

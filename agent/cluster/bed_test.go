@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// bed is a controller on a fake API server, in a bubble of synctest.
+type bed struct {
+	t    *testing.T
+	api  *fake
+	c    *Controller
+	log  strings.Builder
+	stop context.CancelCauseFunc
+	err  error
+	done chan struct{}
+	logs sync.Mutex
+}
+
+func (b *bed) Write(p []byte) (int, error) {
+	b.logs.Lock()
+	defer b.logs.Unlock()
+	return b.log.Write(p)
+}
+
+func (b *bed) said(text string) int {
+	b.logs.Lock()
+	defer b.logs.Unlock()
+	return strings.Count(b.log.String(), text)
+}
+
+// inBubble runs a test with a controller that has listed everything.
+func inBubble(t *testing.T, change func(*config.Config), prepare func(*fake), test func(*bed)) {
+	t.Helper()
+	inBubbleWith(t, nil, change, prepare, test)
+}
+
+func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare func(*fake), test func(*bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, api: newFake(), done: make(chan struct{})}
+		if prepare != nil {
+			prepare(b.api)
+		}
+		cfg := config.Default()
+		if change != nil {
+			change(&cfg)
+		}
+		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		ctx, stop := context.WithCancelCause(t.Context())
+		b.stop = stop
+		go func() { defer close(b.done); b.err = b.c.Run(ctx) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		test(b)
+		stop(nil)
+		<-b.done
+		if t.Failed() {
+			t.Log(b.log.String())
+		}
+	})
+}
+
+// after lets time pass, and everything settle.
+func (b *bed) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func set(name string) cascade.Object {
+	return cascade.Object{APIVersion: "apps/v1", Kind: "Set", Namespace: "a", Name: name}
+}
+
+// pods of an owner.
+func (b *bed) pods(owner cascade.Object, n int) (list []cascade.Object) {
+	for i := range n {
+		list = append(list, b.api.put(cascade.Object{
+			APIVersion: "v1", Kind: "Pod", Namespace: owner.Namespace, Name: fmt.Sprintf("%s-%d", owner.Name, i),
+			Owners: []cascade.Reference{{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Block: true}},
+		}))
+	}
+	b.after(100 * time.Millisecond)
+	return list
+}
+
+func (b *bed) left(list []cascade.Object) (n int) {
+	for _, o := range list {
+		if b.api.get(o) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *bed) want(what string, got, want any) {
+	b.t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		b.t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// metric checks the value of a series without labels.
+func (b *bed) metric(name string, want float64) {
+	b.t.Helper()
+	families, err := b.c.metrics.Registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "ebb_controller_"+name {
+			b.want(name, f.GetMetric()[0].GetGauge().GetValue()+f.GetMetric()[0].GetCounter().GetValue(), want)
+			return
+		}
+	}
+	b.t.Errorf("no metric %s", name)
+}
+
+// explain an object as people see it.
+func (b *bed) explain(o cascade.Object) string {
+	b.t.Helper()
+	key := at(o)
+	key.UID = o.UID
+	x, err := b.c.Explain(b.t.Context(), key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(x.Reason)
+}

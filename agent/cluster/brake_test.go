@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The brake agrees with one that remembers every deletion, but for a slice of its
+// window, and never lets one too many through within a window.
+func TestBrakeAgainstMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		window := time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second
+		most := rapid.IntRange(1, 30).Draw(t, "most")
+		var b brake
+		b.set(most, window)
+		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+		var all []time.Time
+		count := func(within time.Duration) (n int) {
+			for _, at := range all {
+				if now.Sub(at) < within {
+					n++
+				}
+			}
+			return n
+		}
+		for range 200 {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(window)/20).Draw(t, "later")))
+			left := b.left(now)
+			took := b.take(now)
+			if took != (left > 0) || b.left(now) != max(left-1, 0) {
+				t.Fatalf("%d left, taken: %v, then %d left", left, took, b.left(now))
+			}
+			slice := window / brakeSlices
+			if took && count(window-2*slice) >= most {
+				t.Fatalf("one too many: %d within the window", count(window)+1)
+			}
+			if !took && count(window+2*slice) < most {
+				t.Fatalf("refused after %d", count(window))
+			}
+			if took {
+				all = append(all, now)
+			}
+		}
+	})
+}
+
+func TestNoBrake(t *testing.T) {
+	var b brake
+	b.set(0, time.Minute)
+	now := time.Now()
+	for range 1000 {
+		if !b.take(now) {
+			t.Fatal("refused without a limit")
+		}
+	}
+	b.set(1000, time.Minute) // what was counted before counts
+	if b.take(now) {
+		t.Error("taken beyond the limit")
+	}
+	if b.reset(); !b.take(now) {
+		t.Error("refused after the reset")
+	}
+	if !b.take(now.Add(-time.Hour)) {
+		t.Error("a clock that goes backwards stops nothing")
+	}
+}

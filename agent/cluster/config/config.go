@@ -1,0 +1,125 @@
+package config
+
+import (
+	_ "embed"
+	"encoding/json"
+	"time"
+)
+
+// DefaultYAML is the default configuration with every field explained.
+//
+//go:embed default.yaml
+var DefaultYAML string
+
+// Mode says what the controller does with its decisions.
+type Mode string
+
+// The modes.
+const (
+	Enforce Mode = "enforce"
+	Observe Mode = "observe"
+)
+
+// Config is the whole configuration of ebb-controller; default.yaml explains it.
+type Config struct {
+	Mode               Mode           `json:"mode"`
+	Paused             bool           `json:"paused"`
+	Brake              Brake          `json:"brake"`
+	Exclude            Exclude        `json:"exclude"`
+	OrphanWithout      []string       `json:"orphanWithout"`
+	ForegroundPatience Duration       `json:"foregroundPatience"`
+	DiscoveryInterval  Duration       `json:"discoveryInterval"`
+	Concurrency        Concurrency    `json:"concurrency"`
+	RequestTimeout     Duration       `json:"requestTimeout"`
+	ShutdownGrace      Duration       `json:"shutdownGrace"`
+	LeaderElection     LeaderElection `json:"leaderElection"`
+	Server             Server         `json:"server"`
+	Log                Log            `json:"log"`
+}
+
+// Brake bounds deletions within a time.
+type Brake struct {
+	Deletions int      `json:"deletions"`
+	Window    Duration `json:"window"`
+}
+
+// Exclude names what is never acted on.
+type Exclude struct {
+	Types      []string `json:"types"`
+	Namespaces []string `json:"namespaces"`
+}
+
+// Concurrency bounds the requests on their way.
+type Concurrency struct {
+	Start int `json:"start"`
+	Most  int `json:"most"`
+}
+
+// LeaderElection says how one of several instances is chosen.
+type LeaderElection struct {
+	Enabled       bool     `json:"enabled"`
+	Namespace     string   `json:"namespace"`
+	Name          string   `json:"name"`
+	LeaseDuration Duration `json:"leaseDuration"`
+	RenewDeadline Duration `json:"renewDeadline"`
+	RetryPeriod   Duration `json:"retryPeriod"`
+}
+
+// Server says where people and probes ask.
+type Server struct {
+	Address     string `json:"address"`
+	AdminSocket string `json:"adminSocket"`
+}
+
+// Log configures logging.
+type Log struct {
+	Level  string `json:"level"`
+	Format string `json:"format"`
+}
+
+// Default is the configuration that an empty file means.
+func Default() Config {
+	return Config{
+		Mode:               Enforce,
+		Brake:              Brake{Deletions: 20000, Window: Duration(10 * time.Minute)},
+		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
+		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},
+		ForegroundPatience: Duration(time.Minute),
+		DiscoveryInterval:  Duration(5 * time.Minute),
+		Concurrency:        Concurrency{Start: 16, Most: 32},
+		RequestTimeout:     Duration(30 * time.Second),
+		ShutdownGrace:      Duration(5 * time.Second),
+		LeaderElection: LeaderElection{
+			Enabled: true, Namespace: "ebb-system", Name: "ebb-controller",
+			LeaseDuration: Duration(15 * time.Second), RenewDeadline: Duration(10 * time.Second), RetryPeriod: Duration(2 * time.Second),
+		},
+		Server: Server{Address: "127.0.0.1:9479", AdminSocket: "/run/ebb/controller.sock"},
+		Log:    Log{Level: "info", Format: "json"},
+	}
+}
+
+// Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
+type Duration time.Duration
+
+// String is what UnmarshalJSON reads.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// UnmarshalJSON takes a string such as "90s"; a number would leave its unit open.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var s string
+	parsed, err := time.Duration(0), json.Unmarshal(data, &s)
+	if err == nil {
+		parsed, err = time.ParseDuration(s)
+	}
+	if err != nil {
+		return &durationError{string(data[:min(len(data), 60)])}
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+type durationError struct{ got string }
+
+func (e *durationError) Error() string {
+	return `want a duration such as "90s" or "12h45m", got ` + e.got
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated document")
+
+// default.yaml names every field, and says what Default does.
+func TestDefaults(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "comments": "# nothing\n", "default.yaml": DefaultYAML} {
+		c, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(Default(), c); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	var walk func(indent string, typ reflect.Type)
+	walk = func(indent string, typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if !strings.Contains(DefaultYAML, "\n"+indent+f.Tag.Get("json")+":") {
+				t.Errorf("default.yaml does not name %s", f.Name)
+			}
+			if f.Type.Kind() == reflect.Struct {
+				walk(indent+"  ", f.Type)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[Config]())
+}
+
+func TestDocument(t *testing.T) {
+	const path = "../../../docs/controller-config.md"
+	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller --print-default-config`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: go test ./agent/cluster/config -update", path)
+	}
+}
+
+// Every problem is told, with the path of its field, and none twice.
+func TestProblems(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"unknown":      {"server: {addres: x}\nmod: observe\n", []string{"mod: unknown field (known here: mode,", "server.addres: unknown field (known here: address, adminSocket)"}},
+		"types":        {"paused: 1\nbrake: 3\nconcurrency: {most: many}\nexclude: {types: pods}\n", []string{"paused: want true or false, got a number", "brake: want a mapping", "concurrency.most: want a whole number, got a string", "exclude.types: want a list of strings, got a string"}},
+		"duration":     {"requestTimeout: 30\nbrake: {window: soon}\n", []string{`requestTimeout: want a duration such as "90s" or "12h45m", got 30`, `brake.window: want a duration such as "90s" or "12h45m", got "soon"`}},
+		"null":         {"mode:\n", []string{"mode: has no value"}},
+		"list":         {"- a\n", []string{"(whole file): want a mapping"}},
+		"not YAML":     {"a: [", []string{"not valid YAML"}},
+		"twice":        {"mode: observe\nmode: enforce\n", []string{"not valid YAML"}},
+		"values":       {"mode: dry\nlog: {level: loud, format: xml}\nforegroundPatience: 1ms\n", []string{`mode: "dry" is not one of`, `log.level: "loud"`, `log.format: "xml"`, "foregroundPatience: 1ms is not between"}},
+		"bounds":       {"brake: {deletions: -1}\nconcurrency: {start: 33}\n", []string{"brake.deletions: -1 is negative", "concurrency.start: 33 is not between 1 and concurrency.most (32)"}},
+		"most":         {"concurrency: {start: 1, most: 2000}\n", []string{"concurrency.most: 2000 is not between 1 and 1024"}},
+		"patterns":     {"exclude: {types: [Pods, pods, 'a/b'], namespaces: [Kube]}\norphanWithout: ['']\n", []string{`exclude.types[0]: "Pods"`, `exclude.types[2]: "a/b"`, `exclude.namespaces[0]: "Kube"`, `orphanWithout[0]: ""`}},
+		"election":     {"leaderElection: {retryPeriod: 10ms, renewDeadline: 10ms, leaseDuration: 1500ms, namespace: A, name: _}\n", []string{"leaderElection.retryPeriod", "leaderElection.renewDeadline", "leaderElection.leaseDuration: 1.5s is not a number of whole seconds", "leaderElection.namespace:", "leaderElection.name:"}},
+		"no election":  {"leaderElection: {enabled: false, namespace: ''}\n", nil},
+		"address":      {"server: {address: localhost}\n", []string{"server.address: want host:port"}},
+		"port":         {"server: {address: 'localhost:http'}\n", []string{`server.address: port "http"`}},
+		"socket":       {"server: {adminSocket: ebb.sock}\n", []string{`server.adminSocket: "ebb.sock"`}},
+		"without both": {"server: {adminSocket: '', address: ''}\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(tc.text))
+			if len(tc.want) == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tc.want {
+				if strings.Count(err.Error(), want) != 1 {
+					t.Errorf("says not once %q:\n%v", want, err)
+				}
+			}
+			if name != "not YAML" && name != "twice" && strings.Count(err.Error(), "\n")+1 != len(tc.want) {
+				t.Errorf("want %d problems:\n%v", len(tc.want), err)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte("brake: {window: 90s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(path)
+	if err != nil || c.Brake.Window != Duration(90*time.Second) || c.Brake.Deletions != 20000 {
+		t.Errorf("%+v, %v", c.Brake, err)
+	}
+	for _, wrong := range []string{path + "x", filepath.Dir(path)} {
+		if _, err := Load(wrong); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	p := Patterns{"configmaps", "deployments.apps", "*.example.com", "*"}
+	for _, tc := range []struct {
+		resource, group string
+		want            bool
+	}{
+		{"configmaps", "", true}, {"configmaps", "apps", false}, {"deployments", "apps", true}, {"deployments", "extensions", false},
+		{"widgets", "example.com", true}, {"widgets", "sub.example.com", false}, {"secrets", "", true},
+	} {
+		if got := p.Match(tc.resource, tc.group); got != tc.want {
+			t.Errorf("%s.%s: %v", tc.resource, tc.group, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(DefaultYAML))
+	f.Add([]byte("exclude: {types: [a.b], namespaces: [x]}\nserver:\n  address: '[::1]:0'\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse(data)
+		if err == nil && len(c.problems(nil)) > 0 {
+			t.Errorf("taken although wrong: %v", c.problems(nil))
+		}
+	})
+}

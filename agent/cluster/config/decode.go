@@ -1,0 +1,116 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// maxFileBytes bounds what is read as a configuration. A real one has two kilobytes.
+const maxFileBytes = 1 << 20
+
+// Load reads, completes and validates the file at path. The error joins every
+// problem found.
+func Load(path string) (Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return Config{}, fmt.Errorf("read configuration: %s: not a regular file of at most %d bytes", path, maxFileBytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s:\n%w", path, err)
+	}
+	return c, nil
+}
+
+// Parse decodes data over the defaults and validates the result.
+func Parse(data []byte) (Config, error) {
+	c := Default()
+	asJSON, err := yaml.YAMLToJSONStrict(data) // refuses duplicate keys
+	if err != nil {
+		return Config{}, fmt.Errorf("not valid YAML: %w", err)
+	}
+	r := reader{bad: map[string]bool{}}
+	if string(asJSON) != "null" { // an empty file is all defaults
+		r.value("", asJSON, reflect.ValueOf(&c).Elem())
+	}
+	// Fields that were read well are still checked when others were not.
+	errs := append(r.errs, c.problems(r.bad)...)
+	if len(errs) > 0 {
+		return Config{}, errors.Join(errs...)
+	}
+	return c, nil
+}
+
+// reader lays a document over a struct, mapping by mapping: a plain strict decoder
+// stops at the first problem, and names no path.
+type reader struct {
+	errs []error
+	bad  map[string]bool // fields that could not be read: no second complaint about them
+}
+
+func (r *reader) fail(path, format string, args ...any) {
+	r.bad[path] = true
+	if path == "" {
+		path = "(whole file)"
+	}
+	r.errs = append(r.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+}
+
+func (r *reader) value(path string, data json.RawMessage, out reflect.Value) {
+	if out.Kind() != reflect.Struct {
+		if string(data) == "null" {
+			r.fail(path, "has no value")
+		} else if err := json.Unmarshal(data, out.Addr().Interface()); err != nil {
+			r.fail(path, "%v", plain(err))
+		}
+		return
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+		r.fail(path, "want a mapping")
+		return
+	}
+	known := make([]string, out.NumField())
+	for i := range known {
+		known[i] = out.Type().Field(i).Tag.Get("json")
+	}
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if i := slices.Index(known, name); i >= 0 {
+			r.value(at, fields[name], out.Field(i))
+		} else {
+			r.fail(at, "unknown field (known here: %s)", strings.Join(known, ", "))
+		}
+	}
+}
+
+// plain says what a value should have been in words that are not Go's.
+func plain(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err.Error()
+	}
+	want := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Slice: "a list of strings",
+	}[wrong.Type.Kind()]
+	return fmt.Sprintf("want %s, got a %s", want, wrong.Value)
+}

@@ -1,0 +1,318 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// errIdle answers questions while there is no graph.
+var errIdle = errors.New("this instance does not lead: it watches nothing; ask the one that holds the Lease")
+
+// Options are what a controller is made of.
+type Options struct {
+	Config  config.Config
+	API     API
+	Log     *slog.Logger
+	Metrics *Metrics
+	Memory  Memory // nil: a restart ends a pause by hand and lets go of the brake
+}
+
+// Controller collects what has lost its owners. See the package comment for who
+// owns what.
+type Controller struct {
+	api     API
+	log     *slog.Logger
+	metrics *Metrics
+	door    *door
+	herald  *herald
+	keeper  keeper
+
+	inputs  chan input
+	answers chan answer
+	jobs    chan cascade.Action
+	poked   chan struct{} // the scout is to look
+	ended   chan struct{} // the loop has
+	leads   atomic.Bool
+
+	previews chan struct{} // one at a time: each takes memory
+
+	// What does not change while the controller runs.
+	discoveryInterval, shutdownGrace time.Duration
+	address                          config.Server
+
+	beat   atomic.Int64 // when the loop last moved, in Unix nanoseconds
+	status atomic.Pointer[status]
+
+	// What follows belongs to the loop.
+	collector   *cascade.Collector
+	limit       limiter
+	workers     int // started so far
+	types       map[typeKey]*served
+	partial     map[string]error     // of the last discovery
+	askedAt     time.Time            // when that was asked for
+	crdGone     map[string]time.Time // CRDs that were seen to go, by name
+	barrier     *barrier
+	nextBarrier time.Time       // none begins before
+	slim        bool            // what the first lists took was given back
+	following   context.Context // ends with the loop
+	group       sync.WaitGroup  // all that Run has started
+	work        context.Context // ends when requests on their way are given up
+}
+
+// input is something for the loop to do; done is told when it did.
+type input struct {
+	do   func(now time.Time)
+	done chan<- struct{}
+}
+
+// answer is how an action went.
+type answer struct {
+	action cascade.Action
+	asOf   time.Time // it was sent
+	read   cascade.Answer
+	sent   bool // it reached the API server, as far as anybody knows
+	metadata.Outcome
+}
+
+// mostWorkers is the highest concurrency that a configuration allows: queues of
+// that size never block.
+const mostWorkers = 1024
+
+// New makes a controller that does nothing until Run.
+func New(o Options) *Controller {
+	h := newHerald(o)
+	c := &Controller{
+		api: o.API, log: o.Log, metrics: o.Metrics, herald: h, door: newDoor(o, h),
+		inputs: make(chan input), answers: make(chan answer, mostWorkers), jobs: make(chan cascade.Action, mostWorkers),
+		poked: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
+		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
+		collector: cascade.New(o.Config.Cascade()),
+		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Most),
+		types:     map[typeKey]*served{}, crdGone: map[string]time.Time{},
+	}
+	h.quiet = c.door.silent
+	c.keeper = keeper{memory: o.Memory, kick: make(chan struct{}, 1)}
+	c.door.changed = c.keeper.changed
+	c.status.Store(&status{problems: []string{"types are not known yet"}})
+	return c
+}
+
+// Guard has the door ask, before each change, whether this instance still leads.
+func (c *Controller) Guard(holds func() bool) {
+	c.door.mu.Lock()
+	defer c.door.mu.Unlock()
+	c.door.holds = holds
+}
+
+// Run collects until ctx ends, then lets requests on their way finish, for
+// Config.ShutdownGrace at most; with [election.ErrLost] as the cause not at all.
+// It may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	// The graph goes before the requests do: they are waited for.
+	following, stopFollowing := context.WithCancel(ctx)
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	c.following, c.work = following, work
+	defer stopFollowing()
+	c.apply(time.Now(), c.door.settings()) // may be others than New had
+	c.group.Go(func() { c.scout(following) })
+	c.group.Go(func() { c.herald.run(following) })
+	c.leads.Store(true)
+	if c.keeper.memory != nil {
+		c.group.Go(func() { c.keep(following) })
+	}
+	c.metrics.leader.Set(1)
+	defer c.metrics.leader.Set(0)
+	c.loop(ctx)
+	c.leads.Store(false)
+	c.door.close()
+	stopFollowing()
+	close(c.ended)
+	close(c.jobs)
+	if errors.Is(context.Cause(ctx), election.ErrLost) {
+		abandon()
+	}
+	stop := time.AfterFunc(c.shutdownGrace, abandon)
+	defer stop.Stop()
+	c.group.Wait()
+	if errors.Is(context.Cause(ctx), election.ErrLost) {
+		return election.ErrLost
+	}
+	return nil
+}
+
+// loop is the goroutine that owns the graph. It sleeps until somebody has
+// something for it, or the collector's next moment. What went comes before what
+// was seen: a free worker is worth more than a fresh graph.
+func (c *Controller) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		now := time.Now()
+		for more := true; more; {
+			select {
+			case a := <-c.answers:
+				c.answered(now, a)
+			default:
+				more = false
+			}
+		}
+		c.dispatch(now)
+		c.beat.Store(now.UnixNano())
+		c.arm(timer, now)
+		select {
+		case <-ctx.Done():
+		case a := <-c.answers:
+			c.answered(time.Now(), a)
+		case in := <-c.inputs:
+			in.do(time.Now())
+			in.done <- struct{}{}
+		case <-timer.C:
+		}
+	}
+}
+
+// arm sets the timer for when something changes by itself.
+func (c *Controller) arm(timer *time.Timer, now time.Time) {
+	next := c.collector.Next()
+	switch {
+	case !c.door.open() || next.IsZero():
+		timer.Stop()
+		return
+	case now.Before(c.limit.until) && next.Before(c.limit.until):
+		next = c.limit.until
+	case !next.After(now) && c.limit.free(now) == 0:
+		timer.Stop() // an answer makes room
+		return
+	}
+	timer.Reset(next.Sub(now))
+}
+
+// enter has the loop do something, and returns when it did. An error says that the
+// loop has ended, or ctx has before it could begin.
+func (c *Controller) enter(ctx context.Context, do func(now time.Time)) error {
+	return c.enterBy(ctx, make(chan struct{}, 1), do)
+}
+
+// enterBy does the same with a channel of the caller's, of capacity 1.
+func (c *Controller) enterBy(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
+	select {
+	case c.inputs <- input{do, done}:
+		<-done // it is being done: what it reads is the caller's until then
+		return nil
+	case <-c.ended:
+		return errIdle
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dispatch hands out what is to be done, as far as workers are free.
+func (c *Controller) dispatch(now time.Time) {
+	if !c.door.open() {
+		return
+	}
+	for free := c.limit.free(now); free > 0; free = c.limit.free(now) {
+		actions := c.collector.Ready(now, free)
+		if len(actions) == 0 {
+			break
+		}
+		for _, a := range actions {
+			c.begin(now, a)
+		}
+	}
+	c.metrics.nodes.Set(float64(c.collector.Len()))
+	c.metrics.queued.Set(float64(c.collector.Pending()))
+	c.metrics.inFlight.Set(float64(c.limit.inFlight))
+	c.metrics.limit.Set(float64(c.limit.limit))
+}
+
+func (c *Controller) begin(now time.Time, a cascade.Action) {
+	switch a.Verb {
+	case cascade.Warn:
+		c.warnNamespace(a)
+		return
+	case cascade.Barrier:
+		c.startBarrier(now, a)
+		return
+	}
+	c.limit.sent()
+	if c.limit.inFlight > c.workers {
+		c.workers++
+		c.group.Go(c.worker)
+	}
+	c.jobs <- a
+}
+
+// worker carries actions out. Workers live on: their stacks have grown to what a
+// request takes.
+func (c *Controller) worker() {
+	for a := range c.jobs {
+		c.answers <- c.carryOut(a)
+	}
+}
+
+func (c *Controller) carryOut(a cascade.Action) answer {
+	begun := time.Now()
+	switch a.Verb {
+	case cascade.Verify, cascade.Read:
+		if c.work.Err() != nil || !c.door.open() {
+			return answer{action: a, asOf: begun}
+		}
+		read, err := c.api.Read(c.work, a.Object, a.Object.Namespace != "")
+		took := time.Since(begun)
+		c.metrics.read(a, read.State, took)
+		if err != nil {
+			c.log.Debug("not known", "verb", a.Verb.String(), "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "error", err)
+		}
+		out := answer{action: a, asOf: begun, read: read, sent: true, Outcome: metadata.Outcome{Took: took, Result: cascade.Done}}
+		out.RetryAfter, out.Throttled = metadata.Throttled(err)
+		return out
+	default:
+		o, sent := c.door.carryOut(c.work, a)
+		if sent {
+			o.Took = time.Since(begun)
+			c.metrics.request(a.Verb, o.Took)
+		}
+		return answer{action: a, asOf: begun, sent: sent, Outcome: o}
+	}
+}
+
+// answered takes an answer into the graph.
+func (c *Controller) answered(now time.Time, a answer) {
+	switch v := well; {
+	case !a.sent:
+		c.limit.unsent()
+	default:
+		if a.Throttled {
+			v = throttled
+			c.metrics.throttled.Inc()
+		} else if a.Webhook {
+			v = webhook // a type that nobody can delete must not slow the others
+		} else if a.Result == cascade.Failed {
+			v = failed
+		}
+		c.limit.answered(now, v, a.Took, a.RetryAfter)
+	}
+	if a.action.Verb == cascade.Verify || a.action.Verb == cascade.Read {
+		c.collector.Answered(now, a.asOf, a.action.ID, a.read)
+		return
+	}
+	if a.Object != nil {
+		c.collector.Observe(now, *a.Object)
+	}
+	c.collector.Finished(now, a.action.ID, a.Result)
+	if a.action.Reason == cascade.TypesGivenUp && a.Result == cascade.Done {
+		c.metrics.givenUp.Inc()
+		c.door.givenUp(a.action)
+	}
+}

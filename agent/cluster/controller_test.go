@@ -1,0 +1,265 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPolicies(t *testing.T) {
+	for _, policy := range []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan} {
+		t.Run(string(policy), func(t *testing.T) {
+			inBubble(t, nil, nil, func(b *bed) {
+				owner := b.api.put(set("s"))
+				pods := b.pods(owner, 300)
+				b.api.remove(owner, policy)
+				b.after(time.Second)
+				b.want("owner is there", b.api.get(owner) != nil, false)
+				left := 0
+				if policy == cascade.Orphan {
+					left = len(pods)
+				}
+				b.want("pods left", b.left(pods), left)
+				for _, p := range pods {
+					if o := b.api.get(p); o != nil && (len(o.Owners) > 0 || o.Terminating) {
+						b.t.Fatalf("%+v", o)
+					}
+				}
+				// One request for each, and one for the owner's finalizer.
+				if n := len(b.api.sent); n > len(pods)+1 {
+					b.t.Errorf("%d requests", n)
+				}
+				b.want("deleted of pods, as the record has it", len(b.c.door.record.latest()), len(b.api.sent))
+			})
+		})
+	}
+}
+
+// The concurrency follows what the API server takes.
+func TestThrottled(t *testing.T) {
+	refused := 0
+	inBubble(t, nil, func(f *fake) {
+		f.do = func(cascade.Action) *metadata.Outcome {
+			defer f.lock()()
+			if refused++; refused > 40 {
+				return nil
+			}
+			return &metadata.Outcome{Result: cascade.TooMany, Throttled: true, RetryAfter: time.Second, Err: errors.New("429")}
+		}
+	}, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 200)
+		begun := time.Now()
+		b.api.remove(owner, cascade.Background)
+		b.after(10 * time.Millisecond)
+		if n := b.c.limit.limit; n > 8 {
+			t.Errorf("limit %d after 429", n)
+		}
+		for b.left(pods) > 0 && time.Since(begun) < time.Hour {
+			b.after(time.Second)
+		}
+		b.want("pods left", b.left(pods), 0)
+		if took := time.Since(begun); took < 2*time.Second || took > time.Minute {
+			t.Errorf("took %v", took)
+		}
+		if n := b.c.limit.limit; n < 2 {
+			t.Errorf("limit %d afterwards", n)
+		}
+	})
+}
+
+func TestPause(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 500)
+		b.api.remove(owner, cascade.Background)
+		time.Sleep(5 * time.Millisecond) // in the middle of it
+		b.want("on their way after the pause", b.c.door.pause(b.t.Context()), 0)
+		sent := len(b.api.sent)
+		if sent == 0 || sent == len(pods) {
+			b.t.Fatalf("%d sent before the pause", sent)
+		}
+		b.after(time.Hour)
+		b.want("sent in the pause", len(b.api.sent)-sent, 0)
+		b.want("silent", b.c.door.silent(), true)
+		b.want("still", b.c.door.resume(), "")
+		b.want("entered", b.c.enter(b.t.Context(), func(time.Time) {}), nil)
+		b.after(time.Minute)
+		b.want("pods left", b.left(pods), 0)
+		b.metric("paused", 0)
+	})
+}
+
+func TestBrake(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Brake = config.Brake{Deletions: 100, Window: config.Duration(time.Minute)} }, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 250)
+		b.api.remove(owner, cascade.Background)
+		b.after(time.Hour)
+		b.want("pods left", b.left(pods), 150)
+		b.metric("braked", 1)
+		b.want("events", len(b.api.notices), 1)
+		b.want("event", b.api.notices[0].Reason, eventBraked)
+		b.want("said", b.said("deletions stop"), 1)
+		b.want("state", b.c.door.state(), "braked: too many deletions")
+		for range 2 {
+			b.c.door.resume()
+			_ = b.c.enter(b.t.Context(), func(time.Time) {})
+			b.after(time.Hour)
+		}
+		b.want("pods left", b.left(pods), 0)
+		b.metric("braked", 0)
+	})
+}
+
+// Observing decides once for each object, changes nothing, and goes on to enforce
+// what it decided.
+func TestObserve(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 50)
+		b.api.remove(owner, cascade.Background)
+		b.after(24 * time.Hour)
+		b.want("sent", len(b.api.sent), 0)
+		b.want("events", len(b.api.notices), 0)
+		list := b.c.door.record.latest()
+		b.want("decisions", len(list), len(pods))
+		b.want("decision", list[0].Result+" "+list[0].Verb+" "+list[0].Reason, "observed delete owners_absent")
+		b.want("explained", b.explain(pods[0]), "owners_absent")
+		b.want("said", b.said("would have been deleted"), len(pods))
+		next := config.Default()
+		b.want("configured", b.c.Configure(b.t.Context(), next), nil)
+		b.after(time.Second)
+		b.want("pods left", b.left(pods), 0)
+	})
+}
+
+func TestExclusions(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		c.Exclude = config.Exclude{Types: []string{"sets.apps"}, Namespaces: []string{"b"}}
+	}, nil, func(b *bed) {
+		owner, other := b.api.put(set("s")), set("s")
+		other.Namespace = "b"
+		other = b.api.put(other)
+		pods, untouched := b.pods(owner, 3), b.pods(other, 3)
+		child := set("child")
+		child.Owners = []cascade.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: "s", UID: owner.UID}}
+		child = b.api.put(child)
+		b.api.remove(owner, cascade.Background)
+		b.api.remove(other, cascade.Background)
+		b.after(time.Hour)
+		b.want("pods left", b.left(pods), 0)
+		b.want("excluded by namespace left", b.left(untouched), 3)
+		b.want("excluded by type left", b.left([]cascade.Object{child}), 1)
+		b.want("why", b.explain(untouched[0])+" "+b.explain(child), "excluded excluded")
+		b.want("configured", b.c.Configure(b.t.Context(), config.Default()), nil)
+		b.after(time.Second)
+		b.want("left", b.left(append(untouched, child)), 0)
+	})
+}
+
+// After an etcd was restored nothing is believed until it was seen again.
+func TestWentBack(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner, held := b.api.put(set("s")), b.api.put(set("t"))
+		b.pods(owner, 3)
+		b.api.fault("CustomResourceDefinition", errors.New("503"))
+		b.api.remove(held, cascade.Orphan)
+		b.after(time.Second)
+		b.want("barrier runs", b.c.barrier != nil, true)
+		unlock := b.api.lock()
+		b.api.back++
+		b.api.changed.Broadcast()
+		unlock()
+		b.api.fault("CustomResourceDefinition", nil)
+		b.after(time.Minute)
+		b.metric("restores_total", 1)
+		b.want("orphaned", b.api.get(held) == nil, true)
+		b.api.remove(owner, cascade.Background)
+		b.after(time.Minute)
+		b.want("objects", len(b.api.objects), 0)
+	})
+}
+
+// The words are the kube-controller-manager's, and so is the rate.
+func TestInvalidNamespace(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		away := owner
+		away.Namespace = "b"
+		b.pods(away, 1)
+		b.after(time.Minute)
+		b.want("events", len(b.api.notices), 1)
+		b.want("event", b.api.notices[0].Message, fmt.Sprintf(`ownerRef [apps/v1/Set, namespace: b, name: s, uid: %s] does not exist in namespace "b"`, owner.UID))
+		for range 100 {
+			b.c.herald.say(b.api.notices[0])
+			b.after(time.Millisecond)
+		}
+		b.want("events of one object", len(b.api.notices), heraldBurst)
+	})
+}
+
+// At the end requests on their way are waited for; when the lease is lost they are
+// not, and nothing is sent after that.
+func TestEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause error
+		took  time.Duration
+		wait  time.Duration
+	}{
+		"clean":         {nil, time.Second, time.Second},
+		"hanging":       {nil, time.Hour, 5 * time.Second},
+		"lease is lost": {election.ErrLost, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, nil, func(b *bed) {
+				owner := b.api.put(set("s"))
+				b.pods(owner, 100)
+				b.api.hang = tc.took
+				b.api.remove(owner, cascade.Background)
+				b.after(10 * time.Millisecond)
+				begun := time.Now()
+				b.stop(tc.cause)
+				<-b.done
+				b.want("took", time.Since(begun).Round(100*time.Millisecond), tc.wait)
+				if !errors.Is(b.err, tc.cause) {
+					t.Errorf("Run: %v", b.err)
+				}
+				sent := len(b.api.sent)
+				if tc.took == time.Second != (sent > 0) || sent > 32 {
+					t.Errorf("%d requests were carried out", sent)
+				}
+				b.after(time.Hour)
+				b.want("sent afterwards", len(b.api.sent)-sent, 0)
+				if _, err := b.c.Types(t.Context()); !errors.Is(err, errIdle) {
+					t.Errorf("asked afterwards: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRecordIsBounded(t *testing.T) {
+	var r record
+	for i := range 3000 {
+		r.add(cascade.Action{Verb: cascade.Delete, Object: cascade.Coordinates{Name: fmt.Sprint(i)}}, "done", metadata.Outcome{}, time.Time{})
+	}
+	list := r.latest()
+	if len(list) != recordSize || list[0].Object.Name != "2999" || list[recordSize-1].Object.Name != fmt.Sprint(3000-recordSize) {
+		t.Errorf("%d, from %s to %s", len(list), list[0].Object.Name, list[len(list)-1].Object.Name)
+	}
+	if short(strings.Repeat("é", 500)) == strings.Repeat("é", 500) {
+		t.Error("long texts are cut")
+	}
+}

@@ -1,0 +1,78 @@
+// Package cluster is the controller of one cluster: it collects API objects whose
+// owners are gone, as the kube-controller-manager's garbage-collector-controller
+// does.
+//
+// # Who owns what
+//
+// policy/cascade decides. One goroutine, [Controller.Run]'s loop, owns its graph, the
+// types, the barrier and the limit of requests; all others only talk to it through
+// channels:
+//
+//   - a follower for each type hands over what it listed and watched, batch by
+//     batch, and waits until a batch was applied: what is in it is not copied, and
+//     a follower is never ahead of the graph by more than one batch,
+//   - workers carry actions out and send back how they went,
+//   - the scout asks which types there are,
+//   - the barrier, while one runs, has all types catch up,
+//   - the herald creates events, and nothing depends on them,
+//   - the HTTP server asks for explanations.
+//
+// The loop has no ticker. It sleeps until an answer, an input or the collector's
+// next moment, and takes answers first: a free worker is worth more than a graph
+// that is newer by a batch.
+//
+// # The one door
+//
+// Every deletion and every patch goes through door.go: mode, pause, brake,
+// exclusions, the record of decisions, log and metrics live there only. A pause is
+// in force when the call returns; what was sent before is waited for. The brake
+// counts deletions before they are sent, so it never lets one too many through.
+// Both outlive the process (keeper.go): whoever leads next asks the Lease how it was
+// left before anything is sent. What the brake has counted does not; it begins anew.
+// In mode observe the collector is told that an action was withheld, and does not
+// ask again until the object changes.
+//
+// # Who may ask
+//
+// What changes something is on the admin socket alone. What names objects (/preview,
+// /explain, /decisions, /types) is there and on a loopback address, never on one that is
+// open: it tells of objects that who asks may have no right to read. A preview copies
+// what bears on it out of the graph, in the loop and bounded (preview.go), and is
+// computed on the copy.
+//
+// # Types
+//
+// They are discovered at the start, after a CustomResourceDefinition or an
+// APIService has changed, and now and then. A type that is missing is gone once two
+// discoveries, five seconds apart, lack it, or its definition was seen to be deleted.
+// What part of discovery failed (Partial), or all of it, changes nothing. A resource
+// stays followed in the version in which it is, as long as that is served.
+//
+// # The barrier
+//
+// Before the finalizer orphan comes off, every followed type is read up to a moment
+// after the owner's deletion was seen, beginning with a discovery: any type can hold
+// dependents. What cannot be read holds it: see /readyz, the event OrphaningHeld,
+// ebb_controller_barrier_holders. Going on without it is for people to say.
+//
+// # Leading
+//
+// [Controller.Run] is to be called by the leader only. A standby follows nothing:
+// it costs no memory and no watches, and the initial lists take less time than the
+// Lease that it has waited for. When the Lease is lost nothing more is sent, and what is
+// on its way is given up; another leader's requests carry preconditions, so that
+// both are safe, only redundant.
+//
+// # When things fail
+//
+// A restart loses nothing: pending work is in the objects' finalizers. The API
+// server being away, slow or overloaded lowers the concurrency to one request at a time
+// (limiter.go), with pauses. A type that cannot be read is said once, and holds
+// only what must not go on without it. An etcd that was restored is
+// noticed by versions that went backwards or, after an absence of the API server, by
+// objects in a list that contradict what was told; everything is listed again then, and
+// what was proven gone is not believed any more.
+//
+// Sources: k8s.io/kubernetes/pkg/controller/garbagecollector (v1.36); kubernetes
+// issue 60037 (empty discovery); client-go tools/record and tools/leaderelection.
+package cluster

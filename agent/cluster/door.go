@@ -1,0 +1,296 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// Why the door lets an action not through, beside the results of those it does.
+const (
+	resultObserved = "observed" // mode observe: only said
+	resultPaused   = "paused"
+	resultBraked   = "braked"
+	resultExcluded = "excluded"
+	resultClosed   = "closed" // the controller ends, or does not lead any more
+)
+
+// pauseWait is how long a pause waits for what is on its way.
+const pauseWait = 5 * time.Second
+
+// door is the one through which every change to the cluster goes: each deletion and
+// each patch. Mode, pause, brake, exclusions, the record, the log and the metrics
+// of what is done live here and nowhere else. Workers pass it side by side.
+type door struct {
+	api     API
+	log     *slog.Logger
+	metrics *Metrics
+	herald  *herald
+	record  record
+	broken  atomic.Pointer[string] // types that cannot be read, for those who are told
+
+	mu      sync.Mutex
+	holds   func() bool // the Lease, by the clock; nil: there is none
+	config  config.Config
+	exclude map[string]bool // namespaces
+	paused  bool            // by hand; the configuration's switch is another
+	braked  bool
+	unknown bool   // how the last leader left it: see keeper
+	changed func() // tells the keeper
+	closed  bool
+	brake   brake
+	sending int
+	idle    *sync.Cond // sending became 0
+}
+
+func newDoor(o Options, h *herald) *door {
+	d := &door{api: o.API, log: o.Log, metrics: o.Metrics, herald: h, unknown: o.Memory != nil, changed: func() {}}
+	d.idle = sync.NewCond(&d.mu)
+	d.configure(o.Config)
+	return d
+}
+
+// configure takes another configuration; what is on its way goes on.
+func (d *door) configure(c config.Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config = c
+	d.exclude = make(map[string]bool, len(c.Exclude.Namespaces))
+	for _, name := range c.Exclude.Namespaces {
+		d.exclude[name] = true
+	}
+	d.brake.set(c.Brake.Deletions, time.Duration(c.Brake.Window))
+	d.show()
+}
+
+// settings are those in force.
+func (d *door) settings() config.Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
+}
+
+// open says whether anything would be let through, so that nobody asks for what
+// would not.
+func (d *door) open() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.closed && !d.halted()
+}
+
+func (d *door) halted() bool { return d.unknown || d.paused || d.braked || d.config.Paused }
+
+func (d *door) show() {
+	d.metrics.paused.Set(truth(d.paused || d.config.Paused))
+	d.metrics.braked.Set(truth(d.braked))
+}
+
+// enter says why an action is not let through; "" lets it, and then leave ends it.
+func (d *door) enter(now time.Time, a cascade.Action) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed || d.holds != nil && !d.holds():
+		return resultClosed
+	case d.excluded(a.Object):
+		return resultExcluded
+	case d.config.Mode == config.Observe:
+		return resultObserved
+	case d.unknown || d.paused || d.config.Paused:
+		return resultPaused
+	case d.braked:
+		return resultBraked
+	case a.Verb == cascade.Delete && !d.brake.take(now):
+		d.pull(a)
+		return resultBraked
+	}
+	d.sending++
+	return ""
+}
+
+func (d *door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sending--; d.sending == 0 {
+		d.idle.Broadcast()
+	}
+}
+
+func (d *door) excluded(o cascade.Coordinates) bool {
+	return o.Namespace != "" && d.exclude[o.Namespace] ||
+		config.Patterns(d.config.Exclude.Types).Match(o.Resource, groupOf(o.APIVersion))
+}
+
+// pull the brake. The caller holds the lock.
+func (d *door) pull(a cascade.Action) {
+	d.braked = true
+	d.show()
+	d.changed()
+	d.metrics.brakes.Inc()
+	b := d.config.Brake
+	d.log.Error("deletions stop: more than the brake allows; look at /decisions, then POST /control/resume",
+		"reason", "brake", "deletions", b.Deletions, "window", b.Window.String(), "next", a.Object.Name, "namespace", a.Object.Namespace, "kind", a.Object.Kind)
+	d.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventBraked, Message: fmt.Sprintf(
+		"%d objects were deleted within %s: nothing more is, until somebody has looked and says so", b.Deletions, b.Window)})
+}
+
+// pause lets nothing through from now on, and waits a moment for what is on its
+// way. left says how much still is.
+func (d *door) pause(ctx context.Context) (left int) {
+	ctx, cancel := context.WithTimeout(ctx, pauseWait)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.idle.Broadcast()
+	})
+	defer stop()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.paused {
+		d.log.Warn("paused: nothing is sent", "reason", "by hand")
+	}
+	d.paused = true
+	d.show()
+	for d.sending > 0 && ctx.Err() == nil {
+		d.idle.Wait()
+	}
+	return d.sending
+}
+
+// resume ends a pause by hand and lets go of the brake. still says what halts the
+// door nevertheless.
+func (d *door) resume() (still string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paused || d.braked {
+		d.log.Info("going on", "reason", "by hand", "was_paused", d.paused, "was_braked", d.braked)
+	}
+	d.paused, d.braked = false, false
+	d.brake.reset()
+	d.show()
+	if d.config.Paused {
+		return "the configuration says paused: true"
+	}
+	if d.unknown {
+		return "it is not known yet whether it was paused or braked before it was started"
+	}
+	return ""
+}
+
+// close the door for good.
+func (d *door) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+// silent says whether not even events are to be created.
+func (d *door) silent() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed || d.unknown || d.paused || d.config.Paused || d.config.Mode == config.Observe
+}
+
+// state in words, for people.
+func (d *door) state() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var words []string
+	for _, s := range []struct {
+		is   bool
+		word string
+	}{
+		{d.config.Mode == config.Observe, "observe: nothing is changed"}, {d.paused, "paused by hand"},
+		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.closed, "ending"},
+	} {
+		if s.is {
+			words = append(words, s.word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// carryOut does what an action asks for, if it is let through, and says how it
+// went.
+func (d *door) carryOut(ctx context.Context, a cascade.Action) (metadata.Outcome, bool) {
+	begun := time.Now()
+	if why := d.enter(begun, a); why != "" {
+		d.note(a, why, metadata.Outcome{}, begun)
+		if why == resultObserved || why == resultExcluded {
+			return metadata.Outcome{Result: cascade.Withheld}, false
+		}
+		return metadata.Outcome{Result: cascade.Failed}, false
+	}
+	defer d.leave()
+	o := d.api.Do(ctx, a, a.Object.Namespace != "")
+	d.note(a, o.Result.String(), o, begun)
+	return o, true
+}
+
+// note an action in the record, the metrics and the log.
+func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun time.Time) {
+	if o.Throttled || result == resultPaused || result == resultClosed || result == resultBraked {
+		d.metrics.action(a, result)
+		return // it will be asked for again: nothing was decided against it
+	}
+	d.record.add(a, result, o, begun)
+	d.metrics.action(a, result)
+	level, message := slog.LevelDebug, "patched"
+	switch {
+	case a.Verb == cascade.Delete && (result == resultObserved || o.Result == cascade.Done && o.Err == nil):
+		level, message = slog.LevelInfo, "deleted"
+	case o.Result == cascade.Failed || o.Result == cascade.Forbidden:
+		level, message = slog.LevelWarn, "refused"
+	}
+	if result == resultObserved {
+		message = "would have been " + message
+	}
+	if !d.log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("reason", string(a.Reason)), slog.String("verb", a.Verb.String()), slog.String("result", result),
+		slog.String("apiVersion", a.Object.APIVersion), slog.String("kind", a.Object.Kind), slog.String("namespace", a.Object.Namespace),
+		slog.String("name", a.Object.Name), slog.String("uid", a.Object.UID), slog.String("policy", string(a.Policy)),
+		slog.String("owner_kind", a.Owner.Kind), slog.String("owner", a.Owner.Name), slog.String("owner_uid", a.Owner.UID),
+	}
+	if o.Err != nil {
+		attrs = append(attrs, slog.String("error", o.Err.Error()))
+	}
+	d.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// givenUp tells of a foreground deletion that ends although nobody could see all
+// dependents.
+func (d *door) givenUp(a cascade.Action) {
+	types := "some types"
+	if p := d.broken.Load(); p != nil && *p != "" {
+		types = *p
+	}
+	d.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventGivenUp,
+		Message: "its foreground deletion ends although these could not be listed for long, and may hold dependents: " + types})
+}
+
+func groupOf(apiVersion string) string {
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+)
+
+// Who restarts a controller that was paused, or that its brake has stopped, does not
+// mean that it should go on; whoever leads next does not, either.
+func testHaltKept(t *testing.T, b *bed, binary string) {
+	for _, mode := range []string{elected, alone} {
+		p := b.launch(t, binary, mode)
+		p.awaitReady("ok\n")
+		if text, err := p.ask(t.Context(), http.MethodPost, "/control/pause"); err != nil || text != "paused; nothing is on its way\n" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		p.kill()
+		s := b.mixed(t, 10)
+		s.begin()
+		p = b.launch(t, binary, mode)
+		p.awaitReady("ok (paused by hand)")
+		p.resume()
+		s.ended(10)
+		p.kill()
+		p = b.launch(t, binary, mode+"brake: {deletions: 15, window: 10m}\n")
+		p.awaitReady("ok\n")
+		s = b.mixed(t, 30)
+		s.begin()
+		p.awaitReady("ok (braked")
+		all, _, err := s.left(t.Context(), "secret")
+		if all == 0 || err != nil {
+			t.Fatalf("%d left, %v", all, err)
+		}
+		await(t, "the brake to be kept", func(ctx context.Context) error {
+			var lease struct {
+				Metadata struct{ Annotations map[string]string }
+			}
+			err := b.ask(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller", nil, &lease)
+			if err == nil && lease.Metadata.Annotations["ebb-agent.github.io/halted"] != "braked" {
+				err = fmt.Errorf("%v", lease.Metadata.Annotations)
+			}
+			return err
+		})
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		p.exit()
+		p = b.launch(t, binary, mode)
+		p.awaitReady("ok (braked")
+		if again, _, err := s.left(t.Context(), "secret"); again != all || err != nil {
+			t.Errorf("%d left before the restart, %d after it, %v", all, again, err)
+		}
+		p.resume()
+		s.ended(30)
+		p.kill()
+		p = b.launch(t, binary, mode)
+		p.awaitReady("ok\n")
+		p.kill()
+	}
+}
+
+func (p *process) resume() {
+	p.t.Helper()
+	if text, err := p.ask(p.t.Context(), http.MethodPost, "/control/resume"); err != nil || text != "going on\n" {
+		p.t.Fatalf("%q, %v", text, err)
+	}
+}

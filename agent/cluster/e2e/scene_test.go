@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// kinds of objects in scenes.
+var kinds = map[string]struct {
+	apiVersion, kind, resource string
+	cluster                    bool
+	spec                       object
+}{
+	"cm":     {apiVersion: "v1", kind: "ConfigMap", resource: "configmaps"},
+	"secret": {apiVersion: "v1", kind: "Secret", resource: "secrets"},
+	"pod":    {apiVersion: "v1", kind: "Pod", resource: "pods", spec: podSpec},
+	"rs":     {apiVersion: "apps/v1", kind: "ReplicaSet", resource: "replicasets", spec: workload},
+	"deploy": {apiVersion: "apps/v1", kind: "Deployment", resource: "deployments", spec: workload},
+	"widget": {apiVersion: "example.com/v1", kind: "Widget", resource: "widgets"},
+	"class":  {apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", resource: "clusterroles", cluster: true},
+}
+
+var podSpec = object{"containers": []any{object{"name": "c", "image": "i"}}}
+
+var workload = object{
+	"selector": object{"matchLabels": object{"a": "b"}},
+	"template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": podSpec},
+}
+
+// scene is a namespace, and objects in it by name.
+type scene struct {
+	*bed
+	t         *testing.T
+	namespace string
+	uids      map[string]string
+}
+
+func (b *bed) scene(t *testing.T) *scene {
+	t.Helper()
+	b.spaces++
+	s := &scene{bed: b, t: t, namespace: fmt.Sprintf("scene-%d", b.spaces), uids: map[string]string{}}
+	b.must(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": s.namespace}})
+	return s
+}
+
+// path of "cm/name"; of "cm/" that of all.
+func (s *scene) path(what string) string {
+	kind, name, _ := strings.Cut(what, "/")
+	k := kinds[kind]
+	prefix := "/apis/" + k.apiVersion
+	if !strings.Contains(k.apiVersion, "/") {
+		prefix = "/api/" + k.apiVersion
+	}
+	if !k.cluster {
+		prefix += "/namespaces/" + s.namespace
+	}
+	if name == "" {
+		return prefix + "/" + k.resource
+	}
+	return prefix + "/" + k.resource + "/" + s.real(kind, name)
+}
+
+// real is a name as it is in the cluster.
+func (s *scene) real(kind, name string) string {
+	if kinds[kind].cluster {
+		return s.namespace + "-" + name
+	}
+	return name
+}
+
+// reference to an object that was made: "cm/a", or "!cm/a" with blockOwnerDeletion.
+func (s *scene) reference(what string) object {
+	block := strings.HasPrefix(what, "!")
+	what = strings.TrimPrefix(what, "!")
+	kind, name, _ := strings.Cut(what, "/")
+	uid, ok := s.uids[what]
+	if !ok {
+		uid = "00000000-0000-4000-8000-00000000dead"
+	}
+	return object{"apiVersion": kinds[kind].apiVersion, "kind": kinds[kind].kind, "name": s.real(kind, name), "uid": uid, "blockOwnerDeletion": block}
+}
+
+// make objects from lines such as "cm/a < !cm/b cm/c + example.com/finalizer":
+// owners behind "<", finalizers behind "+".
+func (s *scene) make(lines ...string) {
+	s.t.Helper()
+	for _, line := range lines {
+		s.uids[strings.Fields(line)[0]] = s.create(s.t.Context(), line)
+	}
+}
+
+func (s *scene) create(ctx context.Context, line string) string {
+	s.t.Helper()
+	words := strings.Fields(line)
+	kind, name, _ := strings.Cut(words[0], "/")
+	m := object{"name": s.real(kind, name)}
+	var owners, finalizers []any
+	list := &owners
+	for _, w := range words[1:] {
+		switch w {
+		case "<":
+		case "+":
+			list = &finalizers
+		default:
+			if list == &owners {
+				owners = append(owners, s.reference(w))
+			} else {
+				finalizers = append(finalizers, w)
+			}
+		}
+	}
+	m["ownerReferences"], m["finalizers"] = owners, finalizers
+	o := object{"apiVersion": kinds[kind].apiVersion, "kind": kinds[kind].kind, "metadata": m}
+	if spec := kinds[kind].spec; spec != nil {
+		o["spec"] = spec
+	}
+	var out struct{ Metadata struct{ UID string } }
+	if err := s.ask(ctx, http.MethodPost, s.path(kind+"/"), o, &out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out.Metadata.UID
+}
+
+// many dependents of one owner, in few words.
+func (s *scene) many(kind, owner string, n int) {
+	s.t.Helper()
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("%s/%s-%d < !%s", kind, strings.ReplaceAll(owner, "/", "-"), i, owner)
+	}
+	s.make(lines...)
+}
+
+// remove an object: "cm/a", and the options as the client sends them.
+func (s *scene) remove(what string, options any) {
+	s.t.Helper()
+	if err := s.ask(s.t.Context(), http.MethodDelete, s.path(what), options, nil); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func policy(p string) object {
+	return object{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": p}
+}
+
+// left counts the objects of a kind, and those of them that have owners.
+func (s *scene) left(ctx context.Context, kind string) (all, owned int, err error) {
+	var list struct{ Items []struct{ Metadata meta } }
+	err = s.ask(ctx, http.MethodGet, s.path(kind+"/"), nil, &list)
+	for _, o := range list.Items {
+		if len(o.Metadata.OwnerReferences) > 0 {
+			owned++
+		}
+	}
+	return len(list.Items), owned, err
+}
+
+// awaitLeft waits until so many of a kind are left, and so many of them owned.
+func (s *scene) awaitLeft(kind string, all, owned int) {
+	s.t.Helper()
+	await(s.t, fmt.Sprintf("%d of %s, %d of them owned", all, kind, owned), func(ctx context.Context) error {
+		a, o, err := s.left(ctx, kind)
+		if err == nil && (a != all || o != owned) {
+			err = fmt.Errorf("%d, %d owned", a, o)
+		}
+		return err
+	})
+}
+
+// want says how the scene is to be in the end: "-cm/a" is gone, "cm/a" is there, and
+// "cm/a=2" has so many owners, "cm/a!" is being deleted.
+func (s *scene) want(ends ...string) {
+	s.t.Helper()
+	for _, end := range ends {
+		if what, gone := strings.CutPrefix(end, "-"); gone {
+			s.awaitGone(s.t, s.path(what))
+			continue
+		}
+		what, owners, counted := strings.Cut(end, "=")
+		what, deleted := strings.CutSuffix(what, "!")
+		await(s.t, end, func(ctx context.Context) error {
+			m, err := s.get(ctx, s.path(what))
+			switch {
+			case err != nil:
+				return err
+			case m == nil:
+				s.t.Fatalf("%s is gone", what)
+			case m.UID != s.uids[what]:
+				s.t.Fatalf("%s is another", what)
+			case (m.DeletionTimestamp != "") != deleted:
+				return fmt.Errorf("deleted at %q", m.DeletionTimestamp)
+			case counted && fmt.Sprint(len(m.OwnerReferences)) != owners:
+				return fmt.Errorf("owners %v", m.OwnerReferences)
+			}
+			return nil
+		})
+	}
+}
+
+// define the custom resource Widget, in versions; those with a ! behind them are
+// not served, and the first one is stored.
+func (b *bed) define(t *testing.T, versions ...string) {
+	t.Helper()
+	definition := widgets(versions...)
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if m, err := b.get(t.Context(), path+"/widgets.example.com"); err != nil {
+		t.Fatal(err)
+	} else if m != nil {
+		definition["metadata"].(object)["resourceVersion"] = m.ResourceVersion
+		b.must(t, http.MethodPut, path+"/widgets.example.com", definition)
+	} else {
+		b.must(t, http.MethodPost, path, definition)
+	}
+	served := strings.TrimSuffix(versions[0], "!")
+	for _, v := range versions {
+		if !strings.HasSuffix(v, "!") {
+			served = v
+		}
+	}
+	await(t, "widgets to be served", func(ctx context.Context) error {
+		return b.ask(ctx, http.MethodGet, "/apis/example.com/"+served+"/widgets", nil, nil)
+	})
+}
+
+func widgets(versions ...string) object {
+	var list []any
+	for i, v := range versions {
+		name, unserved := strings.CutSuffix(v, "!")
+		list = append(list, object{"name": name, "served": !unserved, "storage": i == 0, "schema": object{
+			"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+	}
+	return object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": "widgets.example.com"},
+		"spec": object{"group": "example.com", "scope": "Namespaced", "versions": list,
+			"names": object{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}}}
+}

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+const level = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/ebb-controller"
+
+// The API server lets the controller's requests through three at a time and queues
+// two, and says 429 to all others: fewer are sent, everything is done all the same, and
+// once there is room again it goes as fast as before.
+func TestThrottled(t *testing.T) {
+	b := newBed(t, peers.Config{})
+	b.define(t, "v1")
+	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 32, Most: 32} })
+	r.awaitState(t, "widgets.example.com", "synced")
+	g := b.guard(t)
+	shares := func(n, length int) {
+		b.must(t, http.MethodPatch, level, object{"spec": object{"limited": object{"nominalConcurrencyShares": n, "lendablePercent": 0, "borrowingLimitPercent": 0,
+			"limitResponse": object{"queuing": object{"queueLengthLimit": length}}}}})
+		await(t, "the level to have been taken over", func(ctx context.Context) error {
+			seats, err := b.flow(ctx, "apiserver_flowcontrol_nominal_limit_seats")
+			if err == nil && (seats < 10) != (n < 10) {
+				err = fmt.Errorf("%v seats", seats)
+			}
+			return err
+		})
+	}
+	shares(1, 2)
+	const n = 60
+	s := b.scene(t)
+	s.make("cm/o", "cm/p", "cm/q")
+	s.many("secret", "cm/o", n)
+	s.many("widget", "cm/p", n)
+	s.many("rs", "cm/q", n)
+	lowest, done := r.lowest(t)
+	s.begin()
+	s.want("-cm/o", "-cm/p", "-cm/q")
+	s.awaitLeft("secret", 0, 0)
+	s.awaitLeft("widget", 0, 0)
+	s.awaitLeft("rs", n, 0)
+	done()
+	rejected, err := b.flow(t.Context(), "apiserver_flowcontrol_rejected_requests_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	throttled := r.metric(t, "throttled_total")
+	t.Logf("the API server refused %v, of which %v changes and reads; at the least %v at a time", rejected, throttled, *lowest)
+	if rejected == 0 || throttled == 0 || *lowest > 8 {
+		t.Error("it was not throttled, or did not give way")
+	}
+	g.check(t)
+	r.awaitSynced(t)
+	shares(20, 200)
+	s = b.scene(t)
+	s.make("cm/o")
+	s.many("secret", "cm/o", 400)
+	s.remove("cm/o", background)
+	s.awaitLeft("secret", 0, 0)
+	if now := r.metric(t, "concurrency_limit"); now <= *lowest {
+		t.Errorf("%v at a time, and there is room again", now)
+	}
+}
+
+// lowest watches how many requests may be on their way.
+func (r *running) lowest(t *testing.T) (lowest *float64, done func()) {
+	lowest = new(float64)
+	*lowest = r.metric(t, "concurrency_limit")
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				*lowest = min(*lowest, r.metric(t, "concurrency_limit"))
+			}
+		}
+	}()
+	return lowest, func() { close(end); <-ended }
+}
+
+// flow sums up a metric of the API server for the controller's priority level.
+func (b *bed) flow(ctx context.Context, name string) (sum float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cp.URL()+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := b.admin.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, name+"{") || !strings.Contains(line, `priority_level="ebb-controller"`) {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += v
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return sum, lines.Err()
+}

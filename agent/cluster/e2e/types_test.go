@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+const crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+
+// Types come and go, and nothing else is stopped by that.
+func TestTypes(t *testing.T) {
+	b := newBed(t, peers.Config{})
+	r := b.start(t, b.kubeconfig, nil)
+	t.Run("late definition", func(t *testing.T) { testLateDefinition(t, b, r) })
+	t.Run("unserved version", func(t *testing.T) { testUnserved(t, b, r) })
+	t.Run("deleted and made again", func(t *testing.T) { testMadeAgain(t, b, r) })
+	t.Run("broken conversion", func(t *testing.T) { testBrokenConversion(t, b, r) })
+	r.stop()
+	t.Run("forbidden type", func(t *testing.T) { testForbidden(t, b) })
+}
+
+// Cascades work for a type at once. The API server itself lets nobody create an object
+// within 2 s of the definition: it sleeps, so that other API servers have heard of it by
+// then (k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go).
+func testLateDefinition(t *testing.T, b *bed, r *running) {
+	s := b.scene(t)
+	begun := time.Now()
+	b.define(t, "v1")
+	r.awaitState(t, "widgets.example.com", "synced")
+	followed := time.Since(begun)
+	s.make("widget/o", "cm/a < widget/o", "widget/b < cm/a")
+	made := time.Since(begun)
+	begun = time.Now()
+	s.remove("widget/o", background)
+	s.want("-cm/a", "-widget/b")
+	gone := time.Since(begun)
+	t.Logf("followed %v after it was defined; objects were made after %v, and gone %v after their owner", followed, made, gone)
+	if followed > time.Second || gone > time.Second { // a tenth of it, where nobody else is at work
+		t.Errorf("followed after %v, gone after %v", followed, gone)
+	}
+}
+
+// A version that is not served says nothing about its objects: dependents of a live
+// owner stay. The negative control is an owner whose version is served.
+func testUnserved(t *testing.T, b *bed, r *running) {
+	s := b.scene(t)
+	s.make("widget/o", "widget/p", "widget/q", "cm/a < widget/o", "cm/b < !widget/p")
+	b.define(t, "v2", "v1!")
+	await(t, "the bare 404", func(ctx context.Context) error {
+		if err := b.ask(ctx, http.MethodGet, s.path("widget/o"), nil, nil); !isStatus(err, http.StatusNotFound) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	// Made now, so that their owner is verified now; and control, in v2.
+	s.make("cm/c < widget/q")
+	v2 := object{"apiVersion": "example.com/v2", "kind": "Widget", "name": "none", "uid": "1"}
+	b.must(t, http.MethodPost, s.path("cm/"), object{"metadata": object{"name": "control", "ownerReferences": []any{v2}}})
+	s.want("-cm/control")
+	await(t, "v1 to be gone", func(ctx context.Context) error {
+		types, err := r.Types(ctx)
+		for _, s := range types {
+			if s.APIVersion == "example.com/v1" {
+				err = fmt.Errorf("it is %s", s.State)
+			}
+		}
+		return err
+	})
+	s.make("cm/d < widget/q", "cm/e")
+	s.remove("cm/e", background)
+	s.want("-cm/e", "cm/a=1", "cm/b=1", "cm/c=1", "cm/d=1")
+	b.define(t, "v1", "v2!")
+	r.awaitState(t, "widgets.example.com", "synced")
+	s.remove("widget/o", background)
+	s.remove("widget/p", foreground)
+	s.want("-cm/a", "-cm/b", "cm/c=1", "cm/d=1")
+}
+
+// A definition that is deleted takes its objects with it, and what they owned goes,
+// also when another of the same name comes at once (kubernetes issue 142039).
+func testMadeAgain(t *testing.T, b *bed, r *running) {
+	s := b.scene(t)
+	s.make("widget/o", "cm/a < widget/o", "cm/keep", "cm/k < cm/keep")
+	b.must(t, http.MethodDelete, crd, nil)
+	b.awaitGone(t, crd)
+	b.define(t, "v1")
+	s.make("widget/again", "cm/b < widget/again")
+	s.want("-cm/a", "cm/k=1", "cm/b=1")
+	s.remove("widget/again", background)
+	s.want("-cm/b")
+	r.awaitState(t, "widgets.example.com", "synced")
+	b.must(t, http.MethodDelete, crd, nil)
+	b.awaitGone(t, crd)
+	r.awaitState(t, "widgets.example.com", "")
+	b.define(t, "v1")
+	r.awaitState(t, "widgets.example.com", "synced")
+}
+
+// A type that nobody can list, because its conversion webhook is down, holds
+// orphaning until somebody says to go on, and nothing else.
+func testBrokenConversion(t *testing.T, b *bed, r *running) {
+	s := b.scene(t)
+	s.make("widget/w")
+	definition := widgets("v2", "v1!")
+	m, err := b.get(t.Context(), crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition["metadata"].(object)["resourceVersion"] = m.ResourceVersion
+	definition["spec"].(object)["conversion"] = object{"strategy": "Webhook", "webhook": object{
+		"conversionReviewVersions": []any{"v1"}, "clientConfig": object{"url": "https://127.0.0.1:1/convert"}}}
+	b.must(t, http.MethodPut, crd, definition)
+	r.awaitState(t, "widgets.example.com", "unreadable")
+	s.make("cm/o", "cm/p", "cm/a < cm/o", "cm/b < cm/p")
+	s.remove("cm/p", background)
+	s.want("-cm/b")
+	s.remove("cm/o", orphan)
+	await(t, "the event", func(context.Context) error {
+		notes := b.events(t, s.namespace, "OrphaningHeld")
+		if len(notes) != 1 || !strings.Contains(notes[0], "widgets.example.com") {
+			return fmt.Errorf("%q", notes)
+		}
+		return nil
+	})
+	s.want("cm/o!", "cm/a=0")
+	next := r.config
+	next.OrphanWithout = append([]string{"widgets.example.com"}, next.OrphanWithout...)
+	if err := r.Configure(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	s.want("-cm/o", "cm/a=0")
+	if err := r.Configure(t.Context(), r.config); err != nil {
+		t.Fatal(err)
+	}
+	b.define(t, "v2", "v1!")
+	r.awaitState(t, "widgets.example.com", "synced")
+	b.must(t, http.MethodDelete, crd, nil)
+	b.awaitGone(t, crd)
+}
+
+// Who may not read secrets orphans nothing while that is so, and collects the rest.
+func testForbidden(t *testing.T, b *bed) {
+	r := b.start(t, b.limited(t), func(c *config.Config) { c.ForegroundPatience = config.Duration(2 * time.Second) })
+	r.awaitState(t, "secrets", "unreadable")
+	s := b.scene(t)
+	s.make("cm/o", "cm/p", "cm/q", "secret/a < cm/o", "cm/b < cm/o", "cm/c < cm/p", "cm/d < !cm/q")
+	s.remove("cm/o", orphan)
+	s.remove("cm/p", background)
+	s.remove("cm/q", foreground)
+	s.want("-cm/c", "-cm/d", "-cm/q", "cm/b=0", "cm/o!", "secret/a=1")
+	await(t, "the events", func(context.Context) error {
+		held, given := b.events(t, s.namespace, "OrphaningHeld"), b.events(t, s.namespace, "CascadeTypesGivenUp")
+		if len(held) != 1 || len(given) != 1 || !strings.Contains(held[0]+given[0], "secrets") {
+			return fmt.Errorf("%q, %q", held, given)
+		}
+		return nil
+	})
+	b.bindLimited(t, "ebb-controller") // now it may
+	s.want("-cm/o", "secret/a=0")
+	r.awaitState(t, "secrets", "synced")
+}
+
+const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+
+// limited is the kubeconfig of somebody who may do what the controller may, but not
+// with secrets.
+func (b *bed) limited(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	b.must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/serviceaccounts", object{"metadata": object{"name": "limited"}})
+	all := []string{"get", "list", "watch", "patch", "delete"}
+	var groups struct{ Groups []struct{ Name string } }
+	var core struct{ Resources []struct{ Name string } }
+	for path, out := range map[string]any{"/apis": &groups, "/api/v1": &core} {
+		if err := b.ask(t.Context(), http.MethodGet, path, nil, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules := []any{object{"apiGroups": []string{"", "events.k8s.io"}, "resources": []string{"events"}, "verbs": []string{"create", "patch"}}}
+	for _, g := range groups.Groups {
+		rules = append(rules, object{"apiGroups": []string{g.Name}, "resources": []string{"*"}, "verbs": all})
+	}
+	for _, c := range core.Resources {
+		if c.Name != "secrets" {
+			rules = append(rules, object{"apiGroups": []string{""}, "resources": []string{c.Name}, "verbs": all})
+		}
+	}
+	b.must(t, http.MethodPost, rbac+"clusterroles", object{"metadata": object{"name": "limited"}, "rules": rules})
+	b.bindLimited(t, "limited")
+	kubeconfig, err := b.cp.ServiceAccountKubeconfig(t.Context(), "ebb-system", "limited")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+func (b *bed) bindLimited(t *testing.T, role string) {
+	t.Helper()
+	b.must(t, http.MethodPost, rbac+"clusterrolebindings", object{"metadata": object{"name": "limited-" + role},
+		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+		"subjects": []any{object{"kind": "ServiceAccount", "name": "limited", "namespace": "ebb-system"}}})
+}

@@ -1,0 +1,278 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/runtime/kube/naming"
+)
+
+// fake is an API server in memory, for faults that a real one cannot be made to
+// produce. How a real one behaves is the business of the e2e tests.
+type fake struct {
+	mu       sync.Mutex
+	changed  *sync.Cond
+	version  int
+	types    []cascade.Type
+	partial  map[string]error
+	discover error
+	objects  map[cascade.Coordinates]*cascade.Object  // by apiVersion, kind, namespace, name
+	log      []past                                   // all that ever happened
+	broken   map[string]error                         // kind: why it cannot be read
+	stuck    string                                   // kind that never catches up
+	back     int                                      // how often etcd was restored
+	took     time.Duration                            // of each request
+	hang     time.Duration                            // of each change besides
+	do       func(a cascade.Action) *metadata.Outcome // before the request is looked at; nil lets it through
+	sent     []cascade.Action
+	notices  []metadata.Notice
+	reads    int
+	catchUps int
+}
+
+type past struct {
+	version int
+	event   metadata.Event
+}
+
+func newFake() *fake {
+	f := &fake{objects: map[cascade.Coordinates]*cascade.Object{}, broken: map[string]error{}, took: time.Millisecond}
+	f.changed = sync.NewCond(&f.mu)
+	f.types = []cascade.Type{
+		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
+		{APIVersion: "apps/v1", Kind: "Set", Resource: "sets", Namespaced: true},
+		{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"},
+	}
+	return f
+}
+
+func (f *fake) lock() func() { f.mu.Lock(); return f.mu.Unlock }
+
+func at(o cascade.Object) cascade.Coordinates {
+	return cascade.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+}
+
+func bare(c cascade.Coordinates) cascade.Coordinates {
+	c.Resource, c.UID = "", ""
+	return c
+}
+
+// put creates or changes an object, and has the watches tell.
+func (f *fake) put(o cascade.Object) cascade.Object {
+	defer f.lock()()
+	return f.store(o)
+}
+
+func (f *fake) store(o cascade.Object) cascade.Object {
+	f.version++
+	o.ResourceVersion = strconv.Itoa(f.version)
+	if o.UID == "" {
+		o.UID = fmt.Sprintf("%s-%s-%d", o.Kind, o.Name, f.version)
+	}
+	kind := metadata.Observed
+	if o.Terminating && len(o.Finalizers) == 0 {
+		kind = metadata.Deleted
+		delete(f.objects, at(o))
+	} else {
+		kept := o
+		f.objects[at(o)] = &kept
+	}
+	f.log = append(f.log, past{f.version, metadata.Event{Kind: kind, Object: o}})
+	f.changed.Broadcast()
+	return o
+}
+
+// remove deletes as the API server does with a policy.
+func (f *fake) remove(o cascade.Object, p cascade.Policy) {
+	defer f.lock()()
+	f.strip(*f.objects[at(o)], p)
+}
+
+func (f *fake) strip(o cascade.Object, p cascade.Policy) {
+	o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(s string) bool {
+		return s == cascade.OrphanFinalizer || s == cascade.ForegroundFinalizer
+	})
+	switch p {
+	case cascade.Orphan:
+		o.Finalizers = append(o.Finalizers, cascade.OrphanFinalizer)
+	case cascade.Foreground:
+		o.Finalizers = append(o.Finalizers, cascade.ForegroundFinalizer)
+	}
+	o.Terminating = true
+	f.store(o)
+}
+
+func (f *fake) get(o cascade.Object) *cascade.Object {
+	defer f.lock()()
+	if found := f.objects[at(o)]; found != nil && found.UID == o.UID {
+		kept := *found
+		return &kept
+	}
+	return nil
+}
+
+func (f *fake) fault(kind string, err error) {
+	defer f.lock()()
+	f.broken[kind] = err
+	f.changed.Broadcast()
+}
+
+func (f *fake) Discover(context.Context) (metadata.Discovery, error) {
+	defer f.lock()()
+	return metadata.Discovery{Types: slices.Clone(f.types), Partial: f.partial}, f.discover
+}
+
+func (f *fake) Read(ctx context.Context, o cascade.Coordinates, _ bool) (cascade.Answer, error) {
+	time.Sleep(f.took)
+	defer f.lock()()
+	f.reads++
+	if err := f.broken[o.Kind]; err != nil {
+		return cascade.Answer{}, err
+	}
+	if !slices.ContainsFunc(f.types, func(t cascade.Type) bool { return t.APIVersion == o.APIVersion && t.Kind == o.Kind }) {
+		return cascade.Answer{}, errors.New("404 page not found")
+	}
+	if found := f.objects[bare(o)]; found != nil {
+		return cascade.Answer{State: cascade.Exists, Object: *found}, nil
+	}
+	return cascade.Answer{State: cascade.Absent}, nil
+}
+
+func (f *fake) Do(ctx context.Context, a cascade.Action, _ bool) metadata.Outcome {
+	if f.do != nil {
+		if o := f.do(a); o != nil {
+			return *o
+		}
+	}
+	timer := time.NewTimer(f.took + f.hang)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return metadata.Outcome{Err: ctx.Err()}
+	}
+	defer f.lock()()
+	f.sent = append(f.sent, a)
+	found := f.objects[bare(a.Object)]
+	if found == nil {
+		return metadata.Outcome{Result: cascade.Gone}
+	}
+	o := *found
+	if o.UID != a.Object.UID || a.Verb == cascade.Delete && a.ResourceVersion != o.ResourceVersion {
+		return metadata.Outcome{Result: cascade.Conflict}
+	}
+	o.Owners, o.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
+	switch a.Verb {
+	case cascade.Delete:
+		f.strip(o, a.Policy)
+		return metadata.Outcome{Result: cascade.Done}
+	case cascade.RemoveFinalizer:
+		o.Finalizers = slices.Delete(o.Finalizers, a.Index, a.Index+1)
+	case cascade.RemoveReferences:
+		for _, p := range slices.Backward(a.Refs) {
+			o.Owners = slices.Delete(o.Owners, p.Index, p.Index+1)
+		}
+	case cascade.Unblock:
+		for _, p := range a.Refs {
+			o.Owners[p.Index].Block = false
+		}
+	}
+	o = f.store(o)
+	return metadata.Outcome{Result: cascade.Done, Object: &o}
+}
+
+func (f *fake) Warn(_ context.Context, n metadata.Notice) error {
+	defer f.lock()()
+	f.notices = append(f.notices, n)
+	return nil
+}
+
+func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }
+
+func (f *fake) Follow(t cascade.Type, sink metadata.Sink) Follower {
+	return &fakeFollower{f: f, t: t, sink: sink}
+}
+
+type fakeFollower struct {
+	f    *fake
+	t    cascade.Type
+	sink metadata.Sink
+	told int // version up to which it told; under f.mu
+}
+
+func (w *fakeFollower) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { defer w.f.lock()(); w.f.changed.Broadcast() })
+	defer stop()
+	listed, unreadable := false, false
+	seen, back := 0, w.f.restores()
+	for ctx.Err() == nil {
+		var batch []metadata.Event
+		w.f.mu.Lock()
+		err := w.f.broken[w.t.Kind]
+		switch {
+		case err != nil && !unreadable:
+			batch, unreadable = []metadata.Event{{Kind: metadata.Unreadable, Err: err}}, true
+		case err == nil && (!listed || unreadable):
+			batch, listed, unreadable = w.list(), true, false
+			seen = w.f.version
+		case err == nil && w.f.back != back:
+			batch, back, listed = []metadata.Event{{Kind: metadata.WentBack}}, w.f.back, false
+		case err == nil && seen < w.f.version:
+			for _, p := range w.f.log {
+				if p.version > seen && p.event.Object.Kind == w.t.Kind {
+					batch = append(batch, p.event)
+				}
+			}
+			seen = w.f.version
+		default:
+			w.f.changed.Wait()
+		}
+		w.f.mu.Unlock()
+		if len(batch) > 0 && w.sink(ctx, batch) != nil {
+			return nil
+		}
+		w.f.mu.Lock()
+		if w.told != seen {
+			w.told = seen
+			w.f.changed.Broadcast()
+		}
+		w.f.mu.Unlock()
+	}
+	return nil
+}
+
+func (f *fake) restores() int { defer f.lock()(); return f.back }
+
+func (w *fakeFollower) list() []metadata.Event {
+	batch := []metadata.Event{{Kind: metadata.Listing}}
+	for _, o := range w.f.objects {
+		if o.Kind == w.t.Kind {
+			batch = append(batch, metadata.Event{Kind: metadata.Observed, Object: *o})
+		}
+	}
+	return append(batch, metadata.Event{Kind: metadata.Synced})
+}
+
+func (w *fakeFollower) CatchUp(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { defer w.f.lock()(); w.f.changed.Broadcast() })
+	defer stop()
+	defer w.f.lock()()
+	w.f.catchUps++
+	for want := w.f.version; w.told < want || w.f.stuck == w.t.Kind; {
+		if err := w.f.broken[w.t.Kind]; err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.f.changed.Wait()
+	}
+	return w.f.broken[w.t.Kind]
+}

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated document")
+
+// descFields reads a Desc, which offers its parts only as text.
+var descFields = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+
+// metricsDoc lists what the registry can export, from its own descriptions.
+func metricsDoc(t *testing.T) string {
+	t.Helper()
+	rows := make(map[string]string)
+	out := make(chan *prometheus.Desc)
+	go func() { NewMetrics().Registry.Describe(out); close(out) }()
+	for d := range out {
+		parts := descFields.FindStringSubmatch(d.String())
+		if parts == nil {
+			t.Fatalf("a description that cannot be read: %s", d)
+		}
+		if !strings.HasPrefix(parts[1], "ebb_") {
+			continue // the Go runtime's and the process's, documented elsewhere
+		}
+		labels := strings.ReplaceAll(parts[3], ",", ", ")
+		rows[parts[1]] = fmt.Sprintf("| `%s` | %s | %s |\n", parts[1], labels, strings.ReplaceAll(parts[2], "|", "\\|"))
+	}
+	var b strings.Builder
+	b.WriteString("# Metrics of ebb-controller\n\nGenerated from the registry by `go test ./agent/cluster -run TestGenerated -update`. Beside these, the Go\nruntime's (`go_*`) and the process's (`process_*`) are exported.\n\n| name | labels | meaning |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		b.WriteString(rows[name])
+	}
+	return b.String()
+}
+
+func TestGeneratedDocuments(t *testing.T) {
+	const path = "../../docs/controller-metrics.md"
+	want := metricsDoc(t)
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: go test ./agent/cluster -run TestGenerated -update", path)
+	}
+}

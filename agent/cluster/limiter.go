@@ -1,0 +1,142 @@
+package cluster
+
+import "time"
+
+const (
+	// steadyLatency is what is never taken for a slow API server: more requests at
+	// once make each take longer, and are still worth it.
+	steadyLatency = 250 * time.Millisecond
+	// slowFactor is how much longer than the quickest of late requests take on
+	// average when the API server is slow.
+	slowFactor = 5
+	// cutPause is the least time between two cuts: the answers to what was sent
+	// before the first one say nothing new.
+	cutPause = 250 * time.Millisecond
+	// forgetAfter is how long the quickest answer is remembered.
+	forgetAfter = time.Minute
+	// probeMin and probeMax bound the pause after the API server refused or failed
+	// a single request in a row of failures; it doubles from one to the other.
+	probeMin = 250 * time.Millisecond
+	probeMax = 10 * time.Second
+)
+
+// limiter says how many requests may be on their way at once: one more for each
+// round that went well, half as many when the API server says that it is too much
+// (AIMD, as TCP does it). The loop owns it.
+type limiter struct {
+	limit, most int
+	inFlight    int
+	full        int // answers to come of those that were on their way when no more might be
+	credit      int // such answers since the last increase
+	average     time.Duration
+	quickest    time.Duration
+	quickestAt  time.Time
+	cutAt       time.Time
+	failures    int // in a row
+	until       time.Time
+}
+
+func newLimiter(start, most int) limiter { return limiter{limit: start, most: most} }
+
+// resize takes another cap.
+func (l *limiter) resize(most int) { l.most, l.limit = most, min(l.limit, most) }
+
+// free is how many more requests may be sent now.
+func (l *limiter) free(now time.Time) int {
+	if now.Before(l.until) {
+		return 0
+	}
+	return max(0, l.limit-l.inFlight)
+}
+
+// sent counts a request.
+func (l *limiter) sent() {
+	if l.inFlight++; l.inFlight >= l.limit {
+		l.full = l.inFlight
+	}
+}
+
+// unsent takes one back that never left.
+func (l *limiter) unsent() { l.inFlight-- }
+
+// verdict is what an answer says of the API server's strength.
+type verdict uint8
+
+const (
+	well      verdict = iota
+	failed            // no answer, or a 5xx: of one object, or of all
+	throttled         // 429
+	webhook           // nothing: an admission webhook failed
+)
+
+// answered counts an answer.
+func (l *limiter) answered(now time.Time, v verdict, took, retryAfter time.Duration) {
+	wasFull := l.full > 0
+	l.full = max(0, l.full-1)
+	l.inFlight--
+	switch v {
+	case webhook:
+	case throttled:
+		l.failures++
+		l.cut(now)
+		if retryAfter <= 0 {
+			retryAfter = l.backoff()
+		}
+		l.pause(now, retryAfter)
+	case failed:
+		// One object whose webhook is broken must not slow the others: only a row of
+		// failures as long as what is on its way is the API server's.
+		if l.failures++; l.failures >= l.limit {
+			l.cut(now)
+			l.pause(now, l.backoff())
+		}
+	default:
+		l.failures = 0
+		l.measure(now, took)
+		if l.slow() {
+			l.cut(now)
+		} else if wasFull {
+			l.grow()
+		}
+	}
+}
+
+func (l *limiter) grow() {
+	if l.credit++; l.credit >= l.limit {
+		l.credit, l.limit = 0, min(l.limit+1, l.most)
+	}
+}
+
+func (l *limiter) cut(now time.Time) {
+	if now.Sub(l.cutAt) < cutPause {
+		return
+	}
+	l.cutAt, l.credit, l.limit = now, 0, max(1, l.limit/2)
+	l.average = 0 // measured anew
+}
+
+func (l *limiter) pause(now time.Time, d time.Duration) {
+	if until := now.Add(min(d, time.Minute)); until.After(l.until) {
+		l.until = until
+	}
+}
+
+// backoff is the pause after so many failures in a row. The first of as many as
+// are on their way are one failure.
+func (l *limiter) backoff() time.Duration {
+	return min(probeMin<<min(max(l.failures-l.limit, 0), 10), probeMax)
+}
+
+func (l *limiter) measure(now time.Time, took time.Duration) {
+	if l.average == 0 {
+		l.average = took
+	}
+	l.average += (took - l.average) / 16
+	if l.quickest == 0 || took < l.quickest || now.Sub(l.quickestAt) > forgetAfter {
+		l.quickest, l.quickestAt = took, now
+	}
+}
+
+func (l *limiter) slow() bool {
+	return l.average > steadyLatency && l.average > slowFactor*l.quickest
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// typeLabels bounds how many types get series of their own; the others share one.
+const typeLabels = 256
+
+var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
+
+const otherTypes = "other"
+
+// Metrics is everything that the controller exports; docs/controller-metrics.md is
+// generated from the registry. Labels are bounded: types up to a number, names and
+// namespaces never.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	nodes, queued, inFlight, limit, leader, paused, braked, barrierHolders prometheus.Gauge
+	throttled, givenUp, restores, brakes, overrides                        prometheus.Counter
+	actions, deletions, reads, discoveries, events                         *prometheus.CounterVec
+	types                                                                  *prometheus.GaugeVec
+	requests                                                               *prometheus.HistogramVec
+	barriers                                                               prometheus.Histogram
+
+	barrierSince atomic.Int64 // Unix nanoseconds; 0: none runs
+	ask          atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
+	askWaiting   atomic.Pointer[func(context.Context) (foreground, orphan int, err error)]
+
+	mu    sync.Mutex
+	named map[string]prometheus.Counter // deletions by apiVersion and resource
+}
+
+// NewMetrics registers everything with a registry of its own.
+func NewMetrics() *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry(), named: map[string]prometheus.Counter{}}
+	f := program.Factory{Registry: m.Registry, Subsystem: "controller"}
+	m.nodes = f.Gauge("graph_nodes", "Objects that are tracked, and owners that were never seen.")
+	m.queued = f.Gauge("queue_length", "Objects that are to be looked at.")
+	m.inFlight = f.Gauge("requests_in_flight", "Requests of workers on their way.")
+	m.limit = f.Gauge("concurrency_limit", "How many may be at present.")
+	m.throttled = f.Counter("throttled_total", "Answers that said 429.")
+	m.actions = f.Counters("actions_total", "Changes asked for, by what, why and how it went.", "verb", "reason", "result")
+	m.deletions = f.Counters("deletions_total", "Objects deleted, by type; those beyond the first 256 types as other.", "type")
+	m.reads = f.Counters("reads_total", "Live reads of owners (verify) and objects (read), by what they told.", "verb", "state")
+	m.requests = histogram(f, "request_seconds", "How long requests took.", "verb")
+	m.types = f.Gauges("types", "Types by state.", "state")
+	m.discoveries = f.Counters("discoveries_total", "Times the API server was asked which types there are.", "result")
+	m.restores = f.Counter("restores_total", "Times etcd was restored: resourceVersions went backwards, or what is listed is not what was told before.")
+	m.events = f.Counters("events_total", "Kubernetes events by what became of them.", "reason", "result")
+	m.barrierHolders = f.Gauge("barrier_holders", "Types that hold orphaning.")
+	m.overrides = f.Counter("barrier_overrides_total", "Types that orphaning did not wait for, by configuration or by hand.")
+	m.givenUp = f.Counter("types_given_up_total", "Foreground deletions that ended although a type could not be listed.")
+	m.leader = f.Gauge("leader", "1 while this instance acts.")
+	m.paused = f.Gauge("paused", "1 while paused by hand or by configuration.")
+	m.braked = f.Gauge("braked", "1 since there were too many deletions, until told to go on.")
+	m.brakes = f.Counter("brakes_total", "Times there were too many deletions.")
+	m.barriers = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "ebb", Subsystem: "controller", Name: "barrier_seconds", Help: "How long barriers took that passed.",
+		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+	})
+	m.Registry.MustRegister(m.barriers, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "ebb", Subsystem: "controller", Name: "barrier_age_seconds", Help: "How long the barrier that runs has; 0 if none does.",
+	}, m.barrierAge), &objectsCollector{m}, &waitingCollector{m}, program.BuildInfo(),
+		// What the graph takes is nearly all of the live heap.
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.zero()
+	return m
+}
+
+// reasonsOf are the reasons an action of a verb can have.
+var reasonsOf = map[cascade.Verb][]cascade.Reason{
+	cascade.Delete:           {cascade.OwnersAbsent, cascade.OwnersWaiting},
+	cascade.RemoveReferences: {cascade.ReferencesStale, cascade.OwnerOrphans},
+	cascade.Unblock:          {cascade.CircleOfOwners},
+	cascade.RemoveFinalizer:  {cascade.DependentsGone, cascade.TypesGivenUp},
+}
+
+// zero makes every series exist, so that a rate over it is true from the start.
+func (m *Metrics) zero() {
+	results := []string{resultObserved, resultPaused, resultBraked, resultExcluded, resultClosed}
+	for r := cascade.Failed; r <= cascade.TooMany; r++ {
+		results = append(results, r.String())
+	}
+	for verb, reasons := range reasonsOf {
+		m.requests.WithLabelValues(verb.String())
+		for _, reason := range reasons {
+			for _, result := range results {
+				m.actions.WithLabelValues(verb.String(), string(reason), result)
+			}
+		}
+	}
+	for _, verb := range []cascade.Verb{cascade.Verify, cascade.Read} {
+		m.requests.WithLabelValues(verb.String())
+		for _, state := range readStates {
+			m.reads.WithLabelValues(verb.String(), state)
+		}
+	}
+	for _, state := range []string{stateListing, stateSynced, stateUnreadable, stateReferred} {
+		m.types.WithLabelValues(state)
+	}
+	for _, result := range []string{"done", "failed"} {
+		m.discoveries.WithLabelValues(result)
+	}
+	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked} {
+		for _, result := range []string{"created", "failed", "dropped", "withheld"} {
+			m.events.WithLabelValues(reason, result)
+		}
+	}
+}
+
+var readStates = [...]string{cascade.Unknown: "unknown", cascade.Exists: "exists", cascade.Absent: "absent", cascade.TooBusy: "throttled"}
+
+func (m *Metrics) action(a cascade.Action, result string) {
+	m.actions.WithLabelValues(a.Verb.String(), string(a.Reason), result).Inc()
+	if a.Verb == cascade.Delete && result == cascade.Done.String() {
+		m.deletionsOf(a.Object).Inc()
+	}
+}
+
+// deletionsOf finds the counter of a type.
+func (m *Metrics) deletionsOf(o cascade.Coordinates) prometheus.Counter {
+	name := resourceName(o.Resource, groupOf(o.APIVersion))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.named[name]
+	if c == nil {
+		if len(m.named) >= typeLabels {
+			name = otherTypes
+		}
+		name = strings.Clone(name)
+		c = m.deletions.WithLabelValues(name)
+		m.named[name] = c
+	}
+	return c
+}
+
+func (m *Metrics) request(v cascade.Verb, took time.Duration) {
+	m.requests.WithLabelValues(v.String()).Observe(took.Seconds())
+}
+
+func (m *Metrics) read(a cascade.Action, s cascade.State, took time.Duration) {
+	m.reads.WithLabelValues(a.Verb.String(), readStates[s]).Inc()
+	m.request(a.Verb, took)
+}
+
+func (m *Metrics) event(reason, result string) { m.events.WithLabelValues(reason, result).Inc() }
+
+func (m *Metrics) barrierAge() float64 {
+	since := m.barrierSince.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, since)).Seconds()
+}
+
+// objectsCollector asks the loop how many objects there are, when it is scraped.
+type objectsCollector struct{ m *Metrics }
+
+var descObjects = prometheus.NewDesc("ebb_controller_objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", []string{"type"}, nil)
+
+func (c *objectsCollector) Describe(out chan<- *prometheus.Desc) { out <- descObjects }
+
+func (c *objectsCollector) Collect(out chan<- prometheus.Metric) {
+	ask := c.m.ask.Load()
+	if ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
+	defer cancel()
+	types, err := (*ask)(ctx)
+	if err != nil {
+		return // a standby has no graph
+	}
+	for name, n := range objectsByType(types) {
+		out <- prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(n), name)
+	}
+}
+
+func histogram(f program.Factory, name, help string, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help,
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
+	}, labels)
+	f.Registry.MustRegister(h)
+	return h
+}

@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/runtime/kube/naming"
+)
+
+// Follower lists and watches one type.
+type Follower interface {
+	// Run follows until ctx ends, however often the API server goes away.
+	Run(ctx context.Context) error
+	// CatchUp returns once everything that had happened to the type by some moment
+	// after the call began has been passed to the sink.
+	CatchUp(ctx context.Context) error
+}
+
+// API is the API server as the controller needs it: a [metadata.Client], or what
+// tests put in its place for faults that a real one cannot be made to produce.
+type API interface {
+	Discover(ctx context.Context) (metadata.Discovery, error)
+	Follow(t cascade.Type, sink metadata.Sink) Follower
+	Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error)
+	Do(ctx context.Context, a cascade.Action, namespaced bool) metadata.Outcome
+	Warn(ctx context.Context, n metadata.Notice) error
+	// Names are what people call the types.
+	Names(ctx context.Context) ([]naming.Resource, error)
+}
+
+// Over makes an API of a client.
+func Over(c *metadata.Client) API { return client{c} }
+
+type client struct{ *metadata.Client }
+
+func (c client) Follow(t cascade.Type, sink metadata.Sink) Follower { return c.Client.Follow(t, sink) }

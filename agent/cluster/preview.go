@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/runtime/kube/naming"
+)
+
+const (
+	// mostPreviewed bounds the part of the graph that is copied for one preview. The
+	// loop is held for some 3 µs an object, and the copy and what is computed on it
+	// take some 2 KiB each.
+	mostPreviewed = 20_000
+	previewWait   = 30 * time.Second
+)
+
+// Errors of Preview, beside those of agent/preview and runtime/kube/naming.
+var (
+	errBusy = errors.New("another preview is being computed")
+	errMany = fmt.Errorf("more than %d objects bear on it: ask the API server instead (ebb cascade without --controller)", mostPreviewed)
+)
+
+// Preview says what a deletion would do, from what the controller watches. One is
+// computed at a time. The loop only copies what bears on it.
+func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answer, error) {
+	if !c.leads.Load() {
+		return preview.Answer{}, errIdle
+	}
+	ctx, cancel := context.WithTimeout(ctx, previewWait)
+	defer cancel()
+	select {
+	case c.previews <- struct{}{}:
+		defer func() { <-c.previews }()
+	case <-ctx.Done():
+		return preview.Answer{}, errBusy
+	}
+	names, err := c.api.Names(ctx)
+	if err != nil && !errors.Is(err, naming.ErrNoNames) {
+		c.log.Debug("names of types are not known", "error", err) // plurals and kinds will do
+	}
+	var v vista
+	if err := c.query(ctx, func(now time.Time) { err = v.take(c, now, q, names) }); err != nil {
+		return preview.Answer{}, err
+	}
+	if err != nil {
+		return preview.Answer{}, err
+	}
+	p, lacks, err := preview.Decide(ctx, c.api, v.world, q.At(v.target), q)
+	if err != nil {
+		return preview.Answer{}, q.Failed(v.target, err)
+	}
+	preview.NameFinalizers(ctx, c.api, &p)
+	if err := c.recount(ctx, p.Notes); err != nil {
+		return preview.Answer{}, err
+	}
+	a := v.answer
+	a.Preview, a.NotSeen = p, append(a.NotSeen, lacks...)
+	a.Finish()
+	return a, nil
+}
+
+// vista is what the loop hands out: nothing in it is the graph's to change.
+type vista struct {
+	target cascade.Type
+	world  foresight.World
+	answer preview.Answer
+}
+
+func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []naming.Resource) (err error) {
+	v.answer = preview.Answer{Source: preview.FromController, Controller: c.door.stands(now)}
+	settings := c.door.settings()
+	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
+	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[cascade.Coordinates]cascade.Answer)}
+	v.types(c, settings)
+	if v.target, err = preview.Choose(q.Resource, names, v.served(c)); err != nil {
+		return err
+	}
+	if s := c.types[typeKey{v.target.APIVersion, v.target.Kind}]; s.state != stateSynced {
+		return q.Failed(v.target, fmt.Errorf("%w: it is %s %s", preview.ErrNotRead, s.state, s.why))
+	}
+	part, err := c.collector.Part(q.At(v.target), mostPreviewed)
+	if errors.Is(err, cascade.ErrTooMany) {
+		err = errMany
+	}
+	if err != nil {
+		return q.Failed(v.target, err)
+	}
+	v.world.Objects = part.Objects
+	for _, o := range part.Absent {
+		v.world.Known[o] = cascade.Answer{State: cascade.Absent}
+	}
+	return nil
+}
+
+// served are the types as a name may mean them: one that cannot be read is one, too.
+func (v *vista) served(c *Controller) (list []cascade.Type) {
+	for _, s := range c.types {
+		list = append(list, s.Type)
+	}
+	slices.SortFunc(list, func(a, b cascade.Type) int {
+		return compareKeys(typeKey{a.APIVersion, a.Kind}, typeKey{b.APIVersion, b.Kind})
+	})
+	return list
+}
+
+// types says which are known, how old that is, and which are not.
+func (v *vista) types(c *Controller, settings config.Config) {
+	a := &v.answer
+	for _, s := range c.types {
+		t := s.Type
+		t.Unwatched = s.state != stateSynced
+		v.world.Types = append(v.world.Types, t)
+		if s.state == stateReferred {
+			continue
+		}
+		w := preview.Watched{Type: s.name(), APIVersion: s.APIVersion, State: s.state, Since: s.since, Heard: s.heard,
+			Objects: c.collector.Objects(s.APIVersion, s.Kind), Excluded: s.Excluded}
+		a.Controller.Watched = append(a.Controller.Watched, w)
+		if s.state == stateSynced {
+			a.Types++
+			a.Objects += w.Objects
+			continue
+		}
+		why := s.why
+		if why == "" {
+			why = "it is being listed"
+		}
+		v.lacks(s.name(), s.name(), why, settings)
+	}
+	for groupVersion, why := range c.partial {
+		v.lacks(groupVersion, "*."+groupOf(groupVersion), why.Error(), settings)
+	}
+	if !c.status.Load().discovered {
+		v.lacks("types", discoveryHolder, "they are not known yet", settings)
+	}
+	slices.SortFunc(a.Controller.Watched, func(a, b preview.Watched) int {
+		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
+	})
+	slices.Sort(a.Controller.OrphaningWaits)
+	a.Controller.OrphaningWaits = slices.Compact(a.Controller.OrphaningWaits)
+}
+
+// lacks notes what is not seen, and whether orphaning would wait for it.
+func (v *vista) lacks(name, holder, why string, settings config.Config) {
+	v.answer.NotSeen = append(v.answer.NotSeen, preview.NotSeen{Type: name, Why: short(why)})
+	resource, group, _ := strings.Cut(holder, ".")
+	if !config.Patterns(settings.OrphanWithout).Match(resource, group) {
+		waits := &v.answer.Controller.OrphaningWaits
+		*waits = append(*waits, holder)
+	}
+}
+
+// recount has notes tell of everything in a namespace, or of a custom type: what was
+// copied is not all.
+func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error {
+	if len(notes) == 0 {
+		return nil
+	}
+	var namespaces map[string]int
+	var types map[cascade.Type]int
+	if err := c.query(ctx, func(time.Time) { namespaces, types = c.collector.Census() }); err != nil {
+		return err
+	}
+	for i := range notes {
+		n := &notes[i]
+		if n.Object.Kind == "Namespace" {
+			n.Content = namespaces[n.Object.Name]
+			continue
+		}
+		n.Content = 0
+		for t, count := range types {
+			if resourceName(t.Resource, groupOf(t.APIVersion)) == n.Object.Name {
+				n.Content += count
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
+	q, err := preview.ParseQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a, err := c.Preview(r.Context(), q)
+	code := 0
+	for _, known := range []struct {
+		err  error
+		code int
+	}{
+		{preview.ErrNotFound, http.StatusNotFound}, {naming.ErrUnknown, http.StatusNotFound}, {naming.ErrAmbiguous, http.StatusBadRequest},
+		{foresight.ErrPending, http.StatusConflict}, {errMany, http.StatusRequestEntityTooLarge},
+	} {
+		if errors.Is(err, known.err) {
+			code = known.code
+		}
+	}
+	if code != 0 {
+		http.Error(w, err.Error(), code)
+		return
+	}
+	c.reply(w, a, err)
+}
+
+// stands says what the door would do now.
+func (d *door) stands(now time.Time) *preview.Controller {
+	halted := d.state()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &preview.Controller{Mode: string(d.config.Mode), Halted: halted}
+	if d.brake.most > 0 {
+		left := d.brake.left(now)
+		s.BrakeAllows = &left
+	}
+	return s
+}

@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+const (
+	// answerWait is how long a request waits for the loop.
+	answerWait = 5 * time.Second
+	// deadAfter is how long the loop may show no sign of life. Whatever it does
+	// takes milliseconds.
+	deadAfter = time.Minute
+	// longestName bounds what a request may name: an object's name has 253 bytes.
+	longestName = 512
+)
+
+// Serve answers people and probes until ctx is done, whether this instance leads or
+// not. What changes something is on the unix socket alone.
+func (c *Controller) Serve(ctx context.Context) error {
+	c.answerScrapes()
+	group, ctx := errgroup.WithContext(ctx)
+	server := c.address
+	if server.Address != "" {
+		listener, err := net.Listen("tcp", server.Address)
+		if err != nil {
+			return fmt.Errorf("server.address: %w", err)
+		}
+		c.log.Info("serving", "address", listener.Addr().String(), "reason", "start")
+		group.Go(func() error { return serve(ctx, listener, c.reader(listener.Addr())) })
+	}
+	if server.AdminSocket != "" {
+		listener, err := listenPrivately(server.AdminSocket)
+		if err != nil {
+			return fmt.Errorf("server.adminSocket: %w", err)
+		}
+		group.Go(func() error { return serve(ctx, listener, c.admin()) })
+	}
+	return group.Wait()
+}
+
+// admin is what the socket serves: everything.
+func (c *Controller) admin() *http.ServeMux {
+	mux := c.probes()
+	c.people(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
+	mux.HandleFunc("POST /control/pause", c.servePause)
+	mux.HandleFunc("POST /control/resume", c.serveResume)
+	mux.HandleFunc("POST /control/barrier/override", c.serveOverride)
+	return mux
+}
+
+// reader is what an address serves. What names objects is for those who are on the
+// same machine, or in the same pod: it tells of objects that who asks may have no
+// right to read.
+func (c *Controller) reader(address net.Addr) *http.ServeMux {
+	mux := c.probes()
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		c.people(mux, atHome)
+	}
+	return mux
+}
+
+func (c *Controller) probes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics.Registry, promhttp.HandlerOpts{Registry: c.metrics.Registry}))
+	mux.HandleFunc("GET /healthz", c.healthz)
+	mux.HandleFunc("GET /readyz", c.readyz)
+	return mux
+}
+
+// people adds what people ask.
+func (c *Controller) people(mux *http.ServeMux, guard func(http.HandlerFunc) http.HandlerFunc) {
+	mux.HandleFunc("GET /explain", guard(c.serveExplain))
+	mux.HandleFunc("GET "+preview.Path, guard(c.servePreview))
+	mux.HandleFunc("GET /decisions", guard(func(w http.ResponseWriter, _ *http.Request) { c.reply(w, c.Decisions(), nil) }))
+	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
+		list, err := c.Types(r.Context())
+		c.reply(w, list, err)
+	}))
+}
+
+// atHome refuses what a page in somebody's browser sends, which can come from the
+// same machine: by a name of its own that leads here, or by a script.
+func atHome(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		ip := net.ParseIP(strings.Trim(host, "[]"))
+		if host != "localhost" && (ip == nil || !ip.IsLoopback()) || r.Header.Get("Origin") != "" {
+			http.Error(w, "ask for a loopback address by its number, or localhost", http.StatusForbidden)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// listenPrivately makes a unix socket for this user alone, in the place of one that
+// was left behind.
+func listenPrivately(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if conn, err := net.Dial("unix", path); err == nil {
+			return nil, errors.Join(fmt.Errorf("%s: another process serves it", path), conn.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Between these two lines it is as open as the umask; its directory is private.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return server.Close()
+	}
+	<-done
+	return nil
+}
+
+// healthz is whether the process should live on.
+func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
+	if c.leads.Load() {
+		err := c.query(r.Context(), func(time.Time) {})
+		if quiet := time.Since(time.Unix(0, c.beat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
+			http.Error(w, fmt.Sprintf("the loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// readyz is whether this instance does its job, or would at once. A type that
+// cannot be read is said, and holds nothing back: the others go on.
+func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
+	if !c.leads.Load() {
+		fmt.Fprintln(w, "ok: waiting for the lease")
+		return
+	}
+	st := c.status.Load()
+	code, text := http.StatusOK, "ok"
+	if len(st.problems) > 0 {
+		code, text = http.StatusServiceUnavailable, "not ready: "+st.problems[0]
+	}
+	if state := c.door.state(); state != "" {
+		text += " (" + state + ")"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
+	if st.discovery != "" {
+		fmt.Fprintln(w, "types cannot be discovered:", st.discovery)
+	}
+	_, verbose := r.URL.Query()["verbose"]
+	list, err := c.Types(r.Context())
+	if err != nil {
+		return
+	}
+	for _, t := range list {
+		if verbose && t.State != stateReferred || t.State == stateUnreadable || t.State == stateListing {
+			fmt.Fprintf(w, "%s %s: %s since %s, %d objects %s\n", t.Type, t.APIVersion, t.State, t.Since.Format(time.RFC3339), t.Objects, t.Why)
+		}
+	}
+}
+
+func (c *Controller) serveExplain(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	for name, values := range q {
+		if len(values) != 1 || len(values[0]) > longestName {
+			http.Error(w, fmt.Sprintf("%.20q: want one value of at most %d bytes", name, longestName), http.StatusBadRequest)
+			return
+		}
+	}
+	o := cascade.Coordinates{
+		APIVersion: q.Get("apiVersion"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name"), UID: q.Get("uid"),
+	}
+	if o.APIVersion == "" || o.Kind == "" || o.Name == "" {
+		http.Error(w, "want apiVersion, kind and name; namespace where there is one; uid, if the object may be another by now", http.StatusBadRequest)
+		return
+	}
+	x, err := c.Explain(r.Context(), o)
+	c.reply(w, explained(x), err)
+}
+
+func (c *Controller) reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		c.log.Debug("answer a request", "error", err) // the client went away
+	}
+}
+
+func (c *Controller) servePause(w http.ResponseWriter, r *http.Request) {
+	if left := c.Pause(r.Context()); left > 0 {
+		fmt.Fprintf(w, "paused; %d requests that were sent before have no answer yet\n", left)
+	} else {
+		fmt.Fprintln(w, "paused; nothing is on its way")
+	}
+	c.sayKept(w, r)
+}
+
+func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
+	if still := c.Resume(r.Context()); still != "" {
+		http.Error(w, "not going on: "+still, http.StatusConflict)
+		return
+	}
+	fmt.Fprintln(w, "going on")
+	c.sayKept(w, r)
+}
+
+// sayKept writes a switch down, and says if a restart would not know of it.
+func (c *Controller) sayKept(w http.ResponseWriter, r *http.Request) {
+	if !c.leads.Load() {
+		fmt.Fprintln(w, "this instance does not lead; the one that does is another one's to ask")
+	}
+	if err := c.keepNow(r.Context()); err != nil {
+		c.keeper.changed()
+		fmt.Fprintln(w, "not written down yet, so that a restart would not know of it:", err)
+	}
+}
+
+func (c *Controller) serveOverride(w http.ResponseWriter, r *http.Request) {
+	names := r.URL.Query()["type"]
+	var gone []string
+	if err := c.query(r.Context(), func(time.Time) { gone = c.override(names) }); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if len(gone) == 0 {
+		http.Error(w, "nothing of that holds orphaning", http.StatusConflict)
+		return
+	}
+	c.log.Warn("owners are orphaned without waiting for types", "reason", "by hand", "types", gone)
+	for _, name := range gone {
+		fmt.Fprintf(w, "not waiting for %q\n", name)
+	}
+}

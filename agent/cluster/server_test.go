@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// What changes something is on the socket alone, and the socket is for its owner
+// alone; the rest is on both.
+func TestServer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ebb") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	stale, err := net.Listen("unix", socket) // left behind by one that was killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := port.Addr().String()
+	port.Close()
+	cfg := config.Default()
+	cfg.Server = config.Server{Address: address, AdminSocket: socket}
+	api := newFake()
+	c := New(Options{Config: cfg, API: api, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics()})
+	ctx, stop := context.WithCancel(t.Context())
+	served, ran := make(chan error, 1), make(chan error, 1)
+	go func() { served <- c.Serve(ctx) }()
+	tcp := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	unix := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	ask := func(client *http.Client, method, path string) (int, string) {
+		for {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			var refused *net.OpError
+			if errors.As(err, &refused) && refused.Op == "dial" {
+				time.Sleep(time.Millisecond) // it has not begun to listen
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			return resp.StatusCode, string(body)
+		}
+	}
+	type row struct {
+		client       *http.Client
+		method, path string
+		code         int
+		says         string
+	}
+	check := func(rows []row) {
+		t.Helper()
+		for _, r := range rows {
+			if code, body := ask(r.client, r.method, r.path); code != r.code || !strings.Contains(body, r.says) {
+				t.Errorf("%s %s: %d %.200q, want %d %q", r.method, r.path, code, body, r.code, r.says)
+			}
+		}
+	}
+	check([]row{ // a standby
+		{tcp, "GET", "/healthz", 200, "ok"}, {tcp, "GET", "/readyz", 200, "waiting for the lease"}, {tcp, "GET", "/types", 503, "does not lead"},
+		{tcp, "GET", "/metrics", 200, "ebb_controller_leader 0"}, {unix, "GET", "/explain?apiVersion=v1&kind=Pod&name=x&uid=1", 503, "does not lead"},
+		{tcp, "GET", "/decisions", 200, "[]"}, {tcp, "GET", "/preview?resource=pods&name=p", 503, "ask the one that holds the Lease"},
+	})
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info.Mode(), err)
+	}
+	if l, err := listenPrivately(socket); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+		t.Errorf("a second one: %v, %v", l, err)
+	}
+	api.fault("Set", errors.New("a <b>webhook</b> is down"))
+	go func() { ran <- c.Run(ctx) }()
+	for code := 503; code != 200 || !c.leads.Load(); { // until all was listed
+		code, _ = ask(tcp, "GET", "/readyz")
+	}
+	pod := api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p"})
+	long := strings.Repeat("x", 600)
+	for code := 0; code != 200; {
+		code, _ = ask(tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=p&uid="+pod.UID)
+	}
+	check([]row{
+		{tcp, "POST", "/control/pause", 404, ""}, {tcp, "POST", "/control/resume", 404, ""}, {tcp, "POST", "/control/barrier/override", 404, ""},
+		{tcp, "POST", "/metrics", 405, ""},
+		{tcp, "GET", "/readyz", 200, "sets.apps apps/v1: unreadable"}, {tcp, "GET", "/readyz?verbose", 200, "pods v1: synced"},
+		{tcp, "GET", "/types", 200, `"why": "a \u003cb\u003ewebhook`}, {tcp, "GET", "/metrics", 200, `ebb_controller_objects{type="pods"} 1`},
+		{tcp, "GET", "/metrics", 200, `ebb_controller_types{state="unreadable"} 1`},
+		{tcp, "GET", "/explain", 400, "want apiVersion, kind and name"}, {tcp, "GET", "/explain?name=" + long, 400, "at most"},
+		{tcp, "GET", "/explain?name=a&name=b", 400, "want one value"},
+		{tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=p", 200, `"reason": "no_owners"`},
+		{tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=none", 503, "is not there"},
+		{tcp, "GET", "/explain?apiVersion=v9&kind=Pod&namespace=a&name=none", 503, "not a type that is served"},
+		{unix, "POST", "/control/pause", 200, "nothing is on its way"}, {tcp, "GET", "/readyz", 200, "ok (paused by hand)"},
+		{unix, "POST", "/control/resume", 200, "going on"}, {unix, "POST", "/control/barrier/override?type=pods", 409, "nothing of that"},
+		{unix, "GET", "/healthz", 200, "ok"},
+		{tcp, "GET", "/preview?resource=pods&name=p&namespace=a", 200, `"outcome": "deleted"`}, {unix, "GET", "/preview?resource=Pod&name=p&namespace=a", 200, `"source": "controller"`},
+		{tcp, "GET", "/preview?resource=pods&name=none&namespace=a", 404, "pods/none in namespace a: not found"},
+		{tcp, "GET", "/preview?resource=sets&name=x&namespace=a", 503, "its type cannot be read: it is unreadable a <b>webhook</b>"},
+		{tcp, "GET", "/preview?resource=carrots&name=p", 404, "no such resource type"}, {tcp, "GET", "/preview?resource=pods", 400, "want resource and name"},
+		{tcp, "GET", "/preview?resource=pods&name=p&most=99999", 400, "1 to 10000"}, {tcp, "GET", "/preview?resource=pods&name=p&policy=no", 400, "none of background"},
+		{tcp, "GET", "/preview?resource=" + long + "&name=p", 400, "at most"}, {tcp, "POST", "/preview", 405, ""},
+	})
+	for _, r := range []struct{ host, origin string }{{"evil.example", ""}, {"10.0.0.1:9479", ""}, {address, "http://evil.example"}} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.host+"/decisions", nil)
+		req.Header.Set("Origin", r.origin)
+		w := httptest.NewRecorder()
+		c.reader(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}).ServeHTTP(w, req)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("asked as %q by %q: %d", r.host, r.origin, w.Code)
+		}
+	}
+	open := c.reader(&net.TCPAddr{IP: net.IPv4zero})
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain": 404, "/decisions": 404, "/types": 404, "/preview": 404} {
+		w := httptest.NewRecorder()
+		open.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s on an address that is open: %d, want %d", path, w.Code, want)
+		}
+	}
+	paused := cfg
+	paused.Paused = true
+	if err := c.Configure(t.Context(), paused); err != nil {
+		t.Fatal(err)
+	}
+	check([]row{{unix, "POST", "/control/resume", 409, "paused: true"}})
+	stop()
+	if err := errors.Join(<-served, <-ran); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// status is what is known without asking the loop.
+type status struct {
+	discovered bool   // once, at least
+	discovery  string // why it fails at present; "" if it does not
+	problems   []string
+}
+
+// mostNamed bounds the names in one line of text.
+const mostNamed = 10
+
+// publish tells how types stand, after one of them changed.
+func (c *Controller) publish(now time.Time) {
+	counts := map[string]int{stateListing: 0, stateSynced: 0, stateUnreadable: 0, stateReferred: 0}
+	var listing, broken []string
+	for _, s := range c.types {
+		counts[s.state]++
+		switch s.state {
+		case stateListing:
+			listing = append(listing, s.name())
+		case stateUnreadable:
+			broken = append(broken, s.name())
+		}
+	}
+	for state, n := range counts {
+		c.metrics.types.WithLabelValues(state).Set(float64(n))
+	}
+	text := some(broken)
+	c.door.broken.Store(&text)
+	st := *c.status.Load()
+	st.problems = nil
+	switch {
+	case !st.discovered:
+		st.problems = append(st.problems, "types are not known yet: "+st.discovery)
+	case len(listing) > 0:
+		st.problems = append(st.problems, fmt.Sprintf("%d types are being listed: %s", len(listing), some(listing)))
+	}
+	c.status.Store(&st)
+	if len(st.problems) == 0 && !c.slim {
+		c.slim = true
+		// The lists took more than what is kept of them.
+		c.group.Go(debug.FreeOSMemory)
+	}
+}
+
+// some of many names, in order.
+func some(names []string) string {
+	slices.Sort(names)
+	if len(names) > mostNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// TypeStatus is how a type stands.
+type TypeStatus struct {
+	Type       string    `json:"type"` // as kubectl has it
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	State      string    `json:"state"` // listing, synced, unreadable or unwatched
+	Why        string    `json:"why,omitempty"`
+	Since      time.Time `json:"since"`
+	Heard      time.Time `json:"heard"`   // the API server said something of it; bookmarks come every minute
+	Objects    int       `json:"objects"` // tracked, with owners that were never seen
+	Namespaced bool      `json:"namespaced"`
+	Aggregated bool      `json:"aggregated,omitempty"`
+	Excluded   bool      `json:"excluded,omitempty"`
+}
+
+// Types is how all types stand, by name.
+func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
+	err = c.query(ctx, func(time.Time) {
+		for _, s := range c.types {
+			list = append(list, TypeStatus{
+				Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.heard,
+				Objects:    c.collector.Objects(s.APIVersion, s.Kind),
+				Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
+			})
+		}
+	})
+	slices.SortFunc(list, func(a, b TypeStatus) int {
+		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
+	})
+	return list, err
+}
+
+// objectsByType sums up, with no more than typeLabels names.
+func objectsByType(types []TypeStatus) map[string]int {
+	slices.SortStableFunc(types, func(a, b TypeStatus) int { return b.Objects - a.Objects })
+	sums := make(map[string]int)
+	for _, t := range types {
+		name := t.Type
+		if _, known := sums[name]; !known && len(sums) >= typeLabels {
+			name = otherTypes
+		}
+		sums[name] += t.Objects
+	}
+	return sums
+}
+
+// query has the loop answer, within answerWait.
+func (c *Controller) query(ctx context.Context, do func(now time.Time)) error {
+	if !c.leads.Load() {
+		return errIdle
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return c.enter(ctx, do)
+}
+
+// Configure takes what can change while the controller runs: mode, pause, brake,
+// exclusions, what orphaning does not wait for, and the concurrency. What was
+// withheld is decided anew.
+func (c *Controller) Configure(ctx context.Context, next config.Config) error {
+	c.door.configure(next) // at once
+	err := c.query(ctx, func(now time.Time) { c.apply(now, next) })
+	if errors.Is(err, errIdle) {
+		return nil // Run begins with it
+	}
+	return err
+}
+
+// apply what the loop has to do with a configuration.
+func (c *Controller) apply(now time.Time, next config.Config) {
+	c.limit.resize(next.Concurrency.Most)
+	for _, s := range c.types {
+		t := s.Type
+		if t.Excluded = config.Patterns(next.Exclude.Types).Match(t.Resource, groupOf(t.APIVersion)); t != s.Type {
+			s.Type = t
+			c.collector.TypeCame(now, t)
+		}
+	}
+	c.collector.ExcludeNamespaces(now, next.Exclude.Namespaces)
+	c.collector.Release(now)
+	c.kickBarrier()
+}
+
+// Explain says why an object is still there. Without a UID, it is looked up.
+func (c *Controller) Explain(ctx context.Context, o cascade.Coordinates) (x cascade.Explanation, err error) {
+	if o.UID == "" {
+		if err := c.lookUp(ctx, &o); err != nil {
+			return x, err
+		}
+	}
+	err = c.query(ctx, func(time.Time) { x = c.collector.Explain(o) })
+	return x, err
+}
+
+// lookUp completes coordinates from the live object.
+func (c *Controller) lookUp(ctx context.Context, o *cascade.Coordinates) error {
+	var t cascade.Type
+	known := false
+	if err := c.query(ctx, func(time.Time) {
+		if s := c.types[typeKey{o.APIVersion, o.Kind}]; s != nil {
+			t, known = s.Type, true
+		}
+	}); err != nil {
+		return err
+	}
+	if !known {
+		return fmt.Errorf("%s %s is not a type that is served", o.APIVersion, o.Kind)
+	}
+	o.Resource = t.Resource
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	answer, err := c.api.Read(ctx, *o, t.Namespaced)
+	if err != nil {
+		return err
+	}
+	if answer.State != cascade.Exists {
+		return fmt.Errorf("%s %s/%s is not there", o.Kind, o.Namespace, o.Name)
+	}
+	o.UID = strings.Clone(answer.Object.UID)
+	return nil
+}
+
+// Decisions are the last ones, the latest first.
+func (c *Controller) Decisions() []Decision { return c.door.record.latest() }
+
+// Pause has nothing sent from now on, and waits a moment for what is on its way;
+// left is what has no answer by then.
+func (c *Controller) Pause(ctx context.Context) (left int) { return c.door.pause(ctx) }
+
+// Resume ends a pause and lets go of the brake. still says why nothing is sent
+// nevertheless.
+func (c *Controller) Resume(ctx context.Context) (still string) {
+	still = c.door.resume()
+	// The loop looks at the door after whatever it is asked; one that does not
+	// answer in time does so later.
+	_ = c.query(ctx, func(time.Time) {})
+	return still
+}

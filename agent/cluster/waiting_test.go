@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// waiting is what a scrape says of owners that wait; nil if nothing.
+func (b *bed) waiting() map[string]float64 {
+	b.t.Helper()
+	families, err := b.c.metrics.Registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var found map[string]float64
+	for _, f := range families {
+		if f.GetName() != "ebb_controller_owners_waiting" {
+			continue
+		}
+		found = map[string]float64{}
+		for _, m := range f.GetMetric() {
+			found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	return found
+}
+
+func TestOwnersWaiting(t *testing.T) {
+	observe := func(c *config.Config) { c.Mode = config.Observe }
+	inBubble(t, observe, nil, func(b *bed) {
+		if got := b.waiting(); got != nil {
+			t.Errorf("nobody was asked, and the answer is %v", got)
+		}
+		b.c.answerScrapes()
+		owner := func(name, finalizer string) cascade.Object {
+			return b.api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, Terminating: true, Finalizers: []string{finalizer}})
+		}
+		first := owner("first", cascade.ForegroundFinalizer)
+		owner("second", cascade.ForegroundFinalizer)
+		owner("third", cascade.OrphanFinalizer)
+		b.api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "dependent",
+			Owners: []cascade.Reference{{APIVersion: "v1", Kind: "Pod", Name: "first", UID: first.UID, Block: true}}})
+		time.Sleep(time.Minute)
+		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 2, "orphan": 1}; !maps.Equal(got, want) {
+			t.Errorf("%v wait, want %v", got, want)
+		}
+		if err := b.c.Configure(b.t.Context(), config.Default()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 0, "orphan": 0}; !maps.Equal(got, want) {
+			t.Errorf("%v wait after all that could be done, want %v", got, want)
+		}
+	})
+}

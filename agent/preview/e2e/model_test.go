@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+// testFinalizers holds the model of DELETE against the API server: what it makes of
+// finalizers, as the answer shows them.
+func testFinalizers(t *testing.T, b *bed) {
+	const orphan, foreground = cascade.OrphanFinalizer, cascade.ForegroundFinalizer
+	b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "finalizers"}}, nil)
+	lists := [][]string{{hold}, {hold, orphan}, {orphan, hold}, {hold, foreground}, {foreground, hold}, {"example.io/a", orphan, hold}}
+	for i, kind := range []string{"ConfigMap", "Widget", "Realm"} {
+		for j, before := range lists {
+			for k, policy := range []cascade.Policy{"", cascade.Background, cascade.Foreground, cascade.Orphan} {
+				x := b.make(t, kind, "finalizers", fmt.Sprintf("f-%d-%d-%d", i, j, k), before, false)
+				var options any
+				if policy != "" {
+					options = object{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
+				}
+				var answer struct{ Metadata struct{ Finalizers []string } }
+				b.do(t, http.MethodDelete, x.path+"/"+x.name, options, &answer)
+				if want := policy.Finalizers(before); !slices.Equal(answer.Metadata.Finalizers, want) {
+					t.Errorf("%s with %v deleted %q: %v, the model has %v", kind, before, policy, answer.Metadata.Finalizers, want)
+				}
+			}
+		}
+	}
+}

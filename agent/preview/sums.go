@@ -1,0 +1,159 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/cascade/preview"
+)
+
+// sums tells how many fare how, and what the tree does not say.
+func (t *text) sums(b *strings.Builder, a Answer) {
+	for _, s := range []struct {
+		name  string
+		count func(preview.Count) int
+	}{
+		{"deleted", func(c preview.Count) int { return c.Deleted }},
+		{"orphaned", func(c preview.Count) int { return c.Orphaned }},
+		{"waiting", func(c preview.Count) int { return c.Waiting }},
+		{"staying", func(c preview.Count) int { return c.Kept }},
+	} {
+		all := 0
+		var parts []string
+		for _, c := range a.Counts {
+			if n := s.count(c); n > 0 {
+				all += n
+				parts = append(parts, clean(typeName(c.APIVersion, c.Resource))+" "+thousands(n))
+			}
+		}
+		if all > 0 {
+			fmt.Fprintf(b, "%8s %s: %s\n", thousands(all), s.name, strings.Join(parts, ", "))
+		}
+	}
+	for _, n := range a.Notes {
+		switch {
+		case n.Object.Kind == "Namespace":
+			fmt.Fprintf(b, "\nNamespace %s takes everything in it along, whoever owns it: %s objects.\n", clean(n.Object.Name), thousands(n.Content))
+		default:
+			fmt.Fprintf(b, "\n%s %s takes all objects of its type along: %s.\n", clean(n.Object.Kind), clean(n.Object.Name), thousands(n.Content))
+		}
+	}
+	if a.Pending > 0 {
+		fmt.Fprintf(b, "\nThe collector has %s other objects to delete or mend anyway; this is what comes on top.\n", thousands(a.Pending))
+	}
+	if !a.Complete {
+		b.WriteString("\nINCOMPLETE. Not seen:\n")
+		notSeen(b, a.NotSeen)
+	}
+	b.WriteByte('\n')
+	if a.Controller != nil {
+		a.Controller.stands(b, a)
+	}
+	if a.Excluded == nil {
+		b.WriteString("What a running ebb-controller excludes is not known here: --config or --controller.\n")
+	} else if x := slices.Concat(a.Excluded.Types, a.Excluded.Namespaces); len(x) > 0 {
+		fmt.Fprintf(b, "Excluded from collection: types %s; namespaces %s.\n", list(a.Excluded.Types), list(a.Excluded.Namespaces))
+	}
+	fmt.Fprintf(b, "Looked at %s objects of %d types. Nothing was changed.\n", thousands(a.Objects), a.Types)
+}
+
+// stands tells what the controller that answered would make of it now.
+func (c *Controller) stands(b *strings.Builder, a Answer) {
+	fmt.Fprintf(b, "The running controller says so (mode %s), from what it watches.\n", clean(c.Mode))
+	if c.Halted != "" {
+		fmt.Fprintf(b, "At present it sends nothing: %s.\n", clean(c.Halted))
+	}
+	deletions := 0
+	for _, n := range a.Counts {
+		deletions += n.Deleted + n.Waiting
+	}
+	if c.BrakeAllows != nil && deletions-1 > *c.BrakeAllows { // the target is somebody else's
+		fmt.Fprintf(b, "Its brake would stop it: %s more deletions are allowed at present.\n", thousands(*c.BrakeAllows))
+	}
+	if len(c.OrphaningWaits) > 0 && a.Policy == cascade.Orphan {
+		fmt.Fprintf(b, "It would wait until these can be read, for they may hold dependents: %s.\n", list(c.OrphaningWaits))
+	}
+	oldest, kind := time.Time{}, ""
+	for _, w := range c.Watched {
+		if w.State == "synced" && (oldest.IsZero() || w.Heard.Before(oldest)) {
+			oldest, kind = w.Heard, w.Type
+		}
+	}
+	if kind != "" {
+		fmt.Fprintf(b, "What it knows of any type is of %s or later; the quietest is %s.\n", oldest.UTC().Format(time.RFC3339), clean(kind))
+	}
+}
+
+// list is names that a person can read, the first of many.
+func list(names []string) string {
+	const most = 10
+	if len(names) == 0 {
+		return "none"
+	}
+	shown := make([]string, min(len(names), most))
+	for i := range shown {
+		shown[i] = clean(names[i])
+	}
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), more)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// notSeen tells types with the same reason together.
+func notSeen(b *strings.Builder, list []NotSeen) {
+	types := make(map[string][]string)
+	var reasons []string
+	for _, n := range list {
+		if types[n.Why] == nil {
+			reasons = append(reasons, n.Why)
+		}
+		types[n.Why] = append(types[n.Why], clean(n.Type))
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(b, "  %s:", clean(why))
+		at := 1000
+		for i, name := range types[why] {
+			if i < len(types[why])-1 {
+				name += ","
+			}
+			if at += 1 + len(name); at > 96 {
+				b.WriteString("\n   ")
+				at = 3 + len(name)
+			}
+			b.WriteString(" " + name)
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// clean makes text of the API server fit for a terminal.
+func clean(s string) string {
+	const most = 260 // a name has 253 at most
+	var b strings.Builder
+	for _, r := range s {
+		if b.Len() > most {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,176 @@
+package preview
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/cascade/preview"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var types = []cascade.Type{
+	{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+	{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
+	{APIVersion: "v1", Kind: "Namespace", Resource: "namespaces"},
+	{APIVersion: "v1", Kind: "Node", Resource: "nodes"},
+	{APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespaced: true},
+	{APIVersion: "apps/v1", Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true},
+	{APIVersion: "example.io/v1", Kind: "Deployment", Resource: "deployments", Namespaced: true},
+	{APIVersion: "example.io/v1", Kind: "Widget", Resource: "widgets", Namespaced: true, Unwatched: true},
+	{APIVersion: "example.io/v1", Kind: "Realm", Resource: "realms"},
+}
+
+// shop is a small world: a chain of the usual kind, and all that can be odd.
+type shop struct{ objects []cascade.Object }
+
+func (s *shop) add(apiVersion, kind, name string, owners ...cascade.Object) cascade.Object {
+	o := cascade.Object{APIVersion: apiVersion, Kind: kind, Namespace: "shop", Name: name, UID: fmt.Sprintf("uid-%d", len(s.objects)), ResourceVersion: "5"}
+	if kind == "Namespace" || kind == "Realm" || kind == "Node" {
+		o.Namespace = ""
+	}
+	for _, r := range owners {
+		o.Owners = append(o.Owners, cascade.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: true})
+	}
+	s.objects = append(s.objects, o)
+	return o
+}
+
+func (s *shop) held(finalizers ...string) { s.objects[len(s.objects)-1].Finalizers = finalizers }
+
+func openShop() *shop {
+	s := new(shop)
+	s.add("v1", "Namespace", "shop")
+	realm := s.add("example.io/v1", "Realm", "eu")
+	web := s.add("apps/v1", "Deployment", "web", realm)
+	hidden := cascade.Object{APIVersion: "example.io/v1", Kind: "Widget", Name: "hidden", UID: "uid-hidden"}
+	other := s.add("apps/v1", "Deployment", "api")
+	set := s.add("apps/v1", "ReplicaSet", "web-5d9c8", web)
+	for i := range 1200 {
+		s.add("v1", "Pod", fmt.Sprintf("web-5d9c8-%04d", i), set)
+	}
+	s.add("v1", "ConfigMap", "shared", web, other)
+	s.add("v1", "ConfigMap", "watched", web, hidden)
+	claim := s.add("v1", "PersistentVolumeClaim", "data", web)
+	s.held("kubernetes.io/pvc-protection")
+	s.add("v1", "ConfigMap", "data-index", claim)
+	s.add("example.io/v1", "Deployment", "web-rollout", web)
+	parting := s.add("v1", "ConfigMap", "parting", web)
+	s.held(cascade.OrphanFinalizer)
+	s.add("v1", "ConfigMap", "left-behind", parting)
+	s.add("v1", "Pod", "pod-of-two", web, set)
+	s.add("example.io/v1", "Realm", "misplaced", web) // no namespace, and an owner that has one
+	return s
+}
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		name, kind, target string
+		policy             cascade.Policy
+		change             func(*Answer)
+	}{
+		{"background", "Deployment", "web", cascade.Background, nil},
+		{"foreground", "Deployment", "web", cascade.Foreground, nil},
+		{"orphan", "Deployment", "web", cascade.Orphan, nil},
+		{"above", "Realm", "eu", cascade.Foreground, nil},
+		{"namespace", "Namespace", "shop", cascade.Background, nil},
+		{"leaf", "ConfigMap", "shared", cascade.Background, nil},
+		{"incomplete", "ConfigMap", "shared", cascade.Background, func(a *Answer) {
+			a.Complete, a.Pending = false, 1234
+			a.NotSeen = []NotSeen{{"widgets.example.io", reason(errors.New("no answer in time"))}, {"secrets", "not allowed"}, {"services", "not allowed"}}
+		}},
+		{"controller", "Deployment", "web", cascade.Orphan, func(a *Answer) {
+			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
+			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed, paused by hand", BrakeAllows: &few, OrphaningWaits: []string{"widgets.example.io"},
+				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
+		}},
+		{"brake", "Deployment", "web", cascade.Background, func(a *Answer) {
+			few := 3
+			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BrakeAllows: &few, OrphaningWaits: []string{"x"}}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := openShop()
+			at := cascade.Coordinates{Kind: test.kind, Name: test.target}
+			for _, o := range s.objects {
+				if o.Kind == test.kind && o.Name == test.target {
+					at.APIVersion, at.Namespace = o.APIVersion, o.Namespace
+				}
+			}
+			p, err := preview.Of(preview.World{Types: types, Objects: s.objects}, at, test.policy, preview.Limits{Alike: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := Answer{Preview: p, Complete: true, Objects: len(s.objects), Types: len(types) - 1}
+			if test.change != nil {
+				test.change(&a)
+			}
+			var b strings.Builder
+			if err := WriteText(&b, a); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", test.name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), b.String()); diff != "" {
+				t.Errorf("not as in %s (-update rewrites it):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// Nothing of the API server's reaches a terminal that it would obey.
+func TestTextIsPrintable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.Just("\x1b[2J\r\n\u202e")).Draw(t, "text")
+		o := preview.Object{APIVersion: text, Kind: text, Resource: text, Namespace: text, Name: text, UID: "u"}
+		n := &preview.Node{Object: o, Outcome: preview.Waiting, Finalizers: []string{text}, HeldBy: []preview.Object{o},
+			More: []preview.More{{APIVersion: text, Kind: text, Resource: text, Outcome: preview.Kept, Count: 7}}}
+		n.Dependents = []*preview.Node{{Object: o, Outcome: preview.Kept, Reason: cascade.KeptSolidOwner, Owners: []preview.Owner{{Object: o, Judgement: "solid"}}}}
+		a := Answer{Preview: preview.Preview{Policy: cascade.Background, Root: n, Released: []*preview.Node{n},
+			Counts: []preview.Count{{APIVersion: text, Kind: text, Resource: text, Deleted: 1}}, Notes: []preview.Note{{Object: o, Content: 1}}},
+			NotSeen: []NotSeen{{text, text}}, Excluded: &Excluded{[]string{text}, []string{text}},
+			Controller: &Controller{Mode: text, Halted: text, OrphaningWaits: []string{text}, Watched: []Watched{{Type: text, State: "synced"}}}}
+		a.Policy = cascade.Orphan
+		var b strings.Builder
+		if err := WriteText(&b, a); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.String() {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Fatalf("%q comes out", r)
+			}
+		}
+	})
+}
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
+		if got := thousands(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// CheckOptions say what is to be uninstalled, and what may be left as it is.
+type CheckOptions struct {
+	Config     *rest.Config
+	Agent      bool // ebb-agent is to go: look at the kubelets
+	Controller bool // ebb-controller is to go: look for what waits for a collector
+
+	OtherCollector  bool     // another garbage collector is at work
+	LeaveFinalizers bool     // objects may wait forever
+	LeaveImageGC    bool     // kubelets may be left without image garbage collection
+	LeaveNodes      []string // those of these nodes, or unknown
+	LeaveTypes      []string // RESOURCE.GROUP or GROUP/VERSION: not looked at
+	Types           []string // RESOURCE.GROUP: these alone; empty: all
+
+	Wait time.Duration // for ebb-controller to end what it has begun
+}
+
+// Refusal is a reason not to uninstall.
+type Refusal struct {
+	ID    string   `json:"id"`    // stable: finalizers, types, collector, image-gc, nodes
+	What  string   `json:"what"`  // was found
+	Found []string `json:"found"` // the first of them
+	Total int      `json:"total"` // how many there are
+	Why   string   `json:"why"`
+	Fix   []string `json:"fix"`   // each is one to choose
+	Leave []string `json:"leave"` // flags that overrule it
+}
+
+// Verdict is what Check found.
+type Verdict struct {
+	Format   int       `json:"format"` // 1
+	MayGo    bool      `json:"mayGo"`
+	Refusals []Refusal `json:"refusals"`
+	Notes    []string  `json:"notes"`
+	Types    int       `json:"types"`   // that were read
+	Objects  int       `json:"objects"` // of them
+	Nodes    int       `json:"nodes"`   // that were asked
+}
+
+// mostNamed bounds how many of a kind are named.
+const mostNamed = 20
+
+// Check looks whether ebb may go. An error means that it could not look at all.
+func Check(ctx context.Context, o CheckOptions) (Verdict, error) {
+	v := Verdict{Format: 1, Refusals: []Refusal{}, Notes: []string{}}
+	a, err := newAPI(o.Config)
+	if err != nil {
+		return v, err
+	}
+	defer a.close()
+	if o.Controller {
+		if err := v.checkObjects(ctx, a, o); err != nil {
+			return v, err
+		}
+	}
+	if o.Agent {
+		if err := v.checkNodes(ctx, a, o); err != nil {
+			return v, err
+		}
+	}
+	v.MayGo = len(v.Refusals) == 0
+	return v, ctx.Err()
+}
+
+// refuse adds a refusal, in a stable order.
+func (v *Verdict) refuse(r Refusal, found []string) {
+	slices.Sort(found)
+	r.Total, r.Found = len(found), found[:min(len(found), mostNamed)]
+	v.Refusals = append(v.Refusals, r)
+}
+
+func (v *Verdict) note(format string, args ...any) {
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+}
+
+// checkObjects looks for what waits for a garbage collector.
+func (v *Verdict) checkObjects(ctx context.Context, a *api, o CheckOptions) error {
+	switch {
+	case o.OtherCollector:
+		v.note("another garbage collector is said to be at work: what is being deleted was not looked at")
+		return nil
+	case o.LeaveFinalizers:
+		v.note("what is being deleted was not looked at (--leave-finalizers)")
+		return nil
+	}
+	s, err := scan(ctx, a, o)
+	if err != nil {
+		return err
+	}
+	v.Types, v.Objects = s.types, s.objects
+	if len(s.waiting) > 0 {
+		v.refuse(Refusal{
+			ID:   "finalizers",
+			What: "objects that are being deleted and wait for a garbage collector",
+			Why:  "without one they stay forever: only a garbage collector takes the finalizers orphan and foregroundDeletion away",
+			Fix: []string{
+				"wait until ebb-controller is done with them (docs/cascade.md, \"When something holds\"), and try again",
+				"let the kube-controller-manager collect again (without -garbage-collector-controller in its --controllers), then say so: --other-collector",
+			},
+			Leave: []string{"--leave-finalizers"},
+		}, s.waiting)
+	}
+	if len(s.unread) > 0 {
+		v.refuse(Refusal{
+			ID:    "types",
+			What:  "types that could not be read",
+			Why:   "objects of these types may wait for a garbage collector, too",
+			Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector is at work"},
+			Leave: leaveEach("--leave-type", s.unreadNames),
+		}, s.unread)
+	}
+	v.checkCollector(ctx, a)
+	return nil
+}
+
+// checkCollector: without any collector nothing goes any more when its owner does.
+func (v *Verdict) checkCollector(ctx context.Context, a *api) {
+	const what = "without one nothing goes any more when its owner does: a deleted Deployment leaves its pods"
+	on, off := managers(ctx, a)
+	switch {
+	case len(on) == 0 && len(off) > 0:
+		v.refuse(Refusal{
+			ID:    "collector",
+			What:  "kube-controller-managers that do not collect garbage",
+			Why:   what,
+			Fix:   []string{"let the kube-controller-manager collect again: without -garbage-collector-controller in its --controllers", "--other-collector, if another one is at work"},
+			Leave: []string{"--leave-finalizers"},
+		}, off)
+	case len(on) > 0:
+		v.note("by their arguments these collect garbage: %s", strings.Join(on[:min(len(on), mostNamed)], ", "))
+	default:
+		v.note("whether another garbage collector is at work cannot be seen from here; %s. "+
+			"The kube-controller-manager has one unless --controllers says -garbage-collector-controller", what)
+	}
+}
+
+// leaveEach names at most a few: more are better mended.
+func leaveEach(flag string, names []string) []string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) > mostNamed {
+		names = append(slices.Clone(names[:mostNamed]), "…")
+	}
+	return []string{flag + " " + strings.Join(names, ",")}
+}
+
+// ErrRefused is for who asks by an error.
+var ErrRefused = errors.New("uninstalling is refused")

@@ -1,0 +1,75 @@
+package uninstall
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteVerdict tells a verdict to a person. say is how flags are given where nobody
+// can add them (a hook): a command, to which literals are added; empty elsewhere.
+func WriteVerdict(w io.Writer, v Verdict, say string) error {
+	var b strings.Builder
+	for _, r := range v.Refusals {
+		fmt.Fprintf(&b, "REFUSED  %s: %d\n", r.What, r.Total)
+		for _, f := range r.Found {
+			fmt.Fprintf(&b, "           %s\n", f)
+		}
+		if n := r.Total - len(r.Found); n > 0 {
+			fmt.Fprintf(&b, "           and %d more\n", n)
+		}
+		fmt.Fprintf(&b, "         why: %s\n", r.Why)
+		for _, f := range r.Fix {
+			fmt.Fprintf(&b, "         fix: %s\n", f)
+		}
+		for _, l := range r.Leave {
+			fmt.Fprintf(&b, "         or leave it so: %s\n", spell(l, say))
+		}
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintf(&b, "note     %s\n", n)
+	}
+	fmt.Fprintf(&b, "Looked at %d objects of %d types, and %d kubelets.\n", v.Objects, v.Types, v.Nodes)
+	if v.MayGo {
+		b.WriteString("ebb may be uninstalled.\n")
+	} else {
+		b.WriteString("ebb must not be uninstalled yet.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// spell writes a flag, or the command that has the same effect for a hook.
+func spell(flag, say string) string {
+	if say == "" {
+		return flag
+	}
+	name, value, ok := strings.Cut(flag, " ")
+	if !ok {
+		value = "true"
+	}
+	return fmt.Sprintf("%s --from-literal=%s=%s", say, Variable(strings.TrimPrefix(name, "--")), value)
+}
+
+// Variable is the environment's name of a flag.
+func Variable(flag string) string {
+	return "EBB_UNINSTALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// WriteUnloaded tells how it went; nodes were told as they came.
+func WriteUnloaded(w io.Writer, u Unloaded) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d nodes are clean, %d are not; %d objects of ebb deleted in its namespace, %d left.\n",
+		u.Clean, len(u.Nodes), len(u.Swept), len(u.Left))
+	for _, n := range u.Nodes {
+		fmt.Fprintf(&b, "NOT CLEAN  node %s: %s%s\n", clean(n.Node), n.Result, colon(n.Says))
+	}
+	for _, l := range u.Left {
+		fmt.Fprintf(&b, "LEFT       %s\n", l)
+	}
+	for _, l := range u.Later {
+		fmt.Fprintf(&b, "later:     %s\n", l)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

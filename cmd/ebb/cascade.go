@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/agent/program"
+)
+
+const cascadeLong = `cascade says what deleting an object would do, before you do it: as a tree, what
+would be deleted, what orphaned, what stays and why, and what would be left
+waiting for finalizers or for other objects.
+
+It reads the metadata of everything that you may read, and lets ebb's collector
+decide on that. It changes nothing. Types that you may not read are named; what
+depends on the object there is missing from the tree.
+
+With --controller a running ebb-controller answers, from what it watches: at once,
+with its exclusions, and with whether it would act at all. Without, --config tells
+what that excludes.`
+
+const cascadeExamples = `  # what kubectl delete would do
+  ebb cascade deployment/web -n shop
+
+  # what is different if its dependents are to go first, or to stay
+  ebb cascade deployments.apps/web -n shop --policy foreground
+  ebb cascade deploy/web -n shop --policy orphan
+
+  # ask the running controller, beside it or through a port that kubectl forwards
+  ebb cascade deployment/web -n shop --controller unix:///run/ebb/controller.sock
+  ebb cascade deployment/web -n shop --controller http://127.0.0.1:9479
+
+  # for scripts: how many pods
+  ebb cascade node/worker-3 -o json | jq '.counts[] | select(.kind == "Pod").deleted'`
+
+func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
+	var o preview.Options
+	var kubeconfig, kubecontext, policy, output, controller, file string
+	cmd := &cobra.Command{
+		Use:     "cascade RESOURCE/NAME",
+		Short:   "Say what deleting an object would do to everything that depends on it",
+		Long:    cascadeLong,
+		Example: cascadeExamples,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output: %q is neither text nor json", output)
+			}
+			if o.Policy, err = preview.ParsePolicy(policy); err != nil {
+				return fmt.Errorf("--policy: %w", err)
+			}
+			if o.Resource, o.Name, err = target(args); err != nil {
+				return err
+			}
+			var answer preview.Answer
+			if controller != "" {
+				answer, err = askController(cmd, controller, o.Query)
+			} else {
+				answer, err = look(cmd.Context(), o, kubeconfig, kubecontext, file)
+			}
+			if err != nil {
+				return err
+			}
+			return sayAnswer(cmd.Context(), stdout, stderr, answer, output)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object; without it that of the kubeconfig's context, else default")
+	flags.StringVar(&policy, "policy", "background", "background, foreground or orphan, as kubectl delete --cascade takes it")
+	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/cascade-preview.md)")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	flags.StringVar(&kubecontext, "context", "", "context of the kubeconfig; without it the current one")
+	flags.StringVar(&controller, "controller", "", "have a running ebb-controller answer: unix:///PATH of its admin socket, or http://HOST:PORT on loopback")
+	flags.StringVar(&file, "config", "", "configuration file of ebb-controller, for what it excludes")
+	flags.IntVar(&o.Limits.Nodes, "most", 0, "show at most so many objects (default 1000); all are counted")
+	flags.IntVar(&o.Limits.Alike, "alike", 0, "show at most so many dependents of one kind of one owner (default 10)")
+	program.Choices(cmd, "output", "text", "json")
+	program.Choices(cmd, "policy", "background", "foreground", "orphan")
+	return cmd
+}
+
+// askController has the controller answer. It needs no kubeconfig, and so knows no
+// namespace of a context.
+func askController(cmd *cobra.Command, address string, q preview.Query) (preview.Answer, error) {
+	for _, other := range []string{"kubeconfig", "context", "config"} {
+		if cmd.Flags().Changed(other) {
+			return preview.Answer{}, fmt.Errorf("--%s: not with --controller, which has its own", other)
+		}
+	}
+	if q.Namespace == "" {
+		q.Namespace = "default"
+	}
+	return preview.Ask(cmd.Context(), address, q)
+}
+
+func look(ctx context.Context, o preview.Options, kubeconfig, kubecontext, file string) (preview.Answer, error) {
+	if file != "" {
+		c, err := config.Load(file)
+		if err != nil {
+			return preview.Answer{}, err
+		}
+		o.Exclude = &c.Exclude
+	}
+	if err := connect(&o, kubeconfig, kubecontext); err != nil {
+		return preview.Answer{}, err
+	}
+	return preview.Look(ctx, o)
+}
+
+// target reads RESOURCE/NAME or RESOURCE NAME.
+func target(args []string) (resource, name string, err error) {
+	resource, name, ok := strings.Cut(args[0], "/")
+	if len(args) == 2 {
+		resource, name, ok = args[0], args[1], !ok
+	}
+	if !ok || resource == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q: want RESOURCE/NAME, for example deployment/web", strings.Join(args, " "))
+	}
+	return resource, name, nil
+}
+
+func connect(o *preview.Options, kubeconfig, kubecontext string) (err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext})
+	if o.Config, err = loader.ClientConfig(); err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if o.Namespace == "" {
+		if o.Namespace, _, err = loader.Namespace(); err != nil {
+			return fmt.Errorf("read kubeconfig: %w", err)
+		}
+	}
+	return nil
+}
+
+func sayAnswer(ctx context.Context, stdout, stderr io.Writer, a preview.Answer, output string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !a.Complete && output == "json" { // the text says so itself
+		fmt.Fprintf(stderr, "ebb: warning: the preview is incomplete: %d types were not seen\n", len(a.NotSeen))
+	}
+	if output == "text" {
+		return preview.WriteText(stdout, a)
+	}
+	enc := json.NewEncoder(stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(a)
+}
