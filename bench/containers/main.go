@@ -58,6 +58,8 @@ type race struct {
 	Missing     int `json:"race_pods_bound_without_image"`
 	Removed     int `json:"race_images_removed"`
 	Kept        int `json:"race_images_kept_at_the_last_moment"`
+	NoSpace     int `json:"race_imports_without_space"`
+	DiskFull    int `json:"race_pods_met_full_disk"`
 	Kills       int `json:"race_agent_kills"`
 }
 

@@ -77,7 +77,7 @@ func measureRace(ctx context.Context, s settings, f *figures) (err error) {
 	})
 	f.race = &race{
 		Started: r.Started, Permanently: r.Permanently, Transiently: r.Transiently, Missing: r.Missing,
-		Removed: int(images.Load()), Kept: int(kept.Load()), Kills: r.Kills,
+		Removed: int(images.Load()), Kept: int(kept.Load()), NoSpace: r.NoSpace, DiskFull: r.DiskFull, Kills: r.Kills,
 	}
 	say("race: %d pods started, %d failed for good, %d for a moment; %d images removed, %d kept at the last moment; the agent was killed %d times",
 		r.Started, r.Permanently, r.Transiently, f.Removed, f.Kept, r.Kills)

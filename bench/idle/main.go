@@ -43,6 +43,11 @@ type figures struct {
 	Images     int     `json:"images"`
 	Containers int     `json:"containers"`
 	Period     float64 `json:"period_s"`
+
+	ScrapeTook   float64 `json:"scrape_ms"`
+	ScrapeCPU    float64 `json:"scrape_cpu_ms"`
+	ScrapeSeries int     `json:"scrape_series"`
+	ScrapeBytes  int     `json:"scrape_bytes"`
 }
 
 func run(ctx context.Context, binary, results string, images, containers int, period time.Duration) (err error) {
@@ -72,6 +77,12 @@ func run(ctx context.Context, binary, results string, images, containers int, pe
 		return err
 	}
 	f.Images, f.Containers = images, containers
+	s, err := measureScrapes(ctx, p)
+	if err != nil {
+		return err
+	}
+	f.ScrapeTook, f.ScrapeCPU = result.Round(s.took.Seconds()*1e3), result.Round(s.cpu.Seconds()*1e3)
+	f.ScrapeSeries, f.ScrapeBytes = s.series, s.bytes
 	return result.Write(results, "idle", f)
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -170,37 +171,34 @@ func (b *bed) empty() error {
 	return nil
 }
 
-// crossing fills the disk over the line, and waits until space has come back, a
-// quarter of an image's. What that took is the same yardstick for all, and the one
-// that a pod's write has.
-func (b *bed) crossing(ctx context.Context, timeout time.Duration) (time.Duration, error) {
-	at, free, err := b.fill(filledPercent)
-	if err != nil {
-		return 0, err
-	}
-	some := int64(b.sizes[b.images[0].Name] / 2)
-	err = poll(ctx, 2*time.Millisecond, timeout, func() (bool, error) {
-		now, _, err := b.available()
-		return now >= free+some, err
-	})
-	return time.Since(at), err
-}
-
 // outcome is what a crossing led to.
 type outcome struct {
-	reaction    time.Duration
+	trace       *trace
 	removed     int
 	used        float64
 	pulledAgain uint64
 }
 
-// run is a crossing from the reaction to the moment at which nothing has happened
-// for a while. Then the space is given back, and what is missing brought in again.
-func (b *bed) run(ctx context.Context, timeout, quiet time.Duration) (o outcome, err error) {
-	if o.reaction, err = b.crossing(ctx, timeout); err != nil {
+// run fills the disk over the line, and looks on until nothing has happened for a
+// while. Then the space is given back, and what is missing brought in again. What
+// happens is the same yardstick for all, and the one that a pod's write has: space.
+func (b *bed) run(ctx context.Context, line float64, timeout, quiet time.Duration) (o outcome, err error) {
+	at, free, err := b.fill(filledPercent)
+	if err != nil {
 		return o, err
 	}
-	if o.removed, err = b.settled(ctx, quiet); err != nil {
+	o.trace = newTrace(line, free+int64(b.sizes[b.images[0].Name]/2))
+	// Beside the rest, because the runtime's answers take longer than the 2 ms.
+	looking, enough := context.WithCancel(ctx)
+	defer enough()
+	var g errgroup.Group
+	g.Go(func() error { return o.trace.follow(looking, at, b.available) })
+	err = o.trace.awaitRoom(looking, timeout)
+	if err == nil {
+		o.removed, err = b.settled(ctx, quiet)
+	}
+	enough()
+	if err := errors.Join(err, g.Wait()); err != nil {
 		return o, err
 	}
 	u, err := b.node.Usage()

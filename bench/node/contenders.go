@@ -44,14 +44,16 @@ func kubeletImages(ctx context.Context, o options, f *figures) error {
 			idle <- err
 		}()
 		say("the disk is full; waiting up to 5 minutes")
-		out, err := b.run(ctx, 6*time.Minute, 3*time.Second)
+		out, err := b.run(ctx, lowPercent, 6*time.Minute, 3*time.Second)
 		if err := errors.Join(err, <-idle); err != nil {
 			return err
 		}
-		f.KubeletReaction, f.KubeletRemoved = result.Round(out.reaction.Seconds()), out.removed
-		f.KubeletFinal, f.KubeletPulledAgain = result.Round(out.used), out.pulledAgain
-		w, err := b.write(ctx, writerPercent, fullSpeed)
-		f.KubeletENOSPC = w.errors
+		all := outcomes{out}
+		f.KubeletRuns = len(all)
+		f.KubeletReaction, f.KubeletLow, f.KubeletRemoved = all.reaction(50), all.low(), all.removed()
+		f.KubeletFinal, f.KubeletPulledAgain, f.Usage.Kubelet = all.used(), all.pulledAgain(), all.typical()
+		w, l, err := b.writeBeside(ctx, k.PID())
+		f.KubeletENOSPC, f.KubeletLoad = w.errors, l
 		return err
 	})
 }
@@ -65,7 +67,7 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-eviction", map[string]any{"imageMinimumGCAge": "1ms"}, func(b *bed, k *peers.Kubelet) error {
 		f.EvictionNeeded = b.needed(filledPercent, evictionPercent)
 		begun := time.Now()
-		var reactions, used []float64
+		var all outcomes
 		for i := range o.evictions {
 			// It begins with a look, about when it says that it is ready.
 			offset := evictionPeriod * time.Duration(2*i+1) / time.Duration(2*o.evictions)
@@ -73,23 +75,23 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 				return err
 			}
 			// Longer than its period: it may go on at its next look.
-			out, err := b.run(ctx, time.Minute, evictionPeriod+2*time.Second)
+			out, err := b.run(ctx, evictionPercent, time.Minute, evictionPeriod+2*time.Second)
 			if err != nil {
 				return err
 			}
-			say("room after %v; %d images removed, %d needed; %.1f %% used", out.reaction, out.removed, f.EvictionNeeded, out.used)
-			reactions, used = append(reactions, out.reaction.Seconds()), append(used, out.used)
-			f.EvictionRemoved, f.EvictionPulledAgain = max(f.EvictionRemoved, out.removed), max(f.EvictionPulledAgain, out.pulledAgain)
+			out.say(f.EvictionNeeded)
+			all = append(all, out)
 		}
 		f.EvictionRuns = o.evictions
-		f.EvictionReaction, f.EvictionFinal = result.Round(result.Percentile(reactions, 50)), result.Round(result.Percentile(used, 50))
+		f.EvictionReaction, f.EvictionLow, f.EvictionFinal = all.reaction(50), all.low(), all.used()
+		f.EvictionRemoved, f.EvictionPulledAgain, f.Usage.Eviction = all.removed(), all.pulledAgain(), all.typical()
 		if n, err := pressure(k); err != nil {
 			return err
 		} else if n == 0 { // then zero would mean nothing beside ebb, either
 			return errors.New("the eviction manager's log says nothing of what it did")
 		}
-		w, err := b.write(ctx, writerPercent, fullSpeed)
-		f.EvictionENOSPC = w.errors
+		w, l, err := b.writeBeside(ctx, k.PID())
+		f.EvictionENOSPC, f.EvictionLoad = w.errors, l
 		return err
 	})
 }
@@ -132,24 +134,24 @@ func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.stop()) }()
-	var reactions, used []float64
+	var all outcomes
 	for i := range o.repeats {
-		out, err := b.run(ctx, time.Minute, time.Second)
+		out, err := b.run(ctx, lowPercent, time.Minute, time.Second)
 		if err != nil {
 			return fmt.Errorf("run %d: %w", i+1, err)
 		}
-		say("room after %v; %d images removed, %d needed; %.1f %% used", out.reaction, out.removed, f.Needed, out.used)
-		reactions, used = append(reactions, out.reaction.Seconds()), append(used, out.used)
-		f.EbbRemoved, f.EbbPulledAgain = max(f.EbbRemoved, out.removed), max(f.EbbPulledAgain, out.pulledAgain)
+		out.say(f.Needed)
+		all = append(all, out)
 	}
 	f.EbbRuns = o.repeats
-	f.EbbReaction, f.EbbReactionMax = result.Round(result.Percentile(reactions, 50)), result.Round(result.Percentile(reactions, 100))
-	f.EbbFinal = result.Round(result.Percentile(used, 50))
-	w, err := b.write(ctx, writerPercent, fullSpeed)
+	f.EbbReaction, f.EbbReactionMax, f.EbbLow = all.reaction(50), all.reaction(100), all.low()
+	f.EbbRemoved, f.EbbFinal = all.removed(), all.used()
+	f.EbbPulledAgain, f.Usage.Ebb = all.pulledAgain(), all.typical()
+	w, l, err := b.writeBeside(ctx, a.process.PID())
 	if err != nil {
 		return err
 	}
-	f.EbbENOSPC = w.errors
+	f.EbbENOSPC, f.EbbLoad = w.errors, l
 	say("the writer met %d errors", w.errors)
 	if err := b.empty(); err != nil {
 		return err
@@ -181,6 +183,27 @@ func startAgent(ctx context.Context, binary string, b *bed, change func(*config.
 }
 
 func (a agent) stop() error { return errors.Join(a.process.Stop(), agentrun.Unload(a.config)) }
+
+// writeBeside has a writer want more than there is, and says what that cost the
+// process that makes room, or does not.
+func (b *bed) writeBeside(ctx context.Context, pid int) (w written, l load, err error) {
+	before, err := peers.UsageOf(pid)
+	if err != nil {
+		return w, l, err
+	}
+	if w, err = b.write(ctx, writerPercent, fullSpeed); err != nil {
+		return w, l, err
+	}
+	after, err := peers.UsageOf(pid)
+	if err != nil {
+		return w, l, err
+	}
+	r := after.Since(before)
+	return w, load{
+		CPU: result.Round((after.CPU - before.CPU).Seconds() * 1e3), RSS: result.Round(float64(after.RSSBytes) / mib),
+		Switches: result.Round(r.PerSecond * after.At.Sub(before.At).Seconds()), Seconds: result.Round(after.At.Sub(before.At).Seconds()),
+	}, nil
+}
 
 // watch lets a process come to rest, and then says what it uses, and its memory
 // in MiB.

@@ -39,7 +39,10 @@ type options struct {
 
 	evictions int // of the eviction manager's part
 	only      string
+	results   string // "": nothing is written
 }
+
+const resultsDir = "bench/results"
 
 func main() {
 	var o options
@@ -48,67 +51,29 @@ func main() {
 	flag.DurationVar(&o.storm, "storm", time.Minute, "how long to fill the disk of ebb beside the kubelet")
 	flag.IntVar(&o.repeats, "repeats", 7, "how often ebb is put before the task")
 	flag.IntVar(&o.evictions, "evictions", 3, "how often the eviction manager is")
-	flag.StringVar(&o.only, "only", "", "one of ebb, beside, eviction, kubelet; then nothing is written")
-	results := flag.String("results", "bench/results", "where node.json goes")
+	flag.StringVar(&o.only, "only", "", "one of ebb, beside, eviction, kubelet; then nothing is written, unless -results says where")
+	flag.StringVar(&o.results, "results", "", "where node.json and node.svg go; RESULTS.md is beside it (default "+resultsDir+")")
+	again := flag.Bool("render", false, "only write node.svg and RESULTS.md again, from node.json")
 	flag.Parse()
+	if o.results == "" && (o.only == "" || *again) {
+		o.results = resultsDir
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o, *results); err != nil {
+	var err error
+	if *again {
+		err = render(o.results)
+	} else {
+		err = run(ctx, o)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-node:", err)
 		os.Exit(1)
 	}
 }
 
-// figures is what node.json holds.
-type figures struct {
-	EbbReaction     float64 `json:"ebb_reaction_s"` // the median
-	EbbReactionMax  float64 `json:"ebb_reaction_max_s"`
-	EbbRemoved      int     `json:"ebb_images_removed"` // the most
-	EbbFinal        float64 `json:"ebb_final_used_percent"`
-	EbbPulledAgain  uint64  `json:"ebb_pulled_again_bytes"`
-	EbbENOSPC       int     `json:"ebb_enospc_errors"`
-	EbbIdleCPU      float64 `json:"ebb_idle_cpu_percent"`
-	EbbIdleSwitches float64 `json:"ebb_idle_switches_per_s"`
-	EbbRSS          float64 `json:"ebb_rss_mib"`
-	EbbRuns         int     `json:"ebb_runs"`
-
-	KubeletReaction     float64 `json:"kubelet_reaction_s"`
-	KubeletRemoved      int     `json:"kubelet_images_removed"`
-	KubeletFinal        float64 `json:"kubelet_final_used_percent"`
-	KubeletPulledAgain  uint64  `json:"kubelet_pulled_again_bytes"`
-	KubeletENOSPC       int     `json:"kubelet_enospc_errors"`
-	KubeletIdleCPU      float64 `json:"kubelet_idle_cpu_percent"`
-	KubeletIdleSwitches float64 `json:"kubelet_idle_switches_per_s"`
-	KubeletRSS          float64 `json:"kubelet_rss_mib"`
-
-	EvictionReaction    float64 `json:"kubelet_eviction_reaction_s"` // the median
-	EvictionRemoved     int     `json:"kubelet_eviction_images_removed"`
-	EvictionFinal       float64 `json:"kubelet_eviction_final_used_percent"`
-	EvictionPulledAgain uint64  `json:"kubelet_eviction_pulled_again_bytes"`
-	EvictionENOSPC      int     `json:"kubelet_eviction_enospc_errors"`
-	EvictionNeeded      int     `json:"kubelet_eviction_images_needed"`
-	EvictionRuns        int     `json:"kubelet_eviction_runs"`
-
-	Beside besideFigures `json:"beside"`       // a writer of pacedSpeed
-	Flood  besideFigures `json:"beside_flood"` // one of full speed
-
-	Needed int `json:"images_needed"`
-	High   int `json:"high_percent"`
-	Low    int `json:"low_percent"`
-	Filled int `json:"filled_percent"`
-}
-
-// besideFigures are those of ebb beside the kubelet.
-type besideFigures struct {
-	Fills    int     `json:"fills"`
-	Pressure int     `json:"kubelet_under_pressure"`
-	Removed  int     `json:"images_removed"`
-	ENOSPC   int     `json:"enospc_errors"`
-	OverLine float64 `json:"longest_over_eviction_line_s"`
-}
-
 // run takes the quick parts first: what is broken shows early.
-func run(ctx context.Context, o options, results string) (err error) {
+func run(ctx context.Context, o options) (err error) {
 	if o.agent, err = filepath.Abs(o.agent); err != nil {
 		return err
 	}
@@ -121,6 +86,9 @@ func run(ctx context.Context, o options, results string) (err error) {
 		{"eviction", "the kubelet with its default eviction thresholds, which it looks at every 10 s", kubeletEviction},
 		{"beside", "ebb beside that kubelet", ebbBeside},
 		{"kubelet", "the kubelet's image garbage collection alone, every 5 minutes", kubeletImages},
+	}
+	if err := f.machine(); err != nil {
+		return err
 	}
 	begun := time.Now()
 	for i, p := range parts {
@@ -136,10 +104,13 @@ func run(ctx context.Context, o options, results string) (err error) {
 	if err := printTable(os.Stderr, f); err != nil {
 		return err
 	}
-	if o.only != "" {
+	if o.results == "" {
 		return nil
 	}
-	return result.Write(results, "node", f)
+	if err := result.Write(o.results, "node", f); err != nil || len(f.chart().Lines) == 0 {
+		return err
+	}
+	return render(o.results)
 }
 
 func say(format string, args ...any) {

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// workers are how many requests the bench itself has on their way.
+const workers = 32
+
+// bed is a control plane, and a client that makes objects in it and follows what
+// becomes of them.
+type bed struct {
+	options
+	cp         *peers.ControlPlane
+	admin      *http.Client
+	client     *metadata.Client
+	kubeconfig string // of ebb-controller's service account
+	dir        string
+	waves      int
+	audited    int64  // of the audit log
+	metrics    string // where ebb-controller listens
+	watch      *watch
+	end        func()
+}
+
+func makeBed(ctx context.Context, o options) (_ *bed, err error) {
+	say("starting etcd, the API server and the controller manager")
+	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-cascade", Audit: true, ControllerManager: true, ControllerManagerArgs: peerArgs})
+	if err != nil {
+		return nil, err
+	}
+	b := &bed{options: o, cp: cp, end: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if err := cp.ControllerManager.Stop(ctx); err != nil {
+		return nil, err
+	}
+	for _, file := range []string{"00-namespace.yaml", "controller-rbac.yaml", "controller-flowschema.yaml"} {
+		if err := cp.Apply(ctx, filepath.Join(o.deploy, file)); err != nil {
+			return nil, err
+		}
+	}
+	if b.kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
+		return nil, err
+	}
+	if b.admin, err = cp.Admin(); err != nil {
+		return nil, err
+	}
+	if b.dir, err = os.MkdirTemp("", "ebb-bench-cascade-"); err != nil {
+		return nil, err
+	}
+	admin, err := cp.Kubeconfig("bench", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", admin)
+	if err != nil {
+		return nil, err
+	}
+	if b.client, err = metadata.New(config, metadata.Options{}); err != nil {
+		return nil, err
+	}
+	b.follow(ctx)
+	return b, nil
+}
+
+func (b *bed) close() error {
+	b.end()
+	if b.client != nil {
+		b.client.Close()
+	}
+	return errors.Join(b.cp.Close(), os.RemoveAll(b.dir))
+}
+
+// configMaps are what the bench makes: the cheapest objects for the API server, so
+// that the collector's own cost shows.
+var configMaps = cascade.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
+
+// follow keeps b.watch true from now on.
+func (b *bed) follow(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	b.watch = &watch{there: map[string]bool{}, changed: make(chan struct{}, 1)}
+	done := make(chan struct{})
+	f := b.client.Follow(configMaps, b.watch.take)
+	go func() {
+		defer close(done)
+		_ = f.Run(ctx) // the sink has no errors
+	}()
+	b.end = func() { cancel(); <-done }
+}
+
+// create makes a ConfigMap and returns its UID.
+func (b *bed) create(ctx context.Context, name string, owners ...cascade.Reference) (string, error) {
+	var refs []map[string]any
+	for _, r := range owners {
+		refs = append(refs, map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": r.UID, "blockOwnerDeletion": r.Block})
+	}
+	var made struct{ Metadata struct{ UID string } }
+	err := peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/api/v1/namespaces/default/configmaps", map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "ownerReferences": refs},
+	}, &made)
+	return made.Metadata.UID, err
+}
+
+// family is an owner and its dependents.
+type family struct {
+	owner      cascade.Coordinates
+	dependents []cascade.Coordinates
+}
+
+// makeFamily returns once the bench's own watch has seen all of it, and looks at
+// nothing else.
+func (b *bed) makeFamily(ctx context.Context, dependents int) (f family, err error) {
+	b.waves++
+	coordinates := func(name, uid string) cascade.Coordinates {
+		return cascade.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: name, UID: uid}
+	}
+	name := fmt.Sprintf("owner-%d", b.waves)
+	uid, err := b.create(ctx, name)
+	if err != nil {
+		return f, err
+	}
+	f.owner, f.dependents = coordinates(name, uid), make([]cascade.Coordinates, dependents)
+	owner := cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: uid, Block: true}
+	if err := inParallel(dependents, func(i int) error {
+		name := fmt.Sprintf("dependent-%d-%d", b.waves, i)
+		uid, err := b.create(ctx, name, owner)
+		f.dependents[i] = coordinates(name, uid)
+		return err
+	}); err != nil {
+		return f, err
+	}
+	b.watch.look(f)
+	return f, b.watch.until(ctx, func(p progress) bool { return p.owner && p.there == dependents })
+}
+
+// inParallel does something for each of 0 to n-1, and ends at the first error.
+func inParallel(n int, do func(i int) error) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, workers)
+	for w := range workers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if errs[w] = do(i); errs[w] != nil {
+					next.Store(int64(n))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+const (
+	// familySize is how many dependents the owners of tracked objects have.
+	familySize = 100
+	// restTime is what a process is given to come to rest before its memory counts.
+	restTime = 10 * time.Second
+)
+
+// measureMemory has each contender track many objects, and delete families among
+// them.
+func measureMemory(ctx context.Context, b *bed, f *figures) error {
+	before, err := b.heap(ctx)
+	if err != nil {
+		return err
+	}
+	there := b.watch.count()
+	if there >= b.tracked {
+		return fmt.Errorf("%d ConfigMaps are there already: want fewer than %d", there, b.tracked)
+	}
+	say("making %d objects, for %d in all", b.tracked-there, b.tracked)
+	for n := b.watch.count(); n < b.tracked; n = b.watch.count() {
+		if _, err := b.makeFamily(ctx, min(familySize, max(1, b.tracked-n-1))); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct {
+		contender
+		rss, peak *float64
+	}{{b.ebb(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
+		err := b.run(ctx, c.contender, func(pid int) error {
+			if err := pause(ctx, restTime); err != nil {
+				return err
+			}
+			if *c.rss, _, err = memory(pid); err != nil {
+				return err
+			}
+			for _, policy := range policies {
+				if _, err := b.wave(ctx, c.contender, policy, b.dependents); err != nil {
+					return err
+				}
+			}
+			_, *c.peak, err = memory(pid)
+			*c.rss, *c.peak = result.Round(*c.rss), result.Round(*c.peak)
+			say("%-12s %.1f MiB with %d objects, %.1f at most", c.name, *c.rss, b.tracked, *c.peak)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	after, err := b.heap(ctx)
+	if err != nil {
+		return err
+	}
+	f.Heap = result.Round((after - before) / float64(b.watch.count()-there))
+	return nil
+}
+
+// heap is ebb-controller's live heap, as its latest garbage collection has it,
+// once it has listed everything. It collects then, to give back what lists took.
+func (b *bed) heap(ctx context.Context) (live float64, err error) {
+	c := b.ebb()
+	err = b.run(ctx, c, func(int) error {
+		if err := pause(ctx, restTime); err != nil {
+			return err
+		}
+		live, err = b.metric(ctx, "go_gc_heap_live_bytes")
+		return err
+	})
+	return live, err
+}
+
+// address is one that nobody listens on.
+func (b *bed) address() string {
+	if b.metrics == "" {
+		if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+			b.metrics = l.Addr().String()
+			l.Close()
+		}
+	}
+	return b.metrics
+}
+
+// metric reads one of ebb-controller's that has no labels.
+func (b *bed) metric(ctx context.Context, name string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.metrics+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("ebb-controller has no metric %s", name)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// nobody is an owner that there never was.
+const nobody = "00000000-0000-4000-8000-000000000000"
+
+// startTime is how long a contender takes from its start to the end of an object
+// whose owner is not there.
+func (b *bed) startTime(ctx context.Context, c contender) (s float64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s deleted nothing", c.name))
+	defer cancel()
+	b.waves++
+	name := fmt.Sprintf("left-behind-%d", b.waves)
+	uid, err := b.create(ctx, name, cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
+	if err != nil {
+		return 0, err
+	}
+	b.watch.look(family{dependents: []cascade.Coordinates{{UID: uid}}})
+	if err := b.watch.until(ctx, func(p progress) bool { return p.there == 1 }); err != nil {
+		return 0, err
+	}
+	b.watch.restart()
+	began := time.Now()
+	_, stop, err := c.start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = b.watch.until(ctx, func(p progress) bool { return p.there == 0 })
+	s = b.watch.progress().last.Sub(began).Seconds()
+	say("%-12s %.2f s from its start to the first deletion", c.name, s)
+	return s, errors.Join(err, stop())
+}
+
+func (b *bed) starts(ctx context.Context, rounds int) (ebb, peer float64, err error) {
+	var times [2][]float64
+	for range rounds {
+		for i, c := range []contender{b.ebb(), b.fast()} {
+			s, err := b.startTime(ctx, c)
+			if err != nil {
+				return 0, 0, err
+			}
+			times[i] = append(times[i], s)
+		}
+	}
+	return median(times[0]), median(times[1]), nil
+}
+
+func measureStarts(ctx context.Context, b *bed, f *figures) (err error) {
+	f.Ready, f.PeerReady, err = b.starts(ctx, b.rounds)
+	return err
+}
+
+// measureBroken does the same beside a type that cannot be listed: its objects are
+// stored in a version that only a webhook could convert, which is not there.
+func measureBroken(ctx context.Context, b *bed, f *figures) (err error) {
+	if err := b.breakType(ctx); err != nil {
+		return err
+	}
+	f.ReadyBroken, f.PeerReadyBroken, err = b.starts(ctx, 1)
+	return err
+}
+
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+func (b *bed) breakType(ctx context.Context) error {
+	version := func(name string, storage bool) map[string]any {
+		return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{
+			"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+		}}
+	}
+	spec := map[string]any{
+		"group": "bench.example", "scope": "Namespaced", "names": map[string]any{"plural": "broken", "singular": "broken", "kind": "Broken"},
+		"versions": []any{version("v1", true)},
+	}
+	url := b.cp.URL() + definitions
+	if err := peers.Request(ctx, b.admin, http.MethodPost, url, map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "broken.bench.example"}, "spec": spec,
+	}, nil); err != nil {
+		return err
+	}
+	object := map[string]any{"apiVersion": "bench.example/v1", "kind": "Broken", "metadata": map[string]any{"name": "one"}}
+	if err := b.eventually(ctx, func() error {
+		return peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/apis/bench.example/v1/namespaces/default/broken", object, nil)
+	}); err != nil {
+		return err
+	}
+	// v2 is preferred and v1 is what is stored, so that a list must be converted.
+	spec["versions"] = []any{version("v2", true), version("v1", false)}
+	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/convert"},
+	}}
+	if err := peers.Request(ctx, b.admin, http.MethodPatch, url+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
+		return err
+	}
+	// Until the list fails, it is not broken. (The API server says 429, for its cache
+	// cannot be filled.)
+	return b.eventually(ctx, func() error {
+		err := peers.Request(ctx, b.admin, http.MethodGet, b.cp.URL()+"/apis/bench.example/v2/broken", nil, nil)
+		var status *peers.StatusError
+		if errors.As(err, &status) && status.Code != http.StatusNotFound {
+			return nil
+		}
+		return fmt.Errorf("list of a broken type: want a refusal, got: %w", err)
+	})
+}
+
+// eventually asks every 50 ms, for a quarter of a minute.
+func (b *bed) eventually(ctx context.Context, ask func() error) error {
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		err := ask()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// watch is what became of the ConfigMaps.
+type watch struct {
+	mu      sync.Mutex
+	there   map[string]bool // by UID: whether it has owners
+	family  map[string]bool // the dependents that are looked at
+	owner   string
+	now     progress
+	changed chan struct{}
+}
+
+// progress is how far the family is that is looked at.
+type progress struct {
+	owner     bool // is there
+	there     int  // dependents that are
+	referring int  // of these, with owners
+	first     time.Time
+	last      time.Time // change of a dependent
+}
+
+// look counts another family from now on.
+func (w *watch) look(f family) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner, w.family, w.now = f.owner.UID, make(map[string]bool, len(f.dependents)), progress{}
+	_, w.now.owner = w.there[w.owner]
+	for _, d := range f.dependents {
+		w.family[d.UID] = true
+		if owned, ok := w.there[d.UID]; ok {
+			w.now.there++
+			if owned {
+				w.now.referring++
+			}
+		}
+	}
+	w.tell()
+}
+
+// restart forgets when what had changed.
+func (w *watch) restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now.first, w.now.last = time.Time{}, time.Time{}
+}
+
+func (w *watch) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watch) take(_ context.Context, batch []metadata.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range batch {
+		if e.Kind == metadata.Observed || e.Kind == metadata.Deleted {
+			w.one(e.Object.UID, e.Kind == metadata.Observed, len(e.Object.Owners) > 0)
+		}
+	}
+	w.tell()
+	return nil
+}
+
+// one takes what is told of one object.
+func (w *watch) one(uid string, there, owned bool) {
+	wasOwned, was := w.there[uid]
+	if delete(w.there, uid); there {
+		w.there[uid] = owned
+	}
+	if uid == w.owner {
+		w.now.owner = there
+	}
+	if !w.family[uid] || was == there && wasOwned == owned {
+		return
+	}
+	w.now.last = time.Now()
+	if w.now.first.IsZero() {
+		w.now.first = w.now.last
+	}
+	w.now.there += number(there) - number(was)
+	w.now.referring += number(there && owned) - number(was && wasOwned)
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// until waits for something to be so; it is asked after each batch of events.
+func (w *watch) until(ctx context.Context, holds func(progress) bool) error {
+	for {
+		w.mu.Lock()
+		ok := holds(w.now)
+		w.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (w *watch) progress() progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// count is how many ConfigMaps there are.
+func (w *watch) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.there)
+}

@@ -1,0 +1,46 @@
+package chart
+
+import (
+	"math"
+	"slices"
+)
+
+// spread moves heights apart, keeping their order: neighbours are then at least gap
+// apart, and all lie between low and high. If there is no room for that, the gap is
+// what there is room for.
+func spread(heights []float64, gap, low, high float64) []float64 {
+	n := len(heights)
+	if n == 0 {
+		return nil
+	}
+	if n > 1 {
+		gap = math.Min(gap, (high-low)/float64(n-1))
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case heights[a] < heights[b]:
+			return -1
+		case heights[a] > heights[b]:
+			return 1
+		}
+		return 0
+	})
+	moved := make([]float64, n)
+	// Down as far as the one above wants, then up as far as the end wants.
+	for rank, i := range order {
+		moved[i] = math.Max(heights[i], low)
+		if rank > 0 {
+			moved[i] = math.Max(moved[i], moved[order[rank-1]]+gap)
+		}
+	}
+	limit := high
+	for _, i := range slices.Backward(order) {
+		moved[i] = math.Min(moved[i], limit)
+		limit = moved[i] - gap
+	}
+	return moved
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+const (
+	lookEvery = 2 * time.Millisecond
+	// What is kept of a run: as much as a picture shows.
+	tracePoints = 60
+	// What is kept while it lasts; 300 s of changes are more than anybody needs.
+	rawPoints = 4096
+	// Less than a tenth of what one image takes: logs and the like.
+	smallestChange = 0.05
+)
+
+// point is a moment, in ms since the fill, and the used percentage from then on.
+type point [2]float64
+
+// trace is how full the disk was from the fill on, and when what was reached.
+type trace struct {
+	line float64 // the percentage that is low enough
+	room int64   // as many bytes free are a reaction
+
+	points   []point // where it changed, and the last look
+	reaction time.Duration
+	low      float64 // seconds to the line; +Inf if that was never reached
+
+	reacted chan struct{} // closed once there is room
+}
+
+func newTrace(line float64, room int64) *trace {
+	return &trace{line: line, room: room, low: math.Inf(1), reacted: make(chan struct{})}
+}
+
+// follow looks until ctx ends. Who reads the trace waits until it has returned.
+func (t *trace) follow(ctx context.Context, since time.Time, look func() (int64, float64, error)) error {
+	for {
+		free, used, err := look()
+		if err != nil {
+			return err
+		}
+		t.add(time.Since(since), free, used)
+		if pause(ctx, lookEvery) != nil {
+			t.points = thin(t.points, tracePoints)
+			return nil
+		}
+	}
+}
+
+// add takes one look. The last point is always the latest look, so that the trace
+// tells how long somebody looked.
+func (t *trace) add(after time.Duration, free int64, used float64) {
+	if t.reaction == 0 && free >= t.room {
+		t.reaction = after
+		close(t.reacted)
+	}
+	if used <= t.line {
+		t.low = math.Min(t.low, after.Seconds())
+	}
+	now := point{round2(after.Seconds() * 1e3), round2(used)}
+	n := len(t.points)
+	switch {
+	case n == 0:
+		// The disk was full from the call on that filled it.
+		t.points = []point{{0, now[1]}, now}
+	case math.Abs(now[1]-t.points[n-2][1]) < smallestChange:
+		t.points[n-1] = now
+	default: // what was the latest look becomes the change
+		t.points = append(t.points[:n-1], now, now)
+	}
+	if len(t.points) > rawPoints {
+		t.points = thin(t.points, rawPoints/2)
+	}
+}
+
+func (t *trace) awaitRoom(ctx context.Context, timeout time.Duration) error {
+	select {
+	case <-t.reacted:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(timeout):
+		return fmt.Errorf("%w: %v", errNothing, timeout)
+	}
+}
+
+// thin drops points until at most so many are left: always the one that held for the
+// shortest stretch of a logarithmic axis, which is the least that can be seen. The
+// first and the last stay.
+func thin(points []point, most int) []point {
+	points = slices.Clone(points)
+	for len(points) > max(most, 2) {
+		drop, shortest := 0, math.Inf(1)
+		for i := 1; i < len(points)-1; i++ {
+			if held := points[i+1][0] / math.Max(points[i][0], 1); held < shortest {
+				drop, shortest = i, held
+			}
+		}
+		points = slices.Delete(points, drop, drop+1)
+	}
+	return points
+}
+
+func round2(v float64) float64 { return math.Round(v*100) / 100 }
+
+// outcomes are those of one contender, one for each time that it was put before the task.
+type outcomes []outcome
+
+func (l outcomes) seconds(of func(outcome) float64) (values []float64) {
+	for _, o := range l {
+		values = append(values, of(o))
+	}
+	return values
+}
+
+func (l outcomes) reaction(percentile float64) float64 {
+	return result.Round(result.Percentile(l.seconds(outcome.reaction), percentile))
+}
+
+// low is the median time to the line; nil if the line was not reached at the median.
+func (l outcomes) low() *float64 {
+	v := result.Round(result.Percentile(l.seconds(func(o outcome) float64 { return o.trace.low }), 50))
+	if math.IsInf(v, 1) {
+		return nil
+	}
+	return &v
+}
+
+func (l outcomes) used() float64 {
+	return result.Round(result.Percentile(l.seconds(func(o outcome) float64 { return o.used }), 50))
+}
+
+// typical is the trace of the run whose reaction is the median.
+func (l outcomes) typical() []point {
+	median := result.Percentile(l.seconds(outcome.reaction), 50)
+	for _, o := range l {
+		if o.reaction() == median {
+			return o.trace.points
+		}
+	}
+	return nil
+}
+
+func (l outcomes) removed() (most int) {
+	for _, o := range l {
+		most = max(most, o.removed)
+	}
+	return most
+}
+
+func (l outcomes) pulledAgain() (most uint64) {
+	for _, o := range l {
+		most = max(most, o.pulledAgain)
+	}
+	return most
+}
+
+func (o outcome) reaction() float64 { return o.trace.reaction.Seconds() }
+
+func (o outcome) say(needed int) {
+	say("room after %.3f s, low after %.3f s; %d images removed, %d needed; %.1f %% used", o.reaction(), o.trace.low, o.removed, needed, o.used)
+}
