@@ -1,0 +1,13 @@
+{{/* The controller's whole configuration. */}}
+{{- define "ebb.controllerConfig" -}}
+{{- $c := deepCopy .Values.controller.config -}}
+{{- $_ := set $c "mode" .Values.mode -}}
+{{- $election := get $c "leaderElection" | default dict -}}
+{{- $_ := set $election "namespace" .Release.Namespace -}}
+{{- $_ := set $election "name" (include "ebb.controller" .) -}}
+{{- $_ := set $c "leaderElection" $election -}}
+{{- $server := get $c "server" | default dict -}}
+{{- $_ := set $server "address" (printf ":%v" .Values.controller.metrics.port) -}}
+{{- $_ := set $c "server" $server -}}
+{{- toYaml $c -}}
+{{- end }}

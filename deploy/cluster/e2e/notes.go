@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+const transcriptFile = "transcript.txt"
+
+// notes is what a run says: to who watches, with times, and as the page in docs/
+// shows it, in which times are whole seconds.
+type notes struct {
+	out   io.Writer
+	begun time.Time
+	scene time.Time
+	text  strings.Builder
+}
+
+func newNotes(out io.Writer) *notes { return &notes{out: out, begun: time.Now(), scene: time.Now()} }
+
+// begin starts a scene.
+func (n *notes) begin(title string) {
+	n.scene = time.Now()
+	n.line("\n%s", title)
+}
+
+// command shows what a person would type.
+func (n *notes) command(line string) { n.line("  # %s", line) }
+
+// moment is what would be different in each run's transcript.
+var moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// said quotes what a program has said.
+func (n *notes) said(text string) {
+	text = moment.ReplaceAllString(text, "…")
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		n.line("    %s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// ok tells of a check that holds.
+func (n *notes) ok(format string, args ...any) {
+	n.line("  ok  %s", fmt.Sprintf(format, args...))
+}
+
+// end says how long the scene took.
+func (n *notes) end() {
+	fmt.Fprintf(n.out, "      %.1f s (%.1f s in all)\n", time.Since(n.scene).Seconds(), time.Since(n.begun).Seconds())
+	fmt.Fprintf(&n.text, "      %.0f s\n", time.Since(n.scene).Seconds())
+}
+
+func (n *notes) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintln(n.out, text)
+	fmt.Fprintln(&n.text, text)
+}
+
+// save leaves the transcript for the outer process.
+func (n *notes) save(path string) error {
+	text := strings.TrimSpace(n.text.String())
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+		return fmt.Errorf("save transcript: %w", err)
+	}
+	return nil
+}
+
+// paste puts a transcript into a page.
+func paste(page, transcript string) error {
+	text, err := os.ReadFile(transcript)
+	if err != nil {
+		return fmt.Errorf("paste transcript: %w", err)
+	}
+	return result.Section(page, "transcript", "```\n"+string(text)+"```")
+}

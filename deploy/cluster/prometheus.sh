@@ -1,0 +1,27 @@
+# Part of provision.sh: Debian's Prometheus on the node. It is built without the
+# discovery of Kubernetes, so a loop here asks for ebb's pods and writes them down;
+# deploy/prometheus/prometheus.yml is for one that can. The jobs' names and labels are
+# those that the rules want.
+
+prometheus() {
+	local dir=/etc/prometheus/ebb
+	mkdir -p $dir /var/lib/ebb-prometheus
+	{
+		cat <<-EOF
+			global: {scrape_interval: ${scrape_interval:-15s}, evaluation_interval: ${scrape_interval:-15s}}
+			scrape_configs:
+			- job_name: ebb # each target says which it is
+			  honor_labels: true
+			  file_sd_configs: [{files: [/run/ebb-targets/targets.json], refresh_interval: 5m}]
+		EOF
+		[ -z "$rules" ] || echo "rule_files: [$dir/rules.yaml]"
+	} >$dir/prometheus.yml
+	[ -z "$rules" ] || cp "$rules" $dir/rules.yaml
+	promtool check config $dir/prometheus.yml >/dev/null
+	# Debian's own would take the port.
+	[ $start = direct ] || systemctl disable --now --quiet prometheus
+	service ebb-targets "$here/targets.sh"
+	service ebb-prometheus /usr/bin/prometheus --config.file=$dir/prometheus.yml \
+		--storage.tsdb.path=/var/lib/ebb-prometheus --web.listen-address=127.0.0.1:9090
+	until_works 60 promtool query instant http://127.0.0.1:9090 up
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ebb-agent/ebb/tools/admission"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// The literal map of the policy is what an API server with everything switched on
+// says it serves.
+func TestPolicyKnowsTheBuiltinKinds(t *testing.T) {
+	b := start(t, peers.Config{APIServerArgs: []string{"--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"}})
+	var groups struct {
+		Groups []struct {
+			Versions []struct{ GroupVersion string }
+		}
+	}
+	if err := json.Unmarshal(b.do(t, http.MethodGet, "/apis", nil).body, &groups); err != nil {
+		t.Fatal(err)
+	}
+	served := b.kinds(t, "", "/api/v1")
+	for _, g := range groups.Groups {
+		for _, v := range g.Versions {
+			group, _, _ := strings.Cut(v.GroupVersion, "/")
+			served = append(served, b.kinds(t, group, "/apis/"+v.GroupVersion)...)
+		}
+	}
+	set := func(kinds []admission.Kind) map[admission.Kind]bool {
+		m := make(map[admission.Kind]bool)
+		for _, k := range kinds {
+			m[k] = true
+		}
+		return m
+	}
+	if len(served) < len(admission.Builtin) {
+		t.Errorf("discovery tells of %d kinds only", len(served))
+	}
+	if diff := cmp.Diff(set(served), set(admission.Builtin), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("served (-) and known (+):\n%s", diff)
+	}
+}
+
+func (b *bed) kinds(t *testing.T, group, path string) (kinds []admission.Kind) {
+	t.Helper()
+	var list struct {
+		Resources []struct {
+			Name, Kind string
+			Namespaced bool
+		}
+	}
+	if err := json.Unmarshal(b.do(t, http.MethodGet, path, nil).body, &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list.Resources {
+		if !strings.Contains(r.Name, "/") { // else a subresource
+			kinds = append(kinds, admission.Kind{Group: group, Kind: r.Kind, Resource: r.Name, Namespaced: r.Namespaced})
+		}
+	}
+	return kinds
+}

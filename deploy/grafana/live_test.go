@@ -1,0 +1,226 @@
+package grafana
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ebb-agent/ebb/agent/cluster"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/node/nodetest"
+	"github.com/ebb-agent/ebb/tools/prometheus"
+)
+
+const mib = 1 << 20
+
+// stage is a node with an agent, a controller that has just begun, and a Prometheus that
+// scrapes both and knows the rules.
+type stage struct {
+	*testing.T
+	ctx        context.Context
+	node       *node.Node
+	agent      *agentrun.Process
+	controller *httptest.Server
+	prometheus *prometheus.Server
+}
+
+func newStage(t *testing.T) *stage {
+	if why := prometheus.Missing(); why != "" {
+		t.Skip("SKIPPED: " + why)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	s := &stage{T: t, ctx: ctx, node: nodetest.Start(t, node.Config{SizeBytes: 256 * mib})}
+	s.controller = httptest.NewServer(promhttp.HandlerFor(cluster.NewMetrics().Registry, promhttp.HandlerOpts{}))
+	t.Cleanup(s.controller.Close)
+	s.startAgent()
+	s.startPrometheus()
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) startAgent() {
+	binary := filepath.Join(s.TempDir(), "ebb-agent")
+	out, err := exec.CommandContext(s.ctx, "go", "build", "-o", binary, "github.com/ebb-agent/ebb/cmd/ebb-agent").CombinedOutput()
+	if err != nil {
+		s.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	images := make([]node.Image, 4)
+	for i := range images {
+		images[i] = node.Image{Name: fmt.Sprintf("live.test/image:%d", i), Layers: []node.Layer{{Seed: fmt.Sprint("live-", i), Bytes: 16 * mib, Files: 4}}}
+	}
+	_, err = s.node.ImportAll(s.ctx, node.CRINamespace, images)
+	s.must(err)
+	c := agentrun.ConfigFor(s.node)
+	c.Images.MinimumAge, c.Writers.Top = 0, 10
+	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = 80, 70
+	s.agent, err = agentrun.Start(s.ctx, agentrun.Options{Binary: binary, Dir: s.node.Dir(), Config: c})
+	s.must(err)
+	s.Cleanup(func() {
+		if err := errors.Join(s.agent.Stop(), agentrun.Unload(c)); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+func (s *stage) startPrometheus() {
+	dir := s.TempDir()
+	rules, err := os.ReadFile("../prometheus/rules.yaml")
+	s.must(err)
+	s.must(os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
+	s.prometheus, err = prometheus.Start(s.ctx, dir, fmt.Sprintf(`
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [rules.yaml]
+scrape_configs:
+  - job_name: ebb-agent
+    static_configs: [{targets: [%q], labels: {node: worker-1}}]
+  - job_name: ebb-controller
+    static_configs: [{targets: [%q], labels: {pod: ebb-controller-0}}]
+`, strings.TrimPrefix(s.agent.URL(), "http://"), strings.TrimPrefix(s.controller.URL, "http://")))
+	s.must(err)
+	s.Cleanup(func() {
+		if err := s.prometheus.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// empty: there is nothing to draw, not even one number.
+func empty(found []prometheus.Sample) bool {
+	return !slices.ContainsFunc(found, func(x prometheus.Sample) bool { return !math.IsNaN(x.Value) })
+}
+
+// await waits until a query has an answer.
+func (s *stage) await(expr string) []prometheus.Sample {
+	s.Helper()
+	samples, err := s.prometheus.Await(s.ctx, expr, func(found []prometheus.Sample) error {
+		if empty(found) {
+			return errors.New("no data")
+		}
+		return nil
+	})
+	s.must(err)
+	return samples
+}
+
+// play is what happens on the node: images are used, a pod writes, the disk gets full, and
+// ebb removes images.
+func (s *stage) play() {
+	_, err := s.node.Run(s.ctx, node.RunSpec{ID: "sleeps", Image: "live.test/image:0"})
+	s.must(err)
+	writes := `i=0; while [ $i -lt 2000 ]; do dd if=/dev/zero of=/written bs=64k count=1 seek=$i 2>/dev/null; sync; i=$((i+1)); sleep 0.5; done`
+	_, err = s.node.RunPod(s.ctx, node.PodSpec{Namespace: "shop", Name: "web-0", Containers: []node.PodContainer{{
+		Name: "main", Image: "live.test/image:0", Command: []string{"/bin/sh", "-c", writes},
+	}}})
+	s.must(err)
+	s.await(`ebb_node_filesystem_time_to_full_seconds{resource="bytes"} < Inf`)
+	s.must(s.node.FillTo("filler", 82))
+	s.await(`ebb_node_images_removed_total{reason="threshold"} > 0`)
+}
+
+// quiet are the queries without data in this play, and why.
+var quiet = map[string]string{
+	"What holds the space A":                          "ebb does not hold",
+	"Failed, or needed after all A":                   "nothing failed",
+	"Failed, or needed after all B":                   "nothing was spared",
+	"What was asked for, and how it went A":           "a controller that has just begun",
+	"Objects deleted, by type A":                      "a controller that has just begun",
+	"Requests take, 99 % A":                           "no request was made",
+	"Owners that wait A":                              "a standby has no graph",
+	"Waiting B":                                       "a standby has no graph",
+	"Objects tracked A":                               "a standby has no graph",
+	"The barrier before orphaning B":                  "no barrier has passed",
+	"Dead containers, sandboxes and logs that stay A": "no container has ended",
+	"Removed A":                                       "no container has ended",
+	"annotation 0":                                    "no alert fires",
+}
+
+func TestOnARealNode(t *testing.T) {
+	s := newStage(t)
+	s.play()
+	s.checkPanels()
+	s.checkRules()
+	s.checkNames()
+}
+
+// checkPanels: every panel's query is answered by a real Prometheus, and with data, unless
+// there can be none.
+func (s *stage) checkPanels() {
+	all := readBoard(s.T).expressions()
+	for name := range quiet {
+		if _, ok := all[name]; !ok {
+			s.Errorf("there is no query %s", name)
+		}
+	}
+	for name, expr := range all {
+		expr = filledIn(expr, "30s")
+		if quiet[name] == "" {
+			s.await(expr)
+		} else if found, err := s.prometheus.Query(s.ctx, expr); err != nil || !empty(found) {
+			s.Errorf("%s: %v, %v; it should be without data: %s", name, found, err, quiet[name])
+		}
+	}
+}
+
+// checkRules: every rule is evaluated without a complaint, and the recorded series tell
+// what happened.
+func (s *stage) checkRules() {
+	problems, err := s.prometheus.RuleErrors(s.ctx)
+	s.must(err)
+	for _, p := range problems {
+		s.Errorf("rule %s", p)
+	}
+	for _, name := range []string{"ebb:node_filesystem_used:ratio", "ebb:node_filesystem_at_line:bool", "ebb:node_container_grown_bytes:rate5m", "ebb:controller_leaders:sum"} {
+		s.await(name)
+	}
+	if top := s.await(`topk(1, ebb_node_container_growth_bytes)`); top[0].Labels["pod"] != "web-0" || top[0].Labels["namespace"] != "shop" {
+		s.Errorf("the disk is filled by %v", top)
+	}
+	if missing, err := s.prometheus.Query(s.ctx, `ebb_node_probe_degraded == 1`); err != nil || len(missing) > 0 {
+		s.Errorf("kernel programs are missing: %v, %v", missing, err)
+	}
+	if disks := s.await(`ebb:node_filesystem_used:ratio`); len(disks) != 1 {
+		s.Errorf("one disk is %d series: %v", len(disks), disks)
+	}
+}
+
+// percents are what the kubelet's settings are in; ratios would have to be converted by
+// everybody who compares.
+var percents = regexp.MustCompile(`^ebb_node_(filesystem_used|filesystem_line|image_read)_percent use base unit "ratio" instead of "percent"$`)
+
+// checkNames: they follow Prometheus' conventions, as promtool knows them.
+func (s *stage) checkNames() {
+	for _, url := range []string{s.agent.URL() + "/metrics", s.controller.URL} {
+		resp, err := http.Get(url)
+		s.must(err)
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		s.must(err)
+		complaints, err := prometheus.Lint(s.ctx, string(text))
+		s.must(err)
+		for _, c := range slices.DeleteFunc(complaints, percents.MatchString) {
+			s.Error(c)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package chart
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
+)
+
+// nodeSchema is what agent.config may have: the fields of ebb-agent's configuration
+// but for those that are values of their own.
+func nodeSchema(c nodeconfig.Config) schema {
+	s := structSchema(reflect.ValueOf(c))
+	drop(s, "mode", "server")
+	return s
+}
+
+// clusterSchema is what controller.config may have.
+func clusterSchema(c config.Config) schema {
+	s := structSchema(reflect.ValueOf(c))
+	drop(s, "mode")
+	drop(s["properties"].(schema)["server"].(schema), "address")
+	drop(s["properties"].(schema)["leaderElection"].(schema), "namespace", "name")
+	return s
+}
+
+func drop(s schema, names ...string) {
+	for _, name := range names {
+		delete(s["properties"].(schema), name)
+	}
+}
+
+// enums are the fields that take a few words, by name: they mean the same in both
+// configurations.
+var enums = map[string]schema{
+	"level":     oneOf("debug", "info", "warn", "error"),
+	"format":    oneOf("json", "text"),
+	"ageFrom":   oneOf(nodeconfig.AgeFromCreation, nodeconfig.AgeFromTermination),
+	"source":    oneOf(nodeconfig.PodsFromKubelet, nodeconfig.PodsFromAPIServer, nodeconfig.PodsFromNobody),
+	"layerHeat": oneOf(nodeconfig.HeatAuto, nodeconfig.HeatReads, nodeconfig.HeatOff),
+}
+
+func structSchema(v reflect.Value) schema {
+	properties := make(schema)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		s := fieldSchema(name, v.Field(i))
+		if doc := f.Tag.Get("doc"); doc != "" {
+			s["description"] = doc
+		}
+		properties[name] = s
+	}
+	return closed(properties)
+}
+
+func fieldSchema(name string, v reflect.Value) schema {
+	switch v.Interface().(type) {
+	case nodeconfig.Duration, config.Duration:
+		return matching(`^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return structSchema(v)
+	case reflect.Bool:
+		return schema{"type": "boolean"}
+	case reflect.Int:
+		if strings.HasSuffix(name, "Percent") {
+			return schema{"type": "integer", "minimum": 0, "maximum": 100}
+		}
+		return schema{"type": "integer"}
+	case reflect.Slice:
+		return schema{"type": "array", "items": schema{"type": "string"}}
+	case reflect.String:
+		if s, ok := enums[name]; ok {
+			return schema{"type": s["type"], "enum": s["enum"]}
+		}
+		return schema{"type": "string"}
+	}
+	panic("chart: field " + name + " is of an unknown type: " + v.Type().String())
+}

@@ -1,0 +1,100 @@
+package chart
+
+import (
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
+)
+
+// Parts of schemas.
+var (
+	text     = schema{"type": "string"}
+	texts    = schema{"type": "array", "items": text}
+	labels   = schema{"type": "object", "additionalProperties": text}
+	port     = schema{"type": "integer", "minimum": 1, "maximum": 65535}
+	seconds  = schema{"type": "integer", "minimum": 1, "maximum": 3600}
+	path     = schema{"type": "string", "pattern": `^(/[^/\s]+)+$|^$`}
+	mapping  = schema{"type": "object"} // what Kubernetes itself checks
+	mappings = schema{"type": "array", "items": mapping}
+	profile  = closed(schema{
+		"type":             oneOf("RuntimeDefault", "Localhost", "Unconfined"),
+		"localhostProfile": text,
+	}, "type")
+	tolerations = schema{"type": "array", "items": closed(schema{
+		"key": text, "operator": oneOf("Exists", "Equal"), "value": text,
+		"effect":            oneOf("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+		"tolerationSeconds": schema{"type": "integer"},
+	})}
+	quantities = schema{"type": "object", "additionalProperties": schema{
+		"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$`}}
+	resources = closed(schema{"requests": quantities, "limits": quantities, "claims": mappings})
+	types     = schema{"type": "array", "items": closed(schema{
+		"apiGroups": atLeastOne(text),
+		"resources": atLeastOne(schema{"type": "string", "minLength": 1}),
+	}, "apiGroups", "resources")}
+)
+
+func oneOf(values ...string) schema { return schema{"type": "string", "enum": values} }
+
+func atLeastOne(items schema) schema {
+	return schema{"type": "array", "minItems": 1, "items": items}
+}
+
+func matching(pattern string) schema { return schema{"type": "string", "pattern": pattern} }
+
+// constraints are the schemas of values of which the default does not say enough.
+var constraints = map[string]schema{
+	"mode": oneOf("observe", "enforce"),
+	// A name without tag, as distribution/reference has it: nothing that would be special in a keep rule.
+	"image.repository":  matching(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
+	"image.tag":         matching(`^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}$`),
+	"image.digest":      matching(`^$|^sha256:[0-9a-f]{64}$`),
+	"image.pullPolicy":  oneOf("IfNotPresent", "Always", "Never"),
+	"image.pullSecrets": texts,
+	"apiServer.port":    schema{"type": []string{"string", "integer"}, "pattern": `^[0-9]{0,5}$`, "minimum": 1, "maximum": 65535},
+
+	"agent.config":                        nodeSchema(nodeconfig.Default()),
+	"agent.layout":                        oneOf("containerd", "k3s", "rke2", "microk8s", "k0s"),
+	"agent.containerd.socket":             path,
+	"agent.containerd.root":               path,
+	"agent.kubeletRoot":                   path,
+	"agent.metrics.port":                  port,
+	"agent.capabilities":                  schema{"type": "array", "items": matching(`^[A-Z_]+$`)},
+	"agent.appArmorProfile":               profile,
+	"agent.seccompProfile":                profile,
+	"agent.seLinuxOptions":                closed(schema{"type": text, "level": text, "role": text, "user": text}),
+	"agent.tolerations":                   tolerations,
+	"agent.nodeSelector":                  labels,
+	"agent.affinity":                      mapping,
+	"agent.resources":                     resources,
+	"agent.maxUnavailable":                schema{"type": []string{"string", "integer"}, "pattern": `^[1-9][0-9]?%$|^100%$`, "minimum": 1},
+	"agent.terminationGracePeriodSeconds": seconds,
+	"agent.podAnnotations":                labels,
+	"agent.podLabels":                     labels,
+	"agent.serviceAccount.annotations":    labels,
+
+	"controller.config":                        clusterSchema(config.Default()),
+	"controller.replicas":                      schema{"type": "integer", "minimum": 0, "maximum": 10},
+	"controller.metrics.port":                  port,
+	"controller.rbac.types":                    types,
+	"controller.flowSchema.shares":             schema{"type": "integer", "minimum": 1, "maximum": 10000},
+	"controller.seccompProfile":                profile,
+	"controller.tolerations":                   tolerations,
+	"controller.nodeSelector":                  labels,
+	"controller.affinity":                      mapping,
+	"controller.resources":                     resources,
+	"controller.terminationGracePeriodSeconds": seconds,
+	"controller.podAnnotations":                labels,
+	"controller.podLabels":                     labels,
+	"controller.serviceAccount.annotations":    labels,
+
+	"uninstall.unload.timeout": matching(`^([0-9]+(s|m|h))+$`),
+
+	"admission.mode":               oneOf("off", "warn", "deny"),
+	"networkPolicy.from":           mappings,
+	"networkPolicy.apiServerPorts": atLeastOne(port),
+	"podMonitor.interval":          matching(`^$|^[0-9]+(ms|s|m|h)$`),
+	"podMonitor.labels":            labels,
+	"prometheusRule.labels":        labels,
+	"dashboard.labels":             labels,
+	"dashboard.annotations":        labels,
+}

@@ -1,0 +1,84 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// copies are files that the chart offers, and where they come from.
+var copies = map[string]string{
+	"deploy/chart/files/admission/policy.yaml": "deploy/admission/policy.yaml",
+	"deploy/chart/files/admission/deny.yaml":   "deploy/admission/deny.yaml",
+	"deploy/chart/files/rules.yaml":            "deploy/prometheus/rules.yaml",
+	"deploy/chart/files/ebb.json":              "deploy/grafana/ebb.json",
+}
+
+// Inputs makes what the chart itself is in need of: its schema, its copies and the
+// page about its values. Files are named from root.
+func Inputs(root string) (map[string][]byte, error) {
+	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	if files["deploy/chart/values.schema.json"], err = Schema(values); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	const page = "docs/chart.md"
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	if files[page], err = Reference(text, values); err != nil {
+		return nil, fmt.Errorf("reference: %s: %w", page, err)
+	}
+	for to, from := range copies {
+		data, err := os.ReadFile(filepath.Join(root, from))
+		if err != nil {
+			return nil, fmt.Errorf("copy: %w", err)
+		}
+		files[to] = data
+	}
+	return files, nil
+}
+
+// Generate writes everything that is made.
+func Generate(ctx context.Context, root string) error {
+	inputs, err := Inputs(root)
+	if err != nil {
+		return err
+	}
+	if err := write(root, inputs); err != nil {
+		return err
+	}
+	helm, err := Build(ctx, root)
+	if err != nil {
+		return err
+	}
+	files, err := helm.Manifests(ctx)
+	if err != nil {
+		return err
+	}
+	// What is not made any more must not be applied any more.
+	if err := os.RemoveAll(filepath.Join(root, ManifestDir)); err != nil {
+		return fmt.Errorf("remove old manifests: %w", err)
+	}
+	return write(filepath.Join(root, ManifestDir), files)
+}
+
+func write(dir string, files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := os.WriteFile(file, files[name], 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}

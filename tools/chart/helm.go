@@ -1,0 +1,107 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// The release that the manifests are of.
+const (
+	Release   = "ebb"
+	Namespace = "ebb-system"
+)
+
+// Helm is the pinned Helm, for the chart of one working tree.
+type Helm struct {
+	binary, root string
+}
+
+// Build returns Helm, which it builds if this version has not been built before.
+// Root is the repository's.
+func Build(ctx context.Context, root string) (*Helm, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "tools/helm/build"))
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	dir, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("build helm: %w\n%s", err, problems.Bytes())
+	}
+	return &Helm{filepath.Join(strings.TrimSpace(string(dir)), "helm"), root}, nil
+}
+
+// Run runs helm on the chart: helm VERB ARGS… deploy/chart. The error has what helm
+// wrote.
+func (h *Helm) Run(ctx context.Context, verb string, args ...string) ([]byte, error) {
+	return h.call(ctx, append(append([]string{verb}, args...), h.chart())...)
+}
+
+// Release runs helm on the release: install, upgrade, uninstall, …
+func (h *Helm) Release(ctx context.Context, verb string, args ...string) ([]byte, error) {
+	words := []string{verb, Release, "--namespace", Namespace}
+	if verb == "install" || verb == "upgrade" {
+		words = append(words, h.chart())
+	}
+	return h.call(ctx, append(words, args...)...)
+}
+
+func (h *Helm) chart() string { return filepath.Join(h.root, "deploy/chart") }
+
+func (h *Helm) call(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, h.binary, args...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("helm %s: %w\n%s%s", args[0], err, problems.Bytes(), out.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// Document is one object that a template has made.
+type Document struct {
+	Template string // its path below deploy/chart/templates
+	Text     []byte
+}
+
+// Template renders the chart, in the order in which helm would install.
+func (h *Helm) Template(ctx context.Context, args ...string) ([]Document, error) {
+	out, err := h.Run(ctx, "template", append([]string{"--namespace", Namespace, "--name-template", Release}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return documents(out)
+}
+
+const sourceMark = "# Source: ebb/templates/"
+
+// documents cuts what helm template writes.
+func documents(out []byte) (list []Document, err error) {
+	for text := range bytes.SplitSeq(append([]byte("\n"), out...), []byte("\n---\n")) {
+		text = bytes.TrimSpace(text)
+		if len(text) == 0 {
+			continue
+		}
+		mark, body, _ := strings.Cut(string(text), "\n")
+		template, ok := strings.CutPrefix(mark, sourceMark)
+		if !ok {
+			return nil, fmt.Errorf("helm template: a document begins with %.80q, not with its source", mark)
+		}
+		list = append(list, Document{template, []byte(tidy(body))})
+	}
+	return list, nil
+}
+
+// tidy ends the text with one line feed and removes what templates leave at the ends
+// of lines.
+func tidy(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,53 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+)
+
+// ManifestDir is where the manifests are, below the root.
+const ManifestDir = "deploy/manifests"
+
+// manifests are the files and the templates that they are made of. Whoever applies
+// the directory applies it in the order of names, the namespace first.
+var manifests = []struct {
+	file, template, about string
+}{
+	{"00-namespace.yaml", "namespace.yaml", "Where ebb is."},
+	{"agent.yaml", "agent/", "ebb-agent, on every node."},
+	{"controller-rbac.yaml", "controller/rbac.yaml", "Who ebb-controller is, and what it may do."},
+	{"controller-flowschema.yaml", "controller/flowschema.yaml", "How the API server lets ebb-controller in."},
+	{"controller.yaml", "controller/", "ebb-controller."},
+	{"uninstall/check.yaml", "uninstall/check.yaml", "Whether ebb may go: apply before anything else is deleted."},
+	{"uninstall/unload.yaml", "uninstall/unload.yaml", "Removes from the nodes what the agents left: apply after they are gone."},
+}
+
+// Manifests renders the chart with its defaults and the namespace.
+func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
+	rendered, err := h.Template(ctx, "--set", "namespace.create=true")
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for _, d := range rendered {
+		file, about := "", ""
+		for _, m := range manifests {
+			if strings.HasPrefix(d.Template, m.template) {
+				file, about = m.file, m.about
+				break
+			}
+		}
+		if file == "" {
+			return nil, fmt.Errorf("manifests: no file for template %s", d.Template)
+		}
+		if files[file] == nil {
+			files[file] = fmt.Appendf(nil, "# %s Rendered from deploy/chart with its defaults: run \"make manifests\" after a\n# change there.\n", about)
+		} else {
+			files[file] = append(files[file], "---\n"...)
+		}
+		files[file] = append(files[file], bytes.TrimLeft(d.Text, "\n")...)
+	}
+	return files, nil
+}

@@ -1,0 +1,163 @@
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestWrongValues: helm refuses each, and the error names the field.
+func TestWrongValues(t *testing.T) {
+	h, err := helm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		set   string
+		wants []string
+	}{
+		{"mod=enforce", []string{"'mod' not allowed"}},
+		{"mode=on", []string{"/mode", "observe", "enforce"}},
+		{"agent.enabled=yes", []string{"/agent/enabled", "boolean"}},
+		{"agent.layout=docker", []string{"/agent/layout", "microk8s"}},
+		{"agent.metrics.port=0", []string{"/agent/metrics/port"}},
+		{"agent.metrics.port=http", []string{"/agent/metrics/port", "integer"}},
+		{"agent.metric.port=1", []string{"/agent", "'metric' not allowed"}},
+		{"agent.containerd.socket=run/containerd.sock", []string{"/agent/containerd/socket"}},
+		{"agent.config.mode=enforce", []string{"/agent/config", "'mode' not allowed"}},
+		{"agent.config.server.address=:1", []string{"/agent/config", "'server' not allowed"}},
+		{"agent.config.images.imageGcHighThresholdPercent=80", []string{"/agent/config/images", "imageGcHighThresholdPercent"}},
+		{"agent.config.images.imageGCHighThresholdPercent=180", []string{"/agent/config/images/imageGCHighThresholdPercent"}},
+		{"agent.config.images.keep=busybox", []string{"/agent/config/images/keep", "array"}},
+		{"agent.config.images.imageMinimumGCAge=two minutes", []string{"/agent/config/images/imageMinimumGCAge"}},
+		{"agent.config.pods.source=etcd", []string{"/agent/config/pods/source", "kubelet"}},
+		{"agent.tolerations[0].operater=Exists", []string{"/agent/tolerations/0", "operater"}},
+		{"agent.resources.limits.memory=much", []string{"/agent/resources/limits/memory"}},
+		{"agent.maxUnavailable=110%", []string{"/agent/maxUnavailable"}},
+		{"agent.capabilities={cap_bpf}", []string{"/agent/capabilities/0"}},
+		{"agent.seccompProfile.type=None", []string{"/agent/seccompProfile/type"}},
+		{"controller.replicas=-1", []string{"/controller/replicas"}},
+		{"controller.config.brake.deletion=5", []string{"/controller/config/brake", "deletion"}},
+		{"controller.config.leaderElection.name=x", []string{"/controller/config/leaderElection", "'name' not allowed"}},
+		{"controller.rbac.types[0].apiGroups={apps}", []string{"/controller/rbac/types/0", "resources"}},
+		{"image.repository=ghcr.io/ebb-agent/ebb:1", []string{"/image/repository"}},
+		{"image.repository=**", []string{"/image/repository"}},
+		{"image.digest=sha256:abc", []string{"/image/digest"}},
+		{"admission.mode=on", []string{"/admission/mode", "warn"}},
+		{"networkPolicy.apiServerPorts={}", []string{"/networkPolicy/apiServerPorts"}},
+		{"uninstall.unload.timeout=2", []string{"/uninstall/unload/timeout"}},
+		// What no schema can say.
+		{"agent.hostNetwork=false,agent.metrics.open=false", []string{"agent.metrics.open", "agent.hostNetwork"}},
+		{"controller.config.leaderElection.enabled=false", []string{"controller.replicas", "leaderElection"}},
+	} {
+		t.Run(c.set, func(t *testing.T) {
+			_, err := h.Template(t.Context(), "--set", c.set)
+			if err == nil {
+				t.Fatal("was taken")
+			}
+			for _, want := range c.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not name %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestMisspeltValues: no key of values.yaml can be misspelt without being refused by
+// its name, but where Kubernetes' own fields or somebody's labels are.
+func TestMisspeltValues(t *testing.T) {
+	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(root, "deploy/chart/values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	all := leaves(values)
+	rapid.Check(t, func(t *rapid.T) {
+		path := strings.Split(rapid.SampledFrom(all).Draw(t, "value").Path, ".")
+		depth := rapid.IntRange(0, len(path)-1).Draw(t, "depth")
+		letter := rapid.SampledFrom([]string{"", "x", "S", "_"}).Draw(t, "letter")
+		misspelt := letter + path[depth][1:]
+		here := s
+		for _, name := range path[:depth] {
+			here = here["properties"].(schema)[name].(schema)
+		}
+		known := here["properties"].(schema)
+		if here["additionalProperties"] != false {
+			t.Fatalf("%s takes any key", strings.Join(path[:depth], "."))
+		}
+		if known[misspelt] != nil {
+			t.Fatalf("%q is a value beside %q", misspelt, path[depth])
+		}
+		if known[path[depth]] == nil {
+			t.Fatalf("%s is not in the schema", strings.Join(path, "."))
+		}
+	})
+}
+
+// TestConstraintsAreOfValues: none is for a value that is not there any more.
+func TestConstraintsAreOfValues(t *testing.T) {
+	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, v := range leaves(values) {
+		paths = append(paths, v.Path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(constraints)) {
+		if !slices.Contains(paths, path) {
+			t.Errorf("constraint for %q, which is no value", path)
+		}
+	}
+}
+
+func TestValuesNeedComments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	for text, want := range map[string]string{
+		"# About it.\na: 1\n":                       "",
+		"a: 1\n":                                    "a: has no comment",
+		"a:\n  # b\n  b: 1\n  c:\n    d: 1\n":       "a.c.d: has no comment",
+		"a:\n  # The whole.\n  b:\n    anything: 1": "",
+		"- 1\n":  "not a mapping",
+		"a: [\n": "read values",
+		"":       "not a mapping",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadValues(file)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestReference(t *testing.T) {
+	values := []Value{{Path: "a", Doc: "One | two.", Default: "x|y"}, {Path: "b", Fields: []Value{{Path: "b.c", Doc: "Three.", Default: []any{}}}}}
+	page := "before\n" + tableBegins + "old\n" + tableEnds + "after\n"
+	got, err := Reference([]byte(page), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "before\n" + tableBegins + "| value | default | |\n|---|---|---|\n| `a` | `\"x\\|y\"` | One \\| two. |\n| `b.c` | `[]` | Three. |\n" + tableEnds + "after\n"
+	if string(got) != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if _, err := Reference([]byte("no marks"), values); err == nil {
+		t.Error("a page without marks was taken")
+	}
+}

@@ -1,0 +1,116 @@
+package image
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+)
+
+// Repository is where images of ebb are published, and their name unless told
+// otherwise.
+const Repository = "ghcr.io/ebb-agent/ebb"
+
+const sourceURL = "https://github.com/ebb-agent/ebb"
+
+// facts are what all programs of an image agree on.
+type facts struct {
+	version  string // the module's, such as v1.2.0 or v0.0.0-20260102030405-0123456789ab+dirty
+	revision string // the commit; "" if unknown
+	golang   string
+	created  time.Time
+}
+
+func readFacts(list []program, epoch string) (facts, error) {
+	of := func(p program) facts {
+		return facts{version: p.info.Main.Version, revision: p.setting("vcs.revision"), golang: p.info.GoVersion}
+	}
+	f := of(list[0])
+	for _, p := range list[1:] {
+		if other := of(p); other != f {
+			return f, fmt.Errorf("%w: %s for %s is %s by %s, %s for %s is %s by %s", errStrange,
+				list[0].name, list[0].arch, f.version, f.golang, p.name, p.arch, other.version, other.golang)
+		}
+	}
+	if f.version == "" {
+		f.version = "(devel)"
+	}
+	var err error
+	f.created, err = created(epoch, list[0].setting("vcs.time"))
+	return f, err
+}
+
+// created is the time that everything in the image bears: that of the commit,
+// unless SOURCE_DATE_EPOCH says another one.
+func created(epoch, commit string) (time.Time, error) {
+	if epoch != "" {
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil || seconds < 0 {
+			return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH %.40q: want seconds since 1970", epoch)
+		}
+		return time.Unix(seconds, 0).UTC(), nil
+	}
+	if commit == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	t, err := time.Parse(time.RFC3339, commit)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time of the commit: %w", err)
+	}
+	return t.UTC(), nil
+}
+
+// tag is the version in the letters that a tag may have.
+func (f facts) tag() string {
+	return strings.Trim(notInTags.ReplaceAllString(f.version, "-"), "-")
+}
+
+var notInTags = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+
+// fullName completes an image's name as the kubelet and containerd do, and
+// with the version as its tag if it has none.
+func (f facts) fullName(name string) (string, error) {
+	if name == "" {
+		name = Repository
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return "", fmt.Errorf("image name %.200q: %w", name, err)
+	}
+	switch named.(type) {
+	case reference.Digested:
+		return "", fmt.Errorf("image name %.200q: a digest cannot be chosen", name)
+	case reference.Tagged:
+		return named.String(), nil
+	}
+	tagged, err := reference.WithTag(named, f.tag())
+	if err != nil {
+		return "", fmt.Errorf("image name %.200q with version %.200q: %w", name, f.version, err)
+	}
+	return tagged.String(), nil
+}
+
+// labels are the OCI annotations, which the image's config bears as labels, too.
+func (f facts) labels() map[string]string {
+	labels := map[string]string{
+		"org.opencontainers.image.title":         "ebb",
+		"org.opencontainers.image.description":   "eBPF-assisted garbage collection for Kubernetes: the node agent, the controller and the command for people",
+		"org.opencontainers.image.version":       f.version,
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.source":        sourceURL,
+		"org.opencontainers.image.documentation": sourceURL + "/tree/HEAD/docs",
+		"org.opencontainers.image.vendor":        "ebb",
+		"org.opencontainers.image.created":       f.created.Format(time.RFC3339),
+	}
+	if f.revision != "" {
+		labels["org.opencontainers.image.revision"] = f.revision
+	}
+	return labels
+}
+
+// sourceDateEpoch is how builds are told what time it is.
+func sourceDateEpoch() string { return os.Getenv("SOURCE_DATE_EPOCH") }

@@ -1,0 +1,53 @@
+package image
+
+import (
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// newImage is the image of one architecture.
+func newImage(f facts, arch string, content v1.Layer) (v1.Image, error) {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: "linux", Architecture: arch, Created: v1.Time{Time: f.created},
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			// No entrypoint: "command" of a manifest, or what stands behind the
+			// image's name on a command line, is all that runs.
+			Cmd:  []string{"/usr/bin/ebb"},
+			Env:  []string{"PATH=/usr/bin"},
+			User: fmt.Sprintf("%d:%d", Nonroot, Nonroot), WorkingDir: "/",
+			Labels: f.labels(),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write image config: %w", err)
+	}
+	img, err = mutate.Append(img, mutate.Addendum{
+		Layer:   content,
+		History: v1.History{Created: v1.Time{Time: f.created}, CreatedBy: "ebb " + f.version},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("append layer: %w", err)
+	}
+	return mutate.Annotations(img, f.labels()).(v1.Image), nil
+}
+
+// newIndex is the index of images, by architecture, in the order of Architectures.
+func newIndex(f facts, images map[string]v1.Image) v1.ImageIndex {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range Architectures {
+		if images[arch] == nil {
+			continue
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        images[arch],
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
+	}
+	return mutate.Annotations(index, f.labels()).(v1.ImageIndex)
+}

@@ -1,0 +1,233 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// MaxCompressed is what the image of one architecture may take on its way to a
+// node.
+const MaxCompressed = 40_000_000
+
+// Options say what to make. The zero value of each field but Output has a meaning.
+type Options struct {
+	Tree   string // the clone to build; "." by default
+	Output string // directory for what is made
+
+	// Name is the image's. Default Repository; without a tag, the version is it.
+	Name          string
+	Architectures []string // default: all
+}
+
+// Made is what was made. It is written beside the archive, too, for programs.
+type Made struct {
+	Name     string     `json:"name"`    // full, with the tag
+	Version  string     `json:"version"` // as the binaries say it
+	Revision string     `json:"revision,omitempty"`
+	Digest   string     `json:"digest"` // of the index
+	Images   []Platform `json:"images"`
+}
+
+// Platform is the image of one architecture.
+type Platform struct {
+	Platform     string `json:"platform"` // such as linux/amd64
+	Digest       string `json:"digest"`
+	Compressed   int64  `json:"compressedBytes"` // manifest, config and layer
+	Uncompressed int64  `json:"uncompressedBytes"`
+}
+
+// The files of the output.
+const (
+	ArchiveFile = "ebb.tar"
+	SBOMFile    = "ebb.spdx.json"
+	MadeFile    = "image.json"
+)
+
+func (o Options) complete() (Options, error) {
+	if o.Tree == "" {
+		o.Tree = "."
+	}
+	if o.Output == "" {
+		return o, fmt.Errorf("output: no directory")
+	}
+	if len(o.Architectures) == 0 {
+		o.Architectures = Architectures
+	}
+	for _, arch := range o.Architectures {
+		if !slices.Contains(Architectures, arch) {
+			return o, fmt.Errorf("architecture %.40q: want some of %v", arch, Architectures)
+		}
+	}
+	o.Architectures = slices.Compact(slices.Sorted(slices.Values(o.Architectures)))
+	return o, nil
+}
+
+// Make builds the programs and packs them.
+func Make(ctx context.Context, o Options) (Made, error) {
+	o, err := o.complete()
+	if err != nil {
+		return Made{}, fmt.Errorf("make image: %w", err)
+	}
+	tmp, err := os.MkdirTemp("", "ebb-image-")
+	if err != nil {
+		return Made{}, fmt.Errorf("make image: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	var list []program
+	for _, arch := range o.Architectures {
+		built, err := compile(ctx, o.Tree, filepath.Join(tmp, arch), arch)
+		if err != nil {
+			return Made{}, fmt.Errorf("make image: %w", err)
+		}
+		list = append(list, built...)
+	}
+	made, err := o.pack(ctx, list)
+	if err != nil {
+		return Made{}, fmt.Errorf("make image: %w", err)
+	}
+	return made, nil
+}
+
+// pack makes the image of the programs, and writes the output.
+func (o Options) pack(ctx context.Context, list []program) (Made, error) {
+	f, err := readFacts(list, sourceDateEpoch())
+	if err != nil {
+		return Made{}, err
+	}
+	made := Made{Version: f.version, Revision: f.revision}
+	if made.Name, err = f.fullName(o.Name); err != nil {
+		return made, err
+	}
+	shared, err := o.sharedFiles(ctx, f, list)
+	if err != nil {
+		return made, err
+	}
+	images := map[string]v1.Image{}
+	for _, arch := range o.Architectures {
+		img, platform, err := packImage(f, arch, list, shared)
+		if err != nil {
+			return made, err
+		}
+		images[arch], made.Images = img, append(made.Images, platform)
+	}
+	index := newIndex(f, images)
+	digest, err := index.Digest()
+	if err != nil {
+		return made, err
+	}
+	made.Digest = digest.String()
+	return made, o.write(f, index, made, shared[sbomFile].content)
+}
+
+// sharedFiles are those that are the same in every image of the index.
+func (o Options) sharedFiles(ctx context.Context, f facts, list []program) (map[string]entry, error) {
+	all := allModules(list)
+	texts, err := readLicences(ctx, o.Tree, all)
+	if err != nil {
+		return nil, err
+	}
+	document, err := sbom(f, list, texts)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]entry{
+		"etc/passwd": {mode: 0o644, content: []byte(passwd)},
+		"etc/group":  {mode: 0o644, content: []byte(group)},
+		sbomFile:     {mode: 0o644, content: document},
+		licence:      {mode: 0o644, file: filepath.Join(o.Tree, "LICENSE")},
+		thirdParty:   {mode: 0o644, content: thirdParties(all, texts)},
+	}, nil
+}
+
+func packImage(f facts, arch string, list []program, shared map[string]entry) (v1.Image, Platform, error) {
+	p := Platform{Platform: "linux/" + arch}
+	files := map[string]entry{}
+	for name, e := range shared {
+		files[name] = e
+	}
+	for _, program := range list {
+		if program.arch == arch {
+			files[binDir+program.name] = entry{mode: 0o755, file: program.file}
+		}
+	}
+	content, err := newLayer(files, f.created)
+	if err != nil {
+		return nil, p, err
+	}
+	img, err := newImage(f, arch, content)
+	if err != nil {
+		return nil, p, err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, p, err
+	}
+	blobs, err := imageBlobs(digest, img)
+	if err != nil {
+		return nil, p, err
+	}
+	for _, b := range blobs {
+		p.Compressed += int64(len(b.content))
+	}
+	p.Digest, p.Uncompressed = digest.String(), content.uncompressed
+	if p.Compressed > MaxCompressed {
+		return nil, p, fmt.Errorf("image for %s: %d bytes compressed, more than %d", arch, p.Compressed, MaxCompressed)
+	}
+	return img, p, nil
+}
+
+// write makes the files of the output; the archive, which others wait for, last.
+func (o Options) write(f facts, index v1.ImageIndex, made Made, document []byte) error {
+	if err := os.MkdirAll(o.Output, 0o755); err != nil {
+		return err
+	}
+	summary, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{SBOMFile, func(w io.Writer) error { _, err := w.Write(document); return err }},
+		{MadeFile, func(w io.Writer) error { _, err := w.Write(append(summary, '\n')); return err }},
+		{ArchiveFile, func(w io.Writer) error { return writeArchive(w, index, made.Name, f.created) }},
+	} {
+		if err := replace(filepath.Join(o.Output, file.name), file.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace writes a file that appears as a whole.
+func replace(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	buffered := bufio.NewWriterSize(f, 1<<20)
+	err = write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(f.Name(), name)
+}

@@ -1,0 +1,105 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// programs are the commands of the image, below cmd/.
+var programs = []string{"ebb", "ebb-agent", "ebb-controller"}
+
+// Architectures are those that an image can be made for.
+var Architectures = []string{"amd64", "arm64"}
+
+// program is one built binary, and what it says of itself.
+type program struct {
+	name, arch string
+	file       string
+	sha256     string
+	info       *debug.BuildInfo
+}
+
+// environment overrules what of the builder's would change the code.
+// -buildvcs=false, often in GOFLAGS, would take the version away.
+func environment(arch string) []string {
+	return append(os.Environ(),
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off",
+	)
+}
+
+// compile builds all programs of the source tree for an architecture into dir.
+func compile(ctx context.Context, source, dir, arch string) ([]program, error) {
+	args := []string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}
+	for _, name := range programs {
+		args = append(args, "./cmd/"+name)
+	}
+	if _, err := run(ctx, source, environment(arch), "go", args...); err != nil {
+		return nil, fmt.Errorf("compile for %s: %w", arch, err)
+	}
+	var list []program
+	for _, name := range programs {
+		p, err := readProgram(name, arch, filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+var errStrange = errors.New("not the binary that was asked for")
+
+func readProgram(name, arch, file string) (program, error) {
+	p := program{name: name, arch: arch, file: file}
+	var err error
+	if p.info, err = buildinfo.ReadFile(file); err != nil {
+		return p, fmt.Errorf("read build information: %w", err)
+	}
+	if got := p.setting("GOARCH"); got != arch || p.setting("CGO_ENABLED") != "0" {
+		return p, fmt.Errorf("%w: %s is for %q, cgo %q", errStrange, name, got, p.setting("CGO_ENABLED"))
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return p, fmt.Errorf("read program: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return p, fmt.Errorf("read program: %w", err)
+	}
+	p.sha256 = hex.EncodeToString(sum.Sum(nil))
+	return p, nil
+}
+
+// setting is one of those that the binary was built with; "" if it has none.
+func (p program) setting(key string) string {
+	for _, s := range p.info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// run returns what a command prints; what it complains about goes into the error.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, args[0], err, strings.TrimSpace(complaint.String()))
+	}
+	return out.String(), nil
+}
