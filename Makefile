@@ -8,7 +8,8 @@ BIN := bin
 
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
-TEST_PACKAGES := gcc libc6-dev # go test -race
+# go test -race; the image's version; rules and dashboard; pages and completions as people see them.
+TEST_PACKAGES := gcc libc6-dev git prometheus groff-base bash-completion
 BPF_PACKAGES  := clang llvm libbpf-dev
 
 .PHONY: help
@@ -20,7 +21,7 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 	@$(GO) run ./tools/demo --agent $(BIN)/ebb-agent
 
 .PHONY: test
-test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 and 2.4 (root)
+test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 1.6 and 2.4 (root)
 	$(MAKE) --no-print-directory lint
 	@# Built side by side, run one package after the other: the node's and the kernel's tests
 	@# share the machine's loop devices and mount namespaces.
@@ -28,14 +29,51 @@ test: test-tools containerd-v2 ## all checks and tests, on real containerd 1.6 a
 	$(GO) test -race -timeout 25m -p 1 ./...
 
 # Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
-# build: "make test" skips those tests, this runs them.
-.PHONY: e2e
-e2e: test-tools containerd-v2 ## tests beside the real kubelet and control plane, built on first use (root)
+# build: "make test" skips those tests, these run them. Those that need a node share the
+# machine's loop devices and mount namespaces with all tests of that kind; those with a
+# control plane alone disturb nobody.
+E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
+E2E_CONTROL := /(agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e$$
+
+.PHONY: e2e e2e-control e2e-node
+e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)
+
+e2e-control: test-tools helm # those of the controller
 	@peers=$$(tools/peers/build); \
-	packages=$$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
-		awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'); \
+	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
 	$(GO) test -race -exec /bin/true $$packages >/dev/null; \
 	EBB_PEERS=$$peers $(GO) test -race -timeout 30m -p 1 $$packages
+
+e2e-node: test-tools containerd-v2 # all others
+	@peers=$$(tools/peers/build); \
+	packages=$$($(E2E) | grep -Ev '$(E2E_CONTROL)'); \
+	$(GO) test -race -exec /bin/true $$packages >/dev/null; \
+	EBB_PEERS=$$peers $(GO) test -race -timeout 30m -p 1 $$packages
+
+# What a whole cluster needs besides; openssl makes its certificates.
+CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
+CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
+CHART_VERSION = $$(sed -n 's/^appVersion: "\{0,1\}\([^"]*\).*/\1/p' deploy/chart/Chart.yaml)
+# TRANSCRIPT=docs/install.md puts what the run says there.
+TRANSCRIPT ?=
+
+.PHONY: cluster
+cluster: ## what deploy/cluster/provision.sh takes for a cluster, into bin/cluster
+	@mkdir -p $(BIN)/cluster
+	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); \
+		install --target-directory=$(BIN)/cluster $(addprefix "$$peers"/,$(CLUSTER_BINARIES))
+	@$(GO) run ./deploy/cluster/e2e --write-images $(BIN)/cluster
+
+.PHONY: e2e-cluster
+e2e-cluster: node-tools ## a whole cluster on this machine, ebb installed from its image and manifests, about five minutes (root)
+	@tools/need.sh $(CLUSTER_PACKAGES)
+	@VAGRANT_HOME=$(CURDIR)/$(BIN)/vagrant VAGRANT_DOTFILE_PATH=$(CURDIR)/$(BIN)/vagrant/state \
+		vagrant validate --ignore-provider
+	@$(MAKE) --no-print-directory image IMAGE=ghcr.io/ebb-agent/ebb:$(CHART_VERSION)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/e2e-cluster ./deploy/cluster/e2e
+	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); helm=$$(tools/helm/build); \
+		$(BIN)/e2e-cluster --binaries "$$peers" --helm "$$helm/helm" --transcript "$(TRANSCRIPT)"
 
 # What booting another kernel needs besides.
 VM_PACKAGES := qemu-system-x86 xz-utils
@@ -46,10 +84,26 @@ VM_FLAGS ?=
 test-vm: vm-tools ## the kernel's tests on Debian's own kernels, in an emulated machine
 	@$(GO) run ./tools/vm/cmd/testvm $(VM_FLAGS)
 
+# For instance VM_ARM64_FLAGS="--kernels 6.12-cloud-arm64 --package runtime/fs".
+VM_ARM64_FLAGS ?= --load
+
+.PHONY: test-vm-arm64
+test-vm-arm64: vm-tools ## every kernel program loaded and attached on Debian's arm64 kernels, emulated
+	@tools/need.sh qemu-system-arm
+	@$(GO) run ./tools/vm/cmd/testvm --kernels cloud-arm64,6.12-cloud-arm64 $(VM_ARM64_FLAGS)
+
 .PHONY: build
 build: ## build the binaries into bin/
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+# For instance IMAGE=registry.example/ebb:mine, or IMAGE_FLAGS="--arch amd64".
+IMAGE ?= ghcr.io/ebb-agent/ebb
+IMAGE_FLAGS ?=
+
+.PHONY: image
+image: ## the container image, for amd64 and arm64, as bin/image/ebb.tar; see tools/image
+	@$(GO) run ./tools/image/cmd/image --output $(BIN)/image --name $(IMAGE) $(IMAGE_FLAGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck
@@ -59,17 +113,28 @@ lint: ## gofmt, go vet and staticcheck
 	$(GO) tool staticcheck ./...
 
 .PHONY: generate
-generate: ## rebuild the BPF objects and generated docs (needs clang and libbpf-dev)
+generate: ## rebuild the BPF objects, the admission policy, the manifests and generated docs (needs clang and libbpf-dev)
 	@tools/need.sh $(BPF_PACKAGES)
-	$(GO) generate ./bpf/...
-	$(GO) test ./agent/node -run TestGenerated -update
+	$(GO) generate ./bpf/... ./tools/admission ./tools/dashboard
+	$(MAKE) --no-print-directory manifests
+	$(GO) test ./agent/node ./agent/cluster -run TestGenerated -update
+	$(MAKE) --no-print-directory docs
+
+.PHONY: manifests
+manifests: ## render deploy/manifests from the Helm chart, with its schema and the table of its values
+	$(GO) generate ./tools/chart
+
+.PHONY: docs
+docs: ## rewrite what is made from the commands: manual pages and completions
+	$(GO) test ./cmd/... -run TestGeneratedManual -update
 
 .PHONY: verify
 verify: ## regenerate everything generated and fail on a difference
 	$(MAKE) --no-print-directory generate
-	git diff --exit-code -- bpf docs go.mod go.sum
+	git diff --exit-code -- bpf deploy docs go.mod go.sum
 	$(GO) mod tidy -diff
 	cd tools/containerd && $(GO) mod verify
+	cd tools/helm && $(GO) mod verify
 	cd tools/peers/kubernetes && $(GO) mod tidy -diff && $(GO) mod verify
 	cd tools/peers/etcd && $(GO) mod verify
 	$(GO) mod verify
@@ -96,6 +161,11 @@ bench-probes: node-tools ## what the kernel programs cost against none attached,
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/bench-probes ./bench/probes
 	@$(BIN)/bench-probes $(BENCH_FLAGS)
 
+.PHONY: bench-cascade
+bench-cascade: build ## ebb-controller and the kube-controller-manager's collector on the same API server, about ten minutes
+	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
+		$(GO) run ./bench/cascade --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+
 .PHONY: bench-containers
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
 	@$(GO) build -trimpath -o $(BIN)/bench-containers ./bench/containers
@@ -104,6 +174,7 @@ bench-containers: node-tools build ## from exit to removal, 5,000 dead container
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes that a crash has left behind
 	@$(GO) run ./tools/node/cmd/throwaway clean
+	@$(GO) run ./tools/cluster/cmd/throwaway-machine clean
 
 .PHONY: clean
 clean: ## remove what was built
@@ -124,3 +195,7 @@ test-tools: node-tools
 .PHONY: containerd-v2
 containerd-v2:
 	@tools/containerd/build
+
+.PHONY: helm
+helm:
+	@tools/helm/build >/dev/null

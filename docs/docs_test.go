@@ -1,0 +1,152 @@
+// Package docs_test holds what people read against what is there: links lead
+// somewhere, and named tests and make targets exist.
+package docs_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+// pages are all Markdown files of the repository, by their path in it.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "bin"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, root+"/")] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d pages were found", len(all))
+	}
+	return all
+}
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	code    = regexp.MustCompile("`[^`\n]*`")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.*?) *#*$`)
+	anchor  = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors are what links within a page can lead to, by GitHub's rule: lower
+// case, punctuation dropped, dashes for spaces, a number for those that repeat.
+func anchors(page string) map[string]bool {
+	page = fenced.ReplaceAllString(page, "")
+	found := map[string]bool{}
+	for _, m := range anchor.FindAllStringSubmatch(page, -1) {
+		found[m[1]] = true
+	}
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		text := link.ReplaceAllString(m[1], "]")
+		name := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(text), ""), " ", "-")
+		for n, first := 1, name; found[name]; n++ {
+			name = fmt.Sprint(first, "-", n)
+		}
+		found[name] = true
+	}
+	return found
+}
+
+// TestLinks: what the pages refer to within the repository is there.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for path, text := range all {
+		text = code.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			target := path
+			if to != "" {
+				target = filepath.Join(filepath.Dir(path), to)
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s: %s leads nowhere", path, m[1])
+			} else if page, is := all[target]; is && fragment != "" && !anchors(page)[fragment] {
+				t.Errorf("%s: %s has no heading %q", path, target, fragment)
+			}
+		}
+	}
+}
+
+var testLink = regexp.MustCompile("\\[`((?:Test|Fuzz)\\w+)(?:/[^`]*)?`\\]\\(([^)\\s]+)\\)")
+
+// TestClaims: each row of README's tables of features names a test, which exists.
+func TestClaims(t *testing.T) {
+	readme := pages(t)["README.md"]
+	_, table, found := strings.Cut(readme, "<!-- begin features -->")
+	table, _, end := strings.Cut(table, "<!-- end features -->")
+	if !found || !end {
+		t.Fatal("README.md has no features between marks")
+	}
+	rows := 0
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 4 || strings.TrimSpace(cells[1]) == "" || strings.HasPrefix(cells[1], "---") {
+			continue // text, or the head of a table
+		}
+		rows++
+		if !testLink.MatchString(cells[len(cells)-2]) {
+			t.Errorf("no test stands behind %q", cells[1])
+		}
+	}
+	if rows < 15 {
+		t.Errorf("%d features", rows)
+	}
+	for _, m := range testLink.FindAllStringSubmatch(readme, -1) {
+		source, err := os.ReadFile(filepath.Join(root, m[2]))
+		if err != nil {
+			t.Error(err)
+		} else if !strings.Contains(string(source), "func "+m[1]+"(") {
+			t.Errorf("%s has no %s", m[2], m[1])
+		}
+	}
+}
+
+var (
+	target  = regexp.MustCompile(`(?m)^([a-z0-9-]+(?: [a-z0-9-]+)*):`)
+	command = regexp.MustCompile("(?m)(?:`|^ *[#$] |^)make ([a-z0-9-]+)")
+)
+
+// TestTargets: each "make …" that a page tells people to type is in the Makefile.
+func TestTargets(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		for name := range strings.FieldsSeq(m[1]) {
+			known[name] = true
+		}
+	}
+	for path, text := range pages(t) {
+		for _, m := range command.FindAllStringSubmatch(text, -1) {
+			if !known[m[1]] {
+				t.Errorf("%s: there is no make %s", path, m[1])
+			}
+		}
+	}
+}
