@@ -6,6 +6,12 @@ SHELL := /bin/bash
 GO ?= go
 BIN := bin
 
+# What is built, linted and generated is built in one way, so that a cold cache is filled
+# once; tests are built in another: the race detector needs cgo, and lint has vetted them.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+GO_TEST := CGO_ENABLED=1 $(GO) test -race -vet=off
+
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
 # go test -race; the image's version; rules and dashboard; pages and completions as people see them.
@@ -25,8 +31,8 @@ test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 
 	$(MAKE) --no-print-directory lint
 	@# Built side by side, run one package after the other: the node's and the kernel's tests
 	@# share the machine's loop devices and mount namespaces.
-	$(GO) test -race -exec /bin/true ./... >/dev/null
-	$(GO) test -race -timeout 25m -p 1 ./...
+	$(GO_TEST) -exec /bin/true ./... >/dev/null
+	$(GO_TEST) -timeout 25m -p 1 ./...
 
 # Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
 # build: "make test" skips those tests, these run them. Those that need a node share the
@@ -42,14 +48,14 @@ e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, bu
 e2e-control: test-tools helm # those of the controller
 	@peers=$$(tools/peers/build); \
 	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
-	$(GO) test -race -exec /bin/true $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO) test -race -timeout 30m -p 1 $$packages
+	$(GO_TEST) -exec /bin/true $$packages >/dev/null; \
+	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
 
 e2e-node: test-tools containerd-v2 # all others
 	@peers=$$(tools/peers/build); \
 	packages=$$($(E2E) | grep -Ev '$(E2E_CONTROL)'); \
-	$(GO) test -race -exec /bin/true $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO) test -race -timeout 30m -p 1 $$packages
+	$(GO_TEST) -exec /bin/true $$packages >/dev/null; \
+	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
 
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
@@ -71,7 +77,7 @@ e2e-cluster: node-tools ## a whole cluster on this machine, ebb installed from i
 	@VAGRANT_HOME=$(CURDIR)/$(BIN)/vagrant VAGRANT_DOTFILE_PATH=$(CURDIR)/$(BIN)/vagrant/state \
 		vagrant validate --ignore-provider
 	@$(MAKE) --no-print-directory image IMAGE=ghcr.io/ebb-agent/ebb:$(CHART_VERSION)
-	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/e2e-cluster ./deploy/cluster/e2e
+	@$(GO) build -o $(BIN)/e2e-cluster ./deploy/cluster/e2e
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); helm=$$(tools/helm/build); \
 		$(BIN)/e2e-cluster --binaries "$$peers" --helm "$$helm/helm" --transcript "$(TRANSCRIPT)"
 
@@ -95,7 +101,7 @@ test-vm-arm64: vm-tools ## every kernel program loaded and attached on Debian's 
 .PHONY: build
 build: ## build the binaries into bin/
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+	$(GO) build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
 # For instance IMAGE=registry.example/ebb:mine, or IMAGE_FLAGS="--arch amd64".
 IMAGE ?= ghcr.io/ebb-agent/ebb
@@ -158,7 +164,7 @@ bench-node: node-tools containerd-v2 build ## ebb and the real kubelet before th
 bench-probes: node-tools ## what the kernel programs cost against none attached, and 1,200 random crossings
 	@tools/need.sh fio
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/bench-probes ./bench/probes
+	@$(GO) build -o $(BIN)/bench-probes ./bench/probes
 	@$(BIN)/bench-probes $(BENCH_FLAGS)
 
 .PHONY: bench-cascade
@@ -168,7 +174,7 @@ bench-cascade: build ## ebb-controller and the kube-controller-manager's collect
 
 .PHONY: bench-containers
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
-	@$(GO) build -trimpath -o $(BIN)/bench-containers ./bench/containers
+	@$(GO) build -o $(BIN)/bench-containers ./bench/containers
 	@$(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: clean-node
