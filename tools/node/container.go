@@ -75,17 +75,20 @@ func (n *Node) Create(ctx context.Context, spec RunSpec) (*Container, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", spec.ID, err)
 	}
-	_, err = n.containerd.NewContainer(ctx, spec.ID,
-		client.WithImage(image),
-		client.WithImageName(spec.Image),
-		client.WithSnapshotter(n.config.Snapshotter),
-		client.WithNewSnapshot(spec.ID, image),
-		client.WithContainerLabels(spec.Labels),
-		// runc's state is found by namespace and ID alone, unless its root is
-		// the node's own.
-		client.WithRuntime("io.containerd.runc.v2", &options.Options{Root: n.at.runc()}),
-		client.WithNewSpec(n.specOpts(spec, image)...),
-	)
+	err = despiteCrash(func() error {
+		_, err := n.containerd.NewContainer(ctx, spec.ID,
+			client.WithImage(image),
+			client.WithImageName(spec.Image),
+			client.WithSnapshotter(n.config.Snapshotter),
+			client.WithNewSnapshot(spec.ID, image),
+			client.WithContainerLabels(spec.Labels),
+			// runc's state is found by namespace and ID alone, unless its root is
+			// the node's own.
+			client.WithRuntime("io.containerd.runc.v2", &options.Options{Root: n.at.runc()}),
+			client.WithNewSpec(n.specOpts(spec, image)...),
+		)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", spec.ID, err)
 	}

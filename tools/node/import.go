@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -111,7 +112,9 @@ func (n *Node) unpack(ctx context.Context, records []images.Image) error {
 	group.SetLimit(parallel)
 	for _, record := range records {
 		group.Go(func() error {
-			if err := client.NewImage(n.containerd, record).Unpack(ctx, n.config.Snapshotter); err != nil {
+			if err := despiteCrash(func() error {
+				return client.NewImage(n.containerd, record).Unpack(ctx, n.config.Snapshotter)
+			}); err != nil {
 				return fmt.Errorf("unpack image %q: %w", record.Name, err)
 			}
 			return nil
@@ -120,9 +123,20 @@ func (n *Node) unpack(ctx context.Context, records []images.Image) error {
 	return group.Wait()
 }
 
+// despiteCrash makes snapshots. A containerd that was killed while it made one, for
+// whomever, has its directory, but not its number in the metadata: the next snapshot
+// gets that number, fails, and takes the directory away.
+func despiteCrash(snapshot func() error) error {
+	err := snapshot()
+	if err != nil && strings.Contains(err.Error(), "failed to rename") && strings.HasSuffix(err.Error(), "file exists") {
+		return snapshot()
+	}
+	return err
+}
+
 // awaitCRI returns once CRI knows the image by all its names. CRI learns of
 // images by containerd's events, some time after the import, and has nothing
-// to wait on.
+// to wait on. An image that somebody removes meanwhile is errdefs.ErrNotFound.
 func (n *Node) awaitCRI(ctx context.Context, names []string, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -138,6 +152,9 @@ func (n *Node) awaitCRI(ctx context.Context, names []string, id string) error {
 		})
 		if len(unseen) == 0 {
 			return nil
+		}
+		if _, err := n.containerd.ImageService().Get(ctx, unseen[0]); err != nil {
+			return fmt.Errorf("wait for CRI to see image %q: %w", unseen[0], err)
 		}
 		select {
 		case <-ctx.Done():

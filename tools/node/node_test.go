@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -46,6 +48,57 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A containerd that was killed while it made a snapshot fails the next one.
+func TestSnapshotAfterACrash(t *testing.T) {
+	onBoth(t, func(t *testing.T, n *node.Node) {
+		leaveBehind := func() {
+			t.Helper()
+			dir := filepath.Join(n.Root(), "io.containerd.snapshotter.v1.overlayfs", "snapshots")
+			last := 0
+			for _, e := range must[[]os.DirEntry](t)(os.ReadDir(dir)) {
+				if number, err := strconv.Atoi(e.Name()); err == nil {
+					last = max(last, number)
+				}
+			}
+			check(t, os.MkdirAll(filepath.Join(dir, strconv.Itoa(last+1), "fs"), 0o755))
+		}
+		leaveBehind()
+		must[string](t)(n.Import(t.Context(), node.CRINamespace, node.Image{Name: "node.test/app:1"}))
+		leaveBehind()
+		c := must[*node.Container](t)(n.Run(t.Context(), node.RunSpec{ID: "c1", Image: "node.test/app:1", Args: []string{"true"}}))
+		must[int](t)(c.Wait(t.Context()))
+	})
+}
+
+// An image that goes before CRI has heard of it is not waited for.
+func TestImportOfWhatGoes(t *testing.T) {
+	onBoth(t, func(t *testing.T, n *node.Node) {
+		ctx := namespaces.WithNamespace(t.Context(), node.CRINamespace)
+		const name = "node.test/app:1"
+		ended := make(chan error)
+		go func() {
+			var err error
+			for err == nil { // until an image went while it was imported
+				_, err = n.Import(t.Context(), node.CRINamespace, node.Image{Name: name})
+			}
+			ended <- err
+		}()
+		for {
+			select {
+			case err := <-ended:
+				if !errdefs.IsNotFound(err) {
+					t.Fatal(err)
+				}
+				return
+			default:
+			}
+			if err := n.Client().ImageService().Delete(ctx, name); err != nil && !errdefs.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestContainersReallyRun(t *testing.T) {
