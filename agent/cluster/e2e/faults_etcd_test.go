@@ -14,6 +14,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 // What an etcd can do to a controller that runs all the while.
@@ -178,7 +179,7 @@ func testAway(t *testing.T, b *bed, p *proxy, r *running) {
 		away.own("cm/a", "cm/o", "cm/p")
 		away.remove("cm/o", background)
 		away.make("cm/o < cm/p", "secret/c < cm/o")
-		time.Sleep(2500 * time.Millisecond) // the fault itself
+		time.Sleep(peerstest.Outage(t, 2500*time.Millisecond)) // the fault itself
 		p.join()
 		away.want("cm/a=1", "secret/c=1")
 		away.remove("cm/o", orphan)

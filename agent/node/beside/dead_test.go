@@ -123,7 +123,7 @@ func TestDeadByTheAPIServer(t *testing.T) {
 	b.removed("sandbox", "pod_gone", 1)
 	b.removed("log_directory", "pod_gone", 1)
 
-	// The API server freezes, and what is dead of the other pod stays.
+	// The API server goes away, and what is dead of the other pod stays.
 	sandboxes, err := b.agent.Metric(t.Context(), `ebb_node_workloads_removed_total{kind="sandbox",reason="pod_gone"}`)
 	b.must(err)
 	b.must(cp.APIServer.Kill())
@@ -134,7 +134,9 @@ func TestDeadByTheAPIServer(t *testing.T) {
 		}
 		return err
 	})
-	b.outlive(outage)
+	// The agent's pauses have their full length by then. Five minutes are those of
+	// TestPodsAreNotKnown, in a bubble, or of peerstest.OutageEnv.
+	b.outlive(peerstest.Outage(t, 20*time.Second))
 	after, err := b.agent.Metric(t.Context(), `ebb_node_workloads_removed_total{kind="sandbox",reason="pod_gone"}`)
 	b.must(err)
 	if after != sandboxes {
@@ -145,10 +147,6 @@ func TestDeadByTheAPIServer(t *testing.T) {
 	b.waitPod("two", peers.IsGone)
 	b.removed("sandbox", "pod_gone", sandboxes+1)
 }
-
-// outage is short for an API server that is away: 5 minutes of it are those of
-// TestPodsAreNotKnown, in a bubble. The agent's pauses have their full length by then.
-const outage = 20 * time.Second
 
 // outlive looks, as a kubelet's probes would, at an agent whose API server is away: it is
 // no reason to restart it, nor to call it not ready, and it does not grow.

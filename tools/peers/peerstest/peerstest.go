@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -33,6 +34,23 @@ func Binary(t testing.TB, name string) string {
 		t.Fatalf("%v (is $%s what tools/peers/build printed last?)", err, peers.BinariesEnv)
 	}
 	return path
+}
+
+// OutageEnv makes outages as long as those of real clusters, "5m" for instance.
+const OutageEnv = "EBB_TEST_OUTAGE"
+
+// Outage is how long an API server is away in a test: short, or what OutageEnv says.
+func Outage(t testing.TB, short time.Duration) time.Duration {
+	t.Helper()
+	long := os.Getenv(OutageEnv)
+	if long == "" {
+		return short
+	}
+	d, err := time.ParseDuration(long)
+	if err != nil || d <= 0 {
+		t.Fatalf("%s is %q: it must be a duration above 0, such as 5m", OutageEnv, long)
+	}
+	return d
 }
 
 // StartControlPlane starts a control plane that is closed when the test ends. A
