@@ -3,13 +3,13 @@ package doctor
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -31,12 +31,7 @@ func TestBesideAnAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a throwaway node and the kernel's programs")
 	}
-	binary := filepath.Join(t.TempDir(), "ebb-agent")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/ebb-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build ebb-agent: %v\n%s", err, out)
-	}
+	binary := buildtest.Program(t, "cmd/ebb-agent")
 	n := nodetest.Start(t, node.Config{Containerd: node.Debian, SizeBytes: 256 << 20})
 	c := agentrun.ConfigFor(n)
 	c.Server.Address = freeAddress(t)

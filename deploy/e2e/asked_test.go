@@ -14,6 +14,7 @@ import (
 	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/runtime/kube"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -114,7 +115,7 @@ func runAgent(t *testing.T, r *release, account string) {
 	c.State.Directory, c.State.LockFile = dir+"/state", dir+"/agent.lock"
 	c.Kernel.Enabled = false
 	c.Server.Address = "127.0.0.1:0"
-	p, err := agentrun.StartUnready(t.Context(), agentrun.Options{Binary: build(t, "ebb-agent"), Dir: dir, Config: c})
+	p, err := agentrun.StartUnready(t.Context(), agentrun.Options{Binary: buildtest.Program(t, "cmd/ebb-agent"), Dir: dir, Config: c})
 	if err != nil {
 		t.Fatal(err)
 	}

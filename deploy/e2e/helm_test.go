@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/chart"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -44,19 +45,9 @@ func newRelease(t *testing.T) *release {
 	if r.kubeconfig, err = r.cp.Kubeconfig("installer", "system:masters"); err != nil {
 		t.Fatal(err)
 	}
-	r.ebb = build(t, "ebb")
+	r.ebb = buildtest.Program(t, "cmd/ebb")
 	r.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "ebb-system"}})
 	return r
-}
-
-// build makes one of the programs.
-func build(t *testing.T, name string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/ebb-agent/ebb/cmd/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	return file
 }
 
 func (r *release) run(t *testing.T, verb string, args ...string) string {

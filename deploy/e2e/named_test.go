@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/chart"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -93,7 +94,7 @@ func (b *bed) runController(t *testing.T, shipped string) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(build(t, "ebb-controller"), "--kubeconfig", account, "--config", file)
+	cmd := exec.Command(buildtest.Program(t, "cmd/ebb-controller"), "--kubeconfig", account, "--config", file)
 	cmd.Stderr = t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan error, 1)
@@ -168,7 +169,7 @@ func TestNamedTypes(t *testing.T) {
 
 // testControl: what people do in the pod, which has no shell.
 func testControl(t *testing.T, socket string) {
-	ebb := build(t, "ebb")
+	ebb := buildtest.Program(t, "cmd/ebb")
 	for _, c := range []struct{ command, wants string }{
 		{"decisions", "background-dependent"},
 		{"types", "secrets"},

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/prometheus"
@@ -61,16 +61,12 @@ func (s *stage) must(err error) {
 }
 
 func (s *stage) startAgent() {
-	binary := filepath.Join(s.TempDir(), "ebb-agent")
-	out, err := exec.CommandContext(s.ctx, "go", "build", "-o", binary, "github.com/ebb-agent/ebb/cmd/ebb-agent").CombinedOutput()
-	if err != nil {
-		s.Fatalf("build the agent: %v\n%s", err, out)
-	}
+	binary := buildtest.Program(s, "cmd/ebb-agent")
 	images := make([]node.Image, 4)
 	for i := range images {
 		images[i] = node.Image{Name: fmt.Sprintf("live.test/image:%d", i), Layers: []node.Layer{{Seed: fmt.Sprint("live-", i), Bytes: 16 * mib, Files: 4}}}
 	}
-	_, err = s.node.ImportAll(s.ctx, node.CRINamespace, images)
+	_, err := s.node.ImportAll(s.ctx, node.CRINamespace, images)
 	s.must(err)
 	c := agentrun.ConfigFor(s.node)
 	c.Images.MinimumAge, c.Writers.Top = 0, 10

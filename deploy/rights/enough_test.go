@@ -3,13 +3,13 @@ package rights
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -20,12 +20,7 @@ const mib = 1 << 20
 // programs, names who fills the disk, and removes images when the disk is full.
 func TestCapabilitiesAreEnough(t *testing.T) {
 	needRoot(t)
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "ebb-agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/ebb-agent/ebb/cmd/ebb-agent")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
-	}
+	dir, binary := t.TempDir(), buildtest.Program(t, "cmd/ebb-agent")
 	wrapper := filepath.Join(dir, "confined")
 	script := "#!/bin/sh\nexec " + strings.Join(confined(granted(t), binary), " ") + " \"$@\"\n"
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -28,8 +29,7 @@ import (
 // packing takes minutes.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
-	tool := filepath.Join(dir, "image")
-	command(t, ".", "go", "build", "-o", tool, "./cmd/image")
+	tool := buildtest.Program(t, "tools/image/cmd/image")
 	top := strings.TrimSpace(command(t, ".", "git", "rev-parse", "--show-toplevel"))
 	outputs := make([]string, 2)
 	for i, name := range []string{"first", "a/second/clone"} {

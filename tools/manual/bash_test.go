@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/buildtest"
 )
 
 // typed has bash complete a line as it does when someone presses the tab key, with
@@ -22,10 +24,7 @@ COMP_LINE=$2 COMP_POINT=${#2} COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_TYPE=63
 printf '%s\n' "${COMPREPLY[@]}"`
 
 func TestBashCompletes(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "../../cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
-	}
+	bin := buildtest.Programs(t, "cmd/ebb", "cmd/ebb-agent", "cmd/ebb-controller")
 	for _, c := range []struct {
 		line string
 		want []string

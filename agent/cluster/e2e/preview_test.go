@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -193,12 +193,9 @@ func testPreviewRefusals(t *testing.T, b *bed, r *running) {
 // The command, by way of the admin socket: text, JSON, and what it says of a
 // controller that is paused.
 func testPreviewProgram(t *testing.T, b *bed) {
-	p := b.launch(t, build(t), alone+"paused: true\nbrake: {deletions: 2, window: 1m}\n")
+	p := b.launch(t, buildtest.Program(t, "cmd/ebb-controller"), alone+"paused: true\nbrake: {deletions: 2, window: 1m}\n")
 	p.awaitReady("ok (paused by configuration)")
-	ebb := filepath.Join(t.TempDir(), "ebb")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", ebb, "../../../cmd/ebb").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	ebb := buildtest.Program(t, "cmd/ebb")
 	s := b.scene(t)
 	s.make("cm/o", "secret/a < cm/o", "secret/b < cm/o", "secret/c < cm/o")
 	run := func(args string) (string, int) {

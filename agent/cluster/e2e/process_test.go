@@ -15,19 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
-
-// build makes the program; the race detector is left to the tests in this process.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ebb-controller")
-	out, err := exec.Command("go", "build", "-o", path, "../../../cmd/ebb-controller").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
 
 // process is a controller of its own.
 type process struct {
@@ -127,7 +117,7 @@ func TestProcess(t *testing.T) {
 	if err := b.cp.ControllerManager.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	binary := build(t)
+	binary := buildtest.Program(t, "cmd/ebb-controller")
 	t.Run("killed at any moment", func(t *testing.T) { testKilled(t, b, binary) })
 	t.Run("two without election", func(t *testing.T) { testTwo(t, b, binary) })
 	t.Run("election", func(t *testing.T) { testElection(t, b, binary) })

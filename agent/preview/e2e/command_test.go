@@ -4,27 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 )
-
-// build makes the command.
-func build(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "ebb")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/ebb-agent/ebb/cmd/ebb").CombinedOutput(); err != nil {
-		t.Fatalf("build ebb: %v\n%s", err, out)
-	}
-	return file
-}
 
 // testCommand runs it as people do: the exit code is 0 if there is an answer, also
 // one that lacks something, which is said.
 func testCommand(t *testing.T, b *bed, limited string) {
-	ebb := build(t)
+	ebb := buildtest.Program(t, "cmd/ebb")
 	for _, test := range []struct {
 		name, args string
 		code       int

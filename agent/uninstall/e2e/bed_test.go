@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ebb-agent/ebb/agent/uninstall"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -49,14 +50,7 @@ func newBed(t *testing.T, kubelet object) *bed {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: a kubelet needs root (mounts, containers)")
 	}
-	b := &bed{T: t, bin: t.TempDir()}
-	for _, program := range []string{"ebb", "ebb-agent"} {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", b.bin, "github.com/ebb-agent/ebb/cmd/"+program)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", program, err, out)
-		}
-	}
+	b := &bed{T: t, bin: buildtest.Programs(t, "cmd/ebb", "cmd/ebb-agent")}
 	b.cp = peerstest.StartControlPlane(t, peers.Config{})
 	b.letAskKubelets()
 	var err error

@@ -1,0 +1,35 @@
+// Package buildtest builds ebb's own programs for tests that run them.
+package buildtest
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"testing"
+)
+
+const module = "github.com/ebb-agent/ebb/"
+
+// Programs builds commands, such as "cmd/ebb-agent", as "make build" does: static, without
+// the race detector, and with its build cache. They are in a directory that goes with the test.
+func Programs(t testing.TB, packages ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	args := []string{"build", "-trimpath", "-o", dir + "/"}
+	for _, p := range packages {
+		args = append(args, module+p)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %v: %v\n%s", packages, err, out)
+	}
+	return dir
+}
+
+// Program builds one command and returns its file.
+func Program(t testing.TB, pkg string) string {
+	t.Helper()
+	return filepath.Join(Programs(t, pkg), path.Base(pkg))
+}
