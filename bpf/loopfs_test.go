@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -159,9 +160,9 @@ func pages(t testing.TB, n int) []byte {
 func (fs *filesystem) take(t testing.TB, blocks uint64) string {
 	t.Helper()
 	f, err := os.Create(fs.path())
-	if errors.Is(err, unix.ENOSPC) {
-		// btrfs (seen on 6.12) may be short of metadata for the moment: what it has
-		// set aside for the transaction comes back with the commit.
+	// btrfs (seen on 6.12) may be short of metadata for the moment: what it has set aside
+	// for a transaction comes back with the commits that follow.
+	for deadline := time.Now().Add(10 * time.Second); errors.Is(err, unix.ENOSPC) && time.Now().Before(deadline); {
 		fs.sync(t)
 		f, err = os.Create(fs.path())
 	}
