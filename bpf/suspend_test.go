@@ -56,12 +56,9 @@ func TestSuspend(t *testing.T) {
 	before.run(t, "true")
 	end := during.hold(t)
 
-	// A clock that goes off before the machine sleeps does not wake it any more:
-	// there is time for that, and more of it when most of the first was needed.
+	// An alarm that goes off while the machine falls asleep wakes it at once, now and
+	// whenever it is tried again: ten times as long as that took on a busy machine.
 	slept := suspend(t, 30*time.Second)
-	if slept < 2*time.Second {
-		slept = suspend(t, 2*time.Minute)
-	}
 	if slept < 2*time.Second {
 		t.Fatalf("the machine slept %v, want 2s or more", slept)
 	}
