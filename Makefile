@@ -186,6 +186,10 @@ clean-node: ## remove throwaway nodes that a crash has left behind
 clean: ## remove what was built
 	rm -rf $(BIN)
 
+.PHONY: cluster-binaries
+cluster-binaries:
+	@tools/peers/build $(CLUSTER_BINARIES) >/dev/null
+
 .PHONY: node-tools
 node-tools:
 	@tools/need.sh $(NODE_PACKAGES)
