@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/cascade"
 )
 
@@ -41,14 +42,14 @@ func (c *Controller) Serve(ctx context.Context) error {
 			return fmt.Errorf("server.address: %w", err)
 		}
 		c.log.Info("serving", "address", listener.Addr().String(), "reason", "start")
-		group.Go(func() error { return serve(ctx, listener, c.reader(listener.Addr())) })
+		group.Go(func() error { return program.Serve(ctx, listener, c.reader(listener.Addr())) })
 	}
 	if server.AdminSocket != "" {
 		listener, err := listenPrivately(server.AdminSocket)
 		if err != nil {
 			return fmt.Errorf("server.adminSocket: %w", err)
 		}
-		group.Go(func() error { return serve(ctx, listener, c.admin()) })
+		group.Go(func() error { return program.Serve(ctx, listener, c.admin()) })
 	}
 	return group.Wait()
 }
@@ -130,24 +131,6 @@ func listenPrivately(path string) (net.Listener, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
-}
-
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		return server.Close()
-	}
-	<-done
-	return nil
 }
 
 // healthz is whether the process should live on.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 const (
@@ -37,21 +39,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	mux.HandleFunc("GET /containers", a.whatIsDead)
 	mux.HandleFunc("GET /writers", a.whoWrites)
 	mux.HandleFunc("GET /heat", a.whatIsRead)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		return server.Close()
-	}
-	<-done
-	return nil
+	return program.Serve(ctx, listener, mux)
 }
 
 // healthz is whether the process should live on: the loop has moved lately, or

@@ -1,5 +1,5 @@
 // Package program is what ebb's long-running programs say of themselves, and how:
-// their version, log and metrics.
+// their version, log, metrics and pages.
 package program
 
 import (
