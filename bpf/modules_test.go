@@ -81,7 +81,9 @@ func TestEachModuleBringsItsPrograms(t *testing.T) {
 		t.Errorf("last uses: %v", err)
 	}
 	crossings := readAll(t, p)
-	for _, kind := range []string{"btrfs", "ext4", "xfs"} {
+	// btrfs comes last: while it makes a block group it can send an event too
+	// many (usage_btrfs.bpf.c), which would be taken for the next filesystem's.
+	for _, kind := range []string{"xfs", "ext4", "btrfs"} {
 		if err := p.SetLine(1, kind, Line{}); p.CanWatch(kind) || !errors.Is(err, ErrNotAttached) {
 			t.Errorf("line of a %s before its module: %v", kind, err)
 		}
