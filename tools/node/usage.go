@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,9 +85,10 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 	return nil
 }
 
-// fillRounds bounds FillTo: each round writes what the reading says is missing,
-// and what the filesystem adds for itself only brings the target nearer.
-const fillRounds = 8
+// fillTime bounds FillTo: each round writes what the reading says is missing. What
+// the filesystem adds for itself brings the target nearer; somebody who removes at
+// the same time, such as an agent, has nothing left to remove at some time.
+const fillTime = 30 * time.Second
 
 // FillTo fills until the filesystem is at least that full, in percent as
 // Usage counts, or until nothing more can be written; on a filesystem that is
@@ -96,7 +98,7 @@ func (n *Node) FillTo(name string, percent float64) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("fill to %g %%: want 0 to 100", percent)
 	}
-	for range fillRounds {
+	for deadline := time.Now().Add(fillTime); time.Now().Before(deadline); {
 		u, err := n.Usage()
 		if err != nil {
 			return err
