@@ -11,6 +11,8 @@ BIN := bin
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 GO_TEST := CGO_ENABLED=1 $(GO) test -race -vet=off
+# What tests are made of, compiled side by side and not linked yet: each is, when its turn comes.
+GO_COMPILE := CGO_ENABLED=1 $(GO) list -race -test -deps -export
 
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
@@ -29,32 +31,32 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 .PHONY: test
 test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 1.6 and 2.4 (root)
 	$(MAKE) --no-print-directory lint
-	@# Built side by side, run one package after the other: the node's and the kernel's tests
-	@# share the machine's loop devices and mount namespaces.
-	$(GO_TEST) -exec /bin/true ./... >/dev/null
+	@# One package after the other: the node's and the kernel's tests share the machine's
+	@# loop devices and mount namespaces.
+	$(GO_COMPILE) ./... >/dev/null
 	$(GO_TEST) -timeout 25m -p 1 ./...
 
 # Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
 # build: "make test" skips those tests, these run them. Those that need a node share the
 # machine's loop devices and mount namespaces with all tests of that kind; those with a
-# control plane alone disturb nobody.
+# control plane alone, or with the kubelet's own container policy, disturb nobody.
 E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
-E2E_CONTROL := /(agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e$$
+E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container)$$
 
 .PHONY: e2e e2e-control e2e-node
 e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)
 
-e2e-control: test-tools helm # those of the controller
+e2e-control: test-tools helm # those that need no node
 	@peers=$$(tools/peers/build); \
 	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
-	$(GO_TEST) -exec /bin/true $$packages >/dev/null; \
+	$(GO_COMPILE) $$packages >/dev/null; \
 	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
 
 e2e-node: test-tools containerd-v2 # all others
 	@peers=$$(tools/peers/build); \
 	packages=$$($(E2E) | grep -Ev '$(E2E_CONTROL)'); \
-	$(GO_TEST) -exec /bin/true $$packages >/dev/null; \
+	$(GO_COMPILE) $$packages >/dev/null; \
 	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
 
 # What a whole cluster needs besides; openssl makes its certificates.

@@ -39,7 +39,8 @@ var suites = []suite{
 		slow: "TestWriterAgreesWithTheFilesystem|TestNestedCgroups|TestManyFiles|TestNeverLateFromAfar|Property|" +
 			"TestNeverLateWithManyWriters|TestOverwriting|TestCountedOnEveryProfile|TestDeletingArms|TestWriterProperty|" +
 			"TestInodesOfXfs|TestHeatOfManyAtOnce|TestHeatGoesOnWhileClosed|TestHeatSameInodeNumbers|TestSixteenLines|" +
-			"TestFullTableIsCarriedOver|TestUnreadableEarlierStampsAreReported|TestTooSmallSuccessor|TestCancelledLoad",
+			"TestFullTableIsCarriedOver|TestUnreadableEarlierStampsAreReported|TestTooSmallSuccessor|TestCancelledLoad|" +
+			"TestPreallocationIsTakenBack|TestTwoWritersAtOnce|TestImpossibleSlotsAreDropped|TestOtherHierarchiesEndNothing",
 	},
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
 	{pkg: "runtime/cgroup", timeout: time.Minute},
