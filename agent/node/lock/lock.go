@@ -41,9 +41,6 @@ const pause = 50 * time.Millisecond
 // Acquire takes the lock at path, which self is then known to hold. If another has
 // it, that is asked again for as long as wait, and then a *HeldError.
 func Acquire(ctx context.Context, path string, wait time.Duration, self Holder) (*Lock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, cannot(path, err)
-	}
 	deadline := time.Now().Add(wait)
 	for {
 		l, err := attempt(path)
@@ -75,7 +72,7 @@ func cannot(path string, err error) error {
 // attempt takes the lock if it is free. Neither a lock nor an error: the file was
 // unlinked meanwhile, so that the lock is not the one that others see.
 func attempt(path string) (_ *Lock, err error) {
-	f, err := open(path, unix.O_RDWR|unix.O_CREAT)
+	f, err := create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +92,25 @@ func attempt(path string) (_ *Lock, err error) {
 		return nil, f.Close()
 	}
 	return &Lock{file: f, path: path}, nil
+}
+
+// tries bounds how often a directory that vanishes is made again.
+const tries = 1000
+
+// create opens the file, and makes it and its directory if they are missing. Another's
+// [Lock.Remove] may take the directory away between the two steps, and between the two
+// that [os.MkdirAll] takes: then it is made again.
+func create(path string) (f *os.File, err error) {
+	for range tries {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			f, err = open(path, unix.O_RDWR|unix.O_CREAT)
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return f, err
 }
 
 // open follows no link at the end of path: who may write to the directory must not
@@ -143,12 +159,15 @@ func (l *Lock) Release() error {
 
 // Remove unlinks the file, and its directory if nothing else is in it, and lets go.
 // The directory is ebb's own by convention only, so that it may have other things.
+// Without the file the lock is free: its next holder may be as far as here.
 func (l *Lock) Remove() error {
 	err := os.Remove(l.path)
 	if err == nil {
 		err = unix.Rmdir(filepath.Dir(l.path))
-		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) {
-			err = nil
+		for _, fine := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY} {
+			if errors.Is(err, fine) {
+				err = nil
+			}
 		}
 	}
 	if err != nil {

@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/lock"
 )
@@ -199,6 +202,69 @@ func TestUnlinked(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// TestDirectoryRemovedMeanwhile: another's Remove ends with an rmdir, which may come
+// between any two steps of Acquire and of Remove.
+func TestDirectoryRemovedMeanwhile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ebb")
+	path := filepath.Join(dir, "agent.lock")
+	done := make(chan struct{})
+	var removed atomic.Int64
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if unix.Rmdir(dir) == nil {
+					removed.Add(1)
+				}
+			}
+		})
+	}
+	for n := 0; (n < 300 || removed.Load() < 100) && !t.Failed(); n++ {
+		l, err := lock.Acquire(t.Context(), path, 0, lock.Self(""))
+		if err != nil {
+			t.Errorf("acquire %d: %v", n, err)
+			break
+		}
+		if err := l.Remove(); err != nil {
+			t.Errorf("remove %d: %v", n, err)
+		}
+	}
+	close(done)
+	others.Wait()
+}
+
+// TestHandedOver: many who take turns at once, each removing file and directory, are
+// never two, and none of them is told anything but to wait.
+func TestHandedOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ebb", "agent.lock")
+	var holders atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				l, err := lock.Acquire(t.Context(), path, 10*time.Minute, lock.Self(""))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold it", n)
+				}
+				holders.Add(-1)
+				if err := l.Remove(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestOddPaths: what is not a file of ours is not touched, and the error says where.
