@@ -71,8 +71,29 @@ func mountBPFFS(target string) error {
 	return nil
 }
 
+// claimTries bounds how often a directory that vanishes is made again.
+const claimTries = 1000
+
+// claim makes dir, as ensureBPFFS does, and locks it. Another's Unload may take it
+// away between the two steps: then it is made again.
+func claim(dir string) (lock *os.File, err error) {
+	for range claimTries {
+		if err = ensureBPFFS(dir); err != nil {
+			err = classify(err)
+		} else {
+			lock, err = lockDir(dir)
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return lock, err
+}
+
 // lockDir takes the lock that makes this process the only user of dir. The
-// kernel lets go of it when the file is closed or the process dies.
+// kernel lets go of it when the file is closed or the process dies. It returns
+// fs.ErrNotExist also if dir was removed before it could be locked: the lock of a
+// directory that nobody else can find keeps nobody out.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -83,6 +104,18 @@ func lockDir(dir string) (*os.File, error) {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", dir, ErrInUse)
 		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	ours, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	theirs, err := os.Stat(dir)
+	if err == nil && !os.SameFile(ours, theirs) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		f.Close()
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	return f, nil

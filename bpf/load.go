@@ -93,14 +93,11 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("load probes: PinDir %q is not an absolute path", o.PinDir)
 	}
-	if err := ensureBPFFS(dir); err != nil {
-		return nil, fmt.Errorf("load probes: %w", classify(err))
-	}
 	p := &Probes{
 		pins: &pins{dir: dir, step: o.step}, options: o, log: o.Logger, absent: o.absent,
 		usage: map[string]usageSet{}, writersOn: map[string]usageSet{}, more: make(chan struct{}),
 	}
-	if p.lock, err = lockDir(dir); err != nil {
+	if p.lock, err = claim(dir); err != nil {
 		return nil, fmt.Errorf("load probes: %w", err)
 	}
 	defer func() {

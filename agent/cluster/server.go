@@ -118,7 +118,8 @@ func listenPrivately(path string) (net.Listener, error) {
 		if conn, err := net.Dial("unix", path); err == nil {
 			return nil, errors.Join(fmt.Errorf("%s: another process serves it", path), conn.Close())
 		}
-		if err := os.Remove(path); err != nil {
+		// One that just ends has taken its socket with it.
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}

@@ -155,3 +155,32 @@ func TestServer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSocketOfOneThatEnds: a predecessor that ends takes its socket away, which may be
+// between any two looks of its successor.
+func TestSocketOfOneThatEnds(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ebb") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	for n := 0; n < 2000 && !t.Failed(); n++ {
+		predecessor, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- predecessor.Close() }()
+		l, err := listenPrivately(path)
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil && !strings.Contains(err.Error(), "another process serves it") {
+			t.Errorf("round %d: %v", n, err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

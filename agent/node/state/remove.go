@@ -15,16 +15,22 @@ import (
 // of ours. It returns ErrLocked if somebody has the file open.
 func Remove(dir string) (removed int, err error) {
 	path := filepath.Join(dir, File)
-	free, err := lock(path)
+	file, err := lock(path)
 	if err != nil {
 		return 0, fmt.Errorf("remove %s: %w", path, err)
 	}
-	defer free()
+	if file != nil {
+		defer file.Close()
+	}
 	aside, err := filepath.Glob(escape(path) + ".corrupt-*")
 	if err != nil {
 		return 0, fmt.Errorf("remove state: %w", err)
 	}
-	for _, p := range append(aside, path+".new", path) {
+	ours := append(aside, path+".new")
+	if file != nil { // one that came since is another's
+		ours = append(ours, path)
+	}
+	for _, p := range ours {
 		err := os.Remove(p)
 		switch {
 		case err == nil:
@@ -45,23 +51,39 @@ func Remove(dir string) (removed int, err error) {
 	return removed, fmt.Errorf("remove %s: %w", dir, err)
 }
 
-// lock takes the lock that bbolt takes, a flock on the file, if there is a file.
-func lock(path string) (free func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return func() {}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrLocked
+// lock takes the lock that bbolt takes, a flock on the file; nil if there is no file.
+func lock(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
 		}
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, ErrLocked
+			}
+			return nil, err
+		}
+		if isAt(f, path) {
+			return f, nil
+		}
+		f.Close() // another Remove was faster
 	}
-	return func() { f.Close() }, nil
+}
+
+// isAt is whether f is what others find at path.
+func isAt(f *os.File, path string) bool {
+	ours, err := f.Stat()
+	return err == nil && isThere(ours, path)
+}
+
+func isThere(file fs.FileInfo, path string) bool {
+	found, err := os.Stat(path)
+	return err == nil && file != nil && os.SameFile(file, found)
 }
 
 // escape makes a path a pattern for itself.

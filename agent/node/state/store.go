@@ -51,10 +51,25 @@ type Store struct {
 // that path, and the records are empty. Errors: the directory or file cannot
 // be written (the records are then what could be read), or ErrLocked.
 func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
+	for range openTries {
+		s, r, movedAside, err = openOnce(dir, now)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return s, r, movedAside, err
+}
+
+// openTries bounds how often a directory or a file that vanishes is made again.
+const openTries = 1000
+
+// openOnce returns fs.ErrNotExist if another's [Remove] was between any two of its steps.
+func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, New(), "", fmt.Errorf("create state directory: %w", err)
 	}
 	path := filepath.Join(dir, File)
+	was, _ := os.Stat(path) // nil: there is none
 	r, err = readChecked(path)
 	switch {
 	case err == nil:
@@ -72,9 +87,21 @@ func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, er
 	if err := create(path); err != nil {
 		return nil, r, movedAside, fmt.Errorf("create %s: %w", path, err)
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType})
+	var file *os.File
+	db, err := bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockWait, FreelistType: bolt.FreelistMapType,
+		OpenFile: func(name string, _ int, _ fs.FileMode) (f *os.File, err error) {
+			file, err = os.OpenFile(name, os.O_RDWR, 0) // create has made it
+			return file, err
+		},
+	})
 	if err != nil {
 		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
+	}
+	// Written to a file that was unlinked, nobody would ever read it; and a file made
+	// since does not hold what was read.
+	if !isAt(file, path) || len(r.Images)+len(r.Layers) > 0 && !isThere(was, path) {
+		return nil, New(), "", errors.Join(fmt.Errorf("open %s: %w", path, fs.ErrNotExist), db.Close())
 	}
 	return &Store{db: db, last: flatten(r)}, r, movedAside, nil
 }
