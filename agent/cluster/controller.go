@@ -239,7 +239,7 @@ func (c *Controller) dispatch(now time.Time) {
 func (c *Controller) begin(now time.Time, a cascade.Action) {
 	switch a.Verb {
 	case cascade.Warn:
-		c.warnNamespace(a)
+		c.warn(a)
 		return
 	case cascade.Barrier:
 		c.startBarrier(now, a)
@@ -308,7 +308,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 		return
 	}
 	if a.Object != nil {
-		c.collector.Observe(now, *a.Object)
+		c.collector.Patched(now, a.action.ID, *a.Object)
 	}
 	c.collector.Finished(now, a.action.ID, a.Result)
 	if a.action.Reason == cascade.TypesGivenUp && a.Result == cascade.Done {

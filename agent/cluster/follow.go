@@ -127,9 +127,16 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 	c.publish(now)
 }
 
-// warnNamespace tells of a reference into another namespace, as the
-// kube-controller-manager does, in its words.
-func (c *Controller) warnNamespace(a cascade.Action) {
+// warn tells of a reference into another namespace, as the kube-controller-manager
+// does, in its words; or of an object that cannot be caught.
+func (c *Controller) warn(a cascade.Action) {
+	if a.Reason == cascade.ChangesTooOften {
+		c.log.Warn("an object changes between each read and the request about it; tried again, ever more seldom", "reason", string(a.Reason),
+			"apiVersion", a.Object.APIVersion, "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "uid", a.Object.UID)
+		c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventChanges, Message: "it is to go, and something changes it all the time: " +
+			"each request met a conflict; it is tried again, ever more seldom"})
+		return
+	}
 	o := a.Owner
 	c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventNamespace, Message: fmt.Sprintf(
 		"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",

@@ -16,6 +16,7 @@ const (
 	eventHeld      = "OrphaningHeld"
 	eventGivenUp   = "CascadeTypesGivenUp"
 	eventBraked    = "DeletionsBraked"
+	eventChanges   = "DeletionConflicts"
 )
 
 const (

@@ -115,7 +115,7 @@ func (m *Metrics) zero() {
 	for _, result := range []string{"done", "failed"} {
 		m.discoveries.WithLabelValues(result)
 	}
-	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked} {
+	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked, eventChanges} {
 		for _, result := range []string{"created", "failed", "dropped", "withheld"} {
 			m.events.WithLabelValues(reason, result)
 		}

@@ -39,6 +39,12 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
 }
 
 func (c *Collector) exists(i index, w *work, asOf time.Time, o Object) {
+	if w.overtaken && c.at(i).flags&observed == 0 {
+		// It may have gone after it was read and before it was listed, which no watch
+		// tells then.
+		c.wake(i)
+		return
+	}
 	w.wanted, w.reread, w.readAt = false, false, asOf
 	if !w.conflict {
 		w.failures = 0
@@ -50,25 +56,35 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o Object) {
 	if k.phase == unwatched {
 		o.Owners = nil // it is an owner here, nothing else: its watched self has what it refers to
 	}
-	version, waits := n.version, n.flags
-	c.Observe(c.now, o)
-	if n.flags&observed != 0 && n.version == version && w.conflict {
-		// The very version that the action met a conflict with, or nothing new.
-		w.uidOnly = true
-	}
+	waits := n.flags
+	c.observe(o, false)
+	w.unchanged = w.conflict
 	if k := &c.kinds.all[n.kind]; k.phase != synced && k.phase != listing {
 		// No watch will tell of its end: ask again, in a while.
 		w.recheck = c.now.Add(c.config.Recheck)
 		heap.Push(&c.alarms, alarm{w.recheck, i})
 	}
-	c.wake(i)
+	if w.conflicts > 0 {
+		c.wakeFirst(i) // nothing but the request is to come after the read
+	} else {
+		c.wake(i)
+	}
 	if n.flags&observed == 0 || waits&(terminating|doubted) != 0 || n.flags&terminating != 0 {
 		c.wakeDependents(i)
 	}
 }
 
-// Finished takes how an action with this ID went. The object that a successful
-// patch returned must have been observed before.
+// Patched takes the object that the response to a successful patch showed, before
+// Finished. An answer that nobody waits for any more is ignored: its object was seen to
+// go, or missing from a list, meanwhile.
+func (c *Collector) Patched(now time.Time, id uint64, o Object) {
+	c.now = now
+	if i, ok := c.inFlight[id]; ok && o.UID == c.uidOf(i) {
+		c.observe(o, false)
+	}
+}
+
+// Finished takes how an action with this ID went, after [Collector.Patched].
 func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 	i, w := c.take(now, id)
 	if i == 0 {
@@ -77,18 +93,14 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 	w.last = r
 	switch r {
 	case Done:
-		w.failures, w.conflicts, w.conflict, w.uidOnly = 0, 0, false, false
+		w.failures, w.conflicts, w.conflict, w.unchanged = 0, 0, false, false
 		if !w.seen || w.verb == Delete && c.at(i).flags&terminating == 0 {
 			// The watch will tell; until then the same must not be done twice.
 			w.sent = true
 			c.wait(i, c.config.Settle)
 		}
 	case Conflict:
-		w.conflict, w.reread = true, true
-		w.conflicts = min(w.conflicts+1, hot)
-		if w.failures++; w.failures > hot {
-			c.retry(i, w, c.config.RetryMin)
-		}
+		c.conflicted(i, w)
 	case Gone:
 		c.vanish(i, proven)
 		return
@@ -102,6 +114,21 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 		c.retry(i, w, c.config.RetryMin)
 	}
 	c.wake(i)
+}
+
+// conflicted has an object read again, and after some conflicts in a row only after
+// pauses that double: it is never deleted in a version that nobody has looked at.
+func (c *Collector) conflicted(i index, w *work) {
+	w.conflict, w.unchanged, w.reread = true, false, true
+	if w.conflicts < 255 {
+		w.conflicts++
+	}
+	if w.conflicts > atOnce {
+		c.wait(i, min(c.config.RetryMin<<min(w.conflicts-atOnce-1, 20), c.config.RetryMax))
+	}
+	if w.conflicts == restless {
+		c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(i), Reason: ChangesTooOften})
+	}
 }
 
 // retry puts a node off, for longer each time.

@@ -37,7 +37,7 @@ func (a Action) Apply(o Object) (after Object, ok bool) {
 	}
 	switch a.Verb {
 	case Delete:
-		if a.ResourceVersion != "" && a.ResourceVersion != o.ResourceVersion {
+		if a.ResourceVersion != o.ResourceVersion {
 			return o, false
 		}
 		o.Terminating, o.Finalizers = true, a.Policy.Finalizers(o.Finalizers)

@@ -46,7 +46,7 @@ func TestApplyRefuses(t *testing.T) {
 		ok     bool
 	}{
 		{"delete", Action{Verb: Delete, ResourceVersion: "7"}, true},
-		{"delete whatever the version", Action{Verb: Delete}, true},
+		{"delete whatever the version", Action{Verb: Delete}, false},
 		{"delete another version", Action{Verb: Delete, ResourceVersion: "6"}, false},
 		{"remove a reference", Action{Verb: RemoveReferences, Refs: at(1, "b", "ub")}, true},
 		{"remove one that is elsewhere", Action{Verb: RemoveReferences, Refs: at(0, "b", "ub")}, false},

@@ -3,7 +3,6 @@ package cascade
 import (
 	"container/heap"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -40,7 +39,8 @@ type work struct {
 	wanted    bool      // a dependent wants a live answer
 	reread    bool      // the node itself does
 	conflict  bool      // the last action met one
-	uidOnly   bool      // and nothing that matters had changed
+	unchanged bool      // it was read since, and nothing that matters had changed
+	overtaken bool      // a list came between the read on its way and its answer
 	conflicts uint8     // in a row
 	failures  uint8     // in a row
 	due       time.Time // nothing is done before
@@ -120,6 +120,18 @@ func (c *Collector) wake(i index) {
 		n.flags |= queued
 		c.queue = append(c.queue, i)
 	}
+}
+
+// wakeFirst has a node looked at before all others: what was read of it just now gets
+// old while it waits. If it is in the queue already, it is looked at twice.
+func (c *Collector) wakeFirst(i index) {
+	c.at(i).flags |= queued
+	if c.head == 0 {
+		c.queue = slices.Insert(c.queue, 0, i)
+		return
+	}
+	c.head--
+	c.queue[c.head] = i
 }
 
 // wakeDependents has all dependents of a UID looked at.
@@ -205,32 +217,4 @@ func (c *Collector) ring() {
 		}
 		c.releaseHeld()
 	}
-}
-
-// graves remember UIDs that are gone, so that a late event does not bring an
-// object back, and a late dependent needs no live read. The oldest make room.
-type graves struct {
-	versions map[string]uint64
-	order    []string
-	next     int
-	room     int
-}
-
-func (g *graves) put(id string, version uint64) {
-	id = strings.Clone(id)
-	if g.versions == nil {
-		g.versions = make(map[string]uint64)
-	}
-	if old, ok := g.versions[id]; ok {
-		g.versions[id] = max(old, version)
-		return
-	}
-	if len(g.order) < g.room {
-		g.order = append(g.order, id)
-	} else {
-		delete(g.versions, g.order[g.next])
-		g.order[g.next] = id
-		g.next = (g.next + 1) % g.room
-	}
-	g.versions[id] = version
 }

@@ -71,7 +71,7 @@ func (c *Collector) emit(i index, a Action) {
 	}
 	c.lastID++
 	a.ID, w.id = c.lastID, c.lastID
-	w.verb, w.reason, w.seen, w.due = a.Verb, a.Reason, false, time.Time{}
+	w.verb, w.reason, w.seen, w.overtaken, w.due = a.Verb, a.Reason, false, false, time.Time{}
 	c.inFlight[a.ID] = i
 	c.out = append(c.out, a)
 }
@@ -197,25 +197,28 @@ func (c *Collector) policy(i index, otherwise Policy) Policy {
 	return otherwise
 }
 
-// hot is how many conflicts in a row an object may cost before it goes with its
-// UID alone as the precondition.
-const hot = 3
+// Conflicts in a row: atOnce are answered by a read and another request without a
+// pause, restless are too many to keep quiet about.
+const (
+	atOnce   = 3
+	restless = 8
+)
 
 // remove asks for the deletion of an object.
 func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 	w := c.workOf(i)
-	if w.conflict && !w.uidOnly || c.kinds.all[c.at(i).kind].aggregated && c.now.Sub(w.readAt) > c.config.FreshFor {
+	if w.conflict && !w.unchanged || c.kinds.all[c.at(i).kind].aggregated && c.now.Sub(w.readAt) > c.config.FreshFor {
 		w.reread = true
 		c.readLive(i, w)
 		return
 	}
 	a := c.action(i, Delete, why, c.at(i).owners[at].owner, nil)
 	a.Policy = p
-	if w.uidOnly && w.conflicts >= hot {
-		// It changes between any read and the request, in nothing that matters. What
-		// comes between this read and the request is not seen, so this is the last
-		// resort.
-		a.ResourceVersion = ""
+	if a.ResourceVersion == "" {
+		// With the UID alone, what was adopted meanwhile would go.
+		w.reread = true
+		c.retry(i, w, c.config.RetryMin)
+		return
 	}
 	c.emit(i, a)
 }

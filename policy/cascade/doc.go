@@ -55,9 +55,9 @@
 // Nothing with a live solid owner is ever deleted. Unknown never deletes. What is
 // terminating is never deleted again. The finalizer orphan comes off only after a
 // barrier. Every action carries the UID; a Delete carries the resourceVersion it
-// was decided on, so that what has changed meanwhile refuses it. Only an object
-// that met several conflicts in a row, and changed in nothing that matters, goes
-// by its UID alone.
+// was decided on, so that what has changed meanwhile refuses it. An object that
+// changes all the time is read and deleted back to back, then after pauses that
+// double, and is reported; it never goes by its UID alone.
 //
 // # The caller's duties
 //
@@ -74,7 +74,7 @@
 //     what was told before; and then a list of every type.
 //   - Absent and Gone only for a Status NotFound whose details name that very
 //     object. Anything else that failed is Unknown or Failed.
-//   - The object that a successful patch returned goes to Observe before
+//   - The object that a successful patch returned goes to Patched before
 //     Finished, with the owner references and finalizers of the response.
 //   - A barrier is a resourceVersion read after the action was given out, and
 //     passes when every type's watch was seen to have delivered everything up to

@@ -16,7 +16,6 @@ func (s *server) read(o Coordinates) Answer {
 		return Answer{State: Absent}
 	}
 	answer := Answer{Exists, snapshot(found)}
-	s.asRead[found.UID] = answer.Object
 	answer.Object.APIVersion = o.APIVersion
 	return answer
 }
@@ -47,17 +46,16 @@ func (s *server) execute(a Action) (Result, *Object) {
 }
 
 func (s *server) executeDelete(a Action, o *stored, t *servedAs) Result {
-	if a.ResourceVersion != "" && a.ResourceVersion != o.ResourceVersion {
+	if a.ResourceVersion == "" {
+		s.forbid(a, "the UID alone does not refuse what was adopted meanwhile")
+	}
+	if a.ResourceVersion != o.ResourceVersion {
 		if !t.Aggregated {
 			return Conflict
 		}
 		// An aggregated server's storage may ignore preconditions. Then what changes
 		// between the read and the request is lost; nobody can do better.
 		s.remove(o, a.Policy)
-		return Done
-	}
-	if was, ok := s.asRead[o.UID]; a.ResourceVersion == "" && ok && changedSince(was, o) {
-		s.remove(o, a.Policy) // the price of the UID alone
 		return Done
 	}
 	if o.Terminating {
@@ -80,10 +78,6 @@ func (s *server) executeDelete(a Action, o *stored, t *servedAs) Result {
 	s.deleted++
 	s.remove(o, a.Policy)
 	return Done
-}
-
-func changedSince(was Object, o *stored) bool {
-	return was.Terminating != o.Terminating || !slices.Equal(was.Owners, o.Owners) || !slices.Equal(was.Finalizers, o.Finalizers)
 }
 
 func (s *server) executePatch(a Action, o *stored) (Result, *Object) {

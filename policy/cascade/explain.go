@@ -60,6 +60,8 @@ func (c *Collector) why(i index) Reason {
 		return KeptUnserved
 	case w != nil && (w.id != 0 || w.sent):
 		return KeptInFlight
+	case w != nil && w.conflicts >= restless:
+		return ChangesTooOften
 	case w != nil && w.due.After(c.now):
 		return KeptRetry
 	case n.flags&waitsForSync != 0:

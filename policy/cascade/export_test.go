@@ -68,6 +68,9 @@ func (s Simulated) Serve(uid string) (any bool) {
 // Rest lets everything happen that is going to by itself.
 func (s Simulated) Rest() error {
 	w, until := s.w, s.w.now.Add(time.Hour)
+	for len(w.late) > 0 {
+		w.arrive(0)
+	}
 	for range 5000 {
 		for _, kind := range kindNames {
 			for st := w.streams[kind]; !st.listed || len(st.pending) > 0; {

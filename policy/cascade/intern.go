@@ -112,7 +112,8 @@ type kind struct {
 	aggregated, excluded bool
 	phase                phase
 	since                time.Time // it is incomplete
-	epoch                uint8     // of the listing
+	epoch                uint32    // of the listing
+	graves               int       // of its objects
 	head                 index     // its nodes, a ring through prev and next
 	size                 int
 }

@@ -68,20 +68,29 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 // versions that were seen, so that nothing tells. It costs a live read for each owner
 // whose dependents are yet to go.
 func (c *Collector) doubt(id uint32) {
-	c.graves.versions, c.graves.order, c.graves.next = nil, nil, 0
 	group, kind := c.kinds.all[id].group, c.kinds.all[id].kind
+	concerns := func(other uint32) bool {
+		k := &c.kinds.all[other]
+		return k.group == group && k.kind == kind
+	}
+	graves := 0
 	for other := range c.kinds.all {
-		if k := &c.kinds.all[other]; k.group != group || k.kind != kind {
+		if !concerns(uint32(other)) {
 			continue
 		}
+		graves += c.kinds.all[other].graves
 		for _, i := range c.nodesOf(uint32(other)) {
 			if n := c.at(i); n.flags&(gone|proven) != 0 {
-				n.flags &^= gone | proven
+				c.reopen(c.firstOf(i))
+				n.flags &^= proven
 				for _, d := range n.dependents {
 					c.wake(d.dependent)
 				}
 			}
 		}
+	}
+	if graves > 0 {
+		c.unburyAll(concerns)
 	}
 }
 
@@ -94,6 +103,11 @@ func (c *Collector) Synced(now time.Time, apiVersion, kind string) {
 		return
 	}
 	c.enter(id, synced)
+	for _, i := range c.inFlight {
+		if c.at(i).kind == id {
+			c.work[i].overtaken = true
+		}
+	}
 	epoch := c.kinds.all[id].epoch
 	for _, i := range c.nodesOf(id) {
 		if n := c.at(i); n.kind == id && n.flags&observed != 0 && n.epoch != epoch {

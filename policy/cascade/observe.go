@@ -5,11 +5,16 @@ import (
 	"time"
 )
 
-// Observe takes an object as a list, a watch, a live read or the answer to a
-// patch told it. What is older than what is known is ignored, where
-// resourceVersions can be compared.
+// Observe takes an object as a list or a watch told it. What is older than what is
+// known is ignored, where resourceVersions can be compared.
 func (c *Collector) Observe(now time.Time, o Object) {
 	c.now = now
+	c.observe(o, true)
+}
+
+// observe an object. told says that a list or a watch named it, not the answer to a
+// request: what a list does not name is missing, whatever was answered meanwhile.
+func (c *Collector) observe(o Object, told bool) {
 	if o.UID == "" || o.Name == "" {
 		return // nothing that could be named, or deleted with a precondition
 	}
@@ -24,7 +29,9 @@ func (c *Collector) Observe(now time.Time, o Object) {
 	}
 	c.kinds.release(kind)
 	n := c.at(i)
-	n.epoch = c.kinds.all[kind].epoch
+	if told {
+		n.epoch = c.kinds.all[kind].epoch
+	}
 	if n.flags&observed != 0 && !c.newer(i, o.ResourceVersion) {
 		return
 	}
@@ -46,14 +53,14 @@ func (c *Collector) newer(i index, text string) bool {
 
 // exhume says whether an object may be there although its UID was seen to go.
 func (c *Collector) exhume(o Object) bool {
-	died, dead := c.graves.versions[o.UID]
+	grave, dead := c.graves.of[o.UID]
 	if !dead {
 		return true
 	}
-	if v, ok := version(o.ResourceVersion); ok && died != 0 && v <= died {
+	if v, ok := version(o.ResourceVersion); ok && grave.version != 0 && v <= grave.version {
 		return false // a late event
 	}
-	delete(c.graves.versions, o.UID) // its place in the order is taken by nobody; that is harmless
+	c.unbury(o.UID)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		c.at(s).flags &^= gone
 	}
@@ -113,9 +120,7 @@ func (c *Collector) seen(i index, changed bool) {
 		c.wake(i)
 	}
 	if changed {
-		w.conflicts, w.conflict, w.uidOnly, w.withheld = 0, false, false, 0
-	} else if w.conflict && w.id == 0 {
-		w.uidOnly = true
+		w.conflicts, w.conflict, w.unchanged, w.withheld = 0, false, false, 0
 	}
 }
 
@@ -139,9 +144,10 @@ func (c *Collector) Forget(now time.Time, o Object) {
 			return // the same object under another name (aggregated views do that): ask about it
 		}
 	}
-	c.graves.put(o.UID, v)
+	c.bury(o.UID, kindName{o.APIVersion, o.Kind}, v)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		c.at(s).flags |= gone
+		c.forgetWork(s) // a read that is on its way was of before
 	}
 	if s := c.chain(o.UID); s != 0 {
 		c.wakeDependents(s)
@@ -158,16 +164,6 @@ func (c *Collector) goneToo(i index) {
 				again = true // the chain may be another one now
 			}
 		}
-	}
-}
-
-// recall tells a new node what is remembered of its UID.
-func (c *Collector) recall(i index) {
-	if len(c.graves.versions) == 0 {
-		return
-	}
-	if _, dead := c.graves.versions[c.uidOf(i)]; dead {
-		c.at(i).flags |= gone
 	}
 }
 

@@ -83,11 +83,17 @@ func (w *world) step() {
 	case n < 60:
 		w.deliver(kind)
 		w.checkBarrier()
-	case n < 90:
+	case n < 88:
 		w.take(1 + w.roll(8))
 		for range w.roll(len(w.flight) + 1) {
 			w.carryOut(w.roll(len(w.flight)))
 		}
+	case n < 92:
+		if len(w.late) > 0 {
+			w.arrive(w.roll(len(w.late)))
+		}
+	case n < 93:
+		w.breakOff(kind)
 	case n < 94:
 		// What is on its way is carried out before time goes on.
 		for len(w.flight) > 0 {

@@ -31,7 +31,7 @@ func (c *Collector) Contradicts(o Object, upTo uint64) bool {
 // what was asked before are ignored.
 func (c *Collector) Restored(now time.Time) {
 	c.now = now
-	c.graves.versions, c.graves.order, c.graves.next = nil, nil, 0
+	c.unburyAll(func(uint32) bool { return true })
 	c.out = nil
 	clear(c.inFlight)
 	// A barrier that runs rests on versions of before; its passing is ignored.

@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write what the collector says into test
 //	release | exclude NAMESPACE...                            what was withheld; which namespaces are left alone
 //	exists Pod a/web uid=p rv=5 ... | absent Pod a/web | unknown Pod a/web | busy Pod a/web
 //	                                                          the live read's answer
+//	patched Pod a/p uid=p rv=8 ...                            done, and what the response showed
 //	done|failed|conflict|gone|forbidden|throttled|withheld Pod a/web             how the action on it went
 //	passed | held TYPE...                                     the barrier
 //	wait 1s
@@ -131,6 +132,10 @@ func (sc *scenario) do(words []string) {
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{Exists, sc.object(rest)})
 	case "absent":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: Absent})
+	case "patched":
+		id := sc.id(rest)
+		sc.c.Patched(sc.now, id, sc.object(rest))
+		sc.c.Finished(sc.now, id, Done)
 	case "busy":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: TooBusy})
 	case "unknown":

@@ -21,7 +21,6 @@ type server struct {
 	// What was so for a while: rules that rest on a read allow what it told.
 	waited  map[string]time.Time // UID: last moment at which it waited
 	orphans map[string]int       // UID: version at which it first was to be orphaned
-	asRead  map[string]Object    // UID: as a live read last told
 	deleted int                  // successful deletions by the collector
 }
 
@@ -56,7 +55,7 @@ func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
 func newServer() *server {
 	s := &server{
 		now: noon, streams: map[string]*stream{}, types: map[string]*servedAs{},
-		asRead: map[string]Object{}, waited: map[string]time.Time{}, orphans: map[string]int{},
+		waited: map[string]time.Time{}, orphans: map[string]int{},
 	}
 	for _, t := range []Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},

@@ -43,7 +43,7 @@ type node struct {
 	flags      trait
 	orphanAt   uint8 // where the finalizers stand; 255 says "read it"
 	foregrAt   uint8
-	epoch      uint8 // of the last listing that had it
+	epoch      uint32 // of the last listing that had it
 }
 
 // edge is an owner reference.

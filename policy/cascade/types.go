@@ -68,12 +68,12 @@ type Verb uint8
 const (
 	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents
 	Read                             // read the object live, because what is known of it may be old
-	Delete                           // with Policy; UID always, ResourceVersion unless empty, as preconditions
+	Delete                           // with Policy; UID and ResourceVersion as preconditions
 	RemoveReferences                 // take the references in Refs away
 	Unblock                          // set blockOwnerDeletion of the references in Refs to false
 	RemoveFinalizer                  // take Finalizer, at Index, off
 	Barrier                          // show that every type has caught up to a resourceVersion read from now on
-	Warn                             // emit the event OwnerRefInvalidNamespace on the object
+	Warn                             // emit an event on the object, by Reason
 )
 
 func (v Verb) String() string {
@@ -106,8 +106,8 @@ type Action struct {
 	ID     uint64 // quoted in the answer; 0 if none is wanted
 	Verb   Verb
 	Object Coordinates // of a Barrier: one of the owners that wait for it
-	// ResourceVersion is the one the decision rests on. In a Delete it is a
-	// precondition; empty says that the UID alone is to be.
+	// ResourceVersion is the one the decision rests on. A Delete always has one, and
+	// it is a precondition beside the UID.
 	ResourceVersion string
 	Policy          Policy
 	Refs            []Position
@@ -141,7 +141,7 @@ type Result uint8
 // The results.
 const (
 	Failed    Result = iota // anything else: tried again later
-	Done                    // a patch's answer was fed to Observe before
+	Done                    // a patch's response was fed to Patched before
 	Conflict                // a precondition or a test did not hold
 	Gone                    // a Status NotFound whose details name that very object
 	Forbidden               // 403, an admission webhook's refusal: tried again, seldom
@@ -174,6 +174,7 @@ const (
 	ObjectMayChange  Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
 	BarrierWanted    Reason = "barrier_wanted"    // owners are to be orphaned, and any type may hold dependents
 	InvalidNamespace Reason = "invalid_namespace" // the owner was seen in another namespace
+	ChangesTooOften  Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
 )
 
 // Reasons to keep an object.

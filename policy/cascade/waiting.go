@@ -121,7 +121,7 @@ func (c *Collector) finalize(i index, finalizer string, at uint8, why Reason) {
 	w := c.workOf(i)
 	if w.conflict || at == 255 {
 		// Where the finalizer stands may be another place by now.
-		if w.conflict && !w.uidOnly || at == 255 && c.now.Sub(w.readAt) > c.config.FreshFor {
+		if w.conflict && !w.unchanged || at == 255 && c.now.Sub(w.readAt) > c.config.FreshFor {
 			w.reread = true
 			c.readLive(i, w)
 			return

@@ -26,8 +26,10 @@ func seeded(seed uint64) dice {
 type world struct {
 	*server
 	c       *Collector
+	forgets bool // c remembers few that went, and no event comes twice
 	roll    dice
 	flight  []Action
+	late    []func() // answers that are on their way back
 	barrier *Action
 	target  int // version that the barrier waits for
 	calm    bool
@@ -49,8 +51,11 @@ var kindNames = []string{"Pod", "Set", "Thing", "Realm", "Far"}
 
 // restart loses all state: a crash, or another leader.
 func (w *world) restart() {
-	w.c = New(Config{})
-	w.flight, w.barrier = nil, nil
+	w.c, w.forgets = New(Config{}), w.roll(2) == 0
+	if w.forgets {
+		w.c = New(Config{Tombstones: 1 + w.roll(6)})
+	}
+	w.flight, w.late, w.barrier = nil, nil, nil
 	w.tell("restart")
 	for _, kind := range kindNames {
 		w.streams[kind].listed = false
@@ -69,7 +74,6 @@ func (w *world) backup() {
 	w.saved = func() {
 		w.version = version
 		w.objects = saved
-		clear(w.asRead)
 		clear(w.waited)
 		clear(w.orphans)
 		for _, o := range w.objects {
@@ -146,7 +150,7 @@ func (w *world) deliver(kind string) {
 		w.list(kind)
 		return
 	}
-	if !w.calm && len(st.past) > 0 && w.roll(8) == 0 {
+	if !w.calm && !w.forgets && len(st.past) > 0 && w.roll(8) == 0 {
 		w.hand(st.past[w.roll(len(st.past))], "again")
 		return
 	}
@@ -184,27 +188,88 @@ func (w *world) carryOut(at int) {
 	case Barrier:
 		w.barrier, w.target = &a, w.version
 	case Verify, Read:
-		answer := w.read(a.Object)
+		answer, asOf := w.read(a.Object), w.now
 		if fails {
 			answer = Answer{}
 		}
 		w.tell("%s %s %s/%s: %d", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, answer.State)
-		w.c.Answered(w.now, w.now, a.ID, answer)
+		w.answer(a, func() { w.c.Answered(w.now, asOf, a.ID, answer) })
 	default:
+		w.outrun(a)
 		result, response := Failed, (*Object)(nil)
 		if !fails {
 			result, response = w.execute(a)
 		}
 		w.tell("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
-		if response != nil {
-			w.c.Observe(w.now, *response)
-		}
-		if !w.calm && w.roll(12) == 0 {
-			result = Failed // it was carried out, and the answer was lost
-		}
-		w.c.Finished(w.now, a.ID, result)
+		lost := !w.calm && w.roll(12) == 0
+		w.answer(a, func() {
+			if response != nil {
+				w.c.Patched(w.now, a.ID, *response)
+			}
+			if lost {
+				result = Failed // it was carried out, and the answer was cut off
+			}
+			w.c.Finished(w.now, a.ID, result)
+		})
 	}
 	w.checkBarrier()
+}
+
+// outrun changes an object just before a request about it comes: in nothing, or in its
+// owners.
+func (w *world) outrun(a Action) {
+	o := w.byUID(a.Object.UID)
+	if o == nil || w.calm || w.roll(3) > 0 {
+		return
+	}
+	if w.roll(3) == 0 && !o.Terminating {
+		w.setOwners(o, w.anyOwners(o.Kind, o.Namespace))
+	} else {
+		w.setOwners(o, o.Owners)
+	}
+	w.tell("somebody is quicker with %s %s/%s: %v", o.Kind, o.Namespace, o.Name, o.Owners)
+}
+
+// answer hands an answer over: now, or after something else has happened.
+func (w *world) answer(a Action, hand func()) {
+	if w.calm || w.roll(6) > 0 {
+		hand()
+		return
+	}
+	w.late = append(w.late, func() {
+		w.tell("the answer to %s %s %s/%s comes late", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name)
+		hand()
+	})
+}
+
+// arrive has one of the answers that are late come.
+func (w *world) arrive(at int) {
+	hand := w.late[at]
+	w.late = slices.Delete(w.late, at, at+1)
+	hand()
+}
+
+// breakOff begins a list that does not end, or has a type unreadable for a moment.
+func (w *world) breakOff(kind string) {
+	st := w.streams[kind]
+	t := w.types[st.as]
+	if !t.served {
+		return
+	}
+	if st.listed && w.roll(2) == 0 {
+		w.tell("%s cannot be read for a moment", kind)
+		w.c.Unreadable(w.now, t.APIVersion, t.Kind)
+		w.c.Synced(w.now, t.APIVersion, t.Kind)
+		return
+	}
+	w.tell("a list of %s breaks off", kind)
+	w.c.Listing(w.now, t.APIVersion, t.Kind)
+	for _, o := range w.objects {
+		if o.Kind == kind && w.roll(2) == 0 {
+			w.c.Observe(w.now, snapshot(o))
+		}
+	}
+	st.listed, st.pending, st.past = false, nil, nil
 }
 
 func (w *world) checkBarrier() {
@@ -230,6 +295,9 @@ func (w *world) checkBarrier() {
 func (w *world) settle() error {
 	w.calm = true
 	w.tell("calm")
+	for len(w.late) > 0 {
+		w.arrive(0)
+	}
 	for _, t := range w.sortedTypes() {
 		if !t.served {
 			t.served = true

@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 				verb cascade.Verb
 				want cascade.Result
 			}{{cascade.Delete, test.delete}, {cascade.RemoveFinalizer, test.patch}} {
-				out := c.Do(t.Context(), cascade.Action{Verb: act.verb, Object: theObject, Finalizer: "f"}, true)
+				out := c.Do(t.Context(), cascade.Action{Verb: act.verb, Object: theObject, ResourceVersion: "7", Finalizer: "f"}, true)
 				if out.Result != act.want || out.Throttled {
 					t.Errorf("%s: %+v, want %s", act.verb, out, act.want)
 				}
@@ -105,7 +105,7 @@ func TestThrottled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.answer(t, w, r) }), Options{})
-			out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true)
+			out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject, ResourceVersion: "7"}, true)
 			want, state := cascade.Failed, cascade.Unknown
 			if test.want {
 				want, state = cascade.TooMany, cascade.TooBusy
@@ -124,7 +124,7 @@ func TestThrottled(t *testing.T) {
 func TestWebhookDown(t *testing.T) {
 	down := failed(500, "InternalError", `Internal error occurred: failed calling webhook "w": connection refused`, &metav1.StatusDetails{RetryAfterSeconds: 30})
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(down)(t, w, r) }), Options{})
-	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true)
+	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject, ResourceVersion: "7"}, true)
 	if out.Result != cascade.Failed || !out.Webhook || out.Throttled || out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
@@ -139,8 +139,6 @@ func TestRequests(t *testing.T) {
 	}{
 		"delete": {cascade.Action{Verb: cascade.Delete, Policy: cascade.Orphan, ResourceVersion: "7"},
 			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Orphan","preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
-		"delete by UID": {cascade.Action{Verb: cascade.Delete},
-			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"uid-1"}}`},
 		"references, the last first": {cascade.Action{Verb: cascade.RemoveReferences, Refs: []cascade.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("2") + testsOf("0") +
 				`,{"op":"remove","path":"/metadata/ownerReferences/2"},{"op":"remove","path":"/metadata/ownerReferences/0"}]`},
@@ -169,6 +167,14 @@ func TestRequests(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 		})
+	}
+}
+
+// A deletion by the UID alone would take what was adopted meanwhile.
+func TestDeletionNeedsVersion(t *testing.T) {
+	c := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }), Options{})
+	if out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true); !errors.Is(out.Err, ErrRefused) {
+		t.Errorf("%+v", out)
 	}
 }
 

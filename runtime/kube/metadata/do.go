@@ -74,6 +74,9 @@ func requestFor(a cascade.Action, namespaced bool) (request, error) {
 		accept: acceptPartial, contentType: "application/json-patch+json"}
 	switch a.Verb {
 	case cascade.Delete:
+		if a.ResourceVersion == "" {
+			return request{}, refuse("a deletion of %s in whatever version", fault.Clean(a.Object.Name))
+		}
 		q.method, q.query, q.contentType, q.body = http.MethodDelete, "", mediaJSON, deleteOptions(a)
 	case cascade.RemoveReferences:
 		q.body = removeReferences(a)

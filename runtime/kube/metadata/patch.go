@@ -42,10 +42,7 @@ func deleteOptions(a cascade.Action) []byte {
 	if a.Policy != "" {
 		w.raw(`,"propagationPolicy":`).text(string(a.Policy))
 	}
-	w.raw(`,"preconditions":{"uid":`).text(a.Object.UID)
-	if a.ResourceVersion != "" {
-		w.raw(`,"resourceVersion":`).text(a.ResourceVersion)
-	}
+	w.raw(`,"preconditions":{"uid":`).text(a.Object.UID).raw(`,"resourceVersion":`).text(a.ResourceVersion)
 	return w.raw(`}}`).b
 }
 

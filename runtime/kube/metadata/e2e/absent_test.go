@@ -25,7 +25,7 @@ func TestAbsent(t *testing.T) {
 		if got.State != want || !errors.Is(err, kind) || kind == nil && err != nil {
 			t.Errorf("%s: state %d, %v; want %d, %v", what, got.State, err, want, kind)
 		}
-		a := cascade.Action{Verb: cascade.Delete, Object: at(typ, name, "some-uid")}
+		a := cascade.Action{Verb: cascade.Delete, Object: at(typ, name, "some-uid"), ResourceVersion: "1"}
 		if out := b.client.Do(t.Context(), a, typ.Namespaced); (out.Result == cascade.Gone) != (want == cascade.Absent) {
 			t.Errorf("%s: delete: %s, %v", what, out.Result, out.Err)
 		}

@@ -76,7 +76,7 @@ func TestDo(t *testing.T) {
 				"unblock elsewhere":       {Verb: cascade.Unblock, Object: x, Refs: misplaced},
 				"a finalizer elsewhere":   {Verb: cascade.RemoveFinalizer, Object: x, Finalizer: "example.com/a", Index: 1},
 				"a finalizer not there":   {Verb: cascade.RemoveFinalizer, Object: x, Finalizer: "example.com/a", Index: 7},
-				"delete of another UID":   {Verb: cascade.Delete, Object: other, Policy: cascade.Background},
+				"delete of another UID":   {Verb: cascade.Delete, Object: other, Policy: cascade.Background, ResourceVersion: first.Object.ResourceVersion},
 				"delete of what was once": {Verb: cascade.Delete, Object: x, Policy: cascade.Background, ResourceVersion: "1"},
 			} {
 				t.Run(name, func(t *testing.T) { b.do(t, a, cascade.Conflict) })
@@ -110,7 +110,7 @@ func TestDo(t *testing.T) {
 				t.Fatalf("at the end: %+v, %v", gone, err)
 			}
 			for _, a := range []cascade.Action{
-				{Verb: cascade.Delete, Object: x}, {Verb: cascade.RemoveReferences, Object: x, Refs: positions[:1]},
+				{Verb: cascade.Delete, Object: x, ResourceVersion: "1"}, {Verb: cascade.RemoveReferences, Object: x, Refs: positions[:1]},
 				{Verb: cascade.RemoveFinalizer, Object: x, Finalizer: "a"}} {
 				b.do(t, a, cascade.Gone)
 			}

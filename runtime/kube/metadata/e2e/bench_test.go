@@ -38,12 +38,14 @@ func workers(t testing.TB, many, n int, do func(i int) error) {
 
 // fill makes so many config maps as a program would: with labels, annotations
 // and an owner. It returns their UIDs.
-func (b *bed) fill(t testing.TB, namespace string, n int) []string {
+func (b *bed) fill(t testing.TB, namespace string, n int) (uids, versions []string) {
 	t.Helper()
 	path := "/api/v1/namespaces/" + namespace + "/configmaps"
-	uids := make([]string, n)
+	uids, versions = make([]string, n), make([]string, n)
 	workers(t, 16, n, func(i int) error {
-		var out struct{ Metadata struct{ UID string } }
+		var out struct {
+			Metadata struct{ UID, ResourceVersion string }
+		}
 		o := configMap(fmt.Sprintf("map-%06d", i), object{
 			"labels":      object{"app.kubernetes.io/name": "bench", "app.kubernetes.io/part-of": "tide"},
 			"annotations": object{"example.com/checksum": strings.Repeat("0123456789abcdef", 4)},
@@ -51,10 +53,10 @@ func (b *bed) fill(t testing.TB, namespace string, n int) []string {
 				"uid": "11111111-2222-3333-4444-555555555555", "controller": true, "blockOwnerDeletion": true}}})
 		o["data"] = object{"key": "value"}
 		err := b.ask(t.Context(), http.MethodPost, path, o, &out)
-		uids[i] = out.Metadata.UID
+		uids[i], versions[i] = out.Metadata.UID, out.Metadata.ResourceVersion
 		return err
 	})
-	return uids
+	return uids, versions
 }
 
 // cpu is what this process has used.
@@ -114,24 +116,24 @@ func BenchmarkDelete(b *testing.B) {
 	bed := newBed(b)
 	for _, way := range []struct {
 		name   string
-		delete func(ctx context.Context, o cascade.Coordinates) error
+		delete func(ctx context.Context, o cascade.Coordinates, version string) error
 	}{
-		{"do", func(ctx context.Context, o cascade.Coordinates) error {
-			out := bed.client.Do(ctx, cascade.Action{Verb: cascade.Delete, Object: o, Policy: cascade.Background}, true)
+		{"do", func(ctx context.Context, o cascade.Coordinates, version string) error {
+			out := bed.client.Do(ctx, cascade.Action{Verb: cascade.Delete, Object: o, Policy: cascade.Background, ResourceVersion: version}, true)
 			return out.Err
 		}},
-		{"bare", func(ctx context.Context, o cascade.Coordinates) error {
+		{"bare", func(ctx context.Context, o cascade.Coordinates, version string) error {
 			return bed.ask(ctx, http.MethodDelete, mapsPath+"/"+o.Name, object{"propagationPolicy": "Background",
-				"preconditions": object{"uid": o.UID}}, nil)
+				"preconditions": object{"uid": o.UID, "resourceVersion": version}}, nil)
 		}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			var took, used time.Duration
 			for range b.N {
-				uids := bed.fill(b, "default", n)
+				uids, versions := bed.fill(b, "default", n)
 				began, was := time.Now(), cpu()
 				workers(b, 32, n, func(i int) error {
-					return way.delete(b.Context(), at(configMaps, fmt.Sprintf("map-%06d", i), uids[i]))
+					return way.delete(b.Context(), at(configMaps, fmt.Sprintf("map-%06d", i), uids[i]), versions[i])
 				})
 				took, used = took+time.Since(began), used+cpu()-was
 			}

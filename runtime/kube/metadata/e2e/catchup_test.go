@@ -67,7 +67,7 @@ func TestCatchUpOfMany(t *testing.T) {
 	s.until(t, "the list", isSynced)
 	for _, n := range []int{5_000, 11_000} {
 		b.must(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": fmt.Sprintf("many-%d", n)}})
-		uids := b.fill(t, fmt.Sprintf("many-%d", n), n)
+		uids, _ := b.fill(t, fmt.Sprintf("many-%d", n), n)
 		began := time.Now()
 		if err := s.CatchUp(t.Context()); err != nil {
 			t.Fatal(err)

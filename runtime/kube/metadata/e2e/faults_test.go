@@ -77,7 +77,7 @@ func TestForbidden(t *testing.T) {
 	if a, err := c.Read(t.Context(), at(configMaps, "none", uid), true); a.State != cascade.Unknown {
 		t.Errorf("read of nothing: %d, %v", a.State, err)
 	}
-	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: at(configMaps, "x", uid)}, true)
+	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: at(configMaps, "x", uid), ResourceVersion: "1"}, true)
 	if out.Result != cascade.Forbidden {
 		t.Errorf("delete: %+v", out)
 	}
