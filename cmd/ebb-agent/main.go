@@ -154,6 +154,7 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 		}
 	}()
 	debug.SetGCPercent(gcPercent)
+	program.LimitMemory(log)
 	probes, noProbes := loadProbes(ctx, cfg, log)
 	if errors.Is(noProbes, bpf.ErrInUse) {
 		return fmt.Errorf("kernel.pinDirectory: %w", noProbes) // another agent works on this node

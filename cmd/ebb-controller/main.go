@@ -116,6 +116,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) error {
 	log := program.Logger(cfg.Log.Level, cfg.Log.Format, stderr)
 	debug.SetGCPercent(gcPercent)
+	program.LimitMemory(log)
 	api, err := clusterConfig(f.kubeconfig)
 	if err != nil {
 		return err
