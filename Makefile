@@ -174,6 +174,11 @@ bench-cascade: build ## ebb-controller and the kube-controller-manager's collect
 	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
 		$(GO) run ./bench/cascade --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
 
+.PHONY: bench-size
+bench-size: build ## ebb-controller with a million objects, and the kube-controller-manager's collector beside it, about fifteen minutes
+	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
+		$(GO) run ./bench/size --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+
 .PHONY: bench-containers
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
 	@$(GO) build -o $(BIN)/bench-containers ./bench/containers

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -24,25 +25,23 @@ const workers = 32
 // becomes of them.
 type bed struct {
 	options
-	cp         *peers.ControlPlane
-	admin      *http.Client
-	client     *metadata.Client
-	kubeconfig string // of ebb-controller's service account
-	dir        string
-	waves      int
-	audited    int64  // of the audit log
-	metrics    string // where ebb-controller listens
-	watch      *watch
-	end        func()
+	cp      *peers.ControlPlane
+	admin   *http.Client
+	client  *metadata.Client
+	ebb     contender.Ebb
+	waves   int
+	audited int64 // of the audit log
+	watch   *watch
+	end     func()
 }
 
 func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 	say("starting etcd, the API server and the controller manager")
-	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-cascade", Audit: true, ControllerManager: true, ControllerManagerArgs: peerArgs})
+	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-cascade", Audit: true, ControllerManager: true, ControllerManagerArgs: contender.PeerArgs})
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{options: o, cp: cp, end: func() {}}
+	b := &bed{options: o, cp: cp, ebb: contender.Ebb{Binary: o.controller}, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -56,13 +55,16 @@ func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 			return nil, err
 		}
 	}
-	if b.kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
+	if b.ebb.Kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
 		return nil, err
 	}
 	if b.admin, err = cp.Admin(); err != nil {
 		return nil, err
 	}
-	if b.dir, err = os.MkdirTemp("", "ebb-bench-cascade-"); err != nil {
+	if b.ebb.Dir, err = os.MkdirTemp("", "ebb-bench-cascade-"); err != nil {
+		return nil, err
+	}
+	if b.ebb.Address, err = contender.FreeAddress(); err != nil {
 		return nil, err
 	}
 	admin, err := cp.Kubeconfig("bench", "system:masters")
@@ -85,7 +87,7 @@ func (b *bed) close() error {
 	if b.client != nil {
 		b.client.Close()
 	}
-	return errors.Join(b.cp.Close(), os.RemoveAll(b.dir))
+	return errors.Join(b.cp.Close(), os.RemoveAll(b.ebb.Dir))
 }
 
 // configMaps are what the bench makes: the cheapest objects for the API server, so

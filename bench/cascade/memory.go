@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -38,10 +34,10 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 		}
 	}
 	for _, c := range []struct {
-		contender
+		contender.Contender
 		rss, peak *float64
-	}{{b.ebb(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
-		err := b.run(ctx, c.contender, func(pid int) error {
+	}{{b.ebb.Contender(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
+		err := b.run(ctx, c.Contender, func(pid int) error {
 			if err := pause(ctx, restTime); err != nil {
 				return err
 			}
@@ -49,13 +45,13 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 				return err
 			}
 			for _, policy := range policies {
-				if _, err := b.wave(ctx, c.contender, policy, b.dependents); err != nil {
+				if _, err := b.wave(ctx, c.Contender, policy, b.dependents); err != nil {
 					return err
 				}
 			}
 			_, *c.peak, err = memory(pid)
 			*c.rss, *c.peak = result.Round(*c.rss), result.Round(*c.peak)
-			say("%-12s %.1f MiB with %d objects, %.1f at most", c.name, *c.rss, b.tracked, *c.peak)
+			say("%-12s %.1f MiB with %d objects, %.1f at most", c.Name, *c.rss, b.tracked, *c.peak)
 			return err
 		})
 		if err != nil {
@@ -73,49 +69,15 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 // heap is ebb-controller's live heap, as its latest garbage collection has it,
 // once it has listed everything. It collects then, to give back what lists took.
 func (b *bed) heap(ctx context.Context) (live float64, err error) {
-	c := b.ebb()
+	c := b.ebb.Contender()
 	err = b.run(ctx, c, func(int) error {
 		if err := pause(ctx, restTime); err != nil {
 			return err
 		}
-		live, err = b.metric(ctx, "go_gc_heap_live_bytes")
+		live, err = b.ebb.Metric(ctx, "go_gc_heap_live_bytes")
 		return err
 	})
 	return live, err
-}
-
-// address is one that nobody listens on.
-func (b *bed) address() string {
-	if b.metrics == "" {
-		if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-			b.metrics = l.Addr().String()
-			l.Close()
-		}
-	}
-	return b.metrics
-}
-
-// metric reads one of ebb-controller's that has no labels.
-func (b *bed) metric(ctx context.Context, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.metrics+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	return 0, fmt.Errorf("ebb-controller has no metric %s", name)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -27,8 +28,8 @@ func (b *bed) delete(ctx context.Context, f family, policy cascade.Policy) error
 }
 
 // wave deletes an owner and waits for what a contender makes of it.
-func (b *bed) wave(ctx context.Context, c contender, policy cascade.Policy, dependents int) (v wave, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s did not end a %s deletion", c.name, policy))
+func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Policy, dependents int) (v wave, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s did not end a %s deletion", c.Name, policy))
 	defer cancel()
 	f, err := b.makeFamily(ctx, dependents)
 	if err != nil {
@@ -66,13 +67,13 @@ func (b *bed) wave(ctx context.Context, c contender, policy cascade.Policy, depe
 	v.behind = time.Since(p.last).Seconds()
 	requests := 0
 	b.audited, err = b.cp.ReadAudit(audit, func(e peers.AuditEvent) {
-		if e.User.Username == c.user && e.Verb != "watch" && e.Verb != "list" {
+		if e.User.Username == c.User && e.Verb != "watch" && e.Verb != "list" {
 			requests++
 		}
 	})
 	v.requests = float64(requests) / float64(dependents)
 	say("%-12s %-10s %8.0f a second; first after %5.0f ms, owner %5.2f s behind the last; %.2f requests each",
-		c.name, policy, v.perSecond, v.first, v.behind, v.requests)
+		c.Name, policy, v.perSecond, v.first, v.behind, v.requests)
 	return v, err
 }
 
@@ -118,14 +119,14 @@ func measureSpeed(ctx context.Context, b *bed, f *figures) error {
 			}
 			*list = append(*list, v)
 		}
-		for _, c := range []contender{b.ebb(), b.fast()} {
+		for _, c := range []contender.Contender{b.ebb.Contender(), b.fast()} {
 			if err := b.run(ctx, c, func(int) error {
 				for _, policy := range policies {
 					v, err := b.wave(ctx, c, policy, b.dependents)
 					if err != nil {
 						return err
 					}
-					waves[c.name][policy] = append(waves[c.name][policy], v)
+					waves[c.Name][policy] = append(waves[c.Name][policy], v)
 				}
 				return nil
 			}); err != nil {
@@ -135,7 +136,7 @@ func measureSpeed(ctx context.Context, b *bed, f *figures) error {
 	}
 	f.LimitDelete, f.LimitPatch = median(deletes), median(patches)
 	f.fill(waves)
-	slow := b.peer("peer default", onlyCollector)
+	slow := contender.Peer(b.cp, "peer default", contender.OnlyCollector)
 	return b.run(ctx, slow, func(int) error {
 		v, err := b.wave(ctx, slow, cascade.Background, b.slow)
 		f.PeerDefault = result.Round(v.perSecond)

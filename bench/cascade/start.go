@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -16,8 +17,8 @@ const nobody = "00000000-0000-4000-8000-000000000000"
 
 // startTime is how long a contender takes from its start to the end of an object
 // whose owner is not there.
-func (b *bed) startTime(ctx context.Context, c contender) (s float64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s deleted nothing", c.name))
+func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s deleted nothing", c.Name))
 	defer cancel()
 	b.waves++
 	name := fmt.Sprintf("left-behind-%d", b.waves)
@@ -31,20 +32,20 @@ func (b *bed) startTime(ctx context.Context, c contender) (s float64, err error)
 	}
 	b.watch.restart()
 	began := time.Now()
-	_, stop, err := c.start(ctx)
+	_, stop, err := c.Start(ctx)
 	if err != nil {
 		return 0, err
 	}
 	err = b.watch.until(ctx, func(p progress) bool { return p.there == 0 })
 	s = b.watch.progress().last.Sub(began).Seconds()
-	say("%-12s %.2f s from its start to the first deletion", c.name, s)
+	say("%-12s %.2f s from its start to the first deletion", c.Name, s)
 	return s, errors.Join(err, stop())
 }
 
 func (b *bed) starts(ctx context.Context, rounds int) (ebb, peer float64, err error) {
 	var times [2][]float64
 	for range rounds {
-		for i, c := range []contender{b.ebb(), b.fast()} {
+		for i, c := range []contender.Contender{b.ebb.Contender(), b.fast()} {
 			s, err := b.startTime(ctx, c)
 			if err != nil {
 				return 0, 0, err

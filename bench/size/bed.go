@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ebb-agent/ebb/bench/contender"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// bed is a control plane, and what it holds.
+type bed struct {
+	options
+	cp    *peers.ControlPlane
+	admin *http.Client
+	ebb   contender.Ebb
+	maker *maker
+	there int // objects
+}
+
+func makeBed(ctx context.Context, o options) (_ *bed, err error) {
+	say("starting etcd, the API server and the controller manager")
+	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-size", ControllerManager: true, ControllerManagerArgs: contender.PeerArgs})
+	if err != nil {
+		return nil, err
+	}
+	b := &bed{options: o, cp: cp, ebb: contender.Ebb{Binary: o.controller}, maker: newMaker()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if err := cp.ControllerManager.Stop(ctx); err != nil {
+		return nil, err
+	}
+	for _, file := range []string{"00-namespace.yaml", "controller-rbac.yaml", "controller-flowschema.yaml"} {
+		if err := cp.Apply(ctx, filepath.Join(o.deploy, file)); err != nil {
+			return nil, err
+		}
+	}
+	if b.ebb.Kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
+		return nil, err
+	}
+	if b.admin, err = cp.Admin(); err != nil {
+		return nil, err
+	}
+	if b.ebb.Dir, err = os.MkdirTemp("", "ebb-bench-size-"); err != nil {
+		return nil, err
+	}
+	if b.ebb.Address, err = contender.FreeAddress(); err != nil {
+		return nil, err
+	}
+	return b, b.fill(ctx, func(yield func(runtime.Object) bool) {
+		if !yield(makeNamespace(b.maker.meta(abandoned, ""))) {
+			return
+		}
+		for i := range namespaces {
+			if !yield(makeNamespace(b.maker.meta(fmt.Sprint("size-", i), ""))) {
+				return
+			}
+		}
+	})
+}
+
+func (b *bed) close() error { return errors.Join(b.cp.Close(), os.RemoveAll(b.ebb.Dir)) }
+
+// fill puts objects into etcd while the API server is away.
+func (b *bed) fill(ctx context.Context, objects func(yield func(runtime.Object) bool)) error {
+	if err := b.cp.APIServer.Stop(ctx); err != nil {
+		return err
+	}
+	if err := load(ctx, b.cp, objects); err != nil {
+		return err
+	}
+	began := time.Now()
+	// It lists all into its caches first, which can take longer than the patience of
+	// one Start.
+	err := b.cp.APIServer.Start(ctx)
+	for ; err != nil && ctx.Err() == nil && b.cp.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.cp.APIServer.Start(ctx) {
+	}
+	return err
+}
+
+// grow makes a cluster of so many objects, with a tree for each contender.
+func (b *bed) grow(ctx context.Context, objects int, contenders []contender.Contender) error {
+	say("writing %d objects into etcd, for %d in all", objects-b.there, objects)
+	began := time.Now()
+	err := b.fill(ctx, func(yield func(runtime.Object) bool) {
+		var special []runtime.Object
+		for _, c := range contenders {
+			special = append(special, b.maker.tree(treeOf(objects, c), dependents(objects))...)
+		}
+		for _, o := range special {
+			if !yield(o) {
+				return
+			}
+		}
+		for range objects - b.there - len(special) {
+			if !yield(b.maker.next()) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	// What the contenders will have collected.
+	b.there = objects - len(contenders)*(dependents(objects)+1)
+	u, err := b.cp.APIServer.Usage()
+	say("the API server is ready after %.0f s in all, with %d MiB", time.Since(began).Seconds(), u.RSSBytes/mib)
+	return err
+}
+
+// treeOf a contender is in a namespace of its own.
+func treeOf(objects int, c contender.Contender) string {
+	return fmt.Sprintf("tree-%d-%s", objects, c.Name)
+}
+
+// abandoned is a namespace with nothing but what has lost its owner.
+const abandoned = "abandoned"
+
+// leaveBehind makes an object whose owner there never was.
+func (b *bed) leaveBehind(ctx context.Context) error {
+	return peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/api/v1/namespaces/"+abandoned+"/configmaps", map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "left-behind", "ownerReferences": []any{map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "00000000-0000-4000-8000-000000000000",
+		}}},
+	}, nil)
+}
+
+// empty says whether there are no ConfigMaps and Pods in a namespace.
+func (b *bed) empty(ctx context.Context, namespace string) (bool, error) {
+	for _, resource := range []string{"configmaps", "pods"} {
+		var list struct{ Items []struct{} }
+		url := b.cp.URL() + "/api/v1/namespaces/" + namespace + "/" + resource + "?limit=1"
+		if err := peers.Request(ctx, b.admin, http.MethodGet, url, nil, &list); err != nil {
+			return false, err
+		}
+		if len(list.Items) > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// until asks every so often, for twenty minutes at most.
+func until(ctx context.Context, every time.Duration, what string, ask func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Minute, errors.New(what))
+	defer cancel()
+	for {
+		ok, err := ask(ctx)
+		if ok || err != nil {
+			return err
+		}
+		if err := pause(ctx, every); err != nil {
+			return err
+		}
+	}
+}

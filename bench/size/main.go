@@ -1,0 +1,144 @@
+// Command size measures ebb-controller with a million objects, on a real API server and
+// etcd, and the kube-controller-manager's garbage collector beside it: with fewer, and
+// with as many if the machine has the memory.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+// options are the flags.
+type options struct {
+	controller, deploy, results string
+	objects, few                int
+	peer                        bool
+}
+
+// figures go to size.json.
+type figures struct {
+	Few  stage `json:"few"`
+	Many stage `json:"many"`
+}
+
+// stage is a cluster of some size.
+type stage struct {
+	Objects    int       `json:"objects"`
+	Dependents int       `json:"cascade_dependents"`
+	Ebb        measured  `json:"ebb"`
+	Peer       *measured `json:"peer,omitempty"`
+}
+
+// measured is how one contender did.
+type measured struct {
+	Ready     float64 `json:"ready_s"`            // from exec to all types listed, and the first deletion
+	ReadyCPU  float64 `json:"ready_cpu_s"`        // of the contender alone
+	ReadyRead float64 `json:"ready_read_mib"`     // from the API server
+	Start     float64 `json:"start_peak_rss_mib"` // until then, and while coming to rest
+	Rest      float64 `json:"rss_mib"`
+	Heap      float64 `json:"heap_bytes_per_object,omitempty"`
+	PerSecond float64 `json:"cascade_per_s"`
+	Cascade   float64 `json:"cascade_peak_rss_mib"`
+	Read      float64 `json:"cascade_read_mib"`
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
+	flag.StringVar(&o.deploy, "deploy", "deploy/manifests", "the directory with the controller's rights")
+	flag.StringVar(&o.results, "results", "bench/results", "where size.json goes")
+	flag.IntVar(&o.objects, "objects", 1_000_000, "objects in the cluster; with fewer nothing is written")
+	flag.IntVar(&o.few, "few", 100_000, "objects that it has at first; 0: none")
+	flag.BoolVar(&o.peer, "peer", true, "measure the kube-controller-manager, too")
+	again := flag.Bool("render", false, "only write RESULTS.md again, from size.json")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := error(nil)
+	if *again {
+		err = render(o.results)
+	} else {
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-size:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// dependents of the owner that is deleted: 50,000 of a million.
+func dependents(objects int) int { return objects / 20 }
+
+func run(ctx context.Context, o options) (err error) {
+	if o.controller, err = filepath.Abs(o.controller); err != nil {
+		return err
+	}
+	o.few = min(o.few, o.objects/10)
+	ctx, end := guardMemory(ctx)
+	defer end()
+	b, err := makeBed(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	var f figures
+	if o.few > 0 {
+		if f.Few, err = b.stage(ctx, o.few, nil); err != nil {
+			return err
+		}
+	}
+	if f.Many, err = b.stage(ctx, o.objects, f.Few.Peer); err != nil {
+		return err
+	}
+	fmt.Fprint(os.Stderr, f.markdown())
+	if full := 1_000_000; o.objects < full || o.few == 0 || !o.peer {
+		return nil // figures would be missing, or of something else
+	}
+	if err := result.Write(o.results, "size", f); err != nil {
+		return err
+	}
+	return render(o.results)
+}
+
+// spare is how many MiB are left to whoever else is on the machine.
+const spare = 2048
+
+// guardMemory ends a run that would take the machine's memory from others.
+func guardMemory(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, time.Second) == nil {
+			if free, err := available(); err != nil || free < spare {
+				cancel(fmt.Errorf("%.0f MiB of memory are left on the machine (%w)", free, errors.Join(errMemory, err)))
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
+}
+
+var errMemory = errors.New("not enough memory")
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+const (
+	// familySize is how many dependents an owner has, but for those of the cascades.
+	familySize = 20
+	namespaces = 100
+)
+
+var born = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+
+// maker makes the objects as the API server would store them. The same seed makes the
+// same ones.
+type maker struct {
+	random *rand.Rand
+	made   int
+	owner  metav1.OwnerReference // of the family at hand
+	left   int                   // of its dependents
+}
+
+func newMaker() *maker { return &maker{random: rand.New(rand.NewPCG(13, 7))} }
+
+// uid is a random UUID, as the API server gives them.
+func (m *maker) uid() types.UID {
+	var u [16]byte
+	for i := range u {
+		u[i] = byte(m.random.Uint32())
+	}
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	h := hex.EncodeToString(u[:])
+	return types.UID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
+}
+
+func (m *maker) meta(name, namespace string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: m.uid(), CreationTimestamp: born, Labels: map[string]string{"app": "size"}}
+}
+
+// next is one of many: ConfigMaps and Pods in turn, a third with an owner. The owners
+// are ConfigMaps without one.
+func (m *maker) next() runtime.Object {
+	m.made++
+	i := m.made
+	namespace := fmt.Sprint("size-", i/(3*familySize)%namespaces)
+	var owners []metav1.OwnerReference
+	if i%3 == 0 && m.left > 0 {
+		m.left--
+		owners = []metav1.OwnerReference{m.owner}
+	}
+	if m.left == 0 || i%(3*familySize) == 0 {
+		owner := configMap(m.meta(fmt.Sprint("settings-", i), namespace))
+		m.owner, m.left = reference(owner), familySize
+		return owner
+	}
+	return m.object(i, namespace, owners...)
+}
+
+// object is a ConfigMap or a Pod, in turn.
+func (m *maker) object(i int, namespace string, owners ...metav1.OwnerReference) runtime.Object {
+	if i%2 == 0 {
+		meta := m.meta(fmt.Sprint("settings-", i), namespace)
+		meta.OwnerReferences = owners
+		return configMap(meta)
+	}
+	meta := m.meta(fmt.Sprintf("service-%d-7d9f6c5b8-%05x", i/familySize, m.random.Uint32()&0xfffff), namespace)
+	meta.OwnerReferences = owners
+	return pod(meta)
+}
+
+// tree is an owner in a namespace of its own, and its dependents.
+func (m *maker) tree(namespace string, dependents int) []runtime.Object {
+	root := configMap(m.meta("root", namespace))
+	list := []runtime.Object{makeNamespace(m.meta(namespace, "")), root}
+	for i := range dependents {
+		list = append(list, m.object(i, namespace, reference(root)))
+	}
+	return list
+}
+
+func reference(o *corev1.ConfigMap) metav1.OwnerReference {
+	block := true
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID, BlockOwnerDeletion: &block}
+}
+
+func configMap(meta metav1.ObjectMeta) *corev1.ConfigMap {
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{"key": "value"}}
+}
+
+func makeNamespace(meta metav1.ObjectMeta) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta,
+		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+	}
+}
+
+// pod waits for a node: a DELETE ends it at once.
+func pod(meta metav1.ObjectMeta) *corev1.Pod {
+	grace, links, priority := int64(30), true, int32(0)
+	preempt := corev1.PreemptLowerPriority
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta,
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "main", Image: "registry.example/service:1", ImagePullPolicy: corev1.PullIfNotPresent,
+				TerminationMessagePath: corev1.TerminationMessagePathDefault, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+			}},
+			RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSClusterFirst, SchedulerName: corev1.DefaultSchedulerName,
+			SecurityContext: &corev1.PodSecurityContext{}, TerminationGracePeriodSeconds: &grace, EnableServiceLinks: &links,
+			Priority: &priority, PreemptionPolicy: &preempt,
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort},
+	}
+}
+
+var encoder = protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
+
+// stored is where the API server keeps an object, and how.
+func stored(o runtime.Object) (key string, value []byte, err error) {
+	var out bytes.Buffer
+	if err := encoder.Encode(o, &out); err != nil {
+		return "", nil, err
+	}
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		key = "/registry/configmaps/" + o.Namespace + "/" + o.Name
+	case *corev1.Pod:
+		key = "/registry/pods/" + o.Namespace + "/" + o.Name
+	case *corev1.Namespace:
+		key = "/registry/namespaces/" + o.Name
+	default:
+		return "", nil, fmt.Errorf("nobody knows where a %T is kept", o)
+	}
+	return key, out.Bytes(), nil
+}
