@@ -75,7 +75,7 @@ func (m *maker) object(i int, namespace string, owners ...metav1.OwnerReference)
 		meta.OwnerReferences = owners
 		return configMap(meta)
 	}
-	meta := m.meta(fmt.Sprintf("service-%d-7d9f6c5b8-%05x", i/familySize, m.random.Uint32()&0xfffff), namespace)
+	meta := m.meta(fmt.Sprintf("service-%d-7d9f6c5b8-%05x", i/familySize, i*2654435761&0xfffff), namespace)
 	meta.OwnerReferences = owners
 	return pod(meta)
 }
