@@ -56,8 +56,8 @@ func tracking(n int) (*Collector, float64) {
 func TestBytesPerObject(t *testing.T) {
 	c, bytes := tracking(tracked)
 	t.Logf("%.0f bytes per object", bytes)
-	if bytes > 400 {
-		t.Errorf("%.0f bytes per object, at most 400", bytes)
+	if bytes > 260 {
+		t.Errorf("%.0f bytes per object, at most 260", bytes)
 	}
 	if c.Len() != tracked || len(c.work) > 0 || c.head < len(c.queue) {
 		t.Errorf("%d nodes, %d at work, %d queued", c.Len(), len(c.work), len(c.queue))

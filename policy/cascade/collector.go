@@ -63,7 +63,7 @@ func New(config Config) *Collector {
 		inFlight: make(map[uint64]index),
 	}
 	c.pages = []*[pageSize]node{new([pageSize]node)}
-	c.uuids, c.others = make(map[uid]index), make(map[string]index)
+	c.uuids, c.others = newUIDIndex(), make(map[string]index)
 	c.graves.room = c.config.Tombstones
 	c.excludeNamespaces(config.ExcludedNamespaces)
 	return c

@@ -67,7 +67,7 @@ type store struct {
 	pages  []*[pageSize]node
 	used   index // places ever used; place 0 stays empty
 	free   []index
-	uuids  map[uid]index
+	uuids  uidIndex
 	others map[string]index // the same for UIDs of another form
 	live   int
 }
@@ -99,7 +99,7 @@ type key struct {
 // chain is the first node with a UID.
 func (c *Collector) chain(id string) index {
 	if u, ok := parseUUID(id); ok {
-		return c.uuids[u]
+		return c.first(u)
 	}
 	return c.others[id]
 }
@@ -141,15 +141,14 @@ func (c *Collector) add(k key) index {
 
 func (c *Collector) setChain(i, first index) {
 	n := c.at(i)
-	switch id := c.uidOf(i); {
-	case n.flags&otherUID == 0 && first == 0:
-		delete(c.uuids, n.uid)
-	case n.flags&otherUID == 0:
-		c.uuids[n.uid] = first
-	case first == 0:
+	if n.flags&otherUID == 0 {
+		c.setFirst(n.uid, first)
+		return
+	}
+	if id := c.uidOf(i); first == 0 {
 		delete(c.others, id)
-	default:
-		c.others[c.otherUIDs.all[c.otherUIDs.ids[id]].text] = first
+	} else {
+		c.others[id] = first
 	}
 }
 
@@ -165,7 +164,7 @@ func (c *Collector) uidOf(i index) string {
 // firstOf is the head of the chain a node is in.
 func (c *Collector) firstOf(i index) index {
 	if n := c.at(i); n.flags&otherUID == 0 {
-		return c.uuids[n.uid]
+		return c.first(n.uid)
 	}
 	return c.others[c.uidOf(i)]
 }
