@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/soak/skew"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// restartAfter is how long a controller that ended stays away, as with a kubelet.
+const restartAfter = time.Second
+
+// lease is short, so that a change of the leader takes seconds.
+const lease = 8 * time.Second
+
+// controller is one of the two ebb-controllers: a process that is started again
+// whenever it ends.
+type controller struct {
+	name, binary, dir string
+	kubeconfig        string
+	offset            time.Duration
+	proxy             *proxy
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	starts int
+	peak   int64
+}
+
+// run keeps the process running until ctx ends, and returns once it is gone.
+func (c *controller) run(ctx context.Context) error {
+	config, err := json.Marshal(object{
+		"mode":           "enforce",
+		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
+		"brake":          object{"deletions": 0},
+		"server":         object{"address": "", "adminSocket": c.socket()},
+		"log":            object{"level": "debug"},
+	})
+	if err == nil {
+		err = os.WriteFile(c.file("yaml"), config, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := c.once(ctx); err != nil {
+			return err
+		}
+		sleep(ctx, restartAfter)
+	}
+	return nil
+}
+
+func (c *controller) file(ending string) string { return filepath.Join(c.dir, c.name+"."+ending) }
+func (c *controller) socket() string            { return c.file("sock") }
+
+// once runs the process until it ends by itself, or with ctx.
+func (c *controller) once(ctx context.Context) error {
+	log, err := os.OpenFile(c.file("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(c.binary, "--kubeconfig", c.kubeconfig, "--config", c.file("yaml"))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // Pdeathsig is about the thread that forked
+		defer close(ended)
+		err := skew.Start(cmd, c.offset)
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", c.name, err)
+	}
+	c.set(cmd)
+	defer c.set(nil)
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	return nil
+}
+
+func (c *controller) set(cmd *exec.Cmd) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd = cmd; cmd != nil {
+		c.starts++
+	}
+}
+
+// signal the process, if there is one.
+func (c *controller) signal(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd != nil {
+		_ = c.cmd.Process.Signal(s) // it may end at this moment
+	}
+}
+
+// measure notes the most memory so far.
+func (c *controller) measure() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd == nil {
+		return
+	}
+	if u, err := peers.UsageOf(c.cmd.Process.Pid); err == nil {
+		c.peak = max(c.peak, u.PeakBytes)
+	}
+}
+
+func (c *controller) seen() (starts int, peak int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.starts, c.peak
+}
+
+// state is what it says of itself; an error if it does not answer.
+func (c *controller) state(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.socket())
+	}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ebb/readyz", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	return string(text), err
+}
+
+var errNoLeader = errors.New("no controller leads")
+
+// leader is the controller that does not wait for the Lease.
+func leader(ctx context.Context, controllers []*controller) (*controller, error) {
+	for _, c := range controllers {
+		if text, err := c.state(ctx); err == nil && !strings.Contains(text, "waiting for the lease") {
+			return c, nil
+		}
+	}
+	return nil, errNoLeader
+}

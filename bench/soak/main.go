@@ -1,0 +1,119 @@
+// Command soak has two ebb-controllers collect in a cluster in which everything goes
+// wrong: operations and faults at random, made up from one seed, beside real API
+// servers and a real etcd. An oracle that watches etcd judges what became of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/bench/soak/plan"
+)
+
+// options are the flags.
+type options struct {
+	controller, deploy, results, keep string
+	seed                              uint64
+	soak, bound                       time.Duration
+	definitions, objects, rate, gap   int
+	requests                          float64
+	goOn                              bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary")
+	flag.StringVar(&o.deploy, "deploy", "deploy/manifests", "the directory with the controller's rights")
+	flag.StringVar(&o.results, "results", "bench/results", "where soak-cluster.json goes")
+	flag.StringVar(&o.keep, "keep", "/var/tmp/ebb-soak", "where logs go when something is wrong")
+	flag.Uint64Var(&o.seed, "seed", 0, "what operations and faults are made up from; 0: any")
+	flag.DurationVar(&o.soak, "soak", 10*time.Minute, "how long operations and faults go on")
+	flag.DurationVar(&o.bound, "bound", 2*time.Minute, "within which all must be done after the last fault")
+	flag.IntVar(&o.definitions, "definitions", 50, "CustomResourceDefinitions")
+	flag.IntVar(&o.objects, "objects", 20000, "objects at the start")
+	flag.IntVar(&o.rate, "rate", 20, "operations a second, at most")
+	flag.IntVar(&o.gap, "gap", 100, "operations from the beginning of one fault to that of the next of its sort, about")
+	flag.Float64Var(&o.requests, "requests", 20, "of the collector for each object that it deletes or changes, at most")
+	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
+	flag.Parse()
+	for o.seed == 0 {
+		o.seed = uint64(rand.Uint32())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintf(os.Stderr, "soak-cluster: %v\nsoak-cluster: seed %d\n", err, o.seed)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+// run does all of it; what it started is gone when it returns.
+func run(ctx context.Context, o options) (err error) {
+	if o.controller, err = filepath.Abs(o.controller); err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	say("seed %d: starting etcd, two API servers and the namespace controller", o.seed)
+	b, err := makeBed(ctx, o, fail)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.keepLogs())
+		}
+		err = errors.Join(err, b.close(), os.RemoveAll(b.dir))
+	}()
+	generator := plan.New(o.seed, o.definitions)
+	say("making %d definitions and %d objects", o.definitions, o.objects)
+	if err := b.populate(ctx, generator); err != nil {
+		return err
+	}
+	if _, err := b.watcher.catchUp(ctx); err != nil {
+		return err
+	}
+	var controllers sync.WaitGroup
+	running, end := context.WithCancel(ctx)
+	defer func() { end(); controllers.Wait() }()
+	offset := time.Duration(2+o.seed%6) * time.Minute
+	if o.seed%2 == 0 {
+		offset = -offset
+	}
+	say("starting two controllers, the second one's clock wrong by %v", offset)
+	if err := b.startControllers(running, &controllers, offset); err != nil {
+		return err
+	}
+	f, err := b.rage(ctx, generator)
+	if err == nil {
+		err = b.settle(ctx, &f)
+	}
+	if err == nil {
+		err = b.account(&f)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	if err != nil {
+		return err
+	}
+	if err := result.Write(o.results, "soak-cluster", f); err != nil {
+		return err
+	}
+	return b.verdict(f)
+}

@@ -1,0 +1,59 @@
+package oracle
+
+import "time"
+
+// standing is how an owner stands towards a reference.
+type standing int
+
+const (
+	absent       standing = iota
+	solid                 // there
+	waits                 // being deleted in the foreground
+	orphans               // being deleted, and leaves its dependents
+	orphaned              // gone, and left its dependents
+	unclear               // gone, and nobody can say how
+	unknown               // no API server could tell
+	unresolvable          // has a namespace, and the dependent has none
+)
+
+// standing of the owner that d refers to with r.
+func (o *Oracle) standing(d *Object, r Owner) standing {
+	group := groupOf(r.APIVersion)
+	namespaced, known := o.scopes[[2]string{group, r.Kind}]
+	_, served := o.config.Kinds[Kind{r.APIVersion, r.Kind}]
+	if known && namespaced && d.Namespace == "" {
+		return unresolvable
+	}
+	at := place{group: group, kind: r.Kind, name: r.Name}
+	if namespaced {
+		at.namespace = d.Namespace
+	}
+	if x := o.places[at]; x != nil && x.UID == r.UID {
+		switch {
+		case x.waiting():
+			return waits
+		case x.orphaning():
+			return orphans
+		}
+		return solid
+	}
+	g, died := o.graves[r.UID]
+	x := o.uids[r.UID]
+	switch {
+	case x != nil && x.orphaning():
+		return orphans // by its UID, wherever the reference looks for it
+	case died && g.orphaned:
+		return orphaned
+	case died && g.unclear, died && !served:
+		return unclear
+	case !served:
+		return unknown
+	}
+	return absent
+}
+
+// raced says whether an owner was another a moment ago.
+func (o *Oracle) raced(uid string, at time.Time) bool {
+	t, ok := o.waited[uid]
+	return ok && at.Sub(t) < o.config.Race
+}

@@ -1,0 +1,101 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// MarkAnnotation is changed by each client's own patch.
+	MarkAnnotation = "soak.example.com/op"
+	// Hold is the finalizer of others: all that begin with it.
+	Hold = "soak.example.com/"
+
+	foregroundFinalizer = "foregroundDeletion"
+	orphanFinalizer     = "orphan"
+)
+
+// Owner is a reference.
+type Owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Block      bool   `json:"blockOwnerDeletion"`
+}
+
+// Object is one version of a stored object.
+type Object struct {
+	Key, APIVersion, Kind, Namespace, Name, UID string
+
+	Owners      []Owner
+	Finalizers  []string
+	Terminating bool
+	Mark        string
+
+	since map[string]time.Time // owners that are blocked, and since when
+}
+
+// Decode reads an object as an API server stores it with
+// --storage-media-type=application/json.
+func Decode(key string, value []byte) (*Object, error) {
+	var in struct {
+		APIVersion, Kind string
+		Metadata         struct {
+			Name, Namespace, UID string
+			DeletionTimestamp    *string
+			Finalizers           []string
+			OwnerReferences      []Owner
+			Annotations          map[string]string
+		}
+	}
+	if err := json.Unmarshal(value, &in); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", key, err)
+	}
+	m := in.Metadata
+	return &Object{Key: key, APIVersion: in.APIVersion, Kind: in.Kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
+		Owners: m.OwnerReferences, Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil, Mark: m.Annotations[MarkAnnotation]}, nil
+}
+
+func (o *Object) String() string {
+	return fmt.Sprintf("%s %s/%s (%s)", o.Kind, o.Namespace, o.Name, o.UID)
+}
+
+func (o *Object) has(finalizer string) bool { return slices.Contains(o.Finalizers, finalizer) }
+
+// waiting is being deleted in the foreground.
+func (o *Object) waiting() bool { return o.Terminating && o.has(foregroundFinalizer) }
+
+// orphaning is being deleted, and its dependents are to be left.
+func (o *Object) orphaning() bool { return o.Terminating && o.has(orphanFinalizer) }
+
+// held are the finalizers of others.
+func (o *Object) held() (names []string) {
+	for _, f := range o.Finalizers {
+		if strings.HasPrefix(f, Hold) {
+			names = append(names, f)
+		}
+	}
+	return names
+}
+
+// place is where an object is, whatever the version that names it.
+type place struct{ group, kind, namespace, name string }
+
+func (o *Object) place() place { return place{groupOf(o.APIVersion), o.Kind, o.Namespace, o.Name} }
+
+// blocks says whether a reference of d holds o.
+func (r Owner) blocks(d, o *Object) bool {
+	return r.Block && r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && groupOf(r.APIVersion) == groupOf(o.APIVersion) &&
+		(o.Namespace == "" || o.Namespace == d.Namespace)
+}
+
+func groupOf(apiVersion string) string {
+	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
+		return group
+	}
+	return ""
+}

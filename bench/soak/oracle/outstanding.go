@@ -1,0 +1,111 @@
+package oracle
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Due is something that the collector has still to do.
+type Due struct {
+	What string // "delete", "orphan", "finalize", "tidy", or "empty" for a namespace
+	UID  string
+	Name string
+}
+
+// Outstanding looks at everything, each time anew. It is sorted.
+func (o *Oracle) Outstanding() (due []Due) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, x := range o.objects {
+		if what := o.outstanding(x); what != "" {
+			due = append(due, Due{what, x.UID, x.String()})
+		}
+	}
+	sort.Slice(due, func(i, j int) bool { return due[i].Name < due[j].Name })
+	return due
+}
+
+func (o *Oracle) outstanding(x *Object) string {
+	switch {
+	case x.Kind == "Namespace" && x.Terminating:
+		return "empty"
+	case !o.judged(x):
+		return ""
+	case x.orphaning():
+		return "orphan"
+	case x.waiting():
+		return "finalize"
+	case x.Terminating || len(x.Owners) == 0 || o.emptied(x):
+		return ""
+	}
+	var count [unresolvable + 1]int
+	for _, r := range x.Owners {
+		count[o.standing(x, r)]++
+	}
+	stays := count[solid] + count[orphans] + count[unknown] + count[unresolvable]
+	switch {
+	case stays == 0 && count[absent]+count[waits] > 0:
+		return "delete"
+	case count[orphaned] > 0, count[orphans] > 0:
+		return "tidy"
+	case count[solid] > 0 && count[absent]+count[waits] > 0:
+		return "tidy"
+	}
+	return ""
+}
+
+// entry of an object's history.
+type entry struct {
+	epoch      int
+	rev        int64
+	at         time.Time
+	what, name string
+	owners     []Owner
+	finalizers []string
+}
+
+func (o *Oracle) remember(x *Object, rev int64, at time.Time, what string) {
+	if o.judged(x) || x.Kind == "Namespace" {
+		o.histories[x.UID] = append(o.histories[x.UID], entry{o.epoch, rev, at, what, x.String(), x.Owners, x.Finalizers})
+	}
+}
+
+// Report tells all that happened to the objects of a violation.
+func (o *Oracle) Report(v Violation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s", v, o.History(v.UID))
+	for _, uid := range v.others {
+		b.WriteString(o.History(uid))
+	}
+	return b.String()
+}
+
+// History of an object, and the state that it is in.
+func (o *Oracle) History(uid string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "history of %s:\n", uid)
+	for i, e := range o.histories[uid] {
+		if i == 0 {
+			fmt.Fprintf(&b, "  %s\n", e.name)
+		}
+		fmt.Fprintf(&b, "  %s epoch %d revision %d %s", e.at.Format("15:04:05.000"), e.epoch, e.rev, e.what)
+		for _, r := range e.owners {
+			fmt.Fprintf(&b, " < %s %s %s (%s)", r.APIVersion, r.Kind, r.Name, r.UID)
+			if r.Block {
+				b.WriteString("!")
+			}
+		}
+		if len(e.finalizers) > 0 {
+			fmt.Fprintf(&b, " + %s", strings.Join(e.finalizers, " "))
+		}
+		b.WriteString("\n")
+	}
+	if o.uids[uid] != nil {
+		b.WriteString("  it is there\n")
+	}
+	return b.String()
+}

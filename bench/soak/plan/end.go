@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// remove an object, by a policy that its kind is often deleted with. Sometimes what
+// is being deleted is deleted once more, otherwise.
+func (g *Generator) remove() Op {
+	s := g.pick()
+	for range 4 { // owners are worth more
+		if s == nil || len(s.dependents) > 0 {
+			break
+		}
+		s = g.pick()
+	}
+	if s == nil {
+		return g.newObject()
+	}
+	policy := ""
+	switch p := g.rand.IntN(100); {
+	case s.Kind.Kind == "Job" && p < 70:
+	case p < 40:
+		policy = Background
+	case p < 65:
+		policy = Foreground
+	case p < 85:
+		policy = Orphan
+	}
+	again := g.rand.IntN(20) == 0
+	if !again {
+		g.end(s, policy == Orphan || policy == "" && s.Kind.Kind == "Job")
+	}
+	return g.op(Op{Verb: Delete, Slot: &s.Slot, Policy: policy})
+}
+
+// end what is in a slot, and what goes with it.
+func (g *Generator) end(s *slot, orphan bool) {
+	if s.held {
+		s.going = true // until it is lifted
+	} else {
+		g.gone(s)
+	}
+	dependents := s.dependents
+	s.dependents = nil
+	for _, d := range dependents {
+		before := len(d.owners)
+		d.owners = slices.DeleteFunc(d.owners, func(o *slot) bool { return o == s })
+		if !orphan && before > 0 && len(d.owners) == 0 && d.there && !d.going {
+			g.end(d, false)
+		}
+	}
+}
+
+func (g *Generator) gone(s *slot) {
+	if !s.there {
+		return
+	}
+	s.there, s.going, s.held = false, false, false
+	last := g.alive[len(g.alive)-1]
+	g.alive[s.at], last.at = last, s.at
+	g.alive = g.alive[:len(g.alive)-1]
+}
+
+func (g *Generator) lift() Op {
+	start := 0
+	if len(g.alive) > 0 {
+		start = g.rand.IntN(len(g.alive))
+	}
+	for i := range g.alive {
+		if s := g.alive[(start+i)%len(g.alive)]; s.held {
+			s.held = false
+			if s.going {
+				g.gone(s)
+			}
+			return g.op(Op{Verb: Lift, Slot: &s.Slot})
+		}
+	}
+	return g.newObject()
+}
+
+func (g *Generator) newSpace() Op {
+	g.made++
+	name := fmt.Sprintf("soak-churn-%d", g.made)
+	g.churn = append(g.churn, name)
+	return g.op(Op{Verb: NewSpace, Namespace: name})
+}
+
+func (g *Generator) endSpace() Op {
+	i := g.rand.IntN(len(g.churn))
+	name := g.churn[i]
+	g.churn = slices.Delete(g.churn, i, i+1)
+	for _, s := range g.byName[name] {
+		g.gone(s)
+		for _, o := range s.owners {
+			o.dependents = slices.DeleteFunc(o.dependents, func(d *slot) bool { return d == s })
+		}
+	}
+	delete(g.byName, name)
+	return g.op(Op{Verb: EndSpace, Namespace: name})
+}

@@ -1,0 +1,105 @@
+// Package plan makes up what a soak does, from a seed alone: which objects there
+// are, the operations on them, and the faults. The same seed gives the same plan; how
+// the operations end does not change it.
+package plan
+
+import "fmt"
+
+// Kind is a type that objects are of.
+type Kind struct {
+	Group      string
+	Versions   []string // the first is stored
+	Kind       string
+	Resource   string
+	Namespaced bool
+	Custom     bool // by a definition, which the soak makes
+}
+
+// APIVersion is one of its versions.
+func (k *Kind) APIVersion(n int) string {
+	v := k.Versions[n%len(k.Versions)]
+	if k.Group == "" {
+		return v
+	}
+	return k.Group + "/" + v
+}
+
+// Path of an object, or of all with name "".
+func (k *Kind) Path(version int, namespace, name string) string {
+	path := "/apis/" + k.APIVersion(version)
+	if k.Group == "" {
+		path = "/api/" + k.APIVersion(version)
+	}
+	if k.Namespaced {
+		path += "/namespaces/" + namespace
+	}
+	path += "/" + k.Resource
+	if name != "" {
+		path += "/" + name
+	}
+	return path
+}
+
+// builtin is how many of the kinds the API servers bring.
+const builtin = 6
+
+// Late is how many definitions are made while the soak runs.
+const Late = 6
+
+// Kinds are the built-in ones and so many definitions; the last Late of those are
+// made later.
+func Kinds(definitions int) (kinds []*Kind) {
+	kinds = []*Kind{
+		{Versions: []string{"v1"}, Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
+		{Versions: []string{"v1"}, Kind: "Secret", Resource: "secrets", Namespaced: true},
+		{Versions: []string{"v1"}, Kind: "Pod", Resource: "pods", Namespaced: true},
+		{Group: "batch", Versions: []string{"v1"}, Kind: "Job", Resource: "jobs", Namespaced: true},
+		{Group: "apps", Versions: []string{"v1"}, Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true},
+		{Group: "rbac.authorization.k8s.io", Versions: []string{"v1"}, Kind: "ClusterRole", Resource: "clusterroles"},
+	}
+	for i := range definitions {
+		k := &Kind{Group: fmt.Sprintf("g%d.soak.example.com", i%7), Versions: []string{"v1"}, Kind: fmt.Sprintf("Soak%d", i),
+			Resource: fmt.Sprintf("soak%ds", i), Namespaced: i%10 != 9, Custom: true}
+		if i%3 == 0 {
+			k.Versions = append(k.Versions, "v1beta1")
+		}
+		kinds = append(kinds, k)
+	}
+	return kinds
+}
+
+// Definition of a custom kind, with the versions that are served.
+func (k *Kind) Definition(served func(version string) bool) map[string]any {
+	type object = map[string]any
+	var versions []any
+	for i, v := range k.Versions {
+		versions = append(versions, object{"name": v, "served": served(v), "storage": i == 0, "schema": object{
+			"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+	}
+	scope := "Cluster"
+	if k.Namespaced {
+		scope = "Namespaced"
+	}
+	return object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": k.Resource + "." + k.Group},
+		"spec": object{"group": k.Group, "scope": scope, "versions": versions,
+			"names": object{"plural": k.Resource, "singular": k.Resource[:len(k.Resource)-1], "kind": k.Kind, "listKind": k.Kind + "List"}}}
+}
+
+// Body of a new object, but for its metadata.
+func (k *Kind) Body() map[string]any {
+	type object = map[string]any
+	o := object{"apiVersion": k.APIVersion(0), "kind": k.Kind}
+	pod := object{"containers": []any{object{"name": "c", "image": "i"}}}
+	labels := object{"app": "soak"}
+	switch k.Kind {
+	case "Pod":
+		o["spec"] = pod
+	case "Job":
+		pod["restartPolicy"] = "Never"
+		o["spec"] = object{"suspend": true, "template": object{"spec": pod}}
+	case "ReplicaSet":
+		o["spec"] = object{"replicas": 0, "selector": object{"matchLabels": labels}, "template": object{"metadata": object{"labels": labels}, "spec": pod}}
+	}
+	return o
+}

@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Slot is a name that an object can have. Objects come and go in it.
+type Slot struct {
+	ID        int
+	Kind      *Kind
+	Namespace string
+	Name      string
+}
+
+func (s *Slot) String() string { return s.Kind.Kind + " " + s.Namespace + "/" + s.Name }
+
+// Path of the object, in one of its kind's versions.
+func (s *Slot) Path(version int) string { return s.Kind.Path(version, s.Namespace, s.Name) }
+
+// Reference to the object of a slot: the last one that was there.
+type Reference struct {
+	Owner   *Slot
+	Version int
+	Block   bool
+	// Wrong is what is not as it should be: "" for nothing, "version" for one that never
+	// was served, "kind" for a kind of the same group that the owner is not of.
+	Wrong string
+}
+
+// Verb is what an operation does.
+type Verb string
+
+// The verbs.
+const (
+	Create   Verb = "create"
+	Own      Verb = "own" // change owners
+	Delete   Verb = "delete"
+	Lift     Verb = "lift" // take the finalizers of others away
+	Define   Verb = "define"
+	NewSpace Verb = "create namespace"
+	EndSpace Verb = "delete namespace"
+)
+
+// Op is one operation.
+type Op struct {
+	N         int // 0, 1, …
+	Verb      Verb
+	Slot      *Slot // nil for Define and the namespaces
+	Kind      *Kind // Define
+	Namespace string
+	Owners    []Reference
+	Policy    string // of Delete; "" for none
+	Hold      bool   // Create: with a finalizer of others
+}
+
+func (o Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s", o.N, o.Verb)
+	switch {
+	case o.Slot != nil:
+		fmt.Fprintf(&b, " %s", o.Slot)
+	case o.Kind != nil:
+		fmt.Fprintf(&b, " %s", o.Kind.Kind)
+	default:
+		fmt.Fprintf(&b, " %s", o.Namespace)
+	}
+	for _, r := range o.Owners {
+		fmt.Fprintf(&b, " < %s %s", r.Owner, r.Owner.Kind.APIVersion(r.Version))
+		if r.Block {
+			b.WriteString("!")
+		}
+		if r.Wrong != "" {
+			b.WriteString(" wrong " + r.Wrong)
+		}
+	}
+	if o.Hold {
+		b.WriteString(" + hold")
+	}
+	if o.Verb == Delete {
+		fmt.Fprintf(&b, " policy %q", o.Policy)
+	}
+	return b.String()
+}

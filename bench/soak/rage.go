@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/bench/soak/plan"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// figures go to soak-cluster.json.
+type figures struct {
+	Seed       uint64         `json:"seed"`
+	Duration   float64        `json:"duration_s"`
+	Operations int            `json:"operations"`
+	Hourly     float64        `json:"operations_per_hour"`
+	Faults     int            `json:"faults"`
+	ByKind     map[string]int `json:"faults_by_kind"`
+	Objects    int            `json:"objects"`
+	Deletions  int            `json:"deletions"` // by ebb
+	Changes    int            `json:"changes"`   // by ebb: references and finalizers
+	Restarts   int            `json:"restarts"`  // of the controllers
+	Raced      int            `json:"excused_by_race"`
+	Unseen     int            `json:"excused_as_unseen"`
+
+	Wrong    int     `json:"wrong_deletions"`
+	Others   int     `json:"other_violations"`
+	Missed   int     `json:"missed"`
+	Late     float64 `json:"late_s_max"`
+	Requests float64 `json:"requests_per_deletion"`
+	Lists    int     `json:"lists"`
+	RSS      float64 `json:"rss_mib_max"`
+}
+
+// rage has operations and faults go on for as long as it was asked for.
+func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error) {
+	first := int(b.driver.next.Load())
+	f = figures{Seed: b.seed, Objects: b.objects}
+	raging, end := context.WithTimeout(ctx, b.soak)
+	defer end()
+	say("operations and faults for %v", b.soak)
+	begun := time.Now()
+	injected := newFaults(b, first)
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	for i, kinds := range [][]string{plan.Outages, plan.Conditions} {
+		group.Go(func() {
+			if errs[i] = injected.run(raging, plan.NewFaults(b.seed, uint64(2+i), b.gap, kinds)); errs[i] != nil {
+				b.failure(errs[i])
+			}
+		})
+	}
+	group.Go(func() { b.watch(raging) })
+	pace := time.NewTicker(time.Second / time.Duration(b.rate))
+	defer pace.Stop()
+	for raging.Err() == nil {
+		b.driver.start(raging, g.Next())
+		select {
+		case <-raging.Done():
+		case <-pace.C:
+		}
+	}
+	group.Wait()
+	f.Duration = result.Round(time.Since(begun).Seconds())
+	b.driver.group.Wait()
+	f.Operations = int(b.driver.next.Load()) - first
+	f.Hourly = result.Round(float64(f.Operations) / f.Duration * 3600)
+	f.ByKind = injected.counts()
+	for _, n := range f.ByKind {
+		f.Faults += n
+	}
+	return f, errors.Join(append(errs, ctx.Err())...)
+}
+
+// watch looks for violations, and at the controllers' memory, until ctx ends.
+func (b *bed) watch(ctx context.Context) {
+	told := 0
+	for sleep(ctx, 500*time.Millisecond) {
+		for _, c := range b.controllers {
+			c.measure()
+		}
+		all := b.oracle.Violations()
+		for ; told < len(all); told++ {
+			say("VIOLATION %s", all[told])
+			if !b.goOn {
+				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[told])))
+				return
+			}
+		}
+	}
+}
+
+// settle waits until nothing is outstanding, now that nothing is at fault any more.
+func (b *bed) settle(ctx context.Context, f *figures) error {
+	say("the last fault is over; lifting the finalizers of others")
+	if err := b.driver.liftAll(ctx, int(b.driver.next.Load())); err != nil {
+		return err
+	}
+	begun := time.Now()
+	watching, end := context.WithCancel(ctx)
+	defer end()
+	go b.watch(watching)
+	for {
+		if _, err := b.watcher.catchUp(ctx); err != nil {
+			return err
+		}
+		due := b.oracle.Outstanding()
+		if f.Missed = len(due); f.Missed == 0 {
+			break
+		}
+		f.Late = result.Round(time.Since(begun).Seconds())
+		if time.Since(begun) > b.bound {
+			for i, d := range due {
+				if i < 20 {
+					say("MISSED %s %s\n%s", d.What, d.Name, b.oracle.History(d.UID))
+				}
+			}
+			break
+		}
+		if !sleep(ctx, 200*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	say("%d outstanding after %v", f.Missed, time.Since(begun).Round(100*time.Millisecond))
+	return nil
+}
+
+// account counts what it took.
+func (b *bed) account(f *figures) error {
+	counts := b.oracle.Counts()
+	f.Deletions, f.Changes, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Raced, counts.Unseen
+	for _, v := range b.oracle.Violations() {
+		if v.Deletion() {
+			f.Wrong++
+		} else {
+			f.Others++
+		}
+	}
+	for _, c := range b.controllers {
+		c.measure()
+		starts, peak := c.seen()
+		f.Restarts += starts - 1
+		f.RSS = max(f.RSS, result.Round(float64(peak)/(1<<20)))
+	}
+	requests := 0
+	for _, log := range []string{b.cp.AuditLog(), b.secondAudit()} {
+		if _, err := peers.ReadAuditLog(log, 0, func(e peers.AuditEvent) {
+			switch {
+			case e.User.Username != collectorUser, e.Verb == "watch", e.ObjectRef.Resource == "leases":
+			case e.Verb == "list":
+				f.Lists++
+				requests++
+			default:
+				requests++
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	f.Requests = result.Round(float64(requests) / float64(max(1, f.Deletions+f.Changes)))
+	return nil
+}
+
+// verdict on the whole.
+func (b *bed) verdict(f figures) error {
+	var wrong []string
+	for _, c := range []struct {
+		is   bool
+		what string
+	}{
+		{f.Wrong > 0, fmt.Sprintf("%d wrong deletions", f.Wrong)},
+		{f.Others > 0, fmt.Sprintf("%d other violations", f.Others)},
+		{f.Missed > 0, fmt.Sprintf("%d missed", f.Missed)},
+		{f.Requests > b.requests, fmt.Sprintf("%v requests for each deletion, at most %v are well", f.Requests, b.requests)},
+	} {
+		if c.is {
+			wrong = append(wrong, c.what)
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, ", "))
+	}
+	say("nothing wrong, nothing missed")
+	return nil
+}
+
+// keepLogs copies what tells how it came, and the histories of what is wrong.
+func (b *bed) keepLogs() error {
+	dir := filepath.Join(b.keep, fmt.Sprintf("seed-%d-%s", b.seed, time.Now().Format("0102-150405")))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var reports strings.Builder
+	for _, v := range b.oracle.Violations() {
+		fmt.Fprintln(&reports, b.oracle.Report(v))
+	}
+	for _, d := range b.oracle.Outstanding() {
+		fmt.Fprintf(&reports, "outstanding: %s %s\n%s\n", d.What, d.Name, b.oracle.History(d.UID))
+	}
+	err := os.WriteFile(filepath.Join(dir, "histories.txt"), []byte(reports.String()), 0o644)
+	for _, from := range []string{b.dir, filepath.Join(b.cp.Dir(), "logs")} {
+		err = errors.Join(err, copyLogs(dir, from))
+	}
+	say("logs are in %s", dir)
+	return err
+}
+
+func copyLogs(to, from string) error {
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".log" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(path)), data, 0o644)
+		}
+		return err
+	})
+}
