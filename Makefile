@@ -42,7 +42,7 @@ test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 
 # control plane alone, or with the kubelet's own container policy, disturb nobody.
 E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
-E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container)$$
+E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak)$$
 
 .PHONY: e2e e2e-control e2e-node
 e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)
@@ -183,6 +183,16 @@ bench-size: build ## ebb-controller with a million objects, and the kube-control
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
 	@$(GO) build -o $(BIN)/bench-containers ./bench/containers
 	@$(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
+# For instance SOAK=1h, or SOAK_FLAGS="-seed 42" to replay; see bin/bench-soak -h.
+SOAK ?= 10m
+SOAK_FLAGS ?=
+
+.PHONY: soak-cluster
+soak-cluster: build ## ebb-controller beside real API servers while everything goes wrong at random, for SOAK=10m, judged by an oracle
+	@$(GO) build -o $(BIN)/bench-soak ./bench/soak
+	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager) \
+		$(BIN)/bench-soak -controller $(BIN)/ebb-controller -soak $(SOAK) $(SOAK_FLAGS)
 
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes that a crash has left behind

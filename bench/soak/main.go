@@ -27,7 +27,7 @@ type options struct {
 	soak, bound                       time.Duration
 	definitions, objects, rate, gap   int
 	requests                          float64
-	goOn                              bool
+	goOn, plant                       bool
 }
 
 func main() {
@@ -45,6 +45,7 @@ func main() {
 	flag.IntVar(&o.gap, "gap", 100, "operations from the beginning of one fault to that of the next of its sort, about")
 	flag.Float64Var(&o.requests, "requests", 20, "of the collector for each object that it deletes or changes, at most")
 	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
+	flag.BoolVar(&o.plant, "plant", false, "delete something whose owner lives, to see that the oracle finds it")
 	flag.Parse()
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())

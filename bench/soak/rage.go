@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,11 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error
 		})
 	}
 	group.Go(func() { b.watch(raging) })
+	if b.plant {
+		if err := b.wrong(raging); err != nil {
+			return f, err
+		}
+	}
 	pace := time.NewTicker(time.Second / time.Duration(b.rate))
 	defer pace.Stop()
 	for raging.Err() == nil {
@@ -78,6 +84,20 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error
 		f.Faults += n
 	}
 	return f, errors.Join(append(errs, ctx.Err())...)
+}
+
+// wrong is done on purpose, and the oracle is not told of it.
+func (b *bed) wrong(ctx context.Context) error {
+	const path = "/api/v1/namespaces/soak-0/configmaps"
+	var owner answer
+	if err := b.client.insist(ctx, http.MethodPost, path, object{"metadata": object{"name": "soak-planted-owner"}}, &owner); err != nil {
+		return err
+	}
+	if err := b.client.insist(ctx, http.MethodPost, path, object{"metadata": object{"name": "soak-planted", "ownerReferences": []object{
+		{"apiVersion": "v1", "kind": "ConfigMap", "name": "soak-planted-owner", "uid": owner.Metadata.UID}}}}, nil); err != nil {
+		return err
+	}
+	return b.client.insist(ctx, http.MethodDelete, path+"/soak-planted", nil, nil)
 }
 
 // watch looks for violations, and at the controllers' memory, until ctx ends.

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ebb-agent/ebb/bench/soak/oracle"
+	"github.com/ebb-agent/ebb/tools/buildtest"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A soak in which something is deleted whose owner lives fails, says what happened to
+// that object, and keeps the logs.
+func TestFindsAWrongDeletion(t *testing.T) {
+	peerstest.Need(t)
+	keep := t.TempDir()
+	err := run(t.Context(), options{seed: 1, soak: time.Minute, bound: time.Minute, definitions: 8, objects: 200, rate: 20, gap: 100, requests: 1000, plant: true,
+		controller: buildtest.Program(t, "cmd/ebb-controller"), deploy: "../../deploy/manifests", results: t.TempDir(), keep: keep})
+	if err == nil || !strings.Contains(err.Error(), oracle.LivingOwner+": ConfigMap soak-0/soak-planted ") || !strings.Contains(err.Error(), "history of") {
+		t.Errorf("it says %v", err)
+	}
+	for _, name := range []string{"histories.txt", "operations.log", "ebb-controller-1.log", "audit.log", "audit-2.log", "kube-apiserver.log"} {
+		if found, err := filepath.Glob(filepath.Join(keep, "seed-1-*", name)); len(found) != 1 || err != nil {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "ebb-soak-*")); len(left) > 0 && err == nil {
+		t.Logf("left, by this or another soak: %v", left)
+	}
+}
+
+// What is sent while a direction is cut arrives when it is joined, and the other
+// direction goes on.
+func TestProxy(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	p, err := newProxy("https://" + server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	client, err := net.Dial("tcp", strings.TrimPrefix(p.url(), "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	pass := func(from, to net.Conn, text string) error {
+		if _, err := from.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return read(to, text, 10*time.Second)
+	}
+	if err := pass(client, accepted, "there"); err != nil {
+		t.Fatal(err)
+	}
+	p.cut(toServer)
+	if err := pass(accepted, client, "back"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write([]byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(accepted, "late", 200*time.Millisecond); !os.IsTimeout(err) {
+		t.Errorf("a cut says %v", err)
+	}
+	p.join(toServer)
+	if err := read(accepted, "late", 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	p.reset()
+	if err := read(client, "x", 10*time.Second); err == nil || os.IsTimeout(err) {
+		t.Errorf("a reset connection says %v", err)
+	}
+}
+
+func read(c net.Conn, want string, patience time.Duration) error {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if string(got) != want {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+func TestUnseen(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(s) * time.Second) }
+	var o outages
+	o.end(o.begin(at(100)), at(110))
+	for _, c := range []struct {
+		written, now int
+		want         bool
+	}{
+		{50, 55, true}, {50, 65, false}, {95, 108, true}, {80, 108, false}, {105, 150, true}, {105, 156, false}, {154, 156, true},
+	} {
+		if got := o.unseen(at(c.written), at(c.now)); got != c.want {
+			t.Errorf("written at %d, now %d: %v", c.written, c.now, got)
+		}
+	}
+	o.begin(at(200))
+	if !o.unseen(at(195), at(900)) || o.unseen(at(150), at(199)) {
+		t.Error("an outage that lasts")
+	}
+}
