@@ -39,7 +39,7 @@ type Controller struct {
 	inputs  chan input
 	answers chan answer
 	jobs    chan cascade.Action
-	poked   chan struct{} // the scout is to look
+	poked   chan struct{} // the scout is to look at wanted
 	ended   chan struct{} // the loop has
 	leads   atomic.Bool
 
@@ -49,6 +49,9 @@ type Controller struct {
 	discoveryInterval, shutdownGrace time.Duration
 	address                          config.Server
 
+	wanted   atomic.Int64 // when the loop wants the next discovery, in Unix nanoseconds; 0: whenever
+	earliest atomic.Int64 // when the scout may ask again
+
 	beat   atomic.Int64 // when the loop last moved, in Unix nanoseconds
 	status atomic.Pointer[status]
 
@@ -57,9 +60,9 @@ type Controller struct {
 	limit       limiter
 	workers     int // started so far
 	types       map[typeKey]*served
-	partial     map[string]error     // of the last discovery
-	askedAt     time.Time            // when that was asked for
-	crdGone     map[string]time.Time // CRDs that were seen to go, by name
+	partial     map[string]error // of the last discovery
+	askedAt     time.Time        // when that was asked for
+	definitions definitions
 	barrier     *barrier
 	nextBarrier time.Time       // none begins before
 	slim        bool            // what the first lists took was given back
@@ -97,7 +100,7 @@ func New(o Options) *Controller {
 		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
 		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Most),
-		types:     map[typeKey]*served{}, crdGone: map[string]time.Time{},
+		types:     map[typeKey]*served{}, definitions: newDefinitions(),
 	}
 	h.quiet = c.door.silent
 	c.keeper = keeper{memory: o.Memory, kick: make(chan struct{}, 1)}

@@ -42,10 +42,12 @@
 //
 // # Types
 //
-// They are discovered at the start, after a CustomResourceDefinition or an
-// APIService has changed, and now and then. A type that is missing is gone once two
-// discoveries, five seconds apart, lack it, or its definition was seen to be deleted.
-// What part of discovery failed (Partial), or all of it, changes nothing. A resource
+// They are discovered at the start, now and then, and after a list or a watch named a
+// UID or a generation of a CustomResourceDefinition or an APIService that was not known:
+// a few times within half a minute, until it is served. What changes neither shares a
+// few discoveries, then one a minute (definitions.go). A type is gone if its definition
+// was seen to be deleted, or if discovery lacks it for long and its own list and watch
+// are answered a bare 404: who answers discovery may be older than who serves it. What part of discovery failed (Partial), or all of it, changes nothing. A resource
 // stays followed in the version in which it is, as long as that is served.
 //
 // # The barrier

@@ -26,6 +26,7 @@ type fake struct {
 	objects  map[cascade.Coordinates]*cascade.Object  // by apiVersion, kind, namespace, name
 	log      []past                                   // all that ever happened
 	broken   map[string]error                         // kind: why it cannot be read
+	older    bool                                     // another API server answers discovery
 	stuck    string                                   // kind that never catches up
 	back     int                                      // how often etcd was restored
 	took     time.Duration                            // of each request
@@ -217,6 +218,18 @@ func (w *fakeFollower) Run(ctx context.Context) error {
 		w.f.mu.Lock()
 		err := w.f.broken[w.t.Kind]
 		switch {
+		case w.f.unserved(w.t):
+			w.f.mu.Unlock()
+			gone := fmt.Errorf("404 page not found: %w", metadata.ErrNotServed)
+			if w.sink(ctx, []metadata.Event{{Kind: metadata.Unreadable, Err: gone}}) != nil {
+				return nil
+			}
+			unreadable = true
+			select {
+			case <-ctx.Done():
+			case <-time.After(4 * time.Second):
+			}
+			continue
 		case err != nil && !unreadable:
 			batch, unreadable = []metadata.Event{{Kind: metadata.Unreadable, Err: err}}, true
 		case err == nil && (!listed || unreadable):
@@ -246,6 +259,12 @@ func (w *fakeFollower) Run(ctx context.Context) error {
 		w.f.mu.Unlock()
 	}
 	return nil
+}
+
+// unserved says whether a path is unknown; mu is held.
+func (f *fake) unserved(t cascade.Type) bool {
+	return len(f.types) > 0 && !slices.ContainsFunc(f.types, func(s cascade.Type) bool { return s.APIVersion == t.APIVersion && s.Resource == t.Resource }) &&
+		f.partial[t.APIVersion] == nil && !f.older
 }
 
 func (f *fake) restores() int { defer f.lock()(); return f.back }

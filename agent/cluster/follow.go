@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -55,13 +56,15 @@ func (c *Controller) take(now time.Time, s *served, batch []metadata.Event) {
 				return
 			}
 			c.collector.Observe(now, e.Object)
-			if s.tells && s.state == stateSynced {
-				c.poke()
+			if s.tells {
+				c.definitions.observe(now, e)
+				c.want()
 			}
 		case metadata.Deleted:
 			c.collector.Forget(now, e.Object)
 			if s.tells {
-				c.crdWent(now, s, e.Object.Name)
+				c.definitions.forget(now, e.Object.Name)
+				c.want()
 			}
 		case metadata.Listing:
 			c.collector.Listing(now, v, kind)
@@ -93,6 +96,7 @@ func (s *served) expect(version string) {
 }
 
 func (c *Controller) readable(now time.Time, s *served) {
+	s.refused, s.refusals = time.Time{}, 0
 	if s.state == stateUnreadable {
 		c.log.Info("type can be read again", "type", s.name(), "reason", "listed", "after", now.Sub(s.since).Round(time.Millisecond).String())
 	}
@@ -102,9 +106,18 @@ func (c *Controller) readable(now time.Time, s *served) {
 
 func (c *Controller) unreadable(now time.Time, s *served, err error) {
 	why := fmt.Sprint(err)
+	switch {
+	case !errors.Is(err, metadata.ErrNotServed):
+		s.refused, s.refusals = time.Time{}, 0
+	case s.refusals == 0:
+		s.refused, s.refusals = now, 1
+	default:
+		s.refusals++
+	}
 	if s.state != stateUnreadable {
 		c.log.Warn("type cannot be read; the others go on", "type", s.name(), "reason", why)
-		c.poke() // it may be gone
+		c.definitions.changed(now) // it may be gone
+		c.want()
 		s.become(stateUnreadable, why, now)
 	}
 	s.why = why

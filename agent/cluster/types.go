@@ -2,10 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -16,18 +13,19 @@ import (
 )
 
 const (
-	// goneAfter is how long a type must be missing before it is taken to be gone:
-	// two API servers of two versions behind one address answer in turn.
+	// goneAfter is how long discovery must lack a type before it may be gone: two API
+	// servers of two versions behind one address answer in turn.
 	goneAfter = 5 * time.Second
-	// discoveryGap is the least time between two discoveries.
-	discoveryGap = 400 * time.Millisecond
-	// discoveryRetry bounds the pause after one that failed.
-	discoveryRetryMin, discoveryRetryMax = 250 * time.Millisecond, 10 * time.Second
+	// refusedFor and refusals are how long, and how often in a row, a type that is
+	// followed and not missing in another version must have been answered a bare 404
+	// besides: the API server that answers discovery may be an older one than those that
+	// serve it.
+	refusedFor = 30 * time.Second
+	refusals   = 4
+	// unreadableFor is how long it must have been missing if it cannot be read for
+	// another reason: who has no right to it is not told that it is not served.
+	unreadableFor = 10 * time.Minute
 )
-
-// looks are when types are discovered after something told that they changed: what
-// is served lags behind what was written, for some seconds.
-var looks = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, time.Second, 2500 * time.Millisecond, 6 * time.Second}
 
 // States of a type.
 const (
@@ -50,6 +48,8 @@ type served struct {
 	heard     time.Time // the last batch
 	told      uint64    // while it is listed again: the version up to which all was told before
 	missing   time.Time // the first discovery in a row that lacked it; zero: none did
+	refused   time.Time // the first bare 404 in a row that its list or watch was answered; zero: none
+	refusals  int       // how many
 }
 
 // following is one go at listing and watching a type.
@@ -83,104 +83,10 @@ const (
 	apiServices = "apiservices.apiregistration.k8s.io"
 )
 
-// poke has the scout look soon.
-func (c *Controller) poke() {
-	select {
-	case c.poked <- struct{}{}:
-	default:
-	}
-}
-
-// scout asks which types there are: at the start, when something told that they
-// changed, and now and then.
-func (c *Controller) scout(ctx context.Context) {
-	plan := []time.Duration{0}
-	pause := discoveryRetryMin
-	var last time.Time
-	for {
-		wait := time.Duration(float64(c.discoveryInterval) * (0.9 + rand.Float64()/5))
-		if len(plan) > 0 {
-			wait = plan[0]
-		}
-		if !last.IsZero() {
-			wait = max(wait, discoveryGap-time.Since(last))
-		}
-		if c.awaitPoke(ctx, wait) {
-			plan = looks
-			continue
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		plan = plan[min(1, len(plan)):]
-		last = time.Now()
-		again, err := c.discover(ctx)
-		switch {
-		case err != nil:
-			plan, pause = []time.Duration{pause}, min(2*pause, discoveryRetryMax)
-		case again && len(plan) == 0:
-			plan, pause = []time.Duration{goneAfter}, discoveryRetryMin
-		default:
-			pause = discoveryRetryMin
-		}
-	}
-}
-
-// awaitPoke waits; true says that it was poked before the time was over.
-func (c *Controller) awaitPoke(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	if d <= looks[0] {
-		select { // what is due is not put off by one more who asks for it
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		return false
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c.poked:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-var errNoTypes = errors.New("the API server names no types at all")
-
-// discover asks once, and has the loop take the answer. again says that some type
-// is missing for a time that is too short to tell.
-func (c *Controller) discover(ctx context.Context) (again bool, err error) {
-	asked := time.Now()
-	d, err := c.api.Discover(ctx)
-	if err == nil && len(d.Types) == 0 {
-		err = errNoTypes // kubernetes issue 60037: nothing is gone because of that
-	}
-	if err != nil {
-		c.metrics.discoveries.WithLabelValues("failed").Inc()
-		_ = c.enter(ctx, func(now time.Time) { c.discoveryFailed(now, err) })
-		return false, fmt.Errorf("discover types: %w", err)
-	}
-	c.metrics.discoveries.WithLabelValues("done").Inc()
-	err = c.enter(ctx, func(now time.Time) { again = c.discovered(now, asked, d) })
-	return again, err
-}
-
-func (c *Controller) discoveryFailed(now time.Time, err error) {
-	st := *c.status.Load()
-	if st.discovery == "" {
-		c.log.Warn("types cannot be discovered; those that are known go on", "reason", err.Error())
-	}
-	st.discovery = err.Error()
-	c.status.Store(&st)
-	c.publish(now)
-}
-
 // discovered compares what is served with what the collector was told.
-func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) (again bool) {
+func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 	if asked.Before(c.askedAt) {
-		return false // one that was asked for later came earlier
+		return // one that was asked for later came earlier
 	}
 	c.askedAt = asked
 	if st := c.status.Load(); st.discovery != "" {
@@ -191,35 +97,74 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) (aga
 	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
 		c.came(now, found[key])
 	}
+	var again time.Duration
 	for _, key := range slices.SortedFunc(maps.Keys(c.types), compareKeys) {
 		s := c.types[key]
-		if _, ok := found[key]; ok {
+		_, served := found[key]
+		if _, unsure := d.Partial[s.APIVersion]; served || unsure {
 			s.missing = time.Time{}
 			continue
 		}
-		if _, unsure := d.Partial[s.APIVersion]; unsure {
-			continue
+		if s.missing.IsZero() {
+			s.missing = asked
 		}
-		crd, wentBefore := c.crdGone[s.name()]
-		switch {
-		case wentBefore && crd.Before(asked), !s.missing.IsZero() && asked.Sub(s.missing) >= goneAfter:
+		if c.isGone(asked, s) {
 			c.went(now, s)
-		case s.missing.IsZero():
-			s.missing, again = asked, true
-		default:
-			again = true
+		} else if s.following == nil || s.state == stateUnreadable || c.elsewhere(s) {
+			// The next one may tell. Of the others the end of their watch will.
+			again = goneAfter
+			if asked.Sub(s.missing) > 2*refusedFor {
+				again = restlessEvery
+			}
 		}
 	}
-	for name, at := range c.crdGone {
-		if now.Sub(at) > time.Minute {
-			delete(c.crdGone, name)
-		}
-	}
+	c.definitions.discovered(asked, again, c.servedNames(d))
 	st := *c.status.Load()
 	st.discovery, st.discovered = "", true
 	c.status.Store(&st)
 	c.publish(now)
-	return again
+}
+
+// isGone says whether a type that discovery lacks is not served by any API server, as
+// far as can be told: its definition was seen to go, or discovery has lacked it for a
+// while, and either nothing follows it, or it is followed in another version, or its own
+// list and watch are refused.
+func (c *Controller) isGone(asked time.Time, s *served) bool {
+	long := asked.Sub(s.missing) >= goneAfter
+	switch {
+	case c.definitions.wentBefore(s.name(), asked):
+		return true
+	case s.following == nil, c.elsewhere(s):
+		return long
+	}
+	return long && s.refusals >= refusals && asked.Sub(s.refused) >= refusedFor ||
+		s.state == stateUnreadable && asked.Sub(s.missing) >= unreadableFor && asked.Sub(s.since) >= unreadableFor
+}
+
+// elsewhere says whether a resource is read in another version.
+func (c *Controller) elsewhere(s *served) bool {
+	for _, o := range c.types {
+		if o != s && o.state == stateSynced && o.Resource == s.Resource && o.Kind == s.Kind && groupOf(o.APIVersion) == groupOf(s.APIVersion) {
+			return true
+		}
+	}
+	return false
+}
+
+// servedNames are the names that definitions of what is served have.
+func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
+	if !c.definitions.open() {
+		return nil
+	}
+	names := make(map[string]bool, 2*len(d.Types))
+	for _, t := range d.Types {
+		names[resourceName(t.Resource, groupOf(t.APIVersion))] = true
+		names[apiServiceOf(t.APIVersion)] = true
+	}
+	for groupVersion := range d.Partial {
+		names[apiServiceOf(groupVersion)] = true // its types are another matter
+	}
+	return names
 }
 
 func compareKeys(a, b typeKey) int {
@@ -274,7 +219,6 @@ func (c *Controller) came(now time.Time, t cascade.Type) {
 	s = &served{Type: t, state: stateReferred, since: now}
 	s.tells = s.name() == crds || s.name() == apiServices
 	c.types[s.key()] = s
-	delete(c.crdGone, s.name())
 	c.collector.TypeCame(now, t)
 	c.log.Debug("type came", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
 	if !t.Unwatched {
@@ -289,12 +233,4 @@ func (c *Controller) went(now time.Time, s *served) {
 	delete(c.types, s.key())
 	c.collector.TypeWent(now, s.APIVersion, s.Kind)
 	c.kickBarrier() // it may have waited for that
-}
-
-// crdWent remembers that a definition was deleted: then one discovery is enough.
-func (c *Controller) crdWent(now time.Time, s *served, name string) {
-	if s.name() == crds && len(c.crdGone) < 1024 {
-		c.crdGone[strings.Clone(name)] = now
-	}
-	c.poke()
 }

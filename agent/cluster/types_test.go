@@ -45,8 +45,8 @@ func TestLateType(t *testing.T) {
 	})
 }
 
-// Missing once is nothing; missing for five seconds is gone; seen to be deleted is
-// gone at once. Nothing of that deletes anything.
+// Missing once is nothing; missing for long is gone if its own list and watch are refused,
+// too; seen to be deleted is gone at once. Nothing of that deletes anything.
 func TestTypeGoes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		go_  func(*bed)
@@ -54,7 +54,13 @@ func TestTypeGoes(t *testing.T) {
 		gone bool
 	}{
 		"missing for a moment": {func(b *bed) { b.serve(b.api.types[:3]...) }, 3 * time.Second, false},
-		"missing":              {func(b *bed) { b.serve(b.api.types[:3]...) }, 20 * time.Second, true},
+		"missing":              {func(b *bed) { b.serve(b.api.types[:3]...) }, time.Minute, true},
+		"missing for another API server": {func(b *bed) {
+			unlock := b.api.lock()
+			b.api.older = true
+			unlock()
+			b.serve(b.api.types[:3]...)
+		}, time.Hour, false},
 		"flapping": {func(b *bed) {
 			all := b.api.types
 			for i := range 40 {
@@ -92,7 +98,7 @@ func TestTypeGoes(t *testing.T) {
 				b.want("gone", !ok, tc.gone)
 				b.want("pods left", b.left(pods), 3)
 				unlock := b.api.lock()
-				b.api.partial, b.api.discover = nil, nil
+				b.api.partial, b.api.discover, b.api.older = nil, nil, false
 				unlock()
 				b.serve(append(newFake().types, widgets)...)
 				b.after(20 * time.Second)

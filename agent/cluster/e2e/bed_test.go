@@ -32,6 +32,7 @@ type bed struct {
 	admin      *http.Client
 	kubeconfig string // of ebb-controller's service account
 	spaces     int
+	over       func(cluster.API) cluster.API // nil: the client itself
 }
 
 func newBed(t *testing.T, c peers.Config) *bed {
@@ -162,7 +163,11 @@ func (b *bed) start(t *testing.T, kubeconfig string, change func(*config.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Controller = cluster.New(cluster.Options{Config: r.config, API: cluster.Over(client), Metrics: r.metrics,
+	api := cluster.Over(client)
+	if b.over != nil {
+		api = b.over(api)
+	}
+	r.Controller = cluster.New(cluster.Options{Config: r.config, API: api, Metrics: r.metrics,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

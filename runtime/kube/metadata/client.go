@@ -42,6 +42,7 @@ type Client struct {
 	timing  timing
 
 	continuity continuity
+	told       discoveredPaths
 }
 
 // timing is what only tests change.
@@ -110,6 +111,7 @@ type request struct {
 	body                []byte
 	contentType         string
 	limit               int64
+	ifNoneMatch         string // the ETag of what is known
 }
 
 // op names a request in errors.
@@ -120,6 +122,7 @@ type answer struct {
 	code       int
 	media      string
 	body       []byte
+	etag       string
 	retryAfter time.Duration
 }
 
@@ -155,6 +158,9 @@ func (c *Client) send(ctx context.Context, rt http.RoundTripper, q request) (*ht
 		return nil, err
 	}
 	req.Header["Accept"] = []string{q.accept}
+	if q.ifNoneMatch != "" {
+		req.Header["If-None-Match"] = []string{q.ifNoneMatch}
+	}
 	if q.body != nil {
 		req.Header["Content-Type"] = []string{q.contentType}
 	}
@@ -169,7 +175,7 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	if limit == 0 {
 		limit = maxAnswer
 	}
-	a := &answer{code: resp.StatusCode, media: media(resp)}
+	a := &answer{code: resp.StatusCode, media: media(resp), etag: resp.Header.Get("ETag")}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
 		a.retryAfter = min(time.Duration(min(s, 3600))*time.Second, maxPause)
 	}

@@ -90,6 +90,7 @@ func (r *resource) watchable() bool { return r.can("list") && r.can("watch") && 
 
 // ordered puts those first that can be watched, of each kind.
 func ordered(all []resource) []resource {
+	all = slices.Clone(all) // those of before may be asked for at the same time
 	slices.SortStableFunc(all, func(a, b resource) int {
 		switch {
 		case a.watchable() == b.watchable():
@@ -117,8 +118,17 @@ const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 // server does not know how to answer that.
 func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion, error) {
 	q := request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
+	last := c.told.of(path)
+	q.ifNoneMatch = last.etag
+	a, err := c.ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if a.code == http.StatusNotModified && last.etag != "" {
+		return last.versions, nil
+	}
 	var doc discoveryDocument
-	err := c.askJSON(ctx, q, &doc)
+	err = q.decode(a, &doc)
 	var f *problem
 	switch {
 	case errors.As(err, &f) && f.code == http.StatusNotFound && path == "/api":
@@ -126,7 +136,9 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	case err != nil:
 		return nil, err
 	case doc.Kind == "APIGroupDiscoveryList":
-		return doc.aggregated(), nil
+		versions := doc.aggregated()
+		c.told.note(path, discovered{a.etag, versions})
+		return versions, nil
 	case doc.Kind == "APIVersions":
 		return c.eachVersion(ctx, doc.Versions), nil
 	case doc.Kind == "APIGroupList":
@@ -138,9 +150,14 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 // askJSON decodes an answer that is 200 and JSON.
 func (c *Client) askJSON(ctx context.Context, q request, to any) error {
 	a, err := c.ask(ctx, q)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return q.decode(a, to)
+}
+
+func (q *request) decode(a *answer, to any) error {
+	switch {
 	case a.code != http.StatusOK:
 		return q.refused(a)
 	case a.media != mediaJSON:
@@ -150,6 +167,33 @@ func (c *Client) askJSON(ctx context.Context, q request, to any) error {
 		return broken(q.op(), nonsense("%s", fault.Clean(err.Error())))
 	}
 	return nil
+}
+
+// discovered is what a path was answered, and what the server calls that answer: as long
+// as it has not changed the server need not say it again.
+type discovered struct {
+	etag     string
+	versions []groupVersion
+}
+
+type discoveredPaths struct {
+	mu  sync.Mutex
+	all map[string]discovered
+}
+
+func (p *discoveredPaths) of(path string) discovered {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[path]
+}
+
+func (p *discoveredPaths) note(path string, d discovered) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = make(map[string]discovered)
+	}
+	p.all[path] = d
 }
 
 // eachVersion asks for the resources of each version by itself.

@@ -28,6 +28,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind            EventKind
 	Object          cascade.Object // of Observed and Deleted
+	Generation      int64          // of Object; 0: it has none
 	ResourceVersion string         // of Synced and Progress; of Listing that up to which all was told before, if it is known
 	Err             error          // of Unreadable
 }

@@ -260,7 +260,7 @@ func (f *Follower) listing() Event {
 
 func (f *Follower) observed(it item) Event {
 	it.APIVersion, it.Kind = f.t.APIVersion, f.t.Kind
-	return Event{Kind: Observed, Object: it.Object}
+	return Event{Kind: Observed, Object: it.Object, Generation: it.generation}
 }
 
 // synced ends a list.

@@ -70,6 +70,7 @@ func wanted(o *metav1.PartialObjectMetadata) item {
 		it.Owners = append(it.Owners, cascade.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: string(r.UID),
 			Block: r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion})
 	}
+	it.generation = o.Generation
 	it.initialEnd = o.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 	if len(it.Finalizers) == 0 {
 		it.Finalizers = nil

@@ -156,6 +156,7 @@ type jsonObject struct {
 		Name              string            `json:"name"`
 		Namespace         string            `json:"namespace"`
 		UID               string            `json:"uid"`
+		Generation        int64             `json:"generation"`
 		ResourceVersion   string            `json:"resourceVersion"`
 		DeletionTimestamp *string           `json:"deletionTimestamp"`
 		Finalizers        []string          `json:"finalizers"`
@@ -183,7 +184,7 @@ func jsonItem(b []byte) (item, error) {
 
 func (o *jsonObject) item() item {
 	m := &o.Metadata
-	it := item{initialEnd: m.Annotations[endOfInitial] == "true", Object: cascade.Object{
+	it := item{generation: m.Generation, initialEnd: m.Annotations[endOfInitial] == "true", Object: cascade.Object{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil,
 	}}

@@ -101,6 +101,7 @@ func (o *typed) typeMeta(b []byte) error {
 // item is an object as a list or a watch tells it.
 type item struct {
 	cascade.Object
+	generation int64
 	initialEnd bool // of a bookmark: what was there at the beginning has been told
 }
 
@@ -146,6 +147,14 @@ func (d *decoder) meta(b []byte, it *item) error {
 			return nonsense("%v", protowire.ParseError(tag))
 		}
 		b = b[tag:]
+		if n == 7 && t == protowire.VarintType {
+			v, size := protowire.ConsumeVarint(b)
+			if size < 0 {
+				return nonsense("%v", protowire.ParseError(size))
+			}
+			it.generation, b = int64(v), b[size:]
+			continue
+		}
 		if t != protowire.BytesType {
 			size := protowire.ConsumeFieldValue(n, t, b)
 			if size < 0 {
