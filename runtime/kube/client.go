@@ -3,17 +3,16 @@ package kube
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -33,34 +32,18 @@ type hints struct {
 	forbidden    func(path string) string
 }
 
-// Connections. A server that does not answer a ping has gone: without them, a
-// connection whose other end vanished would look like one on which nothing
-// happens.
-const (
-	dialTimeout = 10 * time.Second
-	pingAfter   = 30 * time.Second
-	pingTimeout = 15 * time.Second
-)
-
 func newClient(a access, h hints) (*client, error) {
 	base, err := a.parse()
 	if err != nil {
 		return nil, err
 	}
 	c := &client{access: a, base: base, hints: h}
-	t := &http.Transport{
-		// No proxy: both servers are reached directly from a node, and a token
-		// must not go elsewhere because of a variable in the environment.
-		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext,
-		DialTLSContext:        c.dialTLS,
-		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-		MaxIdleConnsPerHost:   1,
-		IdleConnTimeout:       90 * time.Second,
-		ResponseHeaderTimeout: callTimeout,
-		// A redirect's or a proxy's headers are of no interest either.
-		MaxResponseHeaderBytes: maxAnswer,
-	}
+	// No proxy: both servers are reached directly from a node.
+	t := conn.NewTransport(nil, func() (*tls.Config, error) { return a.tls(base.Hostname()) })
+	t.MaxIdleConnsPerHost = 1
+	t.ResponseHeaderTimeout = callTimeout
+	// A redirect's or a proxy's headers are of no interest either.
+	t.MaxResponseHeaderBytes = maxAnswer
 	c.close = t.CloseIdleConnections
 	c.http = &http.Client{
 		Transport: t,
@@ -77,32 +60,6 @@ func newClient(a access, h hints) (*client, error) {
 		}
 	}
 	return c, nil
-}
-
-// dialTLS reads authority, certificate and key anew for each connection.
-func (c *client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	cfg, err := c.access.tls(c.base.Hostname())
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	raw, err := (&net.Dialer{KeepAlive: pingAfter}).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, ignoreClosed(raw.Close()))
-	}
-	return conn, nil
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // op names a request in errors.
@@ -146,7 +103,7 @@ func (c *client) get(ctx context.Context, path, contentType string, query url.Va
 type answerError struct {
 	fault.Fault
 	code       int
-	status     status // the zero value if it came without one
+	status     fault.Status // the zero value if it came without one
 	retryAfter time.Duration
 }
 
@@ -163,9 +120,7 @@ func (c *client) refused(path string, resp *http.Response) error {
 	if e.Text == "" {
 		e.Text = "status " + strconv.Itoa(e.code)
 	}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
-		e.retryAfter = min(time.Duration(s)*time.Second, maxBackoff)
-	}
+	e.retryAfter = conn.RetryAfter(resp.Header, maxBackoff)
 	switch e.code {
 	case http.StatusUnauthorized:
 		e.Kind, e.Hint = ErrUnauthorized, c.hints.unauthorized(c.identity())

@@ -160,25 +160,11 @@ func (o *object) named() (item, error) {
 	return o.item()
 }
 
-// status is the API's way to say what went wrong.
-type status struct {
-	Kind    string `json:"kind"`
-	Status  string `json:"status"`
-	Message string `json:"message"`
-	Reason  string `json:"reason"`
-	Code    int    `json:"code"`
-	Details struct {
-		Name  string `json:"name"`
-		Group string `json:"group"`
-		Kind  string `json:"kind"`
-	} `json:"details"`
-}
-
-// decodeStatus returns the zero value for anything that is not a Status.
-func decodeStatus(b []byte) status {
-	var s status
-	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" || s.Status != "Failure" {
-		return status{}
+// decodeStatus returns the zero value for anything that does not say what went wrong.
+func decodeStatus(b []byte) fault.Status {
+	s := fault.ParseStatus(b)
+	if s.Status != "Failure" {
+		return fault.Status{}
 	}
 	return s
 }
@@ -186,18 +172,11 @@ func decodeStatus(b []byte) status {
 // malformed says which errors of a decoder are the answer's fault. All others
 // come from the connection.
 func malformed(err error) error {
-	var syntax *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		// io.EOF would read like an end in good order.
 		return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
-	case errors.As(err, &syntax), errors.As(err, &typ):
-		return nonsense("%s", fault.Clean(err.Error()))
 	}
-	return err
+	return fault.InJSON(err)
 }
 
-func nonsense(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
-}
+func nonsense(format string, args ...any) error { return fault.Nonsense(format, args...) }

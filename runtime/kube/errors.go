@@ -16,20 +16,15 @@ import (
 // What an error of this package may be, for errors.Is. Whatever it is: the pods
 // are not known.
 var (
-	// ErrUnauthorized: the other side does not know who is asking (401).
-	ErrUnauthorized = errors.New("not authenticated")
-	// ErrForbidden: it knows, and does not allow it (403).
-	ErrForbidden = errors.New("not allowed")
-	// ErrUnavailable: nothing answers, or not with an answer.
-	ErrUnavailable = errors.New("unavailable")
+	ErrUnauthorized = fault.ErrUnauthorized
+	ErrForbidden    = fault.ErrForbidden
+	ErrUnavailable  = fault.ErrUnavailable
+	ErrMalformed    = fault.ErrMalformed
 	// ErrIncomplete: the kubelet has not heard of all its pods yet.
 	ErrIncomplete = errors.New("not all pods are known yet")
-	// ErrMalformed: the answer is not what Kubernetes answers.
-	ErrMalformed = errors.New("makes no sense")
 )
 
-// errExpired: the watch cannot go on from where it was (410), only anew.
-var errExpired = errors.New("the watch is too far behind")
+var errExpired = fault.ErrExpired
 
 // broken explains an error of the connection; others come back with op alone.
 func (c *client) broken(op string, err error) error {

@@ -8,14 +8,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // maxBackoff is the longest pause between two attempts.
 const maxBackoff = 30 * time.Second
-
-// errIdle: nothing was heard for too long.
-var errIdle = errors.New("nothing was heard for too long")
 
 // Run implements Source: it lists the pods, follows what changes, and begins
 // anew with a list whenever it cannot.
@@ -44,16 +42,11 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 		if time.Since(began) >= s.timing.settled {
 			pause = s.timing.firstPause
 		}
-		if !wait(ctx, max(jitter(pause), retryAfter(err))) {
+		if !wait(ctx, max(conn.Jitter(pause), retryAfter(err))) {
 			continue
 		}
 		pause = min(2*pause, maxBackoff)
 	}
-}
-
-// jitter keeps the agents of all nodes from coming back at the same moment.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1)
 }
 
 func retryAfter(err error) time.Duration {
@@ -146,12 +139,8 @@ func (s *APIServer) list(ctx context.Context, tell func(bool)) (string, error) {
 // watch follows events from version on, which it moves forward. It always
 // ends with an error; begun tells whether the server had agreed to the watch.
 func (s *APIServer) watch(ctx context.Context, version *string, tell func(bool)) (begun bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// The timer runs out unless the server is heard of in time.
-	timer := time.AfterFunc(s.timing.connect, func() { cancel(errIdle) })
-	defer timer.Stop()
-
+	ctx, silence := conn.Listen(ctx, s.timing.connect)
+	defer silence.End()
 	q := s.query()
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
@@ -167,7 +156,7 @@ func (s *APIServer) watch(ctx context.Context, version *string, tell func(bool))
 	defer resp.Body.Close()
 	events := newEventDecoder(resp.Body)
 	for {
-		timer.Reset(s.timing.idle)
+		silence.Heard(s.timing.idle)
 		e, err := events.next()
 		if err == nil {
 			var changed bool

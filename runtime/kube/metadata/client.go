@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -176,9 +177,7 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 		limit = maxAnswer
 	}
 	a := &answer{code: resp.StatusCode, media: media(resp), etag: resp.Header.Get("ETag")}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
-		a.retryAfter = min(time.Duration(min(s, 3600))*time.Second, maxPause)
-	}
+	a.retryAfter = conn.RetryAfter(resp.Header, maxPause)
 	var err error
 	r := io.LimitReader(resp.Body, limit+1)
 	if n := resp.ContentLength; n >= 0 && n <= limit {

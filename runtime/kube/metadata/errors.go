@@ -2,34 +2,30 @@ package metadata
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // What an error of this package may be, for errors.Is.
 var (
-	// ErrUnauthorized: the API server does not know who is asking (401).
-	ErrUnauthorized = errors.New("not authenticated")
-	// ErrForbidden: it knows, and does not allow it (403).
-	ErrForbidden = errors.New("not allowed")
+	ErrUnauthorized = fault.ErrUnauthorized
+	ErrForbidden    = fault.ErrForbidden
+	ErrUnavailable  = fault.ErrUnavailable
+	ErrMalformed    = fault.ErrMalformed
 	// ErrNotServed: the path is unknown there (404 without an object's name, 405, 406).
 	ErrNotServed = errors.New("not served")
-	// ErrUnavailable: nothing answers, or not with an answer.
-	ErrUnavailable = errors.New("unavailable")
-	// ErrMalformed: the answer is not what Kubernetes answers.
-	ErrMalformed = errors.New("makes no sense")
 	// ErrRefused: the request is not one that can be sent, or is refused as such.
 	ErrRefused = errors.New("refused")
 )
 
 // Ends of a watch that are no errors for anybody else.
 var (
-	errExpired = errors.New("the watch is too far behind")
-	errIdle    = errors.New("nothing was heard for too long")
+	errExpired = fault.ErrExpired
+	errIdle    = conn.ErrSilent
 )
 
 // problem is a fault, and what an answer said.
@@ -51,9 +47,7 @@ func Throttled(err error) (pause time.Duration, ok bool) {
 }
 
 // nonsense is what is wrong with an answer.
-func nonsense(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
-}
+func nonsense(format string, args ...any) error { return fault.Nonsense(format, args...) }
 
 // broken explains an error of the connection, or of what came over it.
 func broken(op string, err error) error {

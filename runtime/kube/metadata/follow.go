@@ -3,13 +3,13 @@ package metadata
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 )
 
 // Sink takes what was told, in order. The batch is its own to keep, strings and
@@ -104,7 +104,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err := f.unreadable(ctx, err); err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		if !f.wait(ctx, max(jitter(pause), retryAfter(err))) {
+		if !f.wait(ctx, max(conn.Jitter(pause), retryAfter(err))) {
 			return nil
 		}
 		pause = min(2*pause, f.c.timing.maxPause)
@@ -279,9 +279,6 @@ func (f *Follower) unreadable(ctx context.Context, why error) error {
 	f.failing = true
 	return f.flush(ctx)
 }
-
-// jitter keeps the followers of all types from coming back at the same moment.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 func retryAfter(err error) time.Duration {
 	var f *problem

@@ -263,7 +263,7 @@ func jsonList(r io.Reader, each func(item) error) (p page, err error) {
 		err = nonsense("a list without items")
 	}
 	if err != nil {
-		return page{}, cutOff(malformed(err))
+		return page{}, cutOff(fault.InJSON(err))
 	}
 	return p, nil
 }

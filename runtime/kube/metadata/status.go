@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // status is the API's way to say how something went. Its zero value stands for
@@ -148,23 +148,8 @@ func number(t protowire.Type, b []byte, to *int) int {
 
 // jsonStatus returns the zero value for anything that is not a Status.
 func jsonStatus(b []byte) status {
-	var in struct {
-		Kind    string `json:"kind"`
-		Status  string `json:"status"`
-		Message string `json:"message"`
-		Reason  string `json:"reason"`
-		Code    int    `json:"code"`
-		Details struct {
-			Name   string `json:"name"`
-			Group  string `json:"group"`
-			Kind   string `json:"kind"`
-			Causes []struct {
-				Reason string `json:"reason"`
-			} `json:"causes"`
-			RetryAfterSeconds int `json:"retryAfterSeconds"`
-		} `json:"details"`
-	}
-	if err := json.Unmarshal(b, &in); err != nil || in.Kind != "Status" {
+	in := fault.ParseStatus(b)
+	if in.Kind == "" {
 		return status{}
 	}
 	s := status{code: in.Code, reason: in.Reason, message: in.Message, name: in.Details.Name,

@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 
@@ -137,7 +136,7 @@ func (e *jsonEvents) next() (told, error) {
 	}
 	e.meter.next()
 	if err := e.json.Decode(&line); err != nil {
-		return told{}, malformed(err)
+		return told{}, fault.InJSON(err)
 	}
 	if line.Type == "ERROR" {
 		return told{}, ended(jsonStatus(line.Object))
@@ -174,7 +173,7 @@ type jsonObject struct {
 func jsonItem(b []byte) (item, error) {
 	var o jsonObject
 	if err := json.Unmarshal(b, &o); err != nil {
-		return item{}, malformed(err)
+		return item{}, fault.InJSON(err)
 	}
 	if o.Kind == "Status" {
 		return item{}, nonsense("a Status where an object should be")
@@ -193,17 +192,6 @@ func (o *jsonObject) item() item {
 			APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: r.BlockOwnerDeletion})
 	}
 	return it
-}
-
-// malformed says which errors of a JSON decoder are the answer's fault. All
-// others come from the connection.
-func malformed(err error) error {
-	var syntax *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	if errors.As(err, &syntax) || errors.As(err, &typ) {
-		return nonsense("%s", fault.Clean(err.Error()))
-	}
-	return err
 }
 
 // meter bounds what a JSON decoder reads for one object. It reads ahead, so that

@@ -1,30 +1,19 @@
 package metadata
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 )
 
-// Connections. A server that does not answer a ping has gone: without them, a
-// connection whose other end vanished would look like one on which nothing
-// happens.
-const (
-	dialTimeout = 10 * time.Second
-	pingAfter   = 30 * time.Second
-	pingTimeout = 15 * time.Second
-	// streamBuffer bounds what a watch that is not read holds back here. The
-	// default of 4 MiB, times the types that are listed at once, is more than all
-	// the rest of the process needs.
-	streamBuffer = 256 << 10
-)
+// streamBuffer bounds what a watch that is not read holds back here. The default of
+// 4 MiB, times the types that are listed at once, is more than all the rest of the
+// process needs.
+const streamBuffer = 256 << 10
 
 // protocol is how many share a connection.
 type protocol string
@@ -62,7 +51,7 @@ func transportFor(config *rest.Config, p protocol) (rt http.RoundTripper, drop f
 }
 
 func newTransport(tc *transport.Config, p protocol) (*http.Transport, error) {
-	dial := (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext
+	var dial conn.Dial
 	if tc.DialHolder != nil {
 		dial = tc.DialHolder.Dial
 	}
@@ -71,28 +60,16 @@ func newTransport(tc *transport.Config, p protocol) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &http.Transport{
-		Proxy:               tc.Proxy, // of the kubeconfig; never because of a variable in the environment
-		DialContext:         dial,
-		TLSClientConfig:     first, // behind a proxy
-		TLSHandshakeTimeout: dialTimeout,
-		ForceAttemptHTTP2:   p == sharedConnection,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			MaxReceiveBufferPerStream: streamBuffer},
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: 1 << 20,
-		// It would cost both ends more than the bytes are worth: most answers
-		// are small, and watches are never compressed.
-		DisableCompression: true,
-	}
-	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		cfg, err := tlsFor(tc, p)
-		if err != nil {
-			return nil, err
-		}
-		return dialTLS(ctx, cfg, dial, network, addr)
-	}
+	t := conn.NewTransport(dial, func() (*tls.Config, error) { return tlsFor(tc, p) })
+	t.Proxy = tc.Proxy        // of the kubeconfig
+	t.TLSClientConfig = first // behind a proxy
+	t.ForceAttemptHTTP2 = p == sharedConnection
+	t.HTTP2.MaxReceiveBufferPerStream = streamBuffer
+	t.MaxIdleConnsPerHost = 64
+	t.MaxResponseHeaderBytes = 1 << 20
+	// It would cost both ends more than the bytes are worth: most answers are small,
+	// and watches are never compressed.
+	t.DisableCompression = true
 	return t, nil
 }
 
@@ -110,30 +87,4 @@ func tlsFor(tc *transport.Config, p protocol) (*tls.Config, error) {
 		cfg.NextProtos = append(cfg.NextProtos, string(ownConnections)) // if it knows no better
 	}
 	return cfg, nil
-}
-
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-func dialTLS(ctx context.Context, cfg *tls.Config, dial dialer, network, addr string) (net.Conn, error) {
-	if cfg.ServerName == "" {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, fmt.Errorf("dial %s: %w", addr, err)
-		}
-		cfg.ServerName = host
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	raw, err := dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		if closed := raw.Close(); !errors.Is(closed, net.ErrClosed) {
-			err = errors.Join(err, closed)
-		}
-		return nil, err
-	}
-	return conn, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -20,17 +21,14 @@ var errUnstreamed = errors.New("the server does not stream lists")
 // stream watches from f.version or, if initial, from what is there now, which
 // the server sends first. It always ends with an error.
 func (f *Follower) stream(ctx context.Context, initial bool) error {
-	connection, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	s := &streaming{f: f, initial: initial, life: f.c.timing.watchLife + rand.N(f.c.timing.watchLife)}
-	// The timer runs out unless the server is heard of in time.
-	s.timer = time.AfterFunc(f.c.options.Timeout, func() { cancel(errIdle) })
-	defer s.timer.Stop()
+	connection, silence := conn.Listen(ctx, f.c.options.Timeout)
+	defer silence.End()
+	s := &streaming{f: f, initial: initial, life: f.c.timing.watchLife + rand.N(f.c.timing.watchLife), silence: silence}
 	if initial {
 		s.slot = f.c.listSlot(ctx)
 		defer s.slot.release()
 	}
-	s.timer.Reset(f.c.options.Timeout)
+	silence.Heard(f.c.options.Timeout)
 	began := time.Now()
 	err := s.run(ctx, connection)
 	f.decoder.rest()
@@ -54,7 +52,7 @@ type streaming struct {
 	initial bool // still: the end of what was there has not come
 	life    time.Duration
 	lost    bool // the connection, as pings have found out
-	timer   *time.Timer
+	silence *conn.Silence
 	slot    *slot
 }
 
@@ -152,13 +150,13 @@ func (s *streaming) step(ctx context.Context, from events) error {
 // flush hands on what is together. That a sink takes its time is not the server's
 // silence.
 func (s *streaming) flush(ctx context.Context) error {
-	s.timer.Stop()
+	s.silence.Hold()
 	return s.f.flush(ctx)
 }
 
 func (s *streaming) heard() {
 	s.f.c.continuity.hear(time.Now())
-	s.timer.Reset(s.idle())
+	s.silence.Heard(s.idle())
 	s.slot.heard()
 }
 
