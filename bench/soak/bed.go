@@ -15,6 +15,7 @@ import (
 
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
+	"github.com/ebb-agent/ebb/tools/extension"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -32,6 +33,10 @@ type bed struct {
 	log         *os.File
 	webhook     *webhook
 	controllers []*controller
+	extension   *extension.Server
+	announced   object      // how the extension server is
+	outside     chan func() // judge what changed there
+	judging     sync.WaitGroup
 	backups     []string
 
 	failure func(error) // ends the soak
@@ -72,10 +77,13 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *bed, err e
 		return b, err
 	}
 	kinds := known(o.definitions)
-	b.oracle = oracle.New(oracle.Config{Kinds: kinds, Judged: ours(kinds), Race: 30 * time.Second, Unseen: b.outages.unseen})
+	b.oracle = oracle.New(oracle.Config{Kinds: kinds, Judged: ours(kinds), Outside: elsewhere, Race: 30 * time.Second, Unseen: b.outages.unseen})
 	b.watcher = &watcher{etcd: newEtcd(b.cp.EtcdSocket()), oracle: b.oracle, failed: failure, ctx: ctx}
 	b.driver = newDriver(b.client, b.oracle, b.log)
-	return b, b.watcher.begin()
+	if err := b.watcher.begin(); err != nil {
+		return b, err
+	}
+	return b, b.extend(ctx)
 }
 
 func (b *bed) secondAudit() string { return filepath.Join(b.cp.Dir(), "logs", "audit-2.log") }
@@ -87,6 +95,9 @@ func ours(kinds map[oracle.Kind]bool) func(*oracle.Object) bool {
 		return made && x.Kind != "Namespace" && (strings.HasPrefix(x.Namespace, "soak-") || x.Namespace == "" && strings.HasPrefix(x.Name, "soak-"))
 	}
 }
+
+// elsewhere says which types the extension server serves.
+func elsewhere(k oracle.Kind) bool { return k.Kind == "Thing" }
 
 // known are the versions that are served now and then.
 func known(definitions int) map[oracle.Kind]bool {
@@ -107,6 +118,10 @@ func (b *bed) close() error {
 	for _, c := range b.controllers {
 		c.proxy.close()
 	}
+	if b.extension != nil {
+		b.extension.Close()
+	}
+	b.judging.Wait()
 	if b.webhook != nil {
 		b.webhook.server.Close()
 	}

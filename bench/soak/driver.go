@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
+	"github.com/ebb-agent/ebb/tools/extension"
 )
 
 const (
@@ -23,9 +24,10 @@ const (
 // driver carries operations out: those about one name, and about its owners, in
 // their order.
 type driver struct {
-	client *client
-	oracle *oracle.Oracle
-	log    io.Writer // a line for each operation
+	client    *client
+	oracle    *oracle.Oracle
+	extension *extension.Server
+	log       io.Writer // a line for each operation
 
 	// quiet is held for writing while etcd is restored: nothing is sent, and nobody
 	// knows of UIDs that may not come back.
@@ -109,7 +111,7 @@ func (d *driver) carryOut(ctx context.Context, op plan.Op) {
 	end := "done"
 	for tries := 1; ; tries++ {
 		err := d.attempt(ctx, op)
-		if err != nil && ctx.Err() == nil && (again(err) || codeOf(err) == http.StatusConflict && op.Verb == plan.Lift) {
+		if err != nil && ctx.Err() == nil && (again(err) || codeOf(err) == http.StatusConflict && op.Verb == plan.Lift && !op.Slot.Kind.Outside) {
 			sleep(ctx, 150*time.Millisecond)
 			continue
 		}
@@ -139,14 +141,24 @@ func (d *driver) carryOut(ctx context.Context, op plan.Op) {
 func (d *driver) attempt(ctx context.Context, op plan.Op) error {
 	d.quiet.RLock()
 	defer d.quiet.RUnlock()
+	outside := op.Slot != nil && op.Slot.Kind.Outside
 	switch op.Verb {
 	case plan.Create:
+		if outside {
+			return d.createOutside(op)
+		}
 		return d.create(ctx, op)
 	case plan.Own:
 		return d.patch(ctx, op, object{"uid": d.uid(op.Slot), "ownerReferences": d.references(op), "annotations": mark(op)})
 	case plan.Delete:
+		if outside {
+			return d.removeOutside(op.Slot, op.Policy)
+		}
 		return d.remove(ctx, op.Slot, op.Policy)
 	case plan.Lift:
+		if outside {
+			return d.liftOutside(op.Slot)
+		}
 		return d.lift(ctx, op)
 	case plan.Define:
 		return d.define(ctx, op.Kind)
@@ -298,6 +310,9 @@ func (d *driver) restored(uids map[string]string) {
 // key of what is in a slot, in etcd.
 func key(s *plan.Slot) string {
 	k := registry
+	if s.Kind.Outside {
+		k = outsideKey
+	}
 	if s.Kind.Custom {
 		k += s.Kind.Group + "/"
 	}

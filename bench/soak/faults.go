@@ -33,6 +33,7 @@ func newFaults(b *bed, first int) *faults {
 		"etcd-compacted": f.compacted, "etcd-defragmented": f.defragmented, "etcd-paused": f.etcdPaused, "restored": f.restored,
 		"throttled": f.throttled, "webhook-refuses": f.refuses, "webhook-breaks": f.refuses,
 		"version-withdrawn": f.withdrawn, "discovery-partial": f.partial,
+		"extension": f.extensionFault, "extension-restarted": f.extensionRestarted, "extension-away": f.extensionAway,
 	}
 	return f
 }

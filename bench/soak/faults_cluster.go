@@ -109,6 +109,9 @@ func (f *faults) normal(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := f.announce(ctx); err != nil {
+		return err
+	}
 	for _, k := range several(f.definitions) {
 		if err := f.serve(ctx, k, func(string) bool { return true }); err != nil {
 			return err

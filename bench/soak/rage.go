@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -32,13 +33,14 @@ type figures struct {
 	Raced      int            `json:"excused_by_race"`
 	Unseen     int            `json:"excused_as_unseen"`
 
-	Wrong    int     `json:"wrong_deletions"`
-	Others   int     `json:"other_violations"`
-	Missed   int     `json:"missed"`
-	Late     float64 `json:"late_s_max"`
-	Requests float64 `json:"requests_per_deletion"`
-	Lists    int     `json:"lists"`
-	RSS      float64 `json:"rss_mib_max"`
+	Wrong       int     `json:"wrong_deletions"`
+	Others      int     `json:"other_violations"`
+	Missed      int     `json:"missed"`
+	Late        float64 `json:"late_s_max"`
+	LateOutside float64 `json:"late_outside_s_max"`
+	Requests    float64 `json:"requests_per_deletion"`
+	Lists       int     `json:"lists"`
+	RSS         float64 `json:"rss_mib_max"`
 }
 
 // rage has operations and faults go on for as long as it was asked for.
@@ -132,17 +134,19 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 		if _, err := b.watcher.catchUp(ctx); err != nil {
 			return err
 		}
-		due := b.oracle.Outstanding()
-		if f.Missed = len(due); f.Missed == 0 {
-			break
+		due, outside := b.due()
+		passed := time.Since(begun)
+		if len(due) > 0 {
+			f.Late = result.Round(passed.Seconds())
 		}
-		f.Late = result.Round(time.Since(begun).Seconds())
-		if time.Since(begun) > b.bound {
-			for i, d := range due {
-				if i < 20 {
-					say("MISSED %s %s\n%s", d.What, d.Name, b.oracle.History(d.UID))
-				}
+		if len(outside) > 0 && b.outsideBound > 0 {
+			f.LateOutside = result.Round(passed.Seconds())
+		}
+		if (len(due) == 0 || passed > b.bound) && (len(outside) == 0 || passed > b.outsideBound) {
+			if b.outsideBound > 0 {
+				due = append(due, outside...)
 			}
+			f.Missed = b.missed(due)
 			break
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
@@ -151,6 +155,28 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 	}
 	say("%d outstanding after %v", f.Missed, time.Since(begun).Round(100*time.Millisecond))
 	return nil
+}
+
+// missed says what was, and counts it.
+func (b *bed) missed(due []oracle.Due) int {
+	for i, d := range due {
+		if i < 20 {
+			say("MISSED %s %s\n%s", d.What, d.Name, b.oracle.History(d.UID))
+		}
+	}
+	return len(due)
+}
+
+// due is what is outstanding, and what of it has to do with another API server.
+func (b *bed) due() (due, outside []oracle.Due) {
+	for _, d := range b.oracle.Outstanding() {
+		if d.Outside {
+			outside = append(outside, d)
+		} else {
+			due = append(due, d)
+		}
+	}
+	return due, outside
 }
 
 // account counts what it took.

@@ -27,6 +27,9 @@ type Config struct {
 	Types []Type // default: Things, namespaced
 	// Bookmarks is how often a watch tells one. Default 1m, as the kube-apiserver.
 	Bookmarks time.Duration
+	// Changed is told each change as it happens, in order, and must not call the server;
+	// nil: nobody is. Of what goes it is told the last version.
+	Changed func(resource string, o Object, gone bool)
 }
 
 // Type is one of its types.

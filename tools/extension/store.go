@@ -52,6 +52,7 @@ func (s *Server) put(resource string, o Object, tell bool) *Object {
 	s.version++
 	delete(s.versions, old)
 	s.objects[at], s.versions[&o] = &o, s.version
+	s.told(resource, &o, false)
 	if tell {
 		s.happened(event{s.version, what, resource, &o})
 	}
@@ -75,8 +76,16 @@ func (s *Server) drop(resource string, o *Object, tell bool) {
 	s.version++
 	delete(s.versions, o)
 	delete(s.objects, place{resource, o.Namespace, o.Name})
+	s.told(resource, o, true)
 	if tell {
 		s.happened(event{s.version, "DELETED", resource, o})
+	}
+}
+
+// told tells whoever wants to hear it of a change. What is put to go at once is not there.
+func (s *Server) told(resource string, o *Object, gone bool) {
+	if s.config.Changed != nil && (gone || !o.gone()) {
+		s.config.Changed(resource, o.clone(), gone)
 	}
 }
 

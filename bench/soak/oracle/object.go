@@ -35,6 +35,7 @@ type Object struct {
 	Finalizers  []string
 	Terminating bool
 	Mark        string
+	Outside     bool // of etcd: in another API server
 
 	since map[string]time.Time // owners that are blocked, and since when
 }

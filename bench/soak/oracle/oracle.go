@@ -18,6 +18,9 @@ type Config struct {
 	// namespace controller and the collector change.
 	Judged func(*Object) bool
 
+	// Outside says which types other API servers serve; nil: none.
+	Outside func(Kind) bool
+
 	// Race is how long an owner still counts as it was before another DELETE.
 	Race time.Duration
 
@@ -129,6 +132,12 @@ func (o *Oracle) Restore(rev int64, at time.Time, objects []*Object) {
 	before := o.uids
 	o.clear()
 	o.epoch++
+	for uid, x := range before {
+		if x.Outside {
+			o.place(x, nil, at)
+			delete(before, uid)
+		}
+	}
 	for uid, g := range o.graves {
 		if g.rev > rev {
 			o.graves[uid] = grave{unclear: g.unclear || g.orphaned}
@@ -190,10 +199,15 @@ func (o *Oracle) Delete(rev int64, at time.Time, key string) {
 		o.judgeEnd(rev, at, x)
 	}
 	o.remember(x, rev, at, "gone"+o.by(x))
+	o.bury(x, rev)
+}
+
+// bury an object that is gone.
+func (o *Oracle) bury(x *Object, rev int64) {
 	again := o.intents[x.UID] != nil && o.intents[x.UID].again
 	o.graves[x.UID] = grave{rev: rev, orphaned: x.orphaning() && !again && !o.emptied(x), unclear: again}
 	o.unplace(x)
-	delete(o.objects, key)
+	delete(o.objects, x.Key)
 	delete(o.places, x.place())
 	delete(o.uids, x.UID)
 }

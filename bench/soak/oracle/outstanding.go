@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -12,6 +13,8 @@ type Due struct {
 	What string // "delete", "orphan", "finalize", "tidy", or "empty" for a namespace
 	UID  string
 	Name string
+	// Outside says that it is, or has an owner, in another API server.
+	Outside bool
 }
 
 // Outstanding looks at everything, each time anew. It is sorted.
@@ -20,11 +23,16 @@ func (o *Oracle) Outstanding() (due []Due) {
 	defer o.mu.Unlock()
 	for _, x := range o.objects {
 		if what := o.outstanding(x); what != "" {
-			due = append(due, Due{what, x.UID, x.String()})
+			outside := x.Outside || slices.ContainsFunc(x.Owners, o.outside)
+			due = append(due, Due{what, x.UID, x.String(), outside})
 		}
 	}
 	sort.Slice(due, func(i, j int) bool { return due[i].Name < due[j].Name })
 	return due
+}
+
+func (o *Oracle) outside(r Owner) bool {
+	return o.config.Outside != nil && o.config.Outside(Kind{r.APIVersion, r.Kind})
 }
 
 func (o *Oracle) outstanding(x *Object) string {

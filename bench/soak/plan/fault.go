@@ -24,7 +24,8 @@ func (f Fault) String() string {
 var (
 	Outages = []string{"api-killed", "api-stopped", "cut-to-server", "cut-to-client", "reset", "leader-killed", "leader-frozen",
 		"etcd-compacted", "etcd-defragmented", "etcd-paused", "restored", "all-api-killed"}
-	Conditions = []string{"throttled", "webhook-refuses", "webhook-breaks", "version-withdrawn", "discovery-partial"}
+	Conditions = []string{"throttled", "webhook-refuses", "webhook-breaks", "version-withdrawn", "discovery-partial",
+		"extension", "extension-restarted", "extension-away"}
 )
 
 // Faults makes up the faults of one sort, each kind once before one comes again.

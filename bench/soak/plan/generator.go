@@ -222,7 +222,7 @@ func (g *Generator) pick() *slot {
 
 func (g *Generator) own() Op {
 	s := g.pick()
-	if s == nil {
+	if s == nil || s.Kind.Outside { // its server remembers no mark
 		return g.newObject()
 	}
 	s.owners = nil

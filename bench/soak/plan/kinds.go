@@ -13,6 +13,7 @@ type Kind struct {
 	Resource   string
 	Namespaced bool
 	Custom     bool // by a definition, which the soak makes
+	Outside    bool // in another API server
 }
 
 // APIVersion is one of its versions.
@@ -40,13 +41,13 @@ func (k *Kind) Path(version int, namespace, name string) string {
 	return path
 }
 
-// builtin is how many of the kinds the API servers bring.
-const builtin = 6
+// builtin is how many of the kinds there are without a definition.
+const builtin = 7
 
 // Late is how many definitions are made while the soak runs.
 const Late = 6
 
-// Kinds are the built-in ones and so many definitions; the last Late of those are
+// Kinds are the built-in ones, one of another API server, and so many definitions; the last Late of those are
 // made later.
 func Kinds(definitions int) (kinds []*Kind) {
 	kinds = []*Kind{
@@ -56,6 +57,7 @@ func Kinds(definitions int) (kinds []*Kind) {
 		{Group: "batch", Versions: []string{"v1"}, Kind: "Job", Resource: "jobs", Namespaced: true},
 		{Group: "apps", Versions: []string{"v1"}, Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true},
 		{Group: "rbac.authorization.k8s.io", Versions: []string{"v1"}, Kind: "ClusterRole", Resource: "clusterroles"},
+		{Group: "ext.example.com", Versions: []string{"v1"}, Kind: "Thing", Resource: "things", Namespaced: true, Outside: true},
 	}
 	for i := range definitions {
 		k := &Kind{Group: fmt.Sprintf("g%d.soak.example.com", i%7), Versions: []string{"v1"}, Kind: fmt.Sprintf("Soak%d", i),

@@ -1,0 +1,85 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// What is left to do is found, and nothing else.
+func TestOutstanding(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(world)
+		want []string
+	}{
+		{"nothing", func(w world) {
+			w.put("cm/o", "")
+			w.put("cm/a", "< cm/o")
+			w.put("cm/b", "")
+			w.put("cm/c", "< widget9/x")
+			w.put("class/d", "< cm/x")
+		}, nil},
+		{"an owner is gone", func(w world) { w.put("cm/a", "< cm/o") }, []string{"delete"}},
+		{"one of two is gone", func(w world) { w.put("cm/p", ""); w.put("cm/a", "< cm/o cm/p") }, []string{"tidy"}},
+		{"it is being deleted", func(w world) { w.put("cm/a", "< cm/o + "+Hold+"x terminating") }, nil},
+		{"to be orphaned", func(w world) {
+			w.put("cm/o", "")
+			w.client("cm/o", "Orphan")
+			w.put("cm/o", "+ orphan terminating")
+			w.put("cm/a", "< cm/o")
+		}, []string{"tidy", "orphan"}},
+		{"orphaned, with the reference still there", func(w world) {
+			w.put("cm/o", "")
+			w.client("cm/o", "Orphan")
+			w.put("cm/o", "+ orphan terminating")
+			w.put("cm/a", "< cm/o")
+			w.end("cm/o")
+		}, []string{"tidy"}},
+		{"to be finalized", func(w world) {
+			w.put("cm/o", "")
+			w.client("cm/o", "Foreground")
+			w.put("cm/o", "+ foregroundDeletion terminating")
+			w.put("cm/a", "< !cm/o")
+		}, []string{"delete", "finalize"}},
+		{"a namespace", func(w world) { w.put("ns/space", "terminating"); w.put("cm/a", "< cm/o") }, []string{"empty"}},
+		{"lost by a restore", func(w world) {
+			w.put("cm/o", "")
+			w.put("cm/a", "< cm/o")
+			w.restore("ns/space", "cm/a")
+		}, []string{"delete"}},
+		{"orphaned, and lost by a restore", func(w world) {
+			w.put("cm/o", "")
+			w.client("cm/o", "Orphan")
+			w.put("cm/o", "+ orphan terminating")
+			w.put("cm/a", "< cm/o")
+			w.restore("ns/space", "cm/a")
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			c.do(w)
+			var got []string
+			for _, d := range w.oracle.Outstanding() {
+				got = append(got, d.What)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("found %v, want %v", got, c.want)
+			}
+			if v := w.oracle.Violations(); len(v) > 0 {
+				t.Error(fmt.Sprint(v))
+			}
+		})
+	}
+}
+
+func TestDecode(t *testing.T) {
+	x, err := Decode("/registry/k", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"s","uid":"u","deletionTimestamp":"2020-01-01T00:00:00Z",
+		"finalizers":["orphan"],"annotations":{"soak.example.com/op":"7"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"o","uid":"v","blockOwnerDeletion":true}]}}`))
+	if err != nil || !x.orphaning() || x.Mark != "7" || x.UID != "u" || x.Owners[0] != (Owner{"v1", "Pod", "o", "v", true}) {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if _, err := Decode("/registry/k", []byte("k8s\x00")); err == nil {
+		t.Error("protobuf passes for JSON")
+	}
+}
