@@ -37,6 +37,7 @@ type bed struct {
 	announced   object      // how the extension server is
 	outside     chan func() // judge what changed there
 	judging     sync.WaitGroup
+	told        int // violations
 	backups     []string
 
 	failure func(error) // ends the soak
@@ -131,7 +132,7 @@ func (b *bed) close() error {
 	if b.log != nil {
 		errs = append(errs, b.log.Close())
 	}
-	for _, dir := range b.backups {
+	for _, dir := range append(b.backups, b.dir) {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	return errors.Join(errs...)

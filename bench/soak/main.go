@@ -81,10 +81,24 @@ func run(ctx context.Context, o options) (err error) {
 			err = errors.Join(err, b.keepLogs())
 		}
 		fail(nil)
-		err = errors.Join(err, b.close(), os.RemoveAll(b.dir))
+		err = errors.Join(err, b.close())
 	}()
-	generator := plan.New(o.seed, o.definitions)
-	say("making %d definitions and %d objects", o.definitions, o.objects)
+	f := figures{Seed: o.seed, Objects: o.objects}
+	err = b.endure(ctx, &f)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause // the first violation, or what else ended it
+	}
+	if err = errors.Join(err, b.account(&f)); err == nil || f.Wrong+f.Others > 0 {
+		err = errors.Join(err, result.Write(o.results, "soak-cluster", f))
+	}
+	return errors.Join(err, b.verdict(f))
+}
+
+// endure makes the cluster and the controllers, has everything go wrong, and waits
+// until all is done.
+func (b *bed) endure(ctx context.Context, f *figures) error {
+	generator := plan.New(b.seed, b.definitions)
+	say("making %d definitions and %d objects", b.definitions, b.objects)
 	if err := b.populate(ctx, generator); err != nil {
 		return err
 	}
@@ -94,29 +108,16 @@ func run(ctx context.Context, o options) (err error) {
 	var controllers sync.WaitGroup
 	running, end := context.WithCancel(ctx)
 	defer func() { end(); controllers.Wait() }()
-	offset := time.Duration(2+o.seed%6) * time.Minute
-	if o.seed%2 == 0 {
+	offset := time.Duration(2+b.seed%6) * time.Minute
+	if b.seed%2 == 0 {
 		offset = -offset
 	}
 	say("starting two controllers, the second one's clock wrong by %v", offset)
 	if err := b.startControllers(running, &controllers, offset); err != nil {
 		return err
 	}
-	f, err := b.rage(ctx, generator)
-	if err == nil {
-		err = b.settle(ctx, &f)
-	}
-	if err == nil {
-		err = b.account(&f)
-	}
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	if err != nil {
+	if err := b.rage(ctx, generator, f); err != nil {
 		return err
 	}
-	if err := result.Write(o.results, "soak-cluster", f); err != nil {
-		return err
-	}
-	return b.verdict(f)
+	return b.settle(ctx, f)
 }

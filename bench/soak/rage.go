@@ -44,9 +44,13 @@ type figures struct {
 }
 
 // rage has operations and faults go on for as long as it was asked for.
-func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error) {
+func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 	first := int(b.driver.next.Load())
-	f = figures{Seed: b.seed, Objects: b.objects}
+	if b.plant {
+		if err := b.wrong(ctx); err != nil {
+			return err
+		}
+	}
 	raging, end := context.WithTimeout(ctx, b.soak)
 	defer end()
 	say("operations and faults for %v", b.soak)
@@ -62,11 +66,6 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error
 		})
 	}
 	group.Go(func() { b.watch(raging) })
-	if b.plant {
-		if err := b.wrong(raging); err != nil {
-			return f, err
-		}
-	}
 	pace := time.NewTicker(time.Second / time.Duration(b.rate))
 	defer pace.Stop()
 	for raging.Err() == nil {
@@ -85,7 +84,7 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator) (f figures, err error
 	for _, n := range f.ByKind {
 		f.Faults += n
 	}
-	return f, errors.Join(append(errs, ctx.Err())...)
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // wrong is done on purpose, and the oracle is not told of it.
@@ -104,16 +103,15 @@ func (b *bed) wrong(ctx context.Context) error {
 
 // watch looks for violations, and at the controllers' memory, until ctx ends.
 func (b *bed) watch(ctx context.Context) {
-	told := 0
 	for sleep(ctx, 500*time.Millisecond) {
 		for _, c := range b.controllers {
 			c.measure()
 		}
 		all := b.oracle.Violations()
-		for ; told < len(all); told++ {
-			say("VIOLATION %s", all[told])
+		for ; b.told < len(all); b.told++ {
+			say("VIOLATION %s", all[b.told])
 			if !b.goOn {
-				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[told])))
+				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[b.told])))
 				return
 			}
 		}
@@ -128,8 +126,9 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 	}
 	begun := time.Now()
 	watching, end := context.WithCancel(ctx)
-	defer end()
-	go b.watch(watching)
+	watched := make(chan struct{})
+	go func() { defer close(watched); b.watch(watching) }()
+	defer func() { end(); <-watched }()
 	for {
 		if _, err := b.watcher.catchUp(ctx); err != nil {
 			return err
