@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +25,7 @@ import (
 // options are the flags.
 type options struct {
 	controller, deploy, results, keep string
+	only                              string
 	seed                              uint64
 	soak, bound, outsideBound         time.Duration
 	definitions, objects, rate, gap   int
@@ -44,7 +47,8 @@ func main() {
 	flag.IntVar(&o.objects, "objects", 20000, "objects at the start")
 	flag.IntVar(&o.rate, "rate", 20, "operations a second, at most")
 	flag.IntVar(&o.gap, "gap", 100, "operations from the beginning of one fault to that of the next of its sort, about")
-	flag.Float64Var(&o.requests, "requests", 20, "of the collector for each object that it deletes or changes, at most")
+	flag.Float64Var(&o.requests, "requests", 10, "of the collector for each object that it deletes or changes, at most")
+	flag.StringVar(&o.only, "faults", "", "only these, with commas between them: "+strings.Join(slices.Concat(plan.Outages, plan.Conditions), ","))
 	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
 	flag.BoolVar(&o.plant, "plant", false, "delete something whose owner lives, to see that the oracle finds it")
 	flag.Parse()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +60,9 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 	var group sync.WaitGroup
 	errs := make([]error, 2)
 	for i, kinds := range [][]string{plan.Outages, plan.Conditions} {
+		if kinds = b.wanted(kinds); len(kinds) == 0 {
+			continue
+		}
 		group.Go(func() {
 			if errs[i] = injected.run(raging, plan.NewFaults(b.seed, uint64(2+i), b.gap, kinds)); errs[i] != nil {
 				b.failure(errs[i])
@@ -85,6 +89,14 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 		f.Faults += n
 	}
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// wanted are the faults that were asked for.
+func (b *bed) wanted(kinds []string) []string {
+	if b.only == "" {
+		return kinds
+	}
+	return slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !slices.Contains(strings.Split(b.only, ","), k) })
 }
 
 // wrong is done on purpose, and the oracle is not told of it.
