@@ -47,8 +47,10 @@ func (c *controller) run(ctx context.Context) error {
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
 		"brake":          object{"deletions": 0},
-		"server":         object{"address": "", "adminSocket": c.socket()},
-		"log":            object{"level": "debug"},
+		// The oracle knows of no foreground deletion that may end early.
+		"foregroundPatience": "1h",
+		"server":             object{"address": "", "adminSocket": c.socket()},
+		"log":                object{"level": "debug"},
 	})
 	if err == nil {
 		err = os.WriteFile(c.file("yaml"), config, 0o600)
