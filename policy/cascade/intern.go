@@ -104,6 +104,7 @@ type kindName struct{ apiVersion, kind string }
 type kind struct {
 	kindName
 	group    string
+	base     string // what references call it: see Second
 	resource string
 	uses     uint32 // nodes of it, and one while it is served
 	// scoped says that somebody has told whether it is namespaced. That is kept
@@ -116,6 +117,17 @@ type kind struct {
 	graves               int       // of its objects
 	head                 index     // its nodes, a ring through prev and next
 	size                 int
+}
+
+// Second names the kind of a resource that shares it with another resource of its group
+// version, as some aggregated API servers have it: two resources are two types. References
+// name the kind alone, and mean an object of either.
+func Second(kind, resource string) string { return kind + "/" + resource }
+
+// BaseKind is the kind as the API has it.
+func BaseKind(kind string) string {
+	base, _, _ := strings.Cut(kind, "/")
+	return base
 }
 
 // phase of a type: how far what the graph has of it can be trusted to be all.
@@ -145,7 +157,7 @@ func (k *kinds) acquire(name kindName) uint32 {
 			k.ids = make(map[kindName]uint32)
 		}
 		name = kindName{strings.Clone(name.apiVersion), strings.Clone(name.kind)}
-		fresh := kind{kindName: name, group: groupOf(name.apiVersion)}
+		fresh := kind{kindName: name, group: groupOf(name.apiVersion), base: BaseKind(name.kind)}
 		if n := len(k.free); n > 0 {
 			id, k.free = k.free[n-1], k.free[:n-1]
 			k.all[id] = fresh

@@ -59,7 +59,7 @@ func (c *Collector) seenAs(owner index) index {
 func (c *Collector) sameObject(a, b index) bool {
 	x, y := c.at(a), c.at(b)
 	k, l := &c.kinds.all[x.kind], &c.kinds.all[y.kind]
-	return x.name == y.name && x.namespace == y.namespace && k.group == l.group && k.kind == l.kind
+	return x.name == y.name && x.namespace == y.namespace && k.group == l.group && k.base == l.base
 }
 
 func (c *Collector) condition(i index) judgement {

@@ -68,10 +68,10 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 // versions that were seen, so that nothing tells. It costs a live read for each owner
 // whose dependents are yet to go.
 func (c *Collector) doubt(id uint32) {
-	group, kind := c.kinds.all[id].group, c.kinds.all[id].kind
+	group, base := c.kinds.all[id].group, c.kinds.all[id].base
 	concerns := func(other uint32) bool {
 		k := &c.kinds.all[other]
-		return k.group == group && k.kind == kind
+		return k.group == group && k.base == base
 	}
 	graves := 0
 	for other := range c.kinds.all {

@@ -13,7 +13,7 @@ const (
 // Type is a kind of object in the version in which it is watched.
 type Type struct {
 	APIVersion string // "apps/v1", "v1"
-	Kind       string
+	Kind       string // or [Second] of it
 	Resource   string // "deployments"
 	Namespaced bool
 	// Aggregated types are served by another API server, whose storage may ignore

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -44,6 +45,7 @@ type Client struct {
 
 	continuity continuity
 	told       discoveredPaths
+	alike      atomic.Pointer[alike]
 }
 
 // timing is what only tests change.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
@@ -58,6 +59,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 	d := Discovery{Partial: make(map[string]error), Unsure: unsure}
 	all := append(core, groups...)
 	chosen := make(map[[2]string]bool) // group, resource: a version is watched
+	others := make(alike)
 	for _, gv := range all {
 		if gv.err != nil {
 			d.Partial[gv.name] = gv.err
@@ -68,8 +70,16 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 			t := cascade.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced,
 				Aggregated: unsure != nil || remote[gv.name]}
 			switch {
-			case isEvent(key), kinds[r.kind]:
-				continue // one kind has one place
+			case isEvent(key):
+				continue
+			case kinds[r.kind]:
+				if r.can("get") {
+					others.add(gv.name, r)
+				}
+				if !r.watchable() || chosen[key] {
+					continue
+				}
+				chosen[key], t.Kind = true, cascade.Second(r.kind, r.name)
 			case r.watchable() && !chosen[key]:
 				chosen[key] = true
 			case r.can("get"):
@@ -81,6 +91,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 			d.Types = append(d.Types, t)
 		}
 	}
+	c.alike.Store(&others)
 	return d, nil
 }
 
@@ -88,13 +99,14 @@ func (r *resource) can(verb string) bool { return slices.Contains(r.verbs, verb)
 
 func (r *resource) watchable() bool { return r.can("list") && r.can("watch") && r.can("delete") }
 
-// ordered puts those first that can be watched, of each kind.
+// ordered puts those first that can be watched, of each kind, and else goes by name: which
+// is the first of a kind must not change.
 func ordered(all []resource) []resource {
 	all = slices.Clone(all) // those of before may be asked for at the same time
 	slices.SortStableFunc(all, func(a, b resource) int {
 		switch {
 		case a.watchable() == b.watchable():
-			return 0
+			return strings.Compare(a.name, b.name)
 		case a.watchable():
 			return -1
 		}

@@ -10,8 +10,19 @@ import (
 )
 
 // Read reads an object live. Absent is only said of an answer that names that
-// very object as not found; the error explains Unknown.
+// very object as not found; the error explains Unknown. Where several resources of the
+// group version have the kind, it is absent only if each says so.
 func (c *Client) Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error) {
+	a, err := c.read(ctx, o, namespaced)
+	if a.State == cascade.Absent || a.State == cascade.Exists && a.Object.UID != o.UID {
+		if err := c.absentElsewhere(ctx, o); err != nil {
+			return cascade.Answer{}, err
+		}
+	}
+	return a, err
+}
+
+func (c *Client) read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error) {
 	path, err := objectPath(o, namespaced)
 	if err != nil {
 		return cascade.Answer{}, err

@@ -72,7 +72,7 @@ func (n *Notice) event(in string, now time.Time) map[string]any {
 		"reportingController": name, "reportingInstance": cut(instance, maxWord),
 		"type": or(n.Type, "Warning"), "reason": cut(n.Reason, maxWord), "action": cut(or(n.Action, n.Reason), maxWord),
 		"note": cut(n.Message, maxMessage),
-		"regarding": map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "namespace": o.Namespace,
+		"regarding": map[string]any{"apiVersion": o.APIVersion, "kind": cascade.BaseKind(o.Kind), "namespace": o.Namespace,
 			"name": o.Name, "uid": o.UID},
 	}
 }
