@@ -62,7 +62,6 @@ e2e-node: test-tools containerd-v2 # all others
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
 CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
-CHART_VERSION = $$(sed -n 's/^appVersion: "\{0,1\}\([^"]*\).*/\1/p' deploy/chart/Chart.yaml)
 # TRANSCRIPT=docs/install.md puts what the run says there.
 TRANSCRIPT ?=
 
@@ -78,7 +77,7 @@ e2e-cluster: node-tools ## a whole cluster on this machine, ebb installed from i
 	@tools/need.sh $(CLUSTER_PACKAGES)
 	@VAGRANT_HOME=$(CURDIR)/$(BIN)/vagrant VAGRANT_DOTFILE_PATH=$(CURDIR)/$(BIN)/vagrant/state \
 		vagrant validate --ignore-provider
-	@$(MAKE) --no-print-directory image IMAGE=ghcr.io/ebb-agent/ebb:$(CHART_VERSION)
+	@$(MAKE) --no-print-directory image
 	@$(GO) build -o $(BIN)/e2e-cluster ./deploy/cluster/e2e
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); helm=$$(tools/helm/build); \
 		$(BIN)/e2e-cluster --binaries "$$peers" --helm "$$helm/helm" --transcript "$(TRANSCRIPT)"
@@ -105,7 +104,8 @@ build: ## build the binaries into bin/
 	@mkdir -p $(BIN)
 	$(GO) build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
-# For instance IMAGE=registry.example/ebb:mine, or IMAGE_FLAGS="--arch amd64".
+# Without a tag, it is that of the manifests: the chart's appVersion. For instance
+# IMAGE=registry.example/ebb:mine, or IMAGE_FLAGS="--arch amd64".
 IMAGE ?= ghcr.io/ebb-agent/ebb
 IMAGE_FLAGS ?=
 

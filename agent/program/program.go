@@ -8,14 +8,14 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/deploy"
 )
 
-// Version is the module's, as the build has noted it.
+// Version is the chart's, with the commit that the program was built from.
 func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
+	info, _ := debug.ReadBuildInfo()
+	return deploy.Version(deploy.Release(), info)
 }
 
 // Logger writes lines of JSON, or text, from a level on. Both were validated as

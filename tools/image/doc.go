@@ -26,6 +26,8 @@
 //   - What labels, annotations and the SBOM say of the binaries was read from the
 //     binaries (debug/buildinfo), not from the source tree that they should be of.
 //     Binaries that disagree about their version are not put into one image.
+//   - The tag is the appVersion of the tree's chart, whatever the commit is and what was
+//     not committed: what is built here is what the manifests beside it ask for.
 //   - The SBOM asserts a licence only if its text leaves no doubt.
 //
 // # Who owns what
@@ -35,9 +37,9 @@
 //
 // # Failure modes
 //
-// Without git, or outside a clone, there is no commit: the version is
-// "(devel)", the tag devel, and times are SOURCE_DATE_EPOCH's or 1970. Changes
-// that are not committed show as "+dirty" in the version and "-dirty" in the tag. A
+// Without git, or outside a clone, there is no commit: the version is that of the
+// chart alone, and times are SOURCE_DATE_EPOCH's or 1970. Changes that are not
+// committed show as ".dirty" in the version, and not in the tag. A
 // licence file that cannot be found makes NOASSERTION, never an error.
 //
 // # Sources

@@ -3,12 +3,13 @@ package image
 import (
 	"fmt"
 	"os"
-	"regexp"
+	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/distribution/reference"
+
+	"github.com/ebb-agent/ebb/deploy"
 )
 
 // Repository is where images of ebb are published, and their name unless told
@@ -19,15 +20,17 @@ const sourceURL = "https://github.com/ebb-agent/ebb"
 
 // facts are what all programs of an image agree on.
 type facts struct {
+	release  string // the chart's appVersion, such as 1.2.0: the tag
+	says     string // what the programs say of themselves, such as 1.2.0+g0123456789ab.dirty
 	version  string // the module's, such as v1.2.0 or v0.0.0-20260102030405-0123456789ab+dirty
 	revision string // the commit; "" if unknown
 	golang   string
 	created  time.Time
 }
 
-func readFacts(list []program, epoch string) (facts, error) {
+func readFacts(list []program, release, epoch string) (facts, error) {
 	of := func(p program) facts {
-		return facts{version: p.info.Main.Version, revision: p.setting("vcs.revision"), golang: p.info.GoVersion}
+		return facts{release: release, says: deploy.Version(release, p.info), version: p.info.Main.Version, revision: p.setting("vcs.revision"), golang: p.info.GoVersion}
 	}
 	f := of(list[0])
 	for _, p := range list[1:] {
@@ -64,15 +67,17 @@ func created(epoch, commit string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// tag is the version in the letters that a tag may have.
-func (f facts) tag() string {
-	return strings.Trim(notInTags.ReplaceAllString(f.version, "-"), "-")
+// readRelease reads which release a source tree is of.
+func readRelease(tree string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(tree, deploy.ChartFile))
+	if err != nil {
+		return "", err
+	}
+	return deploy.ReleaseOf(text)
 }
 
-var notInTags = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
-
-// fullName completes an image's name as the kubelet and containerd do, and
-// with the version as its tag if it has none.
+// fullName completes an image's name as the kubelet and containerd do, and with the
+// release as its tag if it has none: that is what the manifests of the same tree ask for.
 func (f facts) fullName(name string) (string, error) {
 	if name == "" {
 		name = Repository
@@ -87,9 +92,9 @@ func (f facts) fullName(name string) (string, error) {
 	case reference.Tagged:
 		return named.String(), nil
 	}
-	tagged, err := reference.WithTag(named, f.tag())
+	tagged, err := reference.WithTag(named, f.release)
 	if err != nil {
-		return "", fmt.Errorf("image name %.200q with version %.200q: %w", name, f.version, err)
+		return "", fmt.Errorf("image name %.200q with tag %.200q: %w", name, f.release, err)
 	}
 	return tagged.String(), nil
 }
@@ -99,7 +104,7 @@ func (f facts) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":         "ebb",
 		"org.opencontainers.image.description":   "eBPF-assisted garbage collection for Kubernetes: the node agent, the controller and the command for people",
-		"org.opencontainers.image.version":       f.version,
+		"org.opencontainers.image.version":       f.says,
 		"org.opencontainers.image.licenses":      "Apache-2.0",
 		"org.opencontainers.image.source":        sourceURL,
 		"org.opencontainers.image.documentation": sourceURL + "/tree/HEAD/docs",

@@ -1,6 +1,10 @@
 package image
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -28,10 +32,8 @@ func TestCreated(t *testing.T) {
 }
 
 func TestFullName(t *testing.T) {
-	for _, c := range []struct{ name, version, want, err string }{
-		{"", "v1.2.3", "ghcr.io/ebb-agent/ebb:v1.2.3", ""},
-		{"", "v0.0.0-20260102030405-0123456789ab+dirty", "ghcr.io/ebb-agent/ebb:v0.0.0-20260102030405-0123456789ab-dirty", ""},
-		{"", "(devel)", "ghcr.io/ebb-agent/ebb:devel", ""},
+	for _, c := range []struct{ name, release, want, err string }{
+		{"", "1.2.3", "ghcr.io/ebb-agent/ebb:1.2.3", ""},
 		{"ebb", "v1", "docker.io/library/ebb:v1", ""},
 		{"ebb:mine", "v1", "docker.io/library/ebb:mine", ""},
 		{"localhost:5000/a/b", "v1", "localhost:5000/a/b:v1", ""},
@@ -39,12 +41,45 @@ func TestFullName(t *testing.T) {
 		{"a b", "v1", "", `image name "a b"`},
 		{"--", "v1", "", `image name`},
 		{"ebb@sha256:" + strings.Repeat("0", 64), "v1", "", "a digest cannot be chosen"},
-		{"ebb", strings.Repeat("v", 200), "", "with version"},
+		{"ebb", strings.Repeat("v", 200), "", "with tag"},
 	} {
-		got, err := facts{version: c.version}.fullName(c.name)
+		got, err := facts{release: c.release, version: "v9", says: "9"}.fullName(c.name)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("fullName(%q) of %.40q = %q, %v; want %q, %q", c.name, c.version, got, err, c.want, c.err)
+			t.Errorf("fullName(%q) of %.40q = %q, %v; want %q, %q", c.name, c.release, got, err, c.want, c.err)
 		}
+	}
+}
+
+// TestManifestsAskForThisImage: without a name, the image is the one that the manifests of
+// the same tree ask for, also if nothing was committed or tagged.
+func TestManifestsAskForThisImage(t *testing.T) {
+	const tree = "../.."
+	release, err := readRelease(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := readFacts([]program{madeOf("v0.0.0-20260102030405-0123456789ab+dirty", "go1.26.8", "a")}, release, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := f.fullName("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := regexp.MustCompile(`(?m)^ *(?:- )?image: (\S+)$`)
+	asked := map[string]int{}
+	err = filepath.WalkDir(filepath.Join(tree, "deploy/manifests"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range image.FindAllSubmatch(text, -1) {
+			asked[string(m[1])]++
+		}
+		return err
+	})
+	if err != nil || len(asked) != 1 || asked[made] < 4 {
+		t.Errorf("the manifests ask for %v (%v), made is %s", asked, err, made)
 	}
 }
 
@@ -58,11 +93,11 @@ func madeOf(version, golang, revision string) program {
 
 func TestProgramsMustAgree(t *testing.T) {
 	a := madeOf("v1", "go1.26.8", "a")
-	if f, err := readFacts([]program{a, a}, "0"); err != nil || f.version != "v1" || f.revision != "a" {
+	if f, err := readFacts([]program{a, a}, "1.2.3", "0"); err != nil || f.version != "v1" || f.says != "1.2.3+ga" || f.revision != "a" {
 		t.Errorf("facts %+v, %v", f, err)
 	}
 	for _, other := range []program{madeOf("v2", "go1.26.8", "a"), madeOf("v1", "go1.26.9", "a"), madeOf("v1", "go1.26.8", "b")} {
-		if _, err := readFacts([]program{a, a, other}, "0"); err == nil {
+		if _, err := readFacts([]program{a, a, other}, "1.2.3", "0"); err == nil {
 			t.Errorf("%+v and %+v are put into one image", a.info, other.info)
 		}
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	Tree   string // the clone to build; "." by default
 	Output string // directory for what is made
 
-	// Name is the image's. Default Repository; without a tag, the version is it.
+	// Name is the image's. Default Repository; without a tag, the release is it.
 	Name          string
 	Architectures []string // default: all
 }
@@ -98,11 +98,15 @@ func Make(ctx context.Context, o Options) (Made, error) {
 
 // pack makes the image of the programs, and writes the output.
 func (o Options) pack(ctx context.Context, list []program) (Made, error) {
-	f, err := readFacts(list, sourceDateEpoch())
+	release, err := readRelease(o.Tree)
 	if err != nil {
 		return Made{}, err
 	}
-	made := Made{Version: f.version, Revision: f.revision}
+	f, err := readFacts(list, release, sourceDateEpoch())
+	if err != nil {
+		return Made{}, err
+	}
+	made := Made{Version: f.says, Revision: f.revision}
 	if made.Name, err = f.fullName(o.Name); err != nil {
 		return made, err
 	}

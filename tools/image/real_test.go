@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/deploy"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
@@ -112,8 +113,8 @@ func checkRoot(t *testing.T, root, arch string, made Made) (list []program) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.info.Main.Version != made.Version || p.setting("vcs.revision") != made.Revision {
-			t.Errorf("%s is of %s, %s; the image says %s, %s", name, p.info.Main.Version, p.setting("vcs.revision"), made.Version, made.Revision)
+		if got := deploy.Version(deploy.Release(), p.info); got != made.Version || p.setting("vcs.revision") != made.Revision {
+			t.Errorf("%s is of %s, %s; the image says %s, %s", name, got, p.setting("vcs.revision"), made.Version, made.Revision)
 		}
 		e, err := elf.Open(file)
 		if err != nil {

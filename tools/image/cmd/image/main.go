@@ -14,6 +14,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/ebb-agent/ebb/deploy"
 	"github.com/ebb-agent/ebb/tools/image"
 )
 
@@ -47,7 +48,7 @@ digests and sizes as JSON.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Tree, "tree", ".", "the clone to build")
 	f.StringVar(&o.Output, "output", "bin/image", "directory for "+image.ArchiveFile+", "+image.SBOMFile+" and "+image.MadeFile)
-	f.StringVar(&o.Name, "name", image.Repository, "name of the image; without a tag, the version is it")
+	f.StringVar(&o.Name, "name", image.Repository, "name of the image; without a tag, it is the appVersion of "+deploy.ChartFile)
 	f.StringSliceVar(&o.Architectures, "arch", image.Architectures, "which architectures to build for")
 	return cmd
 }
