@@ -123,7 +123,7 @@ func (b *bed) override(names ...string) {
 
 func (b *bed) configure(change func(*config.Config)) {
 	b.t.Helper()
-	c := config.Default()
+	c := enforcing()
 	change(&c)
 	b.want("configured", b.c.Configure(b.t.Context(), c), nil)
 }

@@ -51,7 +51,7 @@ func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare f
 		if prepare != nil {
 			prepare(b.api)
 		}
-		cfg := config.Default()
+		cfg := enforcing()
 		if change != nil {
 			change(&cfg)
 		}
@@ -68,6 +68,13 @@ func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare f
 			t.Log(b.log.String())
 		}
 	})
+}
+
+// enforcing is the default configuration, but acts.
+func enforcing() config.Config {
+	c := config.Default()
+	c.Mode = config.Enforce
+	return c
 }
 
 // after lets time pass, and everything settle.

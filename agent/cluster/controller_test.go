@@ -126,7 +126,7 @@ func TestBrake(t *testing.T) {
 // Observing decides once for each object, changes nothing, and goes on to enforce
 // what it decided.
 func TestObserve(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *bed) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Default().Mode }, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 50)
 		b.api.remove(owner, cascade.Background)
@@ -138,8 +138,11 @@ func TestObserve(t *testing.T) {
 		b.want("decision", list[0].Result+" "+list[0].Verb+" "+list[0].Reason, "observed delete owners_absent")
 		b.want("explained", b.explain(pods[0]), "owners_absent")
 		b.want("said", b.said("would have been deleted"), len(pods))
-		next := config.Default()
-		b.want("configured", b.c.Configure(b.t.Context(), next), nil)
+		b.want("state", b.c.door.state(), "observe: nothing is changed until mode is enforce")
+		b.metric("observing", 1)
+		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)
+		b.want("state", b.c.door.state(), "")
+		b.metric("observing", 0)
 		b.after(time.Second)
 		b.want("pods left", b.left(pods), 0)
 	})
@@ -163,7 +166,7 @@ func TestExclusions(t *testing.T) {
 		b.want("excluded by namespace left", b.left(untouched), 3)
 		b.want("excluded by type left", b.left([]cascade.Object{child}), 1)
 		b.want("why", b.explain(untouched[0])+" "+b.explain(child), "excluded excluded")
-		b.want("configured", b.c.Configure(b.t.Context(), config.Default()), nil)
+		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)
 		b.after(time.Second)
 		b.want("left", b.left(append(untouched, child)), 0)
 	})

@@ -89,6 +89,7 @@ func (d *door) open() bool {
 func (d *door) halted() bool { return d.unknown || d.paused || d.braked || d.config.Paused }
 
 func (d *door) show() {
+	d.metrics.observing.Set(truth(d.config.Mode == config.Observe))
 	d.metrics.paused.Set(truth(d.paused || d.config.Paused))
 	d.metrics.braked.Set(truth(d.braked))
 }
@@ -209,7 +210,7 @@ func (d *door) state() string {
 		is   bool
 		word string
 	}{
-		{d.config.Mode == config.Observe, "observe: nothing is changed"}, {d.paused, "paused by hand"},
+		{d.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {d.paused, "paused by hand"},
 		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.closed, "ending"},
 	} {
 		if s.is {

@@ -28,12 +28,12 @@ const otherTypes = "other"
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	nodes, queued, inFlight, limit, leader, paused, braked, barrierHolders prometheus.Gauge
-	throttled, givenUp, restores, brakes, overrides                        prometheus.Counter
-	actions, deletions, reads, discoveries, events                         *prometheus.CounterVec
-	types                                                                  *prometheus.GaugeVec
-	requests                                                               *prometheus.HistogramVec
-	barriers                                                               prometheus.Histogram
+	nodes, queued, inFlight, limit, leader, observing, paused, braked, barrierHolders prometheus.Gauge
+	throttled, givenUp, restores, brakes, overrides                                   prometheus.Counter
+	actions, deletions, reads, discoveries, events                                    *prometheus.CounterVec
+	types                                                                             *prometheus.GaugeVec
+	requests                                                                          *prometheus.HistogramVec
+	barriers                                                                          prometheus.Histogram
 
 	barrierSince atomic.Int64 // Unix nanoseconds; 0: none runs
 	ask          atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
@@ -64,6 +64,7 @@ func NewMetrics() *Metrics {
 	m.overrides = f.Counter("barrier_overrides_total", "Types that orphaning did not wait for, by configuration or by hand.")
 	m.givenUp = f.Counter("types_given_up_total", "Foreground deletions that ended although a type could not be listed.")
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
+	m.observing = f.Gauge("observing", "1 in mode observe, in which nothing is changed until the configuration says mode: enforce.")
 	m.paused = f.Gauge("paused", "1 while paused by hand or by configuration.")
 	m.braked = f.Gauge("braked", "1 since there were too many deletions, until told to go on.")
 	m.brakes = f.Counter("brakes_total", "Times there were too many deletions.")

@@ -149,8 +149,12 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz is whether this instance does its job, or would at once. A type that
 // cannot be read is said, and holds nothing back: the others go on.
 func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
+	state := c.door.state()
+	if state != "" {
+		state = " (" + state + ")"
+	}
 	if !c.leads.Load() {
-		fmt.Fprintln(w, "ok: waiting for the lease")
+		fmt.Fprintln(w, "ok: waiting for the lease"+state)
 		return
 	}
 	st := c.status.Load()
@@ -158,9 +162,7 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	if len(st.problems) > 0 {
 		code, text = http.StatusServiceUnavailable, "not ready: "+st.problems[0]
 	}
-	if state := c.door.state(); state != "" {
-		text += " (" + state + ")"
-	}
+	text += state
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	fmt.Fprintln(w, text)

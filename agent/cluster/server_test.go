@@ -40,7 +40,7 @@ func TestServer(t *testing.T) {
 	}
 	address := port.Addr().String()
 	port.Close()
-	cfg := config.Default()
+	cfg := enforcing()
 	cfg.Server = config.Server{Address: address, AdminSocket: socket}
 	api := newFake()
 	c := New(Options{Config: cfg, API: api, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics()})

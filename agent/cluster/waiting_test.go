@@ -48,7 +48,7 @@ func TestOwnersWaiting(t *testing.T) {
 		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 2, "orphan": 1}; !maps.Equal(got, want) {
 			t.Errorf("%v wait, want %v", got, want)
 		}
-		if err := b.c.Configure(b.t.Context(), config.Default()); err != nil {
+		if err := b.c.Configure(b.t.Context(), enforcing()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -112,6 +112,7 @@ func (b *bed) become(t *testing.T, v variant) {
 func (b *bed) options(t *testing.T) doctor.Options {
 	t.Helper()
 	c := config.Default()
+	c.Mode = config.ModeEnforce
 	c.Runtime.Socket = b.node.Socket()
 	c.Server.Address = ""
 	c.State.Directory = t.TempDir()

@@ -42,8 +42,10 @@ func healthy() Facts {
 			CapacityBytes: 100 * gib, AvailableBytes: 62 * gib, Inodes: 6553600, InodesAvailable: 6000000,
 		}}
 	}
+	enforcing := config.Default()
+	enforcing.Mode = config.ModeEnforce
 	return Facts{
-		Node: "worker-3", Config: config.Default(), ConfigFile: "/etc/ebb.yaml",
+		Node: "worker-3", Config: enforcing, ConfigFile: "/etc/ebb.yaml",
 		Kubelet: KubeletFacts{
 			Found: []kubelet.Process{process}, Chosen: &process, Source: "its command line and " + file, Settings: s,
 		},

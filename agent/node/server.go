@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
@@ -54,11 +55,16 @@ func (a *Agent) healthz(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is whether the agent does its job; what is missing is said.
+// readyz is whether the agent does its job; what is missing is said, and that it only
+// observes.
 func (a *Agent) readyz(w http.ResponseWriter, r *http.Request) {
 	problems := a.notReady.Load()
 	if problems == nil {
-		fmt.Fprintln(w, "ok")
+		text := "ok"
+		if a.cfg.Mode == config.ModeObserve {
+			text += " (observe: nothing is removed until mode is enforce)"
+		}
+		fmt.Fprintln(w, text)
 		return
 	}
 	http.Error(w, *problems, http.StatusServiceUnavailable)

@@ -97,7 +97,7 @@ func TestText(t *testing.T) {
 		{"controller", "Deployment", "web", cascade.Orphan, func(a *Answer) {
 			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
-			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed, paused by hand", BrakeAllows: &few, OrphaningWaits: []string{"widgets.example.io"},
+			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BrakeAllows: &few, OrphaningWaits: []string{"widgets.example.io"},
 				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
 		}},
 		{"brake", "Deployment", "web", cascade.Background, func(a *Answer) {

@@ -44,6 +44,7 @@ It watches, in the kernel, how full the filesystem of the container images is
 and which images are used. When the disk reaches its high line, unused images
 go, least recently used first, until the disk is at its low line: no sooner, no
 further. Everything it keeps or removes has a reason: see /images and the log.
+Until its configuration has mode: enforce it only says so, and removes nothing.
 
 It runs as root beside containerd. Stopping it loses nothing: the kernel goes
 on recording which images are used until the agent is back.`
@@ -52,7 +53,10 @@ const examples = `  # see the defaults, each explained
   ebb-agent --print-default-config
 
   # watch only: say what would go, remove nothing
-  printf 'mode: observe\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
+  ebb-agent
+
+  # when what it says is what you want: let it remove
+  printf 'mode: enforce\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
 
   # what it decided, image by image; who fills the disk; how much of each image is ever read
   curl -s http://127.0.0.1:9478/images
@@ -104,7 +108,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 			if unloading {
 				return leave.run(cmd.Context(), cfg, stdout, stderr)
 			}
-			return serve(cmd.Context(), cfg, stderr)
+			return serve(cmd.Context(), cfg, file, stderr)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML); without it the defaults hold")
@@ -142,7 +146,7 @@ func dial(ctx context.Context, configured string, log *slog.Logger) (node.Runtim
 }
 
 // serve runs the agent until ctx is done.
-func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
+func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer) error {
 	log := program.Logger(cfg.Log.Level, cfg.Log.Format, stderr)
 	alone, err := lock.Acquire(ctx, cfg.State.LockFile, handOver, lock.Self(program.Version()))
 	if err != nil {
@@ -153,6 +157,7 @@ func serve(ctx context.Context, cfg config.Config, stderr io.Writer) error {
 			log.Debug("release lock", "error", err)
 		}
 	}()
+	program.LogStart(log, cfg.Mode == config.ModeEnforce, file)
 	debug.SetGCPercent(gcPercent)
 	program.LimitMemory(log)
 	probes, noProbes := loadProbes(ctx, cfg, log)

@@ -16,7 +16,7 @@ func TestHelpTeaches(t *testing.T) {
 	if err := run(context.Background(), []string{"--help"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--config", "--print-default-config", "--unload", "mode: observe", "/images"} {
+	for _, want := range []string{"--config", "--print-default-config", "--unload", "mode: enforce", "/images"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("--help does not mention %q", want)
 		}

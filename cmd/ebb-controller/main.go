@@ -46,6 +46,7 @@ once is safe, only redundant.
 What is not proven gone is never taken for gone: a type that cannot be read, a version
 that is not served and an API server in trouble delete nothing. Every deletion has a
 reason: see /decisions and the log. /explain says why an object is still there.
+Until its configuration has mode: enforce it only says so, and changes nothing.
 
 Of several instances one acts: the holder of a Lease. The others watch nothing.`
 
@@ -53,7 +54,10 @@ const examples = `  # see the defaults, each explained
   ebb-controller --print-default-config
 
   # in the shadow of an active collector: say what would be done, change nothing
-  printf 'mode: observe\n' >controller.yaml && ebb-controller --kubeconfig ~/.kube/config --config controller.yaml
+  ebb-controller --kubeconfig ~/.kube/config
+
+  # when what it says is what you want: let it delete
+  printf 'mode: enforce\n' >controller.yaml && ebb-controller --kubeconfig ~/.kube/config --config controller.yaml
 
   # what it did last, and why; why an object is still there; what cannot be read
   curl -s http://127.0.0.1:9479/decisions
@@ -115,6 +119,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 // serve runs the controller until ctx is done, or the Lease was lost.
 func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) error {
 	log := program.Logger(cfg.Log.Level, cfg.Log.Format, stderr)
+	program.LogStart(log, cfg.Mode == config.Enforce, f.file)
 	debug.SetGCPercent(gcPercent)
 	program.LimitMemory(log)
 	api, err := clusterConfig(f.kubeconfig)

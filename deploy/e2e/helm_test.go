@@ -171,14 +171,15 @@ func (r *release) uninstall(t *testing.T) func() (string, error) {
 
 func TestHelm(t *testing.T) {
 	r := newRelease(t)
-	if notes := r.run(t, "install"); !strings.Contains(notes, "removes NOTHING") || !strings.Contains(notes, "--set mode=enforce") {
-		t.Errorf("the notes do not say that it observes:\n%s", notes)
-	}
+	r.says(t, r.run(t, "install"), "The agents observe", "removes NOTHING", "--set agent.mode=enforce",
+		"The controller observes", "changes NOTHING", "--set controller.mode=enforce")
 	r.wantNames(t, roles, "ebb-agent", "ebb-controller")
 	before := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
-	if notes := r.run(t, "upgrade", "--reuse-values", "--set", "mode=enforce"); !strings.Contains(notes, "It enforces") {
-		t.Errorf("the notes do not say that it enforces:\n%s", notes)
+	r.says(t, r.run(t, "upgrade", "--reuse-values", "--set", "agent.mode=enforce"), "The agents enforce", "The controller observes")
+	if between := r.checksum(t, deployments+"/ebb-controller"); between != before[1] {
+		t.Error("the controllers roll with the agents' mode")
 	}
+	r.says(t, r.run(t, "upgrade", "--reuse-values", "--set", "controller.mode=enforce"), "The agents enforce", "The controller enforces")
 	after := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
 	if before[0] == after[0] || before[1] == after[1] {
 		t.Errorf("the pods do not roll with their configuration: %q, %q", before, after)
@@ -187,6 +188,16 @@ func TestHelm(t *testing.T) {
 	t.Run("uninstall is refused", func(t *testing.T) { testRefused(t, r) })
 	t.Run("uninstall", func(t *testing.T) { testUninstall(t, r) })
 	t.Run("the hooks' rights", func(t *testing.T) { testHooksAsk(t, r) })
+}
+
+// says looks for words in the release's notes.
+func (r *release) says(t *testing.T, notes string, words ...string) {
+	t.Helper()
+	for _, want := range words {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
 }
 
 func (r *release) checksum(t *testing.T, path string) string {

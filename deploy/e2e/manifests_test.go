@@ -15,7 +15,7 @@ import (
 // renderings are values with which the chart makes something else than by default.
 var renderings = map[string][]string{
 	"defaults":          nil,
-	"enforce":           {"mode=enforce"},
+	"enforce":           {"agent.mode=enforce", "controller.mode=enforce"},
 	"kubelet's pods":    {"agent.config.pods.source=kubelet", "agent.config.pods.kubelet.insecureSkipTLSVerify=true"},
 	"nobody's pods":     {"agent.config.pods.source=none"},
 	"no programs":       {"agent.config.kernel.enabled=false"},

@@ -167,7 +167,7 @@ func TestRulesNameKnownMetrics(t *testing.T) {
 		}
 	}
 	other := config.Default()
-	other.Mode, other.Kernel.Enabled = config.ModeObserve, false
+	other.Mode, other.Kernel.Enabled = config.ModeEnforce, false
 	exported, err := prometheus.Gather(node.NewMetrics(config.Default()).Registry, node.NewMetrics(other).Registry, cluster.NewMetrics().Registry)
 	if err != nil {
 		t.Fatal(err)

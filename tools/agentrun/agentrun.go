@@ -82,11 +82,12 @@ type Process struct {
 	tail    []string
 }
 
-// ConfigFor returns the defaults, pointed at a node: its socket, a pin
+// ConfigFor returns the defaults, but enforced and pointed at a node: its socket, a pin
 // directory of its own, any free port, and directories on its filesystem for
 // the kubelet and for logs, which are not there unless somebody makes them.
 func ConfigFor(n *node.Node) config.Config {
 	c := config.Default()
+	c.Mode = config.ModeEnforce
 	c.Runtime.Socket = n.Socket()
 	c.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + n.Name()
 	c.State.Directory = filepath.Join(n.Dir(), "state")

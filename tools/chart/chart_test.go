@@ -132,7 +132,7 @@ func TestAgentConfig(t *testing.T) {
 	want.Runtime.Socket = "/run/k3s/containerd/containerd.sock"
 	want.Filesystems.PodLogs.Path = ""
 	want.Writers.Top = 10
-	got := agentConfig(t, render(t, "mode=enforce", "agent.layout=k3s", "agent.metrics.open=false", "agent.metrics.port=9999",
+	got := agentConfig(t, render(t, "agent.mode=enforce", "agent.layout=k3s", "agent.metrics.open=false", "agent.metrics.port=9999",
 		"agent.config.images.imageGCHighThresholdPercent=70", "agent.config.images.imageGCLowThresholdPercent=60",
 		"agent.config.images.keep={registry.k8s.io/**}", "agent.config.filesystems.podLogs.path=", "agent.config.writers.top=10"))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -145,11 +145,14 @@ func TestControllerConfig(t *testing.T) {
 		set  []string
 		want func(*config.Config)
 	}{
-		{nil, func(c *config.Config) { c.Mode = config.Observe }},
-		{[]string{"mode=enforce", "controller.config.brake.deletions=2000000", "controller.config.exclude.namespaces={a,b}"},
-			func(c *config.Config) { c.Brake.Deletions, c.Exclude.Namespaces = 2000000, []string{"a", "b"} }},
+		{nil, func(*config.Config) {}},
+		{[]string{"controller.mode=enforce", "controller.config.brake.deletions=2000000", "controller.config.exclude.namespaces={a,b}"},
+			func(c *config.Config) {
+				c.Mode, c.Brake.Deletions, c.Exclude.Namespaces = config.Enforce, 2000000, []string{"a", "b"}
+			}},
 	} {
 		want := config.Default()
+		want.Mode = config.Observe
 		want.Server.Address = ":9479"
 		c.want(&want)
 		text := at[string](render(t, c.set...)["ConfigMap/ebb-controller"], "data", "controller.yaml")
@@ -159,6 +162,38 @@ func TestControllerConfig(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", c.set, diff)
+		}
+	}
+}
+
+// TestModes: each program observes unless its own value says otherwise, whatever else is
+// set, and enforcing one does not arm the other.
+func TestModes(t *testing.T) {
+	configured := map[string][]string{
+		"alone":                   nil,
+		"both configured":         {"agent.config.writers.top=10", "agent.config.images.keep={a}", "controller.config.paused=false", "controller.config.brake.deletions=5"},
+		"shared values":           {"agent.layout=k3s", "agent.metrics.open=false", "controller.replicas=1", "apiServer.host=10.0.0.1", "apiServer.port=6443"},
+		"with the others' fields": {"agent.config.log.level=debug", "controller.config.log.level=debug"},
+	}
+	for name, more := range configured {
+		for _, c := range []struct {
+			set        []string
+			agent      nodeconfig.Mode
+			controller config.Mode
+		}{
+			{nil, nodeconfig.ModeObserve, config.Observe},
+			{[]string{"agent.mode=enforce"}, nodeconfig.ModeEnforce, config.Observe},
+			{[]string{"controller.mode=enforce"}, nodeconfig.ModeObserve, config.Enforce},
+			{[]string{"agent.mode=enforce", "controller.mode=enforce"}, nodeconfig.ModeEnforce, config.Enforce},
+		} {
+			objects := render(t, append(c.set, more...)...)
+			controller, err := config.Parse([]byte(at[string](objects["ConfigMap/ebb-controller"], "data", "controller.yaml")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if agent := agentConfig(t, objects); agent.Mode != c.agent || controller.Mode != c.controller {
+				t.Errorf("%s, %v: the agent is to %s, the controller to %s", name, c.set, agent.Mode, controller.Mode)
+			}
 		}
 	}
 }

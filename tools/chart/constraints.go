@@ -13,6 +13,7 @@ var (
 	port     = schema{"type": "integer", "minimum": 1, "maximum": 65535}
 	seconds  = schema{"type": "integer", "minimum": 1, "maximum": 3600}
 	path     = schema{"type": "string", "pattern": `^(/[^/\s]+)+$|^$`}
+	mode     = oneOf("observe", "enforce")
 	mapping  = schema{"type": "object"} // what Kubernetes itself checks
 	mappings = schema{"type": "array", "items": mapping}
 	profile  = closed(schema{
@@ -43,7 +44,6 @@ func matching(pattern string) schema { return schema{"type": "string", "pattern"
 
 // constraints are the schemas of values of which the default does not say enough.
 var constraints = map[string]schema{
-	"mode": oneOf("observe", "enforce"),
 	// A name without tag, as distribution/reference has it: nothing that would be special in a keep rule.
 	"image.repository":  matching(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
 	"image.tag":         matching(`^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}$`),
@@ -52,6 +52,7 @@ var constraints = map[string]schema{
 	"image.pullSecrets": texts,
 	"apiServer.port":    schema{"type": []string{"string", "integer"}, "pattern": `^[0-9]{0,5}$`, "minimum": 1, "maximum": 65535},
 
+	"agent.mode":                          mode,
 	"agent.config":                        nodeSchema(nodeconfig.Default()),
 	"agent.layout":                        oneOf("containerd", "k3s", "rke2", "microk8s", "k0s"),
 	"agent.containerd.socket":             path,
@@ -72,6 +73,7 @@ var constraints = map[string]schema{
 	"agent.podLabels":                     labels,
 	"agent.serviceAccount.annotations":    labels,
 
+	"controller.mode":                          mode,
 	"controller.config":                        clusterSchema(config.Default()),
 	"controller.replicas":                      schema{"type": "integer", "minimum": 0, "maximum": 10},
 	"controller.metrics.port":                  port,

@@ -134,11 +134,11 @@ func TestMountsAreDocumented(t *testing.T) {
 	for _, row := range table(t, "directory of the node |") {
 		want[row[0]] = row[1]
 	}
-	enforcing := podOf(t, render(t, "mode=enforce")["DaemonSet/ebb-agent"])
+	enforcing := podOf(t, render(t, "agent.mode=enforce")["DaemonSet/ebb-agent"])
 	if diff := cmp.Diff(want, mountsOf(enforcing)); diff != "" {
 		t.Errorf("docs/security.md and the DaemonSet (-page +chart):\n%s", diff)
 	}
-	for _, narrower := range [][]string{nil, {"mode=enforce", "agent.config.containers.logs=false"}, {"mode=enforce", "agent.config.containers.enabled=false"}} {
+	for _, narrower := range [][]string{nil, {"controller.mode=enforce"}, {"agent.mode=enforce", "agent.config.containers.logs=false"}, {"agent.mode=enforce", "agent.config.containers.enabled=false"}} {
 		want["/var/log/pods"], want["/var/log/containers"] = "read", "read"
 		if diff := cmp.Diff(want, mountsOf(podOf(t, render(t, narrower...)["DaemonSet/ebb-agent"]))); diff != "" {
 			t.Errorf("with %v (-want +got):\n%s", narrower, diff)
@@ -201,7 +201,7 @@ func unloadPod(t *testing.T, text string) podSpec {
 // TestContainersAreConfined: what holds for all of them, and that only the agent and
 // the pod that clears a node are root.
 func TestContainersAreConfined(t *testing.T) {
-	objects := render(t, "mode=enforce")
+	objects := render(t, "agent.mode=enforce", "controller.mode=enforce")
 	unload := at[string](objects["ConfigMap/ebb-uninstall-unload"], "data", "pod.yaml")
 	pods := map[string]podSpec{"unload's pod": unloadPod(t, unload)}
 	for key, o := range objects {
@@ -273,7 +273,7 @@ func TestLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"observe", "enforce"} {
-		if out, err := h.Run(t.Context(), "lint", "--strict", "--set", "mode="+mode); err != nil {
+		if out, err := h.Run(t.Context(), "lint", "--strict", "--set", "agent.mode="+mode+",controller.mode="+mode); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}

@@ -23,7 +23,9 @@ func TestWrongValues(t *testing.T) {
 		wants []string
 	}{
 		{"mod=enforce", []string{"'mod' not allowed"}},
-		{"mode=on", []string{"/mode", "observe", "enforce"}},
+		{"mode=enforce", []string{"'mode' not allowed"}}, // of which of the two?
+		{"agent.mode=on", []string{"/agent/mode", "observe", "enforce"}},
+		{"controller.mode=on", []string{"/controller/mode", "observe", "enforce"}},
 		{"agent.enabled=yes", []string{"/agent/enabled", "boolean"}},
 		{"agent.layout=docker", []string{"/agent/layout", "microk8s"}},
 		{"agent.metrics.port=0", []string{"/agent/metrics/port"}},
@@ -43,6 +45,7 @@ func TestWrongValues(t *testing.T) {
 		{"agent.capabilities={cap_bpf}", []string{"/agent/capabilities/0"}},
 		{"agent.seccompProfile.type=None", []string{"/agent/seccompProfile/type"}},
 		{"controller.replicas=-1", []string{"/controller/replicas"}},
+		{"controller.config.mode=enforce", []string{"/controller/config", "'mode' not allowed"}},
 		{"controller.config.brake.deletion=5", []string{"/controller/config/brake", "deletion"}},
 		{"controller.config.leaderElection.name=x", []string{"/controller/config/leaderElection", "'name' not allowed"}},
 		{"controller.rbac.types[0].apiGroups={apps}", []string{"/controller/rbac/types/0", "resources"}},

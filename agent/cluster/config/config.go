@@ -80,7 +80,7 @@ type Log struct {
 // Default is the configuration that an empty file means.
 func Default() Config {
 	return Config{
-		Mode:               Enforce,
+		Mode:               Observe,
 		Brake:              Brake{Deletions: 20000, Window: Duration(10 * time.Minute)},
 		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
 		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},

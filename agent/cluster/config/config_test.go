@@ -40,6 +40,16 @@ func TestDefaults(t *testing.T) {
 	walk("", reflect.TypeFor[Config]())
 }
 
+// TestObservesUnlessTold: nothing but the word itself makes the controller change anything.
+func TestObservesUnlessTold(t *testing.T) {
+	for _, text := range []string{"", DefaultYAML, "mode: observe\n", "brake: {deletions: 5}\n", "paused: false\n"} {
+		c, err := Parse([]byte(text))
+		if err != nil || c.Mode != Observe {
+			t.Errorf("%.30q: mode %s, %v", text, c.Mode, err)
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	const path = "../../../docs/controller-config.md"
 	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller --print-default-config`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"

@@ -151,6 +151,7 @@ func (l *logBuffer) text() string {
 func (b *bed) start(t *testing.T, kubeconfig string, change func(*config.Config)) *running {
 	t.Helper()
 	r := &running{config: config.Default(), metrics: cluster.NewMetrics()}
+	r.config.Mode = config.Enforce
 	r.config.Server = config.Server{}
 	if change != nil {
 		change(&r.config)

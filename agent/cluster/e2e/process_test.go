@@ -58,6 +58,9 @@ func (b *bed) launch(t *testing.T, binary, yaml string) *process {
 
 func (p *process) configure(yaml string) {
 	p.t.Helper()
+	if !strings.Contains(yaml, "mode:") {
+		yaml += "\nmode: enforce"
+	}
 	yaml += fmt.Sprintf("\nserver: {address: '', adminSocket: %s}\nlog: {level: debug}\n", p.socket)
 	if err := os.WriteFile(filepath.Join(p.dir, "c.yaml"), []byte(yaml), 0o600); err != nil {
 		p.t.Fatal(err)

@@ -16,7 +16,7 @@ const (
 // Config is the whole configuration of ebb-agent. The doc tag of each field is
 // what --print-default-config writes above it.
 type Config struct {
-	Mode              Mode        `json:"mode" doc:"enforce removes what the policy chooses; observe only says what it would remove."`
+	Mode              Mode        `json:"mode" doc:"observe only says what it would remove; enforce removes what the policy chooses. Nothing is removed until this says enforce."`
 	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
 	Runtime           Runtime     `json:"runtime" doc:"The container runtime."`
 	Images            Images      `json:"images" doc:"When images go. Names and meaning are the kubelet's where it has them."`
@@ -153,7 +153,7 @@ type Log struct {
 // Default returns the configuration that an empty file means.
 func Default() Config {
 	return Config{
-		Mode:              ModeEnforce,
+		Mode:              ModeObserve,
 		ReconcileInterval: Duration(5 * time.Minute),
 		Runtime:           Runtime{Socket: SocketAuto},
 		Images: Images{

@@ -25,7 +25,7 @@ func TestEmptyFileMeansDefaults(t *testing.T) {
 
 func TestPrintedConfigurationReadsBack(t *testing.T) {
 	want := Default()
-	want.Mode = ModeObserve
+	want.Mode = ModeEnforce
 	want.Images.Keep = []string{"registry.k8s.io/**", `a"b`}
 	want.Images.MaximumAge = Duration(12*time.Hour + 45*time.Minute)
 	var out bytes.Buffer
@@ -41,6 +41,20 @@ func TestPrintedConfigurationReadsBack(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "imageMaximumGCAge: 12h45m\n") {
 		t.Errorf("a duration is not written as people write it:\n%s", out.String())
+	}
+}
+
+// TestObservesUnlessTold: nothing but the word itself makes the agent remove anything.
+func TestObservesUnlessTold(t *testing.T) {
+	for _, text := range []string{"", "mode: observe\n", "images: {imageMaximumGCAge: 1h}\n", "{}\n"} {
+		c, err := Parse([]byte(text))
+		if err != nil || c.Mode != ModeObserve {
+			t.Errorf("%q: mode %s, %v", text, c.Mode, err)
+		}
+	}
+	var out bytes.Buffer
+	if err := Print(&out, Default()); err != nil || !strings.Contains(out.String(), "\nmode: \"observe\"\n") {
+		t.Errorf("%v, what is printed and copied:\n%s", err, out.String())
 	}
 }
 
@@ -63,7 +77,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 func TestFieldsAreRead(t *testing.T) {
 	got, err := Parse([]byte(`
-mode: observe
+mode: enforce
 reconcileInterval: 1m
 runtime: {socket: /run/k3s/containerd/containerd.sock}
 images:
@@ -82,7 +96,7 @@ server: {address: ""}
 		t.Fatal(err)
 	}
 	want := Default()
-	want.Mode = ModeObserve
+	want.Mode = ModeEnforce
 	want.ReconcileInterval = Duration(time.Minute)
 	want.Runtime.Socket = "/run/k3s/containerd/containerd.sock"
 	want.Images.HighThresholdPercent, want.Images.LowThresholdPercent = 90, 50

@@ -51,6 +51,7 @@ func TestModulesComeLater(t *testing.T) {
 	}
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1))
 	b.config = config.Default()
+	b.config.Mode = config.ModeEnforce
 	b.config.Runtime.Socket = filepath.Join(node.BaseDir(), name, "containerd.sock")
 	b.config.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + name
 	b.config.State.Directory = t.TempDir()

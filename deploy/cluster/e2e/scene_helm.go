@@ -19,7 +19,8 @@ func (b *bed) helmed() error {
 	if err := b.ready(); err != nil {
 		return err
 	}
-	if err := b.helm("upgrade", "ebb", "deploy/chart", "--namespace", namespace, "--reuse-values", "--set", "mode=enforce"); err != nil {
+	if err := b.helm("upgrade", "ebb", "deploy/chart", "--namespace", namespace, "--reuse-values",
+		"--set", "agent.mode=enforce", "--set", "controller.mode=enforce"); err != nil {
 		return err
 	}
 	if err := b.ready(); err != nil {

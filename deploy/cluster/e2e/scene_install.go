@@ -29,11 +29,14 @@ func (b *bed) install() error {
 	if err := b.ready(); err != nil {
 		return err
 	}
-	b.notes.ok("agent and controller are ready, from the image %s, in mode observe", repository)
 	images, err := b.images()
 	if err != nil {
 		return err
 	}
+	if images.Mode != "observe" {
+		return fmt.Errorf("the agent's mode is %q", images.Mode)
+	}
+	b.notes.ok("agent and controller are ready, from the image %s, in mode observe", repository)
 	b.notes.ok("%d images are known; the disk is %d %% full, its lines are %d and %d %%",
 		len(images.Images), images.UsedPercent, images.HighPercent, images.LowPercent)
 	return b.probes()
@@ -68,7 +71,7 @@ func (b *bed) ready() error {
 func (b *bed) enforce() error {
 	args := []string{
 		"template", "ebb", "deploy/chart", "--namespace", namespace,
-		"--set", "mode=enforce",
+		"--set", "agent.mode=enforce", "--set", "controller.mode=enforce",
 	}
 	b.notes.command("helm " + strings.Join(args, " ") + " | kubectl apply --server-side --filename -")
 	rendered, err := b.run(b.o.helm, append(args, "--no-hooks", "--set", "agent.config.images.imageMinimumGCAge=5s")...)

@@ -25,7 +25,7 @@
 {{- $images := get $c "images" | default dict -}}
 {{- $_ := set $images "keep" (append (get $images "keep" | default list) (include "ebb.imageName" .) | uniq) -}}
 {{- $_ := set $c "images" $images -}}
-{{- $_ := set $c "mode" .Values.mode -}}
+{{- $_ := set $c "mode" .Values.agent.mode -}}
 {{- $runtime := get $c "runtime" | default dict -}}
 {{- $_ := set $runtime "socket" $l.socket -}}
 {{- $_ := set $c "runtime" $runtime -}}

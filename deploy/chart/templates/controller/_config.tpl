@@ -1,7 +1,7 @@
 {{/* The controller's whole configuration. */}}
 {{- define "ebb.controllerConfig" -}}
 {{- $c := deepCopy .Values.controller.config -}}
-{{- $_ := set $c "mode" .Values.mode -}}
+{{- $_ := set $c "mode" .Values.controller.mode -}}
 {{- $election := get $c "leaderElection" | default dict -}}
 {{- $_ := set $election "namespace" .Release.Namespace -}}
 {{- $_ := set $election "name" (include "ebb.controller" .) -}}
