@@ -135,12 +135,18 @@ func (b *bed) leaveBehind(ctx context.Context) error {
 	}, nil)
 }
 
-// empty says whether there are no ConfigMaps and Pods in a namespace.
+// empty says whether there are no ConfigMaps and Pods in a namespace. An API server that
+// is too busy to tell is asked again.
 func (b *bed) empty(ctx context.Context, namespace string) (bool, error) {
 	for _, resource := range []string{"configmaps", "pods"} {
 		var list struct{ Items []struct{} }
 		url := b.cp.URL() + "/api/v1/namespaces/" + namespace + "/" + resource + "?limit=1"
-		if err := peers.Request(ctx, b.admin, http.MethodGet, url, nil, &list); err != nil {
+		err := peers.Request(ctx, b.admin, http.MethodGet, url, nil, &list)
+		var status *peers.StatusError
+		if errors.As(err, &status) && (status.Code/100 == 5 || status.Code == http.StatusTooManyRequests) {
+			return false, nil
+		}
+		if err != nil {
 			return false, err
 		}
 		if len(list.Items) > 0 {

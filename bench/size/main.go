@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,7 +22,7 @@ import (
 type options struct {
 	controller, deploy, results string
 	objects, few                int
-	peer                        bool
+	peer                        int
 }
 
 // figures go to size.json.
@@ -58,7 +59,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "bench/results", "where size.json goes")
 	flag.IntVar(&o.objects, "objects", 1_000_000, "objects in the cluster; with fewer nothing is written")
 	flag.IntVar(&o.few, "few", 100_000, "objects that it has at first; 0: none")
-	flag.BoolVar(&o.peer, "peer", true, "measure the kube-controller-manager, too")
+	flag.IntVar(&o.peer, "peer", math.MaxInt, "objects that the kube-controller-manager is measured with at most")
 	again := flag.Bool("render", false, "only write RESULTS.md again, from size.json")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -101,7 +102,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	fmt.Fprint(os.Stderr, f.markdown())
-	if full := 1_000_000; o.objects < full || o.few == 0 || !o.peer {
+	if full := 1_000_000; o.objects < full || o.few == 0 || o.peer < o.few {
 		return nil // figures would be missing, or of something else
 	}
 	if err := result.Write(o.results, "size", f); err != nil {

@@ -21,13 +21,13 @@ func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage
 	s.Objects, s.Dependents = objects, dependents(objects)
 	ebb, peer := b.ebb.Contender(), contender.Peer(b.cp, "peer", contender.PeerArgs...)
 	contenders := []contender.Contender{ebb}
-	if b.peer {
+	if objects <= b.peer {
 		contenders = append(contenders, peer)
 	}
 	if err := b.grow(ctx, objects, contenders); err != nil {
 		return s, err
 	}
-	if s.Ebb, err = b.measure(ctx, ebb, objects); err != nil || !b.peer {
+	if s.Ebb, err = b.measure(ctx, ebb, objects); err != nil || objects > b.peer {
 		return s, err
 	}
 	if before != nil {
