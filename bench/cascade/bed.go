@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -24,11 +22,9 @@ const workers = 32
 // bed is a control plane, and a client that makes objects in it and follows what
 // becomes of them.
 type bed struct {
+	*contender.Bed
 	options
-	cp      *peers.ControlPlane
-	admin   *http.Client
 	client  *metadata.Client
-	ebb     contender.Ebb
 	waves   int
 	audited int64 // of the audit log
 	watch   *watch
@@ -37,37 +33,17 @@ type bed struct {
 
 func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 	say("starting etcd, the API server and the controller manager")
-	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-cascade", Audit: true, ControllerManager: true, ControllerManagerArgs: contender.PeerArgs})
+	base, err := contender.NewBed(ctx, peers.Config{Name: "bench-cascade", Audit: true}, o.controller, o.deploy)
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{options: o, cp: cp, ebb: contender.Ebb{Binary: o.controller}, end: func() {}}
+	b := &bed{Bed: base, options: o, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if err := cp.ControllerManager.Stop(ctx); err != nil {
-		return nil, err
-	}
-	for _, file := range []string{"00-namespace.yaml", "controller-rbac.yaml", "controller-flowschema.yaml"} {
-		if err := cp.Apply(ctx, filepath.Join(o.deploy, file)); err != nil {
-			return nil, err
-		}
-	}
-	if b.ebb.Kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
-		return nil, err
-	}
-	if b.admin, err = cp.Admin(); err != nil {
-		return nil, err
-	}
-	if b.ebb.Dir, err = os.MkdirTemp("", "ebb-bench-cascade-"); err != nil {
-		return nil, err
-	}
-	if b.ebb.Address, err = contender.FreeAddress(); err != nil {
-		return nil, err
-	}
-	admin, err := cp.Kubeconfig("bench", "system:masters")
+	admin, err := b.CP.Kubeconfig("bench", "system:masters")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +63,7 @@ func (b *bed) close() error {
 	if b.client != nil {
 		b.client.Close()
 	}
-	return errors.Join(b.cp.Close(), os.RemoveAll(b.ebb.Dir))
+	return b.Bed.Close()
 }
 
 // configMaps are what the bench makes: the cheapest objects for the API server, so
@@ -114,7 +90,7 @@ func (b *bed) create(ctx context.Context, name string, owners ...cascade.Referen
 		refs = append(refs, map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": r.UID, "blockOwnerDeletion": r.Block})
 	}
 	var made struct{ Metadata struct{ UID string } }
-	err := peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/api/v1/namespaces/default/configmaps", map[string]any{
+	err := peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/default/configmaps", map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "ownerReferences": refs},
 	}, &made)
 	return made.Metadata.UID, err

@@ -11,7 +11,7 @@ import (
 )
 
 func (b *bed) fast() contender.Contender {
-	return contender.Peer(b.cp, "peer", contender.PeerArgs...)
+	return contender.Peer(b.CP, "peer", contender.PeerArgs...)
 }
 
 // run has a contender run while something is done with it: once it collects.

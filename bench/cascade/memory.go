@@ -36,7 +36,7 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 	for _, c := range []struct {
 		contender.Contender
 		rss, peak *float64
-	}{{b.ebb.Contender(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
+	}{{b.Ebb.Contender(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
 		err := b.run(ctx, c.Contender, func(pid int) error {
 			if err := pause(ctx, restTime); err != nil {
 				return err
@@ -69,12 +69,12 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 // heap is ebb-controller's live heap, as its latest garbage collection has it,
 // once it has listed everything. It collects then, to give back what lists took.
 func (b *bed) heap(ctx context.Context) (live float64, err error) {
-	c := b.ebb.Contender()
+	c := b.Ebb.Contender()
 	err = b.run(ctx, c, func(int) error {
 		if err := pause(ctx, restTime); err != nil {
 			return err
 		}
-		live, err = b.ebb.Metric(ctx, "go_gc_heap_live_bytes")
+		live, err = b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
 		return err
 	})
 	return live, err

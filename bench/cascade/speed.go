@@ -21,8 +21,8 @@ type wave struct {
 }
 
 func (b *bed) delete(ctx context.Context, f family, policy cascade.Policy) error {
-	url := b.cp.URL() + "/api/v1/namespaces/default/configmaps/" + f.owner.Name
-	return peers.Request(ctx, b.admin, http.MethodDelete, url, map[string]any{
+	url := b.CP.URL() + "/api/v1/namespaces/default/configmaps/" + f.owner.Name
+	return peers.Request(ctx, b.Admin, http.MethodDelete, url, map[string]any{
 		"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy,
 	}, nil)
 }
@@ -40,7 +40,7 @@ func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Po
 		return v, err
 	}
 	b.watch.look(f)
-	audit, err := b.cp.ReadAudit(b.audited, func(peers.AuditEvent) {})
+	audit, err := b.CP.ReadAudit(b.audited, func(peers.AuditEvent) {})
 	if err != nil {
 		return v, err
 	}
@@ -66,7 +66,7 @@ func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Po
 	}
 	v.behind = time.Since(p.last).Seconds()
 	requests := 0
-	b.audited, err = b.cp.ReadAudit(audit, func(e peers.AuditEvent) {
+	b.audited, err = b.CP.ReadAudit(audit, func(e peers.AuditEvent) {
 		if e.User.Username == c.User && e.Verb != "watch" && e.Verb != "list" {
 			requests++
 		}
@@ -119,7 +119,7 @@ func measureSpeed(ctx context.Context, b *bed, f *figures) error {
 			}
 			*list = append(*list, v)
 		}
-		for _, c := range []contender.Contender{b.ebb.Contender(), b.fast()} {
+		for _, c := range []contender.Contender{b.Ebb.Contender(), b.fast()} {
 			if err := b.run(ctx, c, func(int) error {
 				for _, policy := range policies {
 					v, err := b.wave(ctx, c, policy, b.dependents)
@@ -136,7 +136,7 @@ func measureSpeed(ctx context.Context, b *bed, f *figures) error {
 	}
 	f.LimitDelete, f.LimitPatch = median(deletes), median(patches)
 	f.fill(waves)
-	slow := contender.Peer(b.cp, "peer default", contender.OnlyCollector)
+	slow := contender.Peer(b.CP, "peer default", contender.OnlyCollector)
 	return b.run(ctx, slow, func(int) error {
 		v, err := b.wave(ctx, slow, cascade.Background, b.slow)
 		f.PeerDefault = result.Round(v.perSecond)

@@ -45,7 +45,7 @@ func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, 
 func (b *bed) starts(ctx context.Context, rounds int) (ebb, peer float64, err error) {
 	var times [2][]float64
 	for range rounds {
-		for i, c := range []contender.Contender{b.ebb.Contender(), b.fast()} {
+		for i, c := range []contender.Contender{b.Ebb.Contender(), b.fast()} {
 			s, err := b.startTime(ctx, c)
 			if err != nil {
 				return 0, 0, err
@@ -83,8 +83,8 @@ func (b *bed) breakType(ctx context.Context) error {
 		"group": "bench.example", "scope": "Namespaced", "names": map[string]any{"plural": "broken", "singular": "broken", "kind": "Broken"},
 		"versions": []any{version("v1", true)},
 	}
-	url := b.cp.URL() + definitions
-	if err := peers.Request(ctx, b.admin, http.MethodPost, url, map[string]any{
+	url := b.CP.URL() + definitions
+	if err := peers.Request(ctx, b.Admin, http.MethodPost, url, map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "broken.bench.example"}, "spec": spec,
 	}, nil); err != nil {
@@ -92,7 +92,7 @@ func (b *bed) breakType(ctx context.Context) error {
 	}
 	object := map[string]any{"apiVersion": "bench.example/v1", "kind": "Broken", "metadata": map[string]any{"name": "one"}}
 	if err := b.eventually(ctx, func() error {
-		return peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/apis/bench.example/v1/namespaces/default/broken", object, nil)
+		return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/apis/bench.example/v1/namespaces/default/broken", object, nil)
 	}); err != nil {
 		return err
 	}
@@ -101,13 +101,13 @@ func (b *bed) breakType(ctx context.Context) error {
 	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 		"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/convert"},
 	}}
-	if err := peers.Request(ctx, b.admin, http.MethodPatch, url+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
+	if err := peers.Request(ctx, b.Admin, http.MethodPatch, url+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
 		return err
 	}
 	// Until the list fails, it is not broken. (The API server says 429, for its cache
 	// cannot be filled.)
 	return b.eventually(ctx, func() error {
-		err := peers.Request(ctx, b.admin, http.MethodGet, b.cp.URL()+"/apis/bench.example/v2/broken", nil, nil)
+		err := peers.Request(ctx, b.Admin, http.MethodGet, b.CP.URL()+"/apis/bench.example/v2/broken", nil, nil)
 		var status *peers.StatusError
 		if errors.As(err, &status) && status.Code != http.StatusNotFound {
 			return nil

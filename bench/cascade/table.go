@@ -39,20 +39,9 @@ func (f figures) markdown() string {
 	fmt.Fprintf(&b, "| %-47s | %8s | %23s | %12s |\n|%s|%s:|%s:|%s:|\n", "", "ebb", "kube-controller-manager", "no collector",
 		strings.Repeat("-", 49), strings.Repeat("-", 9), strings.Repeat("-", 24), strings.Repeat("-", 13))
 	for _, l := range f.lines() {
-		fmt.Fprintf(&b, "| %-47s | %8s | %23s | %12s |\n", l.name, figure(l.ebb), figure(l.peer), figure(l.limit))
+		fmt.Fprintf(&b, "| %-47s | %8s | %23s | %12s |\n", l.name, result.Figure(l.ebb), result.Figure(l.peer), result.Figure(l.limit))
 	}
 	return b.String()
-}
-
-// figure has three digits that count, or all before the point.
-func figure(v float64) string {
-	switch {
-	case v == 0:
-		return ""
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
 }
 
 // render writes the report's section from the cascade.json in a directory. The

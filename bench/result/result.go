@@ -40,3 +40,15 @@ func Percentile(values []float64, p float64) float64 {
 
 // Round keeps three digits after the point: more is noise.
 func Round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// Figure shows a value with three digits that count, or all before the point; nothing
+// for 0, which is what was not measured.
+func Figure(v float64) string {
+	switch {
+	case v == 0:
+		return ""
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

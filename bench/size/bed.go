@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,46 +15,24 @@ import (
 
 // bed is a control plane, and what it holds.
 type bed struct {
+	*contender.Bed
 	options
-	cp    *peers.ControlPlane
-	admin *http.Client
-	ebb   contender.Ebb
 	maker *maker
 	there int // objects
 }
 
 func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 	say("starting etcd, the API server and the controller manager")
-	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-size", ControllerManager: true, ControllerManagerArgs: contender.PeerArgs})
+	base, err := contender.NewBed(ctx, peers.Config{Name: "bench-size"}, o.controller, o.deploy)
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{options: o, cp: cp, ebb: contender.Ebb{Binary: o.controller}, maker: newMaker()}
+	b := &bed{Bed: base, options: o, maker: newMaker()}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.Close())
 		}
 	}()
-	if err := cp.ControllerManager.Stop(ctx); err != nil {
-		return nil, err
-	}
-	for _, file := range []string{"00-namespace.yaml", "controller-rbac.yaml", "controller-flowschema.yaml"} {
-		if err := cp.Apply(ctx, filepath.Join(o.deploy, file)); err != nil {
-			return nil, err
-		}
-	}
-	if b.ebb.Kubeconfig, err = cp.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-controller"); err != nil {
-		return nil, err
-	}
-	if b.admin, err = cp.Admin(); err != nil {
-		return nil, err
-	}
-	if b.ebb.Dir, err = os.MkdirTemp("", "ebb-bench-size-"); err != nil {
-		return nil, err
-	}
-	if b.ebb.Address, err = contender.FreeAddress(); err != nil {
-		return nil, err
-	}
 	return b, b.fill(ctx, func(yield func(runtime.Object) bool) {
 		if !yield(makeNamespace(b.maker.meta(abandoned, ""))) {
 			return
@@ -69,21 +45,19 @@ func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 	})
 }
 
-func (b *bed) close() error { return errors.Join(b.cp.Close(), os.RemoveAll(b.ebb.Dir)) }
-
 // fill puts objects into etcd while the API server is away.
 func (b *bed) fill(ctx context.Context, objects func(yield func(runtime.Object) bool)) error {
-	if err := b.cp.APIServer.Stop(ctx); err != nil {
+	if err := b.CP.APIServer.Stop(ctx); err != nil {
 		return err
 	}
-	if err := load(ctx, b.cp, objects); err != nil {
+	if err := load(ctx, b.CP, objects); err != nil {
 		return err
 	}
 	began := time.Now()
 	// It lists all into its caches first, which can take longer than the patience of
 	// one Start.
-	err := b.cp.APIServer.Start(ctx)
-	for ; err != nil && ctx.Err() == nil && b.cp.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.cp.APIServer.Start(ctx) {
+	err := b.CP.APIServer.Start(ctx)
+	for ; err != nil && ctx.Err() == nil && b.CP.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.CP.APIServer.Start(ctx) {
 	}
 	return err
 }
@@ -113,7 +87,7 @@ func (b *bed) grow(ctx context.Context, objects int, contenders []contender.Cont
 	}
 	// What the contenders will have collected.
 	b.there = objects - len(contenders)*(dependents(objects)+1)
-	u, err := b.cp.APIServer.Usage()
+	u, err := b.CP.APIServer.Usage()
 	say("the API server is ready after %.0f s in all, with %d MiB", time.Since(began).Seconds(), u.RSSBytes/mib)
 	return err
 }
@@ -128,7 +102,7 @@ const abandoned = "abandoned"
 
 // leaveBehind makes an object whose owner there never was.
 func (b *bed) leaveBehind(ctx context.Context) error {
-	return peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+"/api/v1/namespaces/"+abandoned+"/configmaps", map[string]any{
+	return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/"+abandoned+"/configmaps", map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "left-behind", "ownerReferences": []any{map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "00000000-0000-4000-8000-000000000000",
 		}}},
@@ -140,8 +114,8 @@ func (b *bed) leaveBehind(ctx context.Context) error {
 func (b *bed) empty(ctx context.Context, namespace string) (bool, error) {
 	for _, resource := range []string{"configmaps", "pods"} {
 		var list struct{ Items []struct{} }
-		url := b.cp.URL() + "/api/v1/namespaces/" + namespace + "/" + resource + "?limit=1"
-		err := peers.Request(ctx, b.admin, http.MethodGet, url, nil, &list)
+		url := b.CP.URL() + "/api/v1/namespaces/" + namespace + "/" + resource + "?limit=1"
+		err := peers.Request(ctx, b.Admin, http.MethodGet, url, nil, &list)
 		var status *peers.StatusError
 		if errors.As(err, &status) && (status.Code/100 == 5 || status.Code == http.StatusTooManyRequests) {
 			return false, nil

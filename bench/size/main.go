@@ -91,7 +91,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	var f figures
 	if o.few > 0 {
 		if f.Few, err = b.stage(ctx, o.few, nil); err != nil {

@@ -19,7 +19,7 @@ const restTime = 10 * time.Second
 // what it took with fewer, the machine has not the memory.
 func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage, err error) {
 	s.Objects, s.Dependents = objects, dependents(objects)
-	ebb, peer := b.ebb.Contender(), contender.Peer(b.cp, "peer", contender.PeerArgs...)
+	ebb, peer := b.Ebb.Contender(), contender.Peer(b.CP, "peer", contender.PeerArgs...)
 	contenders := []contender.Contender{ebb}
 	if objects <= b.peer {
 		contenders = append(contenders, peer)
@@ -86,7 +86,7 @@ func (b *bed) measure(ctx context.Context, c contender.Contender, objects int) (
 	}
 	m.Start, m.Rest = result.Round(u.peak), result.Round(u.rss)
 	if c.Name == "ebb" {
-		live, err := b.ebb.Metric(ctx, "go_gc_heap_live_bytes")
+		live, err := b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
 		if err != nil {
 			return m, err
 		}
@@ -108,8 +108,8 @@ func (b *bed) cascade(ctx context.Context, c contender.Contender, p process, obj
 		return err
 	}
 	began, tree := time.Now(), treeOf(objects, c)
-	url := b.cp.URL() + "/api/v1/namespaces/" + tree + "/configmaps/root"
-	if err := peers.Request(ctx, b.admin, http.MethodDelete, url, map[string]any{
+	url := b.CP.URL() + "/api/v1/namespaces/" + tree + "/configmaps/root"
+	if err := peers.Request(ctx, b.Admin, http.MethodDelete, url, map[string]any{
 		"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
 	}, nil); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (b *bed) cascade(ctx context.Context, c contender.Contender, p process, obj
 
 // ready says whether ebb-controller has listed everything.
 func (b *bed) ready(ctx context.Context) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.ebb.Address+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Ebb.Address+"/readyz", nil)
 	if err != nil {
 		return false, err
 	}

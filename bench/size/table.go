@@ -49,23 +49,11 @@ func (f figures) markdown() string {
 			if c.m != nil {
 				v = r.of(*c.m)
 			}
-			fmt.Fprintf(&b, " %13s |", figure(v))
+			fmt.Fprintf(&b, " %13s |", result.Figure(v))
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
-}
-
-// figure has three digits that count, or all before the point; none for what was not
-// measured.
-func figure(v float64) string {
-	switch {
-	case v == 0:
-		return ""
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
 }
 
 // render writes the report's section from the size.json in a directory. The report is
