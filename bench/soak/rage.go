@@ -136,7 +136,7 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 	if err := b.driver.liftAll(ctx, int(b.driver.next.Load())); err != nil {
 		return err
 	}
-	begun := time.Now()
+	begun, told := time.Now(), 15*time.Second
 	watching, end := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() { defer close(watched); b.watch(watching) }()
@@ -159,6 +159,14 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 			}
 			f.Missed = b.missed(due)
 			break
+		}
+		if passed > told {
+			told += 15 * time.Second
+			for i, d := range append(due, outside...) {
+				if i < 3 {
+					say("outstanding still, of %d: %s %s", len(due)+len(outside), d.What, d.Name)
+				}
+			}
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
 			return ctx.Err()
