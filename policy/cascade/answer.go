@@ -106,6 +106,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 		return
 	case TooMany:
 		c.wait(i, c.config.RetryMin) // it is no failure of the object's: no longer each time
+	case Deferred: // see Slow and Hold
 	case Withheld:
 		w.withheld, w.withheldFor = w.verb, w.reason
 	case Forbidden:

@@ -27,6 +27,9 @@ type Collector struct {
 	out        []Action
 	graves     graves
 	excludedNS map[string]bool
+	saidHeld   map[index]bool // of owners: that what is excluded holds them
+	roots      roots
+	lanes      lanes
 	now        time.Time // of the input at hand
 }
 
@@ -61,6 +64,7 @@ func New(config Config) *Collector {
 		versions: make(map[index]string),
 		work:     make(map[index]*work),
 		inFlight: make(map[uint64]index),
+		saidHeld: make(map[index]bool),
 	}
 	c.pages = []*[pageSize]node{new([pageSize]node)}
 	c.uuids, c.others = newUIDIndex(), make(map[string]index)
@@ -78,6 +82,7 @@ func (c *Collector) Len() int { return c.live }
 func (c *Collector) Ready(now time.Time, most int) []Action {
 	c.now = now
 	c.ring()
+	c.openLanes()
 	for c.head < len(c.queue) && len(c.out) < most {
 		i := c.queue[c.head]
 		c.head++
@@ -108,10 +113,11 @@ func (c *Collector) Next() time.Time {
 	for len(c.alarms) > 0 && !c.valid(c.alarms[0]) {
 		heap.Pop(&c.alarms)
 	}
-	if len(c.alarms) == 0 {
-		return time.Time{}
+	next := c.lanes.next
+	if len(c.alarms) > 0 && (next.IsZero() || c.alarms[0].at.Before(next)) {
+		next = c.alarms[0].at
 	}
-	return c.alarms[0].at
+	return next
 }
 
 // wake has a node looked at.

@@ -22,9 +22,10 @@ func (c *Collector) decide(i index) {
 	}
 	defer c.rest(i)
 	switch {
-	case n.flags&observed == 0 || n.flags&restored != 0 || c.excluded(i) || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
+	case n.flags&observed == 0 || n.flags&restored != 0 || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
 	case n.flags&terminating != 0:
 		c.decideTerminating(i)
+	case c.excluded(i):
 	case len(n.owners) > 0:
 		c.decideDependent(i)
 	}
@@ -206,13 +207,17 @@ const (
 
 // remove asks for the deletion of an object.
 func (c *Collector) remove(i index, p Policy, why Reason, at int) {
+	owner := c.at(i).owners[at].owner
+	if c.parks(i, owner) {
+		return
+	}
 	w := c.workOf(i)
 	if w.conflict && !w.unchanged || c.kinds.all[c.at(i).kind].aggregated && c.now.Sub(w.readAt) > c.config.FreshFor {
 		w.reread = true
 		c.readLive(i, w)
 		return
 	}
-	a := c.action(i, Delete, why, c.at(i).owners[at].owner, nil)
+	a := c.action(i, Delete, why, owner, nil)
 	a.Policy = p
 	if a.ResourceVersion == "" {
 		// With the UID alone, what was adopted meanwhile would go.
@@ -220,6 +225,7 @@ func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 		c.retry(i, w, c.config.RetryMin)
 		return
 	}
+	a.Root = c.root(owner)
 	c.emit(i, a)
 }
 

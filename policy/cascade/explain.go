@@ -12,6 +12,7 @@ type Explanation struct {
 	Waiting []Coordinates // dependents that hold it, the first ten
 	Holders []string      // what holds the barrier it waits for
 	Retry   time.Time     // not looked at before; zero: no such time
+	Root    Coordinates   // whose going has it deleted, where its owners are absent or waiting
 	Last    Result        // of the last action, with KeptRetry
 }
 
@@ -39,10 +40,12 @@ func (c *Collector) Explain(o Coordinates) Explanation {
 		x.Waiting = c.holding(i)
 	case KeptBarrier:
 		x.Holders = c.barrier.holders
+	case OwnersAbsent, OwnersWaiting:
+		c.explainDeletion(i, &x)
 	}
 	if w := c.work[i]; w != nil {
 		x.Last = w.last
-		if w.due.After(c.now) {
+		if x.Retry.IsZero() && w.due.After(c.now) {
 			x.Retry = w.due
 		}
 	}
@@ -54,7 +57,7 @@ func (c *Collector) why(i index) Reason {
 	switch {
 	case n.flags&observed == 0:
 		return KeptNotKnown
-	case c.excluded(i):
+	case c.excluded(i) && !c.ownFinalizer(i):
 		return KeptExcluded
 	case !c.reachable(i):
 		return KeptUnserved
@@ -84,6 +87,25 @@ func (c *Collector) why(i index) Reason {
 		return OwnersWaiting
 	}
 	return OwnersAbsent
+}
+
+// explainDeletion tells whose cascade an object that is to go belongs to, and whether
+// that is put off.
+func (c *Collector) explainDeletion(i index, x *Explanation) {
+	cause := c.causeOf(i)
+	if noted, top := c.climb(cause); noted != nil {
+		x.Root = *noted
+	} else {
+		x.Root = c.coordinates(top)
+	}
+	if c.at(i).flags&parked == 0 {
+		return
+	}
+	if c.lanes.hold {
+		x.Reason = KeptHeld
+	} else if l := c.lanes.byRoot[x.Root.UID]; l != nil {
+		x.Reason, x.Retry = KeptSlowed, l.until
+	}
 }
 
 func (c *Collector) whyTerminating(i index) Reason {

@@ -116,6 +116,7 @@ type kind struct {
 	epoch                uint32    // of the listing
 	graves               int       // of its objects
 	head                 index     // its nodes, a ring through prev and next
+	holds                container // more than its dependents
 	size                 int
 }
 
@@ -157,7 +158,7 @@ func (k *kinds) acquire(name kindName) uint32 {
 			k.ids = make(map[kindName]uint32)
 		}
 		name = kindName{strings.Clone(name.apiVersion), strings.Clone(name.kind)}
-		fresh := kind{kindName: name, group: groupOf(name.apiVersion), base: BaseKind(name.kind)}
+		fresh := kind{kindName: name, group: groupOf(name.apiVersion), base: BaseKind(name.kind), holds: containerOf(name)}
 		if n := len(k.free); n > 0 {
 			id, k.free = k.free[n-1], k.free[:n-1]
 			k.all[id] = fresh

@@ -90,6 +90,10 @@ func (c *Collector) apply(i index, o Object) {
 	if !owners {
 		c.setOwners(i, o.Owners)
 	}
+	if !o.Terminating {
+		c.roots.forget(i)
+	}
+	c.containerSeen(i)
 	const decisive = observed | terminating | wantsOrphan | wantsForegr | restored
 	changed := !owners || sum != n.finalizers || (before^n.flags)&decisive != 0
 	n.finalizers = sum
@@ -170,6 +174,8 @@ func (c *Collector) goneToo(i index) {
 // vanish makes an object one that is not there. What proves it is gone, proven,
 // or doubted if nothing does.
 func (c *Collector) vanish(i index, why trait) {
+	c.noteRoot(i)
+	c.containerGone(i, why)
 	n := c.at(i)
 	old := n.owners
 	n.owners = nil

@@ -33,6 +33,7 @@ func (c *Collector) Restored(now time.Time) {
 	c.now = now
 	c.unburyAll(func(uint32) bool { return true })
 	c.out = nil
+	c.roots.of = nil
 	clear(c.inFlight)
 	// A barrier that runs rests on versions of before; its passing is ignored.
 	c.barrier.passed, c.barrier.waiting, c.barrier.holders = c.barrier.last, nil, nil

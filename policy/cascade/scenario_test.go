@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +27,10 @@ var update = flag.Bool("update", false, "write what the collector says into test
 //	exists Pod a/web uid=p rv=5 ... | absent Pod a/web | unknown Pod a/web | busy Pod a/web
 //	                                                          the live read's answer
 //	patched Pod a/p uid=p rv=8 ...                            done, and what the response showed
-//	done|failed|conflict|gone|forbidden|throttled|withheld Pod a/web             how the action on it went
+//	done|failed|conflict|gone|forbidden|throttled|withheld|deferred Pod a/web             how the action on it went
 //	passed | held TYPE...                                     the barrier
+//	slow UID 10s 3                                            no deletions of that root for 10s, and 3 at a time then
+//	hold on|off                                               no deletions at all
 //	wait 1s
 //	take 3                                                    Ready gives three at most
 //	explain Pod a/web uid=p
@@ -144,6 +147,15 @@ func (sc *scenario) do(words []string) {
 		sc.c.BarrierPassed(sc.barrier)
 	case "held":
 		sc.c.BarrierHeld(sc.barrier, rest)
+	case "slow":
+		d, err := time.ParseDuration(rest[1])
+		most, err2 := strconv.Atoi(rest[2])
+		if err != nil || err2 != nil {
+			sc.t.Fatal(err, err2)
+		}
+		sc.c.Slow(sc.now, rest[0], sc.now.Add(d), most)
+	case "hold":
+		sc.c.Hold(sc.now, rest[0] == "on")
 	case "wait":
 		d, err := time.ParseDuration(rest[0])
 		if err != nil {
@@ -155,7 +167,7 @@ func (sc *scenario) do(words []string) {
 	case "explain":
 		sc.explain(rest)
 	default:
-		for r := Failed; r <= Withheld; r++ {
+		for r := Failed; r <= Deferred; r++ {
 			if r.String() == words[0] {
 				sc.c.Finished(sc.now, sc.id(rest), r)
 				return
@@ -236,6 +248,9 @@ func (sc *scenario) ready() {
 		if a.Finalizer != "" {
 			fmt.Fprintf(&sc.out, " [%d]=%s", a.Index, a.Finalizer)
 		}
+		if a.Verb == Delete && a.Root != a.Owner {
+			fmt.Fprintf(&sc.out, " root=%s/%s", a.Root.Kind, a.Root.UID)
+		}
 		fmt.Fprintf(&sc.out, " (%s)\n", a.Reason)
 	}
 	if next := sc.c.Next(); !next.IsZero() {
@@ -259,6 +274,12 @@ func (sc *scenario) explain(words []string) {
 	}
 	for _, d := range x.Waiting {
 		fmt.Fprintf(&sc.out, " waits-for=%s/%s", d.Kind, d.Name)
+	}
+	if x.Reason == KeptSlowed || x.Reason == KeptHeld {
+		fmt.Fprintf(&sc.out, " root=%s/%s", x.Root.Kind, x.Root.Name)
+	}
+	if x.Reason == KeptSlowed {
+		fmt.Fprintf(&sc.out, " until=+%v", x.Retry.Sub(sc.now))
 	}
 	if len(x.Holders) > 0 {
 		fmt.Fprintf(&sc.out, " held-by=%s", strings.Join(x.Holders, ","))

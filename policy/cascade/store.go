@@ -23,6 +23,7 @@ const (
 	waitsForSync                   // in Collector.held
 	hasFinalizer                   // any finalizer of somebody else's
 	restored                       // of before etcd was restored: any version may follow
+	parked                         // its deletion waits in a lane, or is held
 )
 
 // node is an object, or what references say of one that was not seen. Its key
@@ -181,6 +182,8 @@ func (c *Collector) drop(i index) {
 		c.at(first).same = n.same
 	}
 	c.forgetWork(i)
+	c.roots.forget(i)
+	delete(c.saidHeld, i)
 	c.delist(i)
 	c.setVersion(i, "")
 	c.kinds.release(n.kind)

@@ -115,6 +115,9 @@ type Action struct {
 	Index           int // of Finalizer
 	Reason          Reason
 	Owner           Coordinates // the first owner that Reason is about
+	// Root of a Delete is the topmost owner whose going caused it, or what took that
+	// along: a Namespace, a CustomResourceDefinition.
+	Root Coordinates
 }
 
 // State is what a live read told.
@@ -151,10 +154,13 @@ const (
 	// Withheld: the caller did not want to. The same is not asked for again until
 	// the object changes, or [Collector.Release].
 	Withheld
+	// Deferred: not now. The caller says before, by [Collector.Slow] or
+	// [Collector.Hold], when it wants more of these.
+	Deferred
 )
 
 func (r Result) String() string {
-	return [...]string{"failed", "done", "conflict", "gone", "forbidden", "throttled", "withheld"}[min(r, Withheld)]
+	return [...]string{"failed", "done", "conflict", "gone", "forbidden", "throttled", "withheld", "deferred"}[min(r, Deferred)]
 }
 
 // Reason says why an action is asked for, or why an object is kept.
@@ -175,6 +181,7 @@ const (
 	BarrierWanted    Reason = "barrier_wanted"    // owners are to be orphaned, and any type may hold dependents
 	InvalidNamespace Reason = "invalid_namespace" // the owner was seen in another namespace
 	ChangesTooOften  Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
+	HeldByExcluded   Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: Explain names it
 )
 
 // Reasons to keep an object.
@@ -191,6 +198,8 @@ const (
 	KeptUnserved     Reason = "type_unserved"
 	KeptInFlight     Reason = "in_flight" // an action is on its way, or its effect not seen yet
 	KeptRetry        Reason = "retry"     // an action did not succeed; again later
+	KeptSlowed       Reason = "slowed"    // deletions of its root are asked for little by little
+	KeptHeld         Reason = "held"      // none are
 	KeptNotKnown     Reason = "not_known" // the graph has no such object
 )
 

@@ -67,9 +67,10 @@ func (c *Collector) waitingDependent(i index) bool {
 // collector's part.
 func (c *Collector) decideTerminating(i index) {
 	switch f := c.at(i).flags; {
-	case len(c.at(i).owners) > 0 && c.leaveOrphaning(i):
+	case len(c.at(i).owners) > 0 && !c.excluded(i) && c.leaveOrphaning(i):
 	case f&wantsOrphan != 0:
 		c.decideOrphaning(i)
+		c.sayHeld(i)
 	case f&wantsForegr != 0:
 		c.decideForeground(i)
 	}
@@ -79,9 +80,11 @@ func (c *Collector) decideForeground(i index) {
 	if _, blocking := c.dependentsOf(i); blocking > 0 {
 		// Two that were deleted in the foreground, each the other's owner, would
 		// wait forever.
-		if refs := c.blockingRefs(i); len(refs) > 0 && c.waitsForItself(i) {
+		if refs := c.blockingRefs(i); len(refs) > 0 && !c.excluded(i) && c.waitsForItself(i) {
 			c.emit(i, c.action(i, Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
+			return
 		}
+		c.sayHeld(i)
 		return
 	}
 	if c.hold(i) {

@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// Release has what was withheld asked for again: the caller wants it now.
+// Release has what was withheld or slowed asked for again: the caller wants it now.
 func (c *Collector) Release(now time.Time) {
 	c.now = now
+	c.releaseLanes()
+	clear(c.saidHeld)
 	for _, i := range slices.Sorted(maps.Keys(c.work)) { // in an order that the inputs determine
 		if w := c.work[i]; w.withheld != 0 {
 			w.withheld = 0

@@ -1,0 +1,192 @@
+package cascade
+
+// The root of a deletion is the topmost owner whose going caused it, as far up as the
+// graph knows: for the Pods of a deleted Deployment the Deployment, not their
+// ReplicaSets. Where everything in a namespace, or of a custom type, is being deleted,
+// it is the Namespace or the CustomResourceDefinition.
+
+// mostContainers bounds how many of those are remembered at a time.
+const mostContainers = 1024
+
+// container says what objects of a kind hold that name no owners: a Namespace all that
+// is in it, a CustomResourceDefinition all of its type.
+type container uint8
+
+const (
+	holdsNothing container = iota
+	holdsNamespace
+	holdsType
+)
+
+func containerOf(name kindName) container {
+	switch {
+	case name.kind == "Namespace" && name.apiVersion == "v1":
+		return holdsNamespace
+	case name.kind == "CustomResourceDefinition" && groupOf(name.apiVersion) == "apiextensions.k8s.io":
+		return holdsType
+	}
+	return holdsNothing
+}
+
+// contained names a container that is going.
+type contained struct {
+	by   container
+	name string
+}
+
+// roots is what is known of why owners go. Entries are of owners that are absent or
+// being deleted and have dependents, and only where that was somebody else's fault;
+// those with the same root share one value.
+type roots struct {
+	of    map[index]*Coordinates
+	going map[contained]*Coordinates
+}
+
+func (r *roots) note(i index, root *Coordinates) {
+	if r.of == nil {
+		r.of = make(map[index]*Coordinates)
+	}
+	r.of[i] = root
+}
+
+func (r *roots) forget(i index) {
+	if len(r.of) == 0 {
+		return
+	}
+	if delete(r.of, i); len(r.of) == 0 {
+		r.of = nil // a map that was large stays large
+	}
+}
+
+// climb follows absent and waiting owners up. It gives what is noted of the root, or
+// the root itself.
+func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
+	for range deepest {
+		if s := c.seenAs(owner); s != 0 {
+			owner = s
+		}
+		if r := c.roots.of[owner]; r != nil {
+			return r, 0
+		}
+		up := c.causeOf(owner)
+		if up == 0 {
+			break
+		}
+		owner = up
+	}
+	if r := c.containing(owner); r != nil {
+		return r, 0
+	}
+	return nil, owner
+}
+
+// causeOf is the owner because of which an object that owns others goes; 0: somebody
+// deleted the object itself.
+func (c *Collector) causeOf(i index) index {
+	if c.at(i).flags&observed == 0 || len(c.at(i).owners) == 0 {
+		return 0
+	}
+	n, first := c.classify(i)
+	switch {
+	case n[solid]+n[orphaning]+n[unknown]+n[unresolvable] > 0:
+		return 0
+	case n[dangling] > 0:
+		return c.at(i).owners[first[dangling]].owner
+	}
+	return c.at(i).owners[first[waiting]].owner
+}
+
+// containing is the Namespace or definition that takes an object along.
+func (c *Collector) containing(i index) *Coordinates {
+	if len(c.roots.going) == 0 {
+		return nil
+	}
+	k := &c.kinds.all[c.at(i).kind]
+	if r := c.roots.going[contained{holdsType, k.resource + "." + k.group}]; r != nil {
+		return r
+	}
+	if name := c.namespaces.all[c.at(i).namespace].text; name != "" {
+		return c.roots.going[contained{holdsNamespace, name}]
+	}
+	return nil
+}
+
+// root of a deletion because of an owner. Those that are deep are noted, so that the
+// way up is gone once.
+func (c *Collector) root(owner index) Coordinates {
+	noted, top := c.climb(owner)
+	if noted != nil {
+		return *noted
+	}
+	root := c.coordinates(top)
+	if s := c.seenAs(owner); owner != top && s != top {
+		shared := &root
+		c.roots.note(top, shared)
+		if s == 0 {
+			s = owner
+		}
+		c.roots.note(s, shared)
+	}
+	return root
+}
+
+// noteRoot remembers of an object that goes who made it go: its own owners are not
+// known afterwards, and its dependents go because of the same.
+func (c *Collector) noteRoot(i index) {
+	owns := false
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		owns = owns || len(c.at(s).dependents) > 0
+	}
+	if !owns {
+		return
+	}
+	noted, top := c.climb(i)
+	if noted == nil {
+		if top == i {
+			return
+		}
+		root := c.coordinates(top)
+		noted = &root
+		c.roots.note(top, noted)
+	}
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		if len(c.at(s).dependents) > 0 {
+			c.roots.note(s, noted)
+		}
+	}
+}
+
+// containerSeen notes whether a container is going.
+func (c *Collector) containerSeen(i index) {
+	by := c.kinds.all[c.at(i).kind].holds
+	if by == holdsNothing {
+		return
+	}
+	name := contained{by, c.at(i).name}
+	if c.at(i).flags&terminating == 0 {
+		delete(c.roots.going, name)
+		return
+	}
+	c.containerGoes(i, name)
+}
+
+func (c *Collector) containerGoes(i index, name contained) {
+	if len(c.roots.going) >= mostContainers || c.roots.going == nil {
+		c.roots.going = make(map[contained]*Coordinates)
+	}
+	if c.roots.going[name] == nil {
+		at := c.coordinates(i)
+		c.roots.going[name] = &at
+	}
+}
+
+// containerGone is for one that is not there any more. A Namespace was empty by then;
+// of a type's objects those that depend on them may be left.
+func (c *Collector) containerGone(i index, why trait) {
+	switch by := c.kinds.all[c.at(i).kind].holds; {
+	case by == holdsNamespace:
+		delete(c.roots.going, contained{by, c.at(i).name})
+	case by == holdsType && why&(gone|proven) != 0:
+		c.containerGoes(i, contained{by, c.at(i).name})
+	}
+}
