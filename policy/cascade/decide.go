@@ -226,6 +226,7 @@ func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 		return
 	}
 	a.Root = c.root(owner)
+	c.passes(a.Root.UID)
 	c.emit(i, a)
 }
 

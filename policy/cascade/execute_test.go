@@ -34,6 +34,9 @@ func (s *server) execute(a Action) (Result, *Object) {
 	if o.UID != a.Object.UID {
 		return Conflict, nil
 	}
+	if s.excluded(o) && a.Verb != RemoveFinalizer {
+		s.forbid(a, "it is excluded")
+	}
 	switch a.Verb {
 	case Delete:
 		return s.executeDelete(a, o, t), nil
@@ -75,6 +78,7 @@ func (s *server) executeDelete(a Action, o *stored, t *servedAs) Result {
 	if slices.Contains(o.Finalizers, OrphanFinalizer) && a.Policy != Orphan {
 		s.forbid(a, "policy %s strips the finalizer orphan", a.Policy)
 	}
+	s.checkRoot(a, o)
 	s.deleted++
 	s.remove(o, a.Policy)
 	return Done

@@ -21,6 +21,8 @@ func Simulate(seed uint64, steps int) (Simulated, error) {
 		s.w.step()
 	}
 	s.w.calm = true
+	s.w.c.Hold(s.w.now, false)
+	s.w.exclude("") // a preview is told what is excluded, which is not what is looked at here
 	for _, t := range s.w.sortedTypes() {
 		if !t.served {
 			t.served = true

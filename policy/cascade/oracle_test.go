@@ -12,11 +12,15 @@ func (s *server) outstanding() (todo []string) {
 		name := fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)
 		switch {
 		case o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer):
+			if s.keptByReference(o) {
+				continue
+			}
 			todo = append(todo, "orphan the dependents of "+name)
 		case s.isWaiting(o):
 			if !s.blocked(o, nil) {
 				todo = append(todo, "finalize "+name)
 			}
+		case s.excluded(o):
 		case !o.Terminating && len(o.Owners) > 0 && !s.unresolvable(o):
 			todo = append(todo, s.outstandingFor(o, name)...)
 		}
@@ -49,17 +53,25 @@ func (s *server) outstandingFor(o *stored, name string) []string {
 // an unresolvable dependent.
 func (s *server) blocked(o *stored, above []*stored) bool {
 	if slices.Contains(above, o) {
-		return false
+		return s.excluded(o) // others are unblocked
 	}
 	for _, d := range s.objects {
 		if d == o || !slices.ContainsFunc(d.Owners, func(r Reference) bool { return r.UID == o.UID && r.Block && s.owner(d, r) == o }) {
 			continue
 		}
-		if s.unresolvable(d) && !d.Terminating || s.isWaiting(d) && s.blocked(d, append(above, o)) {
+		if s.keptByReference(d) || s.excluded(d) && !d.Terminating || s.unresolvable(d) && !d.Terminating || s.isWaiting(d) && s.blocked(d, append(above, o)) {
 			return true
 		}
 	}
 	return false
+}
+
+// keptByReference says whether an excluded object's reference keeps an owner that is to
+// be orphaned.
+func (s *server) keptByReference(o *stored) bool {
+	return o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) && slices.ContainsFunc(s.objects, func(d *stored) bool {
+		return d != o && s.excluded(d) && slices.ContainsFunc(d.Owners, func(r Reference) bool { return r.UID == o.UID })
+	})
 }
 
 // consistent compares the graph's own books with what a count of everything says.

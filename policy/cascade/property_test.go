@@ -51,6 +51,9 @@ func TestDeterministic(t *testing.T) {
 }
 
 func (w *world) live(steps int) error {
+	if w.roll(4) == 0 {
+		w.exclude("b")
+	}
 	for range 4 + w.roll(8) {
 		w.user()
 	}
@@ -102,8 +105,11 @@ func (w *world) step() {
 		w.now = w.now.Add(time.Duration(1+w.roll(40)) * 100 * time.Millisecond)
 	case n < 95:
 		w.list(kind)
+		w.c.Hold(w.now, false)
 	case n < 96:
 		w.restart()
+	case n < 97:
+		w.exclude([]string{"", "b"}[w.roll(2)])
 	case n < 98:
 		if w.saved == nil {
 			w.backup()
@@ -139,6 +145,16 @@ func (w *world) flap() {
 		w.objects = slices.DeleteFunc(w.objects, func(o *stored) bool { return o.Kind == t.Kind })
 		w.streams[t.Kind].pending, w.streams[t.Kind].listed = nil, false
 	}
+}
+
+// exclude a namespace; what is on its way is answered before, as the gate does it.
+func (w *world) exclude(namespace string) {
+	for len(w.flight) > 0 {
+		w.carryOut(0)
+	}
+	w.tell("exclude %q", namespace)
+	w.excludes = namespace
+	w.c.ExcludeNamespaces(w.now, []string{namespace})
 }
 
 // user does something to an object, or makes one.

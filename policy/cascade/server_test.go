@@ -19,9 +19,11 @@ type server struct {
 	nextUID int
 	fault   string // the first action that the true world forbids
 	// What was so for a while: rules that rest on a read allow what it told.
-	waited  map[string]time.Time // UID: last moment at which it waited
-	orphans map[string]int       // UID: version at which it first was to be orphaned
-	deleted int                  // successful deletions by the collector
+	waited   map[string]time.Time // UID: last moment at which it waited
+	orphans  map[string]int       // UID: version at which it first was to be orphaned
+	owned    map[string][]string  // UID: those that it ever named as owners
+	deleted  int                  // successful deletions by the collector
+	excludes string               // the namespace that is excluded
 }
 
 type stored struct {
@@ -55,7 +57,7 @@ func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
 func newServer() *server {
 	s := &server{
 		now: noon, streams: map[string]*stream{}, types: map[string]*servedAs{},
-		waited: map[string]time.Time{}, orphans: map[string]int{},
+		waited: map[string]time.Time{}, orphans: map[string]int{}, owned: map[string][]string{},
 	}
 	for _, t := range []Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -126,6 +128,9 @@ func (s *server) changed(o *stored) {
 		}
 	}
 	for _, r := range o.Owners {
+		if !slices.Contains(s.owned[o.UID], r.UID) {
+			s.owned[o.UID] = append(s.owned[o.UID], r.UID)
+		}
 		if o.refSince[r.UID] == 0 {
 			o.refSince[r.UID] = s.version
 		}
@@ -215,6 +220,27 @@ func (s *server) mayGo(o *stored, r Reference) string {
 		return "" // a read told so within the last second
 	}
 	return fmt.Sprintf("%s %s is a solid owner", owner.Kind, owner.Name)
+}
+
+func (s *server) excluded(o *stored) bool { return s.excludes != "" && o.Namespace == s.excludes }
+
+// checkRoot holds the root of a deletion against who ever owned whom: it is an owner of
+// the object, or one of those, and nobody keeps it.
+func (s *server) checkRoot(a Action, o *stored) {
+	above := []string{o.UID}
+	for at := 0; at < len(above); at++ {
+		for _, id := range s.owned[above[at]] {
+			if !slices.Contains(above, id) {
+				above = append(above, id)
+			}
+		}
+	}
+	if a.Root.UID == "" || !slices.Contains(above, a.Root.UID) {
+		s.forbid(a, "its root %q never owned it", a.Root.UID)
+	}
+	if r := s.byUID(a.Root.UID); r != nil && !r.Terminating && r.Name == a.Root.Name && r.Namespace == a.Root.Namespace {
+		s.forbid(a, "its root %s %s is there, and nobody deletes it", r.Kind, r.Name)
+	}
 }
 
 func (s *server) forbid(a Action, format string, args ...any) {

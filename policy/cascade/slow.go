@@ -93,11 +93,7 @@ func (c *Collector) parks(i, owner index) bool {
 	list := &c.lanes.held
 	if !c.lanes.hold {
 		l := c.lanes.byRoot[c.root(owner).UID]
-		if l == nil {
-			return false
-		}
-		if l.open > 0 {
-			l.open--
+		if l == nil || l.open > 0 {
 			return false
 		}
 		list = &l.waiting
@@ -107,6 +103,14 @@ func (c *Collector) parks(i, owner index) bool {
 		*list = append(*list, i)
 	}
 	return true
+}
+
+// passes counts a deletion that is asked for: not before, because one that has to be
+// read first would have used up its turn by then.
+func (c *Collector) passes(root string) {
+	if l := c.lanes.byRoot[root]; l != nil {
+		l.open--
+	}
 }
 
 // unpark has objects looked at again. Some may be others by now, which is harmless.

@@ -55,6 +55,7 @@ func (w *world) restart() {
 	if w.forgets {
 		w.c = New(Config{Tombstones: 1 + w.roll(6)})
 	}
+	w.c.ExcludeNamespaces(w.now, []string{w.excludes})
 	w.flight, w.late, w.barrier = nil, nil, nil
 	w.tell("restart")
 	for _, kind := range kindNames {
@@ -197,11 +198,14 @@ func (w *world) carryOut(at int) {
 	default:
 		w.outrun(a)
 		result, response := Failed, (*Object)(nil)
+		if a.Verb == Delete && !w.calm && w.roll(6) == 0 {
+			result, fails = w.deferred(a), true
+		}
 		if !fails {
 			result, response = w.execute(a)
 		}
 		w.tell("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
-		lost := !w.calm && w.roll(12) == 0
+		lost := result != Deferred && !w.calm && w.roll(12) == 0
 		w.answer(a, func() {
 			if response != nil {
 				w.c.Patched(w.now, a.ID, *response)
@@ -272,6 +276,19 @@ func (w *world) breakOff(kind string) {
 	st.listed, st.pending, st.past = false, nil, nil
 }
 
+// deferred is what the gate says of deletions that it does not want now.
+func (w *world) deferred(a Action) Result {
+	if w.roll(3) == 0 {
+		w.tell("deletions are held")
+		w.c.Hold(w.now, true)
+		return Deferred
+	}
+	pause := time.Duration(1+w.roll(30)) * 100 * time.Millisecond
+	w.tell("root %s is slowed for %v", a.Root.UID, pause)
+	w.c.Slow(w.now, a.Root.UID, w.now.Add(pause), 1+w.roll(3))
+	return Deferred
+}
+
 func (w *world) checkBarrier() {
 	if w.barrier == nil {
 		return
@@ -298,6 +315,7 @@ func (w *world) settle() error {
 	for len(w.late) > 0 {
 		w.arrive(0)
 	}
+	w.c.Hold(w.now, false)
 	for _, t := range w.sortedTypes() {
 		if !t.served {
 			t.served = true
