@@ -82,8 +82,7 @@ type answer struct {
 	action cascade.Action
 	asOf   time.Time // it was sent
 	read   cascade.Answer
-	sent   bool // it reached the API server, as far as anybody knows
-	metadata.Outcome
+	passage
 }
 
 // mostWorkers is the highest concurrency that a configuration allows: queues of
@@ -147,6 +146,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	stop := time.AfterFunc(c.shutdownGrace, abandon)
 	defer stop.Stop()
 	c.group.Wait()
+	if !errors.Is(context.Cause(ctx), election.ErrLost) {
+		c.keepLast(context.WithoutCancel(ctx))
+	}
 	if errors.Is(context.Cause(ctx), election.ErrLost) {
 		return election.ErrLost
 	}
@@ -224,6 +226,7 @@ func (c *Controller) dispatch(now time.Time) {
 	if !c.door.open() {
 		return
 	}
+	c.collector.Hold(now, c.door.holdsDeletions())
 	for free := c.limit.free(now); free > 0; free = c.limit.free(now) {
 		actions := c.collector.Ready(now, free)
 		if len(actions) == 0 {
@@ -233,6 +236,9 @@ func (c *Controller) dispatch(now time.Time) {
 			c.begin(now, a)
 		}
 	}
+	roots, deferred := c.collector.Slowed()
+	c.metrics.slowed.Set(float64(roots))
+	c.metrics.deferred.Set(float64(deferred))
 	c.metrics.nodes.Set(float64(c.collector.Len()))
 	c.metrics.queued.Set(float64(c.collector.Pending()))
 	c.metrics.inFlight.Set(float64(c.limit.inFlight))
@@ -277,16 +283,16 @@ func (c *Controller) carryOut(a cascade.Action) answer {
 		if err != nil {
 			c.log.Debug("not known", "verb", a.Verb.String(), "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "error", err)
 		}
-		out := answer{action: a, asOf: begun, read: read, sent: true, Outcome: metadata.Outcome{Took: took, Result: cascade.Done}}
+		out := answer{action: a, asOf: begun, read: read, passage: passage{sent: true, Outcome: metadata.Outcome{Took: took, Result: cascade.Done}}}
 		out.RetryAfter, out.Throttled = metadata.Throttled(err)
 		return out
 	default:
-		o, sent := c.door.carryOut(c.work, a)
-		if sent {
-			o.Took = time.Since(begun)
-			c.metrics.request(a.Verb, o.Took)
+		p := c.door.carryOut(c.work, a)
+		if p.sent {
+			p.Took = time.Since(begun)
+			c.metrics.request(a.Verb, p.Took)
 		}
-		return answer{action: a, asOf: begun, sent: sent, Outcome: o}
+		return answer{action: a, asOf: begun, passage: p}
 	}
 }
 
@@ -312,6 +318,12 @@ func (c *Controller) answered(now time.Time, a answer) {
 	}
 	if a.Object != nil {
 		c.collector.Patched(now, a.action.ID, *a.Object)
+	}
+	if a.Result == cascade.Deferred {
+		c.collector.Hold(now, c.door.holdsDeletions())
+		if !a.until.IsZero() {
+			c.collector.Slow(now, a.action.Root.UID, a.until, a.most)
+		}
 	}
 	c.collector.Finished(now, a.action.ID, a.Result)
 	if a.action.Reason == cascade.TypesGivenUp && a.Result == cascade.Done {

@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster/brake"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
@@ -19,6 +19,8 @@ const (
 	resultObserved = "observed" // mode observe: only said
 	resultPaused   = "paused"
 	resultBraked   = "braked"
+	resultSlowed   = "slowed" // its cascade has spent its envelope
+	resultUnkept   = "unkept" // how many there were is to be written down first
 	resultExcluded = "excluded"
 	resultClosed   = "closed" // the controller ends, or does not lead any more
 )
@@ -46,7 +48,7 @@ type door struct {
 	unknown bool   // how the last leader left it: see keeper
 	changed func() // tells the keeper
 	closed  bool
-	brake   brake
+	brake   brake.Brake
 	sending int
 	idle    *sync.Cond // sending became 0
 }
@@ -67,7 +69,7 @@ func (d *door) configure(c config.Config) {
 	for _, name := range c.Exclude.Namespaces {
 		d.exclude[name] = true
 	}
-	d.brake.set(c.Brake.Deletions, time.Duration(c.Brake.Window))
+	d.brake.Set(brake.Limits{Deletions: c.Brake.Deletions, Window: time.Duration(c.Brake.Window), Burst: c.Envelope.Burst, PerMinute: c.Envelope.PerMinute})
 	d.show()
 }
 
@@ -86,7 +88,14 @@ func (d *door) open() bool {
 	return !d.closed && !d.halted()
 }
 
-func (d *door) halted() bool { return d.unknown || d.paused || d.braked || d.config.Paused }
+func (d *door) halted() bool { return d.unknown || d.paused || d.config.Paused }
+
+// holdsDeletions says whether none would be let through, whatever its cascade.
+func (d *door) holdsDeletions() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config.Mode == config.Enforce && (d.braked || d.brake.Exhausted())
+}
 
 func (d *door) show() {
 	d.metrics.observing.Set(truth(d.config.Mode == config.Observe))
@@ -94,32 +103,54 @@ func (d *door) show() {
 	d.metrics.braked.Set(truth(d.braked))
 }
 
-// enter says why an action is not let through; "" lets it, and then leave ends it.
-func (d *door) enter(now time.Time, a cascade.Action) string {
+// enter says why an action is not let through; "" lets it, and then leave ends it. The
+// brake holds deletions alone.
+func (d *door) enter(now time.Time, a cascade.Action) (string, brake.Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed || d.holds != nil && !d.holds():
-		return resultClosed
-	case d.excluded(a.Object):
-		return resultExcluded
+		return resultClosed, brake.Answer{}
+	case d.excluded(a.Object) && a.Verb != cascade.RemoveFinalizer: // of one that somebody deleted
+		return resultExcluded, brake.Answer{}
 	case d.config.Mode == config.Observe:
-		return resultObserved
-	case d.unknown || d.paused || d.config.Paused:
-		return resultPaused
+		return resultObserved, brake.Answer{}
+	case d.halted():
+		return resultPaused, brake.Answer{}
+	case a.Verb != cascade.Delete:
+		d.sending++
+		return "", brake.Answer{}
 	case d.braked:
-		return resultBraked
-	case a.Verb == cascade.Delete && !d.brake.take(now):
-		d.pull(a)
-		return resultBraked
+		return resultBraked, brake.Answer{}
+	}
+	taken := d.brake.Take(now, a.Root)
+	if d.brake.Wanted(now) || d.brake.First() {
+		d.changed()
+	}
+	switch taken.Verdict {
+	case brake.Full:
+		d.pull(now, a)
+		return resultBraked, brake.Answer{}
+	case brake.Unkept:
+		return resultUnkept, taken
+	case brake.Slowed:
+		if taken.First {
+			d.slow(a, taken)
+		}
+		return resultSlowed, taken
 	}
 	d.sending++
-	return ""
+	return "", taken
 }
 
-func (d *door) leave() {
+// leave ends a request. A deletion that the API server did not carry out does not count.
+func (d *door) leave(taken brake.Answer, r cascade.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	switch r {
+	case cascade.Conflict, cascade.Gone, cascade.Forbidden, cascade.TooMany:
+		d.brake.Give(taken)
+	}
 	if d.sending--; d.sending == 0 {
 		d.idle.Broadcast()
 	}
@@ -128,19 +159,6 @@ func (d *door) leave() {
 func (d *door) excluded(o cascade.Coordinates) bool {
 	return o.Namespace != "" && d.exclude[o.Namespace] ||
 		config.Patterns(d.config.Exclude.Types).Match(o.Resource, groupOf(o.APIVersion))
-}
-
-// pull the brake. The caller holds the lock.
-func (d *door) pull(a cascade.Action) {
-	d.braked = true
-	d.show()
-	d.changed()
-	d.metrics.brakes.Inc()
-	b := d.config.Brake
-	d.log.Error("deletions stop: more than the brake allows; look at /decisions, then POST /control/resume",
-		"reason", "brake", "deletions", b.Deletions, "window", b.Window.String(), "next", a.Object.Name, "namespace", a.Object.Namespace, "kind", a.Object.Kind)
-	d.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventBraked, Message: fmt.Sprintf(
-		"%d objects were deleted within %s: nothing more is, until somebody has looked and says so", b.Deletions, b.Window)})
 }
 
 // pause lets nothing through from now on, and waits a moment for what is on its
@@ -167,16 +185,18 @@ func (d *door) pause(ctx context.Context) (left int) {
 	return d.sending
 }
 
-// resume ends a pause by hand and lets go of the brake. still says what halts the
-// door nevertheless.
+// resume ends a pause by hand and lets go of the brake: then a person has looked, and all
+// is counted anew. still says what halts the door nevertheless.
 func (d *door) resume() (still string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.paused || d.braked {
 		d.log.Info("going on", "reason", "by hand", "was_paused", d.paused, "was_braked", d.braked)
 	}
+	if d.braked {
+		d.brake.Reset()
+	}
 	d.paused, d.braked = false, false
-	d.brake.reset()
 	d.show()
 	if d.config.Paused {
 		return "the configuration says paused: true"
@@ -212,6 +232,7 @@ func (d *door) state() string {
 	}{
 		{d.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {d.paused, "paused by hand"},
 		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.closed, "ending"},
+		{d.brake.Exhausted() && !d.unknown && !d.closed, "deletions wait until it is written down how many there were"},
 	} {
 		if s.is {
 			words = append(words, s.word)
@@ -220,26 +241,43 @@ func (d *door) state() string {
 	return strings.Join(words, ", ")
 }
 
+// passage is how an action went. One that is Deferred may be asked for again at a time,
+// with so many others of its root; without one, once deletions are not held any more.
+type passage struct {
+	metadata.Outcome
+	sent  bool
+	until time.Time
+	most  int
+}
+
 // carryOut does what an action asks for, if it is let through, and says how it
 // went.
-func (d *door) carryOut(ctx context.Context, a cascade.Action) (metadata.Outcome, bool) {
+func (d *door) carryOut(ctx context.Context, a cascade.Action) passage {
 	begun := time.Now()
-	if why := d.enter(begun, a); why != "" {
-		d.note(a, why, metadata.Outcome{}, begun)
-		if why == resultObserved || why == resultExcluded {
-			return metadata.Outcome{Result: cascade.Withheld}, false
-		}
-		return metadata.Outcome{Result: cascade.Failed}, false
+	why, taken := d.enter(begun, a)
+	if why == "" {
+		o := d.api.Do(ctx, a, a.Object.Namespace != "")
+		d.leave(taken, o.Result)
+		d.note(a, o.Result.String(), o, begun)
+		return passage{Outcome: o, sent: true}
 	}
-	defer d.leave()
-	o := d.api.Do(ctx, a, a.Object.Namespace != "")
-	d.note(a, o.Result.String(), o, begun)
-	return o, true
+	d.note(a, why, metadata.Outcome{}, begun)
+	p := passage{until: taken.Until, most: taken.Most}
+	switch why {
+	case resultObserved, resultExcluded:
+		p.Result = cascade.Withheld
+	case resultBraked, resultSlowed, resultUnkept:
+		p.Result = cascade.Deferred
+	default:
+		p.Result = cascade.Failed
+	}
+	return p
 }
 
 // note an action in the record, the metrics and the log.
 func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun time.Time) {
-	if o.Throttled || result == resultPaused || result == resultClosed || result == resultBraked {
+	switch {
+	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept:
 		d.metrics.action(a, result)
 		return // it will be asked for again: nothing was decided against it
 	}
@@ -263,6 +301,9 @@ func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun t
 		slog.String("apiVersion", a.Object.APIVersion), slog.String("kind", a.Object.Kind), slog.String("namespace", a.Object.Namespace),
 		slog.String("name", a.Object.Name), slog.String("uid", a.Object.UID), slog.String("policy", string(a.Policy)),
 		slog.String("owner_kind", a.Owner.Kind), slog.String("owner", a.Owner.Name), slog.String("owner_uid", a.Owner.UID),
+	}
+	if a.Root != a.Owner && a.Root.UID != "" {
+		attrs = append(attrs, slog.String("root", describe(a.Root)), slog.String("root_uid", a.Root.UID))
 	}
 	if o.Err != nil {
 		attrs = append(attrs, slog.String("error", o.Err.Error()))

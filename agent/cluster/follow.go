@@ -143,7 +143,11 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 // warn tells of a reference into another namespace, as the kube-controller-manager
 // does, in its words; or of an object that cannot be caught.
 func (c *Controller) warn(a cascade.Action) {
-	if a.Reason == cascade.ChangesTooOften {
+	switch a.Reason {
+	case cascade.HeldByExcluded:
+		c.warnExcluded(a)
+		return
+	case cascade.ChangesTooOften:
 		c.log.Warn("an object changes between each read and the request about it; tried again, ever more seldom", "reason", string(a.Reason),
 			"apiVersion", a.Object.APIVersion, "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "uid", a.Object.UID)
 		c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventChanges, Message: "it is to go, and something changes it all the time: " +

@@ -17,6 +17,8 @@ const (
 	eventGivenUp   = "CascadeTypesGivenUp"
 	eventBraked    = "DeletionsBraked"
 	eventChanges   = "DeletionConflicts"
+	eventSlowed    = "CascadeSlowed"
+	eventExcluded  = "ExcludedDependentsHold"
 )
 
 const (

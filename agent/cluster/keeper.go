@@ -10,34 +10,38 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 )
 
-// Memory keeps a word for whoever leads next: an annotation of the Lease.
+// Memory keeps words for whoever leads next: annotations of the Lease.
 type Memory interface {
-	Read(ctx context.Context) (string, error)
-	Write(ctx context.Context, word string) error
+	Read(ctx context.Context) (election.Kept, error)
+	Write(ctx context.Context, k election.Kept) error
 }
 
 const (
 	keepRetryMin, keepRetryMax = 250 * time.Millisecond, 10 * time.Second
 	keepTimeout                = 5 * time.Second
+	// keepLastTimeout bounds the last word, which the Lease waits for.
+	keepLastTimeout = 2 * time.Second
+	// keepAfter is how long after deletions their number is written down, unless it is
+	// wanted sooner: what was claimed ahead is given back.
+	keepAfter = 5 * time.Second
 
 	wordPaused, wordBraked = "paused", "braked"
 )
 
-// keeper has a pause by hand and the brake outlive this process: who restarts a
-// controller in the middle of what a brake has stopped does not mean that it should go
-// on. Until it is known how it was left, nothing is sent.
+// keeper has a pause by hand, the brake and what it has counted outlive this process:
+// who restarts a controller in the middle of what a brake has stopped does not mean that
+// it should go on, or begin to count anew. Until it is known how it was left, and
+// written down that there is somebody new, nothing is sent.
 type keeper struct {
 	memory Memory        // nil: there is none
 	kick   chan struct{} // something has changed
 
 	mu      sync.Mutex // held over a request
-	written string
+	written string     // the halts
 }
 
-// halts are the words for how a door stands.
+// halts are the words for how a door stands. The caller holds the lock.
 func (d *door) halts() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var words []string
 	if d.paused {
 		words = append(words, wordPaused)
@@ -55,94 +59,186 @@ func (d *door) asks() bool {
 	return d.unknown
 }
 
-// recall takes over how the last leader left it. A word that nobody knows is a pause.
-func (d *door) recall(word string) {
+// recall takes over how the last leader left it. A word that nobody knows is a pause, and
+// counts that nobody can read are too many. From then on counts are kept.
+func (d *door) recall(k election.Kept) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = false
-	for w := range strings.FieldsSeq(word) {
+	for w := range strings.FieldsSeq(k.Halted) {
 		if w == wordBraked {
 			d.braked = true
 		} else {
 			d.paused = true
 		}
 	}
-	d.show()
-	if word != "" {
-		d.log.Warn("nothing is sent, as it was left: look at why, then POST /control/resume", "reason", "kept on the lease", "was", short(word))
+	if err := d.brake.Recall(time.Now(), k.Deletions); err != nil {
+		d.braked = true
+		d.log.Error("deletions stop: how many there were is not known; look at /decisions, then POST /control/resume", "reason", "kept on the lease", "error", err)
 	}
+	d.brake.Keep(true)
+	d.show()
+	if k.Halted != "" {
+		d.log.Warn("it is as it was left: look at why, then POST /control/resume", "reason", "kept on the lease", "was", short(k.Halted))
+	}
+}
+
+// known opens the door.
+func (d *door) known() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unknown = false
+}
+
+// forgetful has the door go on without anything being kept.
+func (d *door) forgetful() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unknown = false
+	d.brake.Keep(false)
 }
 
 // keep runs until ctx ends: it recalls, then writes what changes, until that succeeded.
 func (c *Controller) keep(ctx context.Context) {
-	k := &c.keeper
-	told := false
-	for pause := keepRetryMin; ; pause = min(2*pause, keepRetryMax) {
-		word, err := k.read(ctx)
-		if err == nil {
-			c.door.recall(word)
-			_ = c.enter(ctx, func(time.Time) {}) // the loop looks at the door after whatever it is asked
-			break
-		}
-		if errors.Is(err, election.ErrNoMark) {
-			c.log.Warn("a pause by hand and the brake will not outlive a restart", "reason", err.Error())
-			c.door.recall("")
-			_ = c.enter(ctx, func(time.Time) {})
-			return
-		}
-		if !told && ctx.Err() == nil {
-			told = true
-			c.log.Error("nothing is sent before it is known whether it was paused or braked", "reason", "the lease cannot be read", "error", err)
-		}
-		if !sleep(ctx, pause) || ctx.Err() != nil {
-			return
-		}
+	err := c.recall(ctx)
+	if errors.Is(err, election.ErrNoMark) {
+		c.log.Warn("a pause by hand, the brake and its counts will not outlive a restart", "reason", err.Error())
+		c.door.forgetful()
 	}
+	c.nudge(ctx)
+	if err != nil {
+		return
+	}
+	timer := time.NewTimer(keepAfter)
+	defer timer.Stop()
+	var late <-chan time.Time // when the counts are written down that are in no hurry
 	for pause := keepRetryMin; ctx.Err() == nil; {
+		urgent, dirty := c.door.unwritten(&c.keeper)
+		if late == nil && dirty {
+			timer.Reset(keepAfter)
+			late = timer.C
+		}
+		if !urgent {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.keeper.kick:
+				continue
+			case <-late:
+			}
+		}
+		late = nil
 		if err := c.keepNow(ctx); err != nil && ctx.Err() == nil {
 			if pause == keepRetryMin {
-				c.log.Error("a restart would go on although it is paused or braked", "reason", "the lease cannot be written", "error", err)
+				c.log.Error("a restart would not know how it stands, and after some more deletions none are sent", "reason", "the lease cannot be written", "error", err)
 			}
 			sleep(ctx, pause)
 			pause = min(2*pause, keepRetryMax)
 			continue
 		}
 		pause = keepRetryMin
-		select {
-		case <-ctx.Done():
-		case <-k.kick:
+		c.nudge(ctx)
+	}
+}
+
+// nudge has the loop look at the door, as it does after whatever it is asked.
+func (c *Controller) nudge(ctx context.Context) { _ = c.enter(ctx, func(time.Time) {}) }
+
+// recall reads how it was left, and writes that somebody new is at it. It tries until it
+// may not.
+func (c *Controller) recall(ctx context.Context) error {
+	read := false
+	for pause := keepRetryMin; ; pause = min(2*pause, keepRetryMax) {
+		var err error
+		if !read {
+			var k election.Kept
+			if k, err = c.keeper.read(ctx); err == nil {
+				read = true
+				c.door.recall(k)
+			}
+		}
+		if read {
+			err = c.write(ctx, false)
+		}
+		if err == nil {
+			c.door.known()
+			return nil
+		}
+		if errors.Is(err, election.ErrNoMark) {
+			return err
+		}
+		if pause == keepRetryMin && ctx.Err() == nil {
+			c.log.Error("nothing is sent before it is known whether it was paused or braked", "reason", "the lease cannot be read or written", "error", err)
+		}
+		if !sleep(ctx, pause) || ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }
 
-func (k *keeper) read(ctx context.Context) (string, error) {
+func (k *keeper) read(ctx context.Context) (election.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	word, err := k.memory.Read(ctx)
-	k.written = word
-	return word, err
+	kept, err := k.memory.Read(ctx)
+	k.written = kept.Halted
+	return kept, err
 }
 
 // keepNow writes how the door stands, if that is not written. Only who leads does.
 func (c *Controller) keepNow(ctx context.Context) error {
-	k := &c.keeper
-	if k.memory == nil || !c.leads.Load() || c.door.asks() {
+	if c.keeper.memory == nil || !c.leads.Load() || c.door.asks() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
+	if urgent, dirty := c.door.unwritten(&c.keeper); !urgent && !dirty {
+		return nil
+	}
+	return c.write(ctx, false)
+}
+
+// unwritten says whether the Lease does not say how the door stands, and whether that is
+// to be mended at once.
+func (d *door) unwritten(k *keeper) (urgent, dirty bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	word := c.door.halts()
-	if word == k.written {
-		return nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.unknown && (d.halts() != k.written || d.brake.Wanted(time.Now())), d.brake.Dirty()
+}
+
+// keepLast says, at an orderly end, what was counted, and that nothing more comes.
+func (c *Controller) keepLast(ctx context.Context) {
+	if c.keeper.memory == nil || c.door.asks() {
+		return
 	}
-	if err := k.memory.Write(ctx, word); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, keepLastTimeout)
+	defer cancel()
+	if err := c.write(ctx, true); err != nil && !errors.Is(err, election.ErrNoMark) {
+		c.log.Warn("who leads next takes more for deleted than was", "reason", "the lease cannot be written", "error", err)
+	}
+}
+
+// write how the door stands.
+func (c *Controller) write(ctx context.Context, last bool) error {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	k, d := &c.keeper, c.door
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d.mu.Lock()
+	if d.holds != nil && !d.holds() {
+		d.mu.Unlock()
+		return election.ErrLost
+	}
+	kept := election.Kept{Halted: d.halts(), Deletions: d.brake.Record(time.Now(), last)}
+	d.mu.Unlock()
+	if err := k.memory.Write(ctx, kept); err != nil {
 		return err
 	}
-	k.written = word
+	k.written = kept.Halted
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.brake.Kept()
 	return nil
 }
 

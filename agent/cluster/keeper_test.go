@@ -18,31 +18,33 @@ import (
 // they are wanted.
 type memory struct {
 	mu   sync.Mutex
-	word string
+	kept election.Kept
 	err  error
+	n    int // times it was written
 }
 
 func (m *memory) set(err error) { m.mu.Lock(); defer m.mu.Unlock(); m.err = err }
 
-func (m *memory) Read(context.Context) (string, error) {
+func (m *memory) Read(context.Context) (election.Kept, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.word, m.err
+	return m.kept, m.err
 }
 
-func (m *memory) Write(_ context.Context, word string) error {
+func (m *memory) Write(_ context.Context, k election.Kept) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
-		m.word = word
+		m.kept = k
+		m.n++
 	}
 	return m.err
 }
 
 func (m *memory) want(t *testing.T, what, want string) {
 	t.Helper()
-	if word, _ := m.Read(t.Context()); word != want {
-		t.Errorf("%s: %q is kept, want %q", what, word, want)
+	if k, _ := m.Read(t.Context()); k.Halted != want {
+		t.Errorf("%s: %q is kept, want %q", what, k.Halted, want)
 	}
 }
 
@@ -83,7 +85,7 @@ func TestNoMemory(t *testing.T) {
 
 // A pause and a pulled brake are written down, later if need be, and taken away again.
 func TestHaltsAreKept(t *testing.T) {
-	m := &memory{word: "paused by-a-later-version"}
+	m := &memory{kept: election.Kept{Halted: "paused by-a-later-version"}}
 	withMemory(t, m, func(b *bed) {
 		b.want("state", b.c.door.state(), "paused by hand")
 		b.want("still", b.c.Resume(b.t.Context()), "")
@@ -95,7 +97,7 @@ func TestHaltsAreKept(t *testing.T) {
 		b.api.remove(owner, cascade.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 6)
-		b.want("said", b.said("a restart would go on"), 1)
+		b.want("said", b.said("a restart would not know"), 1)
 		m.set(nil)
 		b.after(11 * time.Second)
 		m.want(b.t, "braked", "braked")

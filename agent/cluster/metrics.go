@@ -28,12 +28,12 @@ const otherTypes = "other"
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	nodes, queued, inFlight, limit, leader, observing, paused, braked, barrierHolders prometheus.Gauge
-	throttled, givenUp, restores, brakes, overrides                                   prometheus.Counter
-	actions, deletions, reads, discoveries, events                                    *prometheus.CounterVec
-	types                                                                             *prometheus.GaugeVec
-	requests                                                                          *prometheus.HistogramVec
-	barriers                                                                          prometheus.Histogram
+	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, barrierHolders prometheus.Gauge
+	throttled, givenUp, restores, brakes, slowdowns, overrides                                          prometheus.Counter
+	actions, deletions, reads, discoveries, events                                                      *prometheus.CounterVec
+	types                                                                                               *prometheus.GaugeVec
+	requests                                                                                            *prometheus.HistogramVec
+	barriers                                                                                            prometheus.Histogram
 
 	barrierSince atomic.Int64 // Unix nanoseconds; 0: none runs
 	ask          atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
@@ -66,8 +66,11 @@ func NewMetrics() *Metrics {
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
 	m.observing = f.Gauge("observing", "1 in mode observe, in which nothing is changed until the configuration says mode: enforce.")
 	m.paused = f.Gauge("paused", "1 while paused by hand or by configuration.")
-	m.braked = f.Gauge("braked", "1 since there were too many deletions, until told to go on.")
+	m.braked = f.Gauge("braked", "1 since there were too many deletions, until told to go on. All else goes on.")
 	m.brakes = f.Counter("brakes_total", "Times there were too many deletions.")
+	m.slowed = f.Gauge("cascades_slowed", "Root owners whose cascades are slowed, because they have spent their envelope.")
+	m.slowdowns = f.Counter("cascades_slowed_total", "Times a cascade was slowed.")
+	m.deferred = f.Gauge("deletions_deferred", "Deletions that wait because their cascade is slowed, or because the brake is on.")
 	m.barriers = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "ebb", Subsystem: "controller", Name: "barrier_seconds", Help: "How long barriers took that passed.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
@@ -92,7 +95,7 @@ var reasonsOf = map[cascade.Verb][]cascade.Reason{
 
 // zero makes every series exist, so that a rate over it is true from the start.
 func (m *Metrics) zero() {
-	results := []string{resultObserved, resultPaused, resultBraked, resultExcluded, resultClosed}
+	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed}
 	for r := cascade.Failed; r <= cascade.TooMany; r++ {
 		results = append(results, r.String())
 	}
@@ -116,7 +119,7 @@ func (m *Metrics) zero() {
 	for _, result := range []string{"done", "failed"} {
 		m.discoveries.WithLabelValues(result)
 	}
-	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked, eventChanges} {
+	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked, eventChanges, eventSlowed, eventExcluded} {
 		for _, result := range []string{"created", "failed", "dropped", "withheld"} {
 			m.events.WithLabelValues(reason, result)
 		}

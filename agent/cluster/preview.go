@@ -219,9 +219,11 @@ func (d *door) stands(now time.Time) *preview.Controller {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := &preview.Controller{Mode: string(d.config.Mode), Halted: halted}
-	if d.brake.most > 0 {
-		left := d.brake.left(now)
+	if left, limited := d.brake.Left(now); limited {
 		s.BrakeAllows = &left
+	}
+	if e := d.config.Envelope; e.Burst > 0 {
+		s.Envelope = &preview.Envelope{Burst: e.Burst, PerMinute: e.PerMinute}
 	}
 	return s
 }

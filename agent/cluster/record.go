@@ -20,6 +20,7 @@ type Decision struct {
 	Finalizer string      `json:"finalizer,omitempty"`
 	Reason    string      `json:"reason"`
 	Owner     *ObjectName `json:"owner,omitempty"`
+	Root      *ObjectName `json:"root,omitempty"` // of a deletion: the topmost owner whose going caused it
 	Result    string      `json:"result"`
 	Error     string      `json:"error,omitempty"`
 	TookMS    float64     `json:"tookMilliseconds"`
@@ -64,7 +65,7 @@ func (r *record) latest() []Decision {
 		n, a := ring[i], ring[i].action
 		d := Decision{
 			Time: n.at, Verb: a.Verb.String(), Object: named(a.Object), Policy: string(a.Policy), Finalizer: a.Finalizer,
-			Reason: string(a.Reason), Owner: named(a.Owner), Result: n.result, TookMS: float64(n.took.Microseconds()) / 1e3,
+			Reason: string(a.Reason), Owner: named(a.Owner), Root: named(a.Root), Result: n.result, TookMS: float64(n.took.Microseconds()) / 1e3,
 		}
 		if n.err != nil {
 			d.Error = n.err.Error()

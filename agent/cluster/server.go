@@ -88,6 +88,10 @@ func (c *Controller) people(mux *http.ServeMux, guard func(http.HandlerFunc) htt
 	mux.HandleFunc("GET /explain", guard(c.serveExplain))
 	mux.HandleFunc("GET "+preview.Path, guard(c.servePreview))
 	mux.HandleFunc("GET /decisions", guard(func(w http.ResponseWriter, _ *http.Request) { c.reply(w, c.Decisions(), nil) }))
+	mux.HandleFunc("GET /cascades", guard(func(w http.ResponseWriter, r *http.Request) {
+		list, err := c.Cascades(r.Context())
+		c.reply(w, list, err)
+	}))
 	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Types(r.Context())
 		c.reply(w, list, err)
@@ -169,6 +173,7 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	if st.discovery != "" {
 		fmt.Fprintln(w, "types cannot be discovered:", st.discovery)
 	}
+	c.sayDeferred(w, r)
 	_, verbose := r.URL.Query()["verbose"]
 	list, err := c.Types(r.Context())
 	if err != nil {
@@ -178,6 +183,14 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 		if verbose && t.State != stateReferred || t.State == stateUnreadable || t.State == stateListing {
 			fmt.Fprintf(w, "%s %s: %s since %s, %d objects %s\n", t.Type, t.APIVersion, t.State, t.Since.Format(time.RFC3339), t.Objects, t.Why)
 		}
+	}
+}
+
+// sayDeferred says how many deletions are put off, and names nothing.
+func (c *Controller) sayDeferred(w http.ResponseWriter, r *http.Request) {
+	roots, deferred := 0, 0
+	if c.query(r.Context(), func(time.Time) { roots, deferred = c.collector.Slowed() }) == nil && roots+deferred > 0 {
+		fmt.Fprintf(w, "%d cascades are slowed, %d deletions are put off: see /cascades\n", roots, deferred)
 	}
 }
 

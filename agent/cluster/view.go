@@ -32,6 +32,7 @@ type Explanation struct {
 	Holders []string      `json:"holders,omitempty"` // types that hold its orphaning
 	Retry   *time.Time    `json:"retry,omitempty"`   // not looked at before
 	Last    string        `json:"last,omitempty"`    // how the last try went
+	Root    *ObjectName   `json:"root,omitempty"`    // the topmost owner whose going has it deleted
 }
 
 // OwnerStands is one owner reference and what the collector makes of it.
@@ -41,7 +42,7 @@ type OwnerStands struct {
 }
 
 func explained(x cascade.Explanation) Explanation {
-	e := Explanation{Object: named(x.Object), Reason: string(x.Reason), Due: x.Due, Holders: x.Holders}
+	e := Explanation{Object: named(x.Object), Reason: string(x.Reason), Due: x.Due, Holders: x.Holders, Root: named(x.Root)}
 	for _, o := range x.Owners {
 		e.Owners = append(e.Owners, OwnerStands{ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}, o.Judgement})
 	}

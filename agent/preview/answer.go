@@ -55,10 +55,18 @@ type Controller struct {
 	Halted string `json:"halted,omitempty"`
 	// BrakeAllows is how many deletions its brake lets through now; nil: any number.
 	BrakeAllows *int `json:"brakeAllows,omitempty"`
+	// Envelope is what it deletes because of one owner; nil: as much as there is.
+	Envelope *Envelope `json:"envelope,omitempty"`
 	// OrphaningWaits are the types that an orphaned owner would wait for.
 	OrphaningWaits []string `json:"orphaningWaits,omitempty"`
 	// Watched are its types, and how old what it knows of them may be.
 	Watched []Watched `json:"watched"`
+}
+
+// Envelope bounds one cascade: so many deletions at once, and so many a minute after.
+type Envelope struct {
+	Burst     int `json:"burst"`
+	PerMinute int `json:"perMinute"`
 }
 
 // Watched is how a type stands.

@@ -75,6 +75,10 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 	if c.BrakeAllows != nil && deletions-1 > *c.BrakeAllows { // the target is somebody else's
 		fmt.Fprintf(b, "Its brake would stop it: %s more deletions are allowed at present.\n", thousands(*c.BrakeAllows))
 	}
+	if e := c.Envelope; e != nil && e.PerMinute > 0 && deletions-1 > e.Burst {
+		rest := time.Duration(deletions-1-e.Burst) * time.Minute / time.Duration(e.PerMinute)
+		fmt.Fprintf(b, "It would slow it down: %s deletions at once, the others at %s a minute, for %s.\n", thousands(e.Burst), thousands(e.PerMinute), rest.Round(time.Second))
+	}
 	if len(c.OrphaningWaits) > 0 && a.Policy == cascade.Orphan {
 		fmt.Fprintf(b, "It would wait until these can be read, for they may hold dependents: %s.\n", list(c.OrphaningWaits))
 	}

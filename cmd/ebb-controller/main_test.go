@@ -53,7 +53,7 @@ func TestRefused(t *testing.T) {
 		"an unknown flag":      {[]string{"--kubeconfg", "x"}, "unknown flag: --kubeconfg"},
 		"an argument":          {[]string{"enforce"}, "unknown command"},
 		"no such file":         {[]string{"--config", "/none.yaml"}, "/none.yaml"},
-		"an unknown field":     {[]string{"--config", write(t, "c.yaml", "brakes: {}\n")}, "brakes: unknown field (known here: mode, paused, brake,"},
+		"an unknown field":     {[]string{"--config", write(t, "c.yaml", "brakes: {}\n")}, "brakes: unknown field (known here: mode, paused, brake, envelope,"},
 		"a wrong value":        {[]string{"--config", write(t, "c.yaml", "mode: on\n")}, "mode: want a string"},
 		"no cluster":           {nil, "say which cluster with --kubeconfig FILE"},
 		"no such kubeconfig":   {[]string{"--kubeconfig", "/none"}, "kubeconfig /none: "},

@@ -80,20 +80,31 @@ func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
 	return nil, owner
 }
 
-// causeOf is the owner because of which an object that owns others goes; 0: somebody
-// deleted the object itself.
+// causeOf is the owner because of which an object goes; 0: somebody deleted the object
+// itself, as far as it can be told.
 func (c *Collector) causeOf(i index) index {
 	if c.at(i).flags&observed == 0 || len(c.at(i).owners) == 0 {
 		return 0
 	}
-	n, first := c.classify(i)
-	switch {
-	case n[solid]+n[orphaning]+n[unknown]+n[unresolvable] > 0:
-		return 0
-	case n[dangling] > 0:
-		return c.at(i).owners[first[dangling]].owner
+	var absent, waits index
+	for _, e := range c.at(i).owners {
+		j := c.judge(i, e)
+		if j == unknown && c.kinds.all[c.at(e.owner).kind].phase == synced {
+			j = dangling // nobody has proven it, and nobody has seen it: enough to name it
+		}
+		switch {
+		case j == dangling && absent == 0:
+			absent = e.owner
+		case j == waiting && waits == 0:
+			waits = e.owner
+		case j != dangling && j != waiting:
+			return 0
+		}
 	}
-	return c.at(i).owners[first[waiting]].owner
+	if absent != 0 {
+		return absent
+	}
+	return waits
 }
 
 // containing is the Namespace or definition that takes an object along.

@@ -25,6 +25,7 @@ type Config struct {
 	Mode               Mode           `json:"mode"`
 	Paused             bool           `json:"paused"`
 	Brake              Brake          `json:"brake"`
+	Envelope           Envelope       `json:"envelope"`
 	Exclude            Exclude        `json:"exclude"`
 	OrphanWithout      []string       `json:"orphanWithout"`
 	ForegroundPatience Duration       `json:"foregroundPatience"`
@@ -41,6 +42,12 @@ type Config struct {
 type Brake struct {
 	Deletions int      `json:"deletions"`
 	Window    Duration `json:"window"`
+}
+
+// Envelope bounds the deletions of one cascade: at once, and from then on.
+type Envelope struct {
+	Burst     int `json:"burst"`
+	PerMinute int `json:"perMinute"`
 }
 
 // Exclude names what is never acted on.
@@ -81,7 +88,8 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Mode:               Observe,
-		Brake:              Brake{Deletions: 20000, Window: Duration(10 * time.Minute)},
+		Brake:              Brake{Deletions: 50000, Window: Duration(10 * time.Minute)},
+		Envelope:           Envelope{Burst: 10000, PerMinute: 1200},
 		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
 		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},
 		ForegroundPatience: Duration(time.Minute),

@@ -82,6 +82,7 @@ func TestProblems(t *testing.T) {
 		"twice":        {"mode: observe\nmode: enforce\n", []string{"not valid YAML"}},
 		"values":       {"mode: dry\nlog: {level: loud, format: xml}\nforegroundPatience: 1ms\n", []string{`mode: "dry" is not one of`, `log.level: "loud"`, `log.format: "xml"`, "foregroundPatience: 1ms is not between"}},
 		"bounds":       {"brake: {deletions: -1}\nconcurrency: {start: 33}\n", []string{"brake.deletions: -1 is negative", "concurrency.start: 33 is not between 1 and concurrency.most (32)"}},
+		"envelope":     {"envelope: {burst: -1, perMinute: 0}\n", []string{"envelope.burst: -1 is negative", "envelope.perMinute: 0 is not between 1 and 1000000"}},
 		"most":         {"concurrency: {start: 1, most: 2000}\n", []string{"concurrency.most: 2000 is not between 1 and 1024"}},
 		"patterns":     {"exclude: {types: [Pods, pods, 'a/b'], namespaces: [Kube]}\norphanWithout: ['']\n", []string{`exclude.types[0]: "Pods"`, `exclude.types[2]: "a/b"`, `exclude.namespaces[0]: "Kube"`, `orphanWithout[0]: ""`}},
 		"election":     {"leaderElection: {retryPeriod: 10ms, renewDeadline: 10ms, leaseDuration: 1500ms, namespace: A, name: _}\n", []string{"leaderElection.retryPeriod", "leaderElection.renewDeadline", "leaderElection.leaseDuration: 1.5s is not a number of whole seconds", "leaderElection.namespace:", "leaderElection.name:"}},
@@ -120,7 +121,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := Load(path)
-	if err != nil || c.Brake.Window != Duration(90*time.Second) || c.Brake.Deletions != 20000 {
+	if err != nil || c.Brake.Window != Duration(90*time.Second) || c.Brake.Deletions != 50000 {
 		t.Errorf("%+v, %v", c.Brake, err)
 	}
 	for _, wrong := range []string{path + "x", filepath.Dir(path)} {

@@ -42,6 +42,12 @@ func (c *Config) problems(bad map[string]bool) []error {
 	if c.Brake.Deletions < 0 {
 		fail("brake.deletions", "%d is negative; 0 is no brake", c.Brake.Deletions)
 	}
+	if c.Envelope.Burst < 0 {
+		fail("envelope.burst", "%d is negative; 0 is no envelope", c.Envelope.Burst)
+	}
+	if n := c.Envelope.PerMinute; n < 1 || n > 1_000_000 {
+		fail("envelope.perMinute", "%d is not between 1 and 1000000", n)
+	}
 	if n := c.Concurrency.Most; n < 1 || n > 1024 {
 		fail("concurrency.most", "%d is not between 1 and 1024", n)
 	}

@@ -14,7 +14,7 @@
 // At a clean end the function returns first; then the Lease is given back, so that
 // another instance takes over within its RetryPeriod.
 //
-// [Mark] is a word on the same Lease, an annotation that renewals leave alone.
+// [Mark] is a pair of annotations on the same Lease, which renewals leave alone.
 //
 // Sources: k8s.io/client-go/tools/leaderelection (v0.37: Run, renew, release).
 package election

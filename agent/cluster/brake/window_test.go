@@ -1,4 +1,4 @@
-package cluster
+package brake
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The brake agrees with one that remembers every deletion, but for a slice of its
+// The window agrees with one that remembers every deletion, but for a slice of its
 // window, and never lets one too many through within a window.
-func TestBrakeAgainstMemory(t *testing.T) {
+func TestWindowAgainstMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		window := time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second
+		size := time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second
 		most := rapid.IntRange(1, 30).Draw(t, "most")
-		var b brake
-		b.set(most, window)
+		var b window
+		b.set(most, size)
 		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 		var all []time.Time
 		count := func(within time.Duration) (n int) {
@@ -26,18 +26,18 @@ func TestBrakeAgainstMemory(t *testing.T) {
 			return n
 		}
 		for range 200 {
-			now = now.Add(time.Duration(rapid.Int64Range(0, int64(window)/20).Draw(t, "later")))
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(size)/20).Draw(t, "later")))
 			left := b.left(now)
 			took := b.take(now)
 			if took != (left > 0) || b.left(now) != max(left-1, 0) {
 				t.Fatalf("%d left, taken: %v, then %d left", left, took, b.left(now))
 			}
-			slice := window / brakeSlices
-			if took && count(window-2*slice) >= most {
-				t.Fatalf("one too many: %d within the window", count(window)+1)
+			slice := size / windowSlices
+			if took && count(size-2*slice) >= most {
+				t.Fatalf("one too many: %d within the window", count(size)+1)
 			}
-			if !took && count(window+2*slice) < most {
-				t.Fatalf("refused after %d", count(window))
+			if !took && count(size+2*slice) < most {
+				t.Fatalf("refused after %d", count(size))
 			}
 			if took {
 				all = append(all, now)
@@ -46,8 +46,8 @@ func TestBrakeAgainstMemory(t *testing.T) {
 	})
 }
 
-func TestNoBrake(t *testing.T) {
-	var b brake
+func TestNoLimit(t *testing.T) {
+	var b window
 	b.set(0, time.Minute)
 	now := time.Now()
 	for range 1000 {
