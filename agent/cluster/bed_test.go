@@ -62,7 +62,7 @@ func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare f
 		synctest.Wait()
 		time.Sleep(time.Second)
 		test(b)
-		stop(nil)
+		b.stop(nil)
 		<-b.done
 		if t.Failed() {
 			t.Log(b.log.String())

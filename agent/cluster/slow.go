@@ -88,7 +88,7 @@ func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err er
 // warnExcluded tells of a deleted owner that only what is excluded holds.
 func (c *Controller) warnExcluded(a cascade.Action) {
 	var names []string
-	for _, o := range c.collector.Explain(a.Object).Waiting {
+	for _, o := range c.collector.Holding(a.Object) {
 		names = append(names, describe(o))
 	}
 	c.log.Info("a deleted owner stays: what holds it is excluded", "reason", string(a.Reason), "owner", describe(a.Object), "uid", a.Object.UID, "holders", some(names))

@@ -124,6 +124,15 @@ func (c *Collector) whyTerminating(i index) Reason {
 	return KeptTerminating
 }
 
+// Holding are the dependents that a deleted owner waits for, the first ten.
+func (c *Collector) Holding(o Coordinates) []Coordinates {
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
+		return c.holding(i)
+	}
+	return nil
+}
+
 // holding are the dependents that an object waits for.
 func (c *Collector) holding(i index) (list []Coordinates) {
 	const most = 10

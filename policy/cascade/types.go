@@ -181,7 +181,7 @@ const (
 	BarrierWanted    Reason = "barrier_wanted"    // owners are to be orphaned, and any type may hold dependents
 	InvalidNamespace Reason = "invalid_namespace" // the owner was seen in another namespace
 	ChangesTooOften  Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
-	HeldByExcluded   Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: Explain names it
+	HeldByExcluded   Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: see Collector.Holding
 )
 
 // Reasons to keep an object.

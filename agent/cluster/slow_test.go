@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// The brake holds deletions alone: finalizers, orphaning and references go on, and what
+// is deleted in the foreground ends when its dependents have gone otherwise.
+func TestBrakeHoldsDeletionsAlone(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Brake.Deletions = 10 }, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 30)
+		b.api.remove(owner, cascade.Background)
+		b.after(time.Hour)
+		b.want("left", b.left(pods), 20)
+		b.want("explained", b.explain(pods[29]), "held")
+		b.metric("deletions_deferred", 20)
+		empty, orphans, other := b.api.put(set("empty")), b.api.put(set("orphans")), b.api.put(set("other"))
+		kept := b.pods(orphans, 5)
+		both := cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "both"}
+		for _, o := range []cascade.Object{other, empty} {
+			both.Owners = append(both.Owners, cascade.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID})
+		}
+		both = b.api.put(both)
+		b.after(time.Second)
+		b.api.remove(empty, cascade.Foreground)
+		b.api.remove(orphans, cascade.Orphan)
+		b.after(10 * time.Second)
+		b.want("gone", b.left([]cascade.Object{empty, orphans}), 0)
+		b.want("orphans", b.left(kept), 5)
+		b.want("owners", len(b.api.get(both).Owners), 1)
+		b.want("state", b.c.door.state(), "braked: too many deletions")
+		b.want("resumed", b.c.Resume(b.t.Context()), "")
+		b.after(time.Second)
+		b.want("left", b.left(pods), 10)
+	})
+}
+
+// A message says whose cascade it was.
+func TestMessagesNameTheRoot(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 40, 30 }, nil, func(b *bed) {
+		owner := b.api.put(set("deployment"))
+		child := set("replicaset")
+		child.Owners = []cascade.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: owner.Name, UID: owner.UID}}
+		child = b.api.put(child)
+		pods := b.pods(child, 60)
+		b.api.remove(owner, cascade.Background)
+		b.after(100 * time.Millisecond)
+		b.want("slowed after", b.left(pods), 31)
+		b.want("said", b.said(`"a cascade is slowed; it goes on by itself, and others are not held" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
+		b.want("event on", b.api.notices[0].Object.Name+" "+b.api.notices[0].Reason, "deployment CascadeSlowed")
+		b.metric("cascades_slowed", 1)
+		x, err := b.c.Explain(b.t.Context(), cascade.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})
+		b.want("explained", fmt.Sprint(x.Reason, x.Root.Name, x.Retry.After(time.Now()), err), "sloweddeploymenttrue <nil>")
+		list, err := b.c.Cascades(b.t.Context())
+		b.want("cascades", fmt.Sprint(len(list), list[0].Root.Name, list[0].Deletions, list[0].Slowed, list[0].Waiting > 20, err), "1deployment30 true true <nil>")
+		b.want("decision", fmt.Sprint(b.c.Decisions()[0].Owner.Name, b.c.Decisions()[0].Root.Name), "replicasetdeployment")
+		b.after(time.Hour)
+		b.want("left", b.left(pods), 21)
+		b.want("braked", b.said("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
+		last := b.api.notices[len(b.api.notices)-1]
+		b.want("event", last.Reason+" "+last.Message, "DeletionsBraked 40 objects were deleted within 10m0s: no more are, until somebody has looked and says so. "+
+			"This one was to go because of Set a/deployment. Most went because of Set a/deployment (40).")
+	})
+}
+
+// One that has spent its envelope goes on at the slope, without a worker and with few
+// requests; another one does not notice. A configuration that allows more is in force
+// at once.
+func TestTwoTenants(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		c.Envelope, c.Concurrency = config.Envelope{Burst: 50, PerMinute: 600}, config.Concurrency{Start: 2, Most: 2}
+	}, nil, func(b *bed) {
+		big, small := b.api.put(set("big")), b.api.put(set("small"))
+		many, few := b.pods(big, 2000), b.pods(small, 49)
+		b.api.remove(big, cascade.Background)
+		b.after(2 * time.Second)
+		left := b.left(many)
+		if left > 1950 || left < 1920 {
+			t.Errorf("%d of 2000 left", left)
+		}
+		b.api.remove(small, cascade.Background)
+		b.after(100 * time.Millisecond)
+		b.want("left of the small one", b.left(few), 0)
+		for range 15 {
+			begin := b.left(many)
+			b.after(10 * time.Second)
+			if gone := begin - b.left(many); gone < 90 || gone > 110 {
+				t.Errorf("%d in 10 s", gone)
+			}
+		}
+		b.want("said", b.said("a cascade is slowed"), 1)
+		b.c.Pause(b.t.Context())
+		left = b.left(many)
+		b.after(10 * time.Second)
+		b.want("paused", b.left(many), left)
+		b.c.Resume(b.t.Context())
+		b.after(100 * time.Millisecond)
+		if now := b.left(many); now < left-110 { // what has flown off meanwhile
+			t.Errorf("%d left before the pause, %d after it", left, now)
+		}
+		next := b.c.door.settings()
+		next.Envelope.Burst = 100_000
+		b.want("configured", b.c.Configure(b.t.Context(), next), nil)
+		b.after(2 * time.Second)
+		b.want("left", b.left(many), 0)
+		b.after(2 * time.Second)
+		b.metric("cascades_slowed", 0)
+		b.metric("deletions_deferred", 0)
+	})
+}
+
+// Deletions that the API server refuses are none.
+func TestRefusedDeletionsDoNotCount(t *testing.T) {
+	refused := 0
+	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 20, 20 }, func(f *fake) {
+		f.do = func(a cascade.Action) *metadata.Outcome {
+			if a.Verb == cascade.Delete && refused < 500 {
+				refused++
+				return &metadata.Outcome{Result: cascade.Forbidden, Err: errors.New("no")}
+			}
+			return nil
+		}
+	}, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 10)
+		b.api.remove(owner, cascade.Background)
+		b.after(100 * time.Hour)
+		b.want("left", b.left(pods), 0)
+		b.want("refused", refused, 500)
+		b.metric("braked", 0)
+	})
+}
+
+// From what is excluded only the collector's finalizers are taken, when nothing refers
+// to it any more; what does is named, once.
+func TestExcludedFinalizers(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Exclude = config.Exclude{Types: []string{}, Namespaces: []string{"a"}} }, nil, func(b *bed) {
+		job, orphans := b.api.put(set("job")), b.api.put(set("orphans"))
+		pods, kept := b.pods(job, 2), b.pods(orphans, 1)
+		b.api.remove(job, cascade.Foreground)
+		b.api.remove(orphans, cascade.Orphan)
+		b.after(time.Hour)
+		b.want("left", b.left(append(pods, kept...)), 3)
+		b.want("sent", len(b.api.sent), 0)
+		b.want("events", len(b.api.notices), 2)
+		for _, n := range b.api.notices {
+			b.want("event", n.Reason, "ExcludedDependentsHold")
+			if !strings.Contains(n.Message, "Pod a/"+n.Object.Name+"-0") {
+				t.Errorf("%s: %s", n.Object.Name, n.Message)
+			}
+		}
+		b.want("explained", b.explain(job)+" "+b.explain(pods[0]), "waits_for_dependents excluded")
+		for _, p := range pods {
+			b.api.remove(p, cascade.Background) // somebody else does
+		}
+		free := kept[0]
+		free.Owners = nil
+		b.api.put(free)
+		b.after(time.Second)
+		b.want("owners left", b.left([]cascade.Object{job, orphans}), 0)
+		for _, a := range b.api.sent {
+			b.want("sent", a.Verb, cascade.RemoveFinalizer)
+		}
+	})
+}
+
+// succeed ends a controller, and begins another one on the same API server and Lease.
+func (b *bed) succeed(cause error, m Memory) {
+	b.t.Helper()
+	b.stop(cause)
+	<-b.done
+	cfg := b.c.door.settings()
+	b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	ctx, stop := context.WithCancelCause(b.t.Context())
+	b.stop, b.done = stop, make(chan struct{})
+	done := b.done
+	go func() { defer close(done); b.err = b.c.Run(ctx) }()
+	synctest.Wait()
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// Another leader begins with what the last one has counted; after a crash with what that
+// may have done besides.
+func TestCountsOutliveTheLeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause      error
+		slack      int // deletions that a crash makes up
+		ofEnvelope int
+	}{"clean": {}, "crash": {election.ErrLost, 300, 300}} {
+		t.Run(name, func(t *testing.T) {
+			m := &memory{}
+			inBubbleWith(t, m, func(c *config.Config) {
+				c.Brake.Deletions, c.Envelope = 1500, config.Envelope{Burst: 1000, PerMinute: 60}
+			}, nil, func(b *bed) {
+				owner := b.api.put(set("s"))
+				pods := b.pods(owner, 700)
+				b.api.remove(owner, cascade.Background)
+				b.after(time.Minute)
+				b.want("left", b.left(pods), 0)
+				if m.n > 12 {
+					t.Errorf("written %d times", m.n)
+				}
+				b.succeed(tc.cause, m)
+				written := m.n
+				// The same root again: what is made too late goes because of it.
+				pods = b.pods(owner, 1000)
+				b.after(3 * time.Second)
+				gone := 1000 - b.left(pods)
+				if most := 1000 - 700 + 80; gone > most || gone < most-tc.ofEnvelope-100 {
+					t.Errorf("%d went because of a root that had 300 left", gone)
+				}
+				other := b.api.put(set("other"))
+				more := b.pods(other, 900)
+				b.api.remove(other, cascade.Background)
+				b.after(10 * time.Second)
+				all := 700 + gone + 900 - b.left(more)
+				if all > 1500 || all < 1500-tc.slack-30 {
+					t.Errorf("%d went in all, %d of them at first", all, gone)
+				}
+				b.metric("braked", 1)
+				if m.n == written {
+					t.Error("nothing was written")
+				}
+				b.succeed(tc.cause, m)
+				b.want("state", b.c.door.state(), "braked: too many deletions")
+			})
+		})
+	}
+}
+
+// While the Lease cannot be written no more is deleted than a crash may forget; all else
+// goes on, and so do deletions once it can.
+func TestUnwritten(t *testing.T) {
+	m := &memory{}
+	inBubbleWith(t, m, nil, nil, func(b *bed) {
+		m.set(errors.New("the API server is away"))
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 1000)
+		b.api.remove(owner, cascade.Background)
+		b.after(time.Minute)
+		b.want("left", b.left(pods), 1000-128)
+		b.want("state", b.c.door.state(), "deletions wait until it is written down how many there were")
+		b.want("explained", b.explain(pods[999]), "held")
+		b.want("said", b.said("a restart would not know how it stands"), 1)
+		empty := b.api.put(set("empty"))
+		b.api.remove(empty, cascade.Foreground)
+		b.after(time.Second)
+		b.want("gone", b.left([]cascade.Object{empty}), 0)
+		m.set(nil)
+		b.after(30 * time.Second)
+		b.want("left", b.left(pods), 0)
+		b.want("state", b.c.door.state(), "")
+		written := m.n
+		b.after(24 * time.Hour)
+		b.want("written in a quiet day", m.n-written < 3, true)
+	})
+}
