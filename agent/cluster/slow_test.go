@@ -127,6 +127,7 @@ func TestRefusedDeletionsDoNotCount(t *testing.T) {
 	refused := 0
 	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 20, 20 }, func(f *fake) {
 		f.do = func(a cascade.Action) *metadata.Outcome {
+			defer f.lock()()
 			if a.Verb == cascade.Delete && refused < 500 {
 				refused++
 				return &metadata.Outcome{Result: cascade.Forbidden, Err: errors.New("no")}

@@ -18,6 +18,7 @@ var kinds = map[string]struct {
 	"secret": {apiVersion: "v1", kind: "Secret", resource: "secrets"},
 	"pod":    {apiVersion: "v1", kind: "Pod", resource: "pods", spec: podSpec},
 	"rs":     {apiVersion: "apps/v1", kind: "ReplicaSet", resource: "replicasets", spec: workload},
+	"job":    {apiVersion: "batch/v1", kind: "Job", resource: "jobs", spec: object{"template": object{"spec": object{"containers": podSpec["containers"], "restartPolicy": "Never"}}}},
 	"deploy": {apiVersion: "apps/v1", kind: "Deployment", resource: "deployments", spec: workload},
 	"widget": {apiVersion: "example.com/v1", kind: "Widget", resource: "widgets"},
 	"class":  {apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", resource: "clusterroles", cluster: true},
