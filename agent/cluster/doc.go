@@ -26,9 +26,12 @@
 // Every deletion and every patch goes through door.go: mode, pause, brake,
 // exclusions, the record of decisions, log and metrics live there only. A pause is
 // in force when the call returns; what was sent before is waited for. The brake
-// counts deletions before they are sent, so it never lets one too many through.
-// Both outlive the process (keeper.go): whoever leads next asks the Lease how it was
-// left before anything is sent. What the brake has counted does not; it begins anew.
+// (package brake) counts deletions before they are sent, so it never lets one too many
+// through; it holds deletions alone, all of them or those of one root owner, and those
+// wait in the graph, not in a worker. A pause, the brake and its counts outlive the
+// process (keeper.go): whoever leads next asks the Lease how it was left before
+// anything is sent. What is excluded is let through for one thing, the removal of a
+// collector's finalizer from what somebody deleted.
 // In mode observe the collector is told that an action was withheld, and does not
 // ask again until the object changes.
 //

@@ -50,6 +50,9 @@
 // dependent of a waiting owner foreground even if the dependent has the finalizer
 // orphan, and counts a reference as blocking whatever its coordinates.
 //
+// What is excluded is neither deleted nor patched, but for its own foregroundDeletion or
+// orphan: if somebody deleted it, that comes off once nothing holds it any more.
+//
 // # Invariants
 //
 // Nothing with a live solid owner is ever deleted. Unknown never deletes. What is
@@ -68,6 +71,8 @@
 //   - Ready only for what is sent at once. Every action is answered, by its ID:
 //     Answered, Finished or BarrierPassed; one that is not carried out with
 //     Failed. An answer that is late, or for nobody, is ignored.
+//   - Deferred is the answer to a Delete that the caller does not want now; Slow (of one
+//     root) or Hold (of all) comes before it, and says when it does.
 //   - Withheld is the answer to what the caller does not want to do (it only observes): the
 //     same is not asked for again until the object changes.
 //   - Restored when resourceVersions go backwards, or an object in a list Contradicts
