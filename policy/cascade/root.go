@@ -65,7 +65,7 @@ func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
 		if s := c.seenAs(owner); s != 0 {
 			owner = s
 		}
-		if r := c.roots.of[owner]; r != nil {
+		if r := c.roots.of[owner]; r != nil && !c.lives(r) {
 			return r, 0
 		}
 		up := c.causeOf(owner)
@@ -78,6 +78,14 @@ func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
 		return r, 0
 	}
 	return nil, owner
+}
+
+// lives says whether an object is there, and nobody deletes it: then it was named as a
+// root before it was seen, and is none.
+func (c *Collector) lives(o *Coordinates) bool {
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
+	return known && i != 0 && c.at(i).flags&(observed|terminating) == observed
 }
 
 // causeOf is the owner because of which an object goes; 0: somebody deleted the object

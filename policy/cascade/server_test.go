@@ -238,7 +238,8 @@ func (s *server) checkRoot(a Action, o *stored) {
 	if a.Root.UID == "" || !slices.Contains(above, a.Root.UID) {
 		s.forbid(a, "its root %q never owned it", a.Root.UID)
 	}
-	if r := s.byUID(a.Root.UID); r != nil && !r.Terminating && r.Name == a.Root.Name && r.Namespace == a.Root.Namespace {
+	unseen := func(e event) bool { return e.object.UID == a.Root.UID }
+	if r := s.byUID(a.Root.UID); r != nil && !r.Terminating && !slices.ContainsFunc(s.streams[r.Kind].pending, unseen) && r.Name == a.Root.Name && r.Namespace == a.Root.Namespace {
 		s.forbid(a, "its root %s %s is there, and nobody deletes it", r.Kind, r.Name)
 	}
 }
