@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 )
 
@@ -22,6 +23,7 @@ type bed struct {
 	log  strings.Builder
 	stop context.CancelCauseFunc
 	err  error
+	kept *journal.Memory // the journal of orphaned owners
 	done chan struct{}
 	logs sync.Mutex
 }
@@ -51,11 +53,12 @@ func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare f
 		if prepare != nil {
 			prepare(b.api)
 		}
+		b.kept = b.api.kept
 		cfg := enforcing()
 		if change != nil {
 			change(&cfg)
 		}
-		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Journal: b.kept, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		ctx, stop := context.WithCancelCause(t.Context())
 		b.stop = stop
 		go func() { defer close(b.done); b.err = b.c.Run(ctx) }()
@@ -141,4 +144,20 @@ func (b *bed) explain(o cascade.Object) string {
 		b.t.Fatal(err)
 	}
 	return string(x.Reason)
+}
+
+// configure takes the defaults over, changed.
+func (b *bed) configure(change func(*config.Config)) {
+	b.t.Helper()
+	c := enforcing()
+	change(&c)
+	b.want("configured", b.c.Configure(b.t.Context(), c), nil)
+}
+
+// serve other types from now on; a changed definition tells of it.
+func (b *bed) serve(types ...cascade.Type) {
+	unlock := b.api.lock()
+	b.api.types = types
+	unlock()
+	b.api.put(cascade.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: fmt.Sprint("d", b.api.version)})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -24,6 +25,7 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	Memory  Memory // nil: a restart ends a pause by hand and lets go of the brake
+	Journal journal.Store
 }
 
 // Controller collects what has lost its owners. See the package comment for who
@@ -35,13 +37,15 @@ type Controller struct {
 	door    *door
 	herald  *herald
 	keeper  keeper
+	orphans *orphans
 
-	inputs  chan input
-	answers chan answer
-	jobs    chan cascade.Action
-	poked   chan struct{} // the scout is to look at wanted
-	ended   chan struct{} // the loop has
-	leads   atomic.Bool
+	inputs   chan input
+	answers  chan answer
+	jobs     chan cascade.Action
+	poked    chan struct{} // the scout is to look at wanted
+	recorded chan struct{} // something came into the journal
+	ended    chan struct{} // the loop has
+	leads    atomic.Bool
 
 	previews chan struct{} // one at a time: each takes memory
 
@@ -63,8 +67,6 @@ type Controller struct {
 	partial     map[string]error // of the last discovery
 	askedAt     time.Time        // when that was asked for
 	definitions definitions
-	barrier     *barrier
-	nextBarrier time.Time       // none begins before
 	slim        bool            // what the first lists took was given back
 	following   context.Context // ends with the loop
 	group       sync.WaitGroup  // all that Run has started
@@ -95,13 +97,15 @@ func New(o Options) *Controller {
 	c := &Controller{
 		api: o.API, log: o.Log, metrics: o.Metrics, herald: h, door: newDoor(o, h),
 		inputs: make(chan input), answers: make(chan answer, mostWorkers), jobs: make(chan cascade.Action, mostWorkers),
-		poked: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
+		poked: make(chan struct{}, 1), recorded: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
 		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
 		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Most),
 		types:     map[typeKey]*served{}, definitions: newDefinitions(),
 	}
 	h.quiet = c.door.silent
+	c.orphans = newOrphans(o.Journal, o.Config.LeaderElection)
+	c.door.recorded = c.orphans.journal.Has
 	c.keeper = keeper{memory: o.Memory, kick: make(chan struct{}, 1)}
 	c.door.changed = c.keeper.changed
 	c.status.Store(&status{problems: []string{"types are not known yet"}})
@@ -120,6 +124,8 @@ func (c *Controller) Guard(holds func() bool) {
 // It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	// The graph goes before the requests do: they are waited for.
+	ctx, fenced := context.WithCancelCause(ctx)
+	defer fenced(nil)
 	following, stopFollowing := context.WithCancel(ctx)
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -128,6 +134,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.apply(time.Now(), c.door.settings()) // may be others than New had
 	c.group.Go(func() { c.scout(following) })
 	c.group.Go(func() { c.herald.run(following) })
+	c.group.Go(func() { c.keepJournal(following, fenced) })
+	c.group.Go(func() { c.sweepJournal(following) })
 	c.leads.Store(true)
 	if c.keeper.memory != nil {
 		c.group.Go(func() { c.keep(following) })
@@ -250,8 +258,8 @@ func (c *Controller) begin(now time.Time, a cascade.Action) {
 	case cascade.Warn:
 		c.warn(a)
 		return
-	case cascade.Barrier:
-		c.startBarrier(now, a)
+	case cascade.Record, cascade.Withdraw:
+		c.orphans.ask(a)
 		return
 	}
 	c.limit.sent()
@@ -298,6 +306,10 @@ func (c *Controller) carryOut(a cascade.Action) answer {
 
 // answered takes an answer into the graph.
 func (c *Controller) answered(now time.Time, a answer) {
+	if a.action.Verb == cascade.Record {
+		c.collector.Finished(now, a.action.ID, a.Result)
+		return
+	}
 	switch v := well; {
 	case !a.sent:
 		c.limit.unsent()

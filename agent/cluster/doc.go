@@ -5,7 +5,7 @@
 // # Who owns what
 //
 // policy/cascade decides. One goroutine, [Controller.Run]'s loop, owns its graph, the
-// types, the barrier and the limit of requests; all others only talk to it through
+// types and the limit of requests; all others only talk to it through
 // channels:
 //
 //   - a follower for each type hands over what it listed and watched, batch by
@@ -13,7 +13,7 @@
 //     a follower is never ahead of the graph by more than one batch,
 //   - workers carry actions out and send back how they went,
 //   - the scout asks which types there are,
-//   - the barrier, while one runs, has all types catch up,
+//   - the journal of orphaned owners is written beside the loop (orphans.go),
 //   - the herald creates events, and nothing depends on them,
 //   - the HTTP server asks for explanations.
 //
@@ -53,12 +53,14 @@
 // are answered a bare 404: who answers discovery may be older than who serves it. What part of discovery failed (Partial), or all of it, changes nothing. A resource
 // stays followed in the version in which it is, as long as that is served.
 //
-// # The barrier
+// # The journal of orphaned owners
 //
-// Before the finalizer orphan comes off, every followed type is read up to a moment
-// after the owner's deletion was seen, beginning with a discovery: any type can hold
-// dependents. What cannot be read holds it: see /readyz, the event OrphaningHeld,
-// ebb_controller_barrier_holders. Going on without it is for people to say.
+// Before the finalizer orphan comes off, the owner's UID is stored in the journal
+// (package journal); the door lets no such finalizer go otherwise. Nothing is sent before
+// the journal was taken over, which also ends a predecessor that wakes up late. What is
+// asked for within 100 ms is written together. Entries go hourly at most (sweep.go), once
+// every type has told all that was before; what cannot be read keeps them. In mode observe
+// the journal is read and not written.
 //
 // # Leading
 //

@@ -23,6 +23,9 @@ const (
 	resultUnkept   = "unkept" // how many there were is to be written down first
 	resultExcluded = "excluded"
 	resultClosed   = "closed" // the controller ends, or does not lead any more
+	// resultUnrecorded: the finalizer orphan stays, because the journal does not have its
+	// object.
+	resultUnrecorded = "unrecorded"
 )
 
 // pauseWait is how long a pause waits for what is on its way.
@@ -45,16 +48,19 @@ type door struct {
 	exclude map[string]bool // namespaces
 	paused  bool            // by hand; the configuration's switch is another
 	braked  bool
-	unknown bool   // how the last leader left it: see keeper
-	changed func() // tells the keeper
-	closed  bool
-	brake   brake.Brake
-	sending int
-	idle    *sync.Cond // sending became 0
+	unknown bool // how the last leader left it: see keeper
+	// What the journal of orphaned owners has is known, and this process writes it.
+	read, taken bool
+	recorded    func(uid string) bool // an owner stands in the journal
+	changed     func()                // tells the keeper
+	closed      bool
+	brake       brake.Brake
+	sending     int
+	idle        *sync.Cond // sending became 0
 }
 
 func newDoor(o Options, h *herald) *door {
-	d := &door{api: o.API, log: o.Log, metrics: o.Metrics, herald: h, unknown: o.Memory != nil, changed: func() {}}
+	d := &door{api: o.API, log: o.Log, metrics: o.Metrics, herald: h, unknown: o.Memory != nil, changed: func() {}, recorded: func(string) bool { return false }}
 	d.idle = sync.NewCond(&d.mu)
 	d.configure(o.Config)
 	return d
@@ -88,7 +94,28 @@ func (d *door) open() bool {
 	return !d.closed && !d.halted()
 }
 
-func (d *door) halted() bool { return d.unknown || d.paused || d.config.Paused }
+func (d *door) halted() bool {
+	return d.unknown || d.unread() || d.paused || d.config.Paused
+}
+
+// unread says whether it is not known yet who was orphaned: then an orphan could be
+// deleted.
+func (d *door) unread() bool { return !d.taken && (d.config.Mode != config.Observe || !d.read) }
+
+// knowJournal says whether the journal of orphaned owners was read, and whether nobody
+// else writes it.
+func (d *door) knowJournal(read, taken bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.read, d.taken = read, taken
+}
+
+// observes says whether nothing is to be changed.
+func (d *door) observes() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config.Mode == config.Observe
+}
 
 // holdsDeletions says whether none would be let through, whatever its cascade.
 func (d *door) holdsDeletions() bool {
@@ -111,12 +138,14 @@ func (d *door) enter(now time.Time, a cascade.Action) (string, brake.Answer) {
 	switch {
 	case d.closed || d.holds != nil && !d.holds():
 		return resultClosed, brake.Answer{}
-	case d.excluded(a.Object) && a.Verb != cascade.RemoveFinalizer: // of one that somebody deleted
+	case a.Verb != cascade.Record && a.Verb != cascade.Withdraw && d.excluded(a.Object) && a.Verb != cascade.RemoveFinalizer: // of one that somebody deleted
 		return resultExcluded, brake.Answer{}
 	case d.config.Mode == config.Observe:
 		return resultObserved, brake.Answer{}
 	case d.halted():
 		return resultPaused, brake.Answer{}
+	case a.Verb == cascade.RemoveFinalizer && a.Finalizer == cascade.OrphanFinalizer && !d.recorded(a.Object.UID):
+		return resultUnrecorded, brake.Answer{}
 	case a.Verb != cascade.Delete:
 		d.sending++
 		return "", brake.Answer{}
@@ -218,7 +247,7 @@ func (d *door) close() {
 func (d *door) silent() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.closed || d.unknown || d.paused || d.config.Paused || d.config.Mode == config.Observe
+	return d.closed || d.unknown || d.unread() || d.paused || d.config.Paused || d.config.Mode == config.Observe
 }
 
 // state in words, for people.
@@ -231,7 +260,7 @@ func (d *door) state() string {
 		word string
 	}{
 		{d.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {d.paused, "paused by hand"},
-		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.closed, "ending"},
+		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.unread(), "reading the journal of orphaned owners"}, {d.closed, "ending"},
 		{d.brake.Exhausted() && !d.unknown && !d.closed, "deletions wait until it is written down how many there were"},
 	} {
 		if s.is {
@@ -276,6 +305,10 @@ func (d *door) carryOut(ctx context.Context, a cascade.Action) passage {
 
 // note an action in the record, the metrics and the log.
 func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun time.Time) {
+	if a.Verb == cascade.Record || a.Verb == cascade.Withdraw {
+		d.metrics.action(a, result)
+		return // no change of the object
+	}
 	switch {
 	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept:
 		d.metrics.action(a, result)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
@@ -36,6 +37,7 @@ type fake struct {
 	notices  []metadata.Notice
 	reads    int
 	catchUps int
+	kept     *journal.Memory // the journal of orphaned owners
 }
 
 type past struct {
@@ -44,7 +46,7 @@ type past struct {
 }
 
 func newFake() *fake {
-	f := &fake{objects: map[cascade.Coordinates]*cascade.Object{}, broken: map[string]error{}, took: time.Millisecond}
+	f := &fake{objects: map[cascade.Coordinates]*cascade.Object{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
 	f.changed = sync.NewCond(&f.mu)
 	f.types = []cascade.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -166,7 +168,7 @@ func (f *fake) Do(ctx context.Context, a cascade.Action, _ bool) metadata.Outcom
 		return metadata.Outcome{Result: cascade.Gone}
 	}
 	o := *found
-	if o.UID != a.Object.UID || a.Verb == cascade.Delete && a.ResourceVersion != o.ResourceVersion {
+	if o.UID != a.Object.UID || (a.Verb == cascade.Delete || a.Finalizer == cascade.OrphanFinalizer) && a.ResourceVersion != o.ResourceVersion {
 		return metadata.Outcome{Result: cascade.Conflict}
 	}
 	o.Owners, o.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)

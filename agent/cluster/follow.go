@@ -129,8 +129,9 @@ func (c *Controller) unreadable(now time.Time, s *served, err error) {
 func (c *Controller) wentBack(now time.Time, by *served, why string) {
 	c.log.Warn("etcd was restored; everything is listed again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
-	c.dropBarrier()
 	c.collector.Restored(now)
+	c.orphans.restored()
+	c.door.knowJournal(false, false)
 	for _, s := range c.types {
 		if s.following != nil {
 			s.unfollow()

@@ -28,16 +28,14 @@ const otherTypes = "other"
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, barrierHolders prometheus.Gauge
-	throttled, givenUp, restores, brakes, slowdowns, overrides                                          prometheus.Counter
-	actions, deletions, reads, discoveries, events                                                      *prometheus.CounterVec
-	types                                                                                               *prometheus.GaugeVec
-	requests                                                                                            *prometheus.HistogramVec
-	barriers                                                                                            prometheus.Histogram
+	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
+	throttled, givenUp, restores, brakes, slowdowns                                                                                    prometheus.Counter
+	actions, deletions, reads, discoveries, events, journalWrites                                                                      *prometheus.CounterVec
+	types                                                                                                                              *prometheus.GaugeVec
+	requests                                                                                                                           *prometheus.HistogramVec
 
-	barrierSince atomic.Int64 // Unix nanoseconds; 0: none runs
-	ask          atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
-	askWaiting   atomic.Pointer[func(context.Context) (foreground, orphan int, err error)]
+	ask        atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
+	askWaiting atomic.Pointer[func(context.Context) (foreground, orphan int, err error)]
 
 	mu    sync.Mutex
 	named map[string]prometheus.Counter // deletions by apiVersion and resource
@@ -60,8 +58,10 @@ func NewMetrics() *Metrics {
 	m.discoveries = f.Counters("discoveries_total", "Times the API server was asked which types there are.", "result")
 	m.restores = f.Counter("restores_total", "Times etcd was restored: resourceVersions went backwards, or what is listed is not what was told before.")
 	m.events = f.Counters("events_total", "Kubernetes events by what became of them.", "reason", "result")
-	m.barrierHolders = f.Gauge("barrier_holders", "Types that hold orphaning.")
-	m.overrides = f.Counter("barrier_overrides_total", "Types that orphaning did not wait for, by configuration or by hand.")
+	m.orphaningHeld = f.Gauge("orphaning_held", "1 while owners wait to be orphaned because the journal of orphaned owners cannot be written.")
+	m.journalEntries = f.Gauge("orphan_journal_entries", "Orphaned owners that the journal has.")
+	m.journalHolders = f.Gauge("orphan_journal_holders", "Types that could not be read when old entries were last to go from the journal of orphaned owners.")
+	m.journalWrites = f.Counters("orphan_journal_writes_total", "Writes of the journal of orphaned owners by how they went.", "result")
 	m.givenUp = f.Counter("types_given_up_total", "Foreground deletions that ended although a type could not be listed.")
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
 	m.observing = f.Gauge("observing", "1 in mode observe, in which nothing is changed until the configuration says mode: enforce.")
@@ -71,13 +71,7 @@ func NewMetrics() *Metrics {
 	m.slowed = f.Gauge("cascades_slowed", "Root owners whose cascades are slowed, because they have spent their envelope.")
 	m.slowdowns = f.Counter("cascades_slowed_total", "Times a cascade was slowed.")
 	m.deferred = f.Gauge("deletions_deferred", "Deletions that wait because their cascade is slowed, or because the brake is on.")
-	m.barriers = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "ebb", Subsystem: "controller", Name: "barrier_seconds", Help: "How long barriers took that passed.",
-		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
-	})
-	m.Registry.MustRegister(m.barriers, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "ebb", Subsystem: "controller", Name: "barrier_age_seconds", Help: "How long the barrier that runs has; 0 if none does.",
-	}, m.barrierAge), &objectsCollector{m}, &waitingCollector{m}, program.BuildInfo(),
+	m.Registry.MustRegister(&objectsCollector{m}, &waitingCollector{m}, program.BuildInfo(),
 		// What the graph takes is nearly all of the live heap.
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -91,11 +85,12 @@ var reasonsOf = map[cascade.Verb][]cascade.Reason{
 	cascade.RemoveReferences: {cascade.ReferencesStale, cascade.OwnerOrphans},
 	cascade.Unblock:          {cascade.CircleOfOwners},
 	cascade.RemoveFinalizer:  {cascade.DependentsGone, cascade.TypesGivenUp},
+	cascade.Record:           {cascade.OrphaningBegins},
 }
 
 // zero makes every series exist, so that a rate over it is true from the start.
 func (m *Metrics) zero() {
-	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed}
+	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded}
 	for r := cascade.Failed; r <= cascade.TooMany; r++ {
 		results = append(results, r.String())
 	}
@@ -163,12 +158,14 @@ func (m *Metrics) read(a cascade.Action, s cascade.State, took time.Duration) {
 
 func (m *Metrics) event(reason, result string) { m.events.WithLabelValues(reason, result).Inc() }
 
-func (m *Metrics) barrierAge() float64 {
-	since := m.barrierSince.Load()
-	if since == 0 {
-		return 0
+// journal notes a write of the journal of orphaned owners.
+func (m *Metrics) journal(entries int, err error) {
+	m.journalEntries.Set(float64(entries))
+	result := "done"
+	if err != nil {
+		result = "failed"
 	}
-	return time.Since(time.Unix(0, since)).Seconds()
+	m.journalWrites.WithLabelValues(result).Inc()
 }
 
 // objectsCollector asks the loop how many objects there are, when it is scraped.

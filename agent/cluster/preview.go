@@ -99,6 +99,7 @@ func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []nami
 	for _, o := range part.Absent {
 		v.world.Known[o] = cascade.Answer{State: cascade.Absent}
 	}
+	v.world.Orphaned = part.Orphaned
 	return nil
 }
 
@@ -135,29 +136,23 @@ func (v *vista) types(c *Controller, settings config.Config) {
 		if why == "" {
 			why = "it is being listed"
 		}
-		v.lacks(s.name(), s.name(), why, settings)
+		v.lacks(s.name(), why)
 	}
 	for groupVersion, why := range c.partial {
-		v.lacks(groupVersion, "*."+groupOf(groupVersion), why.Error(), settings)
+		v.lacks(groupVersion, why.Error())
 	}
 	if !c.status.Load().discovered {
-		v.lacks("types", discoveryHolder, "they are not known yet", settings)
+		v.lacks("types", "they are not known yet")
 	}
 	slices.SortFunc(a.Controller.Watched, func(a, b preview.Watched) int {
 		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
 	})
-	slices.Sort(a.Controller.OrphaningWaits)
-	a.Controller.OrphaningWaits = slices.Compact(a.Controller.OrphaningWaits)
+	a.Controller.OrphaningHeld = short(c.orphans.holds())
 }
 
-// lacks notes what is not seen, and whether orphaning would wait for it.
-func (v *vista) lacks(name, holder, why string, settings config.Config) {
+// lacks notes what is not seen.
+func (v *vista) lacks(name, why string) {
 	v.answer.NotSeen = append(v.answer.NotSeen, preview.NotSeen{Type: name, Why: short(why)})
-	resource, group, _ := strings.Cut(holder, ".")
-	if !config.Patterns(settings.OrphanWithout).Match(resource, group) {
-		waits := &v.answer.Controller.OrphaningWaits
-		*waits = append(*waits, holder)
-	}
 }
 
 // recount has notes tell of everything in a namespace, or of a custom type: what was

@@ -60,7 +60,6 @@ func (c *Controller) admin() *http.ServeMux {
 	c.people(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
 	mux.HandleFunc("POST /control/pause", c.servePause)
 	mux.HandleFunc("POST /control/resume", c.serveResume)
-	mux.HandleFunc("POST /control/barrier/override", c.serveOverride)
 	return mux
 }
 
@@ -252,22 +251,5 @@ func (c *Controller) sayKept(w http.ResponseWriter, r *http.Request) {
 	if err := c.keepNow(r.Context()); err != nil {
 		c.keeper.changed()
 		fmt.Fprintln(w, "not written down yet, so that a restart would not know of it:", err)
-	}
-}
-
-func (c *Controller) serveOverride(w http.ResponseWriter, r *http.Request) {
-	names := r.URL.Query()["type"]
-	var gone []string
-	if err := c.query(r.Context(), func(time.Time) { gone = c.override(names) }); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	if len(gone) == 0 {
-		http.Error(w, "nothing of that holds orphaning", http.StatusConflict)
-		return
-	}
-	c.log.Warn("owners are orphaned without waiting for types", "reason", "by hand", "types", gone)
-	for _, name := range gone {
-		fmt.Fprintf(w, "not waiting for %q\n", name)
 	}
 }

@@ -43,7 +43,7 @@ func TestServer(t *testing.T) {
 	cfg := enforcing()
 	cfg.Server = config.Server{Address: address, AdminSocket: socket}
 	api := newFake()
-	c := New(Options{Config: cfg, API: api, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics()})
+	c := New(Options{Config: cfg, API: api, Journal: api.kept, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics()})
 	ctx, stop := context.WithCancel(t.Context())
 	served, ran := make(chan error, 1), make(chan error, 1)
 	go func() { served <- c.Serve(ctx) }()
@@ -107,7 +107,7 @@ func TestServer(t *testing.T) {
 		code, _ = ask(tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=p&uid="+pod.UID)
 	}
 	check([]row{
-		{tcp, "POST", "/control/pause", 404, ""}, {tcp, "POST", "/control/resume", 404, ""}, {tcp, "POST", "/control/barrier/override", 404, ""},
+		{tcp, "POST", "/control/pause", 404, ""}, {tcp, "POST", "/control/resume", 404, ""},
 		{tcp, "POST", "/metrics", 405, ""},
 		{tcp, "GET", "/readyz", 200, "sets.apps apps/v1: unreadable"}, {tcp, "GET", "/readyz?verbose", 200, "pods v1: synced"},
 		{tcp, "GET", "/types", 200, `"why": "a \u003cb\u003ewebhook`}, {tcp, "GET", "/metrics", 200, `ebb_controller_objects{type="pods"} 1`},
@@ -118,7 +118,7 @@ func TestServer(t *testing.T) {
 		{tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=none", 503, "is not there"},
 		{tcp, "GET", "/explain?apiVersion=v9&kind=Pod&namespace=a&name=none", 503, "not a type that is served"},
 		{unix, "POST", "/control/pause", 200, "nothing is on its way"}, {tcp, "GET", "/readyz", 200, "ok (paused by hand)"},
-		{unix, "POST", "/control/resume", 200, "going on"}, {unix, "POST", "/control/barrier/override?type=pods", 409, "nothing of that"},
+		{unix, "POST", "/control/resume", 200, "going on"},
 		{unix, "GET", "/healthz", 200, "ok"},
 		{tcp, "GET", "/preview?resource=pods&name=p&namespace=a", 200, `"outcome": "deleted"`}, {unix, "GET", "/preview?resource=Pod&name=p&namespace=a", 200, `"source": "controller"`},
 		{tcp, "GET", "/preview?resource=pods&name=none&namespace=a", 404, "pods/none in namespace a: not found"},

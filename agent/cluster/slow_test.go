@@ -184,7 +184,7 @@ func (b *bed) succeed(cause error, m Memory) {
 	b.stop(cause)
 	<-b.done
 	cfg := b.c.door.settings()
-	b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	b.c = New(Options{Config: cfg, API: b.api, Journal: b.kept, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, stop := context.WithCancelCause(b.t.Context())
 	b.stop, b.done = stop, make(chan struct{})
 	done := b.done

@@ -146,7 +146,7 @@ func (c *Controller) apply(now time.Time, next config.Config) {
 	}
 	c.collector.ExcludeNamespaces(now, next.Exclude.Namespaces)
 	c.collector.Release(now)
-	c.kickBarrier()
+	c.orphans.look() // it may have to be taken over
 }
 
 // Explain says why an object is still there. Without a UID, it is looked up.

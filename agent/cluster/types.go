@@ -232,5 +232,4 @@ func (c *Controller) went(now time.Time, s *served) {
 	s.unfollow()
 	delete(c.types, s.key())
 	c.collector.TypeWent(now, s.APIVersion, s.Kind)
-	c.kickBarrier() // it may have waited for that
 }

@@ -29,7 +29,6 @@ type Explanation struct {
 	Due     bool          `json:"due"`               // something is about to be done about it
 	Owners  []OwnerStands `json:"owners,omitempty"`  // in the order in which they are written
 	Waiting []*ObjectName `json:"waiting,omitempty"` // dependents that hold it, the first ten
-	Holders []string      `json:"holders,omitempty"` // types that hold its orphaning
 	Retry   *time.Time    `json:"retry,omitempty"`   // not looked at before
 	Last    string        `json:"last,omitempty"`    // how the last try went
 	Root    *ObjectName   `json:"root,omitempty"`    // the topmost owner whose going has it deleted
@@ -42,7 +41,7 @@ type OwnerStands struct {
 }
 
 func explained(x cascade.Explanation) Explanation {
-	e := Explanation{Object: named(x.Object), Reason: string(x.Reason), Due: x.Due, Holders: x.Holders, Root: named(x.Root)}
+	e := Explanation{Object: named(x.Object), Reason: string(x.Reason), Due: x.Due, Root: named(x.Root)}
 	for _, o := range x.Owners {
 		e.Owners = append(e.Owners, OwnerStands{ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}, o.Judgement})
 	}

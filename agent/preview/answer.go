@@ -57,8 +57,8 @@ type Controller struct {
 	BrakeAllows *int `json:"brakeAllows,omitempty"`
 	// Envelope is what it deletes because of one owner; nil: as much as there is.
 	Envelope *Envelope `json:"envelope,omitempty"`
-	// OrphaningWaits are the types that an orphaned owner would wait for.
-	OrphaningWaits []string `json:"orphaningWaits,omitempty"`
+	// OrphaningHeld is why an orphaned owner would wait; empty if it would not.
+	OrphaningHeld string `json:"orphaningHeld,omitempty"`
 	// Watched are its types, and how old what it knows of them may be.
 	Watched []Watched `json:"watched"`
 }

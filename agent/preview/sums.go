@@ -79,8 +79,8 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 		rest := time.Duration(deletions-1-e.Burst) * time.Minute / time.Duration(e.PerMinute)
 		fmt.Fprintf(b, "It would slow it down: %s deletions at once, the others at %s a minute, for %s.\n", thousands(e.Burst), thousands(e.PerMinute), rest.Round(time.Second))
 	}
-	if len(c.OrphaningWaits) > 0 && a.Policy == cascade.Orphan {
-		fmt.Fprintf(b, "It would wait until these can be read, for they may hold dependents: %s.\n", list(c.OrphaningWaits))
+	if c.OrphaningHeld != "" && a.Policy == cascade.Orphan {
+		fmt.Fprintf(b, "It would wait until the journal of orphaned owners can be written: %s.\n", clean(c.OrphaningHeld))
 	}
 	oldest, kind := time.Time{}, ""
 	for _, w := range c.Watched {

@@ -97,12 +97,12 @@ func TestText(t *testing.T) {
 		{"controller", "Deployment", "web", cascade.Orphan, func(a *Answer) {
 			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
-			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BrakeAllows: &few, OrphaningWaits: []string{"widgets.example.io"},
+			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BrakeAllows: &few, OrphaningHeld: "configmaps is forbidden",
 				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
 		}},
 		{"brake", "Deployment", "web", cascade.Background, func(a *Answer) {
 			few := 3
-			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BrakeAllows: &few, OrphaningWaits: []string{"x"}}
+			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BrakeAllows: &few, OrphaningHeld: "x"}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestTextIsPrintable(t *testing.T) {
 		a := Answer{Preview: preview.Preview{Policy: cascade.Background, Root: n, Released: []*preview.Node{n},
 			Counts: []preview.Count{{APIVersion: text, Kind: text, Resource: text, Deleted: 1}}, Notes: []preview.Note{{Object: o, Content: 1}}},
 			NotSeen: []NotSeen{{text, text}}, Excluded: &Excluded{[]string{text}, []string{text}},
-			Controller: &Controller{Mode: text, Halted: text, OrphaningWaits: []string{text}, Watched: []Watched{{Type: text, State: "synced"}}}}
+			Controller: &Controller{Mode: text, Halted: text, OrphaningHeld: text, Watched: []Watched{{Type: text, State: "synced"}}}}
 		a.Policy = cascade.Orphan
 		var b strings.Builder
 		if err := WriteText(&b, a); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -66,10 +67,7 @@ const examples = `  # see the defaults, each explained
 
   # send nothing from now on; go on
   curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/pause
-  curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/resume
-
-  # orphan owners although a type cannot be read that may hold dependents
-  curl -s --unix-socket /run/ebb/controller.sock -X POST 'http://ebb/control/barrier/override?type=widgets.example.com'`
+  curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/resume`
 
 type flags struct {
 	kubeconfig, file string
@@ -135,7 +133,11 @@ func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	c := cluster.New(cluster.Options{Config: cfg, API: cluster.Over(client), Log: log, Metrics: cluster.NewMetrics(), Memory: mark})
+	store, err := journal.ConfigMaps(api, cfg.LeaderElection.Namespace, cfg.LeaderElection.JournalName())
+	if err != nil {
+		return err
+	}
+	c := cluster.New(cluster.Options{Config: cfg, Journal: store, API: cluster.Over(client), Log: log, Metrics: cluster.NewMetrics(), Memory: mark})
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error { return c.Serve(ctx) })

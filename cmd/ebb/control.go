@@ -57,7 +57,7 @@ func controlCommand(stdout io.Writer) *cobra.Command {
 		cmd.AddCommand(&cobra.Command{Use: c.name, Short: c.short, Long: c.long, Example: "  ebb control " + c.name, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.ask(cmd.Context(), c.method, c.path) }})
 	}
-	cmd.AddCommand(s.explainCommand(), s.overrideCommand())
+	cmd.AddCommand(s.explainCommand())
 	return cmd
 }
 
@@ -99,19 +99,6 @@ known of each, what waits for what, and what will be done.`,
 		return s.ask(cmd.Context(), http.MethodGet, "/explain?"+query.Encode())
 	}
 	return cmd
-}
-
-func (s *socket) overrideCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "override TYPE...", Short: "Orphan owners although these types cannot be read", Args: cobra.MinimumNArgs(1),
-		Long: `override has the controller that leads end orphaning without these types. What they
-hold of the owner's dependents keeps its reference, and is deleted once they can be
-read again.`,
-		Example: "  ebb control override widgets.example.com",
-		RunE: func(cmd *cobra.Command, types []string) error {
-			return s.ask(cmd.Context(), http.MethodPost, "/control/barrier/override?"+url.Values{"type": types}.Encode())
-		},
-	}
 }
 
 // ask sends one request and writes the answer. What is not a success is an error with

@@ -33,10 +33,7 @@ func TestControl(t *testing.T) {
 		{line: "ready", want: "GET /readyz?verbose\n"},
 		{line: "pause", want: "POST /control/pause\n"},
 		{line: "resume", want: "POST /control/resume\n"},
-		{line: "override widgets.example.com a.b", want: "POST /control/barrier/override?type=widgets.example.com&type=a.b\n"},
 		{line: "explain --api-version apps/v1 --kind ReplicaSet --name a&b", want: "GET /explain?apiVersion=apps%2Fv1&kind=ReplicaSet&name=a%26b\n"},
-		{line: "override pods", refused: "the controller says: 409 Conflict: pods can be read"},
-		{line: "override", refused: "requires at least 1 arg"},
 		{line: "paws", refused: "unknown command"},
 		{line: "pause --socket /nobody/is/here.sock", refused: "/nobody/is/here.sock"},
 	} {

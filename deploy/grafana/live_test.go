@@ -146,7 +146,6 @@ var quiet = map[string]string{
 	"Owners that wait A":                              "a standby has no graph",
 	"Waiting B":                                       "a standby has no graph",
 	"Objects tracked A":                               "a standby has no graph",
-	"The barrier before orphaning B":                  "no barrier has passed",
 	"Dead containers, sandboxes and logs that stay A": "no container has ended",
 	"Removed A":                                       "no container has ended",
 	"annotation 0":                                    "no alert fires",

@@ -91,6 +91,10 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 		return
 	}
 	w.last = r
+	if w.verb == Record && r != Withheld {
+		c.recorded(i, r)
+		return
+	}
 	switch r {
 	case Done:
 		w.failures, w.conflicts, w.conflict, w.unchanged = 0, 0, false, false
@@ -130,6 +134,17 @@ func (c *Collector) conflicted(i index, w *work) {
 	if w.conflicts == restless {
 		c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(i), Reason: ChangesTooOften})
 	}
+}
+
+// recorded takes how it went to write an owner into the durable journal. Whoever writes
+// it is not asked of the API server for each owner, so the pauses do not grow.
+func (c *Collector) recorded(i index, r Result) {
+	if r == Done {
+		c.record(i)
+	} else {
+		c.wait(i, max(c.config.RetryMin, c.config.RetryMax/64))
+	}
+	c.wake(i)
 }
 
 // retry puts a node off, for longer each time.

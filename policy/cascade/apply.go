@@ -45,7 +45,8 @@ func (a Action) Apply(o Object) (after Object, ok bool) {
 	case RemoveReferences, Unblock:
 		return a.applyToOwners(o)
 	case RemoveFinalizer:
-		if a.Index >= len(o.Finalizers) || o.Finalizers[a.Index] != a.Finalizer {
+		if a.Index >= len(o.Finalizers) || o.Finalizers[a.Index] != a.Finalizer ||
+			a.Finalizer == OrphanFinalizer && a.ResourceVersion != o.ResourceVersion {
 			return o, false
 		}
 		o.Finalizers = slices.Delete(slices.Clone(o.Finalizers), a.Index, a.Index+1)

@@ -53,9 +53,10 @@ func TestApplyRefuses(t *testing.T) {
 		{"remove one that is beyond", Action{Verb: RemoveReferences, Refs: at(2, "b", "ub")}, false},
 		{"unblock", Action{Verb: Unblock, Refs: at(0, "a", "ua")}, true},
 		{"unblock another", Action{Verb: Unblock, Refs: at(0, "a", "ub")}, false},
-		{"take the finalizer off", Action{Verb: RemoveFinalizer, Finalizer: OrphanFinalizer}, true},
+		{"take the finalizer off", Action{Verb: RemoveFinalizer, Finalizer: OrphanFinalizer, ResourceVersion: "7"}, true},
+		{"take it off another version", Action{Verb: RemoveFinalizer, Finalizer: OrphanFinalizer, ResourceVersion: "6"}, false},
 		{"take another off", Action{Verb: RemoveFinalizer, Finalizer: ForegroundFinalizer}, false},
-		{"take one off that is beyond", Action{Verb: RemoveFinalizer, Finalizer: OrphanFinalizer, Index: 1}, false},
+		{"take one off that is beyond", Action{Verb: RemoveFinalizer, Finalizer: OrphanFinalizer, ResourceVersion: "7", Index: 1}, false},
 		{"read", Action{Verb: Read}, false},
 	} {
 		test.action.Object = Coordinates{Name: "o", UID: "u"}

@@ -23,7 +23,7 @@ type Collector struct {
 	alarms     alarms
 	held       []index // wait for types to be listed
 	incomplete int     // types that are not
-	barrier    barrier
+	journal    journal
 	out        []Action
 	graves     graves
 	excludedNS map[string]bool
@@ -49,7 +49,6 @@ type work struct {
 	due       time.Time // nothing is done before
 	recheck   time.Time // of an owner that no watch tells about
 	readAt    time.Time // the last live answer
-	barrier   uint64    // the barrier that must pass; 0: none was asked for
 	last      Result
 	reason    Reason // of the last action
 	// The action that the caller withheld; 0: none.
@@ -96,7 +95,6 @@ func (c *Collector) Ready(now time.Time, most int) []Action {
 		c.queue = slices.Delete(c.queue, 0, c.head)
 		c.head = 0
 	}
-	c.askForBarrier() // now that all who want it have said so
 	take := min(most, len(c.out))
 	actions := slices.Clone(c.out[:take])
 	c.out = slices.Delete(c.out, 0, take)
@@ -107,7 +105,7 @@ func (c *Collector) Ready(now time.Time, most int) []Action {
 // may have more to say without further input. Zero if never; a time that has
 // passed if it has something now.
 func (c *Collector) Next() time.Time {
-	if c.head < len(c.queue) || len(c.out) > 0 || c.barrier.asks() {
+	if c.head < len(c.queue) || len(c.out) > 0 {
 		return c.now
 	}
 	for len(c.alarms) > 0 && !c.valid(c.alarms[0]) {
@@ -168,7 +166,7 @@ func (c *Collector) forgetWork(i index) {
 // rest drops a node's work once it has nothing to tell any more.
 func (c *Collector) rest(i index) {
 	w := c.work[i]
-	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.barrier != 0 || w.withheld != 0 || !w.recheck.IsZero() || w.due.After(c.now) {
+	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.withheld != 0 || !w.recheck.IsZero() || w.due.After(c.now) {
 		return
 	}
 	if w.readAt.IsZero() || c.now.Sub(w.readAt) > c.config.FreshFor {

@@ -20,6 +20,9 @@ func (c *Collector) decide(i index) {
 			return
 		}
 	}
+	if c.withdraw(i) {
+		return
+	}
 	defer c.rest(i)
 	switch {
 	case n.flags&observed == 0 || n.flags&restored != 0 || !c.reachable(i) || c.kinds.all[n.kind].phase == unwatched:
@@ -147,7 +150,7 @@ func (c *Collector) leaveOrphaning(i index) bool {
 		switch {
 		case c.hasUIDOf(e.owner, i):
 			continue
-		case c.orphaned(e):
+		case c.orphaned(i, e):
 			if owner == 0 {
 				owner = e.owner
 			}

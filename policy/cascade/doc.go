@@ -41,9 +41,10 @@
 //   - Deleted and waiting: once no reference blocks it, foregroundDeletion comes
 //     off. Two that wait for each other are unblocked. (The kube-controller-manager
 //     leaves those, and one that refers to itself, forever.)
-//   - Deleted with orphan: all references to its UID are taken away, then, after a
-//     barrier over all types that was asked for after the deletion was seen, the
-//     finalizer.
+//   - Deleted with orphan: the journal has it, all references to its UID that are
+//     known are taken away, then the finalizer is.
+//   - A reference to an absent owner that the journal has: it is taken away, and
+//     nothing is deleted because of it.
 //   - Terminating otherwise: nothing. DELETE would rewrite its finalizers.
 //
 // Two things differ from the kube-controller-manager on purpose. That deletes a
@@ -56,8 +57,8 @@
 // # Invariants
 //
 // Nothing with a live solid owner is ever deleted. Unknown never deletes. What is
-// terminating is never deleted again. The finalizer orphan comes off only after a
-// barrier. Every action carries the UID; a Delete carries the resourceVersion it
+// terminating is never deleted again. The finalizer orphan comes off only of what
+// the journal has. Every action carries the UID; a Delete carries the resourceVersion it
 // was decided on, so that what has changed meanwhile refuses it. An object that
 // changes all the time is read and deleted back to back, then after pauses that
 // double, and is reported; it never goes by its UID alone.
@@ -68,9 +69,9 @@
 //     them, then the watch's events in order. Types are independent of each other.
 //   - A DELETED event goes to Forget, and nothing else does. Missing from
 //     discovery is TypeWent, which proves nothing.
+//   - Recall what the durable journal has before the first Ready.
 //   - Ready only for what is sent at once. Every action is answered, by its ID:
-//     Answered, Finished or BarrierPassed; one that is not carried out with
-//     Failed. An answer that is late, or for nobody, is ignored.
+//     Answered or Finished; one that is not carried out with Failed. An answer that is late, or for nobody, is ignored.
 //   - Deferred is the answer to a Delete that the caller does not want now; Slow (of one
 //     root) or Hold (of all) comes before it, and says when it does.
 //   - Withheld is the answer to what the caller does not want to do (it only observes): the
@@ -81,9 +82,10 @@
 //     object. Anything else that failed is Unknown or Failed.
 //   - The object that a successful patch returned goes to Patched before
 //     Finished, with the owner references and finalizers of the response.
-//   - A barrier is a resourceVersion read after the action was given out, and
-//     passes when every type's watch was seen to have delivered everything up to
-//     it, into Observe and Forget.
+//   - Done of a Record only when the UID is stored where the next process finds it;
+//     Record and Withdraw in the order in which they were given out.
+//   - Swept only of a moment up to which every type has told everything, into Observe
+//     and Forget.
 //   - Ready again at Next.
 //
 // # Cost
@@ -102,8 +104,7 @@
 // object until restart. An action whose effect is not seen within Config.Settle is
 // followed by a live read. Failures are tried again with doubling pauses. A type
 // that is not listed holds the end of foreground deletions for
-// Config.ForegroundPatience; one that the barrier waits for holds orphaning until
-// the caller says it passed. An owner whose type is not served is unknown as long
+// Config.ForegroundPatience. An owner whose type is not served is unknown as long
 // as that lasts. An aggregated API server that ignores preconditions can lose
 // what changes between the read and the DELETE.
 //

@@ -74,6 +74,9 @@ func (s *server) executeDelete(a Action, o *stored, t *servedAs) Result {
 		if why := s.mayGo(o, r); why != "" {
 			s.forbid(a, "%s", why)
 		}
+		if s.leftBehind[r.UID] && s.byUID(r.UID) == nil {
+			s.forbid(a, "its owner %s left it behind", r.Name)
+		}
 	}
 	if slices.Contains(o.Finalizers, OrphanFinalizer) && a.Policy != Orphan {
 		s.forbid(a, "policy %s strips the finalizer orphan", a.Policy)
@@ -108,12 +111,10 @@ func (s *server) executeFinalizer(a Action, o *stored) (Result, *Object) {
 		s.forbid(a, "nobody deletes it")
 	}
 	if a.Finalizer == OrphanFinalizer {
-		for _, d := range s.objects {
-			// What refers to it since before it was deleted must not be lost.
-			if since, ok := d.refSince[o.UID]; ok && d != o && since < s.orphans[o.UID] {
-				s.forbid(a, "%s %s still refers to it", d.Kind, d.Name)
-			}
+		if _, recorded := s.journal[o.UID]; !recorded {
+			s.forbid(a, "nobody would know that its dependents are to stay")
 		}
+		s.leftBehind[o.UID] = true
 	}
 	s.setFinalizers(o, after.Finalizers)
 	if s.byUID(o.UID) == nil {

@@ -1,6 +1,9 @@
 package cascade
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Explanation is why an object is still there, and what the collector makes of
 // each of its owner references.
@@ -10,7 +13,6 @@ type Explanation struct {
 	Due     bool          // something is to be done about it: Ready will say what
 	Owners  []Explained   // in the order in which they are written
 	Waiting []Coordinates // dependents that hold it, the first ten
-	Holders []string      // what holds the barrier it waits for
 	Retry   time.Time     // not looked at before; zero: no such time
 	Root    Coordinates   // whose going has it deleted, where its owners are absent or waiting
 	Last    Result        // of the last action, with KeptRetry
@@ -32,14 +34,16 @@ func (c *Collector) Explain(o Coordinates) Explanation {
 	n := c.at(i)
 	x := Explanation{Object: c.coordinates(i), Due: n.flags&queued != 0}
 	for _, e := range n.owners {
-		x.Owners = append(x.Owners, Explained{c.coordinates(e.owner), c.judge(i, e).String()})
+		judgement := c.judge(i, e).String()
+		if c.orphaned(i, e) {
+			judgement = orphaning.String()
+		}
+		x.Owners = append(x.Owners, Explained{c.coordinates(e.owner), judgement})
 	}
 	x.Reason = c.why(i)
 	switch x.Reason {
 	case KeptDependents:
 		x.Waiting = c.holding(i)
-	case KeptBarrier:
-		x.Holders = c.barrier.holders
 	case OwnersAbsent, OwnersWaiting:
 		c.explainDeletion(i, &x)
 	}
@@ -77,6 +81,8 @@ func (c *Collector) why(i index) Reason {
 	}
 	counts, _ := c.classify(i)
 	switch {
+	case slices.ContainsFunc(n.owners, func(e edge) bool { return c.orphaned(i, e) }):
+		return OwnerOrphans
 	case counts[unresolvable] > 0:
 		return KeptUnresolvable
 	case counts[solid]+counts[orphaning] > 0:
@@ -111,8 +117,8 @@ func (c *Collector) explainDeletion(i index, x *Explanation) {
 func (c *Collector) whyTerminating(i index) Reason {
 	switch c.condition(i) {
 	case orphaning:
-		if w := c.work[i]; w == nil || w.barrier == 0 || w.barrier > c.barrier.passed {
-			return KeptBarrier
+		if c.entry(i) == nil {
+			return KeptJournal
 		}
 		return KeptDependents
 	case waiting:

@@ -79,7 +79,6 @@ func (s Simulated) Rest() error {
 				w.deliver(kind)
 			}
 		}
-		w.checkBarrier()
 		w.take(1000)
 		if len(w.flight) > 0 {
 			for len(w.flight) > 0 {
@@ -143,7 +142,18 @@ func (s Simulated) Graph() (types []Type, p Part) {
 			}
 		}
 	}
+	for _, e := range c.Journal() {
+		p.Orphaned = append(p.Orphaned, e.UID)
+	}
 	return types, p
+}
+
+// Orphaned are the UIDs of owners in the journal.
+func (s Simulated) Orphaned() (list []string) {
+	for _, e := range s.w.c.Journal() {
+		list = append(list, e.UID)
+	}
+	return list
 }
 
 // History is the version up to which everything was delivered, in a world at rest.

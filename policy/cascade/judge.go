@@ -129,15 +129,23 @@ func (c *Collector) referred(i index) bool {
 	return own < 0
 }
 
-// orphaned says whether a reference is to a UID that is being deleted with
-// orphan, at whatever coordinates.
-func (c *Collector) orphaned(e edge) bool {
+// orphaned says whether a reference is to a UID that is being deleted with orphan, at
+// whatever coordinates, or was: the journal has it, and nothing stands at the reference's
+// own coordinates. The journal never overrules an owner that was seen to live on.
+func (c *Collector) orphaned(i index, e edge) bool {
+	left := c.entry(e.owner)
 	for s := c.firstOf(e.owner); s != 0; s = c.at(s).same {
-		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning {
+		if c.at(s).flags&observed == 0 {
+			continue
+		}
+		if c.condition(s) == orphaning {
 			return true
 		}
+		if left != nil && c.revived(s, left) {
+			left = nil
+		}
 	}
-	return false
+	return left != nil && c.judge(i, e) == dangling
 }
 
 func (c *Collector) excluded(i index) bool {

@@ -99,7 +99,7 @@ func (c *Collector) apply(i index, o Object) {
 	n.finalizers = sum
 	c.seen(i, changed)
 	if changed {
-		c.wake(i) // before its dependents: a barrier may run while they are dealt with
+		c.wake(i) // before its dependents: it is recorded while they are dealt with
 	}
 	if (before^n.flags)&decisive != 0 {
 		c.wakeDependents(i)
@@ -111,10 +111,7 @@ func (c *Collector) apply(i index, o Object) {
 
 // seen tells a node's work that the object was seen in a version of its own.
 func (c *Collector) seen(i index, changed bool) {
-	n, w := c.at(i), c.work[i]
-	if n.flags&wantsOrphan == 0 || n.flags&terminating == 0 {
-		c.leaveBarrier(i)
-	}
+	w := c.work[i]
 	if w == nil {
 		return
 	}
@@ -185,7 +182,9 @@ func (c *Collector) vanish(i index, why trait) {
 	was := n.flags & observed
 	n.flags &^= observed | terminating | wantsOrphan | wantsForegr | hasFinalizer | restored
 	n.flags |= why
-	c.leaveBarrier(i)
+	if why != doubted {
+		c.left(i)
+	}
 	wanted := c.work[i] != nil && c.work[i].wanted
 	c.forgetWork(i)
 	c.setVersion(i, "")

@@ -2,6 +2,7 @@ package cascade
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -14,6 +15,8 @@ type Part struct {
 	Objects []Object
 	// Absent are owners that were proven gone, by coordinates without Resource.
 	Absent []Coordinates
+	// Orphaned are the UIDs of those in the journal: their dependents are to stay.
+	Orphaned []string
 }
 
 // Errors of [Collector.Part].
@@ -51,6 +54,7 @@ func (c *Collector) Part(target Coordinates, most int) (p Part, err error) {
 		at.Resource = ""
 		p.Absent = append(p.Absent, at)
 	}
+	p.Orphaned = r.orphaned()
 	return p, nil
 }
 
@@ -124,6 +128,22 @@ func (r *reach) follow(i index) {
 			}
 		}
 	}
+}
+
+// orphaned are the UIDs that were met and are in the journal.
+func (r *reach) orphaned() (list []string) {
+	note := func(i index) {
+		if r.c.entry(i) != nil && !slices.Contains(list, r.c.uidOf(i)) {
+			list = append(list, r.c.uidOf(i))
+		}
+	}
+	for _, i := range r.order {
+		note(i)
+		for _, e := range r.c.at(i).owners {
+			note(e.owner)
+		}
+	}
+	return list
 }
 
 // deepest bounds how far up it is looked for an owner that stays. Beyond that it is

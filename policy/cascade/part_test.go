@@ -16,7 +16,7 @@ import (
 )
 
 func worldOf(types []cascade.Type, p cascade.Part) preview.World {
-	w := preview.World{Types: types, Objects: p.Objects, Known: make(map[cascade.Coordinates]cascade.Answer)}
+	w := preview.World{Types: types, Objects: p.Objects, Known: make(map[cascade.Coordinates]cascade.Answer), Orphaned: p.Orphaned}
 	for _, o := range p.Absent {
 		w.Known[o] = cascade.Answer{State: cascade.Absent}
 	}

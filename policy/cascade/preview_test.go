@@ -33,7 +33,7 @@ func TestPreviewComesTrue(t *testing.T) {
 		}
 		target := before[s.Roll(len(before))]
 		policy := []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}[s.Roll(3)]
-		p, err := preview.Of(preview.World{Types: s.Types(), Objects: before}, coordinates(target), policy, unbounded)
+		p, err := preview.Of(preview.World{Types: s.Types(), Objects: before, Orphaned: s.Orphaned()}, coordinates(target), policy, unbounded)
 		if err != nil {
 			t.Fatalf("world %d: %v", seed, err)
 		}

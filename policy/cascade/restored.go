@@ -35,8 +35,10 @@ func (c *Collector) Restored(now time.Time) {
 	c.out = nil
 	c.roots.of = nil
 	clear(c.inFlight)
-	// A barrier that runs rests on versions of before; its passing is ignored.
-	c.barrier.passed, c.barrier.waiting, c.barrier.holders = c.barrier.last, nil, nil
+	for _, known := range c.journal.entries() {
+		e := c.journal.of(known.UID)
+		e.asked, e.left = true, time.Time{} // what had happened may not have
+	}
 	for i := index(1); i <= c.used; i++ {
 		n := c.at(i)
 		if n.next == 0 {

@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "write what the collector says into test
 //	                                                          the live read's answer
 //	patched Pod a/p uid=p rv=8 ...                            done, and what the response showed
 //	done|failed|conflict|gone|forbidden|throttled|withheld|deferred Pod a/web             how the action on it went
-//	passed | held TYPE...                                     the barrier
+//	recall UID...                                             what a durable journal of orphaned owners has
+//	sweep                                                     every type has told all up to a second ago
 //	slow UID 10s 3                                            no deletions of that root for 10s, and 3 at a time then
 //	hold on|off                                               no deletions at all
 //	wait 1s
@@ -62,14 +63,13 @@ func TestScenarios(t *testing.T) {
 }
 
 type scenario struct {
-	t       *testing.T
-	c       *Collector
-	now     time.Time
-	group   map[string]string // kind: apiVersion
-	flight  map[string]uint64 // "Pod a/web": the action on it
-	barrier uint64
-	out     strings.Builder
-	take    int
+	t      *testing.T
+	c      *Collector
+	now    time.Time
+	group  map[string]string // kind: apiVersion
+	flight map[string]uint64 // "Pod a/web": the action on it
+	out    strings.Builder
+	take   int
 }
 
 func newScenario(t *testing.T) *scenario {
@@ -143,10 +143,6 @@ func (sc *scenario) do(words []string) {
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: TooBusy})
 	case "unknown":
 		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{})
-	case "passed":
-		sc.c.BarrierPassed(sc.barrier)
-	case "held":
-		sc.c.BarrierHeld(sc.barrier, rest)
 	case "slow":
 		d, err := time.ParseDuration(rest[1])
 		most, err2 := strconv.Atoi(rest[2])
@@ -156,6 +152,12 @@ func (sc *scenario) do(words []string) {
 		sc.c.Slow(sc.now, rest[0], sc.now.Add(d), most)
 	case "hold":
 		sc.c.Hold(sc.now, rest[0] == "on")
+	case "recall":
+		for _, id := range rest {
+			sc.c.Recall(sc.now, []Entry{{UID: id, Recorded: sc.now}})
+		}
+	case "sweep":
+		fmt.Fprintf(&sc.out, "forgotten %v\n", sc.c.Swept(sc.now, sc.now.Add(-time.Second)))
 	case "wait":
 		d, err := time.ParseDuration(rest[0])
 		if err != nil {
@@ -230,11 +232,6 @@ func (sc *scenario) object(words []string) (o Object) {
 func (sc *scenario) ready() {
 	for _, a := range sc.c.Ready(sc.now, sc.take) {
 		what := sc.short(a.Object.APIVersion, a.Object.Kind) + " " + a.Object.Namespace + "/" + a.Object.Name
-		if a.Verb == Barrier {
-			sc.barrier = a.ID
-			fmt.Fprintf(&sc.out, "barrier (%s)\n", a.Reason)
-			continue
-		}
 		if a.ID != 0 {
 			sc.flight[what] = a.ID
 		}
@@ -247,6 +244,9 @@ func (sc *scenario) ready() {
 		}
 		if a.Finalizer != "" {
 			fmt.Fprintf(&sc.out, " [%d]=%s", a.Index, a.Finalizer)
+			if a.Finalizer == OrphanFinalizer {
+				fmt.Fprintf(&sc.out, " rv=%s", a.ResourceVersion)
+			}
 		}
 		if a.Verb == Delete && a.Root != a.Owner {
 			fmt.Fprintf(&sc.out, " root=%s/%s", a.Root.Kind, a.Root.UID)
@@ -280,9 +280,6 @@ func (sc *scenario) explain(words []string) {
 	}
 	if x.Reason == KeptSlowed {
 		fmt.Fprintf(&sc.out, " until=+%v", x.Retry.Sub(sc.now))
-	}
-	if len(x.Holders) > 0 {
-		fmt.Fprintf(&sc.out, " held-by=%s", strings.Join(x.Holders, ","))
 	}
 	fmt.Fprintln(&sc.out)
 }

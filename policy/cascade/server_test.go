@@ -24,6 +24,11 @@ type server struct {
 	owned    map[string][]string  // UID: those that it ever named as owners
 	deleted  int                  // successful deletions by the collector
 	excludes string               // the namespace that is excluded
+	// Orphaned owners: when they were recorded in the durable journal, and those whose
+	// finalizer the collector took off, until a user decides otherwise.
+	journal    map[string]time.Time
+	leftBehind map[string]bool
+	forgotten  int // entries of the journal that a sweep took away
 }
 
 type stored struct {
@@ -58,6 +63,7 @@ func newServer() *server {
 	s := &server{
 		now: noon, streams: map[string]*stream{}, types: map[string]*servedAs{},
 		waited: map[string]time.Time{}, orphans: map[string]int{}, owned: map[string][]string{},
+		journal: map[string]time.Time{}, leftBehind: map[string]bool{},
 	}
 	for _, t := range []Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -169,6 +175,9 @@ func (s *server) tick() {
 // remove is a DELETE; policy "" is none.
 func (s *server) remove(o *stored, p Policy) {
 	s.tick()
+	if p != "" {
+		delete(s.leftBehind, o.UID)
+	}
 	o.Finalizers = p.Finalizers(o.Finalizers)
 	o.Terminating = true
 	s.changed(o)

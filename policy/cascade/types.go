@@ -62,9 +62,8 @@ type Object struct {
 // Verb is what an action asks the caller to do.
 type Verb uint8
 
-// The verbs. Verify and Read are answered with [Collector.Answered], Barrier
-// with [Collector.BarrierPassed], Warn with nothing, all others with
-// [Collector.Finished].
+// The verbs. Verify and Read are answered with [Collector.Answered], Warn and Withdraw
+// with nothing, all others with [Collector.Finished].
 const (
 	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents
 	Read                             // read the object live, because what is known of it may be old
@@ -72,12 +71,13 @@ const (
 	RemoveReferences                 // take the references in Refs away
 	Unblock                          // set blockOwnerDeletion of the references in Refs to false
 	RemoveFinalizer                  // take Finalizer, at Index, off
-	Barrier                          // show that every type has caught up to a resourceVersion read from now on
+	Record                           // write the object's UID into the durable journal of orphaned owners
+	Withdraw                         // take it out again, before any later Record; nothing depends on when, or whether
 	Warn                             // emit an event on the object, by Reason
 )
 
 func (v Verb) String() string {
-	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "barrier", "warn"}
+	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn"}
 	if int(v) < len(names) {
 		return names[v]
 	}
@@ -105,7 +105,7 @@ type Position struct {
 type Action struct {
 	ID     uint64 // quoted in the answer; 0 if none is wanted
 	Verb   Verb
-	Object Coordinates // of a Barrier: one of the owners that wait for it
+	Object Coordinates
 	// ResourceVersion is the one the decision rests on. A Delete always has one, and
 	// it is a precondition beside the UID.
 	ResourceVersion string
@@ -168,20 +168,22 @@ type Reason string
 
 // Reasons of actions.
 const (
-	OwnersAbsent     Reason = "owners_absent"     // no owner exists any more
-	OwnersWaiting    Reason = "owners_waiting"    // no owner is left but such that wait for their dependents to go
-	ReferencesStale  Reason = "references_stale"  // a solid owner remains, the others are absent or waiting
-	OwnerOrphans     Reason = "owner_orphans"     // the owner is deleted and leaves its dependents behind
-	CircleOfOwners   Reason = "circle_of_owners"  // owners wait for each other
-	DependentsGone   Reason = "dependents_gone"   // nothing holds the finalizer any more
-	TypesGivenUp     Reason = "types_given_up"    // the same, as far as types could be listed: warn somebody
-	OwnerUnverified  Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
-	OwnerMayChange   Reason = "owner_may_change"  // that an owner waits is not permanent
-	ObjectMayChange  Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
-	BarrierWanted    Reason = "barrier_wanted"    // owners are to be orphaned, and any type may hold dependents
-	InvalidNamespace Reason = "invalid_namespace" // the owner was seen in another namespace
-	ChangesTooOften  Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
-	HeldByExcluded   Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: see Collector.Holding
+	OwnersAbsent    Reason = "owners_absent"     // no owner exists any more
+	OwnersWaiting   Reason = "owners_waiting"    // no owner is left but such that wait for their dependents to go
+	ReferencesStale Reason = "references_stale"  // a solid owner remains, the others are absent or waiting
+	OwnerOrphans    Reason = "owner_orphans"     // the owner is deleted and leaves its dependents behind
+	CircleOfOwners  Reason = "circle_of_owners"  // owners wait for each other
+	DependentsGone  Reason = "dependents_gone"   // nothing holds the finalizer any more
+	TypesGivenUp    Reason = "types_given_up"    // the same, as far as types could be listed: warn somebody
+	OwnerUnverified Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
+	OwnerMayChange  Reason = "owner_may_change"  // that an owner waits is not permanent
+	ObjectMayChange Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
+	OrphaningBegins Reason = "orphaning_begins"  // the owner is deleted with orphan
+	// OrphaningCalledOff: the owner is there, and not to be orphaned any more.
+	OrphaningCalledOff Reason = "orphaning_called_off"
+	InvalidNamespace   Reason = "invalid_namespace" // the owner was seen in another namespace
+	ChangesTooOften    Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
+	HeldByExcluded     Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: see Collector.Holding
 )
 
 // Reasons to keep an object.
@@ -192,8 +194,8 @@ const (
 	KeptUnresolvable Reason = "unresolvable"  // cluster-scoped, with a namespaced owner
 	KeptTerminating  Reason = "terminating"   // already deleted; others hold it
 	KeptDependents   Reason = "waits_for_dependents"
-	KeptBarrier      Reason = "waits_for_barrier"
-	KeptSync         Reason = "waits_for_types" // some type has not been listed
+	KeptJournal      Reason = "waits_for_journal" // the journal of orphaned owners does not have it yet
+	KeptSync         Reason = "waits_for_types"   // some type has not been listed
 	KeptExcluded     Reason = "excluded"
 	KeptUnserved     Reason = "type_unserved"
 	KeptInFlight     Reason = "in_flight" // an action is on its way, or its effect not seen yet
@@ -202,6 +204,9 @@ const (
 	KeptHeld         Reason = "held"      // none are
 	KeptNotKnown     Reason = "not_known" // the graph has no such object
 )
+
+// KeepOrphaned is the default of Config.KeepOrphaned.
+const KeepOrphaned = 24 * time.Hour
 
 // Config has the times the rules need. Zero fields mean the defaults.
 type Config struct {
@@ -219,6 +224,9 @@ type Config struct {
 	// RetryMin and RetryMax bound the pause after a failure, which doubles from
 	// one to the other. Defaults 250ms, 5m.
 	RetryMin, RetryMax time.Duration
+	// KeepOrphaned is how long an orphaned owner stays in the journal at least. Default
+	// [KeepOrphaned].
+	KeepOrphaned time.Duration
 	// Tombstones is how many UIDs are remembered as gone although nothing in the
 	// graph refers to them. Default 8192.
 	Tombstones int
@@ -237,6 +245,7 @@ func (c Config) withDefaults() Config {
 	or(&c.ForegroundPatience, time.Minute)
 	or(&c.Settle, 30*time.Second)
 	or(&c.Recheck, time.Minute)
+	or(&c.KeepOrphaned, KeepOrphaned)
 	or(&c.RetryMin, 250*time.Millisecond)
 	or(&c.RetryMax, 5*time.Minute)
 	if c.Tombstones <= 0 {

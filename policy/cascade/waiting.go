@@ -2,7 +2,6 @@ package cascade
 
 import (
 	"container/heap"
-	"slices"
 	"strconv"
 )
 
@@ -157,79 +156,5 @@ func (c *Collector) releaseHeld() {
 			c.at(i).flags &^= waitsForSync
 			c.wake(i)
 		}
-	}
-}
-
-// barrier is the proof, asked of the caller, that every type has caught up to
-// what was so when it was asked for. One serves all owners that wait by then.
-type barrier struct {
-	last    uint64 // asked for; runs while it has not passed
-	passed  uint64
-	waiting []index  // owners, in order
-	holders []string // what holds the one that runs, as the caller says
-}
-
-// asks says whether an owner waits for a barrier that nobody was asked for.
-func (b *barrier) asks() bool { return len(b.waiting) > 0 && b.last == b.passed }
-
-// decideOrphaning takes the finalizer off once no reference is left, and none
-// can turn up late.
-func (c *Collector) decideOrphaning(i index) {
-	w := c.workOf(i)
-	if w.barrier == 0 {
-		// One that runs may have been read before this deletion.
-		w.barrier = c.barrier.last + 1
-		c.barrier.waiting = append(c.barrier.waiting, i)
-	}
-	if w.barrier > c.barrier.passed || c.referred(i) {
-		return
-	}
-	c.finalize(i, OrphanFinalizer, c.at(i).orphanAt, DependentsGone)
-}
-
-func (c *Collector) askForBarrier() {
-	b := &c.barrier
-	if !b.asks() {
-		return
-	}
-	b.last++
-	b.holders = nil
-	c.out = append(c.out, Action{ID: b.last, Verb: Barrier, Object: c.coordinates(b.waiting[0]), Reason: BarrierWanted})
-}
-
-// BarrierPassed says that the barrier asked for by an action with this ID has
-// passed: every type that can hold dependents has delivered all there was at a
-// resourceVersion that was read after the action was given out.
-func (c *Collector) BarrierPassed(id uint64) {
-	b := &c.barrier
-	if id != b.last || b.passed == b.last {
-		return
-	}
-	b.passed, b.holders = id, nil
-	var later []index
-	for _, i := range b.waiting {
-		if w := c.work[i]; w == nil || w.barrier == 0 {
-			continue
-		} else if w.barrier > id {
-			later = append(later, i)
-			continue
-		}
-		c.wake(i)
-	}
-	b.waiting = later
-}
-
-// BarrierHeld says what a barrier waits for; explanations tell it.
-func (c *Collector) BarrierHeld(id uint64, holders []string) {
-	if id == c.barrier.last && c.barrier.passed < id {
-		c.barrier.holders = slices.Clone(holders)
-	}
-}
-
-// leaveBarrier is for an object that is not to be orphaned any more.
-func (c *Collector) leaveBarrier(i index) {
-	if w := c.work[i]; w != nil && w.barrier != 0 {
-		w.barrier = 0
-		c.barrier.waiting = slices.DeleteFunc(c.barrier.waiting, func(j index) bool { return j == i })
 	}
 }

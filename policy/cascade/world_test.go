@@ -30,8 +30,6 @@ type world struct {
 	roll    dice
 	flight  []Action
 	late    []func() // answers that are on their way back
-	barrier *Action
-	target  int // version that the barrier waits for
 	calm    bool
 	story   []string
 	saved   func()
@@ -51,12 +49,13 @@ var kindNames = []string{"Pod", "Set", "Thing", "Realm", "Far"}
 
 // restart loses all state: a crash, or another leader.
 func (w *world) restart() {
-	w.c, w.forgets = New(Config{}), w.roll(2) == 0
-	if w.forgets {
-		w.c = New(Config{Tombstones: 1 + w.roll(6)})
+	c := Config{KeepOrphaned: 100 * time.Millisecond}
+	if w.forgets = w.roll(2) == 0; w.forgets {
+		c.Tombstones = 1 + w.roll(6)
 	}
+	w.c, w.flight, w.late = New(c), nil, nil
 	w.c.ExcludeNamespaces(w.now, []string{w.excludes})
-	w.flight, w.late, w.barrier = nil, nil, nil
+	w.recall()
 	w.tell("restart")
 	for _, kind := range kindNames {
 		w.streams[kind].listed = false
@@ -72,12 +71,15 @@ func (w *world) restart() {
 // other things than they did.
 func (w *world) backup() {
 	saved, version := w.cloned(), w.version
+	journal := maps.Clone(w.journal)
 	w.saved = func() {
+		w.journal = journal
 		w.version = version
 		w.objects = saved
 		clear(w.waited)
 		clear(w.orphans)
 		for _, o := range w.objects {
+			delete(w.leftBehind, o.UID)
 			if o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) {
 				w.orphans[o.UID] = version + 1
 			}
@@ -99,8 +101,12 @@ func (w *world) restore() {
 	w.tell("etcd is restored")
 	w.saved()
 	w.saved = nil
-	w.flight, w.barrier = nil, nil // connections are broken
+	w.flight = nil // connections are broken
 	w.c.Restored(w.now)
+	w.recall()
+	for _, e := range w.c.Journal() {
+		w.journal[e.UID] = e.Recorded // the caller writes the union
+	}
 	for _, kind := range kindNames {
 		w.streams[kind].listed, w.streams[kind].pending, w.streams[kind].past = false, nil, nil
 	}
@@ -114,6 +120,27 @@ func (w *world) sortedTypes() (list []*servedAs) {
 		return slices.Compare([]string{a.APIVersion, a.Kind}, []string{b.APIVersion, b.Kind})
 	})
 	return list
+}
+
+// recall hands the durable journal to the collector.
+func (w *world) recall() {
+	for _, id := range slices.Sorted(maps.Keys(w.journal)) {
+		w.c.Recall(w.now, []Entry{{id, w.journal[id]}})
+	}
+}
+
+// sweep the journal, if everything was delivered.
+func (w *world) sweep() {
+	for _, kind := range kindNames {
+		if st := w.streams[kind]; !st.listed || len(st.pending) > 0 || !w.types[st.as].served {
+			return
+		}
+	}
+	for _, id := range w.c.Swept(w.now, w.now) {
+		w.tell("forget %s", id)
+		delete(w.journal, id)
+		w.forgotten++
+	}
 }
 
 // list a type from the start: what was on its way is in it.
@@ -175,7 +202,13 @@ func (w *world) hand(e event, how string) {
 
 // take actions from the collector.
 func (w *world) take(most int) {
-	w.flight = append(w.flight, w.c.Ready(w.now, most)...)
+	for _, a := range w.c.Ready(w.now, most) {
+		if a.Verb != Withdraw {
+			w.flight = append(w.flight, a)
+		} else if w.roll(4) > 0 { // it may be lost with a crash
+			delete(w.journal, a.Object.UID)
+		}
+	}
 }
 
 // carryOut one of the actions on their way.
@@ -186,8 +219,14 @@ func (w *world) carryOut(at int) {
 	fails := !w.calm && w.roll(10) == 0
 	switch a.Verb {
 	case Warn:
-	case Barrier:
-		w.barrier, w.target = &a, w.version
+	case Record:
+		w.tell("record %s %s/%s: fails %v", a.Object.Kind, a.Object.Namespace, a.Object.Name, fails)
+		if fails {
+			w.c.Finished(w.now, a.ID, Failed)
+			return
+		}
+		w.journal[a.Object.UID] = w.now
+		w.c.Finished(w.now, a.ID, Done)
 	case Verify, Read:
 		answer, asOf := w.read(a.Object), w.now
 		if fails {
@@ -216,7 +255,6 @@ func (w *world) carryOut(at int) {
 			w.c.Finished(w.now, a.ID, result)
 		})
 	}
-	w.checkBarrier()
 }
 
 // outrun changes an object just before a request about it comes: in nothing, or in its
@@ -289,25 +327,6 @@ func (w *world) deferred(a Action) Result {
 	return Deferred
 }
 
-func (w *world) checkBarrier() {
-	if w.barrier == nil {
-		return
-	}
-	for _, kind := range kindNames {
-		st := w.streams[kind]
-		if !st.listed || !w.types[st.as].served {
-			return
-		}
-		for _, e := range st.pending {
-			if v, _ := version(e.object.ResourceVersion); e.behind || int(v) <= w.target {
-				return
-			}
-		}
-	}
-	w.c.BarrierPassed(w.barrier.ID)
-	w.barrier = nil
-}
-
 // settle lets everything happen that is going to, without anybody interfering.
 func (w *world) settle() error {
 	w.calm = true
@@ -334,7 +353,6 @@ func (w *world) settle() error {
 				w.deliver(kind)
 			}
 		}
-		w.checkBarrier()
 		w.take(1000)
 		if len(w.flight) > 0 {
 			for len(w.flight) > 0 {

@@ -13,7 +13,7 @@ func cascades() row {
 		{kind: figure, w: 4, h: 4, unit: "short", title: "Owners that wait", queries: []query{{`sum(ebb_controller_owners_waiting)`, ""}},
 			description: "Deleted with --cascade=foreground or orphan, and still there: until their dependents are gone, or orphaned. Some for seconds is normal; the same number for an hour means that something holds them. /explain says what."},
 		{kind: figure, w: 4, h: 4, unit: "short", title: "Types not read", steps: goodBelow, queries: []query{{`sum(ebb_controller_types{state=~"listing|unreadable"})`, ""}},
-			description: "Types of objects that are not, or no longer, known in full. Owners of such types count as unknown: nothing is deleted because of them, and orphaning waits. /readyz?verbose names them."},
+			description: "Types of objects that are not, or no longer, known in full. Owners of such types count as unknown: nothing is deleted because of them. /readyz?verbose names them."},
 		{kind: lines, w: 12, h: 8, unit: "ops", title: "What was asked for, and how it went", queries: []query{{`sum by (verb, result) (rate(ebb_controller_actions_total[$__rate_interval])) > 0`, "{{verb}}: {{result}}"}},
 			description: "Deletions and patches a second. done and gone are good ends; conflict: the object had changed, and is looked at again. forbidden: a right lacks. observed: mode observe, nothing was sent. excluded, paused, braked: the door let it not through."},
 		{kind: bars, w: 12, h: 8, unit: "short", stacked: true, title: "Objects deleted, by type", queries: []query{{`topk(10, sum by (type) (increase(ebb_controller_deletions_total[$__rate_interval]))) > 0`, "{{type}}"}},
@@ -36,11 +36,12 @@ func cascadeHealth() row {
 			description: "Only metadata is kept, some 200 bytes for each. Owners that were never seen count, too."},
 		{kind: lines, w: 8, h: 8, unit: "short", stacked: true, title: "Types by state", queries: []query{{`sum by (state) (ebb_controller_types)`, "{{state}}"}},
 			description: "synced: listed and watched. listing: at the start, or after a broken watch. unreadable: /readyz?verbose says why. unwatched: further versions of a type, read only where references name them."},
-		{kind: lines, w: 8, h: 8, unit: "s", title: "The barrier before orphaning", queries: []query{
-			{`max(ebb_controller_barrier_age_seconds)`, "the one that runs"},
-			{`histogram_quantile(0.9, sum by (le) (increase(ebb_controller_barrier_seconds_bucket[1h])))`, "90 % of those that passed"},
+		{kind: lines, w: 8, h: 8, unit: "short", title: "The journal of orphaned owners", queries: []query{
+			{`sum(ebb_controller_orphan_journal_entries)`, "owners in it"},
+			{`max(ebb_controller_orphaning_held)`, "1: it cannot be written"},
+			{`max(ebb_controller_orphan_journal_holders)`, "types that keep what is old"},
 		},
-			description: "Before dependents are orphaned every type is read up to a moment after the deletion, because any type can hold dependents. It takes a second or so; one that grows is held by a type that cannot be read (event OrphaningHeld)."},
+			description: "Who is deleted with orphan stands here for a day before its finalizer goes, so that a dependent that is seen late loses its reference and not its life. While it cannot be written, owners wait (event OrphaningHeld)."},
 	}}
 }
 

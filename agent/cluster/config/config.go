@@ -72,6 +72,9 @@ type LeaderElection struct {
 	RetryPeriod   Duration `json:"retryPeriod"`
 }
 
+// JournalName is the name of the journal of orphaned owners, in the same namespace.
+func (l LeaderElection) JournalName() string { return l.Name + "-orphans" }
+
 // Server says where people and probes ask.
 type Server struct {
 	Address     string `json:"address"`

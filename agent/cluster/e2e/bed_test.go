@@ -17,6 +17,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
@@ -168,7 +169,11 @@ func (b *bed) start(t *testing.T, kubeconfig string, change func(*config.Config)
 	if b.over != nil {
 		api = b.over(api)
 	}
-	r.Controller = cluster.New(cluster.Options{Config: r.config, API: api, Metrics: r.metrics,
+	store, err := journal.ConfigMaps(rc, r.config.LeaderElection.Namespace, r.config.LeaderElection.JournalName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Controller = cluster.New(cluster.Options{Config: r.config, Journal: store, API: api, Metrics: r.metrics,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -140,7 +140,7 @@ func (b *bed) harmless() error {
 		urls = append(urls, "http://"+ip+":9479")
 	}
 	for _, url := range urls {
-		for _, path := range []string{"/control/pause", "/control/resume", "/control/barrier/override", "/images", "/"} {
+		for _, path := range []string{"/control/pause", "/control/resume", "/images", "/"} {
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 				req, err := http.NewRequestWithContext(b, method, url+path, nil)
 				if err != nil {

@@ -42,6 +42,9 @@ func newSim(w World) *sim {
 		known:   w.Known, asked: make(map[cascade.Coordinates]bool),
 		changed: make(map[string][]cascade.Action),
 	}
+	for _, id := range w.Orphaned {
+		s.c.Recall(moment, []cascade.Entry{{UID: id, Recorded: moment}})
+	}
 	for _, t := range w.Types {
 		s.types[typeName{t.APIVersion, t.Kind}] = t
 		s.c.TypeCame(moment, t)
@@ -120,9 +123,9 @@ func (s *sim) run() {
 
 func (s *sim) carryOut(a cascade.Action) {
 	switch a.Verb {
-	case cascade.Warn:
-	case cascade.Barrier:
-		s.c.BarrierPassed(a.ID) // everything is delivered at once here
+	case cascade.Warn, cascade.Withdraw:
+	case cascade.Record:
+		s.c.Finished(moment, a.ID, cascade.Done)
 	case cascade.Verify, cascade.Read:
 		s.c.Answered(moment, moment, a.ID, s.read(a.Object))
 	default:

@@ -11,6 +11,8 @@ type World struct {
 	// Known is what live reads told of owners that Objects lacks (see
 	// Preview.Asked), by coordinates without Resource.
 	Known map[cascade.Coordinates]cascade.Answer
+	// Orphaned are the UIDs of owners that the controller's journal has.
+	Orphaned []string
 	// ExcludedNamespaces are those in which the controller leaves all alone.
 	ExcludedNamespaces []string
 }

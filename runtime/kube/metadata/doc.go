@@ -23,7 +23,7 @@
 // Of a [Follower]: what happens after Synced is told in order and completely. If
 // that cannot be kept up, Unreadable or Listing says so first. An end of a watch
 // that is taken up at the first attempt is not told. Observed may come twice, or
-// late, before a list's Synced and through CatchUp.
+// late, before a list's Synced.
 //
 //	Listing  Observed…  Synced  (Observed | Deleted | Progress)…
 //	Unreadable  Synced           the watch went on without a gap
@@ -31,12 +31,10 @@
 //	WentBack  Listing …          resourceVersions went backwards: etcd was restored;
 //	                             all other types need Relist
 //
-// Of [Follower.CatchUp]: what had happened before the call has been passed to the
-// sink when it returns, as Observed if it is still so. The proof is a list of the
-// newest state. What is listed is passed on only where the stream has told nothing
-// since and no list of Run's has begun, because a ghost would stay: an object that
-// was gone by then. resourceVersions are compared with those of the same type
-// alone; others may lie in another etcd.
+// Of [Follower.CatchUp]: what had happened before the call has been passed to the sink
+// when it returns. It costs a list of one object, and waits for the stream to come there.
+// Versions are compared with those of the same type alone; others may lie in another
+// etcd.
 //
 // A batch, with its strings and slices, is the sink's to keep. Strings of one
 // batch share their memory, so keep copies of few (policy/cascade copies all that
@@ -44,9 +42,8 @@
 //
 // # Who owns what
 //
-// The goroutine of Run owns a follower's state. Whoever calls the sink holds the
-// follower's turn: Run, and CatchUp in between. Nothing is started by New or
-// Follow.
+// The goroutine of Run owns a follower's state, and calls the sink. Nothing is started
+// by New or Follow.
 //
 // # How lists are read
 //

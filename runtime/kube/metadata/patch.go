@@ -96,6 +96,10 @@ func unblock(a cascade.Action) []byte {
 
 func removeFinalizer(a cascade.Action) []byte {
 	w := patch(a)
+	if a.Finalizer == cascade.OrphanFinalizer {
+		// What its dependents were decided on must not have changed.
+		w.raw(`,{"op":"test","path":"/metadata/resourceVersion","value":`).text(a.ResourceVersion).raw(`}`)
+	}
 	w.op("test", "finalizers", a.Index, "").raw(`,"value":`).text(a.Finalizer).raw(`}`)
 	return w.op("remove", "finalizers", a.Index, "").raw(`}]`).b
 }

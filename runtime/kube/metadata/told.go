@@ -11,19 +11,12 @@ import (
 
 // progress is what was handed on. Whoever holds the follower's turn may look.
 type progress struct {
-	listedFrom time.Time // when the last list that was complete was asked for
-	live       bool      // the stream tells what happens, as far as is known
-	listing    bool      // a list has begun, and not ended
-	lists      uint64    // that were begun
-	passed     uint64    // the stream has told everything up to this; 0: unknown
-	changed    chan struct{}
-	catching   map[*catching]struct{}
-}
-
-// catching is a CatchUp at work: what the stream tells from its beginning on is
-// newer than what it was told itself.
-type catching struct {
-	uids map[string]struct{}
+	listedFrom time.Time     // when the last list that was complete was asked for
+	live       bool          // the stream tells what happens, as far as is known
+	listing    bool          // a list has begun, and not ended
+	passed     uint64        // the stream has told everything up to this; 0: unknown
+	changed    chan struct{} // closed when something was handed on
+	awaited    bool          // somebody waits for changed
 }
 
 // sinkError is an error of the sink, which is not the follower's to deal with.
@@ -71,9 +64,9 @@ func (f *Follower) hand(ctx context.Context, batch []Event) error {
 	for i := range batch {
 		f.told.note(&batch[i], f.asked)
 	}
-	if len(f.told.catching) > 0 {
+	if f.told.awaited {
 		close(f.told.changed)
-		f.told.changed = make(chan struct{})
+		f.told.changed, f.told.awaited = make(chan struct{}), false
 	}
 	return nil
 }
@@ -82,7 +75,6 @@ func (p *progress) note(e *Event, asked time.Time) {
 	switch e.Kind {
 	case Listing:
 		p.listing, p.live = true, false
-		p.lists++
 	case Synced:
 		if p.listing {
 			p.listedFrom = asked
@@ -96,9 +88,6 @@ func (p *progress) note(e *Event, asked time.Time) {
 	case Progress:
 		p.pass(e.ResourceVersion)
 	case Observed, Deleted:
-		for c := range p.catching {
-			c.uids[e.Object.UID] = struct{}{}
-		}
 		if !p.listing {
 			p.pass(e.Object.ResourceVersion)
 		}

@@ -6,9 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 // What was created before CatchUp was called has been told when it returns,
@@ -57,41 +54,4 @@ func TestCatchUp(t *testing.T) {
 		}
 		return len(s.objects) == len(list.Items)
 	})
-}
-
-// Long lists are not read to their end, and no type needs more than a few
-// seconds: with pages, and by the version that the stream has come to.
-func TestCatchUpOfMany(t *testing.T) {
-	b := newBed(t)
-	s := follow(t, b.client, configMaps)
-	s.until(t, "the list", isSynced)
-	for _, n := range []int{5_000, 11_000} {
-		b.must(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": fmt.Sprintf("many-%d", n)}})
-		uids, _ := b.fill(t, fmt.Sprintf("many-%d", n), n)
-		began := time.Now()
-		if err := s.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%d objects more: %v", n, time.Since(began))
-		for _, uid := range uids {
-			if _, ok := s.get(uid); !ok {
-				t.Fatalf("of %d objects one was not told of", n)
-			}
-		}
-	}
-	// Nothing has happened to the type since; all else went on. Only a bookmark can tell
-	// that the stream has come to where the list is.
-	for i := range 30 {
-		b.must(t, http.MethodPost, "/api/v1/namespaces/default/secrets", object{"metadata": object{"name": fmt.Sprintf("other-%d", i)}})
-	}
-	before := s.count(metadata.Observed)
-	began := time.Now()
-	if err := s.CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(began)
-	t.Logf("a quiet type of many objects: %v, %d objects told again", took, s.count(metadata.Observed)-before)
-	if told := s.count(metadata.Observed) - before; took > 10*time.Second || told > 1000 {
-		t.Errorf("%v, %d objects were told again: it was listed to its end", took, told)
-	}
 }

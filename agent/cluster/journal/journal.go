@@ -1,0 +1,289 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+var (
+	// ErrNotFound: there is no such segment.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the segment is another than the one that was read, or there is one
+	// already.
+	ErrConflict = errors.New("conflict")
+	// ErrFenced: another process has taken the journal over.
+	ErrFenced = errors.New("another process has taken the journal over")
+	// ErrRefused: this identity may not write it, or the namespace does not exist.
+	ErrRefused = errors.New("refused")
+	// ErrFull: the journal takes no more entries.
+	ErrFull = errors.New("the journal of orphaned owners is full")
+)
+
+// Segment is a part of the journal as it is stored.
+type Segment struct {
+	Name    string
+	Version string // of what was read; empty: there is none yet
+	// Of the head alone.
+	Token  string
+	Sealed []string // names of the other segments, the oldest first
+	// Entries say when which UID was recorded, to the minute.
+	Entries map[string]time.Time
+}
+
+// Store has the segments of one journal.
+type Store interface {
+	// Get returns a segment, or ErrNotFound.
+	Get(ctx context.Context, name string) (Segment, error)
+	// Put stores a segment if its Version is the stored one's; with an empty one, if there
+	// is none. Otherwise it returns ErrConflict, and ErrRefused if nothing can be stored
+	// there. It returns the new Version.
+	Put(ctx context.Context, s Segment) (version string, err error)
+	// Delete removes a segment. One that is not there is no error.
+	Delete(ctx context.Context, name string) error
+	// List names all segments of the journal but the head.
+	List(ctx context.Context) ([]string, error)
+}
+
+const (
+	// segmentSize bounds the bytes of the UIDs in a segment.
+	segmentSize = 64 << 10
+	// maxSegments bounds the chain.
+	maxSegments = 64
+	// maxTries bounds how often a write is tried that somebody else's came before.
+	maxTries = 5
+)
+
+// Journal is one process's hand on the journal. Its methods may be called concurrently;
+// requests are sent one after the other.
+type Journal struct {
+	store Store
+	name  string // of the head
+	token string
+	most  int // bytes of UIDs in a segment
+
+	writing sync.Mutex // held over requests
+
+	mu     sync.Mutex
+	head   Segment // as it was last stored by this process
+	sealed []Segment
+}
+
+// New makes a journal whose head has this name. It asks nothing yet.
+func New(store Store, name string) *Journal {
+	return &Journal{store: store, name: name, token: string(uuid.NewUUID()), most: segmentSize, head: Segment{Name: name}}
+}
+
+// Has says whether a UID is stored, as far as this process knows.
+func (j *Journal) Has(uid string) bool {
+	head, sealed := j.stored()
+	if _, ok := head.Entries[uid]; ok {
+		return true
+	}
+	return slices.ContainsFunc(sealed, func(s Segment) bool { _, ok := s.Entries[uid]; return ok })
+}
+
+// Len is the number of UIDs that are stored.
+func (j *Journal) Len() int {
+	head, sealed := j.stored()
+	n := len(head.Entries)
+	for _, s := range sealed {
+		n += len(s.Entries)
+	}
+	return n
+}
+
+// stored is what this process knows to be stored. It is replaced, never changed.
+func (j *Journal) stored() (head Segment, sealed []Segment) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.head, j.sealed
+}
+
+func (j *Journal) set(head Segment, sealed []Segment) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.head, j.sealed = head, sealed
+}
+
+// Taken is what the journal was found to have.
+type Taken struct {
+	Entries map[string]time.Time
+	Lost    []string // segments that the head names and that are not there
+	Absent  bool     // there was no journal: nobody has ever stored anything
+}
+
+// Read returns what is stored, and changes nothing: it is for a process that only
+// observes.
+func (j *Journal) Read(ctx context.Context) (Taken, error) {
+	_, _, taken, err := j.read(ctx)
+	return taken, err
+}
+
+// read the whole chain. A head that is not there is empty.
+func (j *Journal) read(ctx context.Context) (head Segment, sealed []Segment, taken Taken, err error) {
+	taken.Entries = map[string]time.Time{}
+	head, err = j.store.Get(ctx, j.name)
+	if errors.Is(err, ErrNotFound) {
+		taken.Absent = true
+		return Segment{Name: j.name}, nil, taken, nil
+	}
+	if err != nil {
+		return head, nil, taken, fmt.Errorf("read the journal of orphaned owners: %w", err)
+	}
+	maps.Copy(taken.Entries, head.Entries)
+	for _, name := range head.Sealed {
+		s, err := j.store.Get(ctx, name)
+		if errors.Is(err, ErrNotFound) {
+			taken.Lost = append(taken.Lost, name)
+			continue
+		}
+		if err != nil {
+			return head, nil, taken, fmt.Errorf("read segment %s of the journal of orphaned owners: %w", name, err)
+		}
+		sealed = append(sealed, s)
+		maps.Copy(taken.Entries, s.Entries)
+	}
+	return head, sealed, taken, nil
+}
+
+// TakeOver makes this process the one that writes. It returns all that is stored then,
+// which is what was stored before and what this process knows besides. After an error
+// nothing counts as stored; what it returns is known all the same.
+func (j *Journal) TakeOver(ctx context.Context, known map[string]time.Time) (Taken, error) {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	j.set(Segment{Name: j.name}, nil)
+	for range maxTries {
+		head, sealed, taken, err := j.read(ctx)
+		add := maps.Clone(known)
+		maps.DeleteFunc(add, func(uid string, _ time.Time) bool { _, ok := taken.Entries[uid]; return ok })
+		maps.Copy(taken.Entries, add)
+		if err != nil {
+			return taken, err
+		}
+		switch err := j.advance(ctx, head, sealed, add, nil); {
+		case err == nil:
+			j.removeStrays(ctx)
+			return taken, nil
+		case !errors.Is(err, ErrConflict):
+			return taken, fmt.Errorf("take over the journal of orphaned owners: %w", err)
+		}
+	}
+	return Taken{Entries: known}, fmt.Errorf("take over the journal of orphaned owners: %w", ErrConflict)
+}
+
+// Write stores some UIDs and forgets others.
+func (j *Journal) Write(ctx context.Context, add map[string]time.Time, forget []string) error {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	head, sealed := j.stored()
+	for range maxTries {
+		err := j.advance(ctx, head, sealed, add, forget)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		// An answer of ours was lost, somebody edited it, or another process writes now.
+		add = maps.Clone(add)
+		maps.Copy(add, head.Entries)
+		var found Segment
+		if found, sealed, _, err = j.read(ctx); err != nil {
+			return err
+		}
+		if found.Version != "" && found.Token != j.token {
+			return ErrFenced
+		}
+		head = found
+	}
+	return fmt.Errorf("write the journal of orphaned owners: %w", ErrConflict)
+}
+
+// advance stores a head that follows another, by compare-and-swap. What does not fit is
+// sealed first: until the head names it, a segment is nobody's.
+func (j *Journal) advance(ctx context.Context, head Segment, sealed []Segment, add map[string]time.Time, forget []string) error {
+	next := Segment{Name: j.name, Version: head.Version, Token: j.token, Entries: maps.Clone(head.Entries)}
+	if next.Entries == nil {
+		next.Entries = map[string]time.Time{}
+	}
+	for _, uid := range forget {
+		delete(next.Entries, uid)
+	}
+	sealed, emptied := without(sealed, forget)
+	size := 0
+	for uid := range next.Entries {
+		size += len(uid) + 1
+	}
+	for _, uid := range slices.Sorted(maps.Keys(add)) {
+		if size+len(uid) >= j.most && len(next.Entries) > 0 {
+			if len(sealed) >= maxSegments {
+				return ErrFull
+			}
+			s, err := j.seal(ctx, next.Entries)
+			if err != nil {
+				return err
+			}
+			sealed = append(sealed, s)
+			next.Entries, size = map[string]time.Time{}, 0
+		}
+		next.Entries[uid] = add[uid]
+		size += len(uid) + 1
+	}
+	for _, s := range sealed {
+		next.Sealed = append(next.Sealed, s.Name)
+	}
+	version, err := j.store.Put(ctx, next)
+	if err != nil {
+		return err
+	}
+	next.Version = version
+	j.set(next, sealed)
+	for _, name := range emptied {
+		_ = j.store.Delete(ctx, name) // a stray that stays goes when the next process takes over
+	}
+	return nil
+}
+
+// without are the segments with some UIDs forgotten, and those of which nothing is left.
+func without(list []Segment, forget []string) (left []Segment, emptied []string) {
+	for _, s := range list {
+		if slices.ContainsFunc(forget, func(uid string) bool { _, ok := s.Entries[uid]; return ok }) {
+			s.Entries = maps.Clone(s.Entries)
+			for _, uid := range forget {
+				delete(s.Entries, uid)
+			}
+		}
+		if len(s.Entries) == 0 {
+			emptied = append(emptied, s.Name)
+			continue
+		}
+		left = append(left, s)
+	}
+	return left, emptied
+}
+
+// seal stores entries in a segment of their own.
+func (j *Journal) seal(ctx context.Context, entries map[string]time.Time) (Segment, error) {
+	s := Segment{Name: j.name + "-" + string(uuid.NewUUID())[:8], Entries: entries}
+	_, err := j.store.Put(ctx, s)
+	return s, err
+}
+
+// removeStrays removes segments that a process left behind before its head named them.
+func (j *Journal) removeStrays(ctx context.Context) {
+	names, err := j.store.List(ctx)
+	if err != nil {
+		return // they cost some space, and are removed another time
+	}
+	head, _ := j.stored()
+	for _, name := range names {
+		if !slices.Contains(head.Sealed, name) {
+			_ = j.store.Delete(ctx, name)
+		}
+	}
+}

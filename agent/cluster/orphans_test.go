@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
+	"github.com/ebb-agent/ebb/policy/cascade"
+)
+
+var errEtcd = errors.New("etcdserver: request timed out")
+
+func (b *bed) journalFails(err error) {
+	b.kept.Set(func(m *journal.Memory) {
+		m.Fail = nil
+		if err != nil {
+			m.Fail = func(journal.Segment) (bool, error) { return false, err }
+		}
+	})
+}
+
+func (b *bed) puts() (n int) {
+	b.kept.Set(func(m *journal.Memory) { n = m.Puts })
+	return n
+}
+
+// stored are the UIDs that another process would find.
+func (b *bed) stored() int {
+	found, err := journal.New(b.kept, config.Default().LeaderElection.JournalName()).Read(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(found.Entries)
+}
+
+// A journal that cannot be written holds orphaning, and nothing else.
+func TestOrphaningHeld(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		start bool // it is so from the start
+		stops bool // then nothing is sent at all
+	}{
+		"for a while":                          {err: errEtcd},
+		"full":                                 {err: journal.ErrFull},
+		"forbidden, and there has been none":   {err: fmt.Errorf("%w: forbidden", journal.ErrRefused), start: true},
+		"from the start, and others may write": {err: errEtcd, start: true, stops: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(f *fake) {
+				if tc.start {
+					f.kept.Fail = func(journal.Segment) (bool, error) { return false, tc.err }
+				}
+			}, func(b *bed) {
+				b.journalFails(tc.err)
+				owner, background := b.api.put(set("s")), b.api.put(set("t"))
+				pods, gone := b.pods(owner, 10), b.pods(background, 10)
+				b.api.remove(owner, cascade.Orphan)
+				b.api.remove(background, cascade.Background)
+				b.after(10 * time.Minute)
+				b.want("pods left", b.left(pods), 10)
+				b.want("owner is there", b.api.get(owner) != nil, true)
+				b.metric("orphaning_held", 1)
+				b.want("said", b.said("owners wait to be orphaned"), 1)
+				left := 0
+				if tc.stops {
+					left = 10
+				} else {
+					b.want("events", len(b.api.notices), 1)
+					b.want("event", b.api.notices[0].Reason+" "+b.api.notices[0].Object.Name, eventHeld+" s")
+				}
+				b.want("pods of the other left", b.left(gone), left)
+				b.journalFails(nil)
+				b.after(time.Minute)
+				b.want("owner is there afterwards", b.api.get(owner) != nil, false)
+				b.want("pods of the other left afterwards", b.left(gone), 0)
+				b.metric("orphaning_held", 0)
+			})
+		})
+	}
+}
+
+// Nothing is sent before it is known who was orphaned.
+func TestJournalUnreadable(t *testing.T) {
+	inBubble(t, nil, func(f *fake) { f.kept.Deaf = errEtcd }, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 3)
+		b.api.remove(owner, cascade.Background)
+		b.after(time.Minute)
+		b.want("left", b.left(pods), 3)
+		b.want("state", b.c.door.state(), "reading the journal of orphaned owners")
+		b.kept.Set(func(m *journal.Memory) { m.Deaf = nil })
+		b.after(time.Minute)
+		b.want("left", b.left(pods), 0)
+	})
+}
+
+// What is deleted at the same time is written together, and within a second.
+func TestJournalBatches(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		before := b.puts()
+		var owners []cascade.Object
+		for i := range 50 {
+			owners = append(owners, b.api.put(set(fmt.Sprint("s", i))))
+		}
+		for _, o := range owners {
+			b.api.remove(o, cascade.Orphan)
+			b.after(time.Millisecond)
+		}
+		b.after(900 * time.Millisecond)
+		b.want("owners left", b.left(owners), 0)
+		if n := b.puts() - before; n > 3 {
+			t.Errorf("%d writes for %d owners", n, len(owners))
+		}
+		b.want("lists", b.api.catchUps, 0)
+		b.metric("orphan_journal_entries", 50)
+	})
+}
+
+// A dependent that is seen late lives, also under another leader, and whatever the
+// first one was doing when it ended.
+func TestLateDependent(t *testing.T) {
+	for _, moment := range []string{"at once", "with another leader"} {
+		t.Run(moment, func(t *testing.T) {
+			var owner, late cascade.Object
+			var before *bed
+			inBubble(t, nil, nil, func(b *bed) {
+				owner, before = b.api.put(set("s")), b
+				b.api.remove(owner, cascade.Orphan)
+				b.after(time.Second)
+				b.want("owner is there", b.api.get(owner) != nil, false)
+				if moment == "at once" {
+					b.after(10 * time.Minute)
+					late = b.pods(owner, 1)[0]
+					b.after(time.Minute)
+					b.want("references", len(b.api.get(late).Owners), 0)
+					return
+				}
+				late = b.pods(owner, 1)[0]
+				b.stop(nil)
+			})
+			if moment == "at once" {
+				return
+			}
+			inBubble(t, nil, func(f *fake) {
+				f.kept = before.kept
+				f.store(late)
+			}, func(b *bed) {
+				b.after(time.Minute)
+				o := b.api.get(late)
+				b.want("the late one is there", o != nil && !o.Terminating && len(o.Owners) == 0, true)
+			})
+		})
+	}
+}
+
+// Whoever has taken the journal over leads: the other sends nothing any more.
+func TestFenced(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		if _, err := journal.New(b.kept, config.Default().LeaderElection.JournalName()).TakeOver(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.api.remove(owner, cascade.Orphan)
+		b.after(time.Minute)
+		b.want("owner is there", b.api.get(owner) != nil, true)
+		<-b.done
+		b.want("ended with", b.err, election.ErrLost)
+	})
+}
+
+// What is a day old goes, once every type has told all that was before; a type that
+// cannot be read holds it, and says so.
+func TestJournalSwept(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		b.api.remove(owner, cascade.Orphan)
+		b.after(23 * time.Hour)
+		b.want("stored", b.stored(), 1)
+		b.want("types asked", b.api.catchUps, 0)
+		b.api.fault("Pod", errors.New("503"))
+		b.after(4 * time.Hour)
+		b.want("stored while pods cannot be read", b.stored(), 1)
+		b.metric("orphan_journal_holders", 1)
+		if n := b.api.catchUps; n == 0 || n > 4*len(b.api.types) {
+			t.Errorf("%d questions in four hours", n)
+		}
+		b.api.fault("Pod", nil)
+		b.after(2 * time.Hour)
+		b.want("stored at last", b.stored(), 0)
+		b.metric("orphan_journal_holders", 0)
+	})
+}
+
+// An etcd of before: the union of what it has and what is known is written, and nobody
+// is deleted meanwhile.
+func TestJournalRestored(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		restore := b.kept.Backup()
+		owner := b.api.put(set("s"))
+		b.api.remove(owner, cascade.Orphan)
+		b.after(time.Second)
+		b.want("stored", b.stored(), 1)
+		restore()
+		b.want("stored in the old etcd", b.stored(), 0)
+		unlock := b.api.lock()
+		b.api.back++
+		b.api.changed.Broadcast()
+		unlock()
+		b.after(time.Minute)
+		b.want("stored again", b.stored(), 1)
+		late := b.pods(owner, 1)[0]
+		b.after(time.Minute)
+		b.want("references", len(b.api.get(late).Owners), 0)
+	})
+}
+
+// Who observes writes nothing; told to enforce, it takes the journal over first.
+func TestJournalObserved(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		b.pods(owner, 2)
+		b.api.remove(owner, cascade.Orphan)
+		b.after(time.Hour)
+		b.want("writes", b.puts(), 0)
+		b.want("requests", len(b.api.sent), 0)
+		b.want("types asked", b.api.catchUps, 0)
+		b.configure(func(c *config.Config) { c.Mode = config.Enforce })
+		b.after(time.Minute)
+		b.want("owner is there", b.api.get(owner) != nil, false)
+		b.want("stored", b.stored(), 1)
+	})
+}
+
+// The gate lets no finalizer orphan go whose object is not in the journal.
+func TestGateAsksTheJournal(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		a := cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: cascade.OrphanFinalizer, Object: at(set("s"))}
+		a.Object.UID = "nobody"
+		why, _ := b.c.door.enter(time.Now(), a)
+		b.want("result", why, resultUnrecorded)
+		synctest.Wait()
+	})
+}
