@@ -254,6 +254,7 @@ func TestControllerRightsAreDocumented(t *testing.T) {
 				own = line + ", in its namespace | " + strings.Join(r.Verbs, ", ")
 			} else {
 				got = append(got, own+"; "+strings.Join(r.Verbs, ", ")+" of its own")
+				own = "" // the next pair
 			}
 		}
 	}

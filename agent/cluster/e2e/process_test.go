@@ -122,6 +122,7 @@ func TestProcess(t *testing.T) {
 	}
 	binary := buildtest.Program(t, "cmd/ebb-controller")
 	t.Run("killed at any moment", func(t *testing.T) { testKilled(t, b, binary) })
+	t.Run("killed while owners are orphaned", func(t *testing.T) { testKilledOrphaning(t, b, binary) })
 	t.Run("two without election", func(t *testing.T) { testTwo(t, b, binary) })
 	t.Run("election", func(t *testing.T) { testElection(t, b, binary) })
 	t.Run("lease lost", func(t *testing.T) { testLeaseLost(t, b, binary) })

@@ -77,7 +77,7 @@ type Journal struct {
 
 // New makes a journal whose head has this name. It asks nothing yet.
 func New(store Store, name string) *Journal {
-	return &Journal{store: store, name: name, token: string(uuid.NewUUID()), most: segmentSize, head: Segment{Name: name}}
+	return &Journal{store: store, name: name, token: string(uuid.NewUUID()), most: segmentSize, head: Segment{Name: name, Entries: map[string]time.Time{}}}
 }
 
 // Has says whether a UID is stored, as far as this process knows.
@@ -159,7 +159,7 @@ func (j *Journal) read(ctx context.Context) (head Segment, sealed []Segment, tak
 func (j *Journal) TakeOver(ctx context.Context, known map[string]time.Time) (Taken, error) {
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	j.set(Segment{Name: j.name}, nil)
+	j.set(Segment{Name: j.name, Entries: map[string]time.Time{}}, nil)
 	for range maxTries {
 		head, sealed, taken, err := j.read(ctx)
 		add := maps.Clone(known)
@@ -190,8 +190,10 @@ func (j *Journal) Write(ctx context.Context, add map[string]time.Time, forget []
 			return err
 		}
 		// An answer of ours was lost, somebody edited it, or another process writes now.
-		add = maps.Clone(add)
-		maps.Copy(add, head.Entries)
+		all := maps.Clone(head.Entries)
+		maps.DeleteFunc(all, func(uid string, _ time.Time) bool { return slices.Contains(forget, uid) })
+		maps.Copy(all, add)
+		add = all
 		var found Segment
 		if found, sealed, _, err = j.read(ctx); err != nil {
 			return err

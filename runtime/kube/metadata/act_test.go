@@ -145,8 +145,8 @@ func TestRequests(t *testing.T) {
 		"unblock": {cascade.Action{Verb: cascade.Unblock, Refs: []cascade.Position{{Index: 1, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("1") +
 				`,{"op":"add","path":"/metadata/ownerReferences/1/blockOwnerDeletion","value":false}]`},
-		"finalizer": {cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: "orphan", Index: 3},
-			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"},{"op":"test","path":"/metadata/finalizers/3","value":"orphan"},{"op":"remove","path":"/metadata/finalizers/3"}]`},
+		"finalizer": {cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: "orphan", Index: 3, ResourceVersion: "7"},
+			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"},{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"test","path":"/metadata/finalizers/3","value":"orphan"},{"op":"remove","path":"/metadata/finalizers/3"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
