@@ -28,7 +28,8 @@ type bed struct {
 	client      *client
 	watcher     *watcher
 	oracle      *oracle.Oracle
-	outages     outages
+	outages     outages // of processes and connections
+	hidden      outages // of the extension server, that hide objects
 	driver      *driver
 	log         *os.File
 	webhook     *webhook
@@ -78,7 +79,7 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *bed, err e
 		return b, err
 	}
 	kinds := known(o.definitions)
-	b.oracle = oracle.New(oracle.Config{Kinds: kinds, Judged: ours(kinds), Outside: elsewhere, Race: 30 * time.Second, Unseen: b.outages.unseen})
+	b.oracle = oracle.New(oracle.Config{Kinds: kinds, Judged: ours(kinds), Outside: elsewhere, Race: 30 * time.Second, Unseen: b.unseen})
 	b.watcher = &watcher{etcd: newEtcd(b.cp.EtcdSocket()), oracle: b.oracle, failed: failure, ctx: ctx}
 	b.driver = newDriver(b.client, b.oracle, b.log)
 	if err := b.watcher.begin(); err != nil {
@@ -95,6 +96,12 @@ func ours(kinds map[oracle.Kind]bool) func(*oracle.Object) bool {
 		_, made := kinds[oracle.Kind{APIVersion: x.APIVersion, Kind: x.Kind}]
 		return made && x.Kind != "Namespace" && (strings.HasPrefix(x.Namespace, "soak-") || x.Namespace == "" && strings.HasPrefix(x.Name, "soak-"))
 	}
+}
+
+// unseen says whether the controllers may not have seen an object. One that its server
+// hides is not seen however old it is: who begins to lead then never heard of it.
+func (b *bed) unseen(x *oracle.Object, written, now time.Time) bool {
+	return b.outages.unseen(written, now) || x.Outside && b.hidden.lately(now)
 }
 
 // elsewhere says which types the extension server serves.

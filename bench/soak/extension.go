@@ -147,6 +147,10 @@ func (f *faults) extensionFault(ctx context.Context, x plan.Fault) error {
 	all := extension.All()
 	fault := all[x.Which%len(all)] | all[x.Which/len(all)%len(all)]
 	say("the extension server: %s", fault)
+	if fault&(extension.EmptyLists|extension.LateWatch) != 0 {
+		i := f.hidden.begin(time.Now())
+		defer func() { f.hidden.end(i, time.Now()) }()
+	}
 	f.extension.Set(fault)
 	sleep(ctx, 3*x.Lasts)
 	f.extension.Clear(fault)
@@ -160,6 +164,8 @@ func (f *faults) extensionRestarted(context.Context, plan.Fault) error {
 
 // extensionAway takes the extension server's types out of discovery.
 func (f *faults) extensionAway(ctx context.Context, x plan.Fault) error {
+	i := f.hidden.begin(time.Now())
+	defer func() { f.hidden.end(i, time.Now()) }()
 	if err := gone(ctx, f.client, extensionPath); err != nil {
 		return f.announce(ctx)
 	}

@@ -53,3 +53,15 @@ func (o *outages) unseen(written, now time.Time) bool {
 	}
 	return false
 }
+
+// lately says whether there is an outage, or one has not healed.
+func (o *outages) lately(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, a := range o.list {
+		if a.ended.IsZero() || now.Before(a.ended.Add(healing)) {
+			return true
+		}
+	}
+	return false
+}

@@ -118,6 +118,9 @@ func TestUnseen(t *testing.T) {
 			t.Errorf("written at %d, now %d: %v", c.written, c.now, got)
 		}
 	}
+	if !o.lately(at(105)) || !o.lately(at(150)) || o.lately(at(156)) {
+		t.Error("lately")
+	}
 	o.begin(at(200))
 	if !o.unseen(at(195), at(900)) || o.unseen(at(150), at(199)) {
 		t.Error("an outage that lasts")

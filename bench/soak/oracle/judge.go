@@ -146,7 +146,7 @@ func (o *Oracle) judgeOrder(rev int64, at time.Time, x *Object) {
 		if d == x || !slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) }) {
 			continue
 		}
-		if o.config.Unseen != nil && o.config.Unseen(d.since[x.UID], at) {
+		if o.config.Unseen != nil && o.config.Unseen(d, d.since[x.UID], at) {
 			o.counts.Unseen++
 			continue
 		}

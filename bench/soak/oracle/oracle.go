@@ -24,9 +24,9 @@ type Config struct {
 	// Race is how long an owner still counts as it was before another DELETE.
 	Race time.Duration
 
-	// Unseen says whether the collector may not have seen at a time what was written
-	// at another; nil: it sees all.
-	Unseen func(written, now time.Time) bool
+	// Unseen says whether the collector may not have seen at a time an object that was
+	// written at another; nil: it sees all.
+	Unseen func(x *Object, written, now time.Time) bool
 }
 
 // Counts are what the collector did.

@@ -24,7 +24,7 @@ func newWorld(t *testing.T) world {
 			{"example.com/v2", "Widget"}: true, {"rbac.authorization.k8s.io/v1", "ClusterRole"}: false, {"v1", "Namespace"}: false},
 		Judged: func(x *Object) bool { return x.Kind != "Namespace" && x.Namespace != "kube-system" },
 		Race:   30 * time.Second,
-		Unseen: func(written, now time.Time) bool { return now.Sub(written) < 10*time.Second },
+		Unseen: func(_ *Object, written, now time.Time) bool { return now.Sub(written) < 10*time.Second },
 	})
 	w.put("ns/space", "")
 	return w
