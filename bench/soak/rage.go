@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/bench/result"
-	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -128,74 +127,6 @@ func (b *bed) watch(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// settle waits until nothing is outstanding, now that nothing is at fault any more.
-func (b *bed) settle(ctx context.Context, f *figures) error {
-	say("the last fault is over; lifting the finalizers of others")
-	if err := b.driver.liftAll(ctx, int(b.driver.next.Load())); err != nil {
-		return err
-	}
-	begun, told := time.Now(), 15*time.Second
-	watching, end := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() { defer close(watched); b.watch(watching) }()
-	defer func() { end(); <-watched }()
-	for {
-		if _, err := b.watcher.catchUp(ctx); err != nil {
-			return err
-		}
-		due, outside := b.due()
-		passed := time.Since(begun)
-		if len(due) > 0 {
-			f.Late = result.Round(passed.Seconds())
-		}
-		if len(outside) > 0 && b.outsideBound > 0 {
-			f.LateOutside = result.Round(passed.Seconds())
-		}
-		if (len(due) == 0 || passed > b.bound) && (len(outside) == 0 || passed > b.outsideBound) {
-			if b.outsideBound > 0 {
-				due = append(due, outside...)
-			}
-			f.Missed = b.missed(due)
-			break
-		}
-		if passed > told {
-			told += 15 * time.Second
-			for i, d := range append(due, outside...) {
-				if i < 3 {
-					say("outstanding still, of %d: %s %s", len(due)+len(outside), d.What, d.Name)
-				}
-			}
-		}
-		if !sleep(ctx, 200*time.Millisecond) {
-			return ctx.Err()
-		}
-	}
-	say("%d outstanding after %v", f.Missed, time.Since(begun).Round(100*time.Millisecond))
-	return nil
-}
-
-// missed says what was, and counts it.
-func (b *bed) missed(due []oracle.Due) int {
-	for i, d := range due {
-		if i < 20 {
-			say("MISSED %s %s\n%s", d.What, d.Name, b.oracle.History(d.UID))
-		}
-	}
-	return len(due)
-}
-
-// due is what is outstanding, and what of it has to do with another API server.
-func (b *bed) due() (due, outside []oracle.Due) {
-	for _, d := range b.oracle.Outstanding() {
-		if d.Outside {
-			outside = append(outside, d)
-		} else {
-			due = append(due, d)
-		}
-	}
-	return due, outside
 }
 
 // account counts what it took.

@@ -126,3 +126,30 @@ func TestUnseen(t *testing.T) {
 		t.Error("an outage that lasts")
 	}
 }
+
+// Each is late from the moment at which it is due; another API server's have their own
+// bound.
+func TestRemainder(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(s) * time.Second) }
+	a, b, c := oracle.Due{What: "delete", UID: "a"}, oracle.Due{What: "delete", UID: "b"}, oracle.Due{What: "tidy", UID: "c", Outside: true}
+	var r remainder
+	for _, s := range []struct {
+		now           int
+		due           []oracle.Due
+		waits, missed int
+	}{
+		{0, []oracle.Due{a}, 1, 0}, {50, []oracle.Due{a, b, c}, 3, 0}, {70, []oracle.Due{a, b, c}, 2, 1}, {100, []oracle.Due{b, c}, 2, 0},
+		{120, []oracle.Due{b, c}, 1, 1}, {200, []oracle.Due{c}, 1, 0}, {700, []oracle.Due{c}, 0, 1},
+	} {
+		waits, missed := r.look(at(s.now), s.due, time.Minute, 10*time.Minute)
+		if len(waits) != s.waits || len(missed) != s.missed {
+			t.Errorf("at %d: waits for %v, missed %v", s.now, waits, missed)
+		}
+	}
+	if r.late != 70*time.Second || r.lateOutside != 650*time.Second {
+		t.Errorf("late by %v, %v", r.late, r.lateOutside)
+	}
+	if waits, missed := r.look(at(0), []oracle.Due{c}, time.Minute, 0); len(waits)+len(missed) > 0 {
+		t.Error("what is left out is waited for")
+	}
+}
