@@ -20,9 +20,9 @@ const (
 // describe an object as people name it.
 func describe(o cascade.Coordinates) string {
 	if o.Namespace == "" {
-		return o.Kind + " " + o.Name
+		return cascade.BaseKind(o.Kind) + " " + o.Name
 	}
-	return o.Kind + " " + o.Namespace + "/" + o.Name
+	return cascade.BaseKind(o.Kind) + " " + o.Namespace + "/" + o.Name
 }
 
 // pull the brake, and say because of whose cascades. The caller holds the lock.
