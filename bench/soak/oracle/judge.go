@@ -137,13 +137,20 @@ func (o *Oracle) judgeDeletion(rev int64, at time.Time, x *Object) {
 	}
 }
 
+// served says whether a reference names a version that there is: one that does not is to
+// something else, and blocks nothing.
+func (o *Oracle) served(r Owner) bool {
+	_, ok := o.config.Kinds[Kind{r.APIVersion, r.Kind}]
+	return ok
+}
+
 // judgeOrder judges the end of a foreground deletion.
 func (o *Oracle) judgeOrder(rev int64, at time.Time, x *Object) {
 	if in := o.intents[x.UID]; in != nil && in.again || o.emptied(x) {
 		return
 	}
 	for _, d := range o.dependents[x.UID] {
-		if d == x || !slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) }) {
+		if d == x || !slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
 			continue
 		}
 		if o.config.Unseen != nil && o.config.Unseen(d, d.since[x.UID], at) {

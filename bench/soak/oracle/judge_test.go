@@ -176,6 +176,14 @@ func TestJudge(t *testing.T) {
 			w.put("cm/o", "+ foregroundDeletion terminating")
 			w.end("cm/o")
 		}, ""},
+		{"foreground, blocked in a version that nobody serves", func(w world) {
+			w.put("widget/o", "")
+			w.put("cm/a", "< !widget9/o=uid-widget/o")
+			w.pass(time.Minute)
+			w.client("widget/o", "Foreground")
+			w.put("widget/o", "+ foregroundDeletion terminating")
+			w.end("widget/o")
+		}, ""},
 		{"foreground, and then deleted otherwise", func(w world) {
 			w.put("cm/o", "")
 			w.put("cm/a", "< !cm/o")
