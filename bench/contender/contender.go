@@ -73,6 +73,7 @@ func (e Ebb) start(ctx context.Context) (int, func() error, error) {
 		"mode":           "enforce",
 		"leaderElection": map[string]any{"enabled": false},
 		"brake":          map[string]any{"deletions": 10_000_000},
+		"envelope":       map[string]any{"burst": 0},
 		"server":         map[string]any{"address": e.Address, "adminSocket": filepath.Join(e.Dir, "admin.sock")},
 	})
 	if err == nil {
