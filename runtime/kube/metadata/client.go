@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,10 @@ type Client struct {
 	continuity continuity
 	told       discoveredPaths
 	alike      atomic.Pointer[alike]
+
+	remoteMu    sync.Mutex
+	remote      versions // as it was known last
+	remoteKnown bool
 }
 
 // timing is what only tests change.

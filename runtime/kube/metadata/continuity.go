@@ -54,6 +54,9 @@ var errAway = errors.New("the API server was away")
 // missed notes an end of an attempt that may mean that the API server is away. An
 // answer, even a bad one, is of somebody who is there.
 func (f *Follower) missed(err error) {
+	if f.t.Aggregated {
+		return // silence is the other server's
+	}
 	var refusal *problem
 	switch {
 	case errors.As(err, &refusal) && (refusal.code != 0 || refusal.Kind != ErrUnavailable):

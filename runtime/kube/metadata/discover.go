@@ -23,8 +23,8 @@ type Discovery struct {
 	// Partial names the versions of groups of which nobody knows what is served,
 	// and why. Their types must not be taken for gone.
 	Partial map[string]error
-	// Unsure is why nobody could say which types other API servers serve; all
-	// are marked Aggregated then, which costs a read before each deletion.
+	// Unsure is why nobody could say which types other API servers serve. What was
+	// known before holds; versions of which nothing was known are marked Aggregated.
 	Unsure error
 }
 
@@ -47,7 +47,7 @@ type resource struct {
 func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 	var core, groups []groupVersion
 	var coreErr, groupsErr, unsure error
-	var remote map[string]bool
+	var remote versions
 	var wg sync.WaitGroup
 	wg.Go(func() { core, coreErr = c.discoverUnder(ctx, "/api") })
 	wg.Go(func() { groups, groupsErr = c.discoverUnder(ctx, "/apis") })
@@ -56,8 +56,9 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 	if err := errors.Join(coreErr, groupsErr); err != nil {
 		return Discovery{}, err
 	}
-	d := Discovery{Partial: make(map[string]error), Unsure: unsure}
+	d := Discovery{Partial: make(map[string]error)}
 	all := append(core, groups...)
+	remote, d.Unsure = c.remoteOf(ctx, all, remote, unsure)
 	chosen := make(map[[2]string]bool) // group, resource: a version is watched
 	others := make(alike)
 	for _, gv := range all {
@@ -67,8 +68,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 		kinds := make(map[string]bool)
 		for _, r := range ordered(gv.resources) {
 			key := [2]string{groupOf(gv.name), r.name}
-			t := cascade.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced,
-				Aggregated: unsure != nil || remote[gv.name]}
+			t := cascade.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
 			switch {
 			case isEvent(key):
 				continue
@@ -239,29 +239,6 @@ func (c *Client) resourcesOf(ctx context.Context, apiVersion string) ([]resource
 		return nil, broken(q.op(), nonsense("discovery that is a %q", fault.Clean(list.Kind)))
 	}
 	return list.resources(), nil
-}
-
-// remoteVersions are those that an aggregated API server serves.
-func (c *Client) remoteVersions(ctx context.Context) (map[string]bool, error) {
-	q := request{method: http.MethodGet, path: "/apis/apiregistration.k8s.io/v1/apiservices", accept: mediaJSON, limit: maxDiscovery}
-	var list apiServiceList
-	err := c.askJSON(ctx, q, &list)
-	if errors.Is(err, ErrNotServed) {
-		return nil, nil // no aggregation here
-	}
-	if err == nil && list.Kind != "APIServiceList" {
-		err = broken(q.op(), nonsense("a %q", fault.Clean(list.Kind)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	remote := make(map[string]bool)
-	for _, s := range list.Items {
-		if s.Spec.Service != nil {
-			remote[joinVersion(s.Spec.Group, s.Spec.Version)] = true
-		}
-	}
-	return remote, nil
 }
 
 func joinVersion(group, version string) string {

@@ -14,10 +14,11 @@ const (
 	Progress                        // a bookmark: everything up to ResourceVersion was told
 	Unreadable                      // the type cannot be listed or watched at present, because of Err
 	WentBack                        // resourceVersions went backwards: etcd was restored. A list follows
+	Skipped                         // Object cannot be followed, because of Err; only of other API servers
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "went-back"}
+	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "went-back", "skipped"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -30,7 +31,7 @@ type Event struct {
 	Object          cascade.Object // of Observed and Deleted
 	Generation      int64          // of Object; 0: it has none
 	ResourceVersion string         // of Synced and Progress; of Listing that up to which all was told before, if it is known
-	Err             error          // of Unreadable
+	Err             error          // of Unreadable and Skipped
 }
 
 // maxBatch is how many events a sink is given at most.

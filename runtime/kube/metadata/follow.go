@@ -44,6 +44,7 @@ type Follower struct {
 	silent   bool      // because nothing was heard
 	epoch    uint64    // of continuity, when it began
 	paged    bool      // the server does not stream lists
+	listed   int       // objects of the last list in pages
 	failing  bool      // Unreadable was told last
 	batch    []Event
 	decoder  decoder
@@ -100,6 +101,14 @@ func (f *Follower) Run(ctx context.Context) error {
 			if quick++; quick <= 3 {
 				continue
 			}
+			if f.t.Aggregated {
+				// It can be read, only late: each end is taken up without a gap, or listed.
+				if !f.wait(ctx, jitter(pause)) {
+					return nil
+				}
+				pause = min(2*pause, f.c.timing.maxPause)
+				continue
+			}
 		}
 		if err := f.unreadable(ctx, err); err != nil {
 			return ignoreEnd(ctx, err)
@@ -146,7 +155,7 @@ func (f *Follower) quiet(err error) bool {
 	switch {
 	case errors.Is(err, errEnded):
 		return true
-	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway):
+	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway), errors.Is(err, errOther):
 		f.version = ""
 		return true
 	case errors.Is(err, errUnstreamed):
@@ -165,7 +174,7 @@ func (f *Follower) quiet(err error) bool {
 // listOrWatch never returns without an error.
 func (f *Follower) listOrWatch(ctx context.Context) error {
 	switch {
-	case f.version == "" && f.paged:
+	case f.version == "" && (f.paged || f.t.Aggregated):
 		if err := f.pages(ctx); err != nil {
 			f.paged = false // perhaps that was it
 			return err
@@ -185,6 +194,9 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 // a watch from a version that an etcd restored from a backup has not come to yet
 // would be silent until it has, and miss what happens meanwhile.
 func (f *Follower) probe(ctx context.Context) error {
+	if f.t.Aggregated {
+		return f.sameAsBefore(ctx)
+	}
 	if f.highest == 0 {
 		return nil // no numbers: nothing to compare
 	}
@@ -201,6 +213,7 @@ var errWentBack = errors.New("resourceVersions went backwards")
 // was seen of this type before says that etcd was restored.
 func (f *Follower) compare(ctx context.Context, version string) error {
 	v, ok := number64(version)
+	ok = ok && !f.t.Aggregated
 	if ok && v < f.highest {
 		f.highest = v
 		f.batch = append(f.batch, Event{Kind: WentBack})
@@ -223,7 +236,7 @@ func number64(s string) (uint64, bool) {
 func (f *Follower) pages(ctx context.Context) error {
 	done := f.c.listSlot(ctx)
 	defer done.release()
-	f.asked = time.Now()
+	f.asked, f.listed = time.Now(), 0
 	var first, p page
 	for begun := false; !begun || p.next != ""; begun = true {
 		var err error
@@ -241,6 +254,7 @@ func (f *Follower) pages(ctx context.Context) error {
 		if !begun {
 			first, f.epoch = p, f.c.continuity.hear(time.Now())
 		}
+		f.listed += len(objects)
 		if err := f.deliver(ctx, objects); err != nil {
 			return err
 		}
@@ -260,6 +274,9 @@ func (f *Follower) listing() Event {
 
 func (f *Follower) observed(it item) Event {
 	it.APIVersion, it.Kind = f.t.APIVersion, f.t.Kind
+	if err := it.unsound(); err != nil {
+		return Event{Kind: Skipped, Object: it.Object, Err: f.fault(err)}
+	}
 	return Event{Kind: Observed, Object: it.Object, Generation: it.generation}
 }
 

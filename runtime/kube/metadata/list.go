@@ -50,14 +50,17 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	var p page
 	switch m := media(resp); m {
 	case mediaProtobuf:
-		p, err = protoList(newFrames(resp.Body), new(decoder), each)
+		p, err = protoList(newFrames(resp.Body), new(decoder), f.sound(each))
 	case mediaJSON:
-		p, err = jsonList(resp.Body, each)
+		p, err = jsonList(resp.Body, f.sound(each))
 	default:
 		err = nonsense("a list of the type %s", fault.Clean(m))
 	}
-	if err == nil && p.version == "" {
+	if err == nil && p.version == "" && !f.t.Aggregated {
 		err = nonsense("a list without a resource version")
+	}
+	if err == nil && p.next != "" && p.next == next {
+		err = nonsense("a list that goes on where it began")
 	}
 	if err != nil {
 		return page{}, f.fault(broken(q.op(), err))
@@ -128,7 +131,7 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 		case 2:
 			var it item
 			if it, err = d.partial(b); err == nil {
-				err = listed(it, each)
+				err = each(it)
 			}
 		}
 		if err != nil {
@@ -140,13 +143,6 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 		return p, nonsense("a list that is longer than it says")
 	}
 	return p, nil
-}
-
-func listed(it item, each func(item) error) error {
-	if it.Name == "" || it.UID == "" || it.ResourceVersion == "" {
-		return nonsense("an object without a name, a UID or a resource version")
-	}
-	return each(it)
 }
 
 func (p *page) meta(b []byte) error {
@@ -300,7 +296,7 @@ func items(d *json.Decoder, m *meter, each func(item) error) error {
 		if err := d.Decode(&o); err != nil {
 			return err
 		}
-		if err := listed(o.item(), each); err != nil {
+		if err := each(o.item()); err != nil {
 			return err
 		}
 	}

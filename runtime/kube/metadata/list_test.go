@@ -68,12 +68,12 @@ func tail(data []byte, cut int) []byte {
 
 func readProto(data []byte) (all []item, p page, err error) {
 	r := iotest.HalfReader(bytes.NewReader(data))
-	p, err = protoList(newFrames(r), new(decoder), func(it item) error { all = append(all, it); return nil })
+	p, err = protoList(newFrames(r), new(decoder), new(Follower).sound(func(it item) error { all = append(all, it); return nil }))
 	return all, p, err
 }
 
 func readJSON(data []byte) (all []item, p page, err error) {
-	p, err = jsonList(bytes.NewReader(data), func(it item) error { all = append(all, it); return nil })
+	p, err = jsonList(bytes.NewReader(data), new(Follower).sound(func(it item) error { all = append(all, it); return nil }))
 	return all, p, err
 }
 
@@ -98,7 +98,7 @@ func TestNoList(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	long := `{"metadata":{"name":"` + strings.Repeat("x", maxObject+1) + `"}}`
+	long := `{"metadata":{"uid":"u","resourceVersion":"5","name":"` + strings.Repeat("x", maxObject+1<<10) + `"}}`
 	if _, _, err := readJSON([]byte(`{"items":[` + long + `]}`)); err == nil {
 		t.Error("an object of more than 16 MiB was read")
 	}

@@ -176,6 +176,8 @@ func (s *telling) sink(_ context.Context, batch []Event) error {
 			line += " " + e.Object.Name
 		case Synced, Progress:
 			line += " " + e.ResourceVersion
+		case Skipped:
+			line += " " + e.Object.Name
 		case Unreadable:
 			s.errs = append(s.errs, e.Err)
 		}

@@ -98,8 +98,7 @@ func ended(s status) error {
 	return f
 }
 
-// check refuses an event that cannot be followed: without a name or a version
-// nobody knows what it is about, or where to go on.
+// check refuses an event that is none.
 func check(what string, it item) (told, error) {
 	t := told{item: it}
 	switch what {
@@ -111,12 +110,6 @@ func check(what string, it item) (told, error) {
 		t.what = bookmark
 	default:
 		return t, nonsense("an event of the type %s", fault.Clean(what))
-	}
-	if it.ResourceVersion == "" {
-		return t, nonsense("an event without a resource version")
-	}
-	if t.what != bookmark && (it.Name == "" || it.UID == "") {
-		return t, nonsense("an object without a name or a UID")
 	}
 	return t, nil
 }

@@ -65,7 +65,7 @@ func (s *streaming) query() string {
 		// Without a resourceVersion: as new as what is there now.
 		q.Set("sendInitialEvents", "true")
 		q.Set("resourceVersionMatch", "NotOlderThan")
-	} else {
+	} else if s.f.version != "" { // else it is of a list without one: see listAfter
 		q.Set("resourceVersion", s.f.version)
 	}
 	return q.Encode()
@@ -93,6 +93,11 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	epoch := f.c.continuity.hear(time.Now())
 	if !s.initial && epoch != f.epoch {
 		return errAway
+	}
+	if f.version == "" && !s.initial {
+		if err := s.listAfter(ctx); err != nil {
+			return err
+		}
 	}
 	if f.epoch = epoch; s.initial {
 		f.batch = append(make([]Event, 0, 16), f.listing())
@@ -134,6 +139,9 @@ func (s *streaming) step(ctx context.Context, from events) error {
 	}
 	t, err := from.next()
 	if err != nil {
+		return s.end(ctx, err)
+	}
+	if err := t.unsound(); err != nil && !f.t.Aggregated {
 		return s.end(ctx, err)
 	}
 	if err := s.take(ctx, t); err != nil {
@@ -192,7 +200,9 @@ func (s *streaming) take(ctx context.Context, t told) error {
 		f.batch = append(f.batch, f.observed(t.item))
 	case remove:
 		e := f.observed(t.item)
-		e.Kind = Deleted
+		if e.Kind == Observed || t.Name != "" && t.UID != "" {
+			e.Kind, e.Err = Deleted, nil
+		}
 		f.batch = append(f.batch, e)
 	case bookmark:
 		if s.initial && t.initialEnd {
@@ -200,12 +210,12 @@ func (s *streaming) take(ctx context.Context, t told) error {
 			s.slot.release()
 			return f.synced(ctx, t.ResourceVersion)
 		}
-		if s.initial {
+		if s.initial || t.ResourceVersion == "" {
 			return nil
 		}
 		f.batch = append(f.batch, Event{Kind: Progress, ResourceVersion: t.ResourceVersion})
 	}
-	if !s.initial {
+	if !s.initial && t.ResourceVersion != "" {
 		f.version = t.ResourceVersion
 		if v, ok := number64(f.version); ok {
 			f.highest = max(f.highest, v)

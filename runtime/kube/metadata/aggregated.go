@@ -1,0 +1,66 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+)
+
+// Types of other API servers (aggregated ones) are followed with less trust. Their
+// storage need not be etcd: versions may go back, a list may have none, a streamed list
+// may never end (kubernetes issue 140890), a watch may end right after its bookmark
+// (134837), an object may have no UID. So they are listed page by page, versions are
+// compared for equality alone, nothing is called restored, and what cannot be followed
+// is skipped and told of.
+
+// unsound says what an object lacks to be followed.
+func (it *item) unsound() error {
+	if it.Name == "" || it.UID == "" || it.ResourceVersion == "" {
+		return nonsense("an object without a name, a UID or a resource version")
+	}
+	return nil
+}
+
+// unsound says what an event lacks: without a version nobody knows where to go on.
+func (t *told) unsound() error {
+	if t.what == bookmark && t.ResourceVersion != "" {
+		return nil
+	}
+	return t.item.unsound()
+}
+
+// sound refuses a list with an object that cannot be followed. What another API server
+// sends is not refused as a whole.
+func (f *Follower) sound(each func(item) error) func(item) error {
+	return func(it item) error {
+		if err := it.unsound(); err != nil && !f.t.Aggregated {
+			return err
+		}
+		return each(it)
+	}
+}
+
+// errOther: after a watch broke, what answers may be another server, or its storage
+// another one.
+var errOther = errors.New("the server may not be the one that was watched")
+
+// sameAsBefore says whether a watch that broke can be taken up. A short type is rather
+// listed: that versions are equal may be chance where counters begin at 1.
+func (f *Follower) sameAsBefore(ctx context.Context) error {
+	if f.listed <= pageSize {
+		return errOther
+	}
+	p, err := f.list(ctx, "", 1, func(item) error { return nil })
+	if err == nil && p.version != f.version {
+		err = errOther
+	}
+	return err
+}
+
+// listAfter lists while a watch is open that began at a version nobody named: what
+// happens in between is told by the watch.
+func (s *streaming) listAfter(ctx context.Context) error {
+	s.timer.Stop() // the list has its own bounds
+	err := s.f.pages(ctx)
+	s.heard()
+	return err
+}
