@@ -24,9 +24,11 @@ func (c *Collector) take(now time.Time, id uint64) (index, *work) {
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
 	i, w := c.take(now, id)
 	if i == 0 {
+		c.witnessed(asOf, id, a)
 		return
 	}
 	switch {
+	case c.distrusted(i, w, asOf, a):
 	case a.State == Exists && a.Object.UID == c.uidOf(i):
 		c.exists(i, w, asOf, a.Object)
 	case a.State == Exists && a.Object.UID != "", a.State == Absent:
@@ -106,6 +108,10 @@ func (c *Collector) Finished(now time.Time, id uint64, r Result) {
 	case Conflict:
 		c.conflicted(i, w)
 	case Gone:
+		if c.quarantined(i) {
+			c.retry(i, w, c.config.RetryMin) // its watch tells whether it is
+			break
+		}
 		c.vanish(i, proven)
 		return
 	case TooMany:

@@ -26,6 +26,7 @@ type Collector struct {
 	journal    journal
 	out        []Action
 	graves     graves
+	absent     quarantine
 	excludedNS map[string]bool
 	saidHeld   map[index]bool // of owners: that what is excluded holds them
 	roots      roots
@@ -44,6 +45,7 @@ type work struct {
 	conflict  bool      // the last action met one
 	unchanged bool      // it was read since, and nothing that matters had changed
 	overtaken bool      // a list came between the read on its way and its answer
+	disputed  bool      // a live read told otherwise than the stream
 	conflicts uint8     // in a row
 	failures  uint8     // in a row
 	due       time.Time // nothing is done before
@@ -68,6 +70,7 @@ func New(config Config) *Collector {
 	c.pages = []*[pageSize]node{new([pageSize]node)}
 	c.uuids, c.others = newUIDIndex(), make(map[string]index)
 	c.graves.room = c.config.Tombstones
+	c.absent = quarantine{make(map[index]*absence), make(map[uint64]witness), make(map[uint32]bool), make(map[uint32]index)}
 	c.excludeNamespaces(config.ExcludedNamespaces)
 	return c
 }
@@ -157,6 +160,7 @@ func (c *Collector) workOf(i index) *work {
 }
 
 func (c *Collector) forgetWork(i index) {
+	delete(c.absent.absences, i)
 	if w := c.work[i]; w != nil {
 		delete(c.inFlight, w.id)
 		delete(c.work, i)

@@ -69,6 +69,8 @@ func (c *Collector) why(i index) Reason {
 		return KeptInFlight
 	case w != nil && w.conflicts >= restless:
 		return ChangesTooOften
+	case w != nil && w.disputed && w.due.After(c.now):
+		return KeptDisputed
 	case w != nil && w.due.After(c.now):
 		return KeptRetry
 	case n.flags&waitsForSync != 0:
@@ -88,7 +90,7 @@ func (c *Collector) why(i index) Reason {
 	case counts[solid]+counts[orphaning] > 0:
 		return KeptSolidOwner
 	case counts[unknown] > 0:
-		return KeptUnknownOwner
+		return c.whyUnknown(i)
 	case counts[waiting] > 0:
 		return OwnersWaiting
 	}

@@ -23,6 +23,10 @@ func Simulate(seed uint64, steps int) (Simulated, error) {
 	s.w.calm = true
 	s.w.c.Hold(s.w.now, false)
 	s.w.exclude("") // a preview is told what is excluded, which is not what is looked at here
+	if s.w.lies == lyingNow {
+		s.w.lie()
+	}
+	s.w.create("Far", "b", "witness", nil, nil)
 	for _, t := range s.w.sortedTypes() {
 		if !t.served {
 			t.served = true

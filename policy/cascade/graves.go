@@ -83,7 +83,7 @@ func (c *Collector) recall(i index) {
 	if len(c.graves.of) == 0 {
 		return
 	}
-	if _, dead := c.graves.of[c.uidOf(i)]; dead {
+	if _, dead := c.graves.of[c.uidOf(i)]; dead && !c.quarantined(i) {
 		c.at(i).flags |= gone
 	}
 }

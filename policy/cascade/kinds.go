@@ -36,6 +36,7 @@ func (c *Collector) TypeWent(now time.Time, apiVersion, kind string) {
 		return
 	}
 	c.enter(id, unserved)
+	c.distrust(id)
 	c.kinds.release(id)
 	c.releaseHeld()
 }
@@ -60,6 +61,9 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 		c.enter(id, unreadable)
 		c.doubt(id)
 		c.wakeKind(id)
+		if ok, _ := c.listed(); ok {
+			c.releaseHeld() // one of another API server holds nothing
+		}
 	}
 }
 
@@ -68,6 +72,9 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 // versions that were seen, so that nothing tells. It costs a live read for each owner
 // whose dependents are yet to go.
 func (c *Collector) doubt(id uint32) {
+	if c.kinds.all[id].aggregated {
+		c.distrust(id)
+	}
 	group, base := c.kinds.all[id].group, c.kinds.all[id].base
 	concerns := func(other uint32) bool {
 		k := &c.kinds.all[other]
@@ -163,7 +170,7 @@ func (c *Collector) listed() (ok bool, again time.Time) {
 	}
 	for id := range c.kinds.all {
 		k := &c.kinds.all[id]
-		if !k.phase.incomplete() {
+		if !k.phase.incomplete() || k.aggregated && k.phase == unreadable {
 			continue
 		}
 		if until := k.since.Add(c.config.ForegroundPatience); c.now.Before(until) {

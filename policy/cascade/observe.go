@@ -45,8 +45,11 @@ func (c *Collector) newer(i index, text string) bool {
 		return true
 	}
 	v, ok := version(text)
-	if n.flags&opaque != 0 || !ok {
+	switch {
+	case n.flags&opaque != 0 || !ok:
 		return c.versions[i] != text || text == ""
+	case c.quarantined(i):
+		return v != n.version
 	}
 	return v > n.version
 }
@@ -54,7 +57,7 @@ func (c *Collector) newer(i index, text string) bool {
 // exhume says whether an object may be there although its UID was seen to go.
 func (c *Collector) exhume(o Object) bool {
 	grave, dead := c.graves.of[o.UID]
-	if !dead {
+	if !dead || c.ofQuarantine(o) {
 		return true
 	}
 	if v, ok := version(o.ResourceVersion); ok && grave.version != 0 && v <= grave.version {
@@ -73,6 +76,7 @@ func (c *Collector) apply(i index, o Object) {
 	c.setVersion(i, o.ResourceVersion)
 	n.flags &^= terminating | wantsOrphan | wantsForegr | hasFinalizer | proven | gone | doubted | restored
 	n.flags |= observed
+	delete(c.absent.absences, i)
 	if o.Terminating {
 		n.flags |= terminating
 	}
@@ -131,6 +135,10 @@ func (c *Collector) Forget(now time.Time, o Object) {
 	if o.UID == "" {
 		return
 	}
+	if c.ofQuarantine(o) {
+		c.forgetQuarantined(o)
+		return
+	}
 	v, _ := version(o.ResourceVersion)
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
@@ -147,8 +155,10 @@ func (c *Collector) Forget(now time.Time, o Object) {
 	}
 	c.bury(o.UID, kindName{o.APIVersion, o.Kind}, v)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
-		c.at(s).flags |= gone
-		c.forgetWork(s) // a read that is on its way was of before
+		if !c.quarantined(s) {
+			c.at(s).flags |= gone
+			c.forgetWork(s) // a read that is on its way was of before
+		}
 	}
 	if s := c.chain(o.UID); s != 0 {
 		c.wakeDependents(s)

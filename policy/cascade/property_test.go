@@ -103,8 +103,15 @@ func (w *world) step() {
 			w.carryOut(w.roll(len(w.flight)))
 		}
 		w.now = w.now.Add(time.Duration(1+w.roll(40)) * 100 * time.Millisecond)
+		if w.roll(6) == 0 {
+			w.now = w.now.Add(2 * time.Minute) // what is not found twice is believed
+		}
 		w.sweep()
 	case n < 95:
+		if w.roll(3) == 0 {
+			w.lie()
+			return
+		}
 		w.list(kind)
 		w.c.Hold(w.now, false)
 	case n < 96:

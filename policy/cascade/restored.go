@@ -16,6 +16,9 @@ func (c *Collector) Contradicts(o Object, upTo uint64) bool {
 	if !known {
 		return true
 	}
+	if c.kinds.all[kind].aggregated {
+		return false // versions there say nothing
+	}
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
 	if i == 0 || c.at(i).flags&observed == 0 {
 		return true
@@ -39,6 +42,9 @@ func (c *Collector) Restored(now time.Time) {
 		e := c.journal.of(known.UID)
 		e.asked, e.left = true, time.Time{} // what had happened may not have
 	}
+	clear(c.absent.absences)
+	clear(c.absent.witnesses)
+	clear(c.absent.asking)
 	for i := index(1); i <= c.used; i++ {
 		n := c.at(i)
 		if n.next == 0 {

@@ -29,6 +29,8 @@ type server struct {
 	journal    map[string]time.Time
 	leftBehind map[string]bool
 	forgotten  int // entries of the journal that a sweep took away
+	lies       lying
+	asRead     map[string]Object // of another API server: UID, as a live read last told
 }
 
 type stored struct {
@@ -57,11 +59,21 @@ type event struct {
 	behind  bool // a list that was older left it out
 }
 
+// lying is what another API server does once in its life: it answers NotFound whatever
+// it is asked, and leaves objects out of lists.
+type lying uint8
+
+const (
+	truthful lying = iota
+	lyingNow
+	liedOnce
+)
+
 func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
 
 func newServer() *server {
 	s := &server{
-		now: noon, streams: map[string]*stream{}, types: map[string]*servedAs{},
+		now: noon, asRead: map[string]Object{}, streams: map[string]*stream{}, types: map[string]*servedAs{},
 		waited: map[string]time.Time{}, orphans: map[string]int{}, owned: map[string][]string{},
 		journal: map[string]time.Time{}, leftBehind: map[string]bool{},
 	}

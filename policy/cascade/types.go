@@ -17,7 +17,8 @@ type Type struct {
 	Resource   string // "deployments"
 	Namespaced bool
 	// Aggregated types are served by another API server, whose storage may ignore
-	// preconditions: an object is read just before it is deleted.
+	// preconditions: an object is read just before it is deleted. They are in
+	// quarantine; see quarantine.go.
 	Aggregated bool
 	// Unwatched versions and types are not listed: references to them are verified
 	// by live reads.
@@ -178,6 +179,7 @@ const (
 	OwnerUnverified Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
 	OwnerMayChange  Reason = "owner_may_change"  // that an owner waits is not permanent
 	ObjectMayChange Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
+	WitnessWanted   Reason = "witness_wanted"    // another object of its type was not found: does its server answer truly?
 	OrphaningBegins Reason = "orphaning_begins"  // the owner is deleted with orphan
 	// OrphaningCalledOff: the owner is there, and not to be orphaned any more.
 	OrphaningCalledOff Reason = "orphaning_called_off"
@@ -190,9 +192,12 @@ const (
 const (
 	KeptNoOwners     Reason = "no_owners"
 	KeptSolidOwner   Reason = "solid_owner"
-	KeptUnknownOwner Reason = "unknown_owner" // unknown never deletes
-	KeptUnresolvable Reason = "unresolvable"  // cluster-scoped, with a namespaced owner
-	KeptTerminating  Reason = "terminating"   // already deleted; others hold it
+	KeptUnknownOwner Reason = "unknown_owner"         // unknown never deletes
+	KeptAbsenceYoung Reason = "owner_not_found_once"  // of another API server: waits for the second NotFound
+	KeptNoWitness    Reason = "owner_without_witness" // of another API server: nothing proves that it answers truly
+	KeptDisputed     Reason = "live_read_differs"     // of another API server: a live read tells otherwise than its watch
+	KeptUnresolvable Reason = "unresolvable"          // cluster-scoped, with a namespaced owner
+	KeptTerminating  Reason = "terminating"           // already deleted; others hold it
 	KeptDependents   Reason = "waits_for_dependents"
 	KeptJournal      Reason = "waits_for_journal" // the journal of orphaned owners does not have it yet
 	KeptSync         Reason = "waits_for_types"   // some type has not been listed
@@ -218,6 +223,9 @@ type Config struct {
 	// Settle is how long the effect of a successful action may take to be seen,
 	// before the object is read live. Default 30s.
 	Settle time.Duration
+	// AbsenceAfter is the least time between the two NotFounds that an owner of another
+	// API server is absent after. Default 2m.
+	AbsenceAfter time.Duration
 	// Recheck is how often an owner is read whose type no watch tells about.
 	// Default 1m.
 	Recheck time.Duration
@@ -244,6 +252,7 @@ func (c Config) withDefaults() Config {
 	or(&c.FreshFor, time.Second)
 	or(&c.ForegroundPatience, time.Minute)
 	or(&c.Settle, 30*time.Second)
+	or(&c.AbsenceAfter, 2*time.Minute)
 	or(&c.Recheck, time.Minute)
 	or(&c.KeepOrphaned, KeepOrphaned)
 	or(&c.RetryMin, 250*time.Millisecond)

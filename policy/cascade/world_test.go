@@ -76,6 +76,7 @@ func (w *world) backup() {
 		w.journal = journal
 		w.version = version
 		w.objects = saved
+		clear(w.asRead)
 		clear(w.waited)
 		clear(w.orphans)
 		for _, o := range w.objects {
@@ -153,7 +154,7 @@ func (w *world) list(kind string) {
 	st.pending, st.past = nil, nil
 	w.c.Listing(w.now, t.APIVersion, t.Kind)
 	for _, o := range w.objects {
-		if o.Kind != kind {
+		if o.Kind != kind || t.Aggregated && w.lies == lyingNow && len(o.Owners) == 0 {
 			continue
 		}
 		if !w.calm && w.roll(15) == 0 {
@@ -178,7 +179,8 @@ func (w *world) deliver(kind string) {
 		w.list(kind)
 		return
 	}
-	if !w.calm && !w.forgets && len(st.past) > 0 && w.roll(8) == 0 {
+	// What is told in order stays in order where versions cannot say.
+	if !w.calm && !w.forgets && len(st.past) > 0 && !w.types[st.as].Aggregated && w.roll(8) == 0 {
 		w.hand(st.past[w.roll(len(st.past))], "again")
 		return
 	}
@@ -327,6 +329,19 @@ func (w *world) deferred(a Action) Result {
 	return Deferred
 }
 
+// lie has the other API server begin or end to.
+func (w *world) lie() {
+	switch w.lies {
+	case truthful:
+		w.lies = lyingNow
+		w.list("Far")
+	case lyingNow:
+		w.lies = liedOnce
+		w.streams["Far"].listed = false
+	}
+	w.tell("lying: %d", w.lies)
+}
+
 // settle lets everything happen that is going to, without anybody interfering.
 func (w *world) settle() error {
 	w.calm = true
@@ -335,6 +350,10 @@ func (w *world) settle() error {
 		w.arrive(0)
 	}
 	w.c.Hold(w.now, false)
+	if w.lies == lyingNow {
+		w.lie()
+	}
+	w.create("Far", "b", "witness", nil, nil)
 	for _, t := range w.sortedTypes() {
 		if !t.served {
 			t.served = true

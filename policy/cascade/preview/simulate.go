@@ -47,6 +47,7 @@ func newSim(w World) *sim {
 	}
 	for _, t := range w.Types {
 		s.types[typeName{t.APIVersion, t.Kind}] = t
+		t.Aggregated = false // what another API server says is believed at once here, where time does not go on
 		s.c.TypeCame(moment, t)
 		if !t.Unwatched {
 			s.watched[[2]string{groupOf(t.APIVersion), t.Kind}] = true
