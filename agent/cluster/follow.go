@@ -66,14 +66,17 @@ func (c *Controller) take(now time.Time, s *served, batch []metadata.Event) {
 				c.definitions.forget(now, e.Object.Name)
 				c.want()
 			}
+		case metadata.Skipped:
+			c.skip(s, e)
 		case metadata.Listing:
+			s.skipped = 0
 			c.collector.Listing(now, v, kind)
 			s.expect(e.ResourceVersion)
 			if s.state != stateSynced {
 				s.become(stateListing, s.why, now)
 			}
 		case metadata.Synced:
-			s.told = 0
+			s.told, s.skipSaid = 0, s.skipped > 0
 			c.collector.Synced(now, v, kind)
 			c.readable(now, s)
 		case metadata.Unreadable:

@@ -29,7 +29,7 @@ type Metrics struct {
 	Registry *prometheus.Registry
 
 	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
-	throttled, givenUp, restores, brakes, slowdowns                                                                                    prometheus.Counter
+	throttled, givenUp, restores, brakes, slowdowns, skipped                                                                           prometheus.Counter
 	actions, deletions, reads, discoveries, events, journalWrites                                                                      *prometheus.CounterVec
 	types                                                                                                                              *prometheus.GaugeVec
 	requests                                                                                                                           *prometheus.HistogramVec
@@ -62,6 +62,7 @@ func NewMetrics() *Metrics {
 	m.journalEntries = f.Gauge("orphan_journal_entries", "Orphaned owners that the journal has.")
 	m.journalHolders = f.Gauge("orphan_journal_holders", "Types that could not be read when old entries were last to go from the journal of orphaned owners.")
 	m.journalWrites = f.Counters("orphan_journal_writes_total", "Writes of the journal of orphaned owners by how they went.", "result")
+	m.skipped = f.Counter("objects_skipped_total", "Objects of other API servers that cannot be followed, each time one was told of: without a UID, for instance.")
 	m.givenUp = f.Counter("types_given_up_total", "Foreground deletions that ended although a type could not be listed.")
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
 	m.observing = f.Gauge("observing", "1 in mode observe, in which nothing is changed until the configuration says mode: enforce.")
@@ -173,7 +174,13 @@ type objectsCollector struct{ m *Metrics }
 
 var descObjects = prometheus.NewDesc("ebb_controller_objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", []string{"type"}, nil)
 
-func (c *objectsCollector) Describe(out chan<- *prometheus.Desc) { out <- descObjects }
+var descUnproven = prometheus.NewDesc("ebb_controller_owners_unproven",
+	"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", []string{"why"}, nil)
+
+func (c *objectsCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- descObjects
+	out <- descUnproven
+}
 
 func (c *objectsCollector) Collect(out chan<- prometheus.Metric) {
 	ask := c.m.ask.Load()
@@ -186,6 +193,12 @@ func (c *objectsCollector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return // a standby has no graph
 	}
+	unproven, alone := 0, 0
+	for _, t := range types {
+		unproven, alone = unproven+t.Unproven, alone+t.Alone
+	}
+	out <- prometheus.MustNewConstMetric(descUnproven, prometheus.GaugeValue, float64(unproven-alone), "not_found_once")
+	out <- prometheus.MustNewConstMetric(descUnproven, prometheus.GaugeValue, float64(alone), "no_witness")
 	for name, n := range objectsByType(types) {
 		out <- prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(n), name)
 	}

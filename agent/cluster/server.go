@@ -173,14 +173,17 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "types cannot be discovered:", st.discovery)
 	}
 	c.sayDeferred(w, r)
+	if st.unsure != "" {
+		fmt.Fprintln(w, "nobody says which types other API servers serve; those of which it was not known are treated as if:", st.unsure)
+	}
 	_, verbose := r.URL.Query()["verbose"]
 	list, err := c.Types(r.Context())
 	if err != nil {
 		return
 	}
 	for _, t := range list {
-		if verbose && t.State != stateReferred || t.State == stateUnreadable || t.State == stateListing {
-			fmt.Fprintf(w, "%s %s: %s since %s, %d objects %s\n", t.Type, t.APIVersion, t.State, t.Since.Format(time.RFC3339), t.Objects, t.Why)
+		if verbose && t.State != stateReferred || t.State == stateUnreadable || t.State == stateListing || t.Alone > 0 {
+			fmt.Fprintf(w, "%s %s: %s since %s, %d objects%s %s\n", t.Type, t.APIVersion, t.State, t.Since.Format(time.RFC3339), t.Objects, t.doubts(), t.Why)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 type status struct {
 	discovered bool   // once, at least
 	discovery  string // why it fails at present; "" if it does not
+	unsure     string // why nobody says which types other API servers serve; "" if somebody does
 	problems   []string
 }
 
@@ -78,6 +79,9 @@ type TypeStatus struct {
 	Objects    int       `json:"objects"` // tracked, with owners that were never seen
 	Namespaced bool      `json:"namespaced"`
 	Aggregated bool      `json:"aggregated,omitempty"`
+	Skipped    int       `json:"skipped,omitempty"`        // objects that cannot be followed: without a UID, for instance
+	Unproven   int       `json:"unproven,omitempty"`       // owners that seem to be gone, and are not believed to be yet
+	Alone      int       `json:"withoutWitness,omitempty"` // of those: nothing else of the type can be read
 	Excluded   bool      `json:"excluded,omitempty"`
 }
 
@@ -85,10 +89,12 @@ type TypeStatus struct {
 func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
 	err = c.query(ctx, func(time.Time) {
 		for _, s := range c.types {
+			unproven, alone := c.collector.Unproven(s.APIVersion, s.Kind)
 			list = append(list, TypeStatus{
 				Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.heard,
 				Objects:    c.collector.Objects(s.APIVersion, s.Kind),
 				Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
+				Skipped: s.skipped, Unproven: unproven, Alone: alone,
 			})
 		}
 	})

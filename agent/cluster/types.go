@@ -46,6 +46,8 @@ type served struct {
 	why       string // it is unreadable
 	since     time.Time
 	heard     time.Time // the last batch
+	skipped   int       // objects since its last list that cannot be followed
+	skipSaid  bool
 	told      uint64    // while it is listed again: the version up to which all was told before
 	missing   time.Time // the first discovery in a row that lacked it; zero: none did
 	refused   time.Time // the first bare 404 in a row that its list or watch was answered; zero: none
@@ -93,6 +95,7 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 		c.log.Info("types can be discovered again", "reason", "discovered")
 	}
 	c.partial = d.Partial
+	c.sure(d.Unsure)
 	found := c.chooseVersions(d.Types)
 	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
 		c.came(now, found[key])
@@ -205,7 +208,7 @@ func (c *Controller) chooseVersions(types []cascade.Type) map[typeKey]cascade.Ty
 // what matters comes anew.
 func (c *Controller) came(now time.Time, t cascade.Type) {
 	s := c.types[typeKey{t.APIVersion, t.Kind}]
-	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched) {
+	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched || s.Aggregated != t.Aggregated) {
 		c.went(now, s)
 		s = nil
 	}

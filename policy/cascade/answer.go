@@ -81,7 +81,7 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o Object) {
 // go, or missing from a list, meanwhile.
 func (c *Collector) Patched(now time.Time, id uint64, o Object) {
 	c.now = now
-	if i, ok := c.inFlight[id]; ok && o.UID == c.uidOf(i) {
+	if i, ok := c.inFlight[id]; ok && o.UID == c.uidOf(i) && !(c.quarantined(i) && c.streamed(i)) {
 		c.observe(o, false)
 	}
 }

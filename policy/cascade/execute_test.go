@@ -6,7 +6,7 @@ import (
 )
 
 // read is a live read of coordinates.
-func (s *server) read(o Coordinates) Answer {
+func (s *server) read(o Coordinates, why Reason) Answer {
 	t := s.types[typeKey(o.APIVersion, o.Kind)]
 	if t == nil || !t.served {
 		return Answer{State: Unknown} // a bare 404
@@ -18,7 +18,9 @@ func (s *server) read(o Coordinates) Answer {
 	answer := Answer{Exists, snapshot(found)}
 	if v, _ := version(found.ResourceVersion); t.Aggregated {
 		answer.Object.ResourceVersion = fmt.Sprint(v/2 + 1) // it counts in its own way
-		s.asRead[found.UID] = answer.Object
+		if why != WitnessWanted {
+			s.asRead[found.UID] = answer.Object
+		}
 	}
 	answer.Object.APIVersion = o.APIVersion
 	return answer

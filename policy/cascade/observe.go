@@ -120,12 +120,15 @@ func (c *Collector) seen(i index, changed bool) {
 		return
 	}
 	w.seen = true
-	if w.sent {
+	if w.sent && !(w.verb == Delete && c.quarantined(i) && n.flags&terminating == 0) { // there it may be of before
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)
 	}
 	if changed {
 		w.conflicts, w.conflict, w.unchanged, w.withheld = 0, false, false, 0
+		if c.quarantined(i) {
+			w.readAt = time.Time{} // what was read is not what the stream tells now
+		}
 	}
 }
 

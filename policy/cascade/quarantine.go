@@ -44,7 +44,11 @@ type quarantine struct {
 	last      map[uint32]index   // witnesses that did not help: look behind them
 }
 
-func (c *Collector) quarantined(i index) bool { return c.kinds.all[c.at(i).kind].aggregated }
+func (c *Collector) quarantined(i index) bool { return c.ofOthers(c.at(i).kind) }
+
+func (c *Collector) ofOthers(kind uint32) bool {
+	return c.kinds.all[kind].aggregated && !c.config.TrustAggregated
+}
 
 // streamed says whether a list or a watch tells of an object that was seen.
 func (c *Collector) streamed(i index) bool {
@@ -64,7 +68,7 @@ func (c *Collector) distrusted(i index, w *work, asOf time.Time, a Answer) bool 
 		w.disputed = false
 		return false
 	case c.streamed(i), same && r != nil && asOf.Before(r.deleted):
-		w.disputed = c.streamed(i)
+		w.disputed, w.readAt = c.streamed(i), time.Time{}
 		c.retry(i, w, c.config.RetryMin) // the stream is behind, or the server is
 		return true
 	case same:
@@ -281,5 +285,5 @@ func (c *Collector) whyUnknown(i index) (why Reason) {
 // ofQuarantine says whether an object is of a type in quarantine.
 func (c *Collector) ofQuarantine(o Object) bool {
 	id, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
-	return known && c.kinds.all[id].aggregated
+	return known && c.ofOthers(id)
 }

@@ -230,7 +230,7 @@ func (w *world) carryOut(at int) {
 		w.journal[a.Object.UID] = w.now
 		w.c.Finished(w.now, a.ID, Done)
 	case Verify, Read:
-		answer, asOf := w.read(a.Object), w.now
+		answer, asOf := w.read(a.Object, a.Reason), w.now
 		if fails {
 			answer = Answer{}
 		}

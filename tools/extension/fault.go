@@ -94,3 +94,6 @@ func (s *Server) Restart() {
 	})
 	s.http.CloseClientConnections()
 }
+
+// Cut ends all connections. Who watched comes back.
+func (s *Server) Cut() { s.http.CloseClientConnections() }

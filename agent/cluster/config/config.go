@@ -29,6 +29,7 @@ type Config struct {
 	Exclude            Exclude        `json:"exclude"`
 	OrphanWithout      []string       `json:"orphanWithout"`
 	ForegroundPatience Duration       `json:"foregroundPatience"`
+	AggregatedAbsence  Duration       `json:"aggregatedAbsence"`
 	DiscoveryInterval  Duration       `json:"discoveryInterval"`
 	Concurrency        Concurrency    `json:"concurrency"`
 	RequestTimeout     Duration       `json:"requestTimeout"`
@@ -96,6 +97,7 @@ func Default() Config {
 		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
 		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},
 		ForegroundPatience: Duration(time.Minute),
+		AggregatedAbsence:  Duration(2 * time.Minute),
 		DiscoveryInterval:  Duration(5 * time.Minute),
 		Concurrency:        Concurrency{Start: 16, Most: 32},
 		RequestTimeout:     Duration(30 * time.Second),

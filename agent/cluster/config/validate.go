@@ -35,6 +35,7 @@ func (c *Config) problems(bad map[string]bool) []error {
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "text")
 	between("foregroundPatience", c.ForegroundPatience, time.Second, 24*time.Hour)
+	between("aggregatedAbsence", c.AggregatedAbsence, 10*time.Second, 24*time.Hour)
 	between("discoveryInterval", c.DiscoveryInterval, 30*time.Second, 24*time.Hour)
 	between("requestTimeout", c.RequestTimeout, time.Second, 10*time.Minute)
 	between("shutdownGrace", c.ShutdownGrace, 0, time.Minute)
@@ -125,6 +126,6 @@ func (s *Server) problems(fail func(field, format string, args ...any)) {
 // Cascade is the part that the rules need.
 func (c *Config) Cascade() cascade.Config {
 	return cascade.Config{
-		ForegroundPatience: time.Duration(c.ForegroundPatience), ExcludedNamespaces: c.Exclude.Namespaces,
+		ForegroundPatience: time.Duration(c.ForegroundPatience), AbsenceAfter: time.Duration(c.AggregatedAbsence), ExcludedNamespaces: c.Exclude.Namespaces,
 	}
 }

@@ -36,7 +36,7 @@ type sim struct {
 
 func newSim(w World) *sim {
 	s := &sim{
-		c:     cascade.New(cascade.Config{ExcludedNamespaces: w.ExcludedNamespaces}),
+		c:     cascade.New(cascade.Config{ExcludedNamespaces: w.ExcludedNamespaces, TrustAggregated: true}),
 		types: make(map[typeName]cascade.Type), watched: make(map[[2]string]bool),
 		objects: make(map[place]cascade.Object, len(w.Objects)),
 		known:   w.Known, asked: make(map[cascade.Coordinates]bool),
@@ -47,7 +47,6 @@ func newSim(w World) *sim {
 	}
 	for _, t := range w.Types {
 		s.types[typeName{t.APIVersion, t.Kind}] = t
-		t.Aggregated = false // what another API server says is believed at once here, where time does not go on
 		s.c.TypeCame(moment, t)
 		if !t.Unwatched {
 			s.watched[[2]string{groupOf(t.APIVersion), t.Kind}] = true
