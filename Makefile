@@ -42,7 +42,7 @@ test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 
 # control plane alone, or with the kubelet's own container policy, disturb nobody.
 E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
-E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak)$$
+E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak|tools/extension)$$
 
 .PHONY: e2e e2e-control e2e-node
 e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)

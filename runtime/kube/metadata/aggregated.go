@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"context"
-	"errors"
 )
 
 // Types of other API servers (aggregated ones) are followed with less trust. Their
@@ -39,19 +38,17 @@ func (f *Follower) sound(each func(item) error) func(item) error {
 	}
 }
 
-// errOther: after a watch broke, what answers may be another server, or its storage
-// another one.
-var errOther = errors.New("the server may not be the one that was watched")
-
-// sameAsBefore says whether a watch that broke can be taken up. A short type is rather
+// sameAsBefore has the type listed unless a watch that broke can be taken up: what
+// answers may be another server, or its storage another one. A short type is rather
 // listed: that versions are equal may be chance where counters begin at 1.
 func (f *Follower) sameAsBefore(ctx context.Context) error {
 	if f.listed <= pageSize {
-		return errOther
+		f.version = ""
+		return nil
 	}
 	p, err := f.list(ctx, "", 1, func(item) error { return nil })
 	if err == nil && p.version != f.version {
-		err = errOther
+		f.version = ""
 	}
 	return err
 }

@@ -155,7 +155,7 @@ func (f *Follower) quiet(err error) bool {
 	switch {
 	case errors.Is(err, errEnded):
 		return true
-	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway), errors.Is(err, errOther):
+	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway):
 		f.version = ""
 		return true
 	case errors.Is(err, errUnstreamed):
@@ -173,6 +173,11 @@ func (f *Follower) quiet(err error) bool {
 
 // listOrWatch never returns without an error.
 func (f *Follower) listOrWatch(ctx context.Context) error {
+	if f.doubtful && f.t.Aggregated && f.version != "" {
+		if err := f.sameAsBefore(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.version == "" && (f.paged || f.t.Aggregated):
 		if err := f.pages(ctx); err != nil {
@@ -182,7 +187,7 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 	case f.version == "":
 		return f.stream(ctx, true)
 	}
-	if f.doubtful {
+	if f.doubtful && !f.t.Aggregated {
 		if err := f.probe(ctx); err != nil {
 			return err
 		}
@@ -194,9 +199,6 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 // a watch from a version that an etcd restored from a backup has not come to yet
 // would be silent until it has, and miss what happens meanwhile.
 func (f *Follower) probe(ctx context.Context) error {
-	if f.t.Aggregated {
-		return f.sameAsBefore(ctx)
-	}
 	if f.highest == 0 {
 		return nil // no numbers: nothing to compare
 	}
