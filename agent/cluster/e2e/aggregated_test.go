@@ -229,6 +229,7 @@ func testRestarts(f *foreign) {
 	if err := f.e.Unregister(f.t.Context(), f.b.cp); err != nil {
 		f.t.Fatal(err)
 	}
+	f.e.Cut() // a watch that runs would go on
 	await(f.t, "the type to go", func(ctx context.Context) error {
 		if state := f.r.state(ctx, thingType); state != "" {
 			return fmt.Errorf("it is %s", state)
