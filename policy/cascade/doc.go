@@ -105,7 +105,8 @@
 // followed by a live read. Failures are tried again with doubling pauses. A type
 // that is not listed holds the end of foreground deletions for
 // Config.ForegroundPatience. An owner whose type is not served is unknown as long
-// as that lasts. An aggregated API server that ignores preconditions can lose
+// as that lasts; one of another API server may be longer: see quarantine.go. An
+// aggregated API server that ignores preconditions can lose
 // what changes between the read and the DELETE.
 //
 // # Sources

@@ -84,8 +84,10 @@
 // find (policy/cascade: Contradicts). A list costs what it costs at the start, and an API server that
 // was restarted mostly asks for it anyway.
 //
-// Other API servers (aggregated ones) may not understand streamed lists, protobuf
-// or metadata alone: then whole objects in JSON are read, with the same bounds.
+// Other API servers (aggregated ones) may not understand protobuf or metadata alone: then
+// whole objects in JSON are read, with the same bounds. They are not asked for streamed
+// lists, and trusted less in other ways: see aggregated.go. Skipped tells of an object
+// there that cannot be followed.
 //
 // # Sources
 //
