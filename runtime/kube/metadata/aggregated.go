@@ -56,7 +56,7 @@ func (f *Follower) sameAsBefore(ctx context.Context) error {
 // listAfter lists while a watch is open that began at a version nobody named: what
 // happens in between is told by the watch.
 func (s *streaming) listAfter(ctx context.Context) error {
-	s.timer.Stop() // the list has its own bounds
+	s.silence.Hold() // the list has its own bounds
 	err := s.f.pages(ctx)
 	s.heard()
 	return err

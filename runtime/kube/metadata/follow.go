@@ -103,7 +103,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			}
 			if f.t.Aggregated {
 				// It can be read, only late: each end is taken up without a gap, or listed.
-				if !f.wait(ctx, jitter(pause)) {
+				if !f.wait(ctx, conn.Jitter(pause)) {
 					return nil
 				}
 				pause = min(2*pause, f.c.timing.maxPause)
