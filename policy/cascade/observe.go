@@ -120,7 +120,7 @@ func (c *Collector) seen(i index, changed bool) {
 		return
 	}
 	w.seen = true
-	if w.sent && !(w.verb == Delete && c.quarantined(i) && n.flags&terminating == 0) { // there it may be of before
+	if w.sent && !(w.verb == Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) { // there it may be of before
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)
 	}

@@ -260,6 +260,9 @@ func (s *server) checkRoot(a Action, o *stored) {
 		s.forbid(a, "its root %q never owned it", a.Root.UID)
 	}
 	unseen := func(e event) bool { return e.object.UID == a.Root.UID }
+	if r := s.byUID(a.Root.UID); r != nil && r.Kind == "Far" && s.lies != truthful {
+		return // it was left out of a list: a root only names whose envelope it is
+	}
 	if r := s.byUID(a.Root.UID); r != nil && !r.Terminating && !slices.ContainsFunc(s.streams[r.Kind].pending, unseen) && r.Name == a.Root.Name && r.Namespace == a.Root.Namespace {
 		s.forbid(a, "its root %s %s is there, and nobody deletes it", r.Kind, r.Name)
 	}
