@@ -28,7 +28,7 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
 		return
 	}
 	switch {
-	case c.distrusted(i, w, asOf, a):
+	case c.distrusted(i, w, asOf, &a):
 	case a.State == Exists && a.Object.UID == c.uidOf(i):
 		c.exists(i, w, asOf, a.Object)
 	case a.State == Exists && a.Object.UID != "", a.State == Absent:

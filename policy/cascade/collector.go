@@ -46,6 +46,7 @@ type work struct {
 	unchanged bool      // it was read since, and nothing that matters had changed
 	overtaken bool      // a list came between the read on its way and its answer
 	disputed  bool      // a live read told otherwise than the stream
+	asRead    string    // the version that one told that said the same
 	conflicts uint8     // in a row
 	failures  uint8     // in a row
 	due       time.Time // nothing is done before

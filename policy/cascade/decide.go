@@ -235,7 +235,7 @@ func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 
 func (c *Collector) action(i index, v Verb, why Reason, owner index, refs []Position) Action {
 	return Action{
-		Verb: v, Object: c.coordinates(i), ResourceVersion: c.versionOf(i),
+		Verb: v, Object: c.coordinates(i), ResourceVersion: c.precondition(i),
 		Refs: refs, Reason: why, Owner: c.coordinates(owner),
 	}
 }

@@ -119,7 +119,7 @@ func (c *Collector) seen(i index, changed bool) {
 	if w == nil {
 		return
 	}
-	w.seen = true
+	w.seen, w.asRead = true, ""
 	if w.sent && !(w.verb == Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) { // there it may be of before
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)

@@ -3,6 +3,7 @@ package cascade
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -58,14 +59,15 @@ func (c *Collector) streamed(i index) bool {
 
 // distrusted takes what a live read told of an object in quarantine; true says that it
 // is not to be taken for more than that.
-func (c *Collector) distrusted(i index, w *work, asOf time.Time, a Answer) bool {
+func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *Answer) bool {
 	if !c.quarantined(i) || a.State != Exists && a.State != Absent || a.State == Exists && a.Object.UID == "" {
 		return false
 	}
 	same := a.State == Exists && a.Object.UID == c.uidOf(i)
 	switch r := c.absent.absences[i]; {
 	case c.streamed(i) && same && c.agrees(i, a.Object):
-		w.disputed = false
+		w.disputed, w.asRead = false, strings.Clone(a.Object.ResourceVersion)
+		a.Object.ResourceVersion = c.versionOf(i)
 		return false
 	case c.streamed(i), same && r != nil && asOf.Before(r.deleted):
 		w.disputed, w.readAt = c.streamed(i), time.Time{}
@@ -82,6 +84,15 @@ func (c *Collector) distrusted(i index, w *work, asOf time.Time, a Answer) bool 
 func (c *Collector) agrees(i index, o Object) bool {
 	n := c.at(i)
 	return c.sameOwners(i, o.Owners) && finalizerSum(o.Finalizers) == n.finalizers && o.Terminating == (n.flags&terminating != 0)
+}
+
+// precondition is the version that a request demands. What a live read told and what the
+// stream did may differ there for good: after a conflict it is the other's turn.
+func (c *Collector) precondition(i index) string {
+	if w := c.work[i]; w != nil && w.asRead != "" && w.conflicts%2 == 0 && c.quarantined(i) {
+		return w.asRead
+	}
+	return c.versionOf(i)
 }
 
 // notFound takes one. That another object stands there is as good as a witness.
