@@ -66,6 +66,7 @@ type Controller struct {
 	types       map[typeKey]*served
 	partial     map[string]error // of the last discovery
 	askedAt     time.Time        // when that was asked for
+	absences    uint64           // of the API server, as far as was told
 	definitions definitions
 	slim        bool            // what the first lists took was given back
 	following   context.Context // ends with the loop

@@ -82,6 +82,8 @@ func (c *Controller) take(now time.Time, s *served, batch []metadata.Event) {
 		case metadata.Unreadable:
 			c.collector.Unreadable(now, v, kind)
 			c.unreadable(now, s, e.Err)
+		case metadata.Away:
+			c.wasAway(now, e.Absences)
 		case metadata.WentBack:
 			c.wentBack(now, s, "resourceVersions went backwards")
 			return // the rest is of a follower that is over
@@ -125,6 +127,16 @@ func (c *Controller) unreadable(now time.Time, s *served, err error) {
 	}
 	s.why = why
 	c.publish(now)
+}
+
+// wasAway is told by each type that resumes or is listed after an absence, before
+// anything else of it.
+func (c *Controller) wasAway(now time.Time, absences uint64) {
+	if absences > c.absences {
+		c.absences = absences
+		c.log.Info("the API server was away; what was proven to be gone is looked at again", "reason", "absence")
+		c.collector.Away(now)
+	}
 }
 
 // wentBack is for an etcd that was restored: nothing is believed until it was seen

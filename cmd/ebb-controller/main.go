@@ -147,18 +147,19 @@ func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) er
 		if !cfg.LeaderElection.Enabled {
 			return c.Run(ctx)
 		}
-		return elect(ctx, api, cfg.LeaderElection, log, c)
+		return elect(ctx, api, cfg.LeaderElection, log, client, c)
 	})
 	return group.Wait()
 }
 
 // elect runs the controller while this instance holds the Lease.
-func elect(ctx context.Context, api *rest.Config, l config.LeaderElection, log *slog.Logger, c *cluster.Controller) error {
+func elect(ctx context.Context, api *rest.Config, l config.LeaderElection, log *slog.Logger, client *metadata.Client, c *cluster.Controller) error {
 	err := election.Run(ctx, api, election.Options{
 		Namespace: l.Namespace, Name: l.Name, LeaseDuration: time.Duration(l.LeaseDuration),
-		RenewDeadline: time.Duration(l.RenewDeadline), RetryPeriod: time.Duration(l.RetryPeriod), Log: log,
+		RenewDeadline: time.Duration(l.RenewDeadline), RetryPeriod: time.Duration(l.RetryPeriod), Log: log, History: client,
 	}, func(ctx context.Context, fence *election.Fence) error {
 		c.Guard(fence.Holds)
+		client.Trust(fence)
 		return c.Run(ctx)
 	})
 	if errors.Is(err, election.ErrLost) {

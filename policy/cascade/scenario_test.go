@@ -127,6 +127,8 @@ func (sc *scenario) do(words []string) {
 		sc.c.Forget(sc.now, sc.object(rest))
 	case "restored":
 		sc.c.Restored(sc.now)
+	case "away":
+		sc.c.Away(sc.now)
 	case "release":
 		sc.c.Release(sc.now)
 	case "exclude":

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ebb-agent/ebb/agent/cluster"
@@ -32,6 +33,7 @@ type bed struct {
 	cp         *peers.ControlPlane
 	admin      *http.Client
 	kubeconfig string // of ebb-controller's service account
+	via        string // URL of the API server that the tests ask; empty: the first
 	spaces     int
 	over       func(cluster.API) cluster.API // nil: the client itself
 }
@@ -55,7 +57,11 @@ func newBed(t *testing.T, c peers.Config) *bed {
 }
 
 func (b *bed) ask(ctx context.Context, method, path string, in, out any) error {
-	return peers.Request(ctx, b.admin, method, b.cp.URL()+path, in, out)
+	url := b.cp.URL()
+	if b.via != "" {
+		url = b.via
+	}
+	return peers.Request(ctx, b.admin, method, url+path, in, out)
 }
 
 // must asks for something that must succeed, and returns the object's UID.
@@ -151,6 +157,14 @@ func (l *logBuffer) text() string {
 // every type was listed or cannot be.
 func (b *bed) start(t *testing.T, kubeconfig string, change func(*config.Config)) *running {
 	t.Helper()
+	return b.startBy(t, kubeconfig, change, func(ctx context.Context, r *running, _ *rest.Config, _ *metadata.Client) error {
+		return r.Run(ctx)
+	})
+}
+
+// startBy does the same; run is what runs it.
+func (b *bed) startBy(t *testing.T, kubeconfig string, change func(*config.Config), run func(context.Context, *running, *rest.Config, *metadata.Client) error) *running {
+	t.Helper()
 	r := &running{config: config.Default(), metrics: cluster.NewMetrics()}
 	r.config.Mode = config.Enforce
 	r.config.Server = config.Server{}
@@ -177,7 +191,7 @@ func (b *bed) start(t *testing.T, kubeconfig string, change func(*config.Config)
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	go func() { done <- run(ctx, r, rc, client) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -5,8 +5,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,6 +20,7 @@ type proxy struct {
 	targets  []string
 	life     time.Duration
 	group    sync.WaitGroup
+	sent     atomic.Int64 // bytes to the client
 
 	mu     sync.Mutex
 	closed bool // no connection is let through
@@ -92,20 +95,56 @@ func (p *proxy) carry(c net.Conn) {
 		_, _ = io.Copy(server, c) // ends with either end: that is what it is for
 		server.Close()
 	}()
-	_, _ = io.Copy(c, server)
+	_, _ = io.Copy(&counting{c, p}, server)
 	c.Close()
 	<-done
+}
+
+// counting counts what goes to the client.
+type counting struct {
+	net.Conn
+	p *proxy
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.p.sent.Add(int64(n))
+	return n, err
 }
 
 func (p *proxy) enter(c net.Conn) (target string, life time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.served++
 	if p.closed {
 		return "", 0, false
 	}
 	p.conns[c] = struct{}{}
-	p.served++
 	return p.targets[p.served%len(p.targets)], p.life, true
+}
+
+// withdraw gives a target no more connections; those that it has stay.
+func (p *proxy) withdraw(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targets = slices.DeleteFunc(slices.Clone(p.targets), func(t string) bool { return t == target })
+}
+
+// offer gives connections to all of these in turn.
+func (p *proxy) offer(urls ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targets = nil
+	for _, u := range urls {
+		p.targets = append(p.targets, strings.TrimPrefix(u, "https://"))
+	}
+}
+
+// counts are the connections and the bytes to the client so far.
+func (p *proxy) counts() (connections int, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.served, p.sent.Load()
 }
 
 func (p *proxy) leave(c net.Conn) {

@@ -27,11 +27,14 @@ type Options struct {
 	Namespace, Name                           string
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	Log                                       *slog.Logger
+	History                                   History // may be nil
 }
 
-// Fence tells whether the Lease is held, by the clock alone.
+// Fence tells whether the Lease is held, by the clock alone; and, by a live read, whether
+// it is as it was written last.
 type Fence struct {
 	deadline atomic.Pointer[time.Time]
+	ledger   *ledger
 }
 
 // Holds says whether it is.
@@ -116,10 +119,12 @@ func newLock(config *rest.Config, o Options) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	l := &ledger{LeaseInterface: client.Leases(o.Namespace), name: o.Name, history: o.History, retry: o.RetryPeriod}
 	return &lock{
+		fence: Fence{ledger: l},
 		LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-			Client:     client,
+			Client:     l,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 		},
 		lasts: o.RenewDeadline, renewed: make(chan struct{}, 1),

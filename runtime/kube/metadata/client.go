@@ -40,13 +40,15 @@ type Client struct {
 	calls   http.RoundTripper
 	streams http.RoundTripper
 	drop    []func()
-	lists   chan struct{}
+	lists   chan struct{} // places of types that are listed
+	opens   chan struct{} // places of watches that are opened
 	options Options
 	timing  timing
 
 	continuity continuity
 	told       discoveredPaths
 	alike      atomic.Pointer[alike]
+	sights     sights
 
 	remoteMu    sync.Mutex
 	remote      versions // as it was known last
@@ -59,7 +61,11 @@ type timing struct {
 	settled            time.Duration // a stream that lived so long had succeeded
 	silence            time.Duration // of a list, until it does not count any more
 	watchLife          time.Duration // at least
+	spread             time.Duration // over which lists after an absence begin
 }
+
+// mostOpens is how many watches are opened at the same time.
+const mostOpens = 8
 
 const maxPause = 30 * time.Second
 
@@ -90,8 +96,9 @@ func New(config *rest.Config, options Options) (*Client, error) {
 	base.RawQuery, base.Fragment, base.User = "", "", nil
 	c := &Client{
 		base: strings.TrimRight(base.String(), "/"), options: options, lists: make(chan struct{}, options.Lists),
+		opens: make(chan struct{}, mostOpens), sights: sights{mu: make(chan struct{}, 1)},
 		timing: timing{minPause: 250 * time.Millisecond, maxPause: maxPause, settled: 5 * time.Second,
-			silence: time.Second, watchLife: 5 * time.Minute},
+			silence: time.Second, watchLife: 5 * time.Minute, spread: 2 * time.Second},
 		continuity: continuity{after: awayAfter},
 	}
 	var drop [2]func()

@@ -43,6 +43,7 @@ func (c *Client) do(ctx context.Context, a cascade.Action, namespaced bool) Outc
 	if err != nil {
 		return Outcome{Err: err}
 	}
+	defer c.touch(a.Object)
 	switch {
 	case got.code != http.StatusOK && got.code != http.StatusAccepted:
 		return q.sortOut(got, a)

@@ -13,12 +13,13 @@ const (
 	Deleted                         // Object went: a DELETED event
 	Progress                        // a bookmark: everything up to ResourceVersion was told
 	Unreadable                      // the type cannot be listed or watched at present, because of Err
+	Away                            // the API server was away for long: proof of absence from before may be of another history
 	WentBack                        // resourceVersions went backwards: etcd was restored. A list follows
 	Skipped                         // Object cannot be followed, because of Err; only of other API servers
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "went-back", "skipped"}
+	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "away", "went-back", "skipped"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -31,6 +32,7 @@ type Event struct {
 	Object          cascade.Object // of Observed and Deleted
 	Generation      int64          // of Object; 0: it has none
 	ResourceVersion string         // of Synced and Progress; of Listing that up to which all was told before, if it is known
+	Absences        uint64         // of Away: how many there were by now
 	Err             error          // of Unreadable and Skipped
 }
 

@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type Follower struct {
 	turn chan struct{}
 	told progress // handed on
 
+	home atomic.Uint64 // the list that showed that the type is in the witness's etcd
+
 	again  atomic.Bool // Relist was called
 	wake   chan struct{}
 	cancel atomic.Pointer[context.CancelCauseFunc] // of the attempt at hand
@@ -42,7 +45,12 @@ type Follower struct {
 	highest  uint64    // resourceVersion of the type's own that was ever seen
 	doubtful bool      // the last stream ended otherwise than in time
 	silent   bool      // because nothing was heard
-	epoch    uint64    // of continuity, when it began
+	broke    time.Time // when the last stream ended
+	epoch    uint64    // of continuity, when the last stream began
+	checked  uint64    // the one for which it was found out that the watch may go on
+	resumed  bool      // the last stream was the first after an absence
+	lists    uint64    // that were read
+	floor    uint64    // the witness's last version before the last list
 	paged    bool      // the server does not stream lists
 	listed   int       // objects of the last list in pages
 	failing  bool      // Unreadable was told last
@@ -93,6 +101,14 @@ func (f *Follower) Run(ctx context.Context) error {
 			return own.error
 		}
 		f.missed(err)
+		if errors.Is(err, errAway) || f.resumed && errors.Is(err, errExpired) {
+			// Many types are listed now: not all at once.
+			f.version = ""
+			if !f.wait(ctx, rand.N(f.c.timing.spread+1)) {
+				return nil
+			}
+			continue
+		}
 		if time.Since(began) >= f.c.timing.settled {
 			pause, quick = f.c.timing.minPause, 0
 		}
@@ -155,7 +171,7 @@ func (f *Follower) quiet(err error) bool {
 	switch {
 	case errors.Is(err, errEnded):
 		return true
-	case errors.Is(err, errExpired), errors.Is(err, errWentBack), errors.Is(err, errAway):
+	case errors.Is(err, errExpired), errors.Is(err, errWentBack):
 		f.version = ""
 		return true
 	case errors.Is(err, errUnstreamed):
@@ -188,20 +204,20 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 		return f.stream(ctx, true)
 	}
 	if f.doubtful && !f.t.Aggregated {
-		if err := f.probe(ctx); err != nil {
+		if err := f.resume(ctx); err != nil {
 			return err
 		}
 	}
 	return f.stream(ctx, false)
 }
 
-// probe asks, after a stream broke, whether the server still has what was told:
-// a watch from a version that an etcd restored from a backup has not come to yet
-// would be silent until it has, and miss what happens meanwhile.
+// probe asks for the type's own version, of which the witness tells nothing.
 func (f *Follower) probe(ctx context.Context) error {
 	if f.highest == 0 {
 		return nil // no numbers: nothing to compare
 	}
+	place := f.c.listSlot(ctx)
+	defer place.release()
 	p, err := f.list(ctx, "", 1, func(item) error { return nil })
 	if err != nil {
 		return err
@@ -238,7 +254,7 @@ func number64(s string) (uint64, bool) {
 func (f *Follower) pages(ctx context.Context) error {
 	done := f.c.listSlot(ctx)
 	defer done.release()
-	f.asked, f.listed = time.Now(), 0
+	f.asked, f.listed, f.floor = time.Now(), 0, f.c.continuity.floor()
 	var first, p page
 	for begun := false; !begun || p.next != ""; begun = true {
 		var err error
@@ -254,7 +270,8 @@ func (f *Follower) pages(ctx context.Context) error {
 			return err
 		}
 		if !begun {
-			first, f.epoch = p, f.c.continuity.hear(time.Now())
+			first = p
+			objects = append(f.away(f.c.continuity.hear(time.Now())), objects...)
 		}
 		f.listed += len(objects)
 		if err := f.deliver(ctx, objects); err != nil {
@@ -262,6 +279,16 @@ func (f *Follower) pages(ctx context.Context) error {
 		}
 	}
 	return f.synced(ctx, first.version)
+}
+
+// away notes in which epoch a list or a watch begins, and tells if the API server was
+// away since the one before.
+func (f *Follower) away(epoch uint64) (e []Event) {
+	if f.resumed = epoch != f.epoch && f.lists > 0; f.resumed {
+		e = []Event{{Kind: Away, Absences: epoch}}
+	}
+	f.epoch, f.checked = epoch, epoch
+	return e
 }
 
 // listing begins a list, and says up to which version all was told before: nobody but
@@ -287,6 +314,7 @@ func (f *Follower) synced(ctx context.Context, version string) error {
 	if err := f.compare(ctx, version); err != nil {
 		return err
 	}
+	f.settle(version)
 	f.batch = append(f.batch, Event{Kind: Synced, ResourceVersion: version})
 	f.version, f.failing, f.doubtful = version, false, false
 	return f.flush(ctx)

@@ -33,6 +33,7 @@ func (c *Client) read(ctx context.Context, o cascade.Coordinates, namespaced boo
 	if err != nil {
 		return cascade.Answer{}, err
 	}
+	defer c.touch(o)
 	if a.code == http.StatusOK {
 		object, err := a.object(o)
 		if err != nil {

@@ -78,7 +78,7 @@ func serve(t *testing.T, h http.Handler, o Options) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	c.timing.minPause, c.timing.maxPause = time.Millisecond, 10*time.Millisecond
+	c.timing.minPause, c.timing.maxPause, c.timing.spread = time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
 	return c
 }
 

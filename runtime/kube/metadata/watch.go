@@ -31,6 +31,7 @@ func (f *Follower) stream(ctx context.Context, initial bool) error {
 	silence.Heard(f.c.options.Timeout)
 	began := time.Now()
 	err := s.run(ctx, connection)
+	f.broke = time.Now()
 	f.decoder.rest()
 	f.doubtful, f.silent = true, s.lost || errors.Is(context.Cause(connection), errIdle)
 	if !errors.Is(err, errEnded) {
@@ -74,11 +75,16 @@ func (s *streaming) query() string {
 func (s *streaming) run(ctx, connection context.Context) error {
 	f := s.f
 	f.batch = nil
+	var opening *slot
 	if s.initial {
-		f.asked = time.Now()
+		f.asked, f.floor = time.Now(), f.c.continuity.floor()
+	} else {
+		opening = f.c.openSlot(ctx)
+		s.silence.Heard(f.c.options.Timeout)
 	}
 	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: acceptWatch}
 	resp, err := f.c.send(connection, f.c.streams, q)
+	opening.release()
 	if err != nil {
 		return broken(q.op(), err)
 	}
@@ -91,16 +97,19 @@ func (s *streaming) run(ctx, connection context.Context) error {
 		return broken(q.op(), err)
 	}
 	epoch := f.c.continuity.hear(time.Now())
-	if !s.initial && epoch != f.epoch {
-		return errAway
+	if !s.initial && f.version != "" && epoch != f.checked {
+		if f.t.Aggregated {
+			f.version = "" // no witness tells of its history
+		}
+		return errEnded // the API server was away since: nobody knows whether this may go on
 	}
 	if f.version == "" && !s.initial {
 		if err := s.listAfter(ctx); err != nil {
 			return err
 		}
 	}
-	if f.epoch = epoch; s.initial {
-		f.batch = append(make([]Event, 0, 16), f.listing())
+	if f.batch = f.away(epoch); s.initial {
+		f.batch = append(f.batch, f.listing())
 	} else if f.failing {
 		f.batch = append(f.batch, Event{Kind: Synced, ResourceVersion: f.version})
 		f.failing = false
@@ -233,12 +242,18 @@ type slot struct {
 	quiet time.Duration
 }
 
-// listSlot waits for a place.
-func (c *Client) listSlot(ctx context.Context) *slot {
+// listSlot waits for a place among those that are listed.
+func (c *Client) listSlot(ctx context.Context) *slot { return c.place(ctx, c.lists) }
+
+// openSlot waits for one among those whose watch is opened: if the connection has gone
+// each of them makes one, and the first that is there is for all.
+func (c *Client) openSlot(ctx context.Context) *slot { return c.place(ctx, c.opens) }
+
+func (c *Client) place(ctx context.Context, places chan struct{}) *slot {
 	s := &slot{quiet: c.timing.silence}
 	select {
-	case c.lists <- struct{}{}:
-		s.free = func() { <-c.lists }
+	case places <- struct{}{}:
+		s.free = func() { <-places }
 	case <-ctx.Done():
 		s.free = func() {}
 	}
@@ -253,6 +268,9 @@ func (s *slot) heard() {
 }
 
 func (s *slot) release() {
+	if s == nil {
+		return
+	}
 	s.timer.Stop()
 	s.once.Do(s.free)
 }
