@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/runtime/kube/conn"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Sink takes what was told, in order. The batch is its own to keep, strings and
@@ -53,6 +54,7 @@ type Follower struct {
 	floor    uint64    // the witness's last version before the last list
 	paged    bool      // the server does not stream lists
 	listed   int       // objects of the last list in pages
+	whole    bool      // the next list is to have no pages
 	failing  bool      // Unreadable was told last
 	batch    []Event
 	decoder  decoder
@@ -197,7 +199,7 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 	switch {
 	case f.version == "" && (f.paged || f.t.Aggregated):
 		if err := f.pages(ctx); err != nil {
-			f.paged = false // perhaps that was it
+			f.paged = f.whole // if not, perhaps that was it
 			return err
 		}
 	case f.version == "":
@@ -254,24 +256,40 @@ func number64(s string) (uint64, bool) {
 func (f *Follower) pages(ctx context.Context) error {
 	done := f.c.listSlot(ctx)
 	defer done.release()
+	limit, whole := pageSize, f.whole
+	if f.whole = false; whole {
+		limit = 0
+	}
 	f.asked, f.listed, f.floor = time.Now(), 0, f.c.continuity.floor()
 	var first, p page
 	for begun := false; !begun || p.next != ""; begun = true {
 		var err error
-		objects := make([]Event, 0, pageSize+1)
-		if !begun {
-			objects = append(objects, f.listing())
+		var objects []Event
+		begin := func() {
+			if !begun && objects == nil {
+				objects = append(f.away(f.c.continuity.hear(time.Now())), f.listing())
+			}
 		}
-		p, err = f.list(ctx, p.next, pageSize, func(it item) error {
-			objects = append(objects, f.observed(it))
-			return nil
+		p, err = f.list(ctx, p.next, limit, func(it item) error {
+			begin()
+			if objects = append(objects, f.observed(it)); len(objects) < maxBatch {
+				return nil
+			}
+			full := objects
+			objects = make([]Event, 0, maxBatch)
+			return f.deliver(ctx, full)
 		})
+		if begun && errors.Is(err, errExpired) {
+			return f.expired(whole, err)
+		}
 		if err != nil {
 			return err
 		}
-		if !begun {
+		if begin(); !begun {
 			first = p
-			objects = append(f.away(f.c.continuity.hear(time.Now())), objects...)
+		}
+		if len(objects) == 0 {
+			continue
 		}
 		f.listed += len(objects)
 		if err := f.deliver(ctx, objects); err != nil {
@@ -279,6 +297,16 @@ func (f *Follower) pages(ctx context.Context) error {
 		}
 	}
 	return f.synced(ctx, first.version)
+}
+
+// expired finds a way out for a list whose next page etcd has forgotten. Going on with
+// the newest state, as the server offers, would not help: the watch would have to begin
+// where the first page was, and that is forgotten, too. So the next list is one answer.
+func (f *Follower) expired(whole bool, err error) error {
+	if f.whole = !whole; f.whole {
+		return err
+	}
+	return &problem{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "its lists expire before they were read, also without a limit"}}
 }
 
 // away notes in which epoch a list or a watch begins, and tells if the API server was

@@ -103,10 +103,20 @@ func TestFollowerTells(t *testing.T) {
 				{"stream", statusAnswer(unknownOption)},
 				{"page", listing("110", "more", 1)},
 				{"page more", statusAnswer(tooOld)},
-				{"stream", statusAnswer(unknownOption)},
-				{"page", listing("120", "", 1)},
+				{"whole", listing("120", "", 1)},
 				{"watch 120", watching(nil)}},
 			want: []string{"listing", "observed o1", "listing", "observed o1", "synced 120"},
+		},
+		"pages that expire although none were asked for": {
+			steps: []step{
+				{"stream", statusAnswer(unknownOption)},
+				{"page", listing("110", "more", 1)},
+				{"page more", statusAnswer(tooOld)},
+				{"whole", listing("120", "more", 1)},
+				{"page more", statusAnswer(tooOld)},
+				{"stream", watching(end("130"), nil)}},
+			want:  []string{"listing", "observed o1", "listing", "observed o1", "unreadable", "listing", "synced 130"},
+			kinds: []error{ErrUnavailable},
 		},
 		"unavailable, and then on without a gap": {
 			steps: []step{

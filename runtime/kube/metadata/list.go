@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -24,13 +25,25 @@ type page struct {
 // pageSize is how many objects one answer of a list has.
 const pageSize = 500
 
-// list asks for one page of a type, and hands each object to each. Without a
-// resourceVersion it is of the newest state. It may be cut short by an error,
-// after objects were handed out.
+// list asks for one page of a type, or without a limit for all of it, and hands each
+// object to each. Without a resourceVersion it is of the newest state. It may be cut
+// short by an error, after objects were handed out. A page takes no longer than any
+// answer may; nor does, without a limit, the next object.
 func (f *Follower) list(ctx context.Context, next string, limit int, each func(item) error) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.c.options.Timeout)
-	defer cancel()
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(f.c.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	} else if take := each; true {
+		each = func(it item) error {
+			timer.Stop() // whoever takes it may take his time
+			defer timer.Reset(f.c.options.Timeout)
+			return take(it)
+		}
+	}
 	if next != "" {
 		query.Set("continue", next)
 	}

@@ -42,7 +42,7 @@ func label(q url.Values) string {
 	case q.Get("limit") != "":
 		return "page"
 	}
-	return "other"
+	return "whole"
 }
 
 // script is a server that expects requests in an order; after the last it is

@@ -44,7 +44,12 @@ type bed struct {
 
 func newBed(t testing.TB) *bed {
 	t.Helper()
-	b := &bed{cp: peerstest.StartControlPlane(t, peers.Config{})}
+	return newBedWith(t, peers.Config{})
+}
+
+func newBedWith(t testing.TB, c peers.Config) *bed {
+	t.Helper()
+	b := &bed{cp: peerstest.StartControlPlane(t, c)}
 	var err error
 	if b.admin, err = b.cp.Admin(); err != nil {
 		t.Fatal(err)
