@@ -78,7 +78,8 @@
 // only what must not go on without it. An etcd that was restored is
 // noticed by versions that went backwards or, after an absence of the API server, by
 // objects in a list that contradict what was told; everything is listed again then, and
-// what was proven gone is not believed any more.
+// what was proven gone is not believed any more. After an absence that is so in any case,
+// and those types are listed for which the Lease does not vouch (runtime/kube/metadata).
 //
 // Sources: k8s.io/kubernetes/pkg/controller/garbagecollector (v1.36); kubernetes
 // issue 60037 (empty discovery); client-go tools/record and tools/leaderelection.

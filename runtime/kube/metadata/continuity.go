@@ -165,6 +165,14 @@ const (
 	fallen // perhaps: it has to be listed
 )
 
+// away says whether the API server has been away for so long that an absence ends with
+// the next answer.
+func (c *continuity) away(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.since.IsZero() && now.Sub(c.since) >= c.after
+}
+
 // stands says how it is with what was told up to a version, and began to be told in an
 // epoch.
 func (c *continuity) stands(r groupResource, epoch, version uint64) (now uint64, s standing) {

@@ -27,7 +27,8 @@
 //
 //	Listing  Observed…  Synced  (Observed | Deleted | Progress)…
 //	Unreadable  Synced           the watch went on without a gap
-//	Unreadable  Listing …        it could not, or the API server was away for 2 s
+//	Unreadable  Listing …        it could not, or nobody knows whether it may
+//	Away …                       the API server was away for 2 s; then as above
 //	WentBack  Listing …          resourceVersions went backwards: etcd was restored;
 //	                             all other types need Relist
 //
@@ -73,16 +74,28 @@
 // shortened and cleaned. Attempts are 250 ms to 30 s apart, with jitter, or as
 // Retry-After says.
 //
-// After a watch broke, and was not ended in time, one request asks for the current
-// resourceVersion first: an API server takes a watch from a version of the future
-// without a word, and stays silent until its etcd has come there.
+// An API server takes a watch from a version of the future without a word, and stays
+// silent until its etcd has come there. And an etcd that was restored while nobody looked
+// may have gone on beyond all versions that were seen. So after a watch broke, and was
+// not ended in time, a witness is looked at, once for all types: the Lease, which this
+// process writes every two seconds. If it is there as it was written last, etcd has the
+// history up to that version (witness.go, continuity.go).
 //
-// An etcd that was restored while nobody looked may have gone on beyond all versions
-// that were seen. So after the API server was away for two seconds nothing is taken up:
-// every type is listed (continuity.go). Listing says up to which version all had been
-// told; an object in the list that is as old, and was not told so, is for the sink to
-// find (policy/cascade: Contradicts). A list costs what it costs at the start, and an API server that
-// was restarted mostly asks for it anyway.
+//   - The API server was there all the time (a watch or a renewal was heard within two
+//     seconds): every watch is taken up.
+//   - It was away: types that were told no further than the last renewal before, and of
+//     which no request has learned anything since, are taken up; the others are listed.
+//   - The Lease is not there as it was written, or there is no election: all are listed.
+//
+// Types in another etcd are asked for a version of their own, in the places of lists, and
+// listed after every absence: those of other API servers, and those whose list does not
+// lie between two renewals. Listing says up to which version all had been told; an object
+// in the list that is as old, and was not told so, is for the sink to find
+// (policy/cascade: Contradicts). Lists after an absence begin within two seconds, sixteen
+// at a time; watches are opened eight at a time, which is how many connections are made.
+//
+// A list that is read page by page, and whose next page etcd has forgotten, is asked for
+// again in one answer.
 //
 // Other API servers (aggregated ones) may not understand protobuf or metadata alone: then
 // whole objects in JSON are read, with the same bounds. They are not asked for streamed

@@ -211,7 +211,6 @@ func TestAwayMeansList(t *testing.T) {
 	s := newTelling()
 	c := serve(t, &script{t: t, steps: []step{
 		{"stream", watching(obj(1), end("110"), obj(20))},
-		{"probe", listing("130", "")}, // its answer ends the absence
 		{"stream", watching(obj(1), end("131"), obj(40))},
 		{"probe", listing("140", "")},
 		{"watch 140", watching(obj(41), nil)}, // it was there all the time, for another

@@ -24,9 +24,12 @@ func (f *Follower) stream(ctx context.Context, initial bool) error {
 	connection, silence := conn.Listen(ctx, f.c.options.Timeout)
 	defer silence.End()
 	s := &streaming{f: f, initial: initial, life: f.c.timing.watchLife + rand.N(f.c.timing.watchLife), silence: silence}
+	silence.Hold() // waiting for a place is not the server's silence
 	if initial {
 		s.slot = f.c.listSlot(ctx)
 		defer s.slot.release()
+	} else {
+		s.slot = f.c.openSlot(ctx)
 	}
 	silence.Heard(f.c.options.Timeout)
 	began := time.Now()
@@ -75,16 +78,15 @@ func (s *streaming) query() string {
 func (s *streaming) run(ctx, connection context.Context) error {
 	f := s.f
 	f.batch = nil
-	var opening *slot
 	if s.initial {
 		f.asked, f.floor = time.Now(), f.c.continuity.floor()
-	} else {
-		opening = f.c.openSlot(ctx)
-		s.silence.Heard(f.c.options.Timeout)
 	}
 	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: acceptWatch}
 	resp, err := f.c.send(connection, f.c.streams, q)
-	opening.release()
+	if !s.initial {
+		s.slot.release()
+		s.slot = nil
+	}
 	if err != nil {
 		return broken(q.op(), err)
 	}
@@ -268,9 +270,6 @@ func (s *slot) heard() {
 }
 
 func (s *slot) release() {
-	if s == nil {
-		return
-	}
 	s.timer.Stop()
 	s.once.Do(s.free)
 }

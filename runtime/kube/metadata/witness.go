@@ -102,7 +102,7 @@ func (f *Follower) resume(ctx context.Context) error {
 	}
 	epoch, standing := f.c.continuity.stands(f.resource(), f.epoch, f.highest)
 	switch {
-	case standing == fallen, epoch != f.epoch && come == 0:
+	case standing == fallen, come == 0 && (epoch != f.epoch || f.c.continuity.away(time.Now())):
 		return errAway
 	case standing == unsure:
 		return errEnded // another absence came between: look again
