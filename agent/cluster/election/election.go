@@ -109,8 +109,10 @@ type lock struct {
 
 func newLock(config *rest.Config, o Options) (*lock, error) {
 	c := rest.CopyConfig(config)
-	// One request that hangs must not cost the Lease.
+	// One request that hangs must not cost the Lease. On a shared connection whose other
+	// end has gone the next one would hang, too: this one ends with its request.
 	c.Timeout = max(time.Second, o.RenewDeadline/2)
+	c.NextProtos = []string{"http/1.1"}
 	client, err := coordination.NewForConfig(rest.AddUserAgent(c, "leader-election"))
 	if err != nil {
 		return nil, err
