@@ -114,19 +114,19 @@ func (c *Collector) hasUIDOf(a, b index) bool {
 	return x.uid == y.uid && x.flags&otherUID == y.flags&otherUID
 }
 
-// referred says whether anything but the object itself refers to a UID, by
-// whatever coordinates: what an orphaned owner must not leave behind.
+// referred says whether anything but the object itself refers to a UID, by whatever
+// coordinates: what an orphaned owner must not leave behind. What is of a type that cannot
+// be read holds nobody: it could not be patched either, and the journal keeps it alive.
 func (c *Collector) referred(i index) bool {
-	own := 0
-	for _, e := range c.at(i).owners {
-		if c.hasUIDOf(e.owner, i) {
-			own++
+	for s := c.firstOf(i); s != 0; s = c.at(s).same {
+		for _, d := range c.at(s).dependents {
+			phase := c.kinds.all[c.at(d.dependent).kind].phase
+			if phase != unreadable && phase != unserved && !c.hasUIDOf(d.dependent, i) {
+				return true
+			}
 		}
 	}
-	for s := c.firstOf(i); s != 0; s = c.at(s).same {
-		own -= len(c.at(s).dependents)
-	}
-	return own < 0
+	return false
 }
 
 // orphaned says whether a reference is to a UID that is being deleted with orphan, at

@@ -37,6 +37,7 @@ func (c *Collector) TypeWent(now time.Time, apiVersion, kind string) {
 	}
 	c.enter(id, unserved)
 	c.distrust(id)
+	c.wakeOrphaning(id)
 	c.kinds.release(id)
 	c.releaseHeld()
 }
@@ -61,8 +62,23 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 		c.enter(id, unreadable)
 		c.doubt(id)
 		c.wakeKind(id)
+		c.wakeOrphaning(id)
 		if ok, _ := c.listed(); ok {
 			c.releaseHeld() // one of another API server holds nothing
+		}
+	}
+}
+
+// wakeOrphaning looks again at owners that leave their dependents behind, and have some of
+// a type: one that cannot be read holds them no longer.
+func (c *Collector) wakeOrphaning(id uint32) {
+	for _, i := range c.nodesOf(id) {
+		for _, e := range c.at(i).owners {
+			for s := c.firstOf(e.owner); s != 0; s = c.at(s).same {
+				if c.at(s).flags&observed != 0 && c.condition(s) == orphaning {
+					c.wake(s)
+				}
+			}
 		}
 	}
 }
