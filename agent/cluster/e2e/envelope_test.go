@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -95,10 +97,14 @@ func testTwoTenants(t *testing.T, b *bed) {
 		t.Errorf("%d left of the slowed one after %v, want %d at least (%v)", left, time.Since(begun), most, err)
 	}
 	t.Logf("%d deletions of the one took %v beside the other, of which %d were left", burst-1, took, left)
-	list, err := r.Cascades(t.Context())
-	if err != nil || len(list) == 0 || list[0].Root.Name != "d" || !list[0].Slowed || list[0].Waiting == 0 {
-		t.Errorf("%+v, %v", list, err)
-	}
+	// Between two shares of its envelope it is not slowed for a moment.
+	await(t, "the big one to be listed", func(ctx context.Context) error {
+		list, err := r.Cascades(ctx)
+		if err == nil && (len(list) == 0 || list[0].Root.Name != "d" || !list[0].Slowed || list[0].Waiting == 0) {
+			err = fmt.Errorf("%+v", list)
+		}
+		return err
+	})
 	if text := r.log.text(); strings.Count(text, "a cascade is slowed") != 1 || !strings.Contains(text, `root="Deployment `+big.namespace+`/d"`) {
 		t.Error("who is slowed is not said, once")
 	}
@@ -216,7 +222,10 @@ func testDefinitionIsRoot(t *testing.T, b *bed) {
 	b.must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", nil)
 	await(t, "the definition's cascade to be slowed", func(ctx context.Context) error {
 		list, err := r.Cascades(ctx)
-		if err == nil && (len(list) == 0 || list[0].Root.Kind != "CustomResourceDefinition" || list[0].Root.Name != "widgets.example.com" || !list[0].Slowed) {
+		// What other tests have left goes on beside it.
+		if err == nil && !slices.ContainsFunc(list, func(c cluster.CascadeStatus) bool {
+			return c.Root.Kind == "CustomResourceDefinition" && c.Root.Name == "widgets.example.com" && c.Slowed
+		}) {
 			err = fmt.Errorf("%+v", list)
 		}
 		return err
