@@ -27,22 +27,28 @@ const pageSize = 500
 
 // list asks for one page of a type, or without a limit for all of it, and hands each
 // object to each. Without a resourceVersion it is of the newest state. It may be cut
-// short by an error, after objects were handed out. A page takes no longer than any
-// answer may; nor does, without a limit, the next object.
+// short by an error, after objects were handed out. The server has no longer for a page
+// than for any answer; without a limit, for each object.
 func (f *Follower) list(ctx context.Context, next string, limit int, each func(item) error) (page, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(f.c.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	left, waits := f.c.options.Timeout, time.Now()
+	timer := time.AfterFunc(left, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
+	take := each
+	each = func(it item) error {
+		timer.Stop() // whoever takes it may take his time
+		if limit > 0 {
+			left -= time.Since(waits)
+		}
+		err := take(it)
+		waits = time.Now()
+		timer.Reset(left)
+		return err
+	}
 	query := url.Values{}
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
-	} else if take := each; true {
-		each = func(it item) error {
-			timer.Stop() // whoever takes it may take his time
-			defer timer.Reset(f.c.options.Timeout)
-			return take(it)
-		}
 	}
 	if next != "" {
 		query.Set("continue", next)

@@ -109,6 +109,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 		if err := s.listAfter(ctx); err != nil {
 			return err
 		}
+		epoch = f.epoch // the list's
 	}
 	if f.batch = f.away(epoch); s.initial {
 		f.batch = append(f.batch, f.listing())
