@@ -126,7 +126,11 @@ func testBrokenConversion(t *testing.T, b *bed, r *running) {
 	s.want("-cm/o", "cm/a=0")
 	b.define(t, "v2", "v1!")
 	r.awaitState(t, "widgets.example.com", "synced")
-	s.want("widget/w=0")
+	later := kinds["widget"]
+	later.apiVersion = "example.com/v2" // v1 is not served any more
+	kinds["later widget"] = later
+	s.uids["later widget/w"] = s.uids["widget/w"]
+	s.want("later widget/w=0")
 	b.must(t, http.MethodDelete, crd, nil)
 	b.awaitGone(t, crd)
 }
