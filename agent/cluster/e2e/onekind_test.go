@@ -32,7 +32,10 @@ func TestTwoResourcesOfOneKind(t *testing.T) {
 	}
 	// Made before anybody watches, and while.
 	s.uids["cm/a"] = b.must(t, http.MethodPost, s.path("cm/"), own("a", owner))
-	r := b.start(t, b.kubeconfig, nil)
+	for _, resource := range []string{"things", "xthings"} {
+		e.Add(resource, aggregated.Object{Namespace: s.namespace, Name: "witness"})
+	}
+	r := b.start(t, b.kubeconfig, soon)
 	r.awaitState(t, "things.ext.example.com", "synced")
 	r.awaitState(t, "xthings.ext.example.com", "synced")
 	s.uids["cm/b"] = b.must(t, http.MethodPost, s.path("cm/"), own("b", owner))

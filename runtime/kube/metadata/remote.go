@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -22,27 +23,36 @@ func (v versions) has(name string) bool {
 	return v != nil && groupOf(name) != registration && (remote || !known)
 }
 
-// remoteOf settles who serves what was discovered. Definitions may be discovered before
-// they are announced: then it is asked once more. If nobody says, what was known holds.
+// remoteOf settles who serves what was discovered. If nobody says, what was known holds.
+// What is discovered and announced by nobody, asked for afterwards, is the kube-apiserver's
+// own: it passes on only what is announced. That is so for new definitions, and while
+// API servers of two versions announce in turn. What was another's stays so.
 func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versions, err error) (versions, error) {
-	for _, gv := range all {
-		if _, known := remote[gv.name]; err == nil && remote != nil && !known && groupOf(gv.name) != registration {
-			if again, err := c.remoteVersions(ctx); err == nil {
-				remote = again
-			}
-			break
-		}
+	if err == nil && remote != nil && remote.lacks(all) {
+		remote, err = c.remoteVersions(ctx)
 	}
 	c.remoteMu.Lock()
 	defer c.remoteMu.Unlock()
-	if err == nil {
-		c.remote, c.remoteKnown = remote, true
-		return remote, nil
-	}
-	if c.remoteKnown {
+	switch {
+	case err != nil && c.remoteKnown:
 		return c.remote, err
+	case err != nil:
+		return versions{}, err
 	}
-	return versions{}, err
+	for _, gv := range all {
+		if _, known := remote[gv.name]; remote != nil && !known {
+			remote[gv.name] = c.remote[gv.name]
+		}
+	}
+	c.remote, c.remoteKnown = remote, true
+	return remote, nil
+}
+
+func (v versions) lacks(all []groupVersion) bool {
+	return slices.ContainsFunc(all, func(gv groupVersion) bool {
+		_, known := v[gv.name]
+		return !known && groupOf(gv.name) != registration
+	})
 }
 
 // remoteVersions asks who serves what.
