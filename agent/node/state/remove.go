@@ -22,11 +22,18 @@ func Remove(dir string) (removed int, err error) {
 	if file != nil {
 		defer file.Close()
 	}
-	aside, err := filepath.Glob(escape(path) + ".corrupt-*")
+	ours, err := filepath.Glob(escape(path) + ".corrupt-*")
 	if err != nil {
 		return 0, fmt.Errorf("remove state: %w", err)
 	}
-	ours := append(aside, path+".new")
+	fresh, err := lock(path + ".new")
+	if err != nil {
+		return 0, fmt.Errorf("remove %s.new: %w", path, err)
+	}
+	if fresh != nil {
+		defer fresh.Close()
+		ours = append(ours, path+".new")
+	}
 	if file != nil { // one that came since is another's
 		ours = append(ours, path)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/ebb-agent/ebb/agent/node/state"
 )
@@ -116,4 +117,34 @@ func openAndSave(t *testing.T, dir string) state.Records {
 		t.Error(err)
 	}
 	return r
+}
+
+// TestRemoveLeavesWhatIsMade: a new file is locked before it has its name. However slow
+// the disk, a Remove beside it does not starve the Open.
+func TestRemoveLeavesWhatIsMade(t *testing.T) {
+	dir := t.TempDir()
+	fresh := filepath.Join(dir, state.File+".new")
+	made, err := bolt.Open(fresh, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := state.Remove(dir); n != 0 || !errors.Is(err, state.ErrLocked) {
+		t.Errorf("%d things removed, %v", n, err)
+	}
+	if _, _, _, err := state.Open(dir, time.Now()); !errors.Is(err, state.ErrLocked) {
+		t.Errorf("a second one that makes it: %v", err)
+	}
+	if err := made.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, _, _, err := state.Open(dir, time.Now()) // over what a process that died has left
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := state.Remove(dir); n != 2 || err != nil {
+		t.Errorf("%d things removed, %v", n, err)
+	}
 }

@@ -84,17 +84,7 @@ func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string
 		}
 		r = New()
 	}
-	if err := create(path); err != nil {
-		return nil, r, movedAside, fmt.Errorf("create %s: %w", path, err)
-	}
-	var file *os.File
-	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockWait, FreelistType: bolt.FreelistMapType,
-		OpenFile: func(name string, _ int, _ fs.FileMode) (f *os.File, err error) {
-			file, err = os.OpenFile(name, os.O_RDWR, 0) // create has made it
-			return file, err
-		},
-	})
+	file, db, err := openOrCreate(path)
 	if err != nil {
 		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
 	}
@@ -106,29 +96,60 @@ func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string
 	return &Store{db: db, last: flatten(r)}, r, movedAside, nil
 }
 
-// create makes an empty file unless there is one. It appears whole or not at
-// all: a process killed while bbolt writes its first pages would otherwise
-// leave a damaged one.
-func create(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+func openOrCreate(path string) (*os.File, *bolt.DB, error) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return create(path)
 	}
+	return openDB(path, os.O_RDWR)
+}
+
+// create makes an empty file, which appears at path whole or not at all: a process
+// killed while bbolt writes its first pages would otherwise leave a damaged one. It
+// stays locked from its first byte on: a [Remove] that runs again and again would else
+// take every new file away before it has its name.
+func create(path string) (*os.File, *bolt.DB, error) {
 	fresh := path + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := removeUnlocked(fresh); err != nil {
+		return nil, nil, err
 	}
-	db, err := bolt.Open(fresh, 0o600, &bolt.Options{Timeout: lockWait})
+	file, db, err := openDB(fresh, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return errors.Join(locked(err), os.RemoveAll(fresh))
+		return nil, nil, err
 	}
-	if err := errors.Join(initialise(db), db.Close()); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
+	err = initialise(db)
+	if err == nil {
+		err = os.Link(fresh, path) // not a rename: what another process made meanwhile stays
 	}
-	// A link, not a rename: what another process made meanwhile stays.
-	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if isAt(file, fresh) {
+		err = errors.Join(err, os.Remove(fresh))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return file, db, nil
+}
+
+// removeUnlocked removes what a process that died has left; fs.ErrExist if it lives.
+func removeUnlocked(path string) error {
+	file, err := lock(path)
+	if errors.Is(err, ErrLocked) {
+		return errors.Join(err, fs.ErrExist)
+	}
+	if file == nil || err != nil {
 		return err
 	}
-	return os.Remove(fresh)
+	return errors.Join(os.Remove(path), file.Close())
+}
+
+func openDB(path string, flags int) (file *os.File, db *bolt.DB, err error) {
+	db, err = bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockWait, FreelistType: bolt.FreelistMapType,
+		OpenFile: func(name string, _ int, mode fs.FileMode) (*os.File, error) {
+			file, err = os.OpenFile(name, flags, mode)
+			return file, err
+		},
+	})
+	return file, db, err
 }
 
 func locked(err error) error {
