@@ -83,43 +83,44 @@ func (b *bed) follow(ctx context.Context) {
 	b.end = func() { cancel(); <-done }
 }
 
-// create makes a ConfigMap and returns its UID.
-func (b *bed) create(ctx context.Context, name string, owners ...cascade.Reference) (string, error) {
+// made is an object as it was created.
+type made struct {
+	cascade.Coordinates
+	version string
+}
+
+// create makes a ConfigMap.
+func (b *bed) create(ctx context.Context, name string, owners ...cascade.Reference) (made, error) {
 	var refs []map[string]any
 	for _, r := range owners {
 		refs = append(refs, map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": r.UID, "blockOwnerDeletion": r.Block})
 	}
-	var made struct{ Metadata struct{ UID string } }
+	var answer struct{ Metadata struct{ UID, ResourceVersion string } }
 	err := peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/default/configmaps", map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "ownerReferences": refs},
-	}, &made)
-	return made.Metadata.UID, err
+	}, &answer)
+	return made{cascade.Coordinates{
+		APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: name, UID: answer.Metadata.UID,
+	}, answer.Metadata.ResourceVersion}, err
 }
 
 // family is an owner and its dependents.
 type family struct {
-	owner      cascade.Coordinates
-	dependents []cascade.Coordinates
+	owner      made
+	dependents []made
 }
 
 // makeFamily returns once the bench's own watch has seen all of it, and looks at
 // nothing else.
 func (b *bed) makeFamily(ctx context.Context, dependents int) (f family, err error) {
 	b.waves++
-	coordinates := func(name, uid string) cascade.Coordinates {
-		return cascade.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: name, UID: uid}
-	}
-	name := fmt.Sprintf("owner-%d", b.waves)
-	uid, err := b.create(ctx, name)
-	if err != nil {
+	if f.owner, err = b.create(ctx, fmt.Sprintf("owner-%d", b.waves)); err != nil {
 		return f, err
 	}
-	f.owner, f.dependents = coordinates(name, uid), make([]cascade.Coordinates, dependents)
-	owner := cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: uid, Block: true}
-	if err := inParallel(dependents, func(i int) error {
-		name := fmt.Sprintf("dependent-%d-%d", b.waves, i)
-		uid, err := b.create(ctx, name, owner)
-		f.dependents[i] = coordinates(name, uid)
+	f.dependents = make([]made, dependents)
+	owner := cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: f.owner.Name, UID: f.owner.UID, Block: true}
+	if err := inParallel(dependents, func(i int) (err error) {
+		f.dependents[i], err = b.create(ctx, fmt.Sprintf("dependent-%d-%d", b.waves, i), owner)
 		return err
 	}); err != nil {
 		return f, err

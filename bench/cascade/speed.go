@@ -88,7 +88,7 @@ func (b *bed) limit(ctx context.Context, verb cascade.Verb) (float64, error) {
 	b.watch.restart()
 	began := time.Now()
 	if err := inParallel(len(f.dependents), func(i int) error {
-		a := cascade.Action{Verb: verb, Object: f.dependents[i], Policy: cascade.Background, Refs: []cascade.Position{{Reference: owner}}}
+		a := cascade.Action{Verb: verb, Object: f.dependents[i].Coordinates, ResourceVersion: f.dependents[i].version, Policy: cascade.Background, Refs: []cascade.Position{{Reference: owner}}}
 		out := b.client.Do(ctx, a, true)
 		if out.Result != cascade.Done {
 			return fmt.Errorf("%s: %s: %w", verb, out.Result, out.Err)

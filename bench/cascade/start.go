@@ -22,11 +22,11 @@ func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, 
 	defer cancel()
 	b.waves++
 	name := fmt.Sprintf("left-behind-%d", b.waves)
-	uid, err := b.create(ctx, name, cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
+	dependent, err := b.create(ctx, name, cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
 	if err != nil {
 		return 0, err
 	}
-	b.watch.look(family{dependents: []cascade.Coordinates{{UID: uid}}})
+	b.watch.look(family{dependents: []made{dependent}})
 	if err := b.watch.until(ctx, func(p progress) bool { return p.there == 1 }); err != nil {
 		return 0, err
 	}
