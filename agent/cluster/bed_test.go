@@ -12,7 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // bed is a controller on a fake API server, in a bubble of synctest.
@@ -86,23 +86,23 @@ func (b *bed) after(d time.Duration) {
 	synctest.Wait()
 }
 
-func set(name string) cascade.Object {
-	return cascade.Object{APIVersion: "apps/v1", Kind: "Set", Namespace: "a", Name: name}
+func set(name string) gc.Object {
+	return gc.Object{APIVersion: "apps/v1", Kind: "Set", Namespace: "a", Name: name}
 }
 
 // pods of an owner.
-func (b *bed) pods(owner cascade.Object, n int) (list []cascade.Object) {
+func (b *bed) pods(owner gc.Object, n int) (list []gc.Object) {
 	for i := range n {
-		list = append(list, b.api.put(cascade.Object{
+		list = append(list, b.api.put(gc.Object{
 			APIVersion: "v1", Kind: "Pod", Namespace: owner.Namespace, Name: fmt.Sprintf("%s-%d", owner.Name, i),
-			Owners: []cascade.Reference{{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Block: true}},
+			Owners: []gc.Reference{{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Block: true}},
 		}))
 	}
 	b.after(100 * time.Millisecond)
 	return list
 }
 
-func (b *bed) left(list []cascade.Object) (n int) {
+func (b *bed) left(list []gc.Object) (n int) {
 	for _, o := range list {
 		if b.api.get(o) != nil {
 			n++
@@ -135,7 +135,7 @@ func (b *bed) metric(name string, want float64) {
 }
 
 // explain an object as people see it.
-func (b *bed) explain(o cascade.Object) string {
+func (b *bed) explain(o gc.Object) string {
 	b.t.Helper()
 	key := at(o)
 	key.UID = o.UID
@@ -155,9 +155,9 @@ func (b *bed) configure(change func(*config.Config)) {
 }
 
 // serve other types from now on; a changed definition tells of it.
-func (b *bed) serve(types ...cascade.Type) {
+func (b *bed) serve(types ...gc.Type) {
 	unlock := b.api.lock()
 	b.api.types = types
 	unlock()
-	b.api.put(cascade.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: fmt.Sprint("d", b.api.version)})
+	b.api.put(gc.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: fmt.Sprint("d", b.api.version)})
 }

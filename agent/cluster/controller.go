@@ -12,6 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -41,7 +42,7 @@ type Controller struct {
 
 	inputs   chan input
 	answers  chan answer
-	jobs     chan cascade.Action
+	jobs     chan gc.Action
 	poked    chan struct{} // the scout is to look at wanted
 	recorded chan struct{} // something came into the journal
 	ended    chan struct{} // the loop has
@@ -82,9 +83,9 @@ type input struct {
 
 // answer is how an action went.
 type answer struct {
-	action cascade.Action
+	action gc.Action
 	asOf   time.Time // it was sent
-	read   cascade.Answer
+	read   gc.Answer
 	passage
 }
 
@@ -97,7 +98,7 @@ func New(o Options) *Controller {
 	h := newHerald(o)
 	c := &Controller{
 		api: o.API, log: o.Log, metrics: o.Metrics, herald: h, door: newDoor(o, h),
-		inputs: make(chan input), answers: make(chan answer, mostWorkers), jobs: make(chan cascade.Action, mostWorkers),
+		inputs: make(chan input), answers: make(chan answer, mostWorkers), jobs: make(chan gc.Action, mostWorkers),
 		poked: make(chan struct{}, 1), recorded: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
 		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
@@ -254,12 +255,12 @@ func (c *Controller) dispatch(now time.Time) {
 	c.metrics.limit.Set(float64(c.limit.limit))
 }
 
-func (c *Controller) begin(now time.Time, a cascade.Action) {
+func (c *Controller) begin(now time.Time, a gc.Action) {
 	switch a.Verb {
-	case cascade.Warn:
+	case gc.Warn:
 		c.warn(a)
 		return
-	case cascade.Record, cascade.Withdraw:
+	case gc.Record, gc.Withdraw:
 		c.orphans.ask(a)
 		return
 	}
@@ -279,10 +280,10 @@ func (c *Controller) worker() {
 	}
 }
 
-func (c *Controller) carryOut(a cascade.Action) answer {
+func (c *Controller) carryOut(a gc.Action) answer {
 	begun := time.Now()
 	switch a.Verb {
-	case cascade.Verify, cascade.Read:
+	case gc.Verify, gc.Read:
 		if c.work.Err() != nil || !c.door.open() {
 			return answer{action: a, asOf: begun}
 		}
@@ -292,7 +293,7 @@ func (c *Controller) carryOut(a cascade.Action) answer {
 		if err != nil {
 			c.log.Debug("not known", "verb", a.Verb.String(), "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "error", err)
 		}
-		out := answer{action: a, asOf: begun, read: read, passage: passage{sent: true, Outcome: metadata.Outcome{Took: took, Result: cascade.Done}}}
+		out := answer{action: a, asOf: begun, read: read, passage: passage{sent: true, Outcome: metadata.Outcome{Took: took, Result: gc.Done}}}
 		out.RetryAfter, out.Throttled = metadata.Throttled(err)
 		return out
 	default:
@@ -307,7 +308,7 @@ func (c *Controller) carryOut(a cascade.Action) answer {
 
 // answered takes an answer into the graph.
 func (c *Controller) answered(now time.Time, a answer) {
-	if a.action.Verb == cascade.Record {
+	if a.action.Verb == gc.Record {
 		c.collector.Finished(now, a.action.ID, a.Result)
 		return
 	}
@@ -320,26 +321,26 @@ func (c *Controller) answered(now time.Time, a answer) {
 			c.metrics.throttled.Inc()
 		} else if a.Webhook {
 			v = webhook // a type that nobody can delete must not slow the others
-		} else if a.Result == cascade.Failed {
+		} else if a.Result == gc.Failed {
 			v = failed
 		}
 		c.limit.answered(now, v, a.Took, a.RetryAfter)
 	}
-	if a.action.Verb == cascade.Verify || a.action.Verb == cascade.Read {
+	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
 		c.collector.Answered(now, a.asOf, a.action.ID, a.read)
 		return
 	}
 	if a.Object != nil {
 		c.collector.Patched(now, a.action.ID, *a.Object)
 	}
-	if a.Result == cascade.Deferred {
+	if a.Result == gc.Deferred {
 		c.collector.Hold(now, c.door.holdsDeletions())
 		if !a.until.IsZero() {
 			c.collector.Slow(now, a.action.Root.UID, a.until, a.most)
 		}
 	}
 	c.collector.Finished(now, a.action.ID, a.Result)
-	if a.action.Reason == cascade.TypesGivenUp && a.Result == cascade.Done {
+	if a.action.Reason == cascade.TypesGivenUp && a.Result == gc.Done {
 		c.metrics.givenUp.Inc()
 		c.door.givenUp(a.action)
 	}

@@ -11,14 +11,14 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPolicies(t *testing.T) {
-	for _, policy := range []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan} {
+	for _, policy := range []gc.Policy{gc.Background, gc.Foreground, gc.Orphan} {
 		t.Run(string(policy), func(t *testing.T) {
 			inBubble(t, nil, nil, func(b *bed) {
 				owner := b.api.put(set("s"))
@@ -27,7 +27,7 @@ func TestPolicies(t *testing.T) {
 				b.after(time.Second)
 				b.want("owner is there", b.api.get(owner) != nil, false)
 				left := 0
-				if policy == cascade.Orphan {
+				if policy == gc.Orphan {
 					left = len(pods)
 				}
 				b.want("pods left", b.left(pods), left)
@@ -50,18 +50,18 @@ func TestPolicies(t *testing.T) {
 func TestThrottled(t *testing.T) {
 	refused := 0
 	inBubble(t, nil, func(f *fake) {
-		f.do = func(cascade.Action) *metadata.Outcome {
+		f.do = func(gc.Action) *metadata.Outcome {
 			defer f.lock()()
 			if refused++; refused > 40 {
 				return nil
 			}
-			return &metadata.Outcome{Result: cascade.TooMany, Throttled: true, RetryAfter: time.Second, Err: errors.New("429")}
+			return &metadata.Outcome{Result: gc.TooMany, Throttled: true, RetryAfter: time.Second, Err: errors.New("429")}
 		}
 	}, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 200)
 		begun := time.Now()
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(10 * time.Millisecond)
 		if n := b.c.limit.limit; n > 8 {
 			t.Errorf("limit %d after 429", n)
@@ -83,7 +83,7 @@ func TestPause(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 500)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		time.Sleep(5 * time.Millisecond) // in the middle of it
 		b.want("on their way after the pause", b.c.door.pause(b.t.Context()), 0)
 		sent := len(b.api.sent)
@@ -105,7 +105,7 @@ func TestBrake(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Brake = config.Brake{Deletions: 100, Window: config.Duration(time.Minute)} }, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 250)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Hour)
 		b.want("pods left", b.left(pods), 150)
 		b.metric("braked", 1)
@@ -129,7 +129,7 @@ func TestObserve(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Mode = config.Default().Mode }, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 50)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(24 * time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("events", len(b.api.notices), 0)
@@ -157,14 +157,14 @@ func TestExclusions(t *testing.T) {
 		other = b.api.put(other)
 		pods, untouched := b.pods(owner, 3), b.pods(other, 3)
 		child := set("child")
-		child.Owners = []cascade.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: "s", UID: owner.UID}}
+		child.Owners = []gc.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: "s", UID: owner.UID}}
 		child = b.api.put(child)
-		b.api.remove(owner, cascade.Background)
-		b.api.remove(other, cascade.Background)
+		b.api.remove(owner, gc.Background)
+		b.api.remove(other, gc.Background)
 		b.after(time.Hour)
 		b.want("pods left", b.left(pods), 0)
 		b.want("excluded by namespace left", b.left(untouched), 3)
-		b.want("excluded by type left", b.left([]cascade.Object{child}), 1)
+		b.want("excluded by type left", b.left([]gc.Object{child}), 1)
 		b.want("why", b.explain(untouched[0])+" "+b.explain(child), "excluded excluded")
 		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)
 		b.after(time.Second)
@@ -178,7 +178,7 @@ func TestWentBack(t *testing.T) {
 		owner, held := b.api.put(set("s")), b.api.put(set("t"))
 		b.pods(owner, 3)
 		b.journalFails(errors.New("503"))
-		b.api.remove(held, cascade.Orphan)
+		b.api.remove(held, gc.Orphan)
 		b.after(time.Second)
 		b.want("held", b.api.get(held) != nil, true)
 		unlock := b.api.lock()
@@ -189,7 +189,7 @@ func TestWentBack(t *testing.T) {
 		b.after(time.Minute)
 		b.metric("restores_total", 1)
 		b.want("orphaned", b.api.get(held) == nil, true)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("objects", len(b.api.objects), 0)
 	})
@@ -230,7 +230,7 @@ func TestEnd(t *testing.T) {
 				owner := b.api.put(set("s"))
 				b.pods(owner, 100)
 				b.api.hang = tc.took
-				b.api.remove(owner, cascade.Background)
+				b.api.remove(owner, gc.Background)
 				b.after(10 * time.Millisecond)
 				begun := time.Now()
 				b.stop(tc.cause)
@@ -256,7 +256,7 @@ func TestEnd(t *testing.T) {
 func TestRecordIsBounded(t *testing.T) {
 	var r record
 	for i := range 3000 {
-		r.add(cascade.Action{Verb: cascade.Delete, Object: cascade.Coordinates{Name: fmt.Sprint(i)}}, "done", metadata.Outcome{}, time.Time{})
+		r.add(gc.Action{Verb: gc.Delete, Object: gc.Coordinates{Name: fmt.Sprint(i)}}, "done", metadata.Outcome{}, time.Time{})
 	}
 	list := r.latest()
 	if len(list) != recordSize || list[0].Object.Name != "2999" || list[recordSize-1].Object.Name != fmt.Sprint(3000-recordSize) {

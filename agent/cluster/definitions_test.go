@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -26,7 +26,7 @@ func discoveries(d *definitions, begun time.Time, within time.Duration, served m
 func TestDefinitions(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	event := func(name, uid string, generation int64) *metadata.Event {
-		return &metadata.Event{Kind: metadata.Observed, Generation: generation, Object: cascade.Object{Name: name, UID: uid}}
+		return &metadata.Event{Kind: metadata.Observed, Generation: generation, Object: gc.Object{Name: name, UID: uid}}
 	}
 	quiet := func(time.Time) {}
 	served := map[string]bool{"widgets.example.com": true, apiServiceOf("example.com/v1"): true, apiServiceOf("v1"): true}

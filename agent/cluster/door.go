@@ -10,7 +10,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/brake"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -132,21 +132,21 @@ func (d *door) show() {
 
 // enter says why an action is not let through; "" lets it, and then leave ends it. The
 // brake holds deletions alone.
-func (d *door) enter(now time.Time, a cascade.Action) (string, brake.Answer) {
+func (d *door) enter(now time.Time, a gc.Action) (string, brake.Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed || d.holds != nil && !d.holds():
 		return resultClosed, brake.Answer{}
-	case a.Verb != cascade.Record && a.Verb != cascade.Withdraw && d.excluded(a.Object) && a.Verb != cascade.RemoveFinalizer: // of one that somebody deleted
+	case a.Verb != gc.Record && a.Verb != gc.Withdraw && d.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
 		return resultExcluded, brake.Answer{}
 	case d.config.Mode == config.Observe:
 		return resultObserved, brake.Answer{}
 	case d.halted():
 		return resultPaused, brake.Answer{}
-	case a.Verb == cascade.RemoveFinalizer && a.Finalizer == cascade.OrphanFinalizer && !d.recorded(a.Object.UID):
+	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !d.recorded(a.Object.UID):
 		return resultUnrecorded, brake.Answer{}
-	case a.Verb != cascade.Delete:
+	case a.Verb != gc.Delete:
 		d.sending++
 		return "", brake.Answer{}
 	case d.braked:
@@ -173,11 +173,11 @@ func (d *door) enter(now time.Time, a cascade.Action) (string, brake.Answer) {
 }
 
 // leave ends a request. A deletion that the API server did not carry out does not count.
-func (d *door) leave(taken brake.Answer, r cascade.Result) {
+func (d *door) leave(taken brake.Answer, r gc.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch r {
-	case cascade.Conflict, cascade.Gone, cascade.Forbidden, cascade.TooMany:
+	case gc.Conflict, gc.Gone, gc.Forbidden, gc.TooMany:
 		d.brake.Give(taken)
 	}
 	if d.sending--; d.sending == 0 {
@@ -185,7 +185,7 @@ func (d *door) leave(taken brake.Answer, r cascade.Result) {
 	}
 }
 
-func (d *door) excluded(o cascade.Coordinates) bool {
+func (d *door) excluded(o gc.Coordinates) bool {
 	return o.Namespace != "" && d.exclude[o.Namespace] ||
 		config.Patterns(d.config.Exclude.Types).Match(o.Resource, groupOf(o.APIVersion))
 }
@@ -281,7 +281,7 @@ type passage struct {
 
 // carryOut does what an action asks for, if it is let through, and says how it
 // went.
-func (d *door) carryOut(ctx context.Context, a cascade.Action) passage {
+func (d *door) carryOut(ctx context.Context, a gc.Action) passage {
 	begun := time.Now()
 	why, taken := d.enter(begun, a)
 	if why == "" {
@@ -294,18 +294,18 @@ func (d *door) carryOut(ctx context.Context, a cascade.Action) passage {
 	p := passage{until: taken.Until, most: taken.Most}
 	switch why {
 	case resultObserved, resultExcluded:
-		p.Result = cascade.Withheld
+		p.Result = gc.Withheld
 	case resultBraked, resultSlowed, resultUnkept:
-		p.Result = cascade.Deferred
+		p.Result = gc.Deferred
 	default:
-		p.Result = cascade.Failed
+		p.Result = gc.Failed
 	}
 	return p
 }
 
 // note an action in the record, the metrics and the log.
-func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun time.Time) {
-	if a.Verb == cascade.Record || a.Verb == cascade.Withdraw {
+func (d *door) note(a gc.Action, result string, o metadata.Outcome, begun time.Time) {
+	if a.Verb == gc.Record || a.Verb == gc.Withdraw {
 		d.metrics.action(a, result)
 		return // no change of the object
 	}
@@ -318,9 +318,9 @@ func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun t
 	d.metrics.action(a, result)
 	level, message := slog.LevelDebug, "patched"
 	switch {
-	case a.Verb == cascade.Delete && (result == resultObserved || o.Result == cascade.Done && o.Err == nil):
+	case a.Verb == gc.Delete && (result == resultObserved || o.Result == gc.Done && o.Err == nil):
 		level, message = slog.LevelInfo, "deleted"
-	case o.Result == cascade.Failed || o.Result == cascade.Forbidden:
+	case o.Result == gc.Failed || o.Result == gc.Forbidden:
 		level, message = slog.LevelWarn, "refused"
 	}
 	if result == resultObserved {
@@ -346,7 +346,7 @@ func (d *door) note(a cascade.Action, result string, o metadata.Outcome, begun t
 
 // givenUp tells of a foreground deletion that ends although nobody could see all
 // dependents.
-func (d *door) givenUp(a cascade.Action) {
+func (d *door) givenUp(a gc.Action) {
 	types := "some types"
 	if p := d.broken.Load(); p != nil && *p != "" {
 		types = *p

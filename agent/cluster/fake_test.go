@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
@@ -21,19 +21,19 @@ type fake struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	version  int
-	types    []cascade.Type
+	types    []gc.Type
 	partial  map[string]error
 	discover error
-	objects  map[cascade.Coordinates]*cascade.Object  // by apiVersion, kind, namespace, name
-	log      []past                                   // all that ever happened
-	broken   map[string]error                         // kind: why it cannot be read
-	older    bool                                     // another API server answers discovery
-	stuck    string                                   // kind that never catches up
-	back     int                                      // how often etcd was restored
-	took     time.Duration                            // of each request
-	hang     time.Duration                            // of each change besides
-	do       func(a cascade.Action) *metadata.Outcome // before the request is looked at; nil lets it through
-	sent     []cascade.Action
+	objects  map[gc.Coordinates]*gc.Object       // by apiVersion, kind, namespace, name
+	log      []past                              // all that ever happened
+	broken   map[string]error                    // kind: why it cannot be read
+	older    bool                                // another API server answers discovery
+	stuck    string                              // kind that never catches up
+	back     int                                 // how often etcd was restored
+	took     time.Duration                       // of each request
+	hang     time.Duration                       // of each change besides
+	do       func(a gc.Action) *metadata.Outcome // before the request is looked at; nil lets it through
+	sent     []gc.Action
 	notices  []metadata.Notice
 	reads    int
 	catchUps int
@@ -46,9 +46,9 @@ type past struct {
 }
 
 func newFake() *fake {
-	f := &fake{objects: map[cascade.Coordinates]*cascade.Object{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
+	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
 	f.changed = sync.NewCond(&f.mu)
-	f.types = []cascade.Type{
+	f.types = []gc.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 		{APIVersion: "apps/v1", Kind: "Set", Resource: "sets", Namespaced: true},
 		{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"},
@@ -58,22 +58,22 @@ func newFake() *fake {
 
 func (f *fake) lock() func() { f.mu.Lock(); return f.mu.Unlock }
 
-func at(o cascade.Object) cascade.Coordinates {
-	return cascade.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+func at(o gc.Object) gc.Coordinates {
+	return gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
-func bare(c cascade.Coordinates) cascade.Coordinates {
+func bare(c gc.Coordinates) gc.Coordinates {
 	c.Resource, c.UID = "", ""
 	return c
 }
 
 // put creates or changes an object, and has the watches tell.
-func (f *fake) put(o cascade.Object) cascade.Object {
+func (f *fake) put(o gc.Object) gc.Object {
 	defer f.lock()()
 	return f.store(o)
 }
 
-func (f *fake) store(o cascade.Object) cascade.Object {
+func (f *fake) store(o gc.Object) gc.Object {
 	f.version++
 	o.ResourceVersion = strconv.Itoa(f.version)
 	if o.UID == "" {
@@ -93,26 +93,26 @@ func (f *fake) store(o cascade.Object) cascade.Object {
 }
 
 // remove deletes as the API server does with a policy.
-func (f *fake) remove(o cascade.Object, p cascade.Policy) {
+func (f *fake) remove(o gc.Object, p gc.Policy) {
 	defer f.lock()()
 	f.strip(*f.objects[at(o)], p)
 }
 
-func (f *fake) strip(o cascade.Object, p cascade.Policy) {
+func (f *fake) strip(o gc.Object, p gc.Policy) {
 	o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(s string) bool {
-		return s == cascade.OrphanFinalizer || s == cascade.ForegroundFinalizer
+		return s == gc.OrphanFinalizer || s == gc.ForegroundFinalizer
 	})
 	switch p {
-	case cascade.Orphan:
-		o.Finalizers = append(o.Finalizers, cascade.OrphanFinalizer)
-	case cascade.Foreground:
-		o.Finalizers = append(o.Finalizers, cascade.ForegroundFinalizer)
+	case gc.Orphan:
+		o.Finalizers = append(o.Finalizers, gc.OrphanFinalizer)
+	case gc.Foreground:
+		o.Finalizers = append(o.Finalizers, gc.ForegroundFinalizer)
 	}
 	o.Terminating = true
 	f.store(o)
 }
 
-func (f *fake) get(o cascade.Object) *cascade.Object {
+func (f *fake) get(o gc.Object) *gc.Object {
 	defer f.lock()()
 	if found := f.objects[at(o)]; found != nil && found.UID == o.UID {
 		kept := *found
@@ -132,23 +132,23 @@ func (f *fake) Discover(context.Context) (metadata.Discovery, error) {
 	return metadata.Discovery{Types: slices.Clone(f.types), Partial: f.partial}, f.discover
 }
 
-func (f *fake) Read(ctx context.Context, o cascade.Coordinates, _ bool) (cascade.Answer, error) {
+func (f *fake) Read(ctx context.Context, o gc.Coordinates, _ bool) (gc.Answer, error) {
 	time.Sleep(f.took)
 	defer f.lock()()
 	f.reads++
 	if err := f.broken[o.Kind]; err != nil {
-		return cascade.Answer{}, err
+		return gc.Answer{}, err
 	}
-	if !slices.ContainsFunc(f.types, func(t cascade.Type) bool { return t.APIVersion == o.APIVersion && t.Kind == o.Kind }) {
-		return cascade.Answer{}, errors.New("404 page not found")
+	if !slices.ContainsFunc(f.types, func(t gc.Type) bool { return t.APIVersion == o.APIVersion && t.Kind == o.Kind }) {
+		return gc.Answer{}, errors.New("404 page not found")
 	}
 	if found := f.objects[bare(o)]; found != nil {
-		return cascade.Answer{State: cascade.Exists, Object: *found}, nil
+		return gc.Answer{State: gc.Exists, Object: *found}, nil
 	}
-	return cascade.Answer{State: cascade.Absent}, nil
+	return gc.Answer{State: gc.Absent}, nil
 }
 
-func (f *fake) Do(ctx context.Context, a cascade.Action, _ bool) metadata.Outcome {
+func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 	if f.do != nil {
 		if o := f.do(a); o != nil {
 			return *o
@@ -165,30 +165,30 @@ func (f *fake) Do(ctx context.Context, a cascade.Action, _ bool) metadata.Outcom
 	f.sent = append(f.sent, a)
 	found := f.objects[bare(a.Object)]
 	if found == nil {
-		return metadata.Outcome{Result: cascade.Gone}
+		return metadata.Outcome{Result: gc.Gone}
 	}
 	o := *found
-	if o.UID != a.Object.UID || (a.Verb == cascade.Delete || a.Finalizer == cascade.OrphanFinalizer) && a.ResourceVersion != o.ResourceVersion {
-		return metadata.Outcome{Result: cascade.Conflict}
+	if o.UID != a.Object.UID || (a.Verb == gc.Delete || a.Finalizer == gc.OrphanFinalizer) && a.ResourceVersion != o.ResourceVersion {
+		return metadata.Outcome{Result: gc.Conflict}
 	}
 	o.Owners, o.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
 	switch a.Verb {
-	case cascade.Delete:
+	case gc.Delete:
 		f.strip(o, a.Policy)
-		return metadata.Outcome{Result: cascade.Done}
-	case cascade.RemoveFinalizer:
+		return metadata.Outcome{Result: gc.Done}
+	case gc.RemoveFinalizer:
 		o.Finalizers = slices.Delete(o.Finalizers, a.Index, a.Index+1)
-	case cascade.RemoveReferences:
+	case gc.RemoveReferences:
 		for _, p := range slices.Backward(a.Refs) {
 			o.Owners = slices.Delete(o.Owners, p.Index, p.Index+1)
 		}
-	case cascade.Unblock:
+	case gc.Unblock:
 		for _, p := range a.Refs {
 			o.Owners[p.Index].Block = false
 		}
 	}
 	o = f.store(o)
-	return metadata.Outcome{Result: cascade.Done, Object: &o}
+	return metadata.Outcome{Result: gc.Done, Object: &o}
 }
 
 func (f *fake) Warn(_ context.Context, n metadata.Notice) error {
@@ -199,13 +199,13 @@ func (f *fake) Warn(_ context.Context, n metadata.Notice) error {
 
 func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }
 
-func (f *fake) Follow(t cascade.Type, sink metadata.Sink) Follower {
+func (f *fake) Follow(t gc.Type, sink metadata.Sink) Follower {
 	return &fakeFollower{f: f, t: t, sink: sink}
 }
 
 type fakeFollower struct {
 	f    *fake
-	t    cascade.Type
+	t    gc.Type
 	sink metadata.Sink
 	told int // version up to which it told; under f.mu
 }
@@ -264,8 +264,8 @@ func (w *fakeFollower) Run(ctx context.Context) error {
 }
 
 // unserved says whether a path is unknown; mu is held.
-func (f *fake) unserved(t cascade.Type) bool {
-	return len(f.types) > 0 && !slices.ContainsFunc(f.types, func(s cascade.Type) bool { return s.APIVersion == t.APIVersion && s.Resource == t.Resource }) &&
+func (f *fake) unserved(t gc.Type) bool {
+	return len(f.types) > 0 && !slices.ContainsFunc(f.types, func(s gc.Type) bool { return s.APIVersion == t.APIVersion && s.Resource == t.Resource }) &&
 		f.partial[t.APIVersion] == nil && !f.older
 }
 

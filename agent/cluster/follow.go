@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -158,7 +159,7 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 
 // warn tells of a reference into another namespace, as the kube-controller-manager
 // does, in its words; or of an object that cannot be caught.
-func (c *Controller) warn(a cascade.Action) {
+func (c *Controller) warn(a gc.Action) {
 	switch a.Reason {
 	case cascade.HeldByExcluded:
 		c.warnExcluded(a)

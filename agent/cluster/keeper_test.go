@@ -11,7 +11,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // memory is a Lease that can be away, for errors that a real one does not have when
@@ -59,7 +59,7 @@ func TestNothingIsSentBeforeItIsKnown(t *testing.T) {
 	withMemory(t, m, func(b *bed) {
 		owner := b.api.put(set("o"))
 		pods := b.pods(owner, 2)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(20 * time.Second)
 		b.want("left", b.left(pods), 2)
 		b.want("resumed", b.c.Resume(b.t.Context()), "it is not known yet whether it was paused or braked before it was started")
@@ -76,7 +76,7 @@ func TestNoMemory(t *testing.T) {
 	withMemory(t, m, func(b *bed) {
 		owner := b.api.put(set("o"))
 		pods := b.pods(owner, 2)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Second)
 		b.want("left", b.left(pods), 0)
 		b.want("said", b.said("will not outlive a restart"), 1)
@@ -94,7 +94,7 @@ func TestHaltsAreKept(t *testing.T) {
 		m.set(errors.New("away"))
 		owner := b.api.put(set("o"))
 		pods := b.pods(owner, 9)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 6)
 		b.want("said", b.said("a restart would not know"), 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // typeLabels bounds how many types get series of their own; the others share one.
@@ -81,18 +82,18 @@ func NewMetrics() *Metrics {
 }
 
 // reasonsOf are the reasons an action of a verb can have.
-var reasonsOf = map[cascade.Verb][]cascade.Reason{
-	cascade.Delete:           {cascade.OwnersAbsent, cascade.OwnersWaiting},
-	cascade.RemoveReferences: {cascade.ReferencesStale, cascade.OwnerOrphans},
-	cascade.Unblock:          {cascade.CircleOfOwners},
-	cascade.RemoveFinalizer:  {cascade.DependentsGone, cascade.TypesGivenUp},
-	cascade.Record:           {cascade.OrphaningBegins},
+var reasonsOf = map[gc.Verb][]gc.Reason{
+	gc.Delete:           {cascade.OwnersAbsent, cascade.OwnersWaiting},
+	gc.RemoveReferences: {cascade.ReferencesStale, cascade.OwnerOrphans},
+	gc.Unblock:          {cascade.CircleOfOwners},
+	gc.RemoveFinalizer:  {cascade.DependentsGone, cascade.TypesGivenUp},
+	gc.Record:           {cascade.OrphaningBegins},
 }
 
 // zero makes every series exist, so that a rate over it is true from the start.
 func (m *Metrics) zero() {
 	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded}
-	for r := cascade.Failed; r <= cascade.TooMany; r++ {
+	for r := gc.Failed; r <= gc.TooMany; r++ {
 		results = append(results, r.String())
 	}
 	for verb, reasons := range reasonsOf {
@@ -103,7 +104,7 @@ func (m *Metrics) zero() {
 			}
 		}
 	}
-	for _, verb := range []cascade.Verb{cascade.Verify, cascade.Read} {
+	for _, verb := range []gc.Verb{gc.Verify, gc.Read} {
 		m.requests.WithLabelValues(verb.String())
 		for _, state := range readStates {
 			m.reads.WithLabelValues(verb.String(), state)
@@ -122,17 +123,17 @@ func (m *Metrics) zero() {
 	}
 }
 
-var readStates = [...]string{cascade.Unknown: "unknown", cascade.Exists: "exists", cascade.Absent: "absent", cascade.TooBusy: "throttled"}
+var readStates = [...]string{gc.Unknown: "unknown", gc.Exists: "exists", gc.Absent: "absent", gc.TooBusy: "throttled"}
 
-func (m *Metrics) action(a cascade.Action, result string) {
+func (m *Metrics) action(a gc.Action, result string) {
 	m.actions.WithLabelValues(a.Verb.String(), string(a.Reason), result).Inc()
-	if a.Verb == cascade.Delete && result == cascade.Done.String() {
+	if a.Verb == gc.Delete && result == gc.Done.String() {
 		m.deletionsOf(a.Object).Inc()
 	}
 }
 
 // deletionsOf finds the counter of a type.
-func (m *Metrics) deletionsOf(o cascade.Coordinates) prometheus.Counter {
+func (m *Metrics) deletionsOf(o gc.Coordinates) prometheus.Counter {
 	name := resourceName(o.Resource, groupOf(o.APIVersion))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,11 +149,11 @@ func (m *Metrics) deletionsOf(o cascade.Coordinates) prometheus.Counter {
 	return c
 }
 
-func (m *Metrics) request(v cascade.Verb, took time.Duration) {
+func (m *Metrics) request(v gc.Verb, took time.Duration) {
 	m.requests.WithLabelValues(v.String()).Observe(took.Seconds())
 }
 
-func (m *Metrics) read(a cascade.Action, s cascade.State, took time.Duration) {
+func (m *Metrics) read(a gc.Action, s gc.State, took time.Duration) {
 	m.reads.WithLabelValues(a.Verb.String(), readStates[s]).Inc()
 	m.request(a.Verb, took)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -36,9 +37,9 @@ type orphans struct {
 	kick    chan struct{}
 
 	mu      sync.Mutex
-	pending []cascade.Action // Record and Withdraw, in order
-	forget  []string         // UIDs that a sweep has done with
-	stale   bool             // it must be taken over again: etcd was restored
+	pending []gc.Action // Record and Withdraw, in order
+	forget  []string    // UIDs that a sweep has done with
+	stale   bool        // it must be taken over again: etcd was restored
 
 	// Of the goroutine of keepJournal alone.
 	read, taken bool            // by this process, since it began or etcd was restored
@@ -53,7 +54,7 @@ func newOrphans(store journal.Store, c config.LeaderElection) *orphans {
 }
 
 // ask hands over a Record or a Withdraw. It never blocks.
-func (o *orphans) ask(a cascade.Action) {
+func (o *orphans) ask(a gc.Action) {
 	o.mu.Lock()
 	o.pending = append(o.pending, a)
 	o.mu.Unlock()
@@ -89,7 +90,7 @@ func (o *orphans) look() {
 }
 
 // batch takes what is to be written.
-func (o *orphans) batch() (actions []cascade.Action, forget []string) {
+func (o *orphans) batch() (actions []gc.Action, forget []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	actions, forget = o.pending, o.forget
@@ -211,15 +212,15 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 	o := c.orphans
 	actions, forget := o.batch()
 	begun := time.Now()
-	var admitted []cascade.Action
+	var admitted []gc.Action
 	add := map[string]time.Time{}
 	for _, a := range actions {
 		switch why, _ := c.door.enter(begun, a); {
 		case why != "":
 			c.door.note(a, why, metadata.Outcome{}, begun)
 			c.answerRecord(a, withheldBy(why), nil)
-		case a.Verb == cascade.Withdraw:
-			c.door.leave(brake.Answer{}, cascade.Done)
+		case a.Verb == gc.Withdraw:
+			c.door.leave(brake.Answer{}, gc.Done)
 			delete(add, a.Object.UID)
 			forget = append(forget, a.Object.UID)
 		default:
@@ -235,9 +236,9 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 	err := o.journal.Write(ctx, add, forget)
 	c.metrics.journal(o.journal.Len(), err)
 	c.heldBy(err)
-	outcome := metadata.Outcome{Result: cascade.Done, Took: time.Since(begun)}
+	outcome := metadata.Outcome{Result: gc.Done, Took: time.Since(begun)}
 	if err != nil {
-		outcome.Result, outcome.Err = cascade.Failed, err
+		outcome.Result, outcome.Err = gc.Failed, err
 		o.later(forget)
 	}
 	for _, a := range admitted {
@@ -253,13 +254,13 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 func (c *Controller) answerRecords(err error) {
 	actions, _ := c.orphans.batch()
 	for _, a := range actions {
-		c.answerRecord(a, cascade.Failed, err)
+		c.answerRecord(a, gc.Failed, err)
 	}
 }
 
 // answerRecord tells the collector how a Record went, and the owner that it waits.
-func (c *Controller) answerRecord(a cascade.Action, r cascade.Result, err error) {
-	if a.Verb != cascade.Record {
+func (c *Controller) answerRecord(a gc.Action, r gc.Result, err error) {
+	if a.Verb != gc.Record {
 		return
 	}
 	if o := c.orphans; err != nil && !o.held[a.Object.UID] && len(o.held) < mostHeldNamed {
@@ -295,11 +296,11 @@ func (c *Controller) heldBy(err error) {
 }
 
 // withheldBy is what the gate's refusal of an action means for the collector.
-func withheldBy(why string) cascade.Result {
+func withheldBy(why string) gc.Result {
 	if why == resultObserved || why == resultExcluded {
-		return cascade.Withheld
+		return gc.Withheld
 	}
-	return cascade.Failed
+	return gc.Failed
 }
 
 func short(s string) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 var errEtcd = errors.New("etcdserver: request timed out")
@@ -59,8 +59,8 @@ func TestOrphaningHeld(t *testing.T) {
 				b.journalFails(tc.err)
 				owner, background := b.api.put(set("s")), b.api.put(set("t"))
 				pods, gone := b.pods(owner, 10), b.pods(background, 10)
-				b.api.remove(owner, cascade.Orphan)
-				b.api.remove(background, cascade.Background)
+				b.api.remove(owner, gc.Orphan)
+				b.api.remove(background, gc.Background)
 				b.after(10 * time.Minute)
 				b.want("pods left", b.left(pods), 10)
 				b.want("owner is there", b.api.get(owner) != nil, true)
@@ -89,7 +89,7 @@ func TestJournalUnreadable(t *testing.T) {
 	inBubble(t, nil, func(f *fake) { f.kept.Deaf = errEtcd }, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 3)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 3)
 		b.want("state", b.c.door.state(), "reading the journal of orphaned owners")
@@ -103,12 +103,12 @@ func TestJournalUnreadable(t *testing.T) {
 func TestJournalBatches(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {
 		before := b.puts()
-		var owners []cascade.Object
+		var owners []gc.Object
 		for i := range 50 {
 			owners = append(owners, b.api.put(set(fmt.Sprint("s", i))))
 		}
 		for _, o := range owners {
-			b.api.remove(o, cascade.Orphan)
+			b.api.remove(o, gc.Orphan)
 			b.after(time.Millisecond)
 		}
 		b.after(900 * time.Millisecond)
@@ -126,11 +126,11 @@ func TestJournalBatches(t *testing.T) {
 func TestLateDependent(t *testing.T) {
 	for _, moment := range []string{"at once", "with another leader"} {
 		t.Run(moment, func(t *testing.T) {
-			var owner, late cascade.Object
+			var owner, late gc.Object
 			var before *bed
 			inBubble(t, nil, nil, func(b *bed) {
 				owner, before = b.api.put(set("s")), b
-				b.api.remove(owner, cascade.Orphan)
+				b.api.remove(owner, gc.Orphan)
 				b.after(time.Second)
 				b.want("owner is there", b.api.get(owner) != nil, false)
 				if moment == "at once" {
@@ -165,7 +165,7 @@ func TestFenced(t *testing.T) {
 		if _, err := journal.New(b.kept, config.Default().LeaderElection.JournalName()).TakeOver(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.api.remove(owner, cascade.Orphan)
+		b.api.remove(owner, gc.Orphan)
 		b.after(time.Minute)
 		b.want("owner is there", b.api.get(owner) != nil, true)
 		<-b.done
@@ -178,7 +178,7 @@ func TestFenced(t *testing.T) {
 func TestJournalSwept(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
-		b.api.remove(owner, cascade.Orphan)
+		b.api.remove(owner, gc.Orphan)
 		b.after(23 * time.Hour)
 		b.want("stored", b.stored(), 1)
 		b.want("types asked", b.api.catchUps, 0)
@@ -202,7 +202,7 @@ func TestJournalRestored(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {
 		restore := b.kept.Backup()
 		owner := b.api.put(set("s"))
-		b.api.remove(owner, cascade.Orphan)
+		b.api.remove(owner, gc.Orphan)
 		b.after(time.Second)
 		b.want("stored", b.stored(), 1)
 		restore()
@@ -224,7 +224,7 @@ func TestJournalObserved(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		b.pods(owner, 2)
-		b.api.remove(owner, cascade.Orphan)
+		b.api.remove(owner, gc.Orphan)
 		b.after(time.Hour)
 		b.want("writes", b.puts(), 0)
 		b.want("requests", len(b.api.sent), 0)
@@ -239,7 +239,7 @@ func TestJournalObserved(t *testing.T) {
 // The gate lets no finalizer orphan go whose object is not in the journal.
 func TestGateAsksTheJournal(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {
-		a := cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: cascade.OrphanFinalizer, Object: at(set("s"))}
+		a := gc.Action{Verb: gc.RemoveFinalizer, Finalizer: gc.OrphanFinalizer, Object: at(set("s"))}
 		a.Object.UID = "nobody"
 		why, _ := b.c.door.enter(time.Now(), a)
 		b.want("result", why, resultUnrecorded)

@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
@@ -21,9 +21,9 @@ type Follower interface {
 // tests put in its place for faults that a real one cannot be made to produce.
 type API interface {
 	Discover(ctx context.Context) (metadata.Discovery, error)
-	Follow(t cascade.Type, sink metadata.Sink) Follower
-	Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error)
-	Do(ctx context.Context, a cascade.Action, namespaced bool) metadata.Outcome
+	Follow(t gc.Type, sink metadata.Sink) Follower
+	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
+	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
 	Warn(ctx context.Context, n metadata.Notice) error
 	// Names are what people call the types.
 	Names(ctx context.Context) ([]naming.Resource, error)
@@ -34,4 +34,4 @@ func Over(c *metadata.Client) API { return client{c} }
 
 type client struct{ *metadata.Client }
 
-func (c client) Follow(t cascade.Type, sink metadata.Sink) Follower { return c.Client.Follow(t, sink) }
+func (c client) Follow(t gc.Type, sink metadata.Sink) Follower { return c.Client.Follow(t, sink) }

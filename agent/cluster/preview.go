@@ -13,6 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
@@ -71,7 +72,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 
 // vista is what the loop hands out: nothing in it is the graph's to change.
 type vista struct {
-	target cascade.Type
+	target gc.Type
 	world  foresight.World
 	answer preview.Answer
 }
@@ -80,7 +81,7 @@ func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []nami
 	v.answer = preview.Answer{Source: preview.FromController, Controller: c.door.stands(now)}
 	settings := c.door.settings()
 	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
-	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[cascade.Coordinates]cascade.Answer)}
+	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[gc.Coordinates]gc.Answer)}
 	v.types(c, settings)
 	if v.target, err = preview.Choose(q.Resource, names, v.served(c)); err != nil {
 		return err
@@ -97,18 +98,18 @@ func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []nami
 	}
 	v.world.Objects = part.Objects
 	for _, o := range part.Absent {
-		v.world.Known[o] = cascade.Answer{State: cascade.Absent}
+		v.world.Known[o] = gc.Answer{State: gc.Absent}
 	}
 	v.world.Orphaned = part.Orphaned
 	return nil
 }
 
 // served are the types as a name may mean them: one that cannot be read is one, too.
-func (v *vista) served(c *Controller) (list []cascade.Type) {
+func (v *vista) served(c *Controller) (list []gc.Type) {
 	for _, s := range c.types {
 		list = append(list, s.Type)
 	}
-	slices.SortFunc(list, func(a, b cascade.Type) int {
+	slices.SortFunc(list, func(a, b gc.Type) int {
 		return compareKeys(typeKey{a.APIVersion, a.Kind}, typeKey{b.APIVersion, b.Kind})
 	})
 	return list
@@ -162,7 +163,7 @@ func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error 
 		return nil
 	}
 	var namespaces map[string]int
-	var types map[cascade.Type]int
+	var types map[gc.Type]int
 	if err := c.query(ctx, func(time.Time) { namespaces, types = c.collector.Census() }); err != nil {
 		return err
 	}

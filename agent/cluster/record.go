@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -37,12 +37,12 @@ type record struct {
 type noted struct {
 	at     time.Time
 	took   time.Duration
-	action cascade.Action
+	action gc.Action
 	result string
 	err    error
 }
 
-func (r *record) add(a cascade.Action, result string, o metadata.Outcome, at time.Time) {
+func (r *record) add(a gc.Action, result string, o metadata.Outcome, at time.Time) {
 	a.Refs = nil
 	n := noted{at, o.Took, a, result, o.Err}
 	r.mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/agent/program"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 const (
@@ -204,7 +204,7 @@ func (c *Controller) serveExplain(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	o := cascade.Coordinates{
+	o := gc.Coordinates{
 		APIVersion: q.Get("apiVersion"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name"), UID: q.Get("uid"),
 	}
 	if o.APIVersion == "" || o.Kind == "" || o.Name == "" {

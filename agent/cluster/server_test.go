@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // What changes something is on the socket alone, and the socket is for its owner
@@ -101,7 +101,7 @@ func TestServer(t *testing.T) {
 	for code := 503; code != 200 || !c.leads.Load(); { // until all was listed
 		code, _ = ask(tcp, "GET", "/readyz")
 	}
-	pod := api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p"})
+	pod := api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p"})
 	long := strings.Repeat("x", 600)
 	for text := ""; !strings.Contains(text, "no_owners"); { // until it was told of
 		_, text = ask(tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=p&uid="+pod.UID)

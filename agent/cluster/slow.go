@@ -8,6 +8,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/brake"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -18,7 +19,7 @@ const (
 )
 
 // describe an object as people name it.
-func describe(o cascade.Coordinates) string {
+func describe(o gc.Coordinates) string {
 	if o.Namespace == "" {
 		return cascade.BaseKind(o.Kind) + " " + o.Name
 	}
@@ -26,7 +27,7 @@ func describe(o cascade.Coordinates) string {
 }
 
 // pull the brake, and say because of whose cascades. The caller holds the lock.
-func (d *door) pull(now time.Time, a cascade.Action) {
+func (d *door) pull(now time.Time, a gc.Action) {
 	d.braked = true
 	d.show()
 	d.changed()
@@ -49,7 +50,7 @@ func (d *door) pull(now time.Time, a cascade.Action) {
 }
 
 // slow says that a cascade has spent its envelope. The caller holds the lock.
-func (d *door) slow(a cascade.Action, taken brake.Answer) {
+func (d *door) slow(a gc.Action, taken brake.Answer) {
 	d.metrics.slowdowns.Inc()
 	e := d.config.Envelope
 	d.log.Warn("a cascade is slowed; it goes on by itself, and others are not held",
@@ -86,7 +87,7 @@ func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err er
 }
 
 // warnExcluded tells of a deleted owner that only what is excluded holds.
-func (c *Controller) warnExcluded(a cascade.Action) {
+func (c *Controller) warnExcluded(a gc.Action) {
 	var names []string
 	for _, o := range c.collector.Holding(a.Object) {
 		names = append(names, describe(o))

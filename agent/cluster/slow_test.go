@@ -12,7 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -22,23 +22,23 @@ func TestBrakeHoldsDeletionsAlone(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Brake.Deletions = 10 }, nil, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 30)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Hour)
 		b.want("left", b.left(pods), 20)
 		b.want("explained", b.explain(pods[29]), "held")
 		b.metric("deletions_deferred", 20)
 		empty, orphans, other := b.api.put(set("empty")), b.api.put(set("orphans")), b.api.put(set("other"))
 		kept := b.pods(orphans, 5)
-		both := cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "both"}
-		for _, o := range []cascade.Object{other, empty} {
-			both.Owners = append(both.Owners, cascade.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID})
+		both := gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "both"}
+		for _, o := range []gc.Object{other, empty} {
+			both.Owners = append(both.Owners, gc.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID})
 		}
 		both = b.api.put(both)
 		b.after(time.Second)
-		b.api.remove(empty, cascade.Foreground)
-		b.api.remove(orphans, cascade.Orphan)
+		b.api.remove(empty, gc.Foreground)
+		b.api.remove(orphans, gc.Orphan)
 		b.after(10 * time.Second)
-		b.want("gone", b.left([]cascade.Object{empty, orphans}), 0)
+		b.want("gone", b.left([]gc.Object{empty, orphans}), 0)
 		b.want("orphans", b.left(kept), 5)
 		b.want("owners", len(b.api.get(both).Owners), 1)
 		b.want("state", b.c.door.state(), "braked: too many deletions")
@@ -53,16 +53,16 @@ func TestMessagesNameTheRoot(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 40, 30 }, nil, func(b *bed) {
 		owner := b.api.put(set("deployment"))
 		child := set("replicaset")
-		child.Owners = []cascade.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: owner.Name, UID: owner.UID}}
+		child.Owners = []gc.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: owner.Name, UID: owner.UID}}
 		child = b.api.put(child)
 		pods := b.pods(child, 60)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(100 * time.Millisecond)
 		b.want("slowed after", b.left(pods), 31)
 		b.want("said", b.said(`"a cascade is slowed; it goes on by itself, and others are not held" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
 		b.want("event on", b.api.notices[0].Object.Name+" "+b.api.notices[0].Reason, "deployment CascadeSlowed")
 		b.metric("cascades_slowed", 1)
-		x, err := b.c.Explain(b.t.Context(), cascade.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})
+		x, err := b.c.Explain(b.t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})
 		b.want("explained", fmt.Sprint(x.Reason, x.Root.Name, x.Retry.After(time.Now()), err), "sloweddeploymenttrue <nil>")
 		list, err := b.c.Cascades(b.t.Context())
 		b.want("cascades", fmt.Sprint(len(list), list[0].Root.Name, list[0].Deletions, list[0].Slowed, list[0].Waiting > 20, err), "1deployment30 true true <nil>")
@@ -85,13 +85,13 @@ func TestTwoTenants(t *testing.T) {
 	}, nil, func(b *bed) {
 		big, small := b.api.put(set("big")), b.api.put(set("small"))
 		many, few := b.pods(big, 2000), b.pods(small, 49)
-		b.api.remove(big, cascade.Background)
+		b.api.remove(big, gc.Background)
 		b.after(2 * time.Second)
 		left := b.left(many)
 		if left > 1950 || left < 1920 {
 			t.Errorf("%d of 2000 left", left)
 		}
-		b.api.remove(small, cascade.Background)
+		b.api.remove(small, gc.Background)
 		b.after(100 * time.Millisecond)
 		b.want("left of the small one", b.left(few), 0)
 		for range 15 {
@@ -126,18 +126,18 @@ func TestTwoTenants(t *testing.T) {
 func TestRefusedDeletionsDoNotCount(t *testing.T) {
 	refused := 0
 	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 20, 20 }, func(f *fake) {
-		f.do = func(a cascade.Action) *metadata.Outcome {
+		f.do = func(a gc.Action) *metadata.Outcome {
 			defer f.lock()()
-			if a.Verb == cascade.Delete && refused < 500 {
+			if a.Verb == gc.Delete && refused < 500 {
 				refused++
-				return &metadata.Outcome{Result: cascade.Forbidden, Err: errors.New("no")}
+				return &metadata.Outcome{Result: gc.Forbidden, Err: errors.New("no")}
 			}
 			return nil
 		}
 	}, func(b *bed) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 10)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(100 * time.Hour)
 		b.want("left", b.left(pods), 0)
 		b.want("refused", refused, 500)
@@ -151,8 +151,8 @@ func TestExcludedFinalizers(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Exclude = config.Exclude{Types: []string{}, Namespaces: []string{"a"}} }, nil, func(b *bed) {
 		job, orphans := b.api.put(set("job")), b.api.put(set("orphans"))
 		pods, kept := b.pods(job, 2), b.pods(orphans, 1)
-		b.api.remove(job, cascade.Foreground)
-		b.api.remove(orphans, cascade.Orphan)
+		b.api.remove(job, gc.Foreground)
+		b.api.remove(orphans, gc.Orphan)
 		b.after(time.Hour)
 		b.want("left", b.left(append(pods, kept...)), 3)
 		b.want("sent", len(b.api.sent), 0)
@@ -165,15 +165,15 @@ func TestExcludedFinalizers(t *testing.T) {
 		}
 		b.want("explained", b.explain(job)+" "+b.explain(pods[0]), "waits_for_dependents excluded")
 		for _, p := range pods {
-			b.api.remove(p, cascade.Background) // somebody else does
+			b.api.remove(p, gc.Background) // somebody else does
 		}
 		free := kept[0]
 		free.Owners = nil
 		b.api.put(free)
 		b.after(time.Second)
-		b.want("owners left", b.left([]cascade.Object{job, orphans}), 0)
+		b.want("owners left", b.left([]gc.Object{job, orphans}), 0)
 		for _, a := range b.api.sent {
-			b.want("sent", a.Verb, cascade.RemoveFinalizer)
+			b.want("sent", a.Verb, gc.RemoveFinalizer)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 			}, nil, func(b *bed) {
 				owner := b.api.put(set("s"))
 				pods := b.pods(owner, 700)
-				b.api.remove(owner, cascade.Background)
+				b.api.remove(owner, gc.Background)
 				b.after(time.Minute)
 				b.want("left", b.left(pods), 0)
 				if m.n > 12 {
@@ -226,7 +226,7 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 				}
 				other := b.api.put(set("other"))
 				more := b.pods(other, 900)
-				b.api.remove(other, cascade.Background)
+				b.api.remove(other, gc.Background)
 				b.after(10 * time.Second)
 				all := 700 + gone + 900 - b.left(more)
 				if all > 1500 || all < 1500-tc.slack-30 {
@@ -251,16 +251,16 @@ func TestUnwritten(t *testing.T) {
 		m.set(errors.New("the API server is away"))
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 1000)
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 1000-128)
 		b.want("state", b.c.door.state(), "deletions wait until it is written down how many there were")
 		b.want("explained", b.explain(pods[999]), "held")
 		b.want("said", b.said("a restart would not know how it stands"), 1)
 		empty := b.api.put(set("empty"))
-		b.api.remove(empty, cascade.Foreground)
+		b.api.remove(empty, gc.Foreground)
 		b.after(time.Second)
-		b.want("gone", b.left([]cascade.Object{empty}), 0)
+		b.want("gone", b.left([]gc.Object{empty}), 0)
 		m.set(nil)
 		b.after(30 * time.Second)
 		b.want("left", b.left(pods), 0)
@@ -279,7 +279,7 @@ func TestDefaultsDoNotSlowABigCascade(t *testing.T) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 5000)
 		written := m.n
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(10 * time.Second)
 		b.want("left", b.left(pods), 0)
 		b.metric("cascades_slowed_total", 0)

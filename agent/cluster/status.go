@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // status is what is known without asking the loop.
@@ -156,7 +157,7 @@ func (c *Controller) apply(now time.Time, next config.Config) {
 }
 
 // Explain says why an object is still there. Without a UID, it is looked up.
-func (c *Controller) Explain(ctx context.Context, o cascade.Coordinates) (x cascade.Explanation, err error) {
+func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x cascade.Explanation, err error) {
 	if o.UID == "" {
 		if err := c.lookUp(ctx, &o); err != nil {
 			return x, err
@@ -167,8 +168,8 @@ func (c *Controller) Explain(ctx context.Context, o cascade.Coordinates) (x casc
 }
 
 // lookUp completes coordinates from the live object.
-func (c *Controller) lookUp(ctx context.Context, o *cascade.Coordinates) error {
-	var t cascade.Type
+func (c *Controller) lookUp(ctx context.Context, o *gc.Coordinates) error {
+	var t gc.Type
 	known := false
 	if err := c.query(ctx, func(time.Time) {
 		if s := c.types[typeKey{o.APIVersion, o.Kind}]; s != nil {
@@ -187,7 +188,7 @@ func (c *Controller) lookUp(ctx context.Context, o *cascade.Coordinates) error {
 	if err != nil {
 		return err
 	}
-	if answer.State != cascade.Exists {
+	if answer.State != gc.Exists {
 		return fmt.Errorf("%s %s/%s is not there", o.Kind, o.Namespace, o.Name)
 	}
 	o.UID = strings.Clone(answer.Object.UID)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -39,7 +39,7 @@ type typeKey struct{ apiVersion, kind string }
 
 // served is a type that the collector was told of.
 type served struct {
-	cascade.Type
+	gc.Type
 	following *following // nil: unwatched
 	tells     bool       // its objects are types themselves
 	state     string
@@ -176,8 +176,8 @@ func compareKeys(a, b typeKey) int {
 
 // chooseVersions keeps a resource in the version in which it is followed, as long
 // as that is served: the order of versions may change from answer to answer.
-func (c *Controller) chooseVersions(types []cascade.Type) map[typeKey]cascade.Type {
-	found := make(map[typeKey]cascade.Type, len(types))
+func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
+	found := make(map[typeKey]gc.Type, len(types))
 	excluded := config.Patterns(c.door.settings().Exclude.Types)
 	for _, t := range types {
 		if g := groupOf(t.APIVersion); t.Resource == "events" && (g == "" || g == "events.k8s.io") {
@@ -206,7 +206,7 @@ func (c *Controller) chooseVersions(types []cascade.Type) map[typeKey]cascade.Ty
 
 // came tells the collector of a type, and follows it. One that has changed in
 // what matters comes anew.
-func (c *Controller) came(now time.Time, t cascade.Type) {
+func (c *Controller) came(now time.Time, t gc.Type) {
 	s := c.types[typeKey{t.APIVersion, t.Kind}]
 	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched || s.Aggregated != t.Aggregated) {
 		c.went(now, s)

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-var widgets = cascade.Type{APIVersion: "example.com/v1", Kind: "Widget", Resource: "widgets", Namespaced: true}
+var widgets = gc.Type{APIVersion: "example.com/v1", Kind: "Widget", Resource: "widgets", Namespaced: true}
 
-func widget(name string) cascade.Object {
-	return cascade.Object{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "a", Name: name}
+func widget(name string) gc.Object {
+	return gc.Object{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "a", Name: name}
 }
 
-func (b *bed) served(t cascade.Type) (s TypeStatus, ok bool) {
+func (b *bed) served(t gc.Type) (s TypeStatus, ok bool) {
 	b.t.Helper()
 	list, err := b.c.Types(b.t.Context())
 	if err != nil {
@@ -39,7 +39,7 @@ func TestLateType(t *testing.T) {
 		b.after(3 * time.Second)
 		s, ok := b.served(widgets)
 		b.want("served", []any{ok, s.State}, "[true synced]")
-		b.api.remove(owner, cascade.Background)
+		b.api.remove(owner, gc.Background)
 		b.after(time.Second)
 		b.want("pods left", b.left(pods), 0)
 	})
@@ -80,12 +80,12 @@ func TestTypeGoes(t *testing.T) {
 			b.api.discover = errors.New("no route to host")
 		}, time.Hour, false},
 		"its definition is deleted": {func(b *bed) {
-			crd := cascade.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "widgets.example.com"}
+			crd := gc.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "widgets.example.com"}
 			crd = b.api.put(crd)
 			b.after(10 * time.Second)
 			b.serve(b.api.types[:3]...)
 			b.after(200 * time.Millisecond)
-			b.api.remove(crd, cascade.Background)
+			b.api.remove(crd, gc.Background)
 		}, 2 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTypeGoes(t *testing.T) {
 				unlock()
 				b.serve(append(newFake().types, widgets)...)
 				b.after(20 * time.Second)
-				b.api.remove(owner, cascade.Background)
+				b.api.remove(owner, gc.Background)
 				b.after(time.Second)
 				b.want("pods left in the end", b.left(pods), 0)
 			})
@@ -149,11 +149,11 @@ func TestScopeChanges(t *testing.T) {
 func TestEventsAreLeftOut(t *testing.T) {
 	inBubble(t, nil, func(f *fake) {
 		for _, v := range []string{"v1", "events.k8s.io/v1", "example.com/v1"} {
-			f.types = append(f.types, cascade.Type{APIVersion: v, Kind: "Event", Resource: "events", Namespaced: true})
+			f.types = append(f.types, gc.Type{APIVersion: v, Kind: "Event", Resource: "events", Namespaced: true})
 		}
 	}, func(b *bed) {
 		for v, want := range map[string]bool{"v1": false, "events.k8s.io/v1": false, "example.com/v1": true} {
-			_, ok := b.served(cascade.Type{APIVersion: v, Kind: "Event"})
+			_, ok := b.served(gc.Type{APIVersion: v, Kind: "Event"})
 			b.want(v, ok, want)
 		}
 	})

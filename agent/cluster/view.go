@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // ObjectName names an object in answers.
@@ -15,7 +16,7 @@ type ObjectName struct {
 	UID        string `json:"uid"`
 }
 
-func named(o cascade.Coordinates) *ObjectName {
+func named(o gc.Coordinates) *ObjectName {
 	if o.Name == "" {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Waiting is how many owners have been deleted and wait for the collector's part.
@@ -42,6 +42,6 @@ func (c *waitingCollector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return // a standby has no graph
 	}
-	out <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(foreground), cascade.ForegroundFinalizer)
-	out <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(orphan), cascade.OrphanFinalizer)
+	out <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(foreground), gc.ForegroundFinalizer)
+	out <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(orphan), gc.OrphanFinalizer)
 }

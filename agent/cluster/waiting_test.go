@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // waiting is what a scrape says of owners that wait; nil if nothing.
@@ -36,14 +36,14 @@ func TestOwnersWaiting(t *testing.T) {
 			t.Errorf("nobody was asked, and the answer is %v", got)
 		}
 		b.c.answerScrapes()
-		owner := func(name, finalizer string) cascade.Object {
-			return b.api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, Terminating: true, Finalizers: []string{finalizer}})
+		owner := func(name, finalizer string) gc.Object {
+			return b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, Terminating: true, Finalizers: []string{finalizer}})
 		}
-		first := owner("first", cascade.ForegroundFinalizer)
-		owner("second", cascade.ForegroundFinalizer)
-		owner("third", cascade.OrphanFinalizer)
-		b.api.put(cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "dependent",
-			Owners: []cascade.Reference{{APIVersion: "v1", Kind: "Pod", Name: "first", UID: first.UID, Block: true}}})
+		first := owner("first", gc.ForegroundFinalizer)
+		owner("second", gc.ForegroundFinalizer)
+		owner("third", gc.OrphanFinalizer)
+		b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "dependent",
+			Owners: []gc.Reference{{APIVersion: "v1", Kind: "Pod", Name: "first", UID: first.UID, Block: true}}})
 		time.Sleep(time.Minute)
 		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 2, "orphan": 1}; !maps.Equal(got, want) {
 			t.Errorf("%v wait, want %v", got, want)

@@ -3,8 +3,8 @@ package preview
 import (
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Query is what somebody wants to know.
@@ -12,7 +12,7 @@ type Query struct {
 	Resource  string // as kubectl takes it
 	Name      string
 	Namespace string // ignored for a type that has none
-	Policy    cascade.Policy
+	Policy    gc.Policy
 	Limits    preview.Limits
 }
 

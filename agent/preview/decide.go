@@ -8,12 +8,13 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
 // Reader reads an object live. The error explains what is Unknown.
 type Reader interface {
-	Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error)
+	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 }
 
 const (
@@ -24,13 +25,13 @@ const (
 
 // Choose finds the type that a name means, in the version that is watched. names may
 // be empty: then plurals and kinds are understood.
-func Choose(name string, names []naming.Resource, types []cascade.Type) (cascade.Type, error) {
+func Choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, error) {
 	if len(names) == 0 {
 		names = plain(types)
 	}
 	r, err := naming.Find(name, names)
 	if err != nil {
-		return cascade.Type{}, err
+		return gc.Type{}, err
 	}
 	for _, t := range types {
 		group, _ := split(t.APIVersion)
@@ -38,14 +39,14 @@ func Choose(name string, names []naming.Resource, types []cascade.Type) (cascade
 			return t, nil
 		}
 	}
-	return cascade.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector looks after it", r, ErrNotRead)
+	return gc.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector looks after it", r, ErrNotRead)
 }
 
 // Decide previews in a world, and asks about the owners that the decision rests on
 // and that the world lacks. What it could not find out comes beside it.
-func Decide(ctx context.Context, r Reader, w preview.World, at cascade.Coordinates, q Query) (preview.Preview, []NotSeen, error) {
+func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q Query) (preview.Preview, []NotSeen, error) {
 	if w.Known == nil {
-		w.Known = make(map[cascade.Coordinates]cascade.Answer)
+		w.Known = make(map[gc.Coordinates]gc.Answer)
 	}
 	known := len(w.Known)
 	var lacks []NotSeen
@@ -69,7 +70,7 @@ func Decide(ctx context.Context, r Reader, w preview.World, at cascade.Coordinat
 }
 
 // ask reads owners live. What cannot be read stays unknown, and is said.
-func ask(ctx context.Context, r Reader, questions []preview.Question, known map[cascade.Coordinates]cascade.Answer) (lacks []NotSeen) {
+func ask(ctx context.Context, r Reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
 	var mu sync.Mutex
 	each(len(questions), func(i int) {
 		q := questions[i]
@@ -114,13 +115,13 @@ func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
 	})
 	each(len(nodes), func(i int) {
 		n := nodes[i]
-		o := cascade.Coordinates{APIVersion: n.APIVersion, Kind: n.Kind, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name, UID: n.UID}
+		o := gc.Coordinates{APIVersion: n.APIVersion, Kind: n.Kind, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name, UID: n.UID}
 		answer, err := r.Read(ctx, o, n.Namespace != "")
-		if err != nil || answer.State != cascade.Exists || answer.Object.UID != n.UID {
+		if err != nil || answer.State != gc.Exists || answer.Object.UID != n.UID {
 			return // it says that the name is not kept
 		}
 		names := slices.DeleteFunc(slices.Clone(answer.Object.Finalizers), func(f string) bool {
-			return f == cascade.OrphanFinalizer || f == cascade.ForegroundFinalizer
+			return f == gc.OrphanFinalizer || f == gc.ForegroundFinalizer
 		})
 		if len(names) > 0 {
 			n.Finalizers = names

@@ -14,6 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
@@ -65,7 +66,7 @@ func Look(ctx context.Context, o Options) (Answer, error) {
 }
 
 // answer decides on what was read.
-func (c *cluster) answer(ctx context.Context, target cascade.Type, o Options) (Answer, error) {
+func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer, error) {
 	w := preview.World{Types: c.types, Objects: c.objects}
 	a := Answer{Source: FromAPIServer, Objects: len(c.objects), Types: c.listed}
 	if x := o.Exclude; x != nil {
@@ -93,8 +94,8 @@ func (a *Answer) Finish() {
 }
 
 // At is where the object is, if it is of this type.
-func (q Query) At(t cascade.Type) cascade.Coordinates {
-	at := cascade.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Name: q.Name}
+func (q Query) At(t gc.Type) gc.Coordinates {
+	at := gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Name: q.Name}
 	if t.Namespaced {
 		at.Namespace = q.Namespace
 	}
@@ -102,7 +103,7 @@ func (q Query) At(t cascade.Type) cascade.Coordinates {
 }
 
 // called is the object in the words of who asks.
-func (q Query) called(t cascade.Type) string {
+func (q Query) called(t gc.Type) string {
 	if t.Namespaced {
 		return q.Resource + "/" + q.Name + " in namespace " + q.Namespace
 	}
@@ -110,7 +111,7 @@ func (q Query) called(t cascade.Type) string {
 }
 
 // Failed says of which object there is no answer, and why.
-func (q Query) Failed(t cascade.Type, err error) error {
+func (q Query) Failed(t gc.Type, err error) error {
 	if errors.Is(err, preview.ErrNotThere) || errors.Is(err, cascade.ErrNoObject) {
 		err = ErrNotFound
 	}
@@ -118,7 +119,7 @@ func (q Query) Failed(t cascade.Type, err error) error {
 }
 
 // plain are the names of types where the server tells no more.
-func plain(types []cascade.Type) (list []naming.Resource) {
+func plain(types []gc.Type) (list []naming.Resource) {
 	for _, t := range types {
 		group, version := split(t.APIVersion)
 		list = append(list, naming.Resource{Group: group, Version: version, Plural: t.Resource, Kind: t.Kind, Deletable: !t.Unwatched})
@@ -138,8 +139,8 @@ type cluster struct {
 	client *metadata.Client
 
 	mu      sync.Mutex
-	types   []cascade.Type
-	objects []cascade.Object
+	types   []gc.Type
+	objects []gc.Object
 	unread  map[[2]string]string // apiVersion, kind: why
 	notSeen []NotSeen
 	listed  int

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -15,7 +15,7 @@ import (
 const attempts = 3
 
 // read lists all types at once; the client bounds how many at a time.
-func (c *cluster) read(ctx context.Context, types []cascade.Type) error {
+func (c *cluster) read(ctx context.Context, types []gc.Type) error {
 	c.unread = make(map[[2]string]string)
 	c.types = slices.Clone(types)
 	var wg sync.WaitGroup
@@ -54,10 +54,10 @@ func reason(err error) string {
 var errListed = errors.New("the list is complete")
 
 // list follows a type until its list is complete.
-func (c *cluster) list(ctx context.Context, t cascade.Type) ([]cascade.Object, error) {
+func (c *cluster) list(ctx context.Context, t gc.Type) ([]gc.Object, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var objects []cascade.Object
+	var objects []gc.Object
 	failures := 0
 	follower := c.client.Follow(t, func(_ context.Context, batch []metadata.Event) error {
 		for _, e := range batch {

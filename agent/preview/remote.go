@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 const (
@@ -169,8 +169,8 @@ func ParseQuery(v url.Values) (q Query, err error) {
 }
 
 // ParsePolicy reads a propagation policy in any case; none is background.
-func ParsePolicy(s string) (cascade.Policy, error) {
-	for _, p := range []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan} {
+func ParsePolicy(s string) (gc.Policy, error) {
+	for _, p := range []gc.Policy{gc.Background, gc.Foreground, gc.Orphan} {
 		if s == "" || strings.EqualFold(s, string(p)) {
 			return p, nil
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 func TestQueryGoesThroughAURL(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(1, 60, 240)
 		q := Query{Resource: text.Draw(t, "resource"), Name: text.Draw(t, "name"), Namespace: rapid.StringN(0, 60, 240).Draw(t, "namespace"),
-			Policy: rapid.SampledFrom([]cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}).Draw(t, "policy"),
+			Policy: rapid.SampledFrom([]gc.Policy{gc.Background, gc.Foreground, gc.Orphan}).Draw(t, "policy"),
 			Limits: preview.Limits{Nodes: rapid.IntRange(0, MostNodes).Draw(t, "most"), Alike: rapid.IntRange(0, MostNodes).Draw(t, "alike")}}
 		if got, err := ParseQuery(q.Values()); err != nil || got != q {
 			t.Fatalf("%+v, %v, want %+v", got, err, q)
@@ -67,7 +67,7 @@ func TestAskRefused(t *testing.T) {
 // The answer of a controller is told as it was given.
 func TestAsk(t *testing.T) {
 	few := 7
-	want := Answer{Source: FromController, Preview: preview.Preview{Policy: cascade.Orphan, Root: &preview.Node{Object: preview.Object{Kind: "Pod", Name: "p"}}},
+	want := Answer{Source: FromController, Preview: preview.Preview{Policy: gc.Orphan, Root: &preview.Node{Object: preview.Object{Kind: "Pod", Name: "p"}}},
 		Controller: &Controller{Mode: "enforce", BrakeAllows: &few}, Excluded: &Excluded{Types: []string{"a"}}}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -84,7 +84,7 @@ func TestAsk(t *testing.T) {
 	})}}
 	server.Start()
 	defer server.Close()
-	got, err := Ask(t.Context(), "unix://"+l.Addr().String(), Query{Resource: "pods", Name: "p", Policy: cascade.Orphan})
+	got, err := Ask(t.Context(), "unix://"+l.Addr().String(), Query{Resource: "pods", Name: "p", Policy: gc.Orphan})
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}

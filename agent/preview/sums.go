@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // sums tells how many fare how, and what the tree does not say.
@@ -79,7 +79,7 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 		rest := time.Duration(deletions-1-e.Burst) * time.Minute / time.Duration(e.PerMinute)
 		fmt.Fprintf(b, "It would slow it down: %s deletions at once, the others at %s a minute, for %s.\n", thousands(e.Burst), thousands(e.PerMinute), rest.Round(time.Second))
 	}
-	if c.OrphaningHeld != "" && a.Policy == cascade.Orphan {
+	if c.OrphaningHeld != "" && a.Policy == gc.Orphan {
 		fmt.Fprintf(b, "It would wait until the journal of orphaned owners can be written: %s.\n", clean(c.OrphaningHeld))
 	}
 	oldest, kind := time.Time{}, ""

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // WriteText tells an answer to a person: what is deleted, the tree, and the sums.
@@ -139,11 +140,11 @@ func (t *text) fate(n *preview.Node) string {
 func (t *text) order(n *preview.Node) string {
 	switch {
 	case len(n.Dependents)+len(n.More) == 0:
-	case n.Policy == cascade.Foreground && n.Reason == preview.AskedFor:
+	case n.Policy == gc.Foreground && n.Reason == preview.AskedFor:
 		return ", last"
-	case n.Policy == cascade.Foreground:
+	case n.Policy == gc.Foreground:
 		return ", after what depends on it"
-	case n.Policy == cascade.Orphan && n.Reason != preview.AskedFor:
+	case n.Policy == gc.Orphan && n.Reason != preview.AskedFor:
 		return ", and orphans what depends on it (its finalizer orphan)"
 	}
 	return ""
@@ -206,7 +207,7 @@ func (t *text) owned(n *preview.Node) string {
 // owners names those that matter, the first of them. Who stays is named before who
 // goes.
 func (t *text) owners(n *preview.Node) string {
-	want := map[cascade.Reason]string{cascade.KeptSolidOwner: "solid", cascade.KeptUnknownOwner: "unknown", cascade.KeptUnresolvable: "unresolvable"}[n.Reason]
+	want := map[gc.Reason]string{cascade.KeptSolidOwner: "solid", cascade.KeptUnknownOwner: "unknown", cascade.KeptUnresolvable: "unresolvable"}[n.Reason]
 	var names []string
 	for _, o := range n.Owners {
 		if want == "" || o.Judgement == want || want == "solid" && o.Judgement == "orphaning" {

@@ -17,13 +17,14 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var types = []cascade.Type{
+var types = []gc.Type{
 	{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 	{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
 	{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
@@ -37,15 +38,15 @@ var types = []cascade.Type{
 }
 
 // shop is a small world: a chain of the usual kind, and all that can be odd.
-type shop struct{ objects []cascade.Object }
+type shop struct{ objects []gc.Object }
 
-func (s *shop) add(apiVersion, kind, name string, owners ...cascade.Object) cascade.Object {
-	o := cascade.Object{APIVersion: apiVersion, Kind: kind, Namespace: "shop", Name: name, UID: fmt.Sprintf("uid-%d", len(s.objects)), ResourceVersion: "5"}
+func (s *shop) add(apiVersion, kind, name string, owners ...gc.Object) gc.Object {
+	o := gc.Object{APIVersion: apiVersion, Kind: kind, Namespace: "shop", Name: name, UID: fmt.Sprintf("uid-%d", len(s.objects)), ResourceVersion: "5"}
 	if kind == "Namespace" || kind == "Realm" || kind == "Node" {
 		o.Namespace = ""
 	}
 	for _, r := range owners {
-		o.Owners = append(o.Owners, cascade.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: true})
+		o.Owners = append(o.Owners, gc.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: true})
 	}
 	s.objects = append(s.objects, o)
 	return o
@@ -58,7 +59,7 @@ func openShop() *shop {
 	s.add("v1", "Namespace", "shop")
 	realm := s.add("example.io/v1", "Realm", "eu")
 	web := s.add("apps/v1", "Deployment", "web", realm)
-	hidden := cascade.Object{APIVersion: "example.io/v1", Kind: "Widget", Name: "hidden", UID: "uid-hidden"}
+	hidden := gc.Object{APIVersion: "example.io/v1", Kind: "Widget", Name: "hidden", UID: "uid-hidden"}
 	other := s.add("apps/v1", "Deployment", "api")
 	set := s.add("apps/v1", "ReplicaSet", "web-5d9c8", web)
 	for i := range 1200 {
@@ -71,7 +72,7 @@ func openShop() *shop {
 	s.add("v1", "ConfigMap", "data-index", claim)
 	s.add("example.io/v1", "Deployment", "web-rollout", web)
 	parting := s.add("v1", "ConfigMap", "parting", web)
-	s.held(cascade.OrphanFinalizer)
+	s.held(gc.OrphanFinalizer)
 	s.add("v1", "ConfigMap", "left-behind", parting)
 	s.add("v1", "Pod", "pod-of-two", web, set)
 	s.add("example.io/v1", "Realm", "misplaced", web) // no namespace, and an owner that has one
@@ -81,33 +82,33 @@ func openShop() *shop {
 func TestText(t *testing.T) {
 	for _, test := range []struct {
 		name, kind, target string
-		policy             cascade.Policy
+		policy             gc.Policy
 		change             func(*Answer)
 	}{
-		{"background", "Deployment", "web", cascade.Background, nil},
-		{"foreground", "Deployment", "web", cascade.Foreground, nil},
-		{"orphan", "Deployment", "web", cascade.Orphan, nil},
-		{"above", "Realm", "eu", cascade.Foreground, nil},
-		{"namespace", "Namespace", "shop", cascade.Background, nil},
-		{"leaf", "ConfigMap", "shared", cascade.Background, nil},
-		{"incomplete", "ConfigMap", "shared", cascade.Background, func(a *Answer) {
+		{"background", "Deployment", "web", gc.Background, nil},
+		{"foreground", "Deployment", "web", gc.Foreground, nil},
+		{"orphan", "Deployment", "web", gc.Orphan, nil},
+		{"above", "Realm", "eu", gc.Foreground, nil},
+		{"namespace", "Namespace", "shop", gc.Background, nil},
+		{"leaf", "ConfigMap", "shared", gc.Background, nil},
+		{"incomplete", "ConfigMap", "shared", gc.Background, func(a *Answer) {
 			a.Complete, a.Pending = false, 1234
 			a.NotSeen = []NotSeen{{"widgets.example.io", reason(errors.New("no answer in time"))}, {"secrets", "not allowed"}, {"services", "not allowed"}}
 		}},
-		{"controller", "Deployment", "web", cascade.Orphan, func(a *Answer) {
+		{"controller", "Deployment", "web", gc.Orphan, func(a *Answer) {
 			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
 			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BrakeAllows: &few, OrphaningHeld: "configmaps is forbidden",
 				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
 		}},
-		{"brake", "Deployment", "web", cascade.Background, func(a *Answer) {
+		{"brake", "Deployment", "web", gc.Background, func(a *Answer) {
 			few := 3
 			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BrakeAllows: &few, OrphaningHeld: "x"}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := openShop()
-			at := cascade.Coordinates{Kind: test.kind, Name: test.target}
+			at := gc.Coordinates{Kind: test.kind, Name: test.target}
 			for _, o := range s.objects {
 				if o.Kind == test.kind && o.Name == test.target {
 					at.APIVersion, at.Namespace = o.APIVersion, o.Namespace
@@ -150,11 +151,11 @@ func TestTextIsPrintable(t *testing.T) {
 		n := &preview.Node{Object: o, Outcome: preview.Waiting, Finalizers: []string{text}, HeldBy: []preview.Object{o},
 			More: []preview.More{{APIVersion: text, Kind: text, Resource: text, Outcome: preview.Kept, Count: 7}}}
 		n.Dependents = []*preview.Node{{Object: o, Outcome: preview.Kept, Reason: cascade.KeptSolidOwner, Owners: []preview.Owner{{Object: o, Judgement: "solid"}}}}
-		a := Answer{Preview: preview.Preview{Policy: cascade.Background, Root: n, Released: []*preview.Node{n},
+		a := Answer{Preview: preview.Preview{Policy: gc.Background, Root: n, Released: []*preview.Node{n},
 			Counts: []preview.Count{{APIVersion: text, Kind: text, Resource: text, Deleted: 1}}, Notes: []preview.Note{{Object: o, Content: 1}}},
 			NotSeen: []NotSeen{{text, text}}, Excluded: &Excluded{[]string{text}, []string{text}},
 			Controller: &Controller{Mode: text, Halted: text, OrphaningHeld: text, Watched: []Watched{{Type: text, State: "synced"}}}}
-		a.Policy = cascade.Orphan
+		a.Policy = gc.Orphan
 		var b strings.Builder
 		if err := WriteText(&b, a); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -49,7 +49,7 @@ func scan(ctx context.Context, a *api, o CheckOptions) (*scanned, error) {
 				some = append(some, t)
 			}
 		}
-		var more map[cascade.Type]error
+		var more map[gc.Type]error
 		waiting, _, more = readAll(ctx, a, some)
 		maps.Copy(failed, more)
 	}
@@ -78,7 +78,7 @@ func why(err error) string {
 }
 
 // discover says which types to read, and which versions of groups nobody knows.
-func discover(ctx context.Context, o CheckOptions) (types []cascade.Type, unread map[string]error, err error) {
+func discover(ctx context.Context, o CheckOptions) (types []gc.Type, unread map[string]error, err error) {
 	client, err := kube.New(o.Config, kube.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func discover(ctx context.Context, o CheckOptions) (types []cascade.Type, unread
 }
 
 // typeName is a type as kubectl would write it.
-func typeName(t cascade.Type) string {
+func typeName(t gc.Type) string {
 	if group, _, ok := strings.Cut(t.APIVersion, "/"); ok {
 		return t.Resource + "." + group
 	}
@@ -120,8 +120,8 @@ func typeName(t cascade.Type) string {
 }
 
 // readAll lists types, and says of each in which something waits what that is.
-func readAll(ctx context.Context, a *api, types []cascade.Type) (waiting map[cascade.Type][]string, objects int, failed map[cascade.Type]error) {
-	waiting, failed = make(map[cascade.Type][]string), make(map[cascade.Type]error)
+func readAll(ctx context.Context, a *api, types []gc.Type) (waiting map[gc.Type][]string, objects int, failed map[gc.Type]error) {
+	waiting, failed = make(map[gc.Type][]string), make(map[gc.Type]error)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	room := make(chan struct{}, listing)
@@ -145,7 +145,7 @@ func readAll(ctx context.Context, a *api, types []cascade.Type) (waiting map[cas
 	return waiting, objects, failed
 }
 
-func readType(ctx context.Context, a *api, t cascade.Type) (waiting []string, objects int, err error) {
+func readType(ctx context.Context, a *api, t gc.Type) (waiting []string, objects int, err error) {
 	path := "/apis/" + t.APIVersion + "/" + t.Resource
 	if !strings.Contains(t.APIVersion, "/") {
 		path = "/api/" + t.APIVersion + "/" + t.Resource
@@ -166,7 +166,7 @@ func readType(ctx context.Context, a *api, t cascade.Type) (waiting []string, ob
 	return waiting, objects, err
 }
 
-func describe(t cascade.Type, m metadata, finalizer string) string {
+func describe(t gc.Type, m metadata, finalizer string) string {
 	at := m.Name
 	if m.Namespace != "" {
 		at = m.Namespace + "/" + m.Name

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ebb-agent/ebb/bench/contender"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -68,7 +68,7 @@ func (b *bed) close() error {
 
 // configMaps are what the bench makes: the cheapest objects for the API server, so
 // that the collector's own cost shows.
-var configMaps = cascade.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
+var configMaps = gc.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
 
 // follow keeps b.watch true from now on.
 func (b *bed) follow(ctx context.Context) {
@@ -85,21 +85,23 @@ func (b *bed) follow(ctx context.Context) {
 
 // made is an object as it was created.
 type made struct {
-	cascade.Coordinates
+	gc.Coordinates
 	version string
 }
 
 // create makes a ConfigMap.
-func (b *bed) create(ctx context.Context, name string, owners ...cascade.Reference) (made, error) {
+func (b *bed) create(ctx context.Context, name string, owners ...gc.Reference) (made, error) {
 	var refs []map[string]any
 	for _, r := range owners {
 		refs = append(refs, map[string]any{"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": r.UID, "blockOwnerDeletion": r.Block})
 	}
-	var answer struct{ Metadata struct{ UID, ResourceVersion string } }
+	var answer struct {
+		Metadata struct{ UID, ResourceVersion string }
+	}
 	err := peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/default/configmaps", map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "ownerReferences": refs},
 	}, &answer)
-	return made{cascade.Coordinates{
+	return made{gc.Coordinates{
 		APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: name, UID: answer.Metadata.UID,
 	}, answer.Metadata.ResourceVersion}, err
 }
@@ -118,7 +120,7 @@ func (b *bed) makeFamily(ctx context.Context, dependents int) (f family, err err
 		return f, err
 	}
 	f.dependents = make([]made, dependents)
-	owner := cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: f.owner.Name, UID: f.owner.UID, Block: true}
+	owner := gc.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: f.owner.Name, UID: f.owner.UID, Block: true}
 	if err := inParallel(dependents, func(i int) (err error) {
 		f.dependents[i], err = b.create(ctx, fmt.Sprintf("dependent-%d-%d", b.waves, i), owner)
 		return err

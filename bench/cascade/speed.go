@@ -8,7 +8,7 @@ import (
 
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -20,7 +20,7 @@ type wave struct {
 	requests  float64 // for each dependent
 }
 
-func (b *bed) delete(ctx context.Context, f family, policy cascade.Policy) error {
+func (b *bed) delete(ctx context.Context, f family, policy gc.Policy) error {
 	url := b.CP.URL() + "/api/v1/namespaces/default/configmaps/" + f.owner.Name
 	return peers.Request(ctx, b.Admin, http.MethodDelete, url, map[string]any{
 		"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy,
@@ -28,7 +28,7 @@ func (b *bed) delete(ctx context.Context, f family, policy cascade.Policy) error
 }
 
 // wave deletes an owner and waits for what a contender makes of it.
-func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Policy, dependents int) (v wave, err error) {
+func (b *bed) wave(ctx context.Context, c contender.Contender, policy gc.Policy, dependents int) (v wave, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s did not end a %s deletion", c.Name, policy))
 	defer cancel()
 	f, err := b.makeFamily(ctx, dependents)
@@ -50,7 +50,7 @@ func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Po
 		return v, err
 	}
 	left := func(p progress) int {
-		if policy == cascade.Orphan {
+		if policy == gc.Orphan {
 			return p.referring
 		}
 		return p.there
@@ -79,18 +79,18 @@ func (b *bed) wave(ctx context.Context, c contender.Contender, policy cascade.Po
 
 // limit is what a client reaches that sends what the collector sends, with no
 // collector beside it.
-func (b *bed) limit(ctx context.Context, verb cascade.Verb) (float64, error) {
+func (b *bed) limit(ctx context.Context, verb gc.Verb) (float64, error) {
 	f, err := b.makeFamily(ctx, b.dependents)
 	if err != nil {
 		return 0, err
 	}
-	owner := cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: f.owner.Name, UID: f.owner.UID}
+	owner := gc.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: f.owner.Name, UID: f.owner.UID}
 	b.watch.restart()
 	began := time.Now()
 	if err := inParallel(len(f.dependents), func(i int) error {
-		a := cascade.Action{Verb: verb, Object: f.dependents[i].Coordinates, ResourceVersion: f.dependents[i].version, Policy: cascade.Background, Refs: []cascade.Position{{Reference: owner}}}
+		a := gc.Action{Verb: verb, Object: f.dependents[i].Coordinates, ResourceVersion: f.dependents[i].version, Policy: gc.Background, Refs: []gc.Position{{Reference: owner}}}
 		out := b.client.Do(ctx, a, true)
-		if out.Result != cascade.Done {
+		if out.Result != gc.Done {
 			return fmt.Errorf("%s: %s: %w", verb, out.Result, out.Err)
 		}
 		return nil
@@ -105,14 +105,14 @@ func (b *bed) limit(ctx context.Context, verb cascade.Verb) (float64, error) {
 	return perSecond, nil
 }
 
-var policies = []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}
+var policies = []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}
 
 // measureSpeed has each contender delete families, in turn.
 func measureSpeed(ctx context.Context, b *bed, f *figures) error {
-	waves := map[string]map[cascade.Policy][]wave{"ebb": {}, "peer": {}}
+	waves := map[string]map[gc.Policy][]wave{"ebb": {}, "peer": {}}
 	var deletes, patches []float64
 	for range b.rounds {
-		for verb, list := range map[cascade.Verb]*[]float64{cascade.Delete: &deletes, cascade.RemoveReferences: &patches} {
+		for verb, list := range map[gc.Verb]*[]float64{gc.Delete: &deletes, gc.RemoveReferences: &patches} {
 			v, err := b.limit(ctx, verb)
 			if err != nil {
 				return err
@@ -138,15 +138,15 @@ func measureSpeed(ctx context.Context, b *bed, f *figures) error {
 	f.fill(waves)
 	slow := contender.Peer(b.CP, "peer default", contender.OnlyCollector)
 	return b.run(ctx, slow, func(int) error {
-		v, err := b.wave(ctx, slow, cascade.Background, b.slow)
+		v, err := b.wave(ctx, slow, gc.Background, b.slow)
 		f.PeerDefault = result.Round(v.perSecond)
 		return err
 	})
 }
 
 // fill takes the medians.
-func (f *figures) fill(waves map[string]map[cascade.Policy][]wave) {
-	of := func(name string, policy cascade.Policy, field func(wave) float64) float64 {
+func (f *figures) fill(waves map[string]map[gc.Policy][]wave) {
+	of := func(name string, policy gc.Policy, field func(wave) float64) float64 {
 		var values []float64
 		for _, w := range waves[name][policy] {
 			values = append(values, field(w))
@@ -156,11 +156,11 @@ func (f *figures) fill(waves map[string]map[cascade.Policy][]wave) {
 	speed := func(w wave) float64 { return w.perSecond }
 	first := func(w wave) float64 { return w.first }
 	behind := func(w wave) float64 { return w.behind }
-	f.Background, f.PeerBackground = of("ebb", cascade.Background, speed), of("peer", cascade.Background, speed)
-	f.Foreground, f.PeerForeground = of("ebb", cascade.Foreground, speed), of("peer", cascade.Foreground, speed)
-	f.Orphan, f.PeerOrphan = of("ebb", cascade.Orphan, speed), of("peer", cascade.Orphan, speed)
-	f.First, f.PeerFirst = of("ebb", cascade.Background, first), of("peer", cascade.Background, first)
-	f.Barrier, f.PeerBarrier = of("ebb", cascade.Orphan, behind), of("peer", cascade.Orphan, behind)
+	f.Background, f.PeerBackground = of("ebb", gc.Background, speed), of("peer", gc.Background, speed)
+	f.Foreground, f.PeerForeground = of("ebb", gc.Foreground, speed), of("peer", gc.Foreground, speed)
+	f.Orphan, f.PeerOrphan = of("ebb", gc.Orphan, speed), of("peer", gc.Orphan, speed)
+	f.First, f.PeerFirst = of("ebb", gc.Background, first), of("peer", gc.Background, first)
+	f.Barrier, f.PeerBarrier = of("ebb", gc.Orphan, behind), of("peer", gc.Orphan, behind)
 	for _, policy := range policies {
 		requests := func(w wave) float64 { return w.requests }
 		f.Requests = max(f.Requests, of("ebb", policy, requests))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/bench/contender"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -22,7 +22,7 @@ func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, 
 	defer cancel()
 	b.waves++
 	name := fmt.Sprintf("left-behind-%d", b.waves)
-	dependent, err := b.create(ctx, name, cascade.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
+	dependent, err := b.create(ctx, name, gc.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,8 @@ package cascade
 import (
 	"container/heap"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // take finds the node an answer is about; 0 if nobody waits for it any more.
@@ -21,7 +23,7 @@ func (c *Collector) take(now time.Time, id uint64) (index, *work) {
 // Answered takes what a live read told that an action with this ID asked for
 // (Verify, Read). asOf is when the read was sent: what it told was true then or
 // later.
-func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
+func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	i, w := c.take(now, id)
 	if i == 0 {
 		c.witnessed(asOf, id, a)
@@ -29,18 +31,18 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a Answer) {
 	}
 	switch {
 	case c.distrusted(i, w, asOf, &a):
-	case a.State == Exists && a.Object.UID == c.uidOf(i):
+	case a.State == gc.Exists && a.Object.UID == c.uidOf(i):
 		c.exists(i, w, asOf, a.Object)
-	case a.State == Exists && a.Object.UID != "", a.State == Absent:
+	case a.State == gc.Exists && a.Object.UID != "", a.State == gc.Absent:
 		c.vanish(i, proven)
-	case a.State == TooBusy:
+	case a.State == gc.TooBusy:
 		c.wait(i, c.config.RetryMin)
 	default:
 		c.retry(i, w, c.config.RetryMin)
 	}
 }
 
-func (c *Collector) exists(i index, w *work, asOf time.Time, o Object) {
+func (c *Collector) exists(i index, w *work, asOf time.Time, o gc.Object) {
 	if w.overtaken && c.at(i).flags&observed == 0 {
 		// It may have gone after it was read and before it was listed, which no watch
 		// tells then.
@@ -79,7 +81,7 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o Object) {
 // Patched takes the object that the response to a successful patch showed, before
 // Finished. An answer that nobody waits for any more is ignored: its object was seen to
 // go, or missing from a list, meanwhile.
-func (c *Collector) Patched(now time.Time, id uint64, o Object) {
+func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.now = now
 	if i, ok := c.inFlight[id]; ok && o.UID == c.uidOf(i) && !(c.quarantined(i) && c.streamed(i)) {
 		c.observe(o, false)
@@ -87,39 +89,39 @@ func (c *Collector) Patched(now time.Time, id uint64, o Object) {
 }
 
 // Finished takes how an action with this ID went, after [Collector.Patched].
-func (c *Collector) Finished(now time.Time, id uint64, r Result) {
+func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	i, w := c.take(now, id)
 	if i == 0 {
 		return
 	}
 	w.last = r
-	if w.verb == Record && r != Withheld {
+	if w.verb == gc.Record && r != gc.Withheld {
 		c.recorded(i, r)
 		return
 	}
 	switch r {
-	case Done:
+	case gc.Done:
 		w.failures, w.conflicts, w.conflict, w.unchanged = 0, 0, false, false
-		if !w.seen || w.verb == Delete && c.at(i).flags&terminating == 0 {
+		if !w.seen || w.verb == gc.Delete && c.at(i).flags&terminating == 0 {
 			// The watch will tell; until then the same must not be done twice.
 			w.sent = true
 			c.wait(i, c.config.Settle)
 		}
-	case Conflict:
+	case gc.Conflict:
 		c.conflicted(i, w)
-	case Gone:
+	case gc.Gone:
 		if c.quarantined(i) {
 			c.retry(i, w, c.config.RetryMin) // its watch tells whether it is
 			break
 		}
 		c.vanish(i, proven)
 		return
-	case TooMany:
+	case gc.TooMany:
 		c.wait(i, c.config.RetryMin) // it is no failure of the object's: no longer each time
-	case Deferred: // see Slow and Hold
-	case Withheld:
+	case gc.Deferred: // see Slow and Hold
+	case gc.Withheld:
 		w.withheld, w.withheldFor = w.verb, w.reason
-	case Forbidden:
+	case gc.Forbidden:
 		c.retry(i, w, max(c.config.RetryMin, c.config.RetryMax/16))
 	default:
 		c.retry(i, w, c.config.RetryMin)
@@ -138,14 +140,14 @@ func (c *Collector) conflicted(i index, w *work) {
 		c.wait(i, min(c.config.RetryMin<<min(w.conflicts-atOnce-1, 20), c.config.RetryMax))
 	}
 	if w.conflicts == restless {
-		c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(i), Reason: ChangesTooOften})
+		c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(i), Reason: ChangesTooOften})
 	}
 }
 
 // recorded takes how it went to write an owner into the durable journal. Whoever writes
 // it is not asked of the API server for each owner, so the pauses do not grow.
-func (c *Collector) recorded(i index, r Result) {
-	if r == Done {
+func (c *Collector) recorded(i index, r gc.Result) {
+	if r == gc.Done {
 		c.record(i)
 	} else {
 		c.wait(i, max(c.config.RetryMin, c.config.RetryMax/64))

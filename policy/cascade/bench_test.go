@@ -5,20 +5,22 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // small is the metadata of a cluster: one set in twenty objects, the others its
 // pods, in a hundred namespaces.
-func small(i int) Object {
+func small(i int) gc.Object {
 	set := i - i%20
 	namespace := fmt.Sprint("namespace-", set/20%100)
 	id := func(i int) string { return fmt.Sprintf("%08x-89ab-4cde-8f01-%012x", i*2654435761&0xffffffff, i) }
-	o := Object{
+	o := gc.Object{
 		APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: namespace,
 		Name: fmt.Sprintf("service-%d-7d9f6c5b8", set), UID: id(set), ResourceVersion: fmt.Sprint(1000 + i),
 	}
 	if i != set {
-		o.Owners = []Reference{{o.APIVersion, o.Kind, o.Name, o.UID, true}}
+		o.Owners = []gc.Reference{{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Block: true}}
 		o.APIVersion, o.Kind, o.UID = "v1", "Pod", id(i)
 		o.Name = fmt.Sprintf("%s-%05x", o.Name, i)
 	}
@@ -26,8 +28,8 @@ func small(i int) Object {
 }
 
 func served(c *Collector) {
-	c.TypeCame(noon, Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true})
-	c.TypeCame(noon, Type{APIVersion: "apps/v1", Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true})
+	c.TypeCame(noon, gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true})
+	c.TypeCame(noon, gc.Type{APIVersion: "apps/v1", Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true})
 	c.Synced(noon, "v1", "Pod")
 	c.Synced(noon, "apps/v1", "ReplicaSet")
 }
@@ -67,7 +69,7 @@ func TestBytesPerObject(t *testing.T) {
 
 func BenchmarkObserve(b *testing.B) {
 	c, bytes := tracking(tracked)
-	objects := make([]Object, 10_000)
+	objects := make([]gc.Object, 10_000)
 	for i := range objects {
 		objects[i] = small(i * 10)
 	}
@@ -83,15 +85,15 @@ func BenchmarkObserve(b *testing.B) {
 }
 
 // fan is one owner that went, with so many dependents.
-func fan(dependents int, o Object) *Collector {
+func fan(dependents int, o gc.Object) *Collector {
 	c := New(Config{})
 	served(c)
-	owner := Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "a", Name: "s", UID: "s", ResourceVersion: "1"}
+	owner := gc.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "a", Name: "s", UID: "s", ResourceVersion: "1"}
 	c.Observe(noon, owner)
 	for i := range dependents {
-		c.Observe(noon, Object{
+		c.Observe(noon, gc.Object{
 			APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: fmt.Sprint("p", i), UID: fmt.Sprintf("%08x-0000-4000-8000-000000000000", i),
-			ResourceVersion: fmt.Sprint(i + 2), Owners: []Reference{{"apps/v1", "ReplicaSet", "s", "s", true}},
+			ResourceVersion: fmt.Sprint(i + 2), Owners: []gc.Reference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "s", UID: "s", Block: true}},
 		})
 	}
 	for len(c.Ready(noon, 1000)) > 0 {
@@ -106,15 +108,15 @@ func fan(dependents int, o Object) *Collector {
 }
 
 // drain takes all actions, 32 at a time, and answers reads; it counts the others.
-func drain(c *Collector, now time.Time, owner Object) (actions int) {
+func drain(c *Collector, now time.Time, owner gc.Object) (actions int) {
 	for {
 		list := c.Ready(now, 32)
 		if len(list) == 0 {
 			return actions
 		}
 		for _, a := range list {
-			if a.Verb == Verify {
-				c.Answered(now, now, a.ID, Answer{Exists, owner})
+			if a.Verb == gc.Verify {
+				c.Answered(now, now, a.ID, gc.Answer{State: gc.Exists, Object: owner})
 			} else {
 				actions++
 			}
@@ -123,10 +125,10 @@ func drain(c *Collector, now time.Time, owner Object) (actions int) {
 }
 
 func BenchmarkCascade(b *testing.B) {
-	for name, owner := range map[string]Object{
+	for name, owner := range map[string]gc.Object{
 		"background": {},
-		"foreground": {Terminating: true, Finalizers: []string{ForegroundFinalizer}},
-		"orphan":     {Terminating: true, Finalizers: []string{OrphanFinalizer}},
+		"foreground": {Terminating: true, Finalizers: []string{gc.ForegroundFinalizer}},
+		"orphan":     {Terminating: true, Finalizers: []string{gc.OrphanFinalizer}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			const dependents = 5000
@@ -145,7 +147,7 @@ func BenchmarkCascade(b *testing.B) {
 
 // Every dependent gets its action, one each, in the order in which it came.
 func TestFan(t *testing.T) {
-	c := fan(5000, Object{})
+	c := fan(5000, gc.Object{})
 	var last string
 	for n := 0; ; n++ {
 		list := c.Ready(noon, 1)
@@ -155,7 +157,7 @@ func TestFan(t *testing.T) {
 			}
 			return
 		}
-		if list[0].Verb != Delete || list[0].Object.UID <= last {
+		if list[0].Verb != gc.Delete || list[0].Object.UID <= last {
 			t.Fatalf("after %s: %+v", last, list[0])
 		}
 		last = list[0].Object.UID
@@ -170,14 +172,14 @@ func BenchmarkPart(b *testing.B) {
 	c.Observe(noon, root)
 	for i := range 20_000 {
 		if o := small(i); i%20 != 0 {
-			o.Owners[0] = Reference{root.APIVersion, root.Kind, root.Name, root.UID, true}
+			o.Owners[0] = gc.Reference{APIVersion: root.APIVersion, Kind: root.Kind, Name: root.Name, UID: root.UID, Block: true}
 			c.Observe(noon, o)
 		}
 	}
 	c.Ready(noon, 1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := c.Part(Coordinates{APIVersion: root.APIVersion, Kind: root.Kind, Namespace: root.Namespace, Name: root.Name}, 20_000)
+		p, err := c.Part(gc.Coordinates{APIVersion: root.APIVersion, Kind: root.Kind, Namespace: root.Namespace, Name: root.Name}, 20_000)
 		if err != nil || len(p.Objects) != 19_001 {
 			b.Fatal(len(p.Objects), err)
 		}

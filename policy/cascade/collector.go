@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Collector is the graph and what is to be done about it. It is not safe for
@@ -24,7 +26,7 @@ type Collector struct {
 	held       []index // wait for types to be listed
 	incomplete int     // types that are not
 	journal    journal
-	out        []Action
+	out        []gc.Action
 	graves     graves
 	absent     quarantine
 	excludedNS map[string]bool
@@ -37,7 +39,7 @@ type Collector struct {
 // work is what the collector knows of a node it is busy with; most have none.
 type work struct {
 	id        uint64 // of the action on its way
-	verb      Verb
+	verb      gc.Verb
 	seen      bool      // the object was seen in a new version since
 	sent      bool      // it was done, and its effect has not been seen
 	wanted    bool      // a dependent wants a live answer
@@ -52,11 +54,11 @@ type work struct {
 	due       time.Time // nothing is done before
 	recheck   time.Time // of an owner that no watch tells about
 	readAt    time.Time // the last live answer
-	last      Result
-	reason    Reason // of the last action
+	last      gc.Result
+	reason    gc.Reason // of the last action
 	// The action that the caller withheld; 0: none.
-	withheld    Verb
-	withheldFor Reason
+	withheld    gc.Verb
+	withheldFor gc.Reason
 }
 
 // New makes an empty collector.
@@ -82,7 +84,7 @@ func (c *Collector) Len() int { return c.live }
 // Ready gives the next actions, most at most, in the order in which they became
 // due; the rest stays. Take only what is carried out at once: what an action
 // rests on may be no older than Config.FreshFor.
-func (c *Collector) Ready(now time.Time, most int) []Action {
+func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
 	c.ring()
 	c.openLanes()

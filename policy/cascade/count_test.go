@@ -1,17 +1,21 @@
 package cascade
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 func TestWaiting(t *testing.T) {
 	c := New(Config{})
 	served(c)
-	for i, o := range []Object{
-		{Name: "lives", Finalizers: []string{ForegroundFinalizer, OrphanFinalizer}},
+	for i, o := range []gc.Object{
+		{Name: "lives", Finalizers: []string{gc.ForegroundFinalizer, gc.OrphanFinalizer}},
 		{Name: "goes", Terminating: true},
 		{Name: "foreign", Terminating: true, Finalizers: []string{"example.io/other"}},
-		{Name: "foreground", Terminating: true, Finalizers: []string{"example.io/other", ForegroundFinalizer}},
-		{Name: "orphan", Terminating: true, Finalizers: []string{OrphanFinalizer}},
-		{Name: "both", Terminating: true, Finalizers: []string{ForegroundFinalizer, OrphanFinalizer}},
+		{Name: "foreground", Terminating: true, Finalizers: []string{"example.io/other", gc.ForegroundFinalizer}},
+		{Name: "orphan", Terminating: true, Finalizers: []string{gc.OrphanFinalizer}},
+		{Name: "both", Terminating: true, Finalizers: []string{gc.ForegroundFinalizer, gc.OrphanFinalizer}},
 	} {
 		o.APIVersion, o.Kind, o.Namespace, o.UID, o.ResourceVersion = "v1", "Pod", "a", "uid-"+o.Name, "7"
 		c.Observe(noon, o)

@@ -1,6 +1,10 @@
 package cascade
 
-import "time"
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 // decide what is to be done about one node now, if anything.
 func (c *Collector) decide(i index) {
@@ -56,10 +60,10 @@ func (c *Collector) readLive(i index, w *work) bool {
 	if n.flags&observed == 0 && c.kinds.all[n.kind].phase == listing && n.flags&doubted == 0 {
 		return true // the list may tell; its end wakes it
 	}
-	a := Action{Verb: Verify, Object: c.coordinates(i), Reason: OwnerUnverified}
+	a := gc.Action{Verb: gc.Verify, Object: c.coordinates(i), Reason: OwnerUnverified}
 	switch {
 	case !w.wanted:
-		a.Verb, a.Reason = Read, ObjectMayChange
+		a.Verb, a.Reason = gc.Read, ObjectMayChange
 	case n.flags&observed != 0:
 		a.Reason = OwnerMayChange
 	}
@@ -68,7 +72,7 @@ func (c *Collector) readLive(i index, w *work) bool {
 }
 
 // emit asks for an action about a node.
-func (c *Collector) emit(i index, a Action) {
+func (c *Collector) emit(i index, a gc.Action) {
 	w := c.workOf(i)
 	if w.withheld == a.Verb && w.withheldFor == a.Reason {
 		return // nothing has changed that would make the caller want it now
@@ -135,7 +139,7 @@ func (c *Collector) decideDependent(i index) {
 	case n[waiting] > 0:
 		c.followWaiting(i, first[waiting])
 	default:
-		c.remove(i, c.policy(i, Background), OwnersAbsent, first[dangling])
+		c.remove(i, c.policy(i, gc.Background), OwnersAbsent, first[dangling])
 	}
 }
 
@@ -144,7 +148,7 @@ func (c *Collector) decideDependent(i index) {
 // have gone, and it is to stay.
 func (c *Collector) leaveOrphaning(i index) bool {
 	owners := c.at(i).owners
-	var refs []Position
+	var refs []gc.Position
 	var owner index
 	for at, e := range owners {
 		switch {
@@ -157,12 +161,12 @@ func (c *Collector) leaveOrphaning(i index) bool {
 		case c.judge(i, e) != dangling:
 			continue
 		}
-		refs = append(refs, Position{at, c.reference(e)})
+		refs = append(refs, gc.Position{Index: at, Reference: c.reference(e)})
 	}
 	if owner == 0 {
 		return false
 	}
-	c.emit(i, c.action(i, RemoveReferences, OwnerOrphans, owner, refs))
+	c.emit(i, c.action(i, gc.RemoveReferences, OwnerOrphans, owner, refs))
 	return true
 }
 
@@ -180,23 +184,23 @@ func (c *Collector) tidy(i index, n, first count) {
 	if n[waiting] > 0 && !withWaiting && n[dangling] == 0 {
 		return
 	}
-	var refs []Position
+	var refs []gc.Position
 	for at, e := range c.at(i).owners {
 		if j := c.judge(i, e); j == dangling || j == waiting && withWaiting {
-			refs = append(refs, Position{at, c.reference(e)})
+			refs = append(refs, gc.Position{Index: at, Reference: c.reference(e)})
 		}
 	}
-	c.emit(i, c.action(i, RemoveReferences, ReferencesStale, c.at(i).owners[at].owner, refs))
+	c.emit(i, c.action(i, gc.RemoveReferences, ReferencesStale, c.at(i).owners[at].owner, refs))
 }
 
 // policy is how an object is deleted: its own finalizers decide, because
 // deleting it with another policy would strip them.
-func (c *Collector) policy(i index, otherwise Policy) Policy {
+func (c *Collector) policy(i index, otherwise gc.Policy) gc.Policy {
 	switch f := c.at(i).flags; {
 	case f&wantsOrphan != 0:
-		return Orphan
+		return gc.Orphan
 	case f&wantsForegr != 0:
-		return Foreground
+		return gc.Foreground
 	}
 	return otherwise
 }
@@ -209,7 +213,7 @@ const (
 )
 
 // remove asks for the deletion of an object.
-func (c *Collector) remove(i index, p Policy, why Reason, at int) {
+func (c *Collector) remove(i index, p gc.Policy, why gc.Reason, at int) {
 	owner := c.at(i).owners[at].owner
 	if c.parks(i, owner) {
 		return
@@ -220,7 +224,7 @@ func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 		c.readLive(i, w)
 		return
 	}
-	a := c.action(i, Delete, why, owner, nil)
+	a := c.action(i, gc.Delete, why, owner, nil)
 	a.Policy = p
 	if a.ResourceVersion == "" {
 		// With the UID alone, what was adopted meanwhile would go.
@@ -233,8 +237,8 @@ func (c *Collector) remove(i index, p Policy, why Reason, at int) {
 	c.emit(i, a)
 }
 
-func (c *Collector) action(i index, v Verb, why Reason, owner index, refs []Position) Action {
-	return Action{
+func (c *Collector) action(i index, v gc.Verb, why gc.Reason, owner index, refs []gc.Position) gc.Action {
+	return gc.Action{
 		Verb: v, Object: c.coordinates(i), ResourceVersion: c.precondition(i),
 		Refs: refs, Reason: why, Owner: c.coordinates(owner),
 	}

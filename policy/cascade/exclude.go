@@ -1,5 +1,7 @@
 package cascade
 
+import "github.com/ebb-agent/ebb/policy/gc"
+
 // What is excluded is neither deleted nor patched, but for one thing: if somebody
 // deleted it, the collector's own finalizers come off once they hold nothing any more.
 // Nobody else takes them off.
@@ -37,7 +39,7 @@ func (c *Collector) sayHeld(i index) {
 		return
 	}
 	c.saidHeld[i] = true
-	c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(i), Reason: HeldByExcluded})
+	c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(i), Reason: HeldByExcluded})
 }
 
 // ownFinalizer says whether an object is deleted and has a finalizer of the collector's.

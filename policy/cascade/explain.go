@@ -3,29 +3,31 @@ package cascade
 import (
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Explanation is why an object is still there, and what the collector makes of
 // each of its owner references.
 type Explanation struct {
-	Object  Coordinates
-	Reason  Reason
-	Due     bool          // something is to be done about it: Ready will say what
-	Owners  []Explained   // in the order in which they are written
-	Waiting []Coordinates // dependents that hold it, the first ten
-	Retry   time.Time     // not looked at before; zero: no such time
-	Root    Coordinates   // whose going has it deleted, where its owners are absent or waiting
-	Last    Result        // of the last action, with KeptRetry
+	Object  gc.Coordinates
+	Reason  gc.Reason
+	Due     bool             // something is to be done about it: Ready will say what
+	Owners  []Explained      // in the order in which they are written
+	Waiting []gc.Coordinates // dependents that hold it, the first ten
+	Retry   time.Time        // not looked at before; zero: no such time
+	Root    gc.Coordinates   // whose going has it deleted, where its owners are absent or waiting
+	Last    gc.Result        // of the last action, with KeptRetry
 }
 
 // Explained is one owner reference and how it is judged.
 type Explained struct {
-	Coordinates
+	gc.Coordinates
 	Judgement string // solid, orphaning, waiting, dangling, unknown, unresolvable
 }
 
 // Explain says what is known of an object. It changes nothing.
-func (c *Collector) Explain(o Coordinates) Explanation {
+func (c *Collector) Explain(o gc.Coordinates) Explanation {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
 	if !known || i == 0 {
@@ -56,7 +58,7 @@ func (c *Collector) Explain(o Coordinates) Explanation {
 	return x
 }
 
-func (c *Collector) why(i index) Reason {
+func (c *Collector) why(i index) gc.Reason {
 	n, w := c.at(i), c.work[i]
 	switch {
 	case n.flags&observed == 0:
@@ -116,7 +118,7 @@ func (c *Collector) explainDeletion(i index, x *Explanation) {
 	}
 }
 
-func (c *Collector) whyTerminating(i index) Reason {
+func (c *Collector) whyTerminating(i index) gc.Reason {
 	switch c.condition(i) {
 	case orphaning:
 		if c.entry(i) == nil {
@@ -133,7 +135,7 @@ func (c *Collector) whyTerminating(i index) Reason {
 }
 
 // Holding are the dependents that a deleted owner waits for, the first ten.
-func (c *Collector) Holding(o Coordinates) []Coordinates {
+func (c *Collector) Holding(o gc.Coordinates) []gc.Coordinates {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
 		return c.holding(i)
@@ -142,7 +144,7 @@ func (c *Collector) Holding(o Coordinates) []Coordinates {
 }
 
 // holding are the dependents that an object waits for.
-func (c *Collector) holding(i index) (list []Coordinates) {
+func (c *Collector) holding(i index) (list []gc.Coordinates) {
 	const most = 10
 	orphans := c.condition(i) == orphaning
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {

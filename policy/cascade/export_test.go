@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Simulated is a random world and the collector at work on it, for the tests of
@@ -40,7 +42,7 @@ func Simulate(seed uint64, steps int) (Simulated, error) {
 }
 
 // Types that are served.
-func (s Simulated) Types() (list []Type) {
+func (s Simulated) Types() (list []gc.Type) {
 	for _, t := range s.w.sortedTypes() {
 		list = append(list, t.Type)
 	}
@@ -48,7 +50,7 @@ func (s Simulated) Types() (list []Type) {
 }
 
 // Objects that are there.
-func (s Simulated) Objects() (list []Object) {
+func (s Simulated) Objects() (list []gc.Object) {
 	for _, o := range s.w.objects {
 		list = append(list, snapshot(o))
 	}
@@ -59,7 +61,7 @@ func (s Simulated) Objects() (list []Object) {
 func (s Simulated) Roll(n int) int { return s.w.roll(n) }
 
 // Delete is what a user's DELETE does.
-func (s Simulated) Delete(uid string, p Policy) { s.w.remove(s.w.byUID(uid), p) }
+func (s Simulated) Delete(uid string, p gc.Policy) { s.w.remove(s.w.byUID(uid), p) }
 
 // Serve takes the finalizers of others off an object.
 func (s Simulated) Serve(uid string) (any bool) {
@@ -124,7 +126,7 @@ func (s Simulated) Collector() *Collector { return s.w.c }
 
 // Graph is all that the collector has of types that it has listed, and those types
 // as a preview wants them.
-func (s Simulated) Graph() (types []Type, p Part) {
+func (s Simulated) Graph() (types []gc.Type, p Part) {
 	c := s.w.c
 	for _, t := range s.Types() {
 		id, known := c.kinds.ids[kindName{t.APIVersion, t.Kind}]
@@ -164,7 +166,7 @@ func (s Simulated) Orphaned() (list []string) {
 func (s Simulated) History() int { return s.w.version }
 
 // Restore puts back what there was at some version.
-func (s Simulated) Restore(objects []Object, version int) {
+func (s Simulated) Restore(objects []gc.Object, version int) {
 	s.w.objects, s.w.version = nil, version
 	for _, o := range objects {
 		s.w.objects = append(s.w.objects, &stored{o, map[string]int{}})

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // FuzzObserve feeds what no API server would send: the graph's books stay in
@@ -18,8 +20,8 @@ func FuzzObserve(f *testing.F) {
 		c := New(Config{Tombstones: 4})
 		words := []string{"", "a", word, "00000000-0000-0000-0000-000000000000", "0123ABCD-0000-0000-0000-000000000000"}
 		if known {
-			c.TypeCame(noon, Type{APIVersion: "v1", Kind: "a", Resource: "as", Namespaced: true})
-			c.TypeCame(noon, Type{APIVersion: "v1", Kind: word, Resource: "bs"})
+			c.TypeCame(noon, gc.Type{APIVersion: "v1", Kind: "a", Resource: "as", Namespaced: true})
+			c.TypeCame(noon, gc.Type{APIVersion: "v1", Kind: word, Resource: "bs"})
 		}
 		now := noon
 		next := func() byte {
@@ -32,16 +34,16 @@ func FuzzObserve(f *testing.F) {
 		}
 		pick := func() string { return words[int(next())%len(words)] }
 		for len(script) > 0 {
-			o := Object{APIVersion: "v1", Kind: pick(), Namespace: pick(), Name: pick(), UID: pick()}
+			o := gc.Object{APIVersion: "v1", Kind: pick(), Namespace: pick(), Name: pick(), UID: pick()}
 			if next()%8 == 0 {
 				o.ResourceVersion = pick()
 			} else {
 				o.ResourceVersion = string('1' + rune(next()%9))
 			}
 			for range next() % 5 {
-				o.Owners = append(o.Owners, Reference{"v1", pick(), pick(), pick(), next()%2 == 0})
+				o.Owners = append(o.Owners, gc.Reference{APIVersion: "v1", Kind: pick(), Name: pick(), UID: pick(), Block: next()%2 == 0})
 			}
-			o.Finalizers = [][]string{nil, {OrphanFinalizer}, {word, ForegroundFinalizer}}[next()%3]
+			o.Finalizers = [][]string{nil, {gc.OrphanFinalizer}, {word, gc.ForegroundFinalizer}}[next()%3]
 			o.Terminating = next()%3 == 0
 			fuzzStep(t, c, next(), now, o)
 			now = now.Add(time.Duration(next()) * time.Millisecond)
@@ -52,15 +54,15 @@ func FuzzObserve(f *testing.F) {
 	})
 }
 
-func fuzzStep(t *testing.T, c *Collector, op byte, now time.Time, o Object) {
+func fuzzStep(t *testing.T, c *Collector, op byte, now time.Time, o gc.Object) {
 	switch op % 12 {
 	default:
 		c.Observe(now, o)
-		c.Explain(Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
+		c.Explain(gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
 	case 0:
 		c.Forget(now, o)
 	case 1:
-		c.TypeCame(now, Type{APIVersion: "v1", Kind: o.Kind, Namespaced: o.Terminating})
+		c.TypeCame(now, gc.Type{APIVersion: "v1", Kind: o.Kind, Namespaced: o.Terminating})
 	case 2:
 		c.TypeWent(now, "v1", o.Kind)
 	case 3:
@@ -70,16 +72,16 @@ func fuzzStep(t *testing.T, c *Collector, op byte, now time.Time, o Object) {
 		c.Restored(now)
 	case 5:
 		for _, a := range c.Ready(now, 3) {
-			if a.Verb == Delete && a.Object.UID == "" {
+			if a.Verb == gc.Delete && a.Object.UID == "" {
 				t.Fatalf("would delete whatever bears the name: %+v", a)
 			}
 			switch a.Verb {
-			case Verify, Read:
-				c.Answered(now, now, a.ID, Answer{State(len(o.Name) % 3), o})
-			case Record:
-				c.Finished(now, a.ID, Done)
+			case gc.Verify, gc.Read:
+				c.Answered(now, now, a.ID, gc.Answer{State: gc.State(len(o.Name) % 3), Object: o})
+			case gc.Record:
+				c.Finished(now, a.ID, gc.Done)
 			default:
-				c.Finished(now, a.ID, Result(len(o.UID)%5))
+				c.Finished(now, a.ID, gc.Result(len(o.UID)%5))
 			}
 		}
 	}
@@ -98,10 +100,10 @@ func FuzzUID(f *testing.F) {
 // An object with as many owners as an API server takes, and again without.
 func TestManyOwners(t *testing.T) {
 	c := New(Config{})
-	o := Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p", UID: "p", ResourceVersion: "1"}
+	o := gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p", UID: "p", ResourceVersion: "1"}
 	for i := range 500 {
 		id := strings.Repeat("x", i+1)
-		o.Owners = append(o.Owners, Reference{"v1", "Pod", id, id, true})
+		o.Owners = append(o.Owners, gc.Reference{APIVersion: "v1", Kind: "Pod", Name: id, UID: id, Block: true})
 	}
 	o.Owners = append(o.Owners, o.Owners[:250]...) // some twice
 	c.Observe(noon, o)

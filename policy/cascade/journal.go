@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // journal remembers owners whose dependents were left behind. Nothing cheap proves that
@@ -179,7 +181,7 @@ func (c *Collector) withdraw(i index) (waits bool) {
 		return true
 	}
 	c.journal.drop(c.uidOf(i))
-	c.out = append(c.out, Action{Verb: Withdraw, Object: c.coordinates(i), Reason: OrphaningCalledOff})
+	c.out = append(c.out, gc.Action{Verb: gc.Withdraw, Object: c.coordinates(i), Reason: OrphaningCalledOff})
 	return false
 }
 
@@ -188,9 +190,9 @@ func (c *Collector) withdraw(i index) (waits bool) {
 func (c *Collector) decideOrphaning(i index) {
 	w, e := c.workOf(i), c.entry(i)
 	// Who only observes is asked for both, so that the record of decisions is complete.
-	if e == nil && w.withheld != Record && w.withheld != RemoveFinalizer {
-		a := c.action(i, Record, OrphaningBegins, i, nil)
-		a.Owner = Coordinates{}
+	if e == nil && w.withheld != gc.Record && w.withheld != gc.RemoveFinalizer {
+		a := c.action(i, gc.Record, OrphaningBegins, i, nil)
+		a.Owner = gc.Coordinates{}
 		c.emit(i, a)
 		return
 	}
@@ -200,5 +202,5 @@ func (c *Collector) decideOrphaning(i index) {
 	if e != nil {
 		e.asked = true
 	}
-	c.finalize(i, OrphanFinalizer, c.at(i).orphanAt, DependentsGone)
+	c.finalize(i, gc.OrphanFinalizer, c.at(i).orphanAt, DependentsGone)
 }

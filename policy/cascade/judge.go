@@ -1,5 +1,7 @@
 package cascade
 
+import "github.com/ebb-agent/ebb/policy/gc"
+
 // judgement of one owner reference, at its own coordinates.
 type judgement uint8
 
@@ -160,10 +162,10 @@ func (c *Collector) reachable(i index) bool {
 	return k.phase != unserved && k.scoped && (k.namespaced == (namespace != ""))
 }
 
-func (c *Collector) coordinates(i index) Coordinates {
+func (c *Collector) coordinates(i index) gc.Coordinates {
 	n := c.at(i)
 	k := &c.kinds.all[n.kind]
-	return Coordinates{
+	return gc.Coordinates{
 		APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource,
 		Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
 	}

@@ -1,10 +1,14 @@
 package cascade
 
-import "time"
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 // TypeCame says that a type is served, and how. Its objects are to be listed
 // next: [Collector.Listing], Observe for each, [Collector.Synced].
-func (c *Collector) TypeCame(now time.Time, t Type) {
+func (c *Collector) TypeCame(now time.Time, t gc.Type) {
 	c.now = now
 	id := c.kinds.acquire(kindName{t.APIVersion, t.Kind})
 	k := &c.kinds.all[id]

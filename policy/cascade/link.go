@@ -1,11 +1,15 @@
 package cascade
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 // ownerKey is where a reference of a dependent in a namespace points to: a
 // cluster-scoped owner has no namespace, any other one that of its dependent.
 // While nobody knows the scope it is taken for namespaced; rescope mends that.
-func (c *Collector) ownerKey(r Reference, namespace string, kind uint32) key {
+func (c *Collector) ownerKey(r gc.Reference, namespace string, kind uint32) key {
 	if k := &c.kinds.all[kind]; k.scoped && !k.namespaced {
 		namespace = ""
 	}
@@ -13,7 +17,7 @@ func (c *Collector) ownerKey(r Reference, namespace string, kind uint32) key {
 }
 
 // sameOwners says whether a node's references are these.
-func (c *Collector) sameOwners(i index, refs []Reference) bool {
+func (c *Collector) sameOwners(i index, refs []gc.Reference) bool {
 	owners := c.at(i).owners
 	if len(owners) != len(refs) {
 		return false
@@ -38,7 +42,7 @@ func (c *Collector) hasUID(n *node, id string) bool {
 
 // setOwners replaces a node's references. The new ones come first, so that what
 // is known of an owner that stays one is not forgotten in between.
-func (c *Collector) setOwners(i index, refs []Reference) {
+func (c *Collector) setOwners(i index, refs []gc.Reference) {
 	n := c.at(i)
 	namespace := c.namespaces.all[n.namespace].text
 	fresh := make([]edge, len(refs))
@@ -143,17 +147,17 @@ func (c *Collector) misplaced(owner, dependent index) bool {
 }
 
 // references are a node's, as they were written.
-func (c *Collector) references(i index) []Reference {
+func (c *Collector) references(i index) []gc.Reference {
 	owners := c.at(i).owners
-	refs := make([]Reference, len(owners))
+	refs := make([]gc.Reference, len(owners))
 	for at := range owners {
 		refs[at] = c.reference(owners[at])
 	}
 	return refs
 }
 
-func (c *Collector) reference(e edge) Reference {
+func (c *Collector) reference(e edge) gc.Reference {
 	o := c.at(e.owner)
 	k := &c.kinds.all[o.kind]
-	return Reference{APIVersion: k.apiVersion, Kind: k.kind, Name: o.name, UID: c.uidOf(e.owner), Block: e.block}
+	return gc.Reference{APIVersion: k.apiVersion, Kind: k.kind, Name: o.name, UID: c.uidOf(e.owner), Block: e.block}
 }

@@ -3,18 +3,20 @@ package cascade
 import (
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Observe takes an object as a list or a watch told it. What is older than what is
 // known is ignored, where resourceVersions can be compared.
-func (c *Collector) Observe(now time.Time, o Object) {
+func (c *Collector) Observe(now time.Time, o gc.Object) {
 	c.now = now
 	c.observe(o, true)
 }
 
 // observe an object. told says that a list or a watch named it, not the answer to a
 // request: what a list does not name is missing, whatever was answered meanwhile.
-func (c *Collector) observe(o Object, told bool) {
+func (c *Collector) observe(o gc.Object, told bool) {
 	if o.UID == "" || o.Name == "" {
 		return // nothing that could be named, or deleted with a precondition
 	}
@@ -55,7 +57,7 @@ func (c *Collector) newer(i index, text string) bool {
 }
 
 // exhume says whether an object may be there although its UID was seen to go.
-func (c *Collector) exhume(o Object) bool {
+func (c *Collector) exhume(o gc.Object) bool {
 	grave, dead := c.graves.of[o.UID]
 	if !dead || c.ofQuarantine(o) {
 		return true
@@ -70,7 +72,7 @@ func (c *Collector) exhume(o Object) bool {
 	return true
 }
 
-func (c *Collector) apply(i index, o Object) {
+func (c *Collector) apply(i index, o gc.Object) {
 	n := c.at(i)
 	before, owners, sum := n.flags, c.sameOwners(i, o.Owners), finalizerSum(o.Finalizers)
 	c.setVersion(i, o.ResourceVersion)
@@ -83,9 +85,9 @@ func (c *Collector) apply(i index, o Object) {
 	n.orphanAt, n.foregrAt = 0, 0
 	for at, f := range o.Finalizers {
 		switch at := uint8(min(at, 255)); f {
-		case OrphanFinalizer:
+		case gc.OrphanFinalizer:
 			n.flags, n.orphanAt = n.flags|wantsOrphan, at
-		case ForegroundFinalizer:
+		case gc.ForegroundFinalizer:
 			n.flags, n.foregrAt = n.flags|wantsForegr, at
 		default:
 			n.flags |= hasFinalizer
@@ -120,7 +122,7 @@ func (c *Collector) seen(i index, changed bool) {
 		return
 	}
 	w.seen, w.asRead = true, ""
-	if w.sent && !(w.verb == Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) { // there it may be of before
+	if w.sent && !(w.verb == gc.Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) { // there it may be of before
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)
 	}
@@ -133,7 +135,7 @@ func (c *Collector) seen(i index, changed bool) {
 }
 
 // Forget takes a DELETED event of a watch: the UID is gone for good.
-func (c *Collector) Forget(now time.Time, o Object) {
+func (c *Collector) Forget(now time.Time, o gc.Object) {
 	c.now = now
 	if o.UID == "" {
 		return
@@ -244,7 +246,7 @@ func (c *Collector) warnOf(dependent, owner index) {
 		namespaced := c.namespaces.all[o.namespace].text != ""
 		if o.flags&observed != 0 && namespaced && o.namespace != d.namespace {
 			d.flags |= invalidNS
-			c.out = append(c.out, Action{Verb: Warn, Object: c.coordinates(dependent), Reason: InvalidNamespace, Owner: c.coordinates(owner)})
+			c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(dependent), Reason: InvalidNamespace, Owner: c.coordinates(owner)})
 			return
 		}
 	}

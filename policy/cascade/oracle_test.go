@@ -3,6 +3,8 @@ package cascade
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // outstanding is the oracle: what is left to do in the true world, found by
@@ -11,7 +13,7 @@ func (s *server) outstanding() (todo []string) {
 	for _, o := range s.objects {
 		name := fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)
 		switch {
-		case o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer):
+		case o.Terminating && slices.Contains(o.Finalizers, gc.OrphanFinalizer):
 			if s.keptByReference(o) {
 				continue
 			}
@@ -56,7 +58,7 @@ func (s *server) blocked(o *stored, above []*stored) bool {
 		return s.excluded(o) // others are unblocked
 	}
 	for _, d := range s.objects {
-		if d == o || !slices.ContainsFunc(d.Owners, func(r Reference) bool { return r.UID == o.UID && r.Block && s.owner(d, r) == o }) {
+		if d == o || !slices.ContainsFunc(d.Owners, func(r gc.Reference) bool { return r.UID == o.UID && r.Block && s.owner(d, r) == o }) {
 			continue
 		}
 		if s.keptByReference(d) || s.excluded(d) && !d.Terminating || s.unresolvable(d) && !d.Terminating || s.isWaiting(d) && s.blocked(d, append(above, o)) {
@@ -69,8 +71,8 @@ func (s *server) blocked(o *stored, above []*stored) bool {
 // keptByReference says whether an excluded object's reference keeps an owner that is to
 // be orphaned.
 func (s *server) keptByReference(o *stored) bool {
-	return o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) && slices.ContainsFunc(s.objects, func(d *stored) bool {
-		return d != o && s.excluded(d) && slices.ContainsFunc(d.Owners, func(r Reference) bool { return r.UID == o.UID })
+	return o.Terminating && slices.Contains(o.Finalizers, gc.OrphanFinalizer) && slices.ContainsFunc(s.objects, func(d *stored) bool {
+		return d != o && s.excluded(d) && slices.ContainsFunc(d.Owners, func(r gc.Reference) bool { return r.UID == o.UID })
 	})
 }
 

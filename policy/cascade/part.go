@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // OtherFinalizer stands for the finalizers of others in what [Collector.Part] gives:
@@ -12,9 +14,9 @@ const OtherFinalizer = "(name not kept)"
 
 // Part is a piece of the graph, as it was observed.
 type Part struct {
-	Objects []Object
+	Objects []gc.Object
 	// Absent are owners that were proven gone, by coordinates without Resource.
-	Absent []Coordinates
+	Absent []gc.Coordinates
 	// Orphaned are the UIDs of those in the journal: their dependents are to stay.
 	Orphaned []string
 }
@@ -30,7 +32,7 @@ var (
 // such an owner is itself about to go, what depends on it. Objects of types that are
 // not fully listed at present are left out. The UID may be empty. More than most are
 // refused. It changes nothing, and its strings are the graph's.
-func (c *Collector) Part(target Coordinates, most int) (p Part, err error) {
+func (c *Collector) Part(target gc.Coordinates, most int) (p Part, err error) {
 	i := c.named(target)
 	if i == 0 {
 		return Part{}, ErrNoObject
@@ -45,7 +47,7 @@ func (c *Collector) Part(target Coordinates, most int) (p Part, err error) {
 			return Part{}, ErrTooMany
 		}
 	}
-	p.Objects = make([]Object, 0, len(r.order))
+	p.Objects = make([]gc.Object, 0, len(r.order))
 	for _, i := range r.order {
 		p.Objects = append(p.Objects, c.object(i))
 	}
@@ -59,7 +61,7 @@ func (c *Collector) Part(target Coordinates, most int) (p Part, err error) {
 }
 
 // named finds an object that is there, with any UID if none is given.
-func (c *Collector) named(o Coordinates) index {
+func (c *Collector) named(o gc.Coordinates) index {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if !known || c.kinds.all[kind].phase != synced {
 		return 0
@@ -176,9 +178,9 @@ func (r *reach) moves(i index, depth int) bool {
 }
 
 // object is a node as it was observed, but for the names of others' finalizers.
-func (c *Collector) object(i index) Object {
+func (c *Collector) object(i index) gc.Object {
 	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
-	o := Object{APIVersion: k.apiVersion, Kind: k.kind, Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
+	o := gc.Object{APIVersion: k.apiVersion, Kind: k.kind, Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
 		Owners: c.references(i), Terminating: n.flags&terminating != 0}
 	if o.ResourceVersion = c.versions[i]; n.flags&opaque == 0 && n.version != 0 {
 		o.ResourceVersion = strconv.FormatUint(n.version, 10)
@@ -186,7 +188,7 @@ func (c *Collector) object(i index) Object {
 	for _, f := range []struct {
 		flag trait
 		name string
-	}{{hasFinalizer, OtherFinalizer}, {wantsOrphan, OrphanFinalizer}, {wantsForegr, ForegroundFinalizer}} {
+	}{{hasFinalizer, OtherFinalizer}, {wantsOrphan, gc.OrphanFinalizer}, {wantsForegr, gc.ForegroundFinalizer}} {
 		if n.flags&f.flag != 0 {
 			o.Finalizers = append(o.Finalizers, f.name)
 		}
@@ -195,8 +197,8 @@ func (c *Collector) object(i index) Object {
 }
 
 // Census counts the objects that are there: by namespace, and by type.
-func (c *Collector) Census() (namespaces map[string]int, types map[Type]int) {
-	namespaces, types = make(map[string]int), make(map[Type]int)
+func (c *Collector) Census() (namespaces map[string]int, types map[gc.Type]int) {
+	namespaces, types = make(map[string]int), make(map[gc.Type]int)
 	byID := make(map[uint32]int)
 	for id := range c.kinds.all {
 		k := &c.kinds.all[id]
@@ -210,7 +212,7 @@ func (c *Collector) Census() (namespaces map[string]int, types map[Type]int) {
 				found++
 			}
 		}
-		types[Type{APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource}] = found
+		types[gc.Type{APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource}] = found
 	}
 	for id, n := range byID {
 		if name := c.namespaces.all[id].text; name != "" {

@@ -13,12 +13,13 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-func worldOf(types []cascade.Type, p cascade.Part) preview.World {
-	w := preview.World{Types: types, Objects: p.Objects, Known: make(map[cascade.Coordinates]cascade.Answer), Orphaned: p.Orphaned}
+func worldOf(types []gc.Type, p cascade.Part) preview.World {
+	w := preview.World{Types: types, Objects: p.Objects, Known: make(map[gc.Coordinates]gc.Answer), Orphaned: p.Orphaned}
 	for _, o := range p.Absent {
-		w.Known[o] = cascade.Answer{State: cascade.Absent}
+		w.Known[o] = gc.Answer{State: gc.Absent}
 	}
 	return w
 }
@@ -34,7 +35,7 @@ func TestPartIsEnough(t *testing.T) {
 			continue
 		}
 		target := all.Objects[s.Roll(len(all.Objects))]
-		policy := []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}[s.Roll(3)]
+		policy := []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}[s.Roll(3)]
 		at := coordinates(target)
 		if seed%2 == 0 {
 			at.UID = ""
@@ -71,8 +72,8 @@ func TestPartIsEnough(t *testing.T) {
 }
 
 // twoOf says whether the graph has another object of the same name, too.
-func twoOf(all cascade.Part, o cascade.Object) bool {
-	return slices.ContainsFunc(all.Objects, func(p cascade.Object) bool {
+func twoOf(all cascade.Part, o gc.Object) bool {
+	return slices.ContainsFunc(all.Objects, func(p gc.Object) bool {
 		return p.Kind == o.Kind && p.Namespace == o.Namespace && p.Name == o.Name && p.UID != o.UID
 	})
 }
@@ -94,8 +95,8 @@ func asksFor(all, part cascade.Part) bool {
 			asked[r.UID] = !known[r.UID]
 		}
 	}
-	return slices.ContainsFunc(all.Objects, func(o cascade.Object) bool {
-		return !inside[o.UID] && slices.ContainsFunc(o.Owners, func(r cascade.Reference) bool { return asked[r.UID] })
+	return slices.ContainsFunc(all.Objects, func(o gc.Object) bool {
+		return !inside[o.UID] && slices.ContainsFunc(o.Owners, func(r gc.Reference) bool { return asked[r.UID] })
 	})
 }
 
@@ -104,9 +105,9 @@ func cmpNames(a, b *preview.Node) int {
 }
 
 // feed a collector.
-func fed(objects ...cascade.Object) *cascade.Collector {
+func fed(objects ...gc.Object) *cascade.Collector {
 	c := cascade.New(cascade.Config{})
-	c.TypeCame(noon, cascade.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true})
+	c.TypeCame(noon, gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true})
 	for _, o := range objects {
 		c.Observe(noon, o)
 	}
@@ -116,41 +117,41 @@ func fed(objects ...cascade.Object) *cascade.Collector {
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func pod(name string, owners ...string) cascade.Object {
-	o := cascade.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, UID: "uid-" + name, ResourceVersion: "7"}
+func pod(name string, owners ...string) gc.Object {
+	o := gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, UID: "uid-" + name, ResourceVersion: "7"}
 	for _, owner := range owners {
-		o.Owners = append(o.Owners, cascade.Reference{APIVersion: "v1", Kind: "Pod", Name: owner, UID: "uid-" + owner, Block: true})
+		o.Owners = append(o.Owners, gc.Reference{APIVersion: "v1", Kind: "Pod", Name: owner, UID: "uid-" + owner, Block: true})
 	}
 	return o
 }
 
-func waits(o cascade.Object, finalizers ...string) cascade.Object {
+func waits(o gc.Object, finalizers ...string) gc.Object {
 	o.Terminating, o.Finalizers = true, finalizers
 	return o
 }
 
 // What a part has, and what it leaves out.
 func TestPart(t *testing.T) {
-	waiting := waits(pod("waiting"), cascade.ForegroundFinalizer)
+	waiting := waits(pod("waiting"), gc.ForegroundFinalizer)
 	held := waits(pod("held", "waiting"), "example.com/hold")
 	for _, test := range []struct {
 		name    string
-		objects []cascade.Object
+		objects []gc.Object
 		want    string
 	}{
 		{"what depends on it, and owners of that, and theirs",
-			[]cascade.Object{pod("root"), pod("below", "root"), pod("shared", "below", "other"), pod("other", "top"), pod("top"), pod("far")},
+			[]gc.Object{pod("root"), pod("below", "root"), pod("shared", "below", "other"), pod("other", "top"), pod("top"), pod("far")},
 			"below other root shared top"},
-		{"not what depends on an owner that stays", []cascade.Object{pod("root", "top"), pod("top"), pod("beside", "top")}, "root top"},
-		{"what depends on an owner that waits", []cascade.Object{pod("root"), pod("both", "root", "waiting"), waiting, held}, "both held root waiting"},
-		{"what depends on an owner that nothing keeps", []cascade.Object{pod("root", "lost"), pod("lost", "gone"), pod("too", "lost")}, "lost root too"},
-		{"owners of each other stay", []cascade.Object{pod("root", "x"), pod("x", "y"), pod("y", "x"), pod("beside", "y")}, "root x y"},
+		{"not what depends on an owner that stays", []gc.Object{pod("root", "top"), pod("top"), pod("beside", "top")}, "root top"},
+		{"what depends on an owner that waits", []gc.Object{pod("root"), pod("both", "root", "waiting"), waiting, held}, "both held root waiting"},
+		{"what depends on an owner that nothing keeps", []gc.Object{pod("root", "lost"), pod("lost", "gone"), pod("too", "lost")}, "lost root too"},
+		{"owners of each other stay", []gc.Object{pod("root", "x"), pod("x", "y"), pod("y", "x"), pod("beside", "y")}, "root x y"},
 	} {
 		var names []string
 		p, err := fed(test.objects...).Part(coordinates(test.objects[0]), 100)
 		for _, o := range p.Objects {
 			names = append(names, o.Name)
-			i := slices.IndexFunc(test.objects, func(q cascade.Object) bool { return q.UID == o.UID })
+			i := slices.IndexFunc(test.objects, func(q gc.Object) bool { return q.UID == o.UID })
 			want := test.objects[i]
 			if want.Name == "held" {
 				want.Finalizers = []string{cascade.OtherFinalizer}
@@ -172,13 +173,13 @@ func TestPart(t *testing.T) {
 	if _, err := c.Part(coordinates(pod("root")), 2); !errors.Is(err, cascade.ErrTooMany) {
 		t.Errorf("more than most: %v", err)
 	}
-	for _, o := range []cascade.Object{pod("gone"), pod("none")} {
+	for _, o := range []gc.Object{pod("gone"), pod("none")} {
 		if _, err := c.Part(coordinates(o), 2); !errors.Is(err, cascade.ErrNoObject) {
 			t.Errorf("%s: %v", o.Name, err)
 		}
 	}
 	namespaces, types := c.Census()
-	if namespaces["a"] != 3 || len(namespaces) != 1 || types[cascade.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods"}] != 3 {
+	if namespaces["a"] != 3 || len(namespaces) != 1 || types[gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods"}] != 3 {
 		t.Errorf("census: %v, %v", namespaces, types)
 	}
 	c.Unreadable(noon, "v1", "Pod")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 var unbounded = preview.Limits{Nodes: 1 << 20, Alike: 1 << 20, Depth: 1 << 20}
@@ -32,7 +33,7 @@ func TestPreviewComesTrue(t *testing.T) {
 			continue
 		}
 		target := before[s.Roll(len(before))]
-		policy := []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}[s.Roll(3)]
+		policy := []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}[s.Roll(3)]
 		p, err := preview.Of(preview.World{Types: s.Types(), Objects: before, Orphaned: s.Orphaned()}, coordinates(target), policy, unbounded)
 		if err != nil {
 			t.Fatalf("world %d: %v", seed, err)
@@ -107,8 +108,8 @@ func terminating(s cascade.Simulated, uid string) bool {
 	return o != nil && o.Terminating
 }
 
-func coordinates(o cascade.Object) cascade.Coordinates {
-	return cascade.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
+func coordinates(o gc.Object) gc.Coordinates {
+	return gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
 }
 
 func flatten(n *preview.Node, into map[string]*preview.Node) {
@@ -120,8 +121,8 @@ func flatten(n *preview.Node, into map[string]*preview.Node) {
 	}
 }
 
-func find(objects []cascade.Object, uid string) *cascade.Object {
-	i := slices.IndexFunc(objects, func(o cascade.Object) bool { return o.UID == uid })
+func find(objects []gc.Object, uid string) *gc.Object {
+	i := slices.IndexFunc(objects, func(o gc.Object) bool { return o.UID == uid })
 	if i < 0 {
 		return nil
 	}
@@ -132,13 +133,13 @@ func find(objects []cascade.Object, uid string) *cascade.Object {
 // foreground and is not held by it. Whether the owner still waits when its
 // dependent's turn comes is a race between requests of the collector: then the
 // dependent goes at once or with its owner, foreground or background.
-func racy(before []cascade.Object, nodes map[string]*preview.Node, o cascade.Object, below []string) bool {
+func racy(before []gc.Object, nodes map[string]*preview.Node, o gc.Object, below []string) bool {
 	for _, r := range o.Owners {
 		n, owner := nodes[r.UID], find(before, r.UID)
 		if n == nil || owner == nil || slices.Contains(below, r.UID) {
 			continue
 		}
-		if !r.Block && n.Policy == cascade.Foreground {
+		if !r.Block && n.Policy == gc.Foreground {
 			return true
 		}
 		if racy(before, nodes, *owner, append(below, o.UID)) {
@@ -150,7 +151,7 @@ func racy(before []cascade.Object, nodes map[string]*preview.Node, o cascade.Obj
 
 // compareFirst holds what became of an object against its node, and says what is
 // not as it was told.
-func compareFirst(was cascade.Object, is *cascade.Object, n *preview.Node, target bool) string {
+func compareFirst(was gc.Object, is *gc.Object, n *preview.Node, target bool) string {
 	if n == nil {
 		if is == nil || is.Terminating != was.Terminating || !slices.Equal(is.Owners, was.Owners) || !slices.Equal(is.Finalizers, was.Finalizers) {
 			return fmt.Sprintf("changed, and is not in the preview: %+v, now %+v", was, is)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // In any world the collector does nothing that the true world forbids, and in
@@ -185,9 +187,9 @@ func (w *world) user() {
 		case 0:
 			finalizers = []string{"other"}
 		case 1:
-			finalizers = []string{OrphanFinalizer}
+			finalizers = []string{gc.OrphanFinalizer}
 		case 2:
-			finalizers = []string{"other", ForegroundFinalizer}
+			finalizers = []string{"other", gc.ForegroundFinalizer}
 		}
 		made := w.create(kind, namespace, fmt.Sprint("n", w.roll(6)), w.anyOwners(kind, namespace), finalizers)
 		if made != nil {
@@ -197,7 +199,7 @@ func (w *world) user() {
 	}
 	switch w.roll(8) {
 	case 0, 1, 2, 3:
-		p := []Policy{"", Background, Foreground, Orphan}[w.roll(4)]
+		p := []gc.Policy{"", gc.Background, gc.Foreground, gc.Orphan}[w.roll(4)]
 		w.tell("user deletes %s %s/%s %s", o.Kind, o.Namespace, o.Name, p)
 		w.remove(o, p)
 	case 4, 5:
@@ -215,7 +217,7 @@ func (w *world) user() {
 }
 
 // anyOwners are references to what there is, more or less.
-func (w *world) anyOwners(kind, namespace string) (refs []Reference) {
+func (w *world) anyOwners(kind, namespace string) (refs []gc.Reference) {
 	for range w.roll(3) {
 		if len(w.objects) == 0 {
 			return refs
@@ -227,8 +229,8 @@ func (w *world) anyOwners(kind, namespace string) (refs []Reference) {
 		if kind == "Realm" && o.Namespace != "" && w.roll(6) > 0 {
 			continue
 		}
-		r := Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Block: w.roll(2) == 0}
-		if slices.ContainsFunc(refs, func(q Reference) bool { return q.UID == r.UID }) {
+		r := gc.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Block: w.roll(2) == 0}
+		if slices.ContainsFunc(refs, func(q gc.Reference) bool { return q.UID == r.UID }) {
 			continue
 		}
 		switch w.roll(12) {

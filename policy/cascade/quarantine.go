@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Types of other API servers (Type.Aggregated) are in quarantine: what those say
@@ -59,11 +61,11 @@ func (c *Collector) streamed(i index) bool {
 
 // distrusted takes what a live read told of an object in quarantine; true says that it
 // is not to be taken for more than that.
-func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *Answer) bool {
-	if !c.quarantined(i) || a.State != Exists && a.State != Absent || a.State == Exists && a.Object.UID == "" {
+func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *gc.Answer) bool {
+	if !c.quarantined(i) || a.State != gc.Exists && a.State != gc.Absent || a.State == gc.Exists && a.Object.UID == "" {
 		return false
 	}
-	same := a.State == Exists && a.Object.UID == c.uidOf(i)
+	same := a.State == gc.Exists && a.Object.UID == c.uidOf(i)
 	switch r := c.absent.absences[i]; {
 	case c.streamed(i) && same && c.agrees(i, a.Object):
 		w.disputed, w.asRead = false, strings.Clone(a.Object.ResourceVersion)
@@ -76,12 +78,12 @@ func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *Answer) bool
 	case same:
 		return false
 	}
-	c.notFound(i, asOf, a.State == Exists)
+	c.notFound(i, asOf, a.State == gc.Exists)
 	return true
 }
 
 // agrees says whether a live read told what the stream did, but for the version.
-func (c *Collector) agrees(i index, o Object) bool {
+func (c *Collector) agrees(i index, o gc.Object) bool {
 	n := c.at(i)
 	return c.sameOwners(i, o.Owners) && finalizerSum(o.Finalizers) == n.finalizers && o.Terminating == (n.flags&terminating != 0)
 }
@@ -150,7 +152,7 @@ func (c *Collector) askWitness(id uint32) {
 	c.lastID++
 	c.absent.asking[id] = true
 	c.absent.witnesses[c.lastID] = witness{id, o.UID, i}
-	c.out = append(c.out, Action{ID: c.lastID, Verb: Read, Object: o, Reason: WitnessWanted})
+	c.out = append(c.out, gc.Action{ID: c.lastID, Verb: gc.Read, Object: o, Reason: WitnessWanted})
 }
 
 // candidate finds an object of a kind, in any version of it, that is known to be there.
@@ -198,14 +200,14 @@ func (c *Collector) waitingFor(id uint32) (list []index) {
 }
 
 // witnessed takes the answer about a witness, if it is one.
-func (c *Collector) witnessed(asOf time.Time, id uint64, a Answer) bool {
+func (c *Collector) witnessed(asOf time.Time, id uint64, a gc.Answer) bool {
 	w, ok := c.absent.witnesses[id]
 	if !ok {
 		return false
 	}
 	delete(c.absent.witnesses, id)
 	delete(c.absent.asking, w.kind)
-	if a.State != Exists || a.Object.UID != w.uid {
+	if a.State != gc.Exists || a.Object.UID != w.uid {
 		c.absent.last[w.kind] = w.node
 		c.unwitnessed(w.kind)
 		return true
@@ -225,7 +227,7 @@ func (c *Collector) witnessed(asOf time.Time, id uint64, a Answer) bool {
 
 // forgetQuarantined takes a DELETED event of a type in quarantine: the first of two
 // NotFounds. It concerns the object alone that it names, in all its versions.
-func (c *Collector) forgetQuarantined(o Object) {
+func (c *Collector) forgetQuarantined(o gc.Object) {
 	is := func(s index) bool {
 		n := c.at(s)
 		k := &c.kinds.all[n.kind]
@@ -279,7 +281,7 @@ func (c *Collector) Unproven(apiVersion, kind string) (all, alone int) {
 }
 
 // whyUnknown says why nothing is known of one of an object's owners.
-func (c *Collector) whyUnknown(i index) (why Reason) {
+func (c *Collector) whyUnknown(i index) (why gc.Reason) {
 	why = KeptUnknownOwner
 	for _, e := range c.at(i).owners {
 		switch r := c.absent.absences[e.owner]; {
@@ -294,7 +296,7 @@ func (c *Collector) whyUnknown(i index) (why Reason) {
 }
 
 // ofQuarantine says whether an object is of a type in quarantine.
-func (c *Collector) ofQuarantine(o Object) bool {
+func (c *Collector) ofQuarantine(o gc.Object) bool {
 	id, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	return known && c.ofOthers(id)
 }

@@ -1,13 +1,17 @@
 package cascade
 
-import "time"
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 // Contradicts says whether an object in a list cannot be as it is told, if that list is
 // of now and everything up to a version had been told before: it was seen newer by then,
 // or it is as old and was not seen at all. That is how an etcd looks that was restored
 // and has gone on beyond what was seen: no version goes backwards but those of objects.
 // It changes nothing.
-func (c *Collector) Contradicts(o Object, upTo uint64) bool {
+func (c *Collector) Contradicts(o gc.Object, upTo uint64) bool {
 	v, ok := version(o.ResourceVersion)
 	if !ok || v > upTo || o.UID == "" || o.Name == "" {
 		return false

@@ -1,5 +1,7 @@
 package cascade
 
+import "github.com/ebb-agent/ebb/policy/gc"
+
 // The root of a deletion is the topmost owner whose going caused it, as far up as the
 // graph knows: for the Pods of a deleted Deployment the Deployment, not their
 // ReplicaSets. Where everything in a namespace, or of a custom type, is being deleted,
@@ -38,13 +40,13 @@ type contained struct {
 // being deleted and have dependents, and only where that was somebody else's fault;
 // those with the same root share one value.
 type roots struct {
-	of    map[index]*Coordinates
-	going map[contained]*Coordinates
+	of    map[index]*gc.Coordinates
+	going map[contained]*gc.Coordinates
 }
 
-func (r *roots) note(i index, root *Coordinates) {
+func (r *roots) note(i index, root *gc.Coordinates) {
 	if r.of == nil {
-		r.of = make(map[index]*Coordinates)
+		r.of = make(map[index]*gc.Coordinates)
 	}
 	r.of[i] = root
 }
@@ -60,7 +62,7 @@ func (r *roots) forget(i index) {
 
 // climb follows absent and waiting owners up. It gives what is noted of the root, or
 // the root itself.
-func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
+func (c *Collector) climb(owner index) (noted *gc.Coordinates, top index) {
 	for range deepest {
 		if s := c.seenAs(owner); s != 0 {
 			owner = s
@@ -82,7 +84,7 @@ func (c *Collector) climb(owner index) (noted *Coordinates, top index) {
 
 // lives says whether an object is there, and nobody deletes it: then it was named as a
 // root before it was seen, and is none.
-func (c *Collector) lives(o *Coordinates) bool {
+func (c *Collector) lives(o *gc.Coordinates) bool {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
 	return known && i != 0 && c.at(i).flags&(observed|terminating) == observed
@@ -116,7 +118,7 @@ func (c *Collector) causeOf(i index) index {
 }
 
 // containing is the Namespace or definition that takes an object along.
-func (c *Collector) containing(i index) *Coordinates {
+func (c *Collector) containing(i index) *gc.Coordinates {
 	if len(c.roots.going) == 0 {
 		return nil
 	}
@@ -132,7 +134,7 @@ func (c *Collector) containing(i index) *Coordinates {
 
 // root of a deletion because of an owner. Those that are deep are noted, so that the
 // way up is gone once.
-func (c *Collector) root(owner index) Coordinates {
+func (c *Collector) root(owner index) gc.Coordinates {
 	noted, top := c.climb(owner)
 	if noted != nil {
 		return *noted
@@ -191,7 +193,7 @@ func (c *Collector) containerSeen(i index) {
 
 func (c *Collector) containerGoes(i index, name contained) {
 	if len(c.roots.going) >= mostContainers || c.roots.going == nil {
-		c.roots.going = make(map[contained]*Coordinates)
+		c.roots.going = make(map[contained]*gc.Coordinates)
 	}
 	if c.roots.going[name] == nil {
 		at := c.coordinates(i)

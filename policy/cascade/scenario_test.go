@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 var update = flag.Bool("update", false, "write what the collector says into testdata/*.txt")
@@ -108,7 +110,7 @@ func (sc *scenario) do(words []string) {
 	case "type":
 		sc.group[rest[1]] = rest[0]
 		flags := strings.Join(rest[2:], " ")
-		sc.c.TypeCame(sc.now, Type{
+		sc.c.TypeCame(sc.now, gc.Type{
 			APIVersion: rest[0], Kind: rest[1], Resource: strings.ToLower(rest[1]) + "s",
 			Namespaced: !strings.Contains(flags, "cluster"), Aggregated: strings.Contains(flags, "aggregated"),
 			Excluded: strings.Contains(flags, "excluded"), Unwatched: strings.Contains(flags, "unwatched"),
@@ -134,17 +136,17 @@ func (sc *scenario) do(words []string) {
 	case "exclude":
 		sc.c.ExcludeNamespaces(sc.now, rest)
 	case "exists":
-		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{Exists, sc.object(rest)})
+		sc.c.Answered(sc.now, sc.now, sc.id(rest), gc.Answer{State: gc.Exists, Object: sc.object(rest)})
 	case "absent":
-		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: Absent})
+		sc.c.Answered(sc.now, sc.now, sc.id(rest), gc.Answer{State: gc.Absent})
 	case "patched":
 		id := sc.id(rest)
 		sc.c.Patched(sc.now, id, sc.object(rest))
-		sc.c.Finished(sc.now, id, Done)
+		sc.c.Finished(sc.now, id, gc.Done)
 	case "busy":
-		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{State: TooBusy})
+		sc.c.Answered(sc.now, sc.now, sc.id(rest), gc.Answer{State: gc.TooBusy})
 	case "unknown":
-		sc.c.Answered(sc.now, sc.now, sc.id(rest), Answer{})
+		sc.c.Answered(sc.now, sc.now, sc.id(rest), gc.Answer{})
 	case "slow":
 		d, err := time.ParseDuration(rest[1])
 		most, err2 := strconv.Atoi(rest[2])
@@ -171,7 +173,7 @@ func (sc *scenario) do(words []string) {
 	case "explain":
 		sc.explain(rest)
 	default:
-		for r := Failed; r <= Deferred; r++ {
+		for r := gc.Failed; r <= gc.Deferred; r++ {
 			if r.String() == words[0] {
 				sc.c.Finished(sc.now, sc.id(rest), r)
 				return
@@ -201,7 +203,7 @@ func (sc *scenario) id(words []string) uint64 {
 	return id
 }
 
-func (sc *scenario) object(words []string) (o Object) {
+func (sc *scenario) object(words []string) (o gc.Object) {
 	o.APIVersion, o.Kind = sc.kind(words[0])
 	o.Namespace, o.Name, _ = strings.Cut(words[1], "/")
 	for _, w := range words[2:] {
@@ -216,7 +218,7 @@ func (sc *scenario) object(words []string) (o Object) {
 		case "finalizer":
 			o.Finalizers = append(o.Finalizers, value)
 		case "owner":
-			var r Reference
+			var r gc.Reference
 			value, r.Block = strings.TrimPrefix(value, "!"), strings.HasPrefix(value, "!")
 			at := strings.LastIndex(value, ":")
 			r.UID = value[at+1:]
@@ -246,11 +248,11 @@ func (sc *scenario) ready() {
 		}
 		if a.Finalizer != "" {
 			fmt.Fprintf(&sc.out, " [%d]=%s", a.Index, a.Finalizer)
-			if a.Finalizer == OrphanFinalizer {
+			if a.Finalizer == gc.OrphanFinalizer {
 				fmt.Fprintf(&sc.out, " rv=%s", a.ResourceVersion)
 			}
 		}
-		if a.Verb == Delete && a.Root != a.Owner {
+		if a.Verb == gc.Delete && a.Root != a.Owner {
 			fmt.Fprintf(&sc.out, " root=%s/%s", a.Root.Kind, a.Root.UID)
 		}
 		fmt.Fprintf(&sc.out, " (%s)\n", a.Reason)
@@ -269,7 +271,7 @@ func (sc *scenario) short(apiVersion, kind string) string {
 
 func (sc *scenario) explain(words []string) {
 	o := sc.object(words)
-	x := sc.c.Explain(Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
+	x := sc.c.Explain(gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID})
 	fmt.Fprintf(&sc.out, "%s %s: %s", words[0], words[1], x.Reason)
 	for _, r := range x.Owners {
 		fmt.Fprintf(&sc.out, " %s/%s=%s", r.Kind, r.Name, r.Judgement)

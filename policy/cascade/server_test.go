@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // server is a small API server: objects, versions, propagation policies,
@@ -30,17 +32,17 @@ type server struct {
 	leftBehind map[string]bool
 	forgotten  int // entries of the journal that a sweep took away
 	lies       lying
-	asRead     map[string]Object // of another API server: UID, as a live read last told
+	asRead     map[string]gc.Object // of another API server: UID, as a live read last told
 }
 
 type stored struct {
-	Object
+	gc.Object
 	refSince map[string]int // UID of an owner: version at which the reference was written
 }
 
 // servedAs is a type in one version. Several may share objects.
 type servedAs struct {
-	Type
+	gc.Type
 	store  string // the kind that holds the objects
 	served bool
 }
@@ -55,7 +57,7 @@ type stream struct {
 
 type event struct {
 	deleted bool
-	object  Object
+	object  gc.Object
 	behind  bool // a list that was older left it out
 }
 
@@ -73,11 +75,11 @@ func typeKey(apiVersion, kind string) string { return apiVersion + " " + kind }
 
 func newServer() *server {
 	s := &server{
-		now: noon, asRead: map[string]Object{}, streams: map[string]*stream{}, types: map[string]*servedAs{},
+		now: noon, asRead: map[string]gc.Object{}, streams: map[string]*stream{}, types: map[string]*servedAs{},
 		waited: map[string]time.Time{}, orphans: map[string]int{}, owned: map[string][]string{},
 		journal: map[string]time.Time{}, leftBehind: map[string]bool{},
 	}
-	for _, t := range []Type{
+	for _, t := range []gc.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 		{APIVersion: "apps/v1", Kind: "Set", Resource: "sets", Namespaced: true},
 		{APIVersion: "x.io/v1", Kind: "Thing", Resource: "things", Namespaced: true},
@@ -88,7 +90,7 @@ func newServer() *server {
 		s.streams[t.Kind] = &stream{as: typeKey(t.APIVersion, t.Kind)}
 	}
 	// Thing is served in a second version, too, which nobody watches.
-	old := Type{APIVersion: "x.io/v1beta1", Kind: "Thing", Resource: "things", Namespaced: true, Unwatched: true}
+	old := gc.Type{APIVersion: "x.io/v1beta1", Kind: "Thing", Resource: "things", Namespaced: true, Unwatched: true}
 	s.types[typeKey(old.APIVersion, old.Kind)] = &servedAs{old, "Thing", true}
 	return s
 }
@@ -114,7 +116,7 @@ func (s *server) byUID(uid string) *stored {
 }
 
 // create an object; nil if the name is taken.
-func (s *server) create(kind, namespace, name string, owners []Reference, finalizers []string) *stored {
+func (s *server) create(kind, namespace, name string, owners []gc.Reference, finalizers []string) *stored {
 	t := s.types[s.streams[kind].as]
 	if !t.Namespaced {
 		namespace = ""
@@ -127,7 +129,7 @@ func (s *server) create(kind, namespace, name string, owners []Reference, finali
 	if s.nextUID%5 == 0 {
 		id = fmt.Sprint("uid-", s.nextUID) // not every API server makes UUIDs
 	}
-	o := &stored{Object: Object{
+	o := &stored{Object: gc.Object{
 		APIVersion: t.APIVersion, Kind: kind, Namespace: namespace, Name: name, UID: id,
 		Owners: owners, Finalizers: finalizers,
 	}, refSince: map[string]int{}}
@@ -141,7 +143,7 @@ func (s *server) changed(o *stored) {
 	s.version++
 	o.ResourceVersion = fmt.Sprint(s.version)
 	for id := range o.refSince {
-		if !slices.ContainsFunc(o.Owners, func(r Reference) bool { return r.UID == id }) {
+		if !slices.ContainsFunc(o.Owners, func(r gc.Reference) bool { return r.UID == id }) {
 			delete(o.refSince, id)
 		}
 	}
@@ -153,7 +155,7 @@ func (s *server) changed(o *stored) {
 			o.refSince[r.UID] = s.version
 		}
 	}
-	if o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) && s.orphans[o.UID] == 0 {
+	if o.Terminating && slices.Contains(o.Finalizers, gc.OrphanFinalizer) && s.orphans[o.UID] == 0 {
 		s.orphans[o.UID] = s.version
 	}
 	st := s.streams[o.Kind]
@@ -165,14 +167,14 @@ func (s *server) changed(o *stored) {
 	st.pending = append(st.pending, event{object: snapshot(o)})
 }
 
-func snapshot(o *stored) Object {
+func snapshot(o *stored) gc.Object {
 	c := o.Object
 	c.Owners, c.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
 	return c
 }
 
 func (s *server) isWaiting(o *stored) bool {
-	return o.Terminating && slices.Contains(o.Finalizers, ForegroundFinalizer)
+	return o.Terminating && slices.Contains(o.Finalizers, gc.ForegroundFinalizer)
 }
 
 // tick notes who waits, before anything changes.
@@ -185,7 +187,7 @@ func (s *server) tick() {
 }
 
 // remove is a DELETE; policy "" is none.
-func (s *server) remove(o *stored, p Policy) {
+func (s *server) remove(o *stored, p gc.Policy) {
 	s.tick()
 	if p != "" {
 		delete(s.leftBehind, o.UID)
@@ -201,14 +203,14 @@ func (s *server) setFinalizers(o *stored, list []string) {
 	s.changed(o)
 }
 
-func (s *server) setOwners(o *stored, refs []Reference) {
+func (s *server) setOwners(o *stored, refs []gc.Reference) {
 	s.tick()
 	o.Owners = refs
 	s.changed(o)
 }
 
 // owner of a reference in the true world: served or not, watched or not.
-func (s *server) owner(dependent *stored, r Reference) *stored {
+func (s *server) owner(dependent *stored, r gc.Reference) *stored {
 	t := s.types[typeKey(r.APIVersion, r.Kind)]
 	if t == nil {
 		return s.byUID(r.UID) // nobody knows: taken for alive if anything is
@@ -224,7 +226,7 @@ func (s *server) owner(dependent *stored, r Reference) *stored {
 }
 
 func (s *server) unresolvable(o *stored) bool {
-	return o.Namespace == "" && slices.ContainsFunc(o.Owners, func(r Reference) bool {
+	return o.Namespace == "" && slices.ContainsFunc(o.Owners, func(r gc.Reference) bool {
 		t := s.types[typeKey(r.APIVersion, r.Kind)]
 		return t == nil || t.Namespaced
 	})
@@ -232,7 +234,7 @@ func (s *server) unresolvable(o *stored) bool {
 
 // mayGo says why a reference may not be taken for dangling or waiting; "" if it
 // may.
-func (s *server) mayGo(o *stored, r Reference) string {
+func (s *server) mayGo(o *stored, r gc.Reference) string {
 	owner := s.owner(o, r)
 	if owner == nil || s.isWaiting(owner) {
 		return ""
@@ -247,7 +249,7 @@ func (s *server) excluded(o *stored) bool { return s.excludes != "" && o.Namespa
 
 // checkRoot holds the root of a deletion against who ever owned whom: it is an owner of
 // the object, or one of those, and nobody keeps it.
-func (s *server) checkRoot(a Action, o *stored) {
+func (s *server) checkRoot(a gc.Action, o *stored) {
 	above := []string{o.UID}
 	for at := 0; at < len(above); at++ {
 		for _, id := range s.owned[above[at]] {
@@ -268,7 +270,7 @@ func (s *server) checkRoot(a Action, o *stored) {
 	}
 }
 
-func (s *server) forbid(a Action, format string, args ...any) {
+func (s *server) forbid(a gc.Action, format string, args ...any) {
 	if s.fault == "" {
 		s.fault = fmt.Sprintf("%s %s %s/%s (%s): ", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, a.Reason) + fmt.Sprintf(format, args...)
 	}

@@ -1,213 +1,52 @@
 package cascade
 
-import "time"
+import (
+	"time"
 
-// The two finalizers that the API server sets on an object that is deleted with
-// a propagation policy, and that a collector takes off (metav1.FinalizerOrphanDependents,
-// metav1.FinalizerDeleteDependents).
-const (
-	OrphanFinalizer     = "orphan"
-	ForegroundFinalizer = "foregroundDeletion"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
-
-// Type is a kind of object in the version in which it is watched.
-type Type struct {
-	APIVersion string // "apps/v1", "v1"
-	Kind       string // or [Second] of it
-	Resource   string // "deployments"
-	Namespaced bool
-	// Aggregated types are served by another API server, whose storage may ignore
-	// preconditions: an object is read just before it is deleted. They are in
-	// quarantine; see quarantine.go.
-	Aggregated bool
-	// Unwatched versions and types are not listed: references to them are verified
-	// by live reads.
-	Unwatched bool
-	// Excluded types are never acted on; as owners they count like any other.
-	Excluded bool
-}
-
-// Coordinates name one object. Two objects may bear the same name one after the
-// other, and two names may be given for one UID: only all of it is the object.
-type Coordinates struct {
-	APIVersion string
-	Kind       string
-	Resource   string // set in actions, ignored in inputs
-	Namespace  string
-	Name       string
-	UID        string
-}
-
-// Reference is an owner reference as it is written in an object.
-type Reference struct {
-	APIVersion string
-	Kind       string
-	Name       string
-	UID        string
-	Block      bool // blockOwnerDeletion is true
-}
-
-// Object is what the graph wants to know of an object.
-type Object struct {
-	APIVersion      string
-	Kind            string
-	Namespace       string
-	Name            string
-	UID             string
-	ResourceVersion string
-	Owners          []Reference
-	Finalizers      []string
-	Terminating     bool // deletionTimestamp is set
-}
-
-// Verb is what an action asks the caller to do.
-type Verb uint8
-
-// The verbs. Verify and Read are answered with [Collector.Answered], Warn and Withdraw
-// with nothing, all others with [Collector.Finished].
-const (
-	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents
-	Read                             // read the object live, because what is known of it may be old
-	Delete                           // with Policy; UID and ResourceVersion as preconditions
-	RemoveReferences                 // take the references in Refs away
-	Unblock                          // set blockOwnerDeletion of the references in Refs to false
-	RemoveFinalizer                  // take Finalizer, at Index, off
-	Record                           // write the object's UID into the durable journal of orphaned owners
-	Withdraw                         // take it out again, before any later Record; nothing depends on when, or whether
-	Warn                             // emit an event on the object, by Reason
-)
-
-func (v Verb) String() string {
-	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn"}
-	if int(v) < len(names) {
-		return names[v]
-	}
-	return "unknown verb"
-}
-
-// Policy is the propagation policy of a Delete, as the API spells it.
-type Policy string
-
-// The propagation policies of the API.
-const (
-	Background Policy = "Background"
-	Foreground Policy = "Foreground"
-	Orphan     Policy = "Orphan"
-)
-
-// Position is an owner reference of the object that an action is about: where it
-// stands in the list, and what must be found there.
-type Position struct {
-	Index int
-	Reference
-}
-
-// Action is something for the caller to do, and why.
-type Action struct {
-	ID     uint64 // quoted in the answer; 0 if none is wanted
-	Verb   Verb
-	Object Coordinates
-	// ResourceVersion is the one the decision rests on. A Delete always has one, and
-	// it is a precondition beside the UID.
-	ResourceVersion string
-	Policy          Policy
-	Refs            []Position
-	Finalizer       string
-	Index           int // of Finalizer
-	Reason          Reason
-	Owner           Coordinates // the first owner that Reason is about
-	// Root of a Delete is the topmost owner whose going caused it, or what took that
-	// along: a Namespace, a CustomResourceDefinition.
-	Root Coordinates
-}
-
-// State is what a live read told.
-type State uint8
-
-// The answers. Unknown is anything that proves neither of the others: a bare 404
-// of a path, 403, 5xx, a timeout, a type that cannot be resolved.
-const (
-	Unknown State = iota
-	Exists        // Answer.Object is what stands there, with whatever UID
-	Absent        // a Status NotFound whose details name that very object
-	TooBusy       // Unknown, because the server wants fewer requests
-)
-
-// Answer is what a live read of an action's coordinates told.
-type Answer struct {
-	State  State
-	Object Object // if it exists
-}
-
-// Result is how an action went.
-type Result uint8
-
-// The results.
-const (
-	Failed    Result = iota // anything else: tried again later
-	Done                    // a patch's response was fed to Patched before
-	Conflict                // a precondition or a test did not hold
-	Gone                    // a Status NotFound whose details name that very object
-	Forbidden               // 403, an admission webhook's refusal: tried again, seldom
-	// TooMany: the server wants fewer requests, and says nothing of the object. How
-	// many are sent is the caller's business; this one is asked for again soon.
-	TooMany
-	// Withheld: the caller did not want to. The same is not asked for again until
-	// the object changes, or [Collector.Release].
-	Withheld
-	// Deferred: not now. The caller says before, by [Collector.Slow] or
-	// [Collector.Hold], when it wants more of these.
-	Deferred
-)
-
-func (r Result) String() string {
-	return [...]string{"failed", "done", "conflict", "gone", "forbidden", "throttled", "withheld", "deferred"}[min(r, Deferred)]
-}
-
-// Reason says why an action is asked for, or why an object is kept.
-type Reason string
 
 // Reasons of actions.
 const (
-	OwnersAbsent    Reason = "owners_absent"     // no owner exists any more
-	OwnersWaiting   Reason = "owners_waiting"    // no owner is left but such that wait for their dependents to go
-	ReferencesStale Reason = "references_stale"  // a solid owner remains, the others are absent or waiting
-	OwnerOrphans    Reason = "owner_orphans"     // the owner is deleted and leaves its dependents behind
-	CircleOfOwners  Reason = "circle_of_owners"  // owners wait for each other
-	DependentsGone  Reason = "dependents_gone"   // nothing holds the finalizer any more
-	TypesGivenUp    Reason = "types_given_up"    // the same, as far as types could be listed: warn somebody
-	OwnerUnverified Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
-	OwnerMayChange  Reason = "owner_may_change"  // that an owner waits is not permanent
-	ObjectMayChange Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
-	WitnessWanted   Reason = "witness_wanted"    // another object of its type was not found: does its server answer truly?
-	OrphaningBegins Reason = "orphaning_begins"  // the owner is deleted with orphan
+	OwnersAbsent    gc.Reason = "owners_absent"     // no owner exists any more
+	OwnersWaiting   gc.Reason = "owners_waiting"    // no owner is left but such that wait for their dependents to go
+	ReferencesStale gc.Reason = "references_stale"  // a solid owner remains, the others are absent or waiting
+	OwnerOrphans    gc.Reason = "owner_orphans"     // the owner is deleted and leaves its dependents behind
+	CircleOfOwners  gc.Reason = "circle_of_owners"  // owners wait for each other
+	DependentsGone  gc.Reason = "dependents_gone"   // nothing holds the finalizer any more
+	TypesGivenUp    gc.Reason = "types_given_up"    // the same, as far as types could be listed: warn somebody
+	OwnerUnverified gc.Reason = "owner_unverified"  // nobody has proven that the owner is absent, or there
+	OwnerMayChange  gc.Reason = "owner_may_change"  // that an owner waits is not permanent
+	ObjectMayChange gc.Reason = "object_may_change" // the object was changed, or its effect not seen, or its type is aggregated
+	WitnessWanted   gc.Reason = "witness_wanted"    // another object of its type was not found: does its server answer truly?
+	OrphaningBegins gc.Reason = "orphaning_begins"  // the owner is deleted with orphan
 	// OrphaningCalledOff: the owner is there, and not to be orphaned any more.
-	OrphaningCalledOff Reason = "orphaning_called_off"
-	InvalidNamespace   Reason = "invalid_namespace" // the owner was seen in another namespace
-	ChangesTooOften    Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
-	HeldByExcluded     Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: see Collector.Holding
+	OrphaningCalledOff gc.Reason = "orphaning_called_off"
+	InvalidNamespace   gc.Reason = "invalid_namespace" // the owner was seen in another namespace
+	ChangesTooOften    gc.Reason = "changes_too_often" // it changed between each read and the request; tried again, ever more seldom
+	HeldByExcluded     gc.Reason = "held_by_excluded"  // all that still holds a deleted owner is excluded: see Collector.Holding
 )
 
 // Reasons to keep an object.
 const (
-	KeptNoOwners     Reason = "no_owners"
-	KeptSolidOwner   Reason = "solid_owner"
-	KeptUnknownOwner Reason = "unknown_owner"         // unknown never deletes
-	KeptAbsenceYoung Reason = "owner_not_found_once"  // of another API server: waits for the second NotFound
-	KeptNoWitness    Reason = "owner_without_witness" // of another API server: nothing proves that it answers truly
-	KeptDisputed     Reason = "live_read_differs"     // of another API server: a live read tells otherwise than its watch
-	KeptUnresolvable Reason = "unresolvable"          // cluster-scoped, with a namespaced owner
-	KeptTerminating  Reason = "terminating"           // already deleted; others hold it
-	KeptDependents   Reason = "waits_for_dependents"
-	KeptJournal      Reason = "waits_for_journal" // the journal of orphaned owners does not have it yet
-	KeptSync         Reason = "waits_for_types"   // some type has not been listed
-	KeptExcluded     Reason = "excluded"
-	KeptUnserved     Reason = "type_unserved"
-	KeptInFlight     Reason = "in_flight" // an action is on its way, or its effect not seen yet
-	KeptRetry        Reason = "retry"     // an action did not succeed; again later
-	KeptSlowed       Reason = "slowed"    // deletions of its root are asked for little by little
-	KeptHeld         Reason = "held"      // none are
-	KeptNotKnown     Reason = "not_known" // the graph has no such object
+	KeptNoOwners     gc.Reason = "no_owners"
+	KeptSolidOwner   gc.Reason = "solid_owner"
+	KeptUnknownOwner gc.Reason = "unknown_owner"         // unknown never deletes
+	KeptAbsenceYoung gc.Reason = "owner_not_found_once"  // of another API server: waits for the second NotFound
+	KeptNoWitness    gc.Reason = "owner_without_witness" // of another API server: nothing proves that it answers truly
+	KeptDisputed     gc.Reason = "live_read_differs"     // of another API server: a live read tells otherwise than its watch
+	KeptUnresolvable gc.Reason = "unresolvable"          // cluster-scoped, with a namespaced owner
+	KeptTerminating  gc.Reason = "terminating"           // already deleted; others hold it
+	KeptDependents   gc.Reason = "waits_for_dependents"
+	KeptJournal      gc.Reason = "waits_for_journal" // the journal of orphaned owners does not have it yet
+	KeptSync         gc.Reason = "waits_for_types"   // some type has not been listed
+	KeptExcluded     gc.Reason = "excluded"
+	KeptUnserved     gc.Reason = "type_unserved"
+	KeptInFlight     gc.Reason = "in_flight" // an action is on its way, or its effect not seen yet
+	KeptRetry        gc.Reason = "retry"     // an action did not succeed; again later
+	KeptSlowed       gc.Reason = "slowed"    // deletions of its root are asked for little by little
+	KeptHeld         gc.Reason = "held"      // none are
+	KeptNotKnown     gc.Reason = "not_known" // the graph has no such object
 )
 
 // KeepOrphaned is the default of Config.KeepOrphaned.

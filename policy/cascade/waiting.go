@@ -3,6 +3,8 @@ package cascade
 import (
 	"container/heap"
 	"strconv"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 func (c *Collector) versionOf(i index) string {
@@ -25,21 +27,21 @@ func (c *Collector) followWaiting(i index, at int) {
 	}
 	dependents, _ := c.dependentsOf(i)
 	if dependents == 0 {
-		c.remove(i, c.policy(i, Background), OwnersWaiting, at)
+		c.remove(i, c.policy(i, gc.Background), OwnersWaiting, at)
 		return
 	}
 	if refs := c.blockingRefs(i); len(refs) > 0 && c.waitingDependent(i) {
-		c.emit(i, c.action(i, Unblock, CircleOfOwners, c.at(i).owners[at].owner, refs))
+		c.emit(i, c.action(i, gc.Unblock, CircleOfOwners, c.at(i).owners[at].owner, refs))
 		return
 	}
-	c.remove(i, c.policy(i, Foreground), OwnersWaiting, at)
+	c.remove(i, c.policy(i, gc.Foreground), OwnersWaiting, at)
 }
 
 // blockingRefs are an object's references that hold their owners.
-func (c *Collector) blockingRefs(i index) (refs []Position) {
+func (c *Collector) blockingRefs(i index) (refs []gc.Position) {
 	for at, e := range c.at(i).owners {
 		if e.block && e.owner != i {
-			refs = append(refs, Position{at, c.reference(e)})
+			refs = append(refs, gc.Position{Index: at, Reference: c.reference(e)})
 		}
 	}
 	return refs
@@ -80,7 +82,7 @@ func (c *Collector) decideForeground(i index) {
 		// Two that were deleted in the foreground, each the other's owner, would
 		// wait forever.
 		if refs := c.blockingRefs(i); len(refs) > 0 && !c.excluded(i) && c.waitsForItself(i) {
-			c.emit(i, c.action(i, Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
+			c.emit(i, c.action(i, gc.Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
 			return
 		}
 		c.sayHeld(i)
@@ -93,7 +95,7 @@ func (c *Collector) decideForeground(i index) {
 	if c.incomplete > 0 {
 		why = TypesGivenUp
 	}
-	c.finalize(i, ForegroundFinalizer, c.at(i).foregrAt, why)
+	c.finalize(i, gc.ForegroundFinalizer, c.at(i).foregrAt, why)
 }
 
 // waitsForItself follows the blocking references up through owners that wait.
@@ -119,7 +121,7 @@ func (c *Collector) waitsForItself(i index) bool {
 	return false
 }
 
-func (c *Collector) finalize(i index, finalizer string, at uint8, why Reason) {
+func (c *Collector) finalize(i index, finalizer string, at uint8, why gc.Reason) {
 	w := c.workOf(i)
 	if w.conflict || at == 255 {
 		// Where the finalizer stands may be another place by now.
@@ -129,8 +131,8 @@ func (c *Collector) finalize(i index, finalizer string, at uint8, why Reason) {
 			return
 		}
 	}
-	a := c.action(i, RemoveFinalizer, why, i, nil)
-	a.Finalizer, a.Index, a.Owner = finalizer, int(at), Coordinates{}
+	a := c.action(i, gc.RemoveFinalizer, why, i, nil)
+	a.Finalizer, a.Index, a.Owner = finalizer, int(at), gc.Coordinates{}
 	c.emit(i, a)
 }
 

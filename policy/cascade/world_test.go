@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // dice draws a number below n.
@@ -28,7 +30,7 @@ type world struct {
 	c       *Collector
 	forgets bool // c remembers few that went, and no event comes twice
 	roll    dice
-	flight  []Action
+	flight  []gc.Action
 	late    []func() // answers that are on their way back
 	calm    bool
 	story   []string
@@ -81,7 +83,7 @@ func (w *world) backup() {
 		clear(w.orphans)
 		for _, o := range w.objects {
 			delete(w.leftBehind, o.UID)
-			if o.Terminating && slices.Contains(o.Finalizers, OrphanFinalizer) {
+			if o.Terminating && slices.Contains(o.Finalizers, gc.OrphanFinalizer) {
 				w.orphans[o.UID] = version + 1
 			}
 		}
@@ -205,7 +207,7 @@ func (w *world) hand(e event, how string) {
 // take actions from the collector.
 func (w *world) take(most int) {
 	for _, a := range w.c.Ready(w.now, most) {
-		if a.Verb != Withdraw {
+		if a.Verb != gc.Withdraw {
 			w.flight = append(w.flight, a)
 		} else if w.roll(4) > 0 { // it may be lost with a crash
 			delete(w.journal, a.Object.UID)
@@ -220,39 +222,39 @@ func (w *world) carryOut(at int) {
 	w.tick()
 	fails := !w.calm && w.roll(10) == 0
 	switch a.Verb {
-	case Warn:
-	case Record:
+	case gc.Warn:
+	case gc.Record:
 		w.tell("record %s %s/%s: fails %v", a.Object.Kind, a.Object.Namespace, a.Object.Name, fails)
 		if fails {
-			w.c.Finished(w.now, a.ID, Failed)
+			w.c.Finished(w.now, a.ID, gc.Failed)
 			return
 		}
 		w.journal[a.Object.UID] = w.now
-		w.c.Finished(w.now, a.ID, Done)
-	case Verify, Read:
+		w.c.Finished(w.now, a.ID, gc.Done)
+	case gc.Verify, gc.Read:
 		answer, asOf := w.read(a.Object, a.Reason), w.now
 		if fails {
-			answer = Answer{}
+			answer = gc.Answer{}
 		}
 		w.tell("%s %s %s/%s: %d", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, answer.State)
 		w.answer(a, func() { w.c.Answered(w.now, asOf, a.ID, answer) })
 	default:
 		w.outrun(a)
-		result, response := Failed, (*Object)(nil)
-		if a.Verb == Delete && !w.calm && w.roll(6) == 0 {
+		result, response := gc.Failed, (*gc.Object)(nil)
+		if a.Verb == gc.Delete && !w.calm && w.roll(6) == 0 {
 			result, fails = w.deferred(a), true
 		}
 		if !fails {
 			result, response = w.execute(a)
 		}
 		w.tell("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
-		lost := result != Deferred && !w.calm && w.roll(12) == 0
+		lost := result != gc.Deferred && !w.calm && w.roll(12) == 0
 		w.answer(a, func() {
 			if response != nil {
 				w.c.Patched(w.now, a.ID, *response)
 			}
 			if lost {
-				result = Failed // it was carried out, and the answer was cut off
+				result = gc.Failed // it was carried out, and the answer was cut off
 			}
 			w.c.Finished(w.now, a.ID, result)
 		})
@@ -261,7 +263,7 @@ func (w *world) carryOut(at int) {
 
 // outrun changes an object just before a request about it comes: in nothing, or in its
 // owners.
-func (w *world) outrun(a Action) {
+func (w *world) outrun(a gc.Action) {
 	o := w.byUID(a.Object.UID)
 	if o == nil || w.calm || w.roll(3) > 0 {
 		return
@@ -275,7 +277,7 @@ func (w *world) outrun(a Action) {
 }
 
 // answer hands an answer over: now, or after something else has happened.
-func (w *world) answer(a Action, hand func()) {
+func (w *world) answer(a gc.Action, hand func()) {
 	if w.calm || w.roll(6) > 0 {
 		hand()
 		return
@@ -317,16 +319,16 @@ func (w *world) breakOff(kind string) {
 }
 
 // deferred is what the gate says of deletions that it does not want now.
-func (w *world) deferred(a Action) Result {
+func (w *world) deferred(a gc.Action) gc.Result {
 	if w.roll(3) == 0 {
 		w.tell("deletions are held")
 		w.c.Hold(w.now, true)
-		return Deferred
+		return gc.Deferred
 	}
 	pause := time.Duration(1+w.roll(30)) * 100 * time.Millisecond
 	w.tell("root %s is slowed for %v", a.Root.UID, pause)
 	w.c.Slow(w.now, a.Root.UID, w.now.Add(pause), 1+w.roll(3))
-	return Deferred
+	return gc.Deferred
 }
 
 // lie has the other API server begin or end to.

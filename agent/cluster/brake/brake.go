@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Limits are how many deletions are let through. Zero Deletions or Burst: any number.
@@ -49,7 +49,7 @@ type Brake struct {
 
 // envelope is the bucket of one root.
 type envelope struct {
-	root   cascade.Coordinates
+	root   gc.Coordinates
 	used   float64 // of the burst; flows off at the slope
 	at     time.Time
 	total  int // deletions since the bucket was last full
@@ -107,7 +107,7 @@ func (e *envelope) spend(now time.Time, l Limits) {
 	}
 }
 
-func (b *Brake) envelope(now time.Time, root cascade.Coordinates) *envelope {
+func (b *Brake) envelope(now time.Time, root gc.Coordinates) *envelope {
 	e := b.envelopes[root.UID]
 	if e == nil {
 		b.makeRoom(now)
@@ -136,7 +136,7 @@ func (b *Brake) makeRoom(now time.Time) {
 }
 
 // Take counts a deletion, if it may be sent.
-func (b *Brake) Take(now time.Time, root cascade.Coordinates) Answer {
+func (b *Brake) Take(now time.Time, root gc.Coordinates) Answer {
 	var e *envelope
 	if b.limits.Burst > 0 {
 		e = b.envelope(now, root)
@@ -184,7 +184,7 @@ func (b *Brake) Give(a Answer) {
 
 // Cascade is what one root's cascade has spent.
 type Cascade struct {
-	Root      cascade.Coordinates
+	Root      gc.Coordinates
 	Deletions int // since its envelope was last full
 	Left      int // of the burst
 	Slowed    bool

@@ -9,13 +9,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func root(name string) cascade.Coordinates {
-	return cascade.Coordinates{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: name, UID: "uid-" + name}
+func root(name string) gc.Coordinates {
+	return gc.Coordinates{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: name, UID: "uid-" + name}
 }
 
 func made(l Limits) *Brake {
@@ -25,7 +25,7 @@ func made(l Limits) *Brake {
 }
 
 // many deletions of a root at one moment; how many passed, and the last answer.
-func (b *Brake) many(now time.Time, r cascade.Coordinates, n int) (passed int, last Answer) {
+func (b *Brake) many(now time.Time, r gc.Coordinates, n int) (passed int, last Answer) {
 	for range n {
 		if last = b.Take(now, r); last.Verdict != Pass {
 			return passed, last

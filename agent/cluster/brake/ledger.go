@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 const (
@@ -139,7 +139,7 @@ func (b *Brake) Recall(now time.Time, kept string) error {
 		if s.UID == "" || b.limits.Burst == 0 || s.Used < 0 || len(b.envelopes) >= mostKept {
 			continue
 		}
-		e := b.envelope(t.At, cascade.Coordinates{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: s.UID})
+		e := b.envelope(t.At, gc.Coordinates{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: s.UID})
 		e.used, e.total = s.Used, max(s.Total, 0)
 		e.spend(now, b.limits)
 		e.used = min(e.used+float64(t.Ahead), max(e.used, float64(b.limits.Burst)))

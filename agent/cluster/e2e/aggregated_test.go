@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/extension"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -61,10 +62,10 @@ func (f *foreign) start(faults extension.Fault) {
 }
 
 // awaitReason waits until an object is kept for a reason.
-func (f *foreign) awaitReason(what string, want cascade.Reason) {
+func (f *foreign) awaitReason(what string, want gc.Reason) {
 	f.t.Helper()
 	kind, name, _ := strings.Cut(what, "/")
-	o := cascade.Coordinates{APIVersion: kinds[kind].apiVersion, Kind: kinds[kind].kind, Namespace: f.namespace, Name: name, UID: f.uids[what]}
+	o := gc.Coordinates{APIVersion: kinds[kind].apiVersion, Kind: kinds[kind].kind, Namespace: f.namespace, Name: name, UID: f.uids[what]}
 	await(f.t, fmt.Sprintf("%s to be kept: %s", what, want), func(ctx context.Context) error {
 		x, err := f.r.Explain(ctx, o)
 		if err == nil && x.Reason != want {

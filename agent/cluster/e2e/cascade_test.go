@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -209,13 +210,13 @@ func testExplained(t *testing.T, b *bed, r *running) {
 	s := b.scene(t)
 	s.make("cm/o", "cm/a < cm/o")
 	await(t, "the explanation", func(ctx context.Context) error {
-		x, err := r.Explain(ctx, cascade.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Namespace: s.namespace, Name: "a"})
+		x, err := r.Explain(ctx, gc.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Namespace: s.namespace, Name: "a"})
 		if err == nil && (x.Reason != cascade.KeptSolidOwner || x.Owners[0].Judgement != "solid") {
 			err = fmt.Errorf("%+v", x)
 		}
 		return err
 	})
-	if _, err := r.Explain(t.Context(), cascade.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Namespace: s.namespace, Name: "none"}); err == nil {
+	if _, err := r.Explain(t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "ConfigMap", Namespace: s.namespace, Name: "none"}); err == nil {
 		t.Error("an object that is not there is explained")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -52,8 +53,8 @@ func testRefused(t *testing.T, b *bed, r *running) {
 		}
 		return fmt.Errorf("%+v", r.Decisions()[0])
 	})
-	x, err := r.Explain(t.Context(), cascade.Coordinates{APIVersion: "v1", Kind: "Secret", Namespace: s.namespace, Name: "kept"})
-	if err != nil || x.Reason != cascade.KeptRetry || x.Last != cascade.Forbidden {
+	x, err := r.Explain(t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Secret", Namespace: s.namespace, Name: "kept"})
+	if err != nil || x.Reason != cascade.KeptRetry || x.Last != gc.Forbidden {
 		t.Errorf("%+v, %v", x, err)
 	}
 	if wait := time.Until(x.Retry); wait < 10*time.Second {

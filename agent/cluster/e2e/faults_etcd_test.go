@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
@@ -179,7 +179,7 @@ func nothing() {}
 func testAway(t *testing.T, b *bed, p *proxy, r *running) {
 	noticed, away := r.metric(t, "restores_total"), b.scene(t)
 	away.make("cm/o", "cm/p", "cm/a < cm/o", "widget/b < cm/p")
-	r.sameAsLive(t, away, "cm/o", cascade.Background)
+	r.sameAsLive(t, away, "cm/o", gc.Background)
 	for range 2 {
 		p.cut()
 		away.own("cm/a", "cm/o", "cm/p")

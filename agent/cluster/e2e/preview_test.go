@@ -16,11 +16,12 @@ import (
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-var policies = []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}
+var policies = []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}
 
 // What the running controller says is what the API server is read to say, tree for
 // tree: the graph has all that matters.
@@ -56,7 +57,7 @@ func TestPreview(t *testing.T) {
 	t.Run("forbidden type", func(t *testing.T) { testPreviewForbidden(t, b) })
 }
 
-func (s *scene) query(what string, p cascade.Policy) preview.Query {
+func (s *scene) query(what string, p gc.Policy) preview.Query {
 	kind, name, _ := strings.Cut(what, "/")
 	return preview.Query{Resource: kinds[kind].resource, Name: s.real(kind, name), Namespace: s.namespace, Policy: p}
 }
@@ -76,7 +77,7 @@ func (r *running) live(t *testing.T, b *bed, q preview.Query) preview.Answer {
 }
 
 // sameAsLive waits until the watches have told the controller what a list tells.
-func (r *running) sameAsLive(t *testing.T, s *scene, what string, p cascade.Policy) preview.Answer {
+func (r *running) sameAsLive(t *testing.T, s *scene, what string, p gc.Policy) preview.Answer {
 	t.Helper()
 	q := s.query(what, p)
 	want := r.live(t, s.bed, q)
@@ -115,7 +116,7 @@ func testPreviewBusy(t *testing.T, b *bed, r *running) {
 		r.sameAsLive(t, s, "cm/o", p)
 		r.sameAsLive(t, s, "cm/held", p)
 	}
-	a := r.sameAsLive(t, s, "cm/both", cascade.Background)
+	a := r.sameAsLive(t, s, "cm/both", gc.Background)
 	if f := a.Root.Dependents[0].Finalizers; fmt.Sprint(f) != "[example.com/a example.com/b]" {
 		t.Errorf("finalizers %v", f)
 	}
@@ -128,7 +129,7 @@ func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
 	s := b.scene(t)
 	for _, x := range []*scene{s, away} {
 		x.make("cm/o", "pod/p < cm/o", "secret/a < cm/o")
-		a := r.sameAsLive(t, x, "cm/o", cascade.Background)
+		a := r.sameAsLive(t, x, "cm/o", gc.Background)
 		for _, n := range a.Root.Dependents {
 			want := foresight.Deleted
 			if n.Kind == "Pod" || x == away {
@@ -144,7 +145,7 @@ func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
 	s.want("-secret/a")
 	away.want("secret/a=1")
 	await(t, "pods to be said to be excluded", func(ctx context.Context) error {
-		a, err := r.Preview(ctx, s.query("pod/p", cascade.Background))
+		a, err := r.Preview(ctx, s.query("pod/p", gc.Background))
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
 		}
 		return fmt.Errorf("%+v", a.Controller.Watched)
 	})
-	if a := r.live(t, b, s.query("pod/p", cascade.Background)); a.Excluded == nil || a.Excluded.Types[0] != "pods" || a.Source != preview.FromAPIServer {
+	if a := r.live(t, b, s.query("pod/p", gc.Background)); a.Excluded == nil || a.Excluded.Types[0] != "pods" || a.Source != preview.FromAPIServer {
 		t.Errorf("%+v", a)
 	}
 }
@@ -165,8 +166,8 @@ func testPreviewNotes(t *testing.T, b *bed, r *running) {
 	s := b.scene(t)
 	s.make("cm/o", "widget/a", "widget/b")
 	for _, q := range []preview.Query{
-		{Resource: "ns", Name: s.namespace, Policy: cascade.Background}, // a short name
-		{Resource: "crd", Name: "widgets.example.com", Policy: cascade.Background},
+		{Resource: "ns", Name: s.namespace, Policy: gc.Background}, // a short name
+		{Resource: "crd", Name: "widgets.example.com", Policy: gc.Background},
 	} {
 		want := r.live(t, b, q)
 		await(t, "the same notes", func(ctx context.Context) error {
@@ -182,7 +183,7 @@ func testPreviewNotes(t *testing.T, b *bed, r *running) {
 func testPreviewRefusals(t *testing.T, b *bed, r *running) {
 	s := b.scene(t)
 	for q, want := range map[preview.Query]string{
-		s.query("cm/none", cascade.Background):           "configmaps/none in namespace " + s.namespace + ": not found",
+		s.query("cm/none", gc.Background):                "configmaps/none in namespace " + s.namespace + ": not found",
 		{Resource: "carrots", Name: "x"}:                 `"carrots": the server has no such resource type`,
 		{Resource: "tokenreviews", Name: "x"}:            "no such resource type",
 		{Resource: "cm", Name: "none", Namespace: "far"}: "cm/none in namespace far: not found",
@@ -243,7 +244,7 @@ func testPreviewForbidden(t *testing.T, b *bed) {
 	r.awaitState(t, "secrets", "unreadable")
 	var a preview.Answer
 	await(t, "the answer", func(ctx context.Context) (err error) {
-		a, err = r.Preview(ctx, s.query("cm/o", cascade.Orphan))
+		a, err = r.Preview(ctx, s.query("cm/o", gc.Orphan))
 		return err
 	})
 	text := new(strings.Builder)
@@ -253,11 +254,11 @@ func testPreviewForbidden(t *testing.T, b *bed) {
 	if a.Complete || !strings.Contains(text.String(), "INCOMPLETE") || !strings.Contains(text.String(), "secrets") {
 		t.Errorf("%v\n%s", a.NotSeen, text)
 	}
-	if a, err := r.Preview(t.Context(), s.query("cm/o", cascade.Background)); err != nil || len(a.Root.Dependents) != 2 ||
+	if a, err := r.Preview(t.Context(), s.query("cm/o", gc.Background)); err != nil || len(a.Root.Dependents) != 2 ||
 		a.Root.Dependents[1].Reason != cascade.KeptUnknownOwner {
 		t.Errorf("want c kept because nobody knows of the secret: %v %+v", err, a.Root)
 	}
-	if _, err := r.Preview(t.Context(), s.query("secret/a", cascade.Background)); !errors.Is(err, preview.ErrNotRead) {
+	if _, err := r.Preview(t.Context(), s.query("secret/a", gc.Background)); !errors.Is(err, preview.ErrNotRead) {
 		t.Errorf("of an object that may not be read: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ebb-agent/ebb/agent/preview"
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
@@ -136,7 +136,7 @@ func (b *bed) now(t *testing.T, x *thing) *thing {
 	return &is
 }
 
-func (b *bed) delete(t *testing.T, x *thing, p cascade.Policy) {
+func (b *bed) delete(t *testing.T, x *thing, p gc.Policy) {
 	t.Helper()
 	b.do(t, http.MethodDelete, x.path+"/"+x.name, object{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": p}, nil)
 }
@@ -157,7 +157,7 @@ func (b *bed) serveFinalizers(t *testing.T, x *thing) {
 
 const hold = "example.io/hold"
 
-func (b *bed) options(t *testing.T, kubeconfig string, x *thing, p cascade.Policy) preview.Options {
+func (b *bed) options(t *testing.T, kubeconfig string, x *thing, p gc.Policy) preview.Options {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

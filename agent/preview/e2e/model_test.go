@@ -6,18 +6,18 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // testFinalizers holds the model of DELETE against the API server: what it makes of
 // finalizers, as the answer shows them.
 func testFinalizers(t *testing.T, b *bed) {
-	const orphan, foreground = cascade.OrphanFinalizer, cascade.ForegroundFinalizer
+	const orphan, foreground = gc.OrphanFinalizer, gc.ForegroundFinalizer
 	b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "finalizers"}}, nil)
 	lists := [][]string{{hold}, {hold, orphan}, {orphan, hold}, {hold, foreground}, {foreground, hold}, {"example.io/a", orphan, hold}}
 	for i, kind := range []string{"ConfigMap", "Widget", "Realm"} {
 		for j, before := range lists {
-			for k, policy := range []cascade.Policy{"", cascade.Background, cascade.Foreground, cascade.Orphan} {
+			for k, policy := range []gc.Policy{"", gc.Background, gc.Foreground, gc.Orphan} {
 				x := b.make(t, kind, "finalizers", fmt.Sprintf("f-%d-%d-%d", i, j, k), before, false)
 				var options any
 				if policy != "" {

@@ -11,11 +11,12 @@ import (
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 func TestPreviewComesTrue(t *testing.T) {
 	b := start(t)
-	policies := []cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}
+	policies := []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}
 	for seed := range uint64(9) {
 		policy := policies[seed%3]
 		t.Run(fmt.Sprintf("%d %s", seed, policy), func(t *testing.T) {
@@ -106,7 +107,7 @@ func (b *bed) rest(t *testing.T) {
 	t.Helper()
 	owner := b.make(t, "ConfigMap", "default", "canary", nil, true)
 	dependent := b.make(t, "ConfigMap", "default", "below-canary", nil, true, owner)
-	b.delete(t, owner, cascade.Background)
+	b.delete(t, owner, gc.Background)
 	await(t, "the collector to rest", func() error {
 		if b.now(t, dependent) != nil {
 			return errors.New("the canary's dependent is there")
@@ -176,7 +177,7 @@ func testRefusals(t *testing.T, b *bed) {
 		{"widgets", "nobody", "not found"}, {"nothing", "w", "no such resource type"}, {"widgets.apps", "w", "no such resource type"},
 		{"tokenreviews", "w", "no such resource type"},
 	} {
-		o := b.options(t, b.kubeconfig, &thing{kind: test.resource, name: test.name, namespace: "refusals"}, cascade.Background)
+		o := b.options(t, b.kubeconfig, &thing{kind: test.resource, name: test.name, namespace: "refusals"}, gc.Background)
 		a, err := preview.Look(t.Context(), o)
 		switch {
 		case test.want == "" && err != nil:
@@ -210,7 +211,7 @@ func testForbidden(t *testing.T, b *bed) {
 	b.make(t, "Secret", "forbidden", "below", nil, true, root)
 	var a preview.Answer
 	await(t, "the rights of somebody", func() (err error) {
-		a, err = preview.Look(t.Context(), b.options(t, kubeconfig, root, cascade.Background))
+		a, err = preview.Look(t.Context(), b.options(t, kubeconfig, root, gc.Background))
 		return err
 	})
 	if a.Complete || len(a.Root.Dependents) != 1 || a.Root.Dependents[0].Outcome != foresight.Kept || a.Root.Dependents[0].Reason != cascade.KeptUnknownOwner {
@@ -224,7 +225,7 @@ func testForbidden(t *testing.T, b *bed) {
 	if !strings.Contains(text.String(), "INCOMPLETE") || !strings.Contains(text.String(), "not allowed to list and watch") || !strings.Contains(text.String(), " secrets,") {
 		t.Errorf("the text does not say what is missing:\n%s", &text)
 	}
-	if _, err := preview.Look(t.Context(), b.options(t, kubeconfig, secret, cascade.Background)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := preview.Look(t.Context(), b.options(t, kubeconfig, secret, gc.Background)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("of an object that may not be read: %v", err)
 	}
 	t.Run("command", func(t *testing.T) { testCommand(t, b, kubeconfig) })

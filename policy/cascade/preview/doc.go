@@ -4,7 +4,7 @@
 //
 // [Of] takes what is known of a cluster, a target and a propagation policy. A small
 // model of the API server (what DELETE and patches do to references and
-// finalizers: [cascade.Policy.Finalizers], [cascade.Action.Apply]) drives the real
+// finalizers: [gc.Policy.Finalizers], [gc.Action.Apply]) drives the real
 // [cascade.Collector] until nothing moves. So there are no rules here that could
 // differ from those of the controller.
 //

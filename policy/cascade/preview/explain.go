@@ -3,16 +3,16 @@ package preview
 import (
 	"slices"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // explain says why a node fares as it does.
-func (t *tree) explain(n *Node, was cascade.Object, f *fate) {
+func (t *tree) explain(n *Node, was gc.Object, f *fate) {
 	for _, a := range f.actions {
 		switch a.Verb {
-		case cascade.Delete:
+		case gc.Delete:
 			n.Policy, n.Reason = a.Policy, a.Reason
-		case cascade.RemoveReferences:
+		case gc.RemoveReferences:
 			for _, p := range a.Refs {
 				n.Removed = append(n.Removed, t.reference(was, p.Reference))
 			}
@@ -46,7 +46,7 @@ func (t *tree) explain(n *Node, was cascade.Object, f *fate) {
 }
 
 // reference names an owner as its dependent does.
-func (t *tree) reference(dependent cascade.Object, r cascade.Reference) Object {
+func (t *tree) reference(dependent gc.Object, r gc.Reference) Object {
 	ty := t.types[typeName{r.APIVersion, r.Kind}]
 	o := Object{r.APIVersion, r.Kind, ty.Resource, dependent.Namespace, r.Name, r.UID}
 	if !ty.Namespaced {
@@ -55,6 +55,6 @@ func (t *tree) reference(dependent cascade.Object, r cascade.Reference) Object {
 	return o
 }
 
-func object(c cascade.Coordinates) Object {
+func object(c gc.Coordinates) Object {
 	return Object{c.APIVersion, c.Kind, c.Resource, c.Namespace, c.Name, c.UID}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Errors that Of returns.
@@ -17,9 +17,9 @@ var (
 
 // Of previews the deletion of a target, which is found by its coordinates: with
 // UID, or any object of that name.
-func Of(w World, target cascade.Coordinates, policy cascade.Policy, limits Limits) (Preview, error) {
+func Of(w World, target gc.Coordinates, policy gc.Policy, limits Limits) (Preview, error) {
 	switch policy {
-	case cascade.Background, cascade.Foreground, cascade.Orphan:
+	case gc.Background, gc.Foreground, gc.Orphan:
 	default:
 		return Preview{}, fmt.Errorf("preview: %q: %w", policy, ErrPolicy)
 	}

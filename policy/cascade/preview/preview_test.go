@@ -9,9 +9,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-var types = []cascade.Type{
+var types = []gc.Type{
 	{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 	{APIVersion: "v1", Kind: "Namespace", Resource: "namespaces"},
 	{APIVersion: "apps/v1", Kind: "Set", Resource: "sets", Namespaced: true},
@@ -21,23 +22,23 @@ var types = []cascade.Type{
 	{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"},
 }
 
-func made(apiVersion, kind, name string, owners ...cascade.Reference) cascade.Object {
-	o := cascade.Object{APIVersion: apiVersion, Kind: kind, Namespace: "a", Name: name, UID: "uid-" + name, ResourceVersion: "7", Owners: owners}
+func made(apiVersion, kind, name string, owners ...gc.Reference) gc.Object {
+	o := gc.Object{APIVersion: apiVersion, Kind: kind, Namespace: "a", Name: name, UID: "uid-" + name, ResourceVersion: "7", Owners: owners}
 	if kind == "Namespace" || kind == "CustomResourceDefinition" {
 		o.Namespace = ""
 	}
 	return o
 }
 
-func by(o cascade.Object) cascade.Reference {
-	return cascade.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Block: true}
+func by(o gc.Object) gc.Reference {
+	return gc.Reference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, Block: true}
 }
 
-func at(o cascade.Object) cascade.Coordinates {
-	return cascade.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+func at(o gc.Object) gc.Coordinates {
+	return gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
-func of(t *testing.T, w World, target cascade.Object, policy cascade.Policy, limits Limits) Preview {
+func of(t *testing.T, w World, target gc.Object, policy gc.Policy, limits Limits) Preview {
 	t.Helper()
 	w.Types = types
 	p, err := Of(w, at(target), policy, limits)
@@ -53,18 +54,18 @@ func TestRefusals(t *testing.T) {
 	other := at(root)
 	other.UID = "uid-other"
 	for _, test := range []struct {
-		target cascade.Coordinates
-		policy cascade.Policy
+		target gc.Coordinates
+		policy gc.Policy
 		want   error
 	}{
 		{at(root), "", ErrPolicy},
 		{at(root), "Sideways", ErrPolicy},
-		{at(made("v1", "Pod", "root")), cascade.Background, ErrNotThere},
-		{other, cascade.Background, ErrNotThere},
-		{at(lost), cascade.Background, ErrPending},
-		{at(root), cascade.Background, nil},
+		{at(made("v1", "Pod", "root")), gc.Background, ErrNotThere},
+		{other, gc.Background, ErrNotThere},
+		{at(lost), gc.Background, ErrPending},
+		{at(root), gc.Background, nil},
 	} {
-		_, err := Of(World{Types: types, Objects: []cascade.Object{root, lost}}, test.target, test.policy, Limits{})
+		_, err := Of(World{Types: types, Objects: []gc.Object{root, lost}}, test.target, test.policy, Limits{})
 		if !errors.Is(err, test.want) {
 			t.Errorf("%+v %s: %v, want %v", test.target, test.policy, err, test.want)
 		}
@@ -74,7 +75,7 @@ func TestRefusals(t *testing.T) {
 // The tree is bounded, and the counts are of everything.
 func TestBounds(t *testing.T) {
 	root := made("apps/v1", "Set", "root")
-	objects := []cascade.Object{root}
+	objects := []gc.Object{root}
 	for i := range 5000 {
 		pod := made("v1", "Pod", fmt.Sprint("pod-", i), by(root))
 		if i == 3000 {
@@ -82,7 +83,7 @@ func TestBounds(t *testing.T) {
 		}
 		objects = append(objects, pod, made("x.io/v1", "Thing", fmt.Sprint("thing-", i), by(pod)))
 	}
-	p := of(t, World{Objects: objects}, root, cascade.Background, Limits{Nodes: 100, Alike: 4})
+	p := of(t, World{Objects: objects}, root, gc.Background, Limits{Nodes: 100, Alike: 4})
 	if n := len(p.Root.Dependents); n != 5 { // four that go, and the one that waits
 		t.Errorf("%d dependents", n)
 	}
@@ -98,12 +99,12 @@ func TestBounds(t *testing.T) {
 
 func TestDepthIsBounded(t *testing.T) {
 	above := made("apps/v1", "Set", "root")
-	root, objects := above, []cascade.Object{above}
+	root, objects := above, []gc.Object{above}
 	for i := range 3000 {
 		above = made("x.io/v1", "Thing", fmt.Sprint("t", i), by(above))
 		objects = append(objects, above)
 	}
-	for _, policy := range []cascade.Policy{cascade.Background, cascade.Foreground} {
+	for _, policy := range []gc.Policy{gc.Background, gc.Foreground} {
 		p := of(t, World{Objects: objects}, root, policy, Limits{Depth: 7})
 		depth := 0
 		for n := p.Root; len(n.Dependents) > 0; n = n.Dependents[0] {
@@ -122,29 +123,29 @@ func TestQuestions(t *testing.T) {
 	hidden := made("secret.io/v1", "Hidden", "hidden")
 	shared := made("v1", "Pod", "shared", by(root), by(late))
 	veiled := made("v1", "Pod", "veiled", by(root), by(hidden))
-	w := World{Objects: []cascade.Object{root, shared, veiled}}
+	w := World{Objects: []gc.Object{root, shared, veiled}}
 	outcomes := func(p Preview) (list []Outcome) {
 		for _, n := range p.Root.Dependents {
 			list = append(list, n.Outcome)
 		}
 		return list
 	}
-	p := of(t, w, root, cascade.Background, Limits{})
+	p := of(t, w, root, gc.Background, Limits{})
 	if got := outcomes(p); !slices.Equal(got, []Outcome{Deleted, Kept}) {
 		t.Errorf("%v: what was listed and is not there is absent; what was not listed is unknown", got)
 	}
-	w.Known = make(map[cascade.Coordinates]cascade.Answer)
+	w.Known = make(map[gc.Coordinates]gc.Answer)
 	for _, q := range p.Asked {
 		if !q.Namespaced || q.Resource == "" {
 			t.Errorf("%+v cannot be asked", q)
 		}
 		q.Coordinates.Resource = ""
-		w.Known[q.Coordinates] = map[string]cascade.Answer{"late": {State: cascade.Exists, Object: late}, "hidden": {State: cascade.Absent}}[q.Name]
+		w.Known[q.Coordinates] = map[string]gc.Answer{"late": {State: gc.Exists, Object: late}, "hidden": {State: gc.Absent}}[q.Name]
 	}
 	if len(w.Known) != 2 {
 		t.Fatalf("asked %+v", p.Asked)
 	}
-	p = of(t, w, root, cascade.Background, Limits{})
+	p = of(t, w, root, gc.Background, Limits{})
 	if got := outcomes(p); !slices.Equal(got, []Outcome{Kept, Deleted}) || len(p.Asked) > 0 {
 		t.Errorf("%v, asked %v", got, p.Asked)
 	}
@@ -153,8 +154,8 @@ func TestQuestions(t *testing.T) {
 func TestTakenAlong(t *testing.T) {
 	namespace := made("v1", "Namespace", "a")
 	crd := made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.x.io", by(namespace))
-	objects := []cascade.Object{namespace, crd, made("v1", "Pod", "p"), made("x.io/v1", "Thing", "t")}
-	p := of(t, World{Objects: objects}, namespace, cascade.Background, Limits{})
+	objects := []gc.Object{namespace, crd, made("v1", "Pod", "p"), made("x.io/v1", "Thing", "t")}
+	p := of(t, World{Objects: objects}, namespace, gc.Background, Limits{})
 	if len(p.Notes) != 2 || p.Notes[0].Content != 2 || p.Notes[1].Content != 1 {
 		t.Errorf("%+v", p.Notes)
 	}
@@ -163,8 +164,8 @@ func TestTakenAlong(t *testing.T) {
 // An excluded dependent stays, and is said to.
 func TestExcluded(t *testing.T) {
 	root := made("apps/v1", "Set", "root")
-	w := World{Objects: []cascade.Object{root, made("v1", "Pod", "p", by(root))}, ExcludedNamespaces: []string{"a"}}
-	p := of(t, w, root, cascade.Background, Limits{})
+	w := World{Objects: []gc.Object{root, made("v1", "Pod", "p", by(root))}, ExcludedNamespaces: []string{"a"}}
+	p := of(t, w, root, gc.Background, Limits{})
 	if d := p.Root.Dependents[0]; d.Outcome != Kept || d.Reason != cascade.KeptExcluded {
 		t.Errorf("%+v", d)
 	}
@@ -174,9 +175,9 @@ func TestExcluded(t *testing.T) {
 // what it shows is what it counts if nothing is left out.
 func TestTreeAndCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var objects []cascade.Object
+		var objects []gc.Object
 		for i := range rapid.IntRange(1, 30).Draw(t, "objects") {
-			var owners []cascade.Reference
+			var owners []gc.Reference
 			for range rapid.IntRange(0, 2).Draw(t, "owners") {
 				if i > 0 {
 					owners = append(owners, by(objects[rapid.IntRange(0, i-1).Draw(t, "owner")]))
@@ -189,7 +190,7 @@ func TestTreeAndCounts(t *testing.T) {
 			objects = append(objects, o)
 		}
 		w := World{Types: types, Objects: objects}
-		policy := rapid.SampledFrom([]cascade.Policy{cascade.Background, cascade.Foreground, cascade.Orphan}).Draw(t, "policy")
+		policy := rapid.SampledFrom([]gc.Policy{gc.Background, gc.Foreground, gc.Orphan}).Draw(t, "policy")
 		limits := Limits{Nodes: rapid.IntRange(1, 40).Draw(t, "nodes"), Alike: rapid.IntRange(1, 40).Draw(t, "alike")}
 		all, err := Of(w, at(objects[0]), policy, Limits{Alike: 100})
 		if err != nil {
@@ -227,17 +228,17 @@ func show(n *Node, into map[string]Outcome) {
 // BenchmarkOf previews the deletion of an owner of 5,000 among 100,000 objects.
 func BenchmarkOf(b *testing.B) {
 	root := made("apps/v1", "Set", "root")
-	objects := []cascade.Object{root}
+	objects := []gc.Object{root}
 	for i := range 100_000 {
 		pod := made("v1", "Pod", fmt.Sprint("pod-", i))
 		if i < 5000 {
-			pod.Owners = []cascade.Reference{by(root)}
+			pod.Owners = []gc.Reference{by(root)}
 		}
 		objects = append(objects, pod)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Of(World{Types: types, Objects: objects}, at(root), cascade.Foreground, Limits{}); err != nil {
+		if _, err := Of(World{Types: types, Objects: objects}, at(root), gc.Foreground, Limits{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // moment is when everything happens. Time does not go on: what waits for it (retries
@@ -22,25 +23,25 @@ type typeName struct{ apiVersion, kind string }
 // sim is the API server, as far as a cascade needs one, and the collector.
 type sim struct {
 	c       *cascade.Collector
-	types   map[typeName]cascade.Type
+	types   map[typeName]gc.Type
 	watched map[[2]string]bool // group, kind: in Objects
-	objects map[place]cascade.Object
+	objects map[place]gc.Object
 	version uint64
-	known   map[cascade.Coordinates]cascade.Answer
-	asked   map[cascade.Coordinates]bool
+	known   map[gc.Coordinates]gc.Answer
+	asked   map[gc.Coordinates]bool
 	order   []Question
 	// What was done since the deletion, by UID, and in which order.
-	changed map[string][]cascade.Action
+	changed map[string][]gc.Action
 	touched []place
 }
 
 func newSim(w World) *sim {
 	s := &sim{
 		c:     cascade.New(cascade.Config{ExcludedNamespaces: w.ExcludedNamespaces, TrustAggregated: true}),
-		types: make(map[typeName]cascade.Type), watched: make(map[[2]string]bool),
-		objects: make(map[place]cascade.Object, len(w.Objects)),
-		known:   w.Known, asked: make(map[cascade.Coordinates]bool),
-		changed: make(map[string][]cascade.Action),
+		types: make(map[typeName]gc.Type), watched: make(map[[2]string]bool),
+		objects: make(map[place]gc.Object, len(w.Objects)),
+		known:   w.Known, asked: make(map[gc.Coordinates]bool),
+		changed: make(map[string][]gc.Action),
 	}
 	for _, id := range w.Orphaned {
 		s.c.Recall(moment, []cascade.Entry{{UID: id, Recorded: moment}})
@@ -56,7 +57,7 @@ func newSim(w World) *sim {
 	// In an order of their own: lists come as they come, and where a race decides
 	// what happens the same world is to give the same answer.
 	objects := slices.Clone(w.Objects)
-	slices.SortFunc(objects, func(a, b cascade.Object) int {
+	slices.SortFunc(objects, func(a, b gc.Object) int {
 		return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 	})
@@ -82,13 +83,13 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-func placeOf(o cascade.Object) place {
+func placeOf(o gc.Object) place {
 	return place{groupOf(o.APIVersion), o.Kind, o.Namespace, o.Name}
 }
 
 // put gives an object a new version, and tells the collector; one that nothing
 // holds goes.
-func (s *sim) put(o cascade.Object) {
+func (s *sim) put(o gc.Object) {
 	s.version++
 	o.ResourceVersion = strconv.FormatUint(s.version, 10)
 	p := placeOf(o)
@@ -121,12 +122,12 @@ func (s *sim) run() {
 	}
 }
 
-func (s *sim) carryOut(a cascade.Action) {
+func (s *sim) carryOut(a gc.Action) {
 	switch a.Verb {
-	case cascade.Warn, cascade.Withdraw:
-	case cascade.Record:
-		s.c.Finished(moment, a.ID, cascade.Done)
-	case cascade.Verify, cascade.Read:
+	case gc.Warn, gc.Withdraw:
+	case gc.Record:
+		s.c.Finished(moment, a.ID, gc.Done)
+	case gc.Verify, gc.Read:
 		s.c.Answered(moment, moment, a.ID, s.read(a.Object))
 	default:
 		s.c.Finished(moment, a.ID, s.request(a))
@@ -134,15 +135,15 @@ func (s *sim) carryOut(a cascade.Action) {
 }
 
 // read is a live read.
-func (s *sim) read(o cascade.Coordinates) cascade.Answer {
+func (s *sim) read(o gc.Coordinates) gc.Answer {
 	t, served := s.types[typeName{o.APIVersion, o.Kind}]
 	group := groupOf(o.APIVersion)
 	if found, ok := s.objects[place{group, o.Kind, o.Namespace, o.Name}]; ok {
 		found.APIVersion = o.APIVersion
-		return cascade.Answer{State: cascade.Exists, Object: found}
+		return gc.Answer{State: gc.Exists, Object: found}
 	}
 	if _, gone := s.changed[o.UID]; gone {
-		return cascade.Answer{State: cascade.Absent} // it was there, and went here
+		return gc.Answer{State: gc.Absent} // it was there, and went here
 	}
 	key := o
 	key.Resource = ""
@@ -154,24 +155,24 @@ func (s *sim) read(o cascade.Coordinates) cascade.Answer {
 		s.order = append(s.order, Question{o, t.Namespaced})
 	}
 	if served && s.watched[[2]string{group, o.Kind}] {
-		return cascade.Answer{State: cascade.Absent}
+		return gc.Answer{State: gc.Absent}
 	}
-	return cascade.Answer{}
+	return gc.Answer{}
 }
 
 // request is a DELETE or a patch by the collector.
-func (s *sim) request(a cascade.Action) cascade.Result {
+func (s *sim) request(a gc.Action) gc.Result {
 	o, ok := s.objects[place{groupOf(a.Object.APIVersion), a.Object.Kind, a.Object.Namespace, a.Object.Name}]
 	if !ok {
-		return cascade.Gone
+		return gc.Gone
 	}
 	after, ok := a.Apply(o)
 	if !ok {
-		return cascade.Conflict
+		return gc.Conflict
 	}
 	s.put(after)
 	s.changed[o.UID] = append(s.changed[o.UID], a)
-	return cascade.Done
+	return gc.Done
 }
 
 // serve takes the finalizers of others off what is being deleted among these and
@@ -190,11 +191,11 @@ func (s *sim) serve(among []place) (any bool) {
 }
 
 func isForeign(f string) bool {
-	return f != cascade.OrphanFinalizer && f != cascade.ForegroundFinalizer
+	return f != gc.OrphanFinalizer && f != gc.ForegroundFinalizer
 }
 
 // foreign are the finalizers that somebody else than the collector serves.
-func foreign(o cascade.Object) (list []string) {
+func foreign(o gc.Object) (list []string) {
 	for _, f := range o.Finalizers {
 		if isForeign(f) {
 			list = append(list, f)

@@ -5,23 +5,24 @@ import (
 	"slices"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // fate is what became of an object.
 type fate struct {
 	outcome, then Outcome
 	why           cascade.Explanation // of one that is still there
-	actions       []cascade.Action
-	now           cascade.Object // as it is then
+	actions       []gc.Action
+	now           gc.Object // as it is then
 }
 
 // tree tells what a simulation did.
 type tree struct {
 	*sim
-	before map[place]cascade.Object // the world before the deletion
+	before map[place]gc.Object // the world before the deletion
 	limits Limits
 	target string // UID
-	policy cascade.Policy
+	policy gc.Policy
 
 	dependents map[string][]place // by UID of the owner, in the order of the tree
 	fates      map[string]*fate
@@ -38,7 +39,7 @@ func (t *tree) link() {
 	t.met, t.totals = make(map[string]bool), make(map[typeName]*Count)
 	for p, o := range t.before {
 		for i, r := range o.Owners {
-			twice := slices.ContainsFunc(o.Owners[:i], func(q cascade.Reference) bool { return q.UID == r.UID })
+			twice := slices.ContainsFunc(o.Owners[:i], func(q gc.Reference) bool { return q.UID == r.UID })
 			if r.UID != o.UID && !twice {
 				t.dependents[r.UID] = append(t.dependents[r.UID], p)
 			}
@@ -52,9 +53,9 @@ func (t *tree) link() {
 }
 
 // closure visits the target and all that depends on it, directly or not.
-func (t *tree) closure(visit func(cascade.Object)) {
+func (t *tree) closure(visit func(gc.Object)) {
 	seen := map[string]bool{t.target: true}
-	var stack []cascade.Object
+	var stack []gc.Object
 	for _, o := range t.before {
 		if o.UID == t.target {
 			stack = append(stack, o)
@@ -76,7 +77,7 @@ func (t *tree) closure(visit func(cascade.Object)) {
 // note writes down how each fares while finalizers of others hold what they hold,
 // and returns what depends on the target.
 func (t *tree) note() (below []place) {
-	t.closure(func(o cascade.Object) {
+	t.closure(func(o gc.Object) {
 		below = append(below, placeOf(o))
 		t.noteOf(o)
 	})
@@ -86,7 +87,7 @@ func (t *tree) note() (below []place) {
 	return below
 }
 
-func (t *tree) noteOf(o cascade.Object) {
+func (t *tree) noteOf(o gc.Object) {
 	if t.fates[o.UID] != nil {
 		return
 	}
@@ -95,12 +96,12 @@ func (t *tree) noteOf(o cascade.Object) {
 	f.outcome = t.outcome(o, now, there, f.actions)
 	if there {
 		f.now = now
-		f.why = t.c.Explain(cascade.Coordinates{APIVersion: now.APIVersion, Kind: now.Kind, Namespace: now.Namespace, Name: now.Name, UID: now.UID})
+		f.why = t.c.Explain(gc.Coordinates{APIVersion: now.APIVersion, Kind: now.Kind, Namespace: now.Namespace, Name: now.Name, UID: now.UID})
 	}
 	t.fates[o.UID] = f
 }
 
-func (t *tree) still(o cascade.Object) (now cascade.Object, there bool) {
+func (t *tree) still(o gc.Object) (now gc.Object, there bool) {
 	now, there = t.objects[placeOf(o)]
 	return now, there && now.UID == o.UID
 }
@@ -141,9 +142,9 @@ func (t *tree) beside() (list []*Node) {
 	return list
 }
 
-func (t *tree) outcome(was, now cascade.Object, there bool, actions []cascade.Action) Outcome {
-	orphaned := slices.ContainsFunc(actions, func(a cascade.Action) bool {
-		return a.Verb == cascade.RemoveReferences && a.Reason == cascade.OwnerOrphans
+func (t *tree) outcome(was, now gc.Object, there bool, actions []gc.Action) Outcome {
+	orphaned := slices.ContainsFunc(actions, func(a gc.Action) bool {
+		return a.Verb == gc.RemoveReferences && a.Reason == cascade.OwnerOrphans
 	})
 	switch {
 	case !there:
@@ -158,7 +159,7 @@ func (t *tree) outcome(was, now cascade.Object, there bool, actions []cascade.Ac
 
 // node tells of an object and, below it, of its dependents. Beyond the limits it
 // only counts.
-func (t *tree) node(o cascade.Object, depth int) *Node {
+func (t *tree) node(o gc.Object, depth int) *Node {
 	again := t.met[o.UID]
 	n, f := t.alone(o), t.fates[o.UID]
 	switch {
@@ -170,7 +171,7 @@ func (t *tree) node(o cascade.Object, depth int) *Node {
 	return n
 }
 
-func (t *tree) alone(o cascade.Object) *Node {
+func (t *tree) alone(o gc.Object) *Node {
 	f := t.fates[o.UID]
 	n := &Node{Object: t.name(o), Outcome: f.outcome, Then: f.then}
 	t.explain(n, o, f)
@@ -183,7 +184,7 @@ func (t *tree) alone(o cascade.Object) *Node {
 }
 
 // below adds the dependents of an object that goes, or waits.
-func (t *tree) below(n *Node, o cascade.Object, depth int) {
+func (t *tree) below(n *Node, o gc.Object, depth int) {
 	shown, hidden := make(map[More]int), make(map[More]int) // without Count
 	var order []More
 	for _, p := range t.dependents[o.UID] {
@@ -208,8 +209,8 @@ func (t *tree) below(n *Node, o cascade.Object, depth int) {
 }
 
 // countBelow counts an object that the tree leaves out, and what is below it.
-func (t *tree) countBelow(o cascade.Object) {
-	stack := []cascade.Object{o}
+func (t *tree) countBelow(o gc.Object) {
+	stack := []gc.Object{o}
 	for len(stack) > 0 {
 		o := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -227,7 +228,7 @@ func (t *tree) countBelow(o cascade.Object) {
 	}
 }
 
-func (t *tree) count(o cascade.Object, f *fate) {
+func (t *tree) count(o gc.Object, f *fate) {
 	key := typeName{o.APIVersion, o.Kind}
 	c := t.totals[key]
 	if c == nil {
@@ -259,7 +260,7 @@ func (t *tree) counts() (list []Count) {
 
 // takesAlong notes what other controllers delete with an object: the content of a
 // namespace, the objects of a custom type.
-func (t *tree) takesAlong(o cascade.Object, f *fate) {
+func (t *tree) takesAlong(o gc.Object, f *fate) {
 	if f.outcome != Deleted && f.outcome != Waiting {
 		return
 	}
@@ -283,7 +284,7 @@ func (t *tree) takesAlong(o cascade.Object, f *fate) {
 	t.notes = append(t.notes, Note{t.name(o), content})
 }
 
-func (t *tree) name(o cascade.Object) Object {
+func (t *tree) name(o gc.Object) Object {
 	ty := t.types[typeName{o.APIVersion, o.Kind}]
 	return Object{o.APIVersion, o.Kind, ty.Resource, o.Namespace, o.Name, o.UID}
 }

@@ -1,16 +1,16 @@
 package preview
 
-import "github.com/ebb-agent/ebb/policy/cascade"
+import "github.com/ebb-agent/ebb/policy/gc"
 
 // World is what is known of a cluster.
 type World struct {
 	// Types that are served. All objects of a type that is not Unwatched are in
 	// Objects; of the others none is.
-	Types   []cascade.Type
-	Objects []cascade.Object
+	Types   []gc.Type
+	Objects []gc.Object
 	// Known is what live reads told of owners that Objects lacks (see
 	// Preview.Asked), by coordinates without Resource.
-	Known map[cascade.Coordinates]cascade.Answer
+	Known map[gc.Coordinates]gc.Answer
 	// Orphaned are the UIDs of owners that the controller's journal has.
 	Orphaned []string
 	// ExcludedNamespaces are those in which the controller leaves all alone.
@@ -52,7 +52,7 @@ const (
 )
 
 // AskedFor is why the target is deleted.
-const AskedFor cascade.Reason = "asked_for"
+const AskedFor gc.Reason = "asked_for"
 
 // Object names an object.
 type Object struct {
@@ -78,9 +78,9 @@ type Node struct {
 	// that is no different.
 	Then Outcome `json:"then,omitempty"`
 	// Policy by which it is deleted: the collector chooses, except for the target.
-	Policy cascade.Policy `json:"policy,omitempty"`
+	Policy gc.Policy `json:"policy,omitempty"`
 	// Reason of what is done to it, or why it stays, as policy/cascade has them.
-	Reason cascade.Reason `json:"reason"`
+	Reason gc.Reason `json:"reason"`
 	// Removed are the owners whose references are taken away.
 	Removed []Object `json:"removedOwners,omitempty"`
 	// Owners that keep it.
@@ -124,14 +124,14 @@ type Note struct {
 
 // Question is an owner that nobody has seen, and that the answer depends on.
 type Question struct {
-	cascade.Coordinates      // with Resource
-	Namespaced          bool // its type is
+	gc.Coordinates      // with Resource
+	Namespaced     bool // its type is
 }
 
 // Preview is what a deletion would do.
 type Preview struct {
-	Policy cascade.Policy `json:"policy"`
-	Root   *Node          `json:"root"`
+	Policy gc.Policy `json:"policy"`
+	Root   *Node     `json:"root"`
 	// Released are objects that do not depend on the target and change all the same:
 	// owners whose own deletion waits for it.
 	Released []*Node `json:"released,omitempty"`

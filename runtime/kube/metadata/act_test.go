@@ -10,10 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-var theObject = cascade.Coordinates{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespace: "n", Name: "o1", UID: "uid-1"}
+var theObject = gc.Coordinates{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespace: "n", Name: "o1", UID: "uid-1"}
 
 func proto(kind string, m marshaler) answering {
 	return func(t *testing.T, w http.ResponseWriter, r *http.Request) {
@@ -34,34 +34,34 @@ var (
 func TestAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer answering
-		state  cascade.State
-		delete cascade.Result
-		patch  cascade.Result
+		state  gc.State
+		delete gc.Result
+		patch  gc.Result
 		err    error
 	}{
-		"the object":         {proto("PartialObjectMetadata", named(1)), cascade.Exists, cascade.Done, cascade.Done, nil},
-		"another object":     {proto("PartialObjectMetadata", named(2)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
-		"not found":          {statusAnswer(notFound("crontabs", "example.com", "o1")), cascade.Absent, cascade.Gone, cascade.Gone, nil},
-		"another not found":  {statusAnswer(notFound("crontabs", "example.com", "o2")), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
-		"a bare path":        {code(404, "text/plain", "404 page not found"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
-		"no such resource":   {statusAnswer(failed(404, "NotFound", "the server could not find the requested resource", &metav1.StatusDetails{})), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
-		"a 404 in HTML":      {code(404, "text/html", "<html>NotFound</html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrNotServed},
-		"a webhook's 404":    {statusAnswer(webhook), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
-		"a webhook's 400":    {statusAnswer(failed(400, "", `admission webhook "w" denied the request: no`, nil)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
-		"a webhook's 429":    {statusAnswer(failed(429, "TooManyRequests", `admission webhook "w" denied the request: later`, &metav1.StatusDetails{RetryAfterSeconds: 60})), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrUnavailable},
-		"a policy's refusal": {statusAnswer(failed(422, "Invalid", `crontabs.example.com "o1" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no`, aboutIt)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrRefused},
-		"forbidden":          {statusAnswer(failed(403, "Forbidden", `crontabs "o1" is forbidden: User "u" cannot`, aboutIt)), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrForbidden},
-		"a bare 403":         {code(403, "text/html", "<html>"), cascade.Unknown, cascade.Forbidden, cascade.Forbidden, ErrForbidden},
-		"unauthorized":       {statusAnswer(failed(401, "Unauthorized", "Unauthorized", nil)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrUnauthorized},
-		"conflict":           {statusAnswer(failed(409, "Conflict", "Precondition failed: UID", aboutIt)), cascade.Unknown, cascade.Conflict, cascade.Conflict, ErrRefused},
-		"a 409 in HTML":      {code(409, "text/html", "<html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
-		"a failed test":      {statusAnswer(failed(422, "Invalid", "the server rejected our request due to an error in our request", nil)), cascade.Unknown, cascade.Failed, cascade.Conflict, ErrRefused},
-		"invalid":            {statusAnswer(failed(422, "Invalid", `CronTab "o1" is invalid: x`, aboutIt)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrRefused},
-		"HTML":               {code(200, "text/html", "<html>sign in</html>"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
-		"cut off":            {code(200, mediaJSON, `{"kind":"CronTab","metadata":{"name":"o1"`), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
-		"nothing":            {code(200, mediaProtobuf, ""), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
-		"too long":           {code(200, mediaJSON, strings.Repeat(" ", maxAnswer+1)), cascade.Unknown, cascade.Failed, cascade.Failed, ErrMalformed},
-		"down":               {code(503, "text/plain", "no"), cascade.Unknown, cascade.Failed, cascade.Failed, ErrUnavailable},
+		"the object":         {proto("PartialObjectMetadata", named(1)), gc.Exists, gc.Done, gc.Done, nil},
+		"another object":     {proto("PartialObjectMetadata", named(2)), gc.Unknown, gc.Failed, gc.Failed, ErrMalformed},
+		"not found":          {statusAnswer(notFound("crontabs", "example.com", "o1")), gc.Absent, gc.Gone, gc.Gone, nil},
+		"another not found":  {statusAnswer(notFound("crontabs", "example.com", "o2")), gc.Unknown, gc.Failed, gc.Failed, ErrRefused},
+		"a bare path":        {code(404, "text/plain", "404 page not found"), gc.Unknown, gc.Failed, gc.Failed, ErrNotServed},
+		"no such resource":   {statusAnswer(failed(404, "NotFound", "the server could not find the requested resource", &metav1.StatusDetails{})), gc.Unknown, gc.Failed, gc.Failed, ErrNotServed},
+		"a 404 in HTML":      {code(404, "text/html", "<html>NotFound</html>"), gc.Unknown, gc.Failed, gc.Failed, ErrNotServed},
+		"a webhook's 404":    {statusAnswer(webhook), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrRefused},
+		"a webhook's 400":    {statusAnswer(failed(400, "", `admission webhook "w" denied the request: no`, nil)), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrRefused},
+		"a webhook's 429":    {statusAnswer(failed(429, "TooManyRequests", `admission webhook "w" denied the request: later`, &metav1.StatusDetails{RetryAfterSeconds: 60})), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrUnavailable},
+		"a policy's refusal": {statusAnswer(failed(422, "Invalid", `crontabs.example.com "o1" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no`, aboutIt)), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrRefused},
+		"forbidden":          {statusAnswer(failed(403, "Forbidden", `crontabs "o1" is forbidden: User "u" cannot`, aboutIt)), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrForbidden},
+		"a bare 403":         {code(403, "text/html", "<html>"), gc.Unknown, gc.Forbidden, gc.Forbidden, ErrForbidden},
+		"unauthorized":       {statusAnswer(failed(401, "Unauthorized", "Unauthorized", nil)), gc.Unknown, gc.Failed, gc.Failed, ErrUnauthorized},
+		"conflict":           {statusAnswer(failed(409, "Conflict", "Precondition failed: UID", aboutIt)), gc.Unknown, gc.Conflict, gc.Conflict, ErrRefused},
+		"a 409 in HTML":      {code(409, "text/html", "<html>"), gc.Unknown, gc.Failed, gc.Failed, ErrRefused},
+		"a failed test":      {statusAnswer(failed(422, "Invalid", "the server rejected our request due to an error in our request", nil)), gc.Unknown, gc.Failed, gc.Conflict, ErrRefused},
+		"invalid":            {statusAnswer(failed(422, "Invalid", `CronTab "o1" is invalid: x`, aboutIt)), gc.Unknown, gc.Failed, gc.Failed, ErrRefused},
+		"HTML":               {code(200, "text/html", "<html>sign in</html>"), gc.Unknown, gc.Failed, gc.Failed, ErrMalformed},
+		"cut off":            {code(200, mediaJSON, `{"kind":"CronTab","metadata":{"name":"o1"`), gc.Unknown, gc.Failed, gc.Failed, ErrMalformed},
+		"nothing":            {code(200, mediaProtobuf, ""), gc.Unknown, gc.Failed, gc.Failed, ErrMalformed},
+		"too long":           {code(200, mediaJSON, strings.Repeat(" ", maxAnswer+1)), gc.Unknown, gc.Failed, gc.Failed, ErrMalformed},
+		"down":               {code(503, "text/plain", "no"), gc.Unknown, gc.Failed, gc.Failed, ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,14 +71,14 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("read: %d, %v; want %d, %v", got.State, err, test.state, test.err)
 			}
 			for _, act := range []struct {
-				verb cascade.Verb
-				want cascade.Result
-			}{{cascade.Delete, test.delete}, {cascade.RemoveFinalizer, test.patch}} {
-				out := c.Do(t.Context(), cascade.Action{Verb: act.verb, Object: theObject, ResourceVersion: "7", Finalizer: "f"}, true)
+				verb gc.Verb
+				want gc.Result
+			}{{gc.Delete, test.delete}, {gc.RemoveFinalizer, test.patch}} {
+				out := c.Do(t.Context(), gc.Action{Verb: act.verb, Object: theObject, ResourceVersion: "7", Finalizer: "f"}, true)
 				if out.Result != act.want || out.Throttled {
 					t.Errorf("%s: %+v, want %s", act.verb, out, act.want)
 				}
-				if done := act.want == cascade.Done || act.want == cascade.Gone; done != (out.Err == nil) {
+				if done := act.want == gc.Done || act.want == gc.Gone; done != (out.Err == nil) {
 					t.Errorf("%s: error %v", act.verb, out.Err)
 				}
 			}
@@ -105,10 +105,10 @@ func TestThrottled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.answer(t, w, r) }), Options{})
-			out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject, ResourceVersion: "7"}, true)
-			want, state := cascade.Failed, cascade.Unknown
+			out := c.Do(t.Context(), gc.Action{Verb: gc.Delete, Object: theObject, ResourceVersion: "7"}, true)
+			want, state := gc.Failed, gc.Unknown
 			if test.want {
-				want, state = cascade.TooMany, cascade.TooBusy
+				want, state = gc.TooMany, gc.TooBusy
 			}
 			if a, err := c.Read(t.Context(), theObject, true); a.State != state || err == nil {
 				t.Errorf("read: %v, %v", a.State, err)
@@ -124,28 +124,28 @@ func TestThrottled(t *testing.T) {
 func TestWebhookDown(t *testing.T) {
 	down := failed(500, "InternalError", `Internal error occurred: failed calling webhook "w": connection refused`, &metav1.StatusDetails{RetryAfterSeconds: 30})
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(down)(t, w, r) }), Options{})
-	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject, ResourceVersion: "7"}, true)
-	if out.Result != cascade.Failed || !out.Webhook || out.Throttled || out.RetryAfter != 0 {
+	out := c.Do(t.Context(), gc.Action{Verb: gc.Delete, Object: theObject, ResourceVersion: "7"}, true)
+	if out.Result != gc.Failed || !out.Webhook || out.Throttled || out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
 }
 
 // What is sent, to the letter.
 func TestRequests(t *testing.T) {
-	ref := cascade.Reference{APIVersion: "v1", Kind: "K", Name: `a"b`, UID: "u1"}
+	ref := gc.Reference{APIVersion: "v1", Kind: "K", Name: `a"b`, UID: "u1"}
 	for name, test := range map[string]struct {
-		action cascade.Action
+		action gc.Action
 		want   string
 	}{
-		"delete": {cascade.Action{Verb: cascade.Delete, Policy: cascade.Orphan, ResourceVersion: "7"},
+		"delete": {gc.Action{Verb: gc.Delete, Policy: gc.Orphan, ResourceVersion: "7"},
 			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Orphan","preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
-		"references, the last first": {cascade.Action{Verb: cascade.RemoveReferences, Refs: []cascade.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
+		"references, the last first": {gc.Action{Verb: gc.RemoveReferences, Refs: []gc.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("2") + testsOf("0") +
 				`,{"op":"remove","path":"/metadata/ownerReferences/2"},{"op":"remove","path":"/metadata/ownerReferences/0"}]`},
-		"unblock": {cascade.Action{Verb: cascade.Unblock, Refs: []cascade.Position{{Index: 1, Reference: ref}}},
+		"unblock": {gc.Action{Verb: gc.Unblock, Refs: []gc.Position{{Index: 1, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("1") +
 				`,{"op":"add","path":"/metadata/ownerReferences/1/blockOwnerDeletion","value":false}]`},
-		"finalizer": {cascade.Action{Verb: cascade.RemoveFinalizer, Finalizer: "orphan", Index: 3, ResourceVersion: "7"},
+		"finalizer": {gc.Action{Verb: gc.RemoveFinalizer, Finalizer: "orphan", Index: 3, ResourceVersion: "7"},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"},{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"test","path":"/metadata/finalizers/3","value":"orphan"},{"op":"remove","path":"/metadata/finalizers/3"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRequests(t *testing.T) {
 				proto("PartialObjectMetadata", named(1))(t, w, r)
 			}), Options{})
 			test.action.Object = theObject
-			if out := c.Do(t.Context(), test.action, true); out.Result != cascade.Done {
+			if out := c.Do(t.Context(), test.action, true); out.Result != gc.Done {
 				t.Errorf("%+v", out)
 			}
 		})
@@ -173,7 +173,7 @@ func TestRequests(t *testing.T) {
 // A deletion by the UID alone would take what was adopted meanwhile.
 func TestDeletionNeedsVersion(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }), Options{})
-	if out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: theObject}, true); !errors.Is(out.Err, ErrRefused) {
+	if out := c.Do(t.Context(), gc.Action{Verb: gc.Delete, Object: theObject}, true); !errors.Is(out.Err, ErrRefused) {
 		t.Errorf("%+v", out)
 	}
 }

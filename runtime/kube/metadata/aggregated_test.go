@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-func aggregatedType() cascade.Type {
+func aggregatedType() gc.Type {
 	t := anyType
 	t.Aggregated = true
 	return t

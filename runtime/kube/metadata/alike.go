@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -19,7 +19,7 @@ func (a alike) add(groupVersion string, r resource) {
 
 // absentElsewhere is nil if no other resource of the kind has the object, and each said
 // so. One that has it is no answer either: its own watch tells of it.
-func (c *Client) absentElsewhere(ctx context.Context, o cascade.Coordinates) error {
+func (c *Client) absentElsewhere(ctx context.Context, o gc.Coordinates) error {
 	known := c.alike.Load()
 	if known == nil {
 		return nil
@@ -31,9 +31,9 @@ func (c *Client) absentElsewhere(ctx context.Context, o cascade.Coordinates) err
 		}
 		a, err := c.read(ctx, other, r.namespaced)
 		switch {
-		case a.State == cascade.Exists && a.Object.UID == o.UID:
+		case a.State == gc.Exists && a.Object.UID == o.UID:
 			return fmt.Errorf("it is one of the %s, which have the same kind", fault.Clean(r.name))
-		case a.State == cascade.Unknown, a.State == cascade.TooBusy:
+		case a.State == gc.Unknown, a.State == gc.TooBusy:
 			return fmt.Errorf("read the %s, which have the same kind: %w", fault.Clean(r.name), err)
 		}
 	}

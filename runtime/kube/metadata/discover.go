@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -19,7 +20,7 @@ type Discovery struct {
 	// deleted, the version that the server prefers; and, marked Unwatched, every
 	// other version and type that can be read, so that references to them can be
 	// resolved. Events of both groups are left out.
-	Types []cascade.Type
+	Types []gc.Type
 	// Partial names the versions of groups of which nobody knows what is served,
 	// and why. Their types must not be taken for gone.
 	Partial map[string]error
@@ -68,7 +69,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 		kinds := make(map[string]bool)
 		for _, r := range ordered(gv.resources) {
 			key := [2]string{groupOf(gv.name), r.name}
-			t := cascade.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
+			t := gc.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
 			switch {
 			case isEvent(key):
 				continue

@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Outcome is how an action went.
 type Outcome struct {
-	Result cascade.Result
-	Object *cascade.Object // of a patch that is Done: as the response says
+	Result gc.Result
+	Object *gc.Object // of a patch that is Done: as the response says
 	// Throttled says that the server wants less: it answered 429, or an error
 	// with a time to wait for.
 	Throttled  bool
@@ -27,14 +27,14 @@ type Outcome struct {
 }
 
 // Do carries out Delete, RemoveReferences, Unblock and RemoveFinalizer.
-func (c *Client) Do(ctx context.Context, a cascade.Action, namespaced bool) Outcome {
+func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	began := time.Now()
 	out := c.do(ctx, a, namespaced)
 	out.Took = time.Since(began)
 	return out
 }
 
-func (c *Client) do(ctx context.Context, a cascade.Action, namespaced bool) Outcome {
+func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	q, err := requestFor(a, namespaced)
 	if err != nil {
 		return Outcome{Err: err}
@@ -47,11 +47,11 @@ func (c *Client) do(ctx context.Context, a cascade.Action, namespaced bool) Outc
 	switch {
 	case got.code != http.StatusOK && got.code != http.StatusAccepted:
 		return q.sortOut(got, a)
-	case a.Verb == cascade.Delete:
+	case a.Verb == gc.Delete:
 		if err := got.confirms(a.Object); err != nil {
 			return Outcome{Err: broken(q.op(), err)}
 		}
-		return Outcome{Result: cascade.Done}
+		return Outcome{Result: gc.Done}
 	}
 	object, err := got.object(a.Object)
 	if err == nil && object.UID != a.Object.UID {
@@ -60,10 +60,10 @@ func (c *Client) do(ctx context.Context, a cascade.Action, namespaced bool) Outc
 	if err != nil {
 		return Outcome{Err: broken(q.op(), err)}
 	}
-	return Outcome{Result: cascade.Done, Object: object}
+	return Outcome{Result: gc.Done, Object: object}
 }
 
-func requestFor(a cascade.Action, namespaced bool) (request, error) {
+func requestFor(a gc.Action, namespaced bool) (request, error) {
 	path, err := objectPath(a.Object, namespaced)
 	if err != nil {
 		return request{}, err
@@ -74,16 +74,16 @@ func requestFor(a cascade.Action, namespaced bool) (request, error) {
 	q := request{method: http.MethodPatch, path: path, query: "fieldManager=" + name,
 		accept: acceptPartial, contentType: "application/json-patch+json"}
 	switch a.Verb {
-	case cascade.Delete:
+	case gc.Delete:
 		if a.ResourceVersion == "" {
 			return request{}, refuse("a deletion of %s in whatever version", fault.Clean(a.Object.Name))
 		}
 		q.method, q.query, q.contentType, q.body = http.MethodDelete, "", mediaJSON, deleteOptions(a)
-	case cascade.RemoveReferences:
+	case gc.RemoveReferences:
 		q.body = removeReferences(a)
-	case cascade.Unblock:
+	case gc.Unblock:
 		q.body = unblock(a)
-	case cascade.RemoveFinalizer:
+	case gc.RemoveFinalizer:
 		q.body = removeFinalizer(a)
 	default:
 		return request{}, fmt.Errorf("do %s: %w", a.Verb, errors.ErrUnsupported)
@@ -93,7 +93,7 @@ func requestFor(a cascade.Action, namespaced bool) (request, error) {
 
 // confirms says whether an answer with a good code is the API server's: it tells
 // of success, or shows what is being deleted.
-func (a *answer) confirms(o cascade.Coordinates) error {
+func (a *answer) confirms(o gc.Coordinates) error {
 	if s := a.status(); s.success {
 		return nil
 	}
@@ -102,25 +102,25 @@ func (a *answer) confirms(o cascade.Coordinates) error {
 }
 
 // sortOut says what an answer that is an error means for what was wanted.
-func (q *request) sortOut(got *answer, a cascade.Action) Outcome {
+func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	f := q.refused(got)
-	out := Outcome{Result: cascade.Failed, Err: f, RetryAfter: f.retryAfter}
+	out := Outcome{Result: gc.Failed, Err: f, RetryAfter: f.retryAfter}
 	switch s := &f.status; {
 	case got.code == http.StatusNotFound && s.namesAbsent(a.Object):
-		return Outcome{Result: cascade.Gone}
+		return Outcome{Result: gc.Gone}
 	case s.failure && s.refusal(), got.code == http.StatusForbidden:
 		// Before 429: a webhook that says so speaks for itself, and must not slow all others.
-		out.Result, out.RetryAfter = cascade.Forbidden, 0
+		out.Result, out.RetryAfter = gc.Forbidden, 0
 	case s.failure && s.unadmitted():
 		out.Webhook, out.RetryAfter = true, 0
 	case got.code == http.StatusTooManyRequests, got.code/100 == 5 && f.retryAfter > 0:
-		out.Throttled, out.Result = true, cascade.TooMany
+		out.Throttled, out.Result = true, gc.TooMany
 	case got.code == http.StatusConflict && s.failure:
-		out.Result = cascade.Conflict
+		out.Result = gc.Conflict
 	case got.code == http.StatusUnprocessableEntity && s.failure && s.name == "" && q.method == http.MethodPatch:
 		// A test of the patch, or a place that is not there any more. What a
 		// validation finds names the object.
-		out.Result = cascade.Conflict
+		out.Result = gc.Conflict
 	}
 	return out
 }

@@ -9,7 +9,7 @@
 //
 // # What is promised
 //
-// Of [Client.Read], and of [cascade.Gone] in an [Outcome]: an object is absent
+// Of [Client.Read], and of [gc.Gone] in an [Outcome]: an object is absent
 // only if a Status says NotFound, and its details name that very object. A bare
 // 404 (the version is not served, the type has gone), a refusal, an admission
 // webhook that answers in the API server's name, HTML, a redirect, silence and

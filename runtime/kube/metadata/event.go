@@ -1,6 +1,6 @@
 package metadata
 
-import "github.com/ebb-agent/ebb/policy/cascade"
+import "github.com/ebb-agent/ebb/policy/gc"
 
 // EventKind says what an Event tells.
 type EventKind uint8
@@ -29,11 +29,11 @@ func (k EventKind) String() string {
 // Event is one thing that following a type tells.
 type Event struct {
 	Kind            EventKind
-	Object          cascade.Object // of Observed and Deleted
-	Generation      int64          // of Object; 0: it has none
-	ResourceVersion string         // of Synced and Progress; of Listing that up to which all was told before, if it is known
-	Absences        uint64         // of Away: how many there were by now
-	Err             error          // of Unreadable and Skipped
+	Object          gc.Object // of Observed and Deleted
+	Generation      int64     // of Object; 0: it has none
+	ResourceVersion string    // of Synced and Progress; of Listing that up to which all was told before, if it is known
+	Absences        uint64    // of Away: how many there were by now
+	Err             error     // of Unreadable and Skipped
 }
 
 // maxBatch is how many events a sink is given at most.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/conn"
 )
 
@@ -24,7 +24,7 @@ type Sink = func(ctx context.Context, batch []Event) error
 // Before a list's Synced, the same may be told twice, and as it was before.
 type Follower struct {
 	c       *Client
-	t       cascade.Type
+	t       gc.Type
 	path    string
 	pathErr error
 	sink    Sink
@@ -62,7 +62,7 @@ type Follower struct {
 // Follow prepares to follow a type; nothing happens before Run. The path is the
 // type's own: it must be one that [Client.Discover] told of, or the first Run
 // says what is wrong with it.
-func (c *Client) Follow(t cascade.Type, sink Sink) *Follower {
+func (c *Client) Follow(t gc.Type, sink Sink) *Follower {
 	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	f.told.changed = make(chan struct{})
 	f.path, f.pathErr = typePath(t.APIVersion, t.Resource)

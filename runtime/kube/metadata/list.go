@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
 // page is what a list says of itself.
@@ -169,9 +170,9 @@ func (p *page) meta(b []byte) error {
 	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 2:
-			return take(t, b, &version)
+			return protobuf.Take(t, b, &version)
 		case 3:
-			return take(t, b, &next)
+			return protobuf.Take(t, b, &next)
 		case 4:
 			if t == protowire.VarintType {
 				v, size := protowire.ConsumeVarint(b)

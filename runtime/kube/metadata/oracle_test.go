@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // What Kubernetes' own types write is what the decoders are held against.
@@ -64,10 +64,10 @@ func named(i int) *metav1.PartialObjectMetadata {
 
 // wanted is what is to be picked from an object.
 func wanted(o *metav1.PartialObjectMetadata) item {
-	it := item{Object: cascade.Object{Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
+	it := item{Object: gc.Object{Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
 		Terminating: o.DeletionTimestamp != nil, Finalizers: o.Finalizers}}
 	for _, r := range o.OwnerReferences {
-		it.Owners = append(it.Owners, cascade.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: string(r.UID),
+		it.Owners = append(it.Owners, gc.Reference{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: string(r.UID),
 			Block: r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion})
 	}
 	it.generation = o.Generation

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // body writes JSON. Only strings need care.
@@ -36,7 +36,7 @@ func plain(s string) bool {
 }
 
 // deleteOptions says how to delete, and what must not have changed.
-func deleteOptions(a cascade.Action) []byte {
+func deleteOptions(a gc.Action) []byte {
 	w := body{make([]byte, 0, 256)}
 	w.raw(`{"apiVersion":"v1","kind":"DeleteOptions"`)
 	if a.Policy != "" {
@@ -51,7 +51,7 @@ func deleteOptions(a cascade.Action) []byte {
 const maxRefs = 1500
 
 // patch begins a JSON patch that nothing but the object in question passes.
-func patch(a cascade.Action) *body {
+func patch(a gc.Action) *body {
 	w := &body{make([]byte, 0, 256+400*min(len(a.Refs), maxRefs))}
 	return w.raw(`[{"op":"test","path":"/metadata/uid","value":`).text(a.Object.UID).raw(`}`)
 }
@@ -64,9 +64,9 @@ func (w *body) op(op, path string, i int, field string) *body {
 
 // tested writes that the references stand where they stood, and returns them
 // from the last to the first: what is removed moves those behind it.
-func (w *body) tested(a cascade.Action) []cascade.Position {
+func (w *body) tested(a gc.Action) []gc.Position {
 	refs := slices.Clone(a.Refs)
-	slices.SortFunc(refs, func(a, b cascade.Position) int { return b.Index - a.Index })
+	slices.SortFunc(refs, func(a, b gc.Position) int { return b.Index - a.Index })
 	refs = refs[:min(len(refs), maxRefs)]
 	for _, r := range refs {
 		for _, f := range [...]struct{ field, value string }{
@@ -77,7 +77,7 @@ func (w *body) tested(a cascade.Action) []cascade.Position {
 	return refs
 }
 
-func removeReferences(a cascade.Action) []byte {
+func removeReferences(a gc.Action) []byte {
 	w := patch(a)
 	for _, r := range w.tested(a) {
 		w.op("remove", "ownerReferences", r.Index, "").raw(`}`)
@@ -86,7 +86,7 @@ func removeReferences(a cascade.Action) []byte {
 }
 
 // unblock sets the field: "add" does, whether it was there or not.
-func unblock(a cascade.Action) []byte {
+func unblock(a gc.Action) []byte {
 	w := patch(a)
 	for _, r := range w.tested(a) {
 		w.op("add", "ownerReferences", r.Index, "/blockOwnerDeletion").raw(`,"value":false}`)
@@ -94,9 +94,9 @@ func unblock(a cascade.Action) []byte {
 	return w.raw(`]`).b
 }
 
-func removeFinalizer(a cascade.Action) []byte {
+func removeFinalizer(a gc.Action) []byte {
 	w := patch(a)
-	if a.Finalizer == cascade.OrphanFinalizer {
+	if a.Finalizer == gc.OrphanFinalizer {
 		// What its dependents were decided on must not have changed.
 		w.raw(`,{"op":"test","path":"/metadata/resourceVersion","value":`).text(a.ResourceVersion).raw(`}`)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -34,7 +34,7 @@ func typePath(apiVersion, resource string) (string, error) {
 }
 
 // objectPath is where an object is, if its coordinates can be those of one.
-func objectPath(o cascade.Coordinates, namespaced bool) (string, error) {
+func objectPath(o gc.Coordinates, namespaced bool) (string, error) {
 	p, err := versionPath(o.APIVersion)
 	switch {
 	case err != nil:

@@ -5,55 +5,55 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Read reads an object live. Absent is only said of an answer that names that
 // very object as not found; the error explains Unknown. Where several resources of the
 // group version have the kind, it is absent only if each says so.
-func (c *Client) Read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error) {
+func (c *Client) Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error) {
 	a, err := c.read(ctx, o, namespaced)
-	if a.State == cascade.Absent || a.State == cascade.Exists && a.Object.UID != o.UID {
+	if a.State == gc.Absent || a.State == gc.Exists && a.Object.UID != o.UID {
 		if err := c.absentElsewhere(ctx, o); err != nil {
-			return cascade.Answer{}, err
+			return gc.Answer{}, err
 		}
 	}
 	return a, err
 }
 
-func (c *Client) read(ctx context.Context, o cascade.Coordinates, namespaced bool) (cascade.Answer, error) {
+func (c *Client) read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error) {
 	path, err := objectPath(o, namespaced)
 	if err != nil {
-		return cascade.Answer{}, err
+		return gc.Answer{}, err
 	}
 	// Without a resourceVersion: never an answer from a cache that is behind.
 	q := request{method: http.MethodGet, path: path, accept: acceptPartial}
 	a, err := c.ask(ctx, q)
 	if err != nil {
-		return cascade.Answer{}, err
+		return gc.Answer{}, err
 	}
 	defer c.touch(o)
 	if a.code == http.StatusOK {
 		object, err := a.object(o)
 		if err != nil {
-			return cascade.Answer{}, broken(q.op(), err)
+			return gc.Answer{}, broken(q.op(), err)
 		}
-		return cascade.Answer{State: cascade.Exists, Object: *object}, nil
+		return gc.Answer{State: gc.Exists, Object: *object}, nil
 	}
 	if s := a.status(); a.code == http.StatusNotFound && s.namesAbsent(o) {
-		return cascade.Answer{State: cascade.Absent}, nil
+		return gc.Answer{State: gc.Absent}, nil
 	}
 	err = q.refused(a)
 	if _, busy := Throttled(err); busy {
-		return cascade.Answer{State: cascade.TooBusy}, err
+		return gc.Answer{State: gc.TooBusy}, err
 	}
-	return cascade.Answer{}, err
+	return gc.Answer{}, err
 }
 
 // object reads an answer as the object that was asked for. With a UID of its
 // own: the name may have been taken by another.
-func (a *answer) object(o cascade.Coordinates) (*cascade.Object, error) {
+func (a *answer) object(o gc.Coordinates) (*gc.Object, error) {
 	it, err := a.item()
 	if err != nil {
 		return nil, err

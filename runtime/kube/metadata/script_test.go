@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -213,7 +213,7 @@ func (s *telling) expect(t *testing.T, want ...string) {
 	}
 }
 
-var anyType = cascade.Type{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
+var anyType = gc.Type{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
 
 // start runs a follower until the test ends.
 func start(t *testing.T, f *Follower) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // slab keeps the strings and slices of many objects in few allocations. What it
@@ -13,7 +13,7 @@ import (
 type slab struct {
 	text  strings.Builder
 	chunk int
-	refs  shelf[cascade.Reference]
+	refs  shelf[gc.Reference]
 	names shelf[string]
 }
 

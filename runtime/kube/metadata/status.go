@@ -8,8 +8,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
 // status is the API's way to say how something went. Its zero value stands for
@@ -30,7 +31,7 @@ type status struct {
 // namesAbsent says whether this is proof that an object is not there: not just
 // some 404, but one that names it, and is not somebody else's word. An admission
 // webhook chooses code, reason and details of its refusal as it likes.
-func (s *status) namesAbsent(o cascade.Coordinates) bool {
+func (s *status) namesAbsent(o gc.Coordinates) bool {
 	return s.failure && s.code == http.StatusNotFound && s.reason == "NotFound" &&
 		s.name == o.Name && s.group == groupOf(o.APIVersion) && (s.kind == o.Resource || s.kind == o.Kind) &&
 		!s.refusal()
@@ -76,13 +77,13 @@ func protoStatus(b []byte) (status, error) {
 	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 2:
-			return take(t, b, &word)
+			return protobuf.Take(t, b, &word)
 		case 3:
-			return take(t, b, &message)
+			return protobuf.Take(t, b, &message)
 		case 4:
-			return take(t, b, &reason)
+			return protobuf.Take(t, b, &reason)
 		case 5:
-			return take(t, b, &details)
+			return protobuf.Take(t, b, &details)
 		case 6:
 			return number(t, b, &s.code)
 		}
@@ -106,13 +107,13 @@ func (s *status) details(b []byte) error {
 	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 1:
-			return take(t, b, &name)
+			return protobuf.Take(t, b, &name)
 		case 2:
-			return take(t, b, &group)
+			return protobuf.Take(t, b, &group)
 		case 3:
-			return take(t, b, &kind)
+			return protobuf.Take(t, b, &kind)
 		case 4:
-			size := take(t, b, &cause)
+			size := protobuf.Take(t, b, &cause)
 			if size > 0 {
 				s.cause(cause)
 			}
@@ -130,7 +131,7 @@ func (s *status) cause(b []byte) {
 	var reason []byte
 	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		if n == 1 {
-			return take(t, b, &reason)
+			return protobuf.Take(t, b, &reason)
 		}
 		return 0
 	})

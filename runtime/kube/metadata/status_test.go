@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 func notFound(kind, group, name string) *metav1.Status {
@@ -16,7 +16,7 @@ func notFound(kind, group, name string) *metav1.Status {
 
 // The one word that proves an absence, and all that looks like it.
 func TestNamesAbsent(t *testing.T) {
-	x := cascade.Coordinates{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespace: "n", Name: "x"}
+	x := gc.Coordinates{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespace: "n", Name: "x"}
 	with := func(change func(*metav1.Status)) *metav1.Status {
 		s := notFound("crontabs", "example.com", "x")
 		change(s)

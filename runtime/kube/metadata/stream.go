@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -176,12 +176,12 @@ func jsonItem(b []byte) (item, error) {
 
 func (o *jsonObject) item() item {
 	m := &o.Metadata
-	it := item{generation: m.Generation, initialEnd: m.Annotations[endOfInitial] == "true", Object: cascade.Object{
+	it := item{generation: m.Generation, initialEnd: m.Annotations[endOfInitial] == "true", Object: gc.Object{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil,
 	}}
 	for _, r := range m.OwnerReferences {
-		it.Owners = append(it.Owners, cascade.Reference{
+		it.Owners = append(it.Owners, gc.Reference{
 			APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: r.BlockOwnerDeletion})
 	}
 	return it

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Notice is what people are told about an object.
 type Notice struct {
-	Object  cascade.Coordinates // Resource is not needed
-	Type    string              // "Warning" or "Normal"; default Warning
-	Reason  string              // one word, for machines
-	Action  string              // what was done or tried; default Reason
+	Object  gc.Coordinates // Resource is not needed
+	Type    string         // "Warning" or "Normal"; default Warning
+	Reason  string         // one word, for machines
+	Action  string         // what was done or tried; default Reason
 	Message string
 }
 
@@ -33,7 +34,7 @@ func (c *Client) Warn(ctx context.Context, n Notice) error {
 	if in == "" {
 		in = "default"
 	}
-	path, err := objectPath(cascade.Coordinates{APIVersion: "events.k8s.io/v1", Resource: "namespaces", Name: in}, false)
+	path, err := objectPath(gc.Coordinates{APIVersion: "events.k8s.io/v1", Resource: "namespaces", Name: in}, false)
 	if err != nil {
 		return fmt.Errorf("create event: %w", err)
 	}

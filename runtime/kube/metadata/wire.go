@@ -6,15 +6,16 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
 // decoder reads metadata from protobuf. It picks a few fields and skips what
 // most of the bytes are: managedFields, annotations, labels.
 type decoder struct {
 	slab
-	owners     []cascade.Reference // of the object at hand
+	owners     []gc.Reference // of the object at hand
 	finalizers []string
 }
 
@@ -29,34 +30,10 @@ type typed struct {
 
 // each calls field for every field of a message.
 func each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
-	for len(b) > 0 {
-		n, t, tag := protowire.ConsumeTag(b)
-		if tag < 0 {
-			return nonsense("%v", protowire.ParseError(tag))
-		}
-		b = b[tag:]
-		size := field(n, t, b)
-		if size == 0 {
-			size = protowire.ConsumeFieldValue(n, t, b)
-		}
-		if size < 0 {
-			return nonsense("%v", protowire.ParseError(size))
-		}
-		b = b[size:]
+	if err := protobuf.Each(b, field); err != nil {
+		return nonsense("%v", err)
 	}
 	return nil
-}
-
-// take reads a field's bytes into to. What is of another type is skipped by each.
-func take(t protowire.Type, b []byte, to *[]byte) int {
-	if t != protowire.BytesType {
-		return 0
-	}
-	v, size := protowire.ConsumeBytes(b)
-	if size > 0 {
-		*to = v
-	}
-	return size
 }
 
 // unwrap takes off the envelope that says what is in it.
@@ -69,11 +46,11 @@ func unwrap(b []byte) (typed, error) {
 	err := each(b[len(magic):], func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 1:
-			return take(t, b, &meta)
+			return protobuf.Take(t, b, &meta)
 		case 2:
-			return take(t, b, &o.raw)
+			return protobuf.Take(t, b, &o.raw)
 		case 3:
-			return take(t, b, &encoding)
+			return protobuf.Take(t, b, &encoding)
 		}
 		return 0
 	})
@@ -90,9 +67,9 @@ func (o *typed) typeMeta(b []byte) error {
 	return each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 1:
-			return take(t, b, &o.apiVersion)
+			return protobuf.Take(t, b, &o.apiVersion)
 		case 2:
-			return take(t, b, &o.kind)
+			return protobuf.Take(t, b, &o.kind)
 		}
 		return 0
 	})
@@ -100,7 +77,7 @@ func (o *typed) typeMeta(b []byte) error {
 
 // item is an object as a list or a watch tells it.
 type item struct {
-	cascade.Object
+	gc.Object
 	generation int64
 	initialEnd bool // of a bookmark: what was there at the beginning has been told
 }
@@ -201,24 +178,24 @@ func (d *decoder) metaField(n protowire.Number, v []byte, it *item) error {
 	return nil
 }
 
-func (d *decoder) reference(b []byte) (r cascade.Reference, err error) {
+func (d *decoder) reference(b []byte) (r gc.Reference, err error) {
 	var v []byte
 	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) (size int) {
 		switch n {
 		case 1:
-			if size = take(t, b, &v); size > 0 {
+			if size = protobuf.Take(t, b, &v); size > 0 {
 				r.Kind = d.keep(v)
 			}
 		case 3:
-			if size = take(t, b, &v); size > 0 {
+			if size = protobuf.Take(t, b, &v); size > 0 {
 				r.Name = d.keep(v)
 			}
 		case 4:
-			if size = take(t, b, &v); size > 0 {
+			if size = protobuf.Take(t, b, &v); size > 0 {
 				r.UID = d.keep(v)
 			}
 		case 5:
-			if size = take(t, b, &v); size > 0 {
+			if size = protobuf.Take(t, b, &v); size > 0 {
 				r.APIVersion = d.keep(v)
 			}
 		case 7:
@@ -246,9 +223,9 @@ func annotation(b []byte, it *item) error {
 	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 1:
-			return take(t, b, &key)
+			return protobuf.Take(t, b, &key)
 		case 2:
-			return take(t, b, &value)
+			return protobuf.Take(t, b, &value)
 		}
 		return 0
 	})
@@ -262,9 +239,9 @@ func watchFrame(b []byte) (event []byte, object typed, err error) {
 	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
 		switch n {
 		case 1:
-			return take(t, b, &event)
+			return protobuf.Take(t, b, &event)
 		case 2:
-			return take(t, b, &extension)
+			return protobuf.Take(t, b, &extension)
 		}
 		return 0
 	})
@@ -273,7 +250,7 @@ func watchFrame(b []byte) (event []byte, object typed, err error) {
 	}
 	err = each(extension, func(n protowire.Number, t protowire.Type, b []byte) int {
 		if n == 1 {
-			return take(t, b, &raw)
+			return protobuf.Take(t, b, &raw)
 		}
 		return 0
 	})

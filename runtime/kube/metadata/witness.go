@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -143,6 +143,6 @@ func (f *Follower) resource() groupResource {
 }
 
 // touch notes an answer about an object.
-func (c *Client) touch(o cascade.Coordinates) {
+func (c *Client) touch(o gc.Coordinates) {
 	c.continuity.touch(groupResource{groupOf(o.APIVersion), o.Resource})
 }

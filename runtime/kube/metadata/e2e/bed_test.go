@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
@@ -23,9 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type object = map[string]any
 
 var (
-	configMaps = cascade.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
-	namespaces = cascade.Type{APIVersion: "v1", Kind: "Namespace", Resource: "namespaces"}
-	crontabs   = cascade.Type{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
+	configMaps = gc.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
+	namespaces = gc.Type{APIVersion: "v1", Kind: "Namespace", Resource: "namespaces"}
+	crontabs   = gc.Type{APIVersion: "example.com/v1", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
 )
 
 const (
@@ -169,7 +169,7 @@ func (b *bed) undefine(t testing.TB) {
 type seen struct {
 	*metadata.Follower
 	mu      sync.Mutex
-	objects map[string]cascade.Object // by UID
+	objects map[string]gc.Object // by UID
 	deleted map[string]bool
 	counts  map[metadata.EventKind]int
 	synced  bool
@@ -221,7 +221,7 @@ func (s *seen) until(t testing.TB, what string, holds func(*seen) bool) {
 	}
 }
 
-func (s *seen) get(uid string) (cascade.Object, bool) {
+func (s *seen) get(uid string) (gc.Object, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.objects[uid]
@@ -241,9 +241,9 @@ func has(uid string) func(*seen) bool {
 }
 
 // follow follows a type until the test ends.
-func follow(t testing.TB, c *metadata.Client, typ cascade.Type) *seen {
+func follow(t testing.TB, c *metadata.Client, typ gc.Type) *seen {
 	t.Helper()
-	s := &seen{objects: map[string]cascade.Object{}, deleted: map[string]bool{},
+	s := &seen{objects: map[string]gc.Object{}, deleted: map[string]bool{},
 		counts: map[metadata.EventKind]int{}, changed: make(chan struct{})}
 	s.Follower = c.Follow(typ, s.sink)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -116,13 +116,13 @@ func BenchmarkDelete(b *testing.B) {
 	bed := newBed(b)
 	for _, way := range []struct {
 		name   string
-		delete func(ctx context.Context, o cascade.Coordinates, version string) error
+		delete func(ctx context.Context, o gc.Coordinates, version string) error
 	}{
-		{"do", func(ctx context.Context, o cascade.Coordinates, version string) error {
-			out := bed.client.Do(ctx, cascade.Action{Verb: cascade.Delete, Object: o, Policy: cascade.Background, ResourceVersion: version}, true)
+		{"do", func(ctx context.Context, o gc.Coordinates, version string) error {
+			out := bed.client.Do(ctx, gc.Action{Verb: gc.Delete, Object: o, Policy: gc.Background, ResourceVersion: version}, true)
 			return out.Err
 		}},
-		{"bare", func(ctx context.Context, o cascade.Coordinates, version string) error {
+		{"bare", func(ctx context.Context, o gc.Coordinates, version string) error {
 			return bed.ask(ctx, http.MethodDelete, mapsPath+"/"+o.Name, object{"propagationPolicy": "Background",
 				"preconditions": object{"uid": o.UID, "resourceVersion": version}}, nil)
 		}},

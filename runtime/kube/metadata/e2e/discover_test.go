@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -54,8 +54,8 @@ func TestDiscoverUnaggregated(t *testing.T) {
 		if err != nil || wantErr != nil {
 			t.Fatal(err, wantErr)
 		}
-		for _, list := range [][]cascade.Type{want.Types, d.Types} {
-			slices.SortFunc(list, func(a, b cascade.Type) int {
+		for _, list := range [][]gc.Type{want.Types, d.Types} {
+			slices.SortFunc(list, func(a, b gc.Type) int {
 				return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind))
 			})
 		}

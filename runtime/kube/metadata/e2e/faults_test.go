@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -71,14 +71,14 @@ func TestForbidden(t *testing.T) {
 	if err := s.CatchUp(t.Context()); !errors.Is(err, metadata.ErrForbidden) {
 		t.Errorf("catch up: %v", err)
 	}
-	if a, err := c.Read(t.Context(), at(configMaps, "x", uid), true); a.State != cascade.Unknown || !errors.Is(err, metadata.ErrForbidden) {
+	if a, err := c.Read(t.Context(), at(configMaps, "x", uid), true); a.State != gc.Unknown || !errors.Is(err, metadata.ErrForbidden) {
 		t.Errorf("read: %d, %v", a.State, err)
 	}
-	if a, err := c.Read(t.Context(), at(configMaps, "none", uid), true); a.State != cascade.Unknown {
+	if a, err := c.Read(t.Context(), at(configMaps, "none", uid), true); a.State != gc.Unknown {
 		t.Errorf("read of nothing: %d, %v", a.State, err)
 	}
-	out := c.Do(t.Context(), cascade.Action{Verb: cascade.Delete, Object: at(configMaps, "x", uid), ResourceVersion: "1"}, true)
-	if out.Result != cascade.Forbidden {
+	out := c.Do(t.Context(), gc.Action{Verb: gc.Delete, Object: at(configMaps, "x", uid), ResourceVersion: "1"}, true)
+	if out.Result != gc.Forbidden {
 		t.Errorf("delete: %+v", out)
 	}
 }
@@ -98,7 +98,7 @@ func TestBrokenConversion(t *testing.T) {
 	t.Log(s.last)
 	other := follow(t, b.client, configMaps)
 	other.until(t, "the other type", isSynced)
-	if a, err := b.read(t, broken, "stored"); a.State != cascade.Unknown || err == nil {
+	if a, err := b.read(t, broken, "stored"); a.State != gc.Unknown || err == nil {
 		t.Errorf("read: %+v, %v", a, err)
 	}
 }
@@ -125,7 +125,7 @@ func TestDiscoverDeadAPIService(t *testing.T) {
 func TestWarn(t *testing.T) {
 	b := newBed(t)
 	uid := b.must(t, http.MethodPost, mapsPath, configMap("x", nil))
-	for _, o := range []cascade.Coordinates{at(configMaps, "x", uid), at(namespaces, "default", "")} {
+	for _, o := range []gc.Coordinates{at(configMaps, "x", uid), at(namespaces, "default", "")} {
 		if err := b.client.Warn(t.Context(), metadata.Notice{Object: o, Reason: "OwnerRefInvalidNamespace",
 			Message: "an owner in another namespace: " + strings.Repeat("ü", 2000)}); err != nil {
 			t.Error(err)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -16,7 +16,7 @@ func TestFollow(t *testing.T) {
 	root := b.must(t, http.MethodPost, mapsPath, configMap("root", nil))
 	for _, test := range []struct {
 		name string
-		typ  cascade.Type
+		typ  gc.Type
 		path string
 		make func(string, object) object
 	}{
@@ -33,9 +33,9 @@ func TestFollow(t *testing.T) {
 			if !ok {
 				t.Fatal("an object that was there is not in the list")
 			}
-			want := cascade.Object{APIVersion: test.typ.APIVersion, Kind: test.typ.Kind, Namespace: "default", Name: "before", UID: before,
+			want := gc.Object{APIVersion: test.typ.APIVersion, Kind: test.typ.Kind, Namespace: "default", Name: "before", UID: before,
 				ResourceVersion: got.ResourceVersion, Finalizers: []string{"example.com/hold"},
-				Owners: []cascade.Reference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root, Block: true}}}
+				Owners: []gc.Reference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root, Block: true}}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("listed object: %s", diff)
 			}
@@ -45,7 +45,7 @@ func TestFollow(t *testing.T) {
 			b.must(t, http.MethodDelete, test.path+"/after", nil)
 			s.until(t, "its deletion", func(s *seen) bool { return s.deleted[after] })
 
-			for policy, finalizer := range map[string]string{"Foreground": cascade.ForegroundFinalizer, "Orphan": cascade.OrphanFinalizer} {
+			for policy, finalizer := range map[string]string{"Foreground": gc.ForegroundFinalizer, "Orphan": gc.OrphanFinalizer} {
 				uid := b.must(t, http.MethodPost, test.path, test.make("owner-"+string(policy[0]+32), nil))
 				b.must(t, http.MethodDelete, test.path+"/owner-"+string(policy[0]+32), object{"propagationPolicy": policy})
 				s.until(t, policy, func(s *seen) bool {
@@ -70,14 +70,14 @@ func TestDiscover(t *testing.T) {
 	if d.Unsure != nil || len(d.Partial) != 0 {
 		t.Errorf("unsure %v, partial %v", d.Unsure, d.Partial)
 	}
-	byName := map[string]cascade.Type{}
+	byName := map[string]gc.Type{}
 	for _, typ := range d.Types {
 		byName[typ.APIVersion+" "+typ.Resource] = typ
 	}
-	v2 := cascade.Type{APIVersion: "example.com/v2", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
+	v2 := gc.Type{APIVersion: "example.com/v2", Kind: "CronTab", Resource: "crontabs", Namespaced: true}
 	v1 := v2
 	v1.APIVersion, v1.Unwatched = "example.com/v1", true
-	for _, want := range []cascade.Type{configMaps, namespaces, v2, v1} {
+	for _, want := range []gc.Type{configMaps, namespaces, v2, v1} {
 		if diff := cmp.Diff(want, byName[want.APIVersion+" "+want.Resource]); diff != "" {
 			t.Errorf("%s %s: %s", want.APIVersion, want.Resource, diff)
 		}

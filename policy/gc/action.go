@@ -1,0 +1,84 @@
+package gc
+
+// Collector names who asks for an action: in the log, metrics, events and the record.
+type Collector string
+
+// Owners is the collector of what has lost its owners, policy/cascade. The zero value
+// means it, too.
+const Owners Collector = "owners"
+
+func (c Collector) String() string {
+	if c == "" {
+		return string(Owners)
+	}
+	return string(c)
+}
+
+// Verb is what an action asks the caller to do.
+type Verb uint8
+
+// The verbs. Verify and Read are answered with what a live read told (an [Answer]), Warn
+// and Withdraw with nothing, all others with how it went (a [Result]).
+const (
+	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents
+	Read                             // read the object live, because what is known of it may be old
+	Delete                           // with Policy; UID and ResourceVersion as preconditions
+	RemoveReferences                 // take the references in Refs away
+	Unblock                          // set blockOwnerDeletion of the references in Refs to false
+	RemoveFinalizer                  // take Finalizer, at Index, off
+	Record                           // write the object's UID into the durable journal of orphaned owners
+	Withdraw                         // take it out again, before any later Record; nothing depends on when, or whether
+	Warn                             // emit an event on the object, by Reason
+	// FailPod sets phase Failed and the condition DisruptionTarget in a Pod's status, for
+	// whoever counts failures (KEP-3329). Its answer has the Pod's new version.
+	FailPod
+)
+
+func (v Verb) String() string {
+	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn", "fail-pod"}
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "unknown verb"
+}
+
+// Policy is the propagation policy of a Delete, as the API spells it.
+type Policy string
+
+// The propagation policies of the API.
+const (
+	Background Policy = "Background"
+	Foreground Policy = "Foreground"
+	Orphan     Policy = "Orphan"
+)
+
+// Position is an owner reference of the object that an action is about: where it
+// stands in the list, and what must be found there.
+type Position struct {
+	Index int
+	Reference
+}
+
+// Action is something for the caller to do, and why.
+type Action struct {
+	Collector Collector // which one asks
+	ID        uint64    // quoted in the answer; 0 if none is wanted
+	Verb      Verb
+	Object    Coordinates
+	// ResourceVersion is the one the decision rests on. A Delete always has one, and
+	// it is a precondition beside the UID.
+	ResourceVersion string
+	Policy          Policy
+	NoGrace         bool // of a Delete: gracePeriodSeconds is 0
+	Refs            []Position
+	Finalizer       string
+	Index           int // of Finalizer
+	Reason          Reason
+	Owner           Coordinates // the first owner that Reason is about
+	// Root of a Delete is the topmost owner whose going caused it, or what took that
+	// along: a Namespace, a CustomResourceDefinition.
+	Root Coordinates
+}
+
+// Reason says why an action is asked for, or why an object is kept.
+type Reason string

@@ -1,0 +1,218 @@
+package gc_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+type thing struct {
+	gc.Item
+	name string
+}
+
+// model is what a queue should do, by looking at everything each time.
+type model struct {
+	due, after map[string]time.Time
+	flying     map[uint64]string
+	withheld   map[string]bool
+}
+
+func (m model) ready(now time.Time) (names []string) {
+	for name, due := range m.due {
+		if m.withheld[name] || slices.Contains(slices.Collect(maps.Values(m.flying)), name) || m.at(name, due).After(now) {
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(m.at(a, m.due[a]).Compare(m.at(b, m.due[b])), cmp.Compare(a, b))
+	})
+	return names
+}
+
+func (m model) at(name string, due time.Time) time.Time {
+	if after := m.after[name]; after.After(due) {
+		return after
+	}
+	return due
+}
+
+// TestQueue holds a queue against one that looks at everything: what is ready, in which
+// order, and when the next is.
+func TestQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q gc.Queue[*thing]
+		things := map[string]*thing{}
+		for i := range 6 {
+			name := fmt.Sprint(i)
+			things[name] = &thing{name: name}
+		}
+		m := model{map[string]time.Time{}, map[string]time.Time{}, map[uint64]string{}, map[string]bool{}}
+		now := time.Unix(1e9, 0)
+		some := rapid.SampledFrom([]string{"0", "1", "2", "3", "4", "5"})
+		t.Repeat(map[string]func(*rapid.T){
+			"schedule": func(t *rapid.T) {
+				name, at := some.Draw(t, "name"), now.Add(time.Duration(rapid.Int64Range(-1e10, 1e10).Draw(t, "in")))
+				m.due[name] = at
+				q.Schedule(things[name], at)
+			},
+			"never": func(t *rapid.T) {
+				name := some.Draw(t, "name")
+				if slices.Contains(slices.Collect(maps.Values(m.flying)), name) {
+					t.Skip("it is on its way")
+				}
+				delete(m.due, name)
+				q.Schedule(things[name], time.Time{})
+			},
+			"changed": func(t *rapid.T) {
+				name := some.Draw(t, "name")
+				delete(m.after, name)
+				delete(m.withheld, name)
+				q.Changed(things[name])
+			},
+			"time": func(t *rapid.T) { now = now.Add(time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "passes"))) },
+			"ready": func(t *rapid.T) {
+				want := m.ready(now)
+				want = want[:min(len(want), rapid.IntRange(0, 4).Draw(t, "most"))]
+				got := q.Ready(now, len(want), func(e *thing) (gc.Action, bool) { return gc.Action{Object: gc.Coordinates{Name: e.name}}, true })
+				if len(got) != len(want) {
+					t.Fatalf("%d are ready, not %d", len(got), len(want))
+				}
+				last := time.Time{}
+				for _, a := range got { // of the same moment in any order
+					at := m.at(a.Object.Name, m.due[a.Object.Name])
+					if at.Before(last) || !slices.Contains(m.ready(now), a.Object.Name) {
+						t.Fatalf("%s is out of turn", a.Object.Name)
+					}
+					last = at
+				}
+				for _, a := range got {
+					m.flying[a.ID] = a.Object.Name
+				}
+			},
+			"finished": func(t *rapid.T) {
+				if len(m.flying) == 0 {
+					t.Skip("nothing is on its way")
+				}
+				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.flying))).Draw(t, "id")
+				r := rapid.SampledFrom([]gc.Result{gc.Done, gc.Withheld, gc.Deferred, gc.TooMany}).Draw(t, "result")
+				name := m.flying[id]
+				delete(m.flying, id)
+				m.after[name] = now.Add(map[gc.Result]time.Duration{gc.Done: 30 * time.Second, gc.TooMany: 250 * time.Millisecond}[r])
+				m.withheld[name] = r == gc.Withheld
+				if e, ok := q.Finished(now, id, r); !ok || e.name != name {
+					t.Fatalf("%d was not about %s", id, name)
+				}
+				if _, ok := q.Finished(now, id, r); ok {
+					t.Fatalf("%d ends twice", id)
+				}
+			},
+			"": func(t *rapid.T) {
+				next := q.Next()
+				if ready := m.ready(time.Unix(1<<40, 0)); len(ready) == 0 != next.IsZero() {
+					t.Fatalf("the next is at %v, with %v waiting", next, ready)
+				} else if len(ready) > 0 && !next.Equal(m.at(ready[0], m.due[ready[0]])) {
+					t.Fatalf("the next is at %v, not %v", next, m.at(ready[0], m.due[ready[0]]))
+				}
+			},
+		})
+	})
+}
+
+// TestQueueFailures: the pause after failures doubles, up to a bound; a change ends it.
+func TestQueueFailures(t *testing.T) {
+	q := gc.Queue[*thing]{Config: gc.QueueConfig{RetryMin: time.Second, RetryMax: 4 * time.Second}}
+	e, now := &thing{}, time.Unix(1e9, 0)
+	q.Schedule(e, now)
+	fail := func(r gc.Result) time.Duration {
+		t.Helper()
+		a := q.Ready(now, 1, func(*thing) (gc.Action, bool) { return gc.Action{}, true })
+		if len(a) != 1 {
+			t.Fatal("it is not asked for")
+		}
+		q.Finished(now, a[0].ID, r)
+		pause := q.Next().Sub(now)
+		now = q.Next()
+		return pause
+	}
+	for _, want := range []time.Duration{1, 2, 4, 4} {
+		if got := fail(gc.Failed); got != want*time.Second {
+			t.Errorf("a pause of %v, not %v", got, want*time.Second)
+		}
+	}
+	q.Changed(e)
+	if got := fail(gc.Conflict); got != time.Second {
+		t.Errorf("after a change, a pause of %v", got)
+	}
+}
+
+// TestQueueLane: while they are slowed, so many are asked for in each pause; held, none.
+func TestQueueLane(t *testing.T) {
+	var q gc.Queue[*thing]
+	now := time.Unix(1e9, 0)
+	for range 10 {
+		q.Schedule(&thing{}, now)
+	}
+	ready := func(most int) int {
+		return len(q.Ready(now, most, func(*thing) (gc.Action, bool) { return gc.Action{}, true }))
+	}
+	q.Slow(now, now.Add(time.Second), 3)
+	if n := ready(10); n != 0 || !q.Next().Equal(now.Add(time.Second)) {
+		t.Errorf("%d before their moment, which is %v", n, q.Next())
+	}
+	now = now.Add(time.Second)
+	if n := ready(2) + ready(10); n != 3 {
+		t.Errorf("%d, not 3", n)
+	}
+	q.Hold(true)
+	now = now.Add(time.Second)
+	if n := ready(10); n != 0 || !q.Next().IsZero() {
+		t.Errorf("held, %d are asked for", n)
+	}
+	q.Hold(false)
+	q.Release(func(func(*thing) bool) {})
+	if n := ready(10); n != 7 {
+		t.Errorf("%d, not the rest", n)
+	}
+}
+
+// TestObjects: what a list does not name has gone, what came by the watch meanwhile has not.
+func TestObjects(t *testing.T) {
+	type kept struct{ gc.Entry }
+	var s gc.Objects[*kept]
+	see := func(uid, version string) bool {
+		_, changed := s.Observe(gc.Object{UID: uid, ResourceVersion: version}, func() *kept { return new(kept) })
+		return changed
+	}
+	s.Listing()
+	if !see("a", "1") || see("a", "1") || !see("b", "1") {
+		t.Error("what changed is mistaken")
+	}
+	s.Synced(func(*kept) { t.Error("something went") })
+	s.Listing()
+	see("b", "2")
+	see("c", "3")
+	if s.Complete() {
+		t.Error("complete within a list")
+	}
+	gone := ""
+	s.Synced(func(e *kept) { gone += e.UID })
+	if gone != "a" || !s.Complete() || s.Len() != 2 {
+		t.Errorf("%q went, %d are left", gone, s.Len())
+	}
+	if _, known := s.Forget("b"); !known {
+		t.Error("b was not known")
+	}
+	s.Restored(func(e *kept) { gone += e.UID })
+	if gone != "ac" || s.Complete() {
+		t.Errorf("%q went, complete: %v", gone, s.Complete())
+	}
+}

@@ -1,0 +1,78 @@
+// Package protobuf picks fields from messages as Kubernetes encodes them, without
+// generated types: what is wanted is a few of hundreds of fields.
+//
+// Numbers of fields: the generated.proto files in k8s.io/api and k8s.io/apimachinery.
+package protobuf
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Each calls field for every field of a message. field returns how many bytes it took,
+// 0 to have the field skipped, or protowire's negative error codes.
+func Each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
+	for len(b) > 0 {
+		n, t, tag := protowire.ConsumeTag(b)
+		if tag < 0 {
+			return protowire.ParseError(tag)
+		}
+		b = b[tag:]
+		size := field(n, t, b)
+		if size == 0 {
+			size = protowire.ConsumeFieldValue(n, t, b)
+		}
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+// Take reads a field's bytes, which share the message's memory. Another type of field is
+// skipped.
+func Take(t protowire.Type, b []byte, to *[]byte) int {
+	if t != protowire.BytesType {
+		return 0
+	}
+	v, size := protowire.ConsumeBytes(b)
+	if size > 0 {
+		*to = v
+	}
+	return size
+}
+
+// Int reads a number. Another type of field is skipped.
+func Int(t protowire.Type, b []byte, to *int64) int {
+	if t != protowire.VarintType {
+		return 0
+	}
+	v, size := protowire.ConsumeVarint(b)
+	if size > 0 {
+		*to = int64(v)
+	}
+	return size
+}
+
+// Time reads a metav1.Time or a metav1.MicroTime. The zero time stands for none: it is
+// encoded as the year 1, and as no field.
+func Time(message []byte) (time.Time, error) {
+	var seconds, nanos int64
+	set := false
+	err := Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case 1:
+			set = true
+			return Int(t, b, &seconds)
+		case 2:
+			return Int(t, b, &nanos)
+		}
+		return 0
+	})
+	if err != nil || !set {
+		return time.Time{}, err
+	}
+	return time.Unix(seconds, int64(int32(nanos))).UTC(), nil
+}
