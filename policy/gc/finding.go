@@ -15,5 +15,9 @@ type Finding struct {
 
 // Find says what a [Queue] has of an object.
 func (i *Item) Find(why Reason) Finding {
-	return Finding{Reason: why, Due: i.Due(), InFlight: i.id != 0, Asked: i.asked, Last: i.last}
+	f := Finding{Reason: why, Due: i.Due(), InFlight: i.id != 0, Asked: i.last > 0}
+	if f.Asked {
+		f.Last = Result(i.last - 1)
+	}
+	return f
 }

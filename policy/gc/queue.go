@@ -13,10 +13,9 @@ type Item struct {
 	id       uint64 // of the action on its way; 0: none
 	place    int32  // in the heap, from 1; 0: it is not there
 	failures uint8  // in a row
-	last     Result
-	asked    bool // something was asked for: last says how it went
-	wanted   bool // due counts
-	withheld bool // the caller did not want to
+	last     uint8  // how what was asked for last went, a Result, from 1; 0: nothing was
+	wanted   bool   // due counts
+	withheld bool   // the caller did not want to
 }
 
 func (i *Item) queued() *Item { return i }
@@ -81,14 +80,16 @@ func (q *Queue[E]) Schedule(e E, at time.Time) {
 	case !i.wanted:
 	case at.After(latest):
 		i.due = math.MaxInt64
+	case at.Before(earliest):
+		i.due = math.MinInt64
 	default:
 		i.due = at.UnixNano()
 	}
 	q.put(e)
 }
 
-// latest is what fits into an Item: times of others may be anything.
-var latest = time.Unix(0, math.MaxInt64)
+// earliest and latest are what fits into an Item: times of others may be anything.
+var earliest, latest = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 
 // Changed says that the object was seen in another version: what was withheld, failed or
 // had no effect may go another way now.
@@ -122,8 +123,8 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 			continue
 		}
 		q.lastID++
-		a.ID, i.id, i.asked, i.wanted = q.lastID, q.lastID, true, true
-		i.last = Failed
+		a.ID, i.id, i.wanted = q.lastID, q.lastID, true
+		i.last = uint8(Failed) + 1
 		if q.flying == nil {
 			q.flying = make(map[uint64]E)
 		}
@@ -159,7 +160,7 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	}
 	delete(q.flying, id)
 	i := e.queued()
-	i.id, i.last = 0, r
+	i.id, i.last = 0, uint8(r)+1
 	or := func(d, v time.Duration) time.Duration {
 		if d <= 0 {
 			return v

@@ -154,6 +154,21 @@ func TestQueueFailures(t *testing.T) {
 	}
 }
 
+// TestQueueBounds: a moment beyond what a clock has is kept at that end.
+func TestQueueBounds(t *testing.T) {
+	var q gc.Queue[*thing]
+	for name, at := range map[string]time.Time{
+		"long ago": time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC),
+		"far":      time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		q.Schedule(&thing{name: name}, at)
+	}
+	got := q.Ready(time.Unix(1e9, 0), 10, func(e *thing) (gc.Action, bool) { return gc.Action{Reason: gc.Reason(e.name)}, true })
+	if len(got) != 1 || got[0].Reason != "long ago" {
+		t.Errorf("ready: %v", got)
+	}
+}
+
 // TestQueueLane: while they are slowed, so many are asked for in each pause; held, none.
 func TestQueueLane(t *testing.T) {
 	var q gc.Queue[*thing]

@@ -1,0 +1,268 @@
+// Package gctest holds collectors against a model of an API server that does as it likes:
+// objects change, are deleted and come back, lists begin and break off, etcd is restored,
+// requests fail. What is to happen when is computed from scratch at every step.
+package gctest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Collector is what every collector of one type of objects is.
+type Collector interface {
+	Listing(now time.Time, t gc.Type)
+	Observe(now time.Time, t gc.Type, o gc.Object, fields any)
+	Forget(now time.Time, t gc.Type, o gc.Object)
+	Synced(now time.Time, t gc.Type)
+	Unreadable(now time.Time, t gc.Type)
+	Restored(now time.Time)
+	Ready(now time.Time, most int) []gc.Action
+	Answered(now, asOf time.Time, id uint64, a gc.Answer)
+	Patched(now time.Time, id uint64, o gc.Object)
+	Finished(now time.Time, id uint64, r gc.Result)
+	Next() time.Time
+	Slow(now, until time.Time, most int)
+	Hold(now time.Time, on bool)
+	Release(now time.Time)
+	Explain(o gc.Coordinates) (gc.Finding, bool)
+	Len() int
+}
+
+// Object is one as it stands on the server.
+type Object struct {
+	gc.Object
+	Fields any
+}
+
+// World is the server, and what the collector should know of it.
+type World struct {
+	Collector Collector
+	Type      gc.Type
+	Policy    gc.Policy // of the collector's deletes
+	// Pick gives a number below n.
+	Pick   func(n int) int
+	Fatalf func(format string, args ...any)
+	// Make fills in what an object has when it is created or changes; its name, UID and
+	// version are set.
+	Make func(o *Object, now time.Time)
+	// Oracle says why an object that was told of goes, and when, or why it is kept. It
+	// is told whether the type can be read now.
+	Oracle func(o Object, now time.Time, current bool) (gc.Reason, time.Time)
+	// Configure gives the collector another configuration.
+	Configure func(now time.Time)
+	Now       time.Time
+
+	server   map[string]Object
+	told     map[string]Object
+	memory   map[string]*memory
+	flying   map[uint64]flight
+	version  int
+	current  bool     // the type can be read, and was listed
+	watching bool     // changes are told as they come
+	page     []Object // what of a list is left to be told
+	listed   map[string]bool
+	listing  bool
+	held     bool
+	Deleted  int // how many
+}
+
+// memory is what a collector should remember of its requests for an object.
+type memory struct {
+	after    time.Time
+	failures int
+	withheld bool
+	asked    bool
+	last     gc.Result
+}
+
+type flight struct {
+	gc.Action
+	forgotten bool
+}
+
+// Step does one thing, and looks whether all is as it should be.
+func (w *World) Step() {
+	if w.server == nil {
+		w.server, w.told, w.flying, w.memory = map[string]Object{}, map[string]Object{}, map[uint64]flight{}, map[string]*memory{}
+	}
+	switch n := w.Pick(32); {
+	case n < 3:
+		w.create()
+	case n < 5:
+		w.change()
+	case n < 10:
+		w.pass()
+	case n < 15:
+		w.ready()
+	case n < 20:
+		w.finish()
+	case n < 28:
+		w.list()
+	case n == 28:
+		w.seldom(w.vanish, w.unreadable, w.restore, w.unreadable)
+	case n == 29:
+		w.hold()
+	case n == 30:
+		w.release()
+	case n == 31:
+		w.Configure(w.Now)
+	}
+	w.check()
+}
+
+func (w *World) seldom(steps ...func()) { steps[w.Pick(len(steps))]() }
+
+func (w *World) create() {
+	uid := fmt.Sprint("uid-", w.version)
+	o := Object{Object: gc.Object{APIVersion: w.Type.APIVersion, Kind: w.Type.Kind, Name: fmt.Sprint("o-", w.Pick(3)), UID: uid}}
+	if w.Type.Namespaced {
+		o.Namespace = []string{"default", "ci-1", "ci-2"}[w.Pick(3)]
+	}
+	w.write(o)
+}
+
+func (w *World) write(o Object) {
+	w.version++
+	o.ResourceVersion = fmt.Sprint(w.version)
+	w.Make(&o, w.Now)
+	w.server[o.UID] = o
+	w.catchUp()
+}
+
+// some is any object of the server's.
+func (w *World) some() (o Object, ok bool) {
+	if len(w.server) == 0 {
+		return o, false
+	}
+	return w.server[slices.Sorted(maps.Keys(w.server))[w.Pick(len(w.server))]], true
+}
+
+func (w *World) change() {
+	if o, ok := w.some(); ok {
+		w.write(o)
+	}
+}
+
+func (w *World) vanish() {
+	if o, ok := w.some(); ok {
+		delete(w.server, o.UID)
+		w.catchUp()
+	}
+}
+
+func (w *World) pass() {
+	most := []time.Duration{time.Second, time.Minute, 20 * time.Hour}[w.Pick(3)]
+	w.Now = w.Now.Add(time.Duration(w.Pick(1000)) * most / 1000)
+	w.Collector.Ready(w.Now, 0) // tells the time
+}
+
+// catchUp tells by a watch what has changed.
+func (w *World) catchUp() {
+	if !w.watching {
+		return
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+		if _, is := w.server[uid]; !is {
+			w.Collector.Forget(w.Now, w.Type, w.told[uid].Object)
+			w.forget(uid)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
+		if o := w.server[uid]; w.told[uid].ResourceVersion != o.ResourceVersion {
+			w.tell(o)
+		}
+	}
+}
+
+func (w *World) tell(o Object) {
+	if w.told[o.UID].ResourceVersion != o.ResourceVersion {
+		m := &memory{}
+		if before := w.memory[o.UID]; before != nil {
+			m.asked, m.last = before.asked, before.last
+		}
+		w.memory[o.UID] = m
+	}
+	w.told[o.UID] = o
+	w.Collector.Observe(w.Now, w.Type, o.Object, o.Fields)
+}
+
+func (w *World) forget(uid string) {
+	delete(w.told, uid)
+	delete(w.memory, uid)
+	for id, f := range w.flying {
+		if f.Object.UID == uid {
+			f.forgotten = true
+			w.flying[id] = f
+		}
+	}
+}
+
+// list begins a list, or goes on with one.
+func (w *World) list() {
+	switch {
+	case !w.listing && w.current && w.Pick(8) > 0: // it is watched
+	case !w.listing:
+		w.listing, w.watching, w.listed, w.page = true, false, map[string]bool{}, nil
+		for _, uid := range slices.Sorted(maps.Keys(w.server)) {
+			w.page = append(w.page, w.server[uid])
+		}
+		w.Collector.Listing(w.Now, w.Type)
+	case len(w.page) > 0:
+		n := 1 + w.Pick(len(w.page))
+		for _, o := range w.page[:n] {
+			w.listed[o.UID] = true
+			w.tell(o)
+		}
+		w.page = w.page[n:]
+	default:
+		w.Collector.Synced(w.Now, w.Type)
+		for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+			if !w.listed[uid] {
+				w.forget(uid)
+			}
+		}
+		w.listing, w.watching, w.current = false, true, true
+		w.catchUp()
+	}
+}
+
+func (w *World) unreadable() {
+	w.Collector.Unreadable(w.Now, w.Type)
+	w.listing, w.watching, w.current = false, false, false
+}
+
+// restore puts back an earlier state: some objects are as they never were told.
+func (w *World) restore() {
+	w.listing, w.watching, w.current = false, false, false
+	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+		w.forget(uid)
+	}
+	w.Collector.Restored(w.Now)
+	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
+		o := w.server[uid]
+		switch w.Pick(3) {
+		case 0:
+			delete(w.server, uid)
+		case 1:
+			w.write(o)
+		}
+	}
+}
+
+func (w *World) hold() {
+	w.held = w.Pick(2) == 0
+	w.Collector.Hold(w.Now, w.held)
+}
+
+func (w *World) release() {
+	w.Collector.Release(w.Now)
+	for _, m := range w.memory {
+		if m.withheld {
+			m.withheld, m.after = false, time.Time{}
+		}
+	}
+}
