@@ -1,0 +1,155 @@
+package csrs
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// kept is what is known of a request, of either type. There may be many: it is small.
+type kept struct {
+	gc.Entry
+	signer      *signer // nil: of a PodCertificateRequest
+	since       stamp   // approved; created, if there are no conditions
+	refused     stamp   // denied, or failed if that was before
+	expires     stamp
+	handled     bool
+	isApproved  bool
+	issued      bool
+	failed      bool // refused is about that
+	known       bool // it has a condition that a rule is about
+	terminating bool
+}
+
+// signer is shared by all requests to it.
+type signer struct {
+	name     string
+	patience Patience
+	requests int
+}
+
+// stamp is a time in Unix seconds.
+type stamp int64
+
+const none stamp = math.MinInt64
+
+// stampOf rounds up: nothing goes early.
+func stampOf(t time.Time) stamp {
+	switch {
+	case t.IsZero():
+		return none
+	case t.Nanosecond() > 0:
+		return stamp(t.Unix()) + 1
+	}
+	return stamp(t.Unix())
+}
+
+func (s stamp) time() time.Time { return time.Unix(int64(s), 0).UTC() }
+
+func (e *kept) set(r Request) {
+	if e.since = stampOf(r.Created); r.Handled {
+		e.since = stampOf(r.Approved.Since)
+	}
+	e.handled, e.isApproved, e.issued = r.Handled, r.Approved.Is, r.Issued
+	e.known = r.Approved.Is || r.Denied.Is || r.Failed.Is
+	e.refused, e.failed = stampOf(r.Denied.Since), false
+	if failed := stampOf(r.Failed.Since); failed != none && (e.refused == none || failed < e.refused) {
+		e.refused, e.failed = failed, true
+	}
+	e.expires = stampOf(r.NotAfter)
+}
+
+// decide says when a request is to go, and why; at the zero time, why it is kept.
+func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
+	if e.terminating {
+		return Terminating, time.Time{}
+	}
+	why, due := c.earliest(e)
+	switch {
+	case due.IsZero():
+		return why, due
+	case !c.of(e).current:
+		return Unread, time.Time{}
+	}
+	return why, due.Add(1) // a moment has passed only after it
+}
+
+// earliest goes through the rules in the peer's order: of those that name one moment,
+// the first counts.
+func (c *Collector) earliest(e *kept) (why gc.Reason, due time.Time) {
+	rule := func(applies bool, since stamp, after time.Duration, as gc.Reason) {
+		if !applies || since == none {
+			return
+		}
+		if at := since.time().Add(after); due.IsZero() || at.Before(due) {
+			why, due = as, at
+		}
+	}
+	if e.signer == nil {
+		rule(true, e.since, c.podRequests(), PodRequestOld)
+	} else {
+		p, issued, refused := &e.signer.patience, Issued, Denied
+		if e.expires == none {
+			issued = IssuedUnreadable
+		}
+		if e.failed {
+			refused = Failed
+		}
+		rule(e.handled && e.issued, e.since, p.Issued, issued)
+		rule(true, e.refused, p.Refused, refused)
+		rule(!e.handled, e.since, p.Pending, Pending)
+		rule(e.issued && e.isApproved, e.expires, 0, Expired)
+		rule(e.handled && !e.issued, e.since, p.Unissued, Unissued)
+	}
+	if due.IsZero() {
+		if why = TimeMissing; e.handled && !e.known {
+			why = Undecided
+		}
+	}
+	return why, due
+}
+
+func (c *Collector) podRequests() time.Duration {
+	if c.config.PodRequests > 0 {
+		return c.config.PodRequests
+	}
+	return peersPodRequests
+}
+
+// sign has e be a request to a signer.
+func (c *Collector) sign(e *kept, name string) {
+	if e.signer != nil && e.signer.name == name {
+		return
+	}
+	c.unsign(e)
+	s := c.signers[name]
+	if s == nil {
+		name = strings.Clone(name)
+		s = &signer{name: name, patience: c.config.with(name)}
+		c.signers[name] = s
+	}
+	s.requests++
+	e.signer = s
+}
+
+// unsign forgets a signer that nobody asks any more: anybody may invent names.
+func (c *Collector) unsign(e *kept) {
+	if s := e.signer; s != nil {
+		if s.requests--; s.requests == 0 {
+			delete(c.signers, s.name)
+		}
+		e.signer = nil
+	}
+}
+
+func (c *Collector) plan(e *kept) {
+	_, due := c.decide(e)
+	c.queue.Schedule(e, due)
+}
+
+func (c *Collector) drop(e *kept) {
+	c.queue.Drop(e)
+	c.unsign(e)
+}
