@@ -1,0 +1,231 @@
+package pods
+
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// IDs of live reads are odd, those of all else are even.
+func readID(id uint64) uint64 { return id<<1 | 1 }
+func workID(id uint64) uint64 { return id << 1 }
+
+// Ready gives what is due: live reads, then force deletions, then evicted Pods, then those
+// that ended, the oldest first.
+func (c *Collector) Ready(now time.Time, most int) []gc.Action {
+	c.now = now
+	out := c.reads.Ready(now, most, c.read)
+	for i := range out {
+		out[i].ID = readID(out[i].ID)
+	}
+	for _, a := range c.queue.Ready(now, most-len(out), c.ask) {
+		if a.ID = workID(a.ID); a.Verb == gc.FailPod {
+			u, _ := uidOf(a.Object.UID)
+			c.failing[a.ID] = c.pods.get(u)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (c *Collector) read(n *node) (gc.Action, bool) {
+	return gc.Action{Collector: Name, Verb: gc.Verify, Object: c.nodeAt(n), Reason: NodeMissing}, true
+}
+
+func (c *Collector) nodeAt(n *node) gc.Coordinates {
+	t := c.nodesRead.t
+	return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: n.name}
+}
+
+func (c *Collector) ask(t *task) (gc.Action, bool) {
+	p := t.pod
+	v := c.judge(p)
+	if v.goes && v.reason == NodeGone && c.now.After(p.node.absentAt.Add(c.config.Quarantine)) {
+		c.doubt(p.node) // that is long ago
+		return gc.Action{}, false
+	}
+	if !v.goes {
+		c.plan(p)
+		return gc.Action{}, false
+	}
+	a := gc.Action{Collector: Name, Verb: gc.Delete, Object: c.at(p), ResourceVersion: p.version(), NoGrace: true, Reason: v.reason}
+	if v.fail {
+		a.Verb, a.NoGrace = gc.FailPod, false
+	}
+	p.set(overtaken, false)
+	if v.reason == NodeGone || v.reason == OutOfService {
+		a.Owner = c.nodeAt(p.node)
+	}
+	return a, true
+}
+
+func (c *Collector) at(p *pod) gc.Coordinates {
+	t := c.podsRead.t
+	return gc.Coordinates{
+		APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource,
+		Namespace: p.space.name, Name: p.name(), UID: c.uidOf(p),
+	}
+}
+
+func (c *Collector) uidOf(p *pod) string {
+	if s, odd := c.odd[p.uid]; odd {
+		return s
+	}
+	return p.uid.String()
+}
+
+// Answered takes what a live read of a Node told. asOf is when it was sent, by the same
+// clock as now.
+func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
+	c.now = now
+	result, told := gc.Failed, false
+	switch a.State {
+	case gc.Absent, gc.Exists:
+		result, told = gc.Done, true
+	case gc.TooBusy:
+		result = gc.TooMany
+	}
+	if id != readID(id>>1) {
+		return
+	}
+	n, ok := c.reads.Finished(now, id>>1, result)
+	if !ok || !n.lost {
+		return
+	}
+	if told {
+		c.reads.Again(n)
+	}
+	switch {
+	case a.State == gc.Exists:
+		n.since = now // its watch will tell; if not, it is read again
+	case a.State == gc.Absent && !asOf.Before(n.since.Add(c.config.Quarantine)):
+		n.absentAt = asOf
+		c.planPods(n)
+	}
+	c.quarantine(n)
+}
+
+// Patched takes the Pod as a FailPod left it.
+func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
+	c.now = now
+	p := c.failing[id]
+	if p == nil || p.task == nil || p.is(overtaken) {
+		return // its watch was first, and may have told of more since
+	}
+	c.uncount(p)
+	p.rename(o)
+	p.set(overtaken, true)
+	p.phase, p.ended = failed, seconds(now)
+	p.set(terminating, o.Terminating)
+	p.set(finalizers, len(o.Finalizers) > 0)
+	p.task.owner = ownerOf(o)
+	c.count(p)
+	c.touched(p.node)
+	c.plan(p)
+}
+
+// Finished takes how an action went.
+func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
+	c.now = now
+	if id == readID(id>>1) {
+		c.reads.Finished(now, id>>1, r)
+		return
+	}
+	failing := c.failing[id] != nil
+	delete(c.failing, id)
+	t, ok := c.queue.Finished(now, id>>1, r)
+	if !ok {
+		return
+	}
+	p := t.pod
+	switch r {
+	case gc.Done:
+		if failing && p.over() {
+			c.queue.Again(t) // the deletion follows
+		}
+	case gc.TooMany, gc.Deferred:
+	default:
+		if p.is(overtaken) {
+			c.queue.Changed(t) // that was about the Pod as it was
+		}
+	}
+	c.plan(p)
+}
+
+// Next is when Ready has more to say; zero if nothing is planned.
+func (c *Collector) Next() time.Time {
+	next, read := c.queue.Next(), c.reads.Next()
+	if next.IsZero() || !read.IsZero() && read.Before(next) {
+		next = read
+	}
+	if !next.IsZero() && next.Before(c.now) {
+		return c.now
+	}
+	return next
+}
+
+// Slow says that none is wanted before a moment, and from then on at most so many as
+// often as that is from now; until [Collector.Release].
+func (c *Collector) Slow(now, until time.Time, most int) {
+	c.now = now
+	c.reads.Slow(now, until, most)
+	c.queue.Slow(now, until, most)
+}
+
+// Hold has nothing asked for while it is on.
+func (c *Collector) Hold(now time.Time, on bool) {
+	c.now = now
+	c.reads.Hold(on)
+	c.queue.Hold(on)
+}
+
+// Release has asked for what was withheld or slowed.
+func (c *Collector) Release(now time.Time) {
+	c.now = now
+	c.reads.Release(func(yield func(*node) bool) {
+		for _, n := range c.nodes {
+			if !yield(n) {
+				return
+			}
+		}
+	})
+	c.queue.Release(c.tasks)
+}
+
+// Len is how many Pods and Nodes are kept.
+func (c *Collector) Len() int { return c.pods.used + c.present }
+
+// Explain says what is to become of a Pod, or of the Pods of a Node that is missing.
+func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
+	if n := c.nodes[o.Name]; o.Kind == "Node" && n != nil && !n.present {
+		return n.Find(c.missing(n)), true
+	}
+	u, _ := uidOf(o.UID)
+	p := c.pods.get(u)
+	if o.Kind != "Pod" || p == nil {
+		return gc.Finding{}, false
+	}
+	v := c.judge(p)
+	var f gc.Finding
+	if p.task != nil {
+		f = p.task.Find("")
+	}
+	f.Reason, f.Due = v.reason, v.due // that of the queue is its place there
+	if v.goes && v.due.IsZero() {
+		f.Due = c.now
+	}
+	return f, true
+}
+
+// missing says what is known of a Node that is not there.
+func (c *Collector) missing(n *node) gc.Reason {
+	switch {
+	case !c.nodesRead.complete:
+		return NodesUnread
+	case c.tooMany && n.lost:
+		return TooManyLost
+	case n.absentAt.IsZero():
+		return NodeMissing
+	}
+	return NodeGone
+}

@@ -1,0 +1,283 @@
+package pods
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Collector knows all Pods and Nodes, and which Pods are to go. It is not safe for
+// concurrent use.
+type Collector struct {
+	config    Config
+	pods      index
+	odd       map[uid]string // UIDs of Pods that are no UUIDs
+	spaces    map[string]*namespace
+	podsRead  reading
+	all       *group
+	owners    [2]map[uid]*group // by what ended how
+	nodes     map[string]*node
+	nodesRead reading
+	present   int  // Nodes that are there
+	lost      int  // Nodes that are not, with Pods that are to go
+	tooMany   bool // of those
+	reads     gc.Queue[*node]
+	queue     gc.Queue[*task]
+	failing   map[uint64]*pod // by the ID of the FailPod that is on its way
+	now       time.Time
+}
+
+// reading is how well a type is known.
+type reading struct {
+	t        gc.Type
+	epoch    uint32
+	complete bool
+}
+
+// New makes an empty collector.
+func New(config Config) *Collector {
+	c := &Collector{config: config.withDefaults()}
+	c.reset()
+	return c
+}
+
+func (c *Collector) reset() {
+	c.pods, c.odd = newIndex(), make(map[uid]string)
+	c.spaces, c.nodes = make(map[string]*namespace), make(map[string]*node)
+	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
+	c.present, c.lost, c.tooMany = 0, 0, false
+	c.podsRead.complete, c.nodesRead.complete = false, false
+	c.failing = make(map[uint64]*pod)
+}
+
+// Configure takes another configuration: all Pods are judged anew.
+func (c *Collector) Configure(now time.Time, config Config) {
+	c.now = now
+	for p := range c.pods.all {
+		c.uncount(p)
+	}
+	c.config = config.withDefaults()
+	for _, s := range c.spaces {
+		s.selected = c.selects(s.name)
+	}
+	for p := range c.pods.all {
+		c.count(p)
+	}
+	c.reckonAll()
+	for _, n := range c.nodes {
+		c.quarantine(n)
+	}
+	c.planAll()
+}
+
+func (c *Collector) selects(namespace string) bool {
+	return len(c.config.Namespaces) == 0 || slices.Contains(c.config.Namespaces, namespace)
+}
+
+// Listing says that a list begins: what it does not name has gone.
+func (c *Collector) Listing(now time.Time, t gc.Type) {
+	c.now = now
+	switch t.Kind {
+	case "Pod":
+		c.podsRead = reading{t, c.podsRead.epoch + 1, false}
+	case "Node":
+		c.nodesRead = reading{t, c.nodesRead.epoch + 1, false}
+		c.reckonAll()
+	}
+}
+
+// Synced says that a list is complete.
+func (c *Collector) Synced(now time.Time, t gc.Type) {
+	c.now = now
+	switch t.Kind {
+	case "Pod":
+		c.podsRead.t, c.podsRead.complete = t, true
+		var gone []*pod
+		for p := range c.pods.all {
+			if p.epoch != c.podsRead.epoch {
+				gone = append(gone, p)
+			}
+		}
+		for _, p := range gone {
+			c.drop(p)
+		}
+		c.planAll()
+	case "Node":
+		c.nodesRead.t, c.nodesRead.complete = t, true
+		for _, n := range c.nodes {
+			if n.present && n.epoch != c.nodesRead.epoch {
+				c.depart(n)
+			}
+		}
+		c.reckonAll()
+	}
+}
+
+// Unreadable says that a type cannot be read now. What is known of it is old: nothing
+// that rests on there being no more or no other is done.
+func (c *Collector) Unreadable(now time.Time, t gc.Type) {
+	c.now = now
+	switch t.Kind {
+	case "Pod":
+		c.podsRead.complete = false
+	case "Node":
+		c.nodesRead.complete = false
+		c.reckonAll()
+	}
+}
+
+// Restored forgets everything: etcd was restored, and lists follow.
+func (c *Collector) Restored(now time.Time) {
+	c.now = now
+	for t := range c.tasks {
+		c.queue.Drop(t)
+	}
+	for _, n := range c.nodes {
+		c.reads.Drop(n)
+	}
+	c.reset()
+}
+
+func (c *Collector) tasks(yield func(*task) bool) {
+	for p := range c.pods.all {
+		if p.task != nil && !yield(p.task) {
+			return
+		}
+	}
+}
+
+// Observe takes a Pod or a Node as a list or a watch tells it. fields is a [Pod] or a
+// [Node]; of anything else, too little is known to do anything about it.
+func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
+	c.now = now
+	switch t.Kind {
+	case "Pod":
+		if f, ok := fields.(Pod); ok && len(o.Name) <= math.MaxUint8 {
+			c.podsRead.t = t
+			c.observePod(o, f)
+		} else {
+			c.Forget(now, t, o)
+		}
+	case "Node":
+		f, ok := fields.(Node)
+		c.nodesRead.t = t
+		c.observeNode(o, f, ok)
+	}
+}
+
+// Forget takes a DELETED event.
+func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
+	c.now = now
+	u, _ := uidOf(o.UID)
+	switch t.Kind {
+	case "Pod":
+		if p := c.pods.get(u); p != nil {
+			c.drop(p)
+		}
+	case "Node":
+		if n := c.nodes[o.Name]; n != nil && n.present && n.uid == u {
+			c.depart(n)
+			c.reckon(n)
+			c.weigh()
+		}
+	}
+}
+
+func (c *Collector) observePod(o gc.Object, f Pod) {
+	u, exact := uidOf(o.UID)
+	p := c.pods.get(u)
+	fresh := p == nil
+	if fresh {
+		p = &pod{uid: u, space: c.enter(o.Namespace)}
+		c.pods.add(p)
+		if !exact {
+			c.odd[u] = strings.Clone(o.UID)
+		}
+	}
+	p.epoch = c.podsRead.epoch
+	if !fresh && p.version() == o.ResourceVersion {
+		return
+	}
+	if p.task != nil {
+		c.queue.Changed(p.task)
+	}
+	was := p.node
+	c.uncount(p)
+	p.rename(o)
+	p.learn(o, f, c.now)
+	c.bind(p, f.Node)
+	if p.over() {
+		c.taskOf(p).owner = ownerOf(o)
+	}
+	c.count(p)
+	if p.node != was {
+		c.arrived(p)
+	}
+	c.touched(was)
+	c.touched(p.node)
+	c.plan(p)
+}
+
+// rename notes name and version, in memory of its own.
+func (p *pod) rename(o gc.Object) {
+	p.text, p.named = strings.Join([]string{o.Name, o.ResourceVersion}, ""), uint8(len(o.Name))
+}
+
+func (p *pod) learn(o gc.Object, f Pod, now time.Time) {
+	ended := p.ended
+	p.phase, p.created, p.ended = phaseOf(f.Phase), seconds(f.Created), seconds(f.Ended)
+	if p.over() && p.ended == 0 {
+		if p.ended = ended; ended == 0 {
+			p.ended = seconds(now) // it was over by then
+		}
+	}
+	p.set(terminating, o.Terminating)
+	p.set(finalizers, len(o.Finalizers) > 0)
+	p.set(noGrace, f.NoGrace)
+	p.set(evicted, f.Evicted)
+	p.set(overtaken, true)
+}
+
+func ownerOf(o gc.Object) (u uid) {
+	if len(o.Owners) > 0 {
+		u, _ = uidOf(o.Owners[0].UID)
+	}
+	return u
+}
+
+func (c *Collector) enter(name string) *namespace {
+	s := c.spaces[name]
+	if s == nil {
+		name = strings.Clone(name) // names come in batches that share their memory
+		s = &namespace{name: name, selected: c.selects(name)}
+		c.spaces[name] = s
+	}
+	s.pods++
+	return s
+}
+
+func (c *Collector) drop(p *pod) {
+	c.uncount(p)
+	was := p.node
+	c.bind(p, "")
+	c.touched(was)
+	if p.task != nil {
+		c.queue.Drop(p.task)
+		p.task = nil
+	}
+	if p.space.pods--; p.space.pods == 0 {
+		delete(c.spaces, p.space.name)
+	}
+	c.pods.remove(p)
+	delete(c.odd, p.uid)
+}
+
+func (c *Collector) taskOf(p *pod) *task {
+	if p.task == nil {
+		p.task = &task{pod: p}
+	}
+	return p.task
+}

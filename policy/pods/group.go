@@ -1,0 +1,98 @@
+package pods
+
+import "container/heap"
+
+// What a task's places are about.
+const (
+	inAll = iota
+	inNamespace
+	inOwner
+)
+
+// group is Pods of which so many are kept: in one half those that are, the next to go on
+// top, in the other those that are too many, the last to go on top.
+type group struct{ kept, gone half }
+
+type half struct {
+	tasks []*task
+	slot  uint8
+	goes  bool
+}
+
+func newGroup(slot uint8) *group {
+	return &group{half{slot: slot}, half{slot: slot, goes: true}}
+}
+
+func (g *group) len() int { return len(g.kept.tasks) + len(g.gone.tasks) }
+
+// add a task; moved is told of each that changes sides, the added one included if it goes.
+func (g *group) add(t *task, keep int, moved func(*task)) {
+	if len(g.gone.tasks) > 0 && t.pod.before(g.gone.tasks[0].pod) {
+		heap.Push(&g.gone, t)
+		moved(t)
+	} else {
+		heap.Push(&g.kept, t)
+	}
+	g.balance(keep, moved)
+}
+
+func (g *group) remove(t *task, keep int, moved func(*task)) {
+	if place := t.places[g.kept.slot]; place > 0 {
+		heap.Remove(&g.kept, int(place-1))
+	} else {
+		heap.Remove(&g.gone, int(-place-1))
+	}
+	g.balance(keep, moved)
+}
+
+func (g *group) balance(keep int, moved func(*task)) {
+	excess := max(g.len()-keep, 0)
+	for len(g.gone.tasks) < excess {
+		g.move(&g.kept, &g.gone, moved)
+	}
+	for len(g.gone.tasks) > excess {
+		g.move(&g.gone, &g.kept, moved)
+	}
+}
+
+func (g *group) move(from, to *half, moved func(*task)) {
+	t := heap.Pop(from).(*task)
+	heap.Push(to, t)
+	moved(t)
+}
+
+func (h *half) Len() int { return len(h.tasks) }
+
+func (h *half) Less(i, j int) bool {
+	if h.goes {
+		i, j = j, i
+	}
+	return h.tasks[i].pod.before(h.tasks[j].pod)
+}
+
+func (h *half) Swap(i, j int) {
+	h.tasks[i], h.tasks[j] = h.tasks[j], h.tasks[i]
+	h.mark(i)
+	h.mark(j)
+}
+
+func (h *half) mark(i int) {
+	place := int32(i + 1)
+	if h.goes {
+		place = -place
+	}
+	h.tasks[i].places[h.slot] = place
+}
+
+func (h *half) Push(x any) {
+	h.tasks = append(h.tasks, x.(*task))
+	h.mark(len(h.tasks) - 1)
+}
+
+func (h *half) Pop() any {
+	last := len(h.tasks) - 1
+	t := h.tasks[last]
+	h.tasks[last], h.tasks = nil, h.tasks[:last]
+	t.places[h.slot] = 0
+	return t
+}

@@ -1,0 +1,81 @@
+package pods
+
+// count p in what its going or staying depends on: the groups with a limit, and the
+// Pods of its node that are to go with it.
+func (c *Collector) count(p *pod) {
+	if !p.space.selected {
+		return
+	}
+	if p.node != nil && !p.futile() {
+		p.flags |= wanting
+		p.node.wanting++
+	}
+	if !p.over() || p.is(terminating) {
+		return
+	}
+	for slot := range len(p.task.places) {
+		if g, keep := c.group(p, slot, true); g != nil {
+			g.add(p.task, keep, c.moved)
+		}
+	}
+}
+
+// uncount takes it out again, before anything of it changes.
+func (c *Collector) uncount(p *pod) {
+	if p.is(wanting) {
+		p.flags &^= wanting
+		p.node.wanting--
+	}
+	if p.task == nil {
+		return
+	}
+	for slot, place := range p.task.places {
+		if place == 0 {
+			continue
+		}
+		g, keep := c.group(p, slot, false)
+		if g.remove(p.task, keep, c.moved); g.len() > 0 {
+			continue
+		}
+		switch slot {
+		case inNamespace:
+			p.space.groups[p.phase-succeeded] = nil
+		case inOwner:
+			delete(c.owners[p.phase-succeeded], p.task.owner)
+		}
+	}
+}
+
+// moved is told of a Pod that became too many, or no longer is.
+func (c *Collector) moved(t *task) { c.plan(t.pod) }
+
+// group of a Pod that ended, and how many are kept of it; nil if there is no limit.
+func (c *Collector) group(p *pod, slot int, fresh bool) (g *group, keep int) {
+	ended, limits := p.phase-succeeded, c.config.Succeeded
+	if p.phase == failed {
+		limits = c.config.Failed
+	}
+	switch slot {
+	case inAll:
+		if c.config.Keep > 0 {
+			return c.all, c.config.Keep
+		}
+	case inNamespace:
+		if keep = limits.PerNamespace; keep <= 0 {
+			return nil, 0
+		}
+		if g = p.space.groups[ended]; g == nil && fresh {
+			g = newGroup(inNamespace)
+			p.space.groups[ended] = g
+		}
+	case inOwner:
+		if keep = limits.PerOwner; keep <= 0 || p.task.owner == (uid{}) {
+			return nil, 0
+		}
+		if g = c.owners[ended][p.task.owner]; g == nil && fresh {
+			g = newGroup(inOwner)
+			c.owners[ended][p.task.owner] = g
+		}
+	}
+	return g, keep
+}

@@ -1,0 +1,251 @@
+package pods_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/pods"
+)
+
+// TestNodesUnread: what was not listed, or cannot be read, is not gone.
+func TestNodesUnread(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Running")
+	w.listPods()
+	w.pass(time.Hour)
+	w.wantReason("a", pods.NodesUnread)
+	w.listNodes()
+	w.pass(30 * time.Second)
+	w.wantReason("a", pods.NodeMissing)
+	w.c.Unreadable(w.now, nodeType)
+	w.pass(time.Hour)
+	w.wantReason("a", pods.NodesUnread)
+	w.want()
+	w.listNodes()
+	w.pass(39 * time.Second) // the quarantine begins anew
+	w.want()
+	w.c.Listing(w.now, nodeType)
+	w.pass(time.Hour)
+	w.want()
+	w.c.Synced(w.now, nodeType)
+	w.pass(41 * time.Second)
+	w.want("fail-pod a node_gone", "delete a node_gone")
+	if w.reads != 1 {
+		t.Errorf("%d reads", w.reads)
+	}
+}
+
+// TestLiveReadUnknown: an answer that tells nothing is no absence.
+func TestLiveReadUnknown(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Running")
+	w.list()
+	w.unknown = true
+	w.pass(time.Hour)
+	w.want()
+	if w.reads < 5 || w.reads > 40 {
+		t.Errorf("%d reads in an hour", w.reads)
+	}
+	w.unknown = false
+	w.pass(5 * time.Minute)
+	w.want("fail-pod a node_gone", "delete a node_gone")
+}
+
+// TestOneReadForANode: however many Pods it had.
+func TestOneReadForANode(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	for i := range 500 {
+		w.add(fmt.Sprint("p", i), "n", "Failed")
+	}
+	w.list()
+	w.pass(time.Hour)
+	if len(w.pods) != 0 || w.reads != 1 {
+		t.Errorf("%d Pods are left after %d reads", len(w.pods), w.reads)
+	}
+}
+
+// TestAnswerHoldsForAWhile: what waits longer than that is read again, and a Node that
+// came again has its Pods stay.
+func TestAnswerHoldsForAWhile(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Failed")
+	w.refuse["a"] = true
+	w.list()
+	w.pass(41 * time.Second)
+	w.want("delete a node_gone")
+	w.nodes["n"] = ready // and no watch tells
+	reads := w.reads
+	w.pass(20 * time.Second)
+	if w.want("delete a node_gone"); w.reads != reads {
+		t.Errorf("read again at once: %d", w.reads-reads)
+	}
+	w.pass(time.Hour)
+	if w.reads == reads || len(w.asked) > 1 {
+		t.Errorf("%d reads, asked for %q", w.reads-reads, w.asked)
+	}
+	w.wantReason("a", pods.NodeMissing)
+}
+
+// TestPodCameLater: a Pod that is seen on a Node that was read to be absent may be of
+// the Node's next life.
+func TestPodCameLater(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Failed")
+	w.refuse["a"] = true
+	w.list()
+	w.pass(41 * time.Second)
+	w.want("delete a node_gone")
+	w.nodes["n"] = ready // its watch is late
+	w.see(w.add("b", "n", "Running"))
+	w.pass(time.Hour)
+	w.want()
+	w.wantReason("b", pods.NodeMissing)
+}
+
+// TestAnswerFromBefore: a read that was sent before the Pod was bound proves nothing.
+func TestAnswerFromBefore(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Running")
+	w.list()
+	w.now = w.now.Add(time.Minute)
+	read := w.c.Ready(w.now, 9)
+	if len(read) != 1 || read[0].Verb != gc.Verify || read[0].Object.Name != "n" {
+		t.Fatalf("asked for %+v", read)
+	}
+	sent := w.now
+	w.now = w.now.Add(time.Second)
+	w.nodes["n"] = ready
+	w.see(w.add("b", "n", "Running"))
+	w.c.Answered(w.now, sent, read[0].ID, gc.Answer{State: gc.Absent})
+	w.pass(time.Hour)
+	w.want()
+}
+
+// TestTooManyLost: beyond a share nothing goes, and nothing is read, until fewer are.
+func TestTooManyLost(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	for i := range 10 {
+		w.nodes[fmt.Sprint("n", i)] = ready
+		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Running")
+	}
+	w.list()
+	for i := range 4 {
+		w.loseNode(fmt.Sprint("n", i))
+	}
+	w.pass(time.Hour)
+	w.want()
+	w.wantReason("p0", pods.TooManyLost)
+	w.wantReason("p9", pods.Running)
+	if f, ok := w.c.Explain(gc.Coordinates{Kind: "Node", Name: "n0"}); !ok || f.Reason != pods.TooManyLost || w.reads != 0 {
+		t.Errorf("n0: %+v, %v, after %d reads", f, ok, w.reads)
+	}
+	w.node("n3", ready)
+	w.pass(time.Second)
+	w.want("fail-pod p0 node_gone", "delete p0 node_gone", "fail-pod p1 node_gone", "delete p1 node_gone", "fail-pod p2 node_gone", "delete p2 node_gone")
+
+	w = newCluster(t, pods.Config{}) // one always may
+	w.add("a", "only", "Succeeded")
+	w.list()
+	w.pass(time.Minute)
+	w.want("delete a node_gone")
+
+	w = newCluster(t, pods.Config{MostShare: 1})
+	for i := range 10 {
+		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Failed")
+	}
+	w.list()
+	w.pass(time.Minute)
+	if len(w.pods) > 0 {
+		t.Errorf("%d Pods are left", len(w.pods))
+	}
+}
+
+// TestHeldByFinalizers: a Pod that is terminating by force is not deleted again, whatever
+// else of it changes (kubernetes#141190); but it is marked as failed, so that who holds it
+// lets go.
+func TestHeldByFinalizers(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	for _, name := range []string{"a", "b"} {
+		w.add(name, map[string]string{"a": "n", "b": ""}[name], "Running").Finalizers = []string{"batch.kubernetes.io/job-tracking"}
+	}
+	b := w.pods["b"]
+	b.Terminating, b.NoGrace = true, true
+	w.list()
+	w.pass(time.Hour)
+	w.want("fail-pod a node_gone", "delete a node_gone", "fail-pod b terminating_never_scheduled")
+	for range 5 {
+		w.see(w.pods["a"])
+		w.see(b)
+		w.pass(time.Hour)
+	}
+	w.listPods()
+	w.listNodes()
+	w.pass(time.Hour)
+	w.want()
+	w.wantReason("a", pods.Held)
+	w.wantReason("b", pods.Held)
+	if w.reads != 1 {
+		t.Errorf("%d reads", w.reads)
+	}
+	// Nobody waits for these Nodes any more: others may be lost.
+	w.add("c", "m", "Succeeded")
+	w.see(w.pods["c"])
+	w.pass(time.Minute)
+	w.want("delete c node_gone")
+
+	// Without grace but waiting for its kubelet: one more helps.
+	w = newCluster(t, pods.Config{})
+	d := w.add("d", "n", "Failed")
+	d.Terminating, d.Finalizers = true, []string{"example.com/f"}
+	w.list()
+	w.pass(time.Hour)
+	w.want("delete d node_gone")
+}
+
+// TestWatchBeforeAnswer: the watch may tell of the Pod that failed, and of more, before
+// the answer does.
+func TestWatchBeforeAnswer(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		w := newCluster(t, pods.Config{})
+		a := w.add("a", "", "Running")
+		a.Terminating = true
+		w.list()
+		asked := w.c.Ready(w.now, 9)
+		if len(asked) != 1 || asked[0].Verb != gc.FailPod {
+			t.Fatalf("asked for %+v", asked)
+		}
+		a.Phase = "Failed"
+		w.see(a)
+		answer := a.Object
+		if more {
+			w.see(a)
+		}
+		w.c.Patched(w.now, asked[0].ID, answer)
+		w.c.Finished(w.now, asked[0].ID, gc.Done)
+		w.run()
+		w.want("delete a terminating_never_scheduled")
+		if len(w.pods) > 0 {
+			t.Error("it is still there")
+		}
+	}
+}
+
+// TestFailDidNothing: an answer without a Pod, and no word of the watch.
+func TestFailDidNothing(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "", "Running").Terminating = true
+	w.list()
+	for range 3 {
+		asked := w.c.Ready(w.now, 9)
+		if len(asked) != 1 {
+			t.Fatalf("asked for %+v", asked)
+		}
+		w.c.Finished(w.now, asked[0].ID, gc.Done)
+		if next := w.c.Next(); next.Before(w.now.Add(time.Second)) {
+			t.Fatalf("asked again at once, at %v", next)
+		}
+		w.now = w.c.Next()
+	}
+}

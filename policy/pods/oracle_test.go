@@ -1,0 +1,153 @@
+package pods_test
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/pods"
+)
+
+// oracle says what is to go, from all that was told, by looking at all of it each time.
+type oracle struct {
+	config              pods.Config // with nothing left to defaults
+	now                 time.Time
+	pods                map[string]*pod // by UID, as they were told
+	nodes               map[string]pods.Node
+	podsRead, nodesRead bool
+	since, absentAt     map[string]time.Time // of nodes that are lost
+}
+
+func newOracle(config pods.Config) *oracle {
+	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}}
+}
+
+func over(p *pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
+
+func (o *oracle) selected(p *pod) bool {
+	return len(o.config.Namespaces) == 0 || slices.Contains(o.config.Namespaces, p.Namespace)
+}
+
+// futile: it was deleted by force, and finalizers hold what ended.
+func (o *oracle) futile(p *pod) bool {
+	return p.Terminating && p.NoGrace && len(p.Finalizers) > 0 && over(p)
+}
+
+func (o *oracle) tellPod(p pod) {
+	old := o.pods[p.UID]
+	if old != nil && old.ResourceVersion == p.ResourceVersion {
+		return
+	}
+	if over(&p) && p.Ended.IsZero() {
+		p.Ended = o.now
+		if old != nil && over(old) {
+			p.Ended = old.Ended
+		}
+	}
+	o.pods[p.UID] = &p
+	if since, lost := o.since[p.Node]; lost && o.selected(&p) && !o.futile(&p) && (old == nil || old.Node != p.Node) && !since.IsZero() {
+		o.since[p.Node] = o.now
+		delete(o.absentAt, p.Node)
+	}
+	o.update()
+}
+
+// update which nodes are lost.
+func (o *oracle) update() {
+	lost := map[string]bool{}
+	for _, p := range o.pods {
+		if _, there := o.nodes[p.Node]; o.nodesRead && p.Node != "" && !there && o.selected(p) && !o.futile(p) {
+			lost[p.Node] = true
+		}
+	}
+	for name := range o.since {
+		if !lost[name] {
+			delete(o.since, name)
+			delete(o.absentAt, name)
+		}
+	}
+	for name := range lost {
+		if _, already := o.since[name]; !already {
+			o.since[name] = o.now
+		}
+	}
+}
+
+func (o *oracle) tooManyLost() bool {
+	return len(o.since) > 1 && float64(len(o.since)) > o.config.MostShare*float64(len(o.nodes)+len(o.since))
+}
+
+// group is the Pods that are counted with p under one limit, and that limit.
+func (o *oracle) group(p *pod, kind gc.Reason) (with []*pod, keep int) {
+	limits := o.config.Succeeded
+	if p.Phase == "Failed" {
+		limits = o.config.Failed
+	}
+	keep = map[gc.Reason]int{pods.OverLimit: o.config.Keep, pods.OverNamespaceLimit: limits.PerNamespace, pods.OverOwnerLimit: limits.PerOwner}[kind]
+	for _, q := range o.pods {
+		same := true
+		switch kind {
+		case pods.OverNamespaceLimit:
+			same = q.Phase == p.Phase && q.Namespace == p.Namespace
+		case pods.OverOwnerLimit:
+			same = q.Phase == p.Phase && len(p.Owners) > 0 && len(q.Owners) > 0 && q.Owners[0].UID == p.Owners[0].UID
+		}
+		if same && over(q) && !q.Terminating && o.selected(q) {
+			with = append(with, q)
+		}
+	}
+	return with, keep
+}
+
+func (o *oracle) overLimit(p *pod, kind gc.Reason) bool {
+	with, keep := o.group(p, kind)
+	if keep <= 0 || len(with) <= keep {
+		return false
+	}
+	slices.SortFunc(with, func(a, b *pod) int {
+		if a.Evicted != b.Evicted {
+			return map[bool]int{true: -1, false: 1}[a.Evicted]
+		}
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Contains(with[:len(with)-keep], p)
+}
+
+// verdict is why p goes now; empty if it does not.
+func (o *oracle) verdict(p *pod) gc.Reason {
+	n, there := o.nodes[p.Node]
+	_, absent := o.absentAt[p.Node]
+	var why gc.Reason
+	switch {
+	case !o.selected(p):
+		return ""
+	case p.Node == "" && p.Terminating:
+		why = pods.NeverScheduled
+	case p.Node != "" && o.nodesRead && there && n.OutOfService && !n.Ready && p.Terminating:
+		why = pods.OutOfService
+	case p.Node != "" && o.nodesRead && !there && absent && !o.tooManyLost():
+		why = pods.NodeGone
+	}
+	if why != "" && !o.futile(p) {
+		return why
+	}
+	if p.Terminating || !over(p) {
+		return ""
+	}
+	if o.podsRead {
+		for _, kind := range []gc.Reason{pods.OverLimit, pods.OverNamespaceLimit, pods.OverOwnerLimit} {
+			if o.overLimit(p, kind) {
+				return kind
+			}
+		}
+	}
+	after := o.config.Succeeded.After
+	if p.Phase == "Failed" {
+		after = o.config.Failed.After
+	}
+	if after > 0 && !p.Ended.Add(after).After(o.now) {
+		return pods.TimeUp
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package pods
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// pod is what is kept of each. There may be many: it is small.
+type pod struct {
+	uid            uid
+	text           string // its name, then its resourceVersion
+	space          *namespace
+	node           *node // nil: it is bound to none
+	task           *task // nil: nothing is to be done about it, and it is not counted
+	place          int32 // in node.pods
+	epoch          uint32
+	created, ended uint32 // Unix seconds, as far as they fit; 0: it does not say
+	named          uint8  // the length of the name
+	phase          phase
+	flags          flags
+}
+
+type flags uint8
+
+const (
+	terminating flags = 1 << iota
+	finalizers        // something holds it
+	noGrace           // it is terminating with a grace period of zero
+	evicted
+	wanting   // it counts in node.wanting
+	overtaken // it was seen to change since something was asked for
+)
+
+type phase uint8
+
+const (
+	unknown phase = iota
+	pending
+	running
+	succeeded
+	failed
+)
+
+func phaseOf(s string) phase {
+	switch s {
+	case "Pending":
+		return pending
+	case "Running":
+		return running
+	case "Succeeded":
+		return succeeded
+	case "Failed":
+		return failed
+	}
+	return unknown
+}
+
+func (p *pod) over() bool      { return p.phase >= succeeded }
+func (p *pod) name() string    { return p.text[:p.named] }
+func (p *pod) version() string { return p.text[p.named:] }
+
+// is all of these flags.
+func (p *pod) is(f flags) bool { return p.flags&f == f }
+
+// futile says that a force deletion changes nothing.
+func (p *pod) futile() bool { return p.over() && p.is(terminating|finalizers|noGrace) }
+
+// before is the order in which they go: those evicted first, then those created first.
+func (p *pod) before(q *pod) bool {
+	if p.is(evicted) != q.is(evicted) {
+		return p.is(evicted)
+	}
+	if p.created != q.created {
+		return p.created < q.created
+	}
+	return cmp.Or(strings.Compare(p.name(), q.name()), strings.Compare(p.space.name, q.space.name),
+		bytes.Compare(p.uid[:], q.uid[:])) < 0
+}
+
+// set does, or clears, one of them.
+func (p *pod) set(f flags, is bool) {
+	if p.flags &^= f; is {
+		p.flags |= f
+	}
+}
+
+// task is about a Pod that ended, or is to go.
+type task struct {
+	gc.Item
+	pod    *pod
+	owner  uid      // if it ended, and has one
+	places [3]int32 // in the halves of its groups, from 1; negative: among those that go
+}
+
+// namespace is one in which there are Pods.
+type namespace struct {
+	name     string
+	pods     int
+	selected bool
+	groups   [2]*group // of those that succeeded, and failed, if there is a limit
+}
+
+// uid is a UUID. Another UID is there by its hash, which is no UUID.
+type uid [16]byte
+
+func uidOf(s string) (u uid, exact bool) {
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+		if _, err := hex.Decode(u[:], []byte(digits)); err == nil && u[6]>>4 != 0 && strings.ToLower(s) == s {
+			return u, true
+		}
+	}
+	if s == "" {
+		return uid{}, false
+	}
+	sum := sha256.Sum256([]byte(s))
+	u = uid(sum[:len(u)])
+	u[6] &= 0x0f // no UUID has version 0
+	return u, false
+}
+
+func (u uid) String() string {
+	s := hex.EncodeToString(u[:])
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}
+
+// seconds is a time in Unix seconds, rounded up, as near as it can be kept. Times of
+// others may be anything.
+func seconds(t time.Time) uint32 {
+	if t.IsZero() {
+		return 0
+	}
+	s := t.Unix()
+	if t.Nanosecond() > 0 {
+		s++
+	}
+	return uint32(min(max(s, 1), math.MaxUint32))
+}
+
+func at(seconds uint32) time.Time { return time.Unix(int64(seconds), 0).UTC() }
