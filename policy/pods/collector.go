@@ -2,7 +2,6 @@ package pods
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +73,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 }
 
 func (c *Collector) selects(namespace string) bool {
-	return len(c.config.Namespaces) == 0 || slices.Contains(c.config.Namespaces, namespace)
+	return len(c.config.Namespaces) == 0 || c.config.Namespaces.Match(namespace)
 }
 
 // Listing says that a list begins: what it does not name has gone.

@@ -154,7 +154,7 @@ func TestWithheld(t *testing.T) {
 
 // TestNamespaces: elsewhere nothing goes, and nothing is counted.
 func TestNamespaces(t *testing.T) {
-	w := newCluster(t, pods.Config{Keep: 1, Namespaces: []string{"default"}})
+	w := newCluster(t, pods.Config{Keep: 1, Namespaces: gc.Patterns{"def*"}})
 	w.nodes["n"] = ready
 	w.add("a", "n", "Failed")
 	for i := range 3 {

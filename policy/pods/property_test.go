@@ -49,7 +49,7 @@ func drawConfig(t *rapid.T) pods.Config {
 			After: time.Duration(rapid.SampledFrom([]int{0, 0, 60, 3600}).Draw(t, of+" after")) * time.Second}
 	}
 	return pods.Config{
-		Namespaces: rapid.SampledFrom([][]string{nil, nil, {"a"}}).Draw(t, "namespaces"),
+		Namespaces: rapid.SampledFrom([]gc.Patterns{nil, nil, {"a"}}).Draw(t, "namespaces"),
 		Keep:       rapid.SampledFrom([]int{-1, 1, 2, 5}).Draw(t, "keep"),
 		Succeeded:  limits("succeeded"), Failed: limits("failed"),
 		Quarantine: 40 * time.Second, MostShare: rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "share"),

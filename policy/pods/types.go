@@ -31,7 +31,7 @@ type Node struct {
 // does, but for MostShare.
 type Config struct {
 	// Namespaces in which Pods are collected and counted. Empty: all.
-	Namespaces []string
+	Namespaces gc.Patterns
 	// Keep is how many Pods that ended are kept in all of them. 0: 12,500. Below 0: all.
 	Keep int
 	// Succeeded and Failed limit the Pods of that phase further.

@@ -100,3 +100,20 @@ func (c conditions) read(message []byte) (one condition, err error) {
 	}
 	return one, err
 }
+
+// messages calls do for each field that is a message or a text.
+func messages(message []byte, do func(n protowire.Number, b []byte) error) error {
+	var first error
+	err := protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		var m []byte
+		size := protobuf.Take(t, b, &m)
+		if size > 0 && first == nil {
+			first = do(n, m)
+		}
+		return size
+	})
+	if err == nil {
+		err = first
+	}
+	return err
+}

@@ -8,36 +8,41 @@ import (
 
 // Node reads a core/v1 Node into a [pods.Node].
 func Node(message []byte) (any, error) {
+	p, err := split(message)
+	if err != nil {
+		return nil, err
+	}
 	var node pods.Node
-	err := messages(message, func(part protowire.Number, b []byte) error {
-		return messages(b, func(n protowire.Number, b []byte) error {
-			switch {
-			case part == 2 && n == 5: // spec.taints
-				key, _, err := firstTexts(b)
-				node.OutOfService = node.OutOfService || string(key) == "node.kubernetes.io/out-of-service"
-				return err
-			case part == 3 && n == 4: // status.conditions
-				kind, status, err := firstTexts(b)
-				node.Ready = node.Ready || string(kind) == "Ready" && string(status) == "True"
-				return err
-			}
-			return nil
-		})
+	err = pairs(p.spec, 5, func(key, _ []byte) { // taints
+		node.OutOfService = node.OutOfService || string(key) == "node.kubernetes.io/out-of-service"
 	})
-	return node, err
+	if err != nil {
+		return nil, err
+	}
+	err = pairs(p.status, 4, func(kind, status []byte) { // conditions
+		node.Ready = node.Ready || string(kind) == "Ready" && string(status) == "True"
+	})
+	if err != nil {
+		return nil, err
+	}
+	return node, nil
 }
 
-// firstTexts are the fields 1 and 2: key and value of a taint, type and status of a
-// condition.
-func firstTexts(message []byte) (one, two []byte, err error) {
-	err = messages(message, func(n protowire.Number, b []byte) error {
-		switch n {
-		case 1:
-			one = b
-		case 2:
-			two = b
+// pairs calls do with the fields 1 and 2 of each message in a repeated field: key and
+// value of a taint, type and status of a condition.
+func pairs(message []byte, field protowire.Number, do func(one, two []byte)) error {
+	return messages(message, func(n protowire.Number, b []byte) error {
+		if n != field {
+			return nil
 		}
-		return nil
+		one, err := take(b, 1)
+		if err != nil {
+			return err
+		}
+		two, err := take(b, 2)
+		if err == nil {
+			do(one, two)
+		}
+		return err
 	})
-	return one, two, err
 }

@@ -11,45 +11,38 @@ import (
 
 // Pod reads a core/v1 Pod into a [pods.Pod].
 func Pod(message []byte) (any, error) {
+	p, err := split(message)
+	if err != nil {
+		return nil, err
+	}
 	var pod pods.Pod
-	var node []byte
-	err := messages(message, func(n protowire.Number, b []byte) error {
-		switch n {
-		case 1: // metadata
-			return podMetadata(b, &pod)
-		case 2: // spec
-			return messages(b, func(n protowire.Number, b []byte) error {
-				if n == 10 { // nodeName
-					node = b
-				}
-				return nil
-			})
-		case 3: // status
-			return podStatus(b, &pod)
-		}
-		return nil
-	})
+	if pod.Created, err = p.created(); err != nil {
+		return nil, err
+	}
+	if pod.NoGrace, err = noGrace(p.metadata); err != nil {
+		return nil, err
+	}
+	node, err := take(p.spec, 10) // nodeName
+	if err != nil {
+		return nil, err
+	}
 	pod.Node = string(node)
-	return pod, err
+	if err := podStatus(p.status, &pod); err != nil {
+		return nil, err
+	}
+	return pod, nil
 }
 
-func podMetadata(message []byte, pod *pods.Pod) error {
-	var created []byte
+// noGrace says that metadata.deletionGracePeriodSeconds is there, and 0.
+func noGrace(metadata []byte) (bool, error) {
 	grace := int64(-1)
-	err := protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 8: // creationTimestamp
-			return protobuf.Take(t, b, &created)
-		case 10: // deletionGracePeriodSeconds
-			return protobuf.Int(t, b, &grace)
+	err := protobuf.Each(metadata, func(n protowire.Number, t protowire.Type, b []byte) int {
+		if n != 10 {
+			return 0
 		}
-		return 0
+		return protobuf.Int(t, b, &grace)
 	})
-	if err == nil {
-		pod.Created, err = protobuf.Time(created)
-	}
-	pod.NoGrace = grace == 0
-	return err
+	return grace == 0, err
 }
 
 func podStatus(message []byte, pod *pods.Pod) error {
@@ -109,21 +102,4 @@ func phaseName(b []byte) string {
 		}
 	}
 	return string(b)
-}
-
-// messages calls do for each field that is a message or a text.
-func messages(message []byte, do func(n protowire.Number, b []byte) error) error {
-	var first error
-	err := protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		var m []byte
-		size := protobuf.Take(t, b, &m)
-		if size > 0 && first == nil {
-			first = do(n, m)
-		}
-		return size
-	})
-	if err == nil {
-		err = first
-	}
-	return err
 }
