@@ -181,9 +181,14 @@ func (c *Controller) loop(ctx context.Context) {
 				more = false
 			}
 		}
-		c.dispatch(now)
+		sure, changed := c.api.Sure()
+		if sure {
+			c.dispatch(now)
+			c.arm(timer, now)
+		} else {
+			timer.Stop()
+		}
 		c.beat.Store(now.UnixNano())
-		c.arm(timer, now)
 		select {
 		case <-ctx.Done():
 		case a := <-c.answers:
@@ -192,6 +197,7 @@ func (c *Controller) loop(ctx context.Context) {
 			in.do(time.Now())
 			in.done <- struct{}{}
 		case <-timer.C:
+		case <-changed:
 		}
 	}
 }

@@ -172,6 +172,23 @@ func TestExclusions(t *testing.T) {
 	})
 }
 
+// While it is not sure that what was told still holds, nothing is sent, and nobody asks
+// again and again.
+func TestUnsure(t *testing.T) {
+	inBubble(t, nil, nil, func(b *bed) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 50)
+		end := b.api.doubt()
+		b.api.remove(owner, gc.Background)
+		b.after(time.Hour)
+		b.want("sent", len(b.api.sent), 0)
+		b.want("pods left", b.left(pods), 50)
+		end()
+		b.after(time.Second)
+		b.want("pods left", b.left(pods), 0)
+	})
+}
+
 // After an etcd was restored nothing is believed until it was seen again.
 func TestWentBack(t *testing.T) {
 	inBubble(t, nil, nil, func(b *bed) {

@@ -26,6 +26,7 @@ const (
 	// resultUnrecorded: the finalizer orphan stays, because the journal does not have its
 	// object.
 	resultUnrecorded = "unrecorded"
+	resultUnsure     = "unsure" // the API server was away: what was decided may rest on another history
 )
 
 // pauseWait is how long a pause waits for what is on its way.
@@ -98,6 +99,12 @@ func (d *door) halted() bool {
 	return d.unknown || d.unread() || d.paused || d.config.Paused
 }
 
+// sure says whether what was told may be acted on.
+func (d *door) sure() bool {
+	sure, _ := d.api.Sure()
+	return sure
+}
+
 // unread says whether it is not known yet who was orphaned: then an orphan could be
 // deleted.
 func (d *door) unread() bool { return !d.taken && (d.config.Mode != config.Observe || !d.read) }
@@ -144,6 +151,8 @@ func (d *door) enter(now time.Time, a gc.Action) (string, brake.Answer) {
 		return resultObserved, brake.Answer{}
 	case d.halted():
 		return resultPaused, brake.Answer{}
+	case !d.sure():
+		return resultUnsure, brake.Answer{}
 	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !d.recorded(a.Object.UID):
 		return resultUnrecorded, brake.Answer{}
 	case a.Verb != gc.Delete:
@@ -297,6 +306,8 @@ func (d *door) carryOut(ctx context.Context, a gc.Action) passage {
 		p.Result = gc.Withheld
 	case resultBraked, resultSlowed, resultUnkept:
 		p.Result = gc.Deferred
+	case resultUnsure:
+		p.Result = gc.TooMany // soon
 	default:
 		p.Result = gc.Failed
 	}
@@ -310,7 +321,7 @@ func (d *door) note(a gc.Action, result string, o metadata.Outcome, begun time.T
 		return // no change of the object
 	}
 	switch {
-	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept:
+	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept, result == resultUnsure:
 		d.metrics.action(a, result)
 		return // it will be asked for again: nothing was decided against it
 	}

@@ -18,6 +18,7 @@ import (
 // fake is an API server in memory, for faults that a real one cannot be made to
 // produce. How a real one behaves is the business of the e2e tests.
 type fake struct {
+	unsure   chan struct{} // nil: what was told holds
 	mu       sync.Mutex
 	changed  *sync.Cond
 	version  int
@@ -195,6 +196,22 @@ func (f *fake) Warn(_ context.Context, n metadata.Notice) error {
 	defer f.lock()()
 	f.notices = append(f.notices, n)
 	return nil
+}
+
+func (f *fake) Sure() (bool, <-chan struct{}) {
+	defer f.lock()()
+	return f.unsure == nil, f.unsure
+}
+
+// doubt has nothing be sure until the end is called.
+func (f *fake) doubt() (end func()) {
+	defer f.lock()()
+	f.unsure = make(chan struct{})
+	return func() {
+		defer f.lock()()
+		close(f.unsure)
+		f.unsure = nil
+	}
 }
 
 func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }

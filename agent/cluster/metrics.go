@@ -92,7 +92,7 @@ var reasonsOf = map[gc.Verb][]gc.Reason{
 
 // zero makes every series exist, so that a rate over it is true from the start.
 func (m *Metrics) zero() {
-	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded}
+	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded, resultUnsure}
 	for r := gc.Failed; r <= gc.TooMany; r++ {
 		results = append(results, r.String())
 	}

@@ -24,6 +24,8 @@ type API interface {
 	Follow(t gc.Type, sink metadata.Sink) Follower
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
+	// Sure says whether what was told may be acted on; changed is closed once it may.
+	Sure() (sure bool, changed <-chan struct{})
 	Warn(ctx context.Context, n metadata.Notice) error
 	// Names are what people call the types.
 	Names(ctx context.Context) ([]naming.Resource, error)

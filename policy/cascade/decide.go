@@ -155,6 +155,9 @@ func (c *Collector) leaveOrphaning(i index) bool {
 		case c.hasUIDOf(e.owner, i):
 			continue
 		case c.orphaned(i, e):
+			if c.untoldOwner(e.owner) {
+				return true // its type's end of that wakes it
+			}
 			if owner == 0 {
 				owner = e.owner
 			}

@@ -188,6 +188,9 @@ func (c *Collector) withdraw(i index) (waits bool) {
 // decideOrphaning takes the finalizer orphan off once the journal has the owner and no
 // reference to it is left that is known.
 func (c *Collector) decideOrphaning(i index) {
+	if c.untold(i) {
+		return // its type's end of that wakes it
+	}
 	w, e := c.workOf(i), c.entry(i)
 	// Who only observes is asked for both, so that the record of decisions is complete.
 	if e == nil && w.withheld != gc.Record && w.withheld != gc.RemoveFinalizer {

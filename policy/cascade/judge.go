@@ -150,6 +150,21 @@ func (c *Collector) orphaned(i index, e edge) bool {
 	return left != nil && c.judge(i, e) == dangling
 }
 
+// untold says whether nobody tells what becomes of an object: that it was seen to be
+// deleted may be of a history that an etcd has forgotten.
+func (c *Collector) untold(i index) bool { return c.kinds.all[c.at(i).kind].phase == unreadable }
+
+// untoldOwner says whether that is so of an object with a UID that is being deleted with
+// orphan.
+func (c *Collector) untoldOwner(owner index) bool {
+	for s := c.firstOf(owner); s != 0; s = c.at(s).same {
+		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning && c.untold(s) {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *Collector) excluded(i index) bool {
 	n := c.at(i)
 	return c.kinds.all[n.kind].excluded || len(c.excludedNS) > 0 && c.excludedNS[c.namespaces.all[n.namespace].text]

@@ -173,6 +173,9 @@ func (c *Collector) wakeKind(id uint32) {
 		switch {
 		case n.flags&observed != 0 && (len(n.owners) > 0 || n.flags&terminating != 0) || c.work[i] != nil:
 			c.wake(i)
+			if c.condition(i) == orphaning {
+				c.wakeDependents(i)
+			}
 		case n.flags&observed == 0:
 			for _, d := range n.dependents {
 				c.wake(d.dependent)

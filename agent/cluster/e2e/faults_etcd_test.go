@@ -27,6 +27,7 @@ func TestEtcdFaults(t *testing.T) {
 	t.Run("hangs in mid-cascade", func(t *testing.T) { testEtcdHangs(t, b) })
 	t.Run("compacted while nobody watched", func(t *testing.T) { testCompacted(t, b, p) })
 	t.Run("restored in mid-cascade", func(t *testing.T) { testRestoredInCascade(t, b, p, r) })
+	t.Run("restored in mid-orphaning", func(t *testing.T) { testRestoredInOrphaning(t, b, p) })
 	t.Run("restored and overtaken", func(t *testing.T) { testOvertaken(t, b, p, r, nothing, nothing) })
 	t.Run("away, and nothing was restored", func(t *testing.T) { testAway(t, b, p, r) })
 	r.awaitSynced(t)
@@ -129,6 +130,36 @@ func testRestoredInCascade(t *testing.T, b *bed, p *proxy, r *running) {
 	s.awaitLeft("widget", n/2, n/2)
 	if got := r.metric(t, "restores_total"); got != noticed+1 {
 		t.Errorf("noticed %v times", got-noticed)
+	}
+}
+
+// References are being taken away when the API server goes away, and when it comes back
+// their owner lives: nobody has deleted it. The first request that gets through must not
+// be one more of them.
+func testRestoredInOrphaning(t *testing.T, b *bed, p *proxy) {
+	const n = 200
+	s := b.scene(t)
+	s.make("cm/o")
+	s.many("secret", "cm/o", n)
+	backup := b.backup(t)
+	s.remove("cm/o", policy("Orphan"))
+	await(t, "orphaning to begin", func(ctx context.Context) error {
+		_, owned, err := s.left(ctx, "secret")
+		if err == nil && owned == n {
+			err = errors.New("all have their owner")
+		}
+		return err
+	})
+	p.cut()
+	if _, owned, err := s.left(t.Context(), "secret"); owned < n/10 || err != nil {
+		t.Fatalf("%d owned, %v: that tests nothing", owned, err)
+	}
+	b.restore(t, backup)
+	p.join()
+	b.canary(t)
+	s.want("cm/o")
+	if all, owned, err := s.left(t.Context(), "secret"); all != n || owned != n || err != nil {
+		t.Errorf("of %d secrets, %d are there, and %d have their owner: %v", n, all, owned, err)
 	}
 }
 

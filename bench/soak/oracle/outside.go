@@ -22,7 +22,7 @@ func (o *Oracle) Outside(at time.Time, x *Object, gone bool) (judge func()) {
 	switch {
 	case gone:
 		what = "gone" + o.by(old)
-		o.bury(old, 0) // which has the last finalizers
+		o.bury(old, rev) // which has the last finalizers
 	case old == nil:
 		what = "created"
 		o.place(x, nil, at)

@@ -29,6 +29,16 @@ type continuity struct {
 	bounds  []bound                     // bounds[i] is of the absence between the epochs i and i+1
 	touched map[groupResource]time.Time // when something of a type was last learned other than by its stream
 	guests  []guest
+
+	followers map[*Follower]*footing // those that run, but for other API servers' types
+	unsettled int                    // of them
+	sure      chan struct{}          // closed once there are none; nil: nobody waits
+}
+
+// footing is how a follower stands towards absences.
+type footing struct {
+	begun   uint64 // the epoch in which its last list or watch began
+	settled uint64 // the one in which what it has told was known to hold, or to be unknown
 }
 
 // written is an own write. What was learned before it was begun has a lower version, if
@@ -68,6 +78,7 @@ func (c *continuity) hearLocked(now time.Time) (epoch uint64) {
 		c.begin(bound{written: c.last})
 	}
 	c.heard, c.since = now, time.Time{}
+	c.tell()
 	return c.epoch
 }
 
@@ -75,6 +86,10 @@ func (c *continuity) hearLocked(now time.Time) (epoch uint64) {
 func (c *continuity) begin(b bound) {
 	c.epoch++
 	c.bounds = append(c.bounds, b)
+	c.unsettled = len(c.followers)
+	for f := range c.followers {
+		f.lookAgain()
+	}
 }
 
 // miss notes that nothing answers. If that was found out by silence alone, it has been

@@ -47,6 +47,7 @@ type Follower struct {
 	silent   bool      // because nothing was heard
 	broke    time.Time // when the last stream ended
 	epoch    uint64    // of continuity, when the last stream began
+	tried    uint64    // the one in which the attempt at hand began
 	checked  uint64    // the one for which it was found out that the watch may go on
 	resumed  bool      // the last stream was the first after an absence
 	lists    uint64    // that were read
@@ -72,8 +73,13 @@ func (c *Client) Follow(t gc.Type, sink Sink) *Follower {
 // Relist has the type listed again, from the beginning: etcd was restored.
 func (f *Follower) Relist() {
 	f.again.Store(true)
+	f.interrupt(errRelist)
+}
+
+// interrupt ends the attempt at hand, or the wait for the next.
+func (f *Follower) interrupt(why error) {
 	if cancel := f.cancel.Load(); cancel != nil {
-		(*cancel)(errRelist)
+		(*cancel)(why)
 	}
 	select {
 	case f.wake <- struct{}{}:
@@ -88,9 +94,11 @@ func (f *Follower) Run(ctx context.Context) error {
 	if f.pathErr != nil {
 		return f.fault(f.pathErr)
 	}
+	defer f.c.continuity.join(f)()
 	pause, quick := f.c.timing.minPause, 0
 	for {
 		began := time.Now()
+		f.tried = f.c.continuity.current()
 		again, err := f.attempt(ctx)
 		var own *sinkError
 		switch {
@@ -146,8 +154,12 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 		f.version = ""
 	}
 	err = f.listOrWatch(ctx)
-	if context.Cause(ctx) == errRelist {
+	switch context.Cause(ctx) {
+	case errRelist:
 		f.again.Store(true)
+		return true, nil
+	case errAbsence:
+		f.broke, f.doubtful, f.silent = time.Now(), true, false
 		return true, nil
 	}
 	return false, err
@@ -258,6 +270,7 @@ func (f *Follower) away(epoch uint64) (e []Event) {
 		e = []Event{{Kind: Away, Absences: epoch}}
 	}
 	f.epoch, f.checked = epoch, epoch
+	f.c.continuity.begun(f, epoch)
 	return e
 }
 
@@ -294,7 +307,11 @@ func (f *Follower) synced(ctx context.Context, version string) error {
 func (f *Follower) unreadable(ctx context.Context, why error) error {
 	f.batch = append(f.batch[:0], Event{Kind: Unreadable, Err: f.fault(why)})
 	f.failing = true
-	return f.flush(ctx)
+	if err := f.flush(ctx); err != nil {
+		return err
+	}
+	f.c.continuity.settled(f, f.tried)
+	return nil
 }
 
 func retryAfter(err error) time.Duration {

@@ -64,6 +64,9 @@ func (f *Follower) hand(ctx context.Context, batch []Event) error {
 	for i := range batch {
 		f.told.note(&batch[i], f.asked)
 	}
+	if f.told.live {
+		f.c.continuity.settled(f, f.epoch)
+	}
 	if f.told.awaited {
 		close(f.told.changed)
 		f.told.changed, f.told.awaited = make(chan struct{}), false

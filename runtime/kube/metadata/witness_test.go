@@ -150,8 +150,17 @@ func TestWitnessMeansNoList(t *testing.T) {
 			c.continuity.after = time.Nanosecond
 			c.continuity.mu.Unlock()
 			c.NotWritten()
+			sure, changed := c.Sure()
+			if sure {
+				t.Error("sure while the API server is away")
+			}
 			close(broken)
 			s.expect(t, append([]string{"listing", "observed o1", "synced " + test.list, "observed o20"}, test.want...)...)
+			select {
+			case <-changed:
+			case <-time.After(10 * time.Second):
+				t.Error("it is not sure again")
+			}
 		})
 	}
 }

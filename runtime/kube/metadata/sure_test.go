@@ -1,0 +1,69 @@
+package metadata
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// TestSure: what was told may be acted on until the API server has been away for a while,
+// and again once each follower has told how it stands since, or has ended.
+func TestSure(t *testing.T) {
+	now := time.Now()
+	client := &Client{timing: timing{spread: time.Hour}} // nobody looks again by himself
+	c := &client.continuity
+	c.after = awayAfter
+	want := func(what string, sure bool) <-chan struct{} {
+		t.Helper()
+		got, changed := c.isSure(now)
+		if got != sure || got == (changed != nil) {
+			t.Errorf("%s: sure is %v", what, got)
+		}
+		return changed
+	}
+	var followers [3]*Follower
+	var leave [4]func()
+	for i := range followers {
+		followers[i] = &Follower{c: client}
+		leave[i] = c.join(followers[i])
+	}
+	leave[3] = c.join(&Follower{c: client, t: gc.Type{Aggregated: true}})
+	c.hear(now)
+	want("there", true)
+	c.miss(now, false)
+	want("just cut", true)
+	c.hear(now.Add(time.Second))
+	c.miss(now, false)
+	now = now.Add(awayAfter)
+	changed := want("away", false)
+	epoch := c.hear(now)
+	want("it answers", false)
+	c.begun(followers[0], epoch)
+	if c.behind(followers[0]) || !c.behind(followers[1]) {
+		t.Error("who has begun something since is mistaken")
+	}
+	c.settled(followers[0], epoch)
+	c.settled(followers[0], epoch) // once is enough
+	c.settled(followers[1], epoch-1)
+	want("two are to come", false)
+	c.settled(followers[1], epoch)
+	want("one is to come", false)
+	select {
+	case <-changed:
+		t.Error("told too early")
+	default:
+	}
+	leave[2]()
+	<-changed
+	want("all have told", true)
+	for _, i := range []int{0, 1, 3} {
+		leave[i]()
+	}
+	c.miss(now, false)
+	now = now.Add(awayAfter)
+	changed = want("away again", false)
+	c.hear(now)
+	<-changed
+	want("nobody has anything to tell", true)
+}
