@@ -42,7 +42,7 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 	v := c.judge(p)
 	if v.goes && v.reason == NodeGone && c.now.After(p.node.absentAt.Add(c.config.Quarantine)) {
 		c.doubt(p.node) // that is long ago
-		return gc.Action{}, false
+		v = c.judge(p)
 	}
 	if !v.goes {
 		c.plan(p)

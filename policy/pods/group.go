@@ -25,14 +25,10 @@ func newGroup(slot uint8) *group {
 
 func (g *group) len() int { return len(g.kept.tasks) + len(g.gone.tasks) }
 
-// add a task; moved is told of each that changes sides, the added one included if it goes.
+// add a task; moved is told of each that changes sides. If some are too many, one more
+// is: the next to go of those kept and t.
 func (g *group) add(t *task, keep int, moved func(*task)) {
-	if len(g.gone.tasks) > 0 && t.pod.before(g.gone.tasks[0].pod) {
-		heap.Push(&g.gone, t)
-		moved(t)
-	} else {
-		heap.Push(&g.kept, t)
-	}
+	heap.Push(&g.kept, t)
 	g.balance(keep, moved)
 }
 

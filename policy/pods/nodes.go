@@ -92,10 +92,7 @@ func (c *Collector) touched(n *node) {
 
 // doubt that n is still absent: it is read before anything goes.
 func (c *Collector) doubt(n *node) {
-	if !n.absentAt.IsZero() {
-		n.absentAt = time.Time{}
-		c.planPods(n)
-	}
+	n.absentAt = time.Time{}
 	c.quarantine(n)
 }
 

@@ -48,8 +48,12 @@ func TestLiveReadUnknown(t *testing.T) {
 	if w.reads < 5 || w.reads > 40 {
 		t.Errorf("%d reads in an hour", w.reads)
 	}
-	w.unknown = false
-	w.pass(5 * time.Minute)
+	w.node("n", ready)
+	w.loseNode("n")
+	w.unknown = false // and its failures are another's
+	w.pass(39 * time.Second)
+	w.want()
+	w.pass(time.Second)
 	w.want("fail-pod a node_gone", "delete a node_gone")
 }
 
@@ -159,6 +163,30 @@ func TestTooManyLost(t *testing.T) {
 	w.pass(time.Minute)
 	if len(w.pods) > 0 {
 		t.Errorf("%d Pods are left", len(w.pods))
+	}
+}
+
+// TestFewerLostAgain: what was found to be absent before too many were goes on.
+func TestFewerLostAgain(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	for i := range 4 {
+		w.nodes[fmt.Sprint("n", i)] = ready
+		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Failed")
+	}
+	w.list()
+	w.loseNode("n0")
+	w.refuse["p0"] = true
+	w.pass(40 * time.Second)
+	w.want("delete p0 node_gone")
+	w.loseNode("n1")
+	w.pass(20 * time.Second)
+	w.want()
+	w.wantReason("p0", pods.TooManyLost)
+	w.node("n1", ready)
+	w.run()
+	w.want("delete p0 node_gone")
+	if w.reads != 1 {
+		t.Errorf("%d reads", w.reads)
 	}
 }
 
