@@ -78,10 +78,10 @@ func (c *Collector) uidOf(p *pod) string {
 // clock as now.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	c.now = now
-	result, told := gc.Failed, false
+	result := gc.Failed
 	switch a.State {
 	case gc.Absent, gc.Exists:
-		result, told = gc.Done, true
+		result = gc.Done
 	case gc.TooBusy:
 		result = gc.TooMany
 	}
@@ -92,14 +92,13 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	if !ok || !n.lost {
 		return
 	}
-	if told {
-		c.reads.Again(n)
-	}
 	switch {
 	case a.State == gc.Exists:
-		n.since = now // its watch will tell; if not, it is read again
+		n.since, n.absentAt = now, time.Time{} // its watch will tell; if not, it is read again
 	case a.State == gc.Absent && !asOf.Before(n.since.Add(c.config.Quarantine)):
-		n.absentAt = asOf
+		if n.absentAt = asOf; asOf.After(n.latest) {
+			n.cover()
+		}
 		c.planPods(n)
 	}
 	c.quarantine(n)
@@ -114,7 +113,6 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	}
 	c.uncount(p)
 	p.rename(o)
-	p.set(overtaken, true)
 	p.phase, p.ended = failed, seconds(now)
 	p.set(terminating, o.Terminating)
 	p.set(finalizers, len(o.Finalizers) > 0)

@@ -60,13 +60,12 @@ func (c *Collector) ofNode(p *pod) verdict {
 	case n == nil:
 	case !c.nodesRead.complete && (!n.present || n.outOfService && p.is(terminating)):
 		return kept(NodesUnread)
-	case !c.nodesRead.complete:
 	case n.present && n.outOfService && p.is(terminating):
 		return goes(OutOfService)
 	case n.present:
 	case c.tooMany && n.lost:
 		return kept(TooManyLost)
-	case n.absentAt.IsZero() && !p.futile():
+	case (n.absentAt.IsZero() || p.is(late)) && !p.futile():
 		return kept(NodeMissing)
 	default:
 		return goes(NodeGone)

@@ -86,6 +86,9 @@ func TestOrder(t *testing.T) {
 	w.add("kept", "n", "Failed").Created = noon.Add(2000 * time.Hour)
 	w.list()
 	for _, want := range []string{"zeroth", "first", "second", "third", "fourth"} {
+		if next := w.c.Next(); !next.Equal(w.now) {
+			t.Errorf("the next is at %v, not now", next)
+		}
 		a := w.c.Ready(w.now, 1)
 		if len(a) != 1 || a[0].Object.Name != want {
 			t.Fatalf("%s: %+v", want, a)

@@ -19,6 +19,7 @@ type node struct {
 	wanting      int  // of those, the ones that would go with it
 	lost         bool // it is missing for sure, and something would go
 	since        time.Time
+	latest       time.Time // when a Pod was seen there that is late; zero: none is
 	absentAt     time.Time // a live read said so then; zero: none did
 }
 
@@ -64,6 +65,7 @@ func (c *Collector) bind(p *pod, name string) {
 		n.pods[p.place], moved.place = moved, p.place
 		n.pods[last], n.pods = nil, n.pods[:last]
 		p.node = nil
+		p.set(late, false)
 	}
 	if name == "" {
 		return
@@ -74,11 +76,23 @@ func (c *Collector) bind(p *pod, name string) {
 }
 
 // arrived says that p was seen to be bound to its node for the first time. The Node may
-// have come again without being seen: its quarantine begins anew.
+// have come again without being seen: only a read that is sent later is about this Pod.
 func (c *Collector) arrived(p *pod) {
-	if n := p.node; n != nil && n.lost && p.is(wanting) {
-		n.since = c.now
-		c.doubt(n)
+	if n := p.node; n != nil && n.lost {
+		n.latest = c.now
+		p.set(late, true)
+		c.quarantine(n)
+	}
+}
+
+// cover the Pods of n that are late by what was read since they came.
+func (n *node) cover() {
+	if n.latest.IsZero() {
+		return
+	}
+	n.latest = time.Time{}
+	for _, p := range n.pods {
+		p.set(late, false)
 	}
 }
 
@@ -133,11 +147,16 @@ func (c *Collector) reckon(n *node) {
 	c.planPods(n)
 }
 
-// quarantine has n read when its quarantine is over.
+// quarantine has n read when its quarantine is over, and for Pods that came later when
+// that answer is too old.
 func (c *Collector) quarantine(n *node) {
 	var due time.Time
-	if n.lost && !c.tooMany && n.absentAt.IsZero() {
+	switch {
+	case !n.lost || c.tooMany:
+	case n.absentAt.IsZero():
 		due = n.since.Add(c.config.Quarantine)
+	case !n.latest.IsZero():
+		due = n.absentAt.Add(c.config.Quarantine)
 	}
 	c.reads.Schedule(n, due)
 }

@@ -104,11 +104,31 @@ func TestPodCameLater(t *testing.T) {
 	w.nodes["n"] = ready // its watch is late
 	w.see(w.add("b", "n", "Running"))
 	w.pass(time.Hour)
-	w.want()
+	w.wantReason("a", pods.NodeMissing)
 	w.wantReason("b", pods.NodeMissing)
+	w.want("delete a node_gone") // which the first answer was about
 }
 
-// TestAnswerFromBefore: a read that was sent before the Pod was bound proves nothing.
+// TestPodsKeepComing: those that are bound to a Node that is gone, one after the other,
+// keep nobody else's from going.
+func TestPodsKeepComing(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.add("a", "n", "Failed")
+	w.list()
+	for i := range 30 {
+		w.see(w.add(fmt.Sprint("b", i), "n", "Failed"))
+		w.pass(10 * time.Second)
+	}
+	if len(w.pods) > 4 || w.reads > 9 {
+		t.Errorf("%d Pods are left after %d reads", len(w.pods), w.reads)
+	}
+	w.pass(time.Minute)
+	if len(w.pods) > 0 {
+		t.Errorf("%d Pods are left", len(w.pods))
+	}
+}
+
+// TestAnswerFromBefore: a read that was sent before the Pod was bound proves nothing for it.
 func TestAnswerFromBefore(t *testing.T) {
 	w := newCluster(t, pods.Config{})
 	w.add("a", "n", "Running")
@@ -124,7 +144,8 @@ func TestAnswerFromBefore(t *testing.T) {
 	w.see(w.add("b", "n", "Running"))
 	w.c.Answered(w.now, sent, read[0].ID, gc.Answer{State: gc.Absent})
 	w.pass(time.Hour)
-	w.want()
+	w.want("fail-pod a node_gone", "delete a node_gone")
+	w.wantReason("b", pods.NodeMissing)
 }
 
 // TestTooManyLost: beyond a share nothing goes, and nothing is read, until fewer are.
@@ -275,5 +296,21 @@ func TestFailDidNothing(t *testing.T) {
 			t.Fatalf("asked again at once, at %v", next)
 		}
 		w.now = w.c.Next()
+	}
+}
+
+// TestEarlierLife: what was of that name before goes, and the Node that is there does not.
+func TestEarlierLife(t *testing.T) {
+	w := newCluster(t, pods.Config{})
+	w.nodes["n"] = ready
+	w.add("a", "n", "Running")
+	w.list()
+	o := w.nodeObject("n")
+	o.UID = uuid("before")
+	w.c.Forget(w.now, nodeType, o)
+	w.pass(time.Hour)
+	w.want()
+	if w.wantReason("a", pods.Running); w.reads > 0 {
+		t.Error("the Node is read")
 	}
 }

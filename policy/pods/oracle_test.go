@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,10 +18,12 @@ type oracle struct {
 	nodes               map[string]pods.Node
 	podsRead, nodesRead bool
 	since, absentAt     map[string]time.Time // of nodes that are lost
+	late                map[string]bool      // by UID: Pods seen there since
+	latest              map[string]time.Time // by node: the last of them
 }
 
 func newOracle(config pods.Config) *oracle {
-	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}}
+	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}, late: map[string]bool{}, latest: map[string]time.Time{}}
 }
 
 func over(p *pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
@@ -46,15 +49,18 @@ func (o *oracle) tellPod(p pod) {
 		}
 	}
 	o.pods[p.UID] = &p
-	if since, lost := o.since[p.Node]; lost && o.selected(&p) && !o.futile(&p) && (old == nil || old.Node != p.Node) && !since.IsZero() {
-		o.since[p.Node] = o.now
-		delete(o.absentAt, p.Node)
+	if old == nil || old.Node != p.Node {
+		delete(o.late, p.UID)
+		if _, lost := o.since[p.Node]; lost {
+			o.late[p.UID], o.latest[p.Node] = true, o.now
+		}
 	}
 	o.update()
 }
 
 // update which nodes are lost.
 func (o *oracle) update() {
+	maps.DeleteFunc(o.late, func(uid string, _ bool) bool { return o.pods[uid] == nil })
 	lost := map[string]bool{}
 	for _, p := range o.pods {
 		if _, there := o.nodes[p.Node]; o.nodesRead && p.Node != "" && !there && o.selected(p) && !o.futile(p) {
@@ -72,6 +78,10 @@ func (o *oracle) update() {
 			o.since[name] = o.now
 		}
 	}
+}
+
+func (o *oracle) cover(name string) {
+	maps.DeleteFunc(o.late, func(uid string, _ bool) bool { return o.pods[uid].Node == name })
 }
 
 func (o *oracle) tooManyLost() bool {
@@ -118,6 +128,7 @@ func (o *oracle) overLimit(p *pod, kind gc.Reason) bool {
 func (o *oracle) verdict(p *pod) gc.Reason {
 	n, there := o.nodes[p.Node]
 	_, absent := o.absentAt[p.Node]
+	late := o.late[p.UID]
 	var why gc.Reason
 	switch {
 	case !o.selected(p):
@@ -126,7 +137,7 @@ func (o *oracle) verdict(p *pod) gc.Reason {
 		why = pods.NeverScheduled
 	case p.Node != "" && o.nodesRead && there && n.OutOfService && !n.Ready && p.Terminating:
 		why = pods.OutOfService
-	case p.Node != "" && o.nodesRead && !there && absent && !o.tooManyLost():
+	case p.Node != "" && o.nodesRead && !there && absent && !late && !o.tooManyLost():
 		why = pods.NodeGone
 	}
 	if why != "" && !o.futile(p) {

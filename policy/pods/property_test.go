@@ -213,7 +213,7 @@ func (h *history) ready(most int) {
 		h.sent[a.ID], h.sentAt[a.ID] = h.now, h.version
 		if a.Verb == gc.Verify {
 			since, lost := h.o.since[a.Object.Name]
-			if absent, read := h.o.absentAt[a.Object.Name]; !lost || h.o.tooManyLost() || h.now.Before(since.Add(40*time.Second)) || read && !h.now.After(absent.Add(40*time.Second)) {
+			if absent, read := h.o.absentAt[a.Object.Name]; !lost || h.o.tooManyLost() || h.now.Before(since.Add(40*time.Second)) || read && h.now.Before(absent.Add(40*time.Second)) {
 				h.Fatalf("%s is read", a.Object.Name)
 			}
 			continue

@@ -68,11 +68,14 @@ func (h *history) answer(a gc.Action, result gc.Result) {
 		h.c.Answered(h.now, asOf, a.ID, gc.Answer{State: gc.Exists, Object: h.nodeObject(name)})
 		if _, lost := h.o.since[name]; lost {
 			h.o.since[name] = h.now
+			delete(h.o.absentAt, name)
 		}
 	default:
 		h.c.Answered(h.now, asOf, a.ID, gc.Answer{State: gc.Absent})
 		if since, lost := h.o.since[name]; lost && !asOf.Before(since.Add(40*time.Second)) {
-			h.o.absentAt[name] = asOf
+			if h.o.absentAt[name] = asOf; asOf.After(h.o.latest[name]) {
+				h.o.cover(name)
+			}
 		}
 	}
 }

@@ -152,6 +152,7 @@ func (w *cluster) do(a gc.Action) {
 		p.Phase, p.ResourceVersion = "Failed", fmt.Sprint(w.version)
 		w.c.Patched(w.now, a.ID, p.Object)
 		w.c.Finished(w.now, a.ID, gc.Done)
+		w.c.Patched(w.now, a.ID, gc.Object{Name: p.Name, UID: p.UID, ResourceVersion: "0"}) // nobody waits for it
 	case !a.NoGrace:
 		w.t.Errorf("%s is given grace", a.Object.Name)
 	case len(p.Finalizers) > 0:
