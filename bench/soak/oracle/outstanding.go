@@ -44,15 +44,15 @@ func (o *Oracle) outstanding(x *Object) string {
 	case x.orphaning():
 		return "orphan"
 	case x.waiting():
+		if o.heldLawfully(x) {
+			return ""
+		}
 		return "finalize"
 	case x.Terminating || len(x.Owners) == 0 || o.emptied(x):
 		return ""
 	}
-	var count [unresolvable + 1]int
-	for _, r := range x.Owners {
-		count[o.standing(x, r)]++
-	}
-	stays := count[solid] + count[orphans] + count[unknown] + count[unresolvable]
+	count := o.wanted(x)
+	stays := count[solid] + count[orphans] + count[unclear] + count[unknown] + count[unresolvable]
 	switch {
 	case stays == 0 && count[absent]+count[waits] > 0:
 		return "delete"
@@ -62,6 +62,31 @@ func (o *Oracle) outstanding(x *Object) string {
 		return "tidy"
 	}
 	return ""
+}
+
+// wanted counts how the owners of an object stand, for what may be asked of the collector.
+// Of an owner that is gone, by a version that nobody serves, it need know nothing: one
+// that was started since can never find out.
+func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
+	for _, r := range x.Owners {
+		s := o.standing(x, r)
+		if s == orphaned && !o.served(r) {
+			s = unclear
+		}
+		count[s]++
+	}
+	return count
+}
+
+// heldLawfully says whether a dependent blocks an object's end that may stay, because of
+// another owner of which nobody can say how it went.
+func (o *Oracle) heldLawfully(x *Object) bool {
+	for _, d := range o.dependents[x.UID] {
+		if d != x && !d.Terminating && o.wanted(d)[unclear] > 0 && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // entry of an object's history.

@@ -55,6 +55,29 @@ func TestOutstanding(t *testing.T) {
 			w.put("cm/a", "< cm/o")
 			w.restore("ns/space", "cm/a")
 		}, nil},
+		{"of an owner that is gone, by a version that nobody serves", func(w world) {
+			w.put("widget/o", "")
+			w.put("cm/a", "< widget9/o=uid-widget/o cm/x")
+			w.client("widget/o", "Background")
+			w.end("widget/o")
+		}, nil},
+		{"of one that was orphaned, the same", func(w world) {
+			w.put("widget/o", "")
+			w.put("cm/p", "")
+			w.put("cm/a", "< widget9/o=uid-widget/o cm/p")
+			w.client("widget/o", "Orphan")
+			w.put("widget/o", "+ orphan terminating")
+			w.end("widget/o")
+		}, nil},
+		{"held by what may stay", func(w world) {
+			w.put("widget/o", "")
+			w.put("cm/p", "")
+			w.client("cm/p", "Foreground")
+			w.put("cm/p", "+ foregroundDeletion terminating")
+			w.put("cm/a", "< widget9/o=uid-widget/o !cm/p")
+			w.client("widget/o", "Background")
+			w.end("widget/o")
+		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
