@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ebb-agent/ebb/policy/csrs"
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -133,6 +134,19 @@ func TestSigners(t *testing.T) {
 				t.Errorf("configured, %+v: after %v, not %v", test.request, got, test.want)
 			}
 		}
+	}
+}
+
+// TestSignerIsKept: what is observed shares the memory of a batch, which is used again.
+func TestSignerIsKept(t *testing.T) {
+	c := csrs.New(csrs.Config{})
+	batch := []byte("example.com/slow")
+	c.Observe(noon, requestType, object("r", "1"), csrs.Request{Signer: unsafe.String(&batch[0], len(batch)), Created: noon})
+	clear(batch)
+	c.Synced(noon, requestType)
+	c.Configure(noon, csrs.Config{Signers: []csrs.Signer{{Name: "example.com/slow", Patience: csrs.Patience{Pending: time.Minute}}}})
+	if got := c.Next().Sub(noon); got != time.Minute+1 {
+		t.Errorf("after %v", got)
 	}
 }
 

@@ -38,56 +38,64 @@ func (s times) config() csrs.Config {
 	}
 }
 
-// oracle asks each rule by itself, as one who looks once an hour would: is it older?
-func (s times) oracle(o gctest.Object, current bool) (why gc.Reason, due time.Time) {
-	first := func(d ...time.Duration) time.Duration {
-		for _, d := range d {
-			if d > 0 {
-				return d
-			}
+func first(d ...time.Duration) time.Duration {
+	for _, d := range d {
+		if d > 0 {
+			return d
 		}
-		return 0
 	}
-	if o.Terminating {
-		return "terminating", due
-	}
+	return 0
+}
+
+// rules are the moments after which each rule applies, for one who looks once an hour: is
+// it older?
+func (s times) rules(o gctest.Object) map[gc.Reason]time.Time {
 	all := map[gc.Reason]time.Time{}
 	add := func(since time.Time, d time.Duration, why gc.Reason) {
 		if !since.IsZero() {
 			all[why] = since.Add(d + 1)
 		}
 	}
-	kept := gc.Reason("time_missing")
-	switch r := o.Fields.(type) {
-	case csrs.PodRequest:
-		add(r.Created, first(s.pod, 15*time.Minute), "pod_request_old")
-	case csrs.Request:
-		pending, issued := first(s.pending, 24*time.Hour), time.Hour
-		if strings.HasPrefix(r.Signer, "example.com/") {
-			pending, issued = first(s.examplePending, pending), first(s.exampleIssued, issued)
-		}
-		if !r.Handled {
-			add(r.Created, pending, "pending")
-		} else if !r.Approved.Is && !r.Denied.Is && !r.Failed.Is {
-			kept = "conditions_unknown"
-		}
-		add(r.Denied.Since, time.Hour, "denied")
-		add(r.Failed.Since, time.Hour, "failed")
-		switch {
-		case r.Issued && r.NotAfter.IsZero():
-			add(r.Approved.Since, issued, "issued_certificate_unreadable")
-		case r.Issued:
-			add(r.Approved.Since, issued, "issued")
-			if r.Approved.Is {
-				add(r.NotAfter, 0, "certificate_expired")
-			}
-		default:
-			add(r.Approved.Since, 24*time.Hour, "approved_unissued")
-		}
+	if p, is := o.Fields.(csrs.PodRequest); is {
+		add(p.Created, first(s.pod, 15*time.Minute), "pod_request_old")
+		return all
 	}
-	if len(all) == 0 {
-		return kept, due
-	} else if !current {
+	r := o.Fields.(csrs.Request)
+	pending, issued := first(s.pending, 24*time.Hour), time.Hour
+	if strings.HasPrefix(r.Signer, "example.com/") {
+		pending, issued = first(s.examplePending, pending), first(s.exampleIssued, issued)
+	}
+	if !r.Handled {
+		add(r.Created, pending, "pending")
+	}
+	add(r.Denied.Since, time.Hour, "denied")
+	add(r.Failed.Since, time.Hour, "failed")
+	switch {
+	case r.Issued && r.NotAfter.IsZero():
+		add(r.Approved.Since, issued, "issued_certificate_unreadable")
+	case r.Issued:
+		add(r.Approved.Since, issued, "issued")
+		if r.Approved.Is {
+			add(r.NotAfter, 0, "certificate_expired")
+		}
+	default:
+		add(r.Approved.Since, 24*time.Hour, "approved_unissued")
+	}
+	return all
+}
+
+// oracle asks each rule by itself.
+func (s times) oracle(o gctest.Object, current bool) (why gc.Reason, due time.Time) {
+	all := s.rules(o)
+	r, _ := o.Fields.(csrs.Request)
+	switch {
+	case o.Terminating:
+		return "terminating", due
+	case len(all) == 0 && r.Handled && !r.Approved.Is && !r.Denied.Is && !r.Failed.Is:
+		return "conditions_unknown", due
+	case len(all) == 0:
+		return "time_missing", due
+	case !current:
 		return "type_not_read", due
 	}
 	for _, rule := range []gc.Reason{"issued", "issued_certificate_unreadable", "denied", "failed", "pending", "certificate_expired", "approved_unissued", "pod_request_old"} {
@@ -128,7 +136,7 @@ func TestHistories(t *testing.T) {
 			var s times
 			c := csrs.New(s.config())
 			w := gctest.World{
-				Collector: c, Type: of, Policy: gc.Background, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),
+				Collector: c, Name: "csrs", Namespaces: []string{"default", "ci-1", "ci-2"}, Type: of, Policy: gc.Background, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),
 				Pick: func(n int) int { return pick(t, n) },
 				Make: func(o *gctest.Object, now time.Time) {
 					r := aRequest(t, now)

@@ -1,7 +1,6 @@
 package csrs
 
 import (
-	"math"
 	"strings"
 	"time"
 
@@ -11,10 +10,10 @@ import (
 // kept is what is known of a request, of either type. There may be many: it is small.
 type kept struct {
 	gc.Entry
-	signer      *signer // nil: of a PodCertificateRequest
-	since       stamp   // approved; created, if there are no conditions
-	refused     stamp   // denied, or failed if that was before
-	expires     stamp
+	signer      *signer  // nil: of a PodCertificateRequest
+	since       gc.Stamp // approved; created, if there are no conditions
+	refused     gc.Stamp // denied, or failed if that was before
+	expires     gc.Stamp
 	handled     bool
 	isApproved  bool
 	issued      bool
@@ -30,35 +29,17 @@ type signer struct {
 	requests int
 }
 
-// stamp is a time in Unix seconds.
-type stamp int64
-
-const none stamp = math.MinInt64
-
-// stampOf rounds up: nothing goes early.
-func stampOf(t time.Time) stamp {
-	switch {
-	case t.IsZero():
-		return none
-	case t.Nanosecond() > 0:
-		return stamp(t.Unix()) + 1
-	}
-	return stamp(t.Unix())
-}
-
-func (s stamp) time() time.Time { return time.Unix(int64(s), 0).UTC() }
-
 func (e *kept) set(r Request) {
-	if e.since = stampOf(r.Created); r.Handled {
-		e.since = stampOf(r.Approved.Since)
+	if e.since = gc.StampOf(r.Created); r.Handled {
+		e.since = gc.StampOf(r.Approved.Since)
 	}
 	e.handled, e.isApproved, e.issued = r.Handled, r.Approved.Is, r.Issued
 	e.known = r.Approved.Is || r.Denied.Is || r.Failed.Is
-	e.refused, e.failed = stampOf(r.Denied.Since), false
-	if failed := stampOf(r.Failed.Since); failed != none && (e.refused == none || failed < e.refused) {
+	e.refused, e.failed = gc.StampOf(r.Denied.Since), false
+	if failed := gc.StampOf(r.Failed.Since); failed != gc.NoStamp && (e.refused == gc.NoStamp || failed < e.refused) {
 		e.refused, e.failed = failed, true
 	}
-	e.expires = stampOf(r.NotAfter)
+	e.expires = gc.StampOf(r.NotAfter)
 }
 
 // decide says when a request is to go, and why; at the zero time, why it is kept.
@@ -79,11 +60,11 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 // earliest goes through the rules in the peer's order: of those that name one moment,
 // the first counts.
 func (c *Collector) earliest(e *kept) (why gc.Reason, due time.Time) {
-	rule := func(applies bool, since stamp, after time.Duration, as gc.Reason) {
-		if !applies || since == none {
+	rule := func(applies bool, since gc.Stamp, after time.Duration, as gc.Reason) {
+		if !applies || since == gc.NoStamp {
 			return
 		}
-		if at := since.time().Add(after); due.IsZero() || at.Before(due) {
+		if at := since.Time().Add(after); due.IsZero() || at.Before(due) {
 			why, due = as, at
 		}
 	}
@@ -91,7 +72,7 @@ func (c *Collector) earliest(e *kept) (why gc.Reason, due time.Time) {
 		rule(true, e.since, c.podRequests(), PodRequestOld)
 	} else {
 		p, issued, refused := &e.signer.patience, Issued, Denied
-		if e.expires == none {
+		if e.expires == gc.NoStamp {
 			issued = IssuedUnreadable
 		}
 		if e.failed {

@@ -19,11 +19,10 @@ type Collector struct {
 // kept is what is known of a Job. There may be many: it is small.
 type kept struct {
 	gc.Entry
-	finished    int64 // Unix seconds
+	finished    gc.Stamp
 	ttl         int32
 	hasTTL      bool
 	ended       bool
-	dated       bool // finished counts
 	owned       bool
 	terminating bool
 }
@@ -58,11 +57,7 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 
 func (e *kept) set(o gc.Object, job Job) {
 	e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
-	e.ended, e.dated = job.Ended, !job.Finished.IsZero()
-	e.finished = job.Finished.Unix()
-	if job.Finished.Nanosecond() > 0 {
-		e.finished++ // never early
-	}
+	e.ended, e.finished = job.Ended, gc.StampOf(job.Finished)
 	if e.hasTTL = job.TTL != nil; e.hasTTL {
 		e.ttl = *job.TTL
 	}
@@ -159,7 +154,7 @@ func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
 		return gc.Finding{}, false
 	}
 	why, due := c.decide(e)
-	if !due.IsZero() && time.Unix(e.finished, 0).After(c.now) {
+	if !due.IsZero() && e.finished.Time().After(c.now) {
 		why = FinishedInFuture
 	}
 	return e.Find(why), true

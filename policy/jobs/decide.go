@@ -20,12 +20,12 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case why != TTL && why != DefaultTTL:
 		return why, time.Time{}
-	case !e.dated:
+	case e.finished == gc.NoStamp:
 		return FinishTimeMissing, time.Time{}
 	case !c.current:
 		return Unread, time.Time{}
 	}
-	return why, time.Unix(e.finished, 0).UTC().Add(after)
+	return why, e.finished.Time().Add(after)
 }
 
 // after is how long the Job is kept once it has finished, if why is a TTL.

@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 		c := jobs.New(r.config())
 		pick := func(n int) int { return pick(t, n) }
 		w := gctest.World{
-			Collector: c, Type: jobType, Policy: gc.Foreground, Pick: pick, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),
+			Collector: c, Name: "jobs", Namespaces: []string{"default", "ci-1", "ci-2"}, Type: jobType, Policy: gc.Foreground, Pick: pick, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),
 			Make: func(o *gctest.Object, now time.Time) {
 				var job jobs.Job
 				if n := pick(8); n > 1 {

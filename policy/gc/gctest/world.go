@@ -41,11 +41,13 @@ type Object struct {
 // World is the server, and what the collector should know of it.
 type World struct {
 	Collector Collector
+	Name      gc.Collector
 	Type      gc.Type
 	Policy    gc.Policy // of the collector's deletes
 	// Pick gives a number below n.
-	Pick   func(n int) int
-	Fatalf func(format string, args ...any)
+	Pick       func(n int) int
+	Namespaces []string // of objects, if the type has any
+	Fatalf     func(format string, args ...any)
 	// Make fills in what an object has when it is created or changes; its name, UID and
 	// version are set.
 	Make func(o *Object, now time.Time)
@@ -55,6 +57,7 @@ type World struct {
 	// Configure gives the collector another configuration.
 	Configure func(now time.Time)
 	Now       time.Time
+	Beside    Beside
 
 	server   map[string]Object
 	told     map[string]Object
@@ -70,6 +73,18 @@ type World struct {
 	Deleted  int // how many
 }
 
+// Beside are what a collector of more than its type does. All may be nil.
+type Beside struct {
+	OneName  string                                        // a namespace, or so: who is told of there drops whoever had its name
+	Step     func()                                        // something happens to what is not of the type
+	Restored func()                                        // etcd was
+	Kept     func() int                                    // how many of those are kept
+	Changed  func(uid string)                              // an object was told of in another version, or is forgotten
+	Act      func(o Object, a gc.Action) gc.Action         // what is asked for, if not just the Delete a
+	Read     func(a gc.Action) gc.Answer                   // a live read
+	Answered func(uid string, sent time.Time, r gc.Answer) // what that told about an object
+}
+
 // memory is what a collector should remember of its requests for an object.
 type memory struct {
 	after    time.Time
@@ -77,12 +92,18 @@ type memory struct {
 	withheld bool
 	asked    bool
 	last     gc.Result
+	first    time.Time // when it was told of first
 }
 
 type flight struct {
 	gc.Action
+	of        string // the UID of what it was asked for
+	sent      time.Time
 	forgotten bool
 }
+
+// First is when the collector was told of an object first.
+func (w *World) First(uid string) time.Time { return w.memory[uid].first }
 
 // Step does one thing, and looks whether all is as it should be.
 func (w *World) Step() {
@@ -94,6 +115,8 @@ func (w *World) Step() {
 		w.create()
 	case n < 5:
 		w.change()
+	case n < 7 && w.Beside.Step != nil:
+		w.Beside.Step()
 	case n < 10:
 		w.pass()
 	case n < 15:
@@ -118,9 +141,16 @@ func (w *World) seldom(steps ...func()) { steps[w.Pick(len(steps))]() }
 
 func (w *World) create() {
 	uid := fmt.Sprint("uid-", w.version)
-	o := Object{Object: gc.Object{APIVersion: w.Type.APIVersion, Kind: w.Type.Kind, Name: fmt.Sprint("o-", w.Pick(3)), UID: uid}}
+	o := Object{Object: gc.Object{APIVersion: w.Type.APIVersion, Kind: w.Type.Kind, Name: fmt.Sprint("o-", w.Pick(6)), UID: uid}}
 	if w.Type.Namespaced {
-		o.Namespace = []string{"default", "ci-1", "ci-2"}[w.Pick(3)]
+		o.Namespace = w.Namespaces[w.Pick(len(w.Namespaces))]
+	}
+	for _, other := range w.server {
+		if other.Namespace == o.Namespace && other.Name == o.Name {
+			delete(w.server, other.UID) // one at a time bears the name
+			w.catchUp()
+			break
+		}
 	}
 	w.write(o)
 }
@@ -180,21 +210,35 @@ func (w *World) catchUp() {
 
 func (w *World) tell(o Object) {
 	if w.told[o.UID].ResourceVersion != o.ResourceVersion {
-		m := &memory{}
+		m := &memory{first: w.Now}
 		if before := w.memory[o.UID]; before != nil {
-			m.asked, m.last = before.asked, before.last
+			m.asked, m.last, m.first = before.asked, before.last, before.first
 		}
 		w.memory[o.UID] = m
+		w.changed(o.UID)
+	}
+	for uid, other := range w.told {
+		if uid != o.UID && other.Namespace == o.Namespace && o.Namespace == w.Beside.OneName && o.Namespace != "" && other.Name == o.Name {
+			w.forget(uid)
+			break
+		}
 	}
 	w.told[o.UID] = o
 	w.Collector.Observe(w.Now, w.Type, o.Object, o.Fields)
 }
 
+func (w *World) changed(uid string) {
+	if w.Beside.Changed != nil {
+		w.Beside.Changed(uid)
+	}
+}
+
 func (w *World) forget(uid string) {
 	delete(w.told, uid)
 	delete(w.memory, uid)
+	w.changed(uid)
 	for id, f := range w.flying {
-		if f.Object.UID == uid {
+		if f.of == uid {
 			f.forgotten = true
 			w.flying[id] = f
 		}
@@ -242,6 +286,9 @@ func (w *World) restore() {
 		w.forget(uid)
 	}
 	w.Collector.Restored(w.Now)
+	if w.Beside.Restored != nil {
+		w.Beside.Restored()
+	}
 	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
 		o := w.server[uid]
 		switch w.Pick(3) {
