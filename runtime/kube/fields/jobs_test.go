@@ -43,7 +43,7 @@ func someTime(t *rapid.T) metav1.Time {
 
 func metadata(t *rapid.T) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: rapid.String().Draw(t, "name"), Labels: map[string]string{"a": "b"}, CreationTimestamp: someTime(t),
+		Name: rapid.String().Draw(t, "name"), Labels: map[string]string{"a": "b", "z": "b"}, CreationTimestamp: someTime(t),
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Time: &some}},
 	}
 }

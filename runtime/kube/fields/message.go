@@ -58,28 +58,16 @@ type condition struct {
 
 // each calls do for all conditions in a status.
 func (c conditions) each(status []byte, do func(condition)) error {
-	var first error
-	err := protobuf.Each(status, func(n protowire.Number, t protowire.Type, b []byte) int {
-		var message []byte
+	return messages(status, func(n protowire.Number, b []byte) error {
 		if n != 1 {
-			return 0
+			return nil
 		}
-		size := protobuf.Take(t, b, &message)
-		if size <= 0 {
-			return size
-		}
-		one, err := c.read(message)
+		one, err := c.read(b)
 		if err == nil {
 			do(one)
-		} else if first == nil {
-			first = err
 		}
-		return size
+		return err
 	})
-	if err == nil {
-		err = first
-	}
-	return err
 }
 
 func (c conditions) read(message []byte) (one condition, err error) {

@@ -1,0 +1,66 @@
+package leases
+
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Lease is what the collector wants to know of a Lease beside its metadata. Of a Node it
+// wants the metadata alone.
+type Lease struct {
+	Holder   string    // spec.holderIdentity
+	Expires  time.Time // spec.renewTime and spec.leaseDurationSeconds later; zero: it does not say
+	Identity bool      // it has the label apiserver.kubernetes.io/identity
+}
+
+// Config says which Leases are collected.
+type Config struct {
+	// Quarantine is how long the Node of a Lease must be missing, and the Lease expired.
+	// Default 1h, and 1s at least.
+	Quarantine time.Duration
+	// Elections are reported. The first that names a Lease counts.
+	Elections []Election
+	// Own are ebb's Leases, as namespace/name.
+	Own []string
+}
+
+// Election names Leases by which somebody elects a leader.
+type Election struct {
+	Namespaces gc.Patterns // empty: all
+	Names      gc.Patterns
+	After      time.Duration // since the Lease expired
+}
+
+func (c Config) quarantine() time.Duration {
+	if c.Quarantine > 0 {
+		return max(c.Quarantine, time.Second) // a read is later than what it is about
+	}
+	return time.Hour
+}
+
+// FreshFor is how long it is believed that a Node is absent after a live read said so.
+const FreshFor = 30 * time.Second
+
+// Name is the collector's.
+const Name gc.Collector = "leases"
+
+// NodeGone is why a Lease goes, be that later.
+const NodeGone gc.Reason = "node_gone"
+
+// ElectionExpired is why somebody should look at a Lease, which is kept.
+const ElectionExpired gc.Reason = "election_expired"
+
+// Why a Lease is kept.
+const (
+	NodeThere   gc.Reason = "node_exists"
+	Owned       gc.Reason = "owned"        // it goes with its owners
+	OtherHolder gc.Reason = "other_holder" // in kube-node-lease, and held by another than that Node
+	NodesUnread gc.Reason = "nodes_not_read"
+	Unread      gc.Reason = "type_not_read" // Leases were not listed, or cannot be read now
+	Terminating gc.Reason = "terminating"
+	APIServer   gc.Reason = "apiserver_identity"
+	EbbsOwn     gc.Reason = "own_lease"
+	InElection  gc.Reason = "election" // Config names it; it has not expired for long enough
+	NotSelected gc.Reason = "not_selected"
+)
