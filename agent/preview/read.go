@@ -59,7 +59,7 @@ func (c *cluster) list(ctx context.Context, t gc.Type) ([]gc.Object, error) {
 	defer cancel(nil)
 	var objects []gc.Object
 	failures := 0
-	follower := c.client.Follow(t, func(_ context.Context, batch []metadata.Event) error {
+	follower := c.client.Follow(t, nil, func(_ context.Context, batch []metadata.Event) error {
 		for _, e := range batch {
 			switch e.Kind {
 			case metadata.Listing:

@@ -75,7 +75,7 @@ func (b *bed) follow(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	b.watch = &watch{there: map[string]bool{}, changed: make(chan struct{}, 1)}
 	done := make(chan struct{})
-	f := b.client.Follow(configMaps, b.watch.take)
+	f := b.client.Follow(configMaps, nil, b.watch.take)
 	go func() {
 		defer close(done)
 		_ = f.Run(ctx) // the sink has no errors

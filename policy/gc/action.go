@@ -29,8 +29,8 @@ const (
 	Record                           // write the object's UID into the durable journal of orphaned owners
 	Withdraw                         // take it out again, before any later Record; nothing depends on when, or whether
 	Warn                             // emit an event on the object, by Reason
-	// FailPod sets phase Failed and the condition DisruptionTarget in a Pod's status, for
-	// whoever counts failures (KEP-3329). Its answer has the Pod's new version.
+	// FailPod sets phase Failed in a Pod's status, for whoever counts failures. Its answer
+	// has the Pod's new version.
 	FailPod
 )
 
@@ -69,6 +69,7 @@ type Action struct {
 	// it is a precondition beside the UID.
 	ResourceVersion string
 	Policy          Policy
+	Disrupted       bool // of a FailPod: it gets the condition DisruptionTarget, too (KEP-3329)
 	NoGrace         bool // of a Delete: gracePeriodSeconds is 0
 	Refs            []Position
 	Finalizer       string

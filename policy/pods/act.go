@@ -50,7 +50,7 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 	}
 	a := gc.Action{Collector: Name, Verb: gc.Delete, Object: c.at(p), ResourceVersion: p.version(), NoGrace: true, Reason: v.reason}
 	if v.fail {
-		a.Verb, a.NoGrace = gc.FailPod, false
+		a.Verb, a.NoGrace, a.Disrupted = gc.FailPod, false, a.Reason == NodeGone
 	}
 	p.set(overtaken, false)
 	if v.reason == NodeGone || v.reason == OutOfService {

@@ -1,7 +1,9 @@
 package metadata
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -139,6 +141,8 @@ func TestRequests(t *testing.T) {
 	}{
 		"delete": {gc.Action{Verb: gc.Delete, Policy: gc.Orphan, ResourceVersion: "7"},
 			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Orphan","preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
+		"delete at once": {gc.Action{Verb: gc.Delete, NoGrace: true, ResourceVersion: "7"},
+			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0,"preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
 		"references, the last first": {gc.Action{Verb: gc.RemoveReferences, Refs: []gc.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("2") + testsOf("0") +
 				`,{"op":"remove","path":"/metadata/ownerReferences/2"},{"op":"remove","path":"/metadata/ownerReferences/0"}]`},
@@ -167,6 +171,43 @@ func TestRequests(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 		})
+	}
+}
+
+// TestFailPod: the status is patched, of that version of that Pod alone, at the API
+// server's time.
+func TestFailPod(t *testing.T) {
+	began := time.Now()
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Metadata struct{ UID, ResourceVersion string }
+			Status   struct {
+				Phase      string
+				Conditions []struct {
+					Type, Status, Reason, Message string
+					LastTransitionTime            time.Time
+				}
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		at := body.Status.Conditions[0].LastTransitionTime
+		body.Status.Conditions[0].LastTransitionTime = time.Time{}
+		got := fmt.Sprint(r.Method, r.URL.Path, r.Header.Get("Content-Type"), body)
+		want := "PATCH/apis/example.com/v1/namespaces/n/crontabs/o1/statusapplication/strategic-merge-patch+json{{uid-1 7} {Failed " +
+			"[{DisruptionTarget True DeletionByPodGC ebb-controller: node_gone 0001-01-01 00:00:00 +0000 UTC}]}}"
+		if got != want {
+			t.Errorf("sent:\n%s\nwant:\n%s", got, want)
+		}
+		if at.Before(began.Add(-2*time.Second)) || at.After(time.Now()) {
+			t.Errorf("at %v", at)
+		}
+		proto("PartialObjectMetadata", named(1))(t, w, r)
+	}), Options{})
+	a := gc.Action{Verb: gc.FailPod, Disrupted: true, Object: theObject, ResourceVersion: "7", Reason: "node_gone"}
+	if out := c.Do(t.Context(), a, true); out.Result != gc.Done || out.Object == nil {
+		t.Errorf("%+v", out)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestFollowerOfAggregated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newTelling()
-			start(t, serve(t, &script{t: t, steps: test.steps}, Options{}).Follow(aggregatedType(), s.sink))
+			start(t, serve(t, &script{t: t, steps: test.steps}, Options{}).Follow(aggregatedType(), nil, s.sink))
 			s.expect(t, test.want...)
 		})
 	}
@@ -111,7 +111,7 @@ func TestEndedWatchesAreTakenUpSlowly(t *testing.T) {
 			}), Options{})
 			c.timing.minPause, c.timing.maxPause = 2*time.Millisecond, 40*time.Millisecond
 			s := newTelling()
-			start(t, c.Follow(aggregatedType(), s.sink))
+			start(t, c.Follow(aggregatedType(), nil, s.sink))
 			<-done
 			mu.Lock()
 			defer mu.Unlock()
@@ -136,7 +136,7 @@ func TestSilenceOfAnother(t *testing.T) {
 	s := newTelling()
 	c := serve(t, &script{t: t, steps: []step{{"page", listing("110", "")}, {"watch 110", watching(nil)}, {"page", listing("110", "")}}},
 		Options{Timeout: 200 * time.Millisecond, Idle: 100 * time.Millisecond})
-	start(t, c.Follow(aggregatedType(), s.sink))
+	start(t, c.Follow(aggregatedType(), nil, s.sink))
 	s.expect(t, "listing", "synced 110", "listing", "synced 110")
 	c.continuity.mu.Lock()
 	defer c.continuity.mu.Unlock()

@@ -45,6 +45,7 @@ type Client struct {
 	options Options
 	timing  timing
 
+	clock      clock
 	continuity continuity
 	told       discoveredPaths
 	alike      atomic.Pointer[alike]

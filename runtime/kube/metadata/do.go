@@ -26,7 +26,7 @@ type Outcome struct {
 	Err     error // explains anything but Done and Gone
 }
 
-// Do carries out Delete, RemoveReferences, Unblock and RemoveFinalizer.
+// Do carries out Delete, RemoveReferences, Unblock, RemoveFinalizer and FailPod.
 func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	began := time.Now()
 	out := c.do(ctx, a, namespaced)
@@ -35,7 +35,7 @@ func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 }
 
 func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
-	q, err := requestFor(a, namespaced)
+	q, err := c.requestFor(a, namespaced)
 	if err != nil {
 		return Outcome{Err: err}
 	}
@@ -63,7 +63,7 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	return Outcome{Result: gc.Done, Object: object}
 }
 
-func requestFor(a gc.Action, namespaced bool) (request, error) {
+func (c *Client) requestFor(a gc.Action, namespaced bool) (request, error) {
 	path, err := objectPath(a.Object, namespaced)
 	if err != nil {
 		return request{}, err
@@ -71,13 +71,13 @@ func requestFor(a gc.Action, namespaced bool) (request, error) {
 	if a.Object.UID == "" {
 		return request{}, refuse("an action on %s without a UID", fault.Clean(a.Object.Name))
 	}
+	if a.ResourceVersion == "" && (a.Verb == gc.Delete || a.Verb == gc.FailPod) {
+		return request{}, refuse("a deletion of %s in whatever version", fault.Clean(a.Object.Name))
+	}
 	q := request{method: http.MethodPatch, path: path, query: "fieldManager=" + name,
 		accept: acceptPartial, contentType: "application/json-patch+json"}
 	switch a.Verb {
 	case gc.Delete:
-		if a.ResourceVersion == "" {
-			return request{}, refuse("a deletion of %s in whatever version", fault.Clean(a.Object.Name))
-		}
 		q.method, q.query, q.contentType, q.body = http.MethodDelete, "", mediaJSON, deleteOptions(a)
 	case gc.RemoveReferences:
 		q.body = removeReferences(a)
@@ -85,6 +85,13 @@ func requestFor(a gc.Action, namespaced bool) (request, error) {
 		q.body = unblock(a)
 	case gc.RemoveFinalizer:
 		q.body = removeFinalizer(a)
+	case gc.FailPod:
+		now, known := c.Time(time.Now())
+		if !known {
+			now = time.Now()
+		}
+		q.path += "/status"
+		q.contentType, q.body = "application/strategic-merge-patch+json", failPod(a, now)
 	default:
 		return request{}, fmt.Errorf("do %s: %w", a.Verb, errors.ErrUnsupported)
 	}

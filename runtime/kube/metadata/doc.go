@@ -54,6 +54,10 @@
 // managedFields and annotations are skipped in place, and a batch has at most 512.
 // Types are listed sixteen at a time; one that falls silent gives up its place.
 //
+// A type of which more than metadata is wanted is listed and watched as whole objects
+// ([Fields]); what is kept of them is the sink's to say. The Date of answers tells the API
+// server's time ([Client.Time]).
+//
 // # What is bounded
 //
 // 16 MiB for an object in a stream, 4 MiB for an answer about one object, 32 MiB

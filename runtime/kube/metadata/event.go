@@ -30,11 +30,17 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind            EventKind
 	Object          gc.Object // of Observed and Deleted
+	Fields          any       // of Object: what [Fields] made of it
 	Generation      int64     // of Object; 0: it has none
 	ResourceVersion string    // of Synced and Progress; of Listing that up to which all was told before, if it is known
 	Absences        uint64    // of Away: how many there were by now
 	Err             error     // of Unreadable and Skipped
 }
+
+// Fields picks from an object what is not in its metadata. It gets the protobuf message of
+// the whole object, which is valid during the call only. An error makes the type
+// unreadable: a field that is not understood must not look like one that is not set.
+type Fields func(message []byte) (any, error)
 
 // maxBatch is how many events a sink is given at most.
 const maxBatch = 512

@@ -62,9 +62,11 @@ type Follower struct {
 
 // Follow prepares to follow a type; nothing happens before Run. The path is the
 // type's own: it must be one that [Client.Discover] told of, or the first Run
-// says what is wrong with it.
-func (c *Client) Follow(t gc.Type, sink Sink) *Follower {
+// says what is wrong with it. With fields, whole objects are read instead of their
+// metadata, which the server must have in protobuf.
+func (c *Client) Follow(t gc.Type, fields Fields, sink Sink) *Follower {
 	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	f.decoder.kind, f.decoder.fields = t.Kind, fields
 	f.told.changed = make(chan struct{})
 	f.path, f.pathErr = typePath(t.APIVersion, t.Resource)
 	return f
@@ -284,12 +286,19 @@ func (f *Follower) listing() Event {
 	return e
 }
 
+// hearDate takes the Date of an answer, unless another API server may have made it.
+func (f *Follower) hearDate(resp *http.Response) {
+	if !f.t.Aggregated {
+		f.c.clock.hear(resp)
+	}
+}
+
 func (f *Follower) observed(it item) Event {
 	it.APIVersion, it.Kind = f.t.APIVersion, f.t.Kind
 	if err := it.unsound(); err != nil {
 		return Event{Kind: Skipped, Object: it.Object, Err: f.fault(err)}
 	}
-	return Event{Kind: Observed, Object: it.Object, Generation: it.generation}
+	return Event{Kind: Observed, Object: it.Object, Fields: it.fields, Generation: it.generation}
 }
 
 // synced ends a list.

@@ -178,7 +178,7 @@ func TestFollowerTells(t *testing.T) {
 			t.Parallel()
 			s := newTelling()
 			server := &script{t: t, steps: test.steps}
-			start(t, serve(t, server, Options{}).Follow(anyType, s.sink))
+			start(t, serve(t, server, Options{}).Follow(anyType, nil, s.sink))
 			s.expect(t, test.want...)
 			if len(s.errs) != len(test.kinds) {
 				t.Fatalf("unreadable: %v", s.errs)
@@ -201,7 +201,7 @@ func TestSilentServerIsAskedAgain(t *testing.T) {
 		{"probe", listing("111", "")},
 		{"watch 111", watching(obj(12), nil)},
 	}}, Options{Timeout: 300 * time.Millisecond, Idle: 300 * time.Millisecond})
-	start(t, c.Follow(anyType, s.sink))
+	start(t, c.Follow(anyType, nil, s.sink))
 	s.expect(t, "listing", "observed o1", "listing", "observed o1", "synced 110", "observed o11", "observed o12")
 }
 
@@ -217,7 +217,7 @@ func TestAwayMeansList(t *testing.T) {
 	}}, Options{})
 	c.continuity.after = time.Nanosecond
 	var versions []string
-	start(t, c.Follow(anyType, func(ctx context.Context, batch []Event) error {
+	start(t, c.Follow(anyType, nil, func(ctx context.Context, batch []Event) error {
 		for _, e := range batch {
 			if e.Kind == Listing {
 				versions = append(versions, e.ResourceVersion)
@@ -242,7 +242,7 @@ func TestRelist(t *testing.T) {
 		{"stream", watching(obj(1), end("110"), nil)},
 		{"stream", watching(end("120"), nil)},
 	}}, Options{})
-	f := c.Follow(anyType, s.sink)
+	f := c.Follow(anyType, nil, s.sink)
 	start(t, f)
 	s.expect(t, "listing", "observed o1", "synced 110")
 	f.Relist()
@@ -252,7 +252,7 @@ func TestRelist(t *testing.T) {
 func TestSinkEndsRun(t *testing.T) {
 	enough := errors.New("enough")
 	c := serve(t, &script{t: t, steps: []step{{"stream", watching(end("110"), nil)}}}, Options{})
-	f := c.Follow(anyType, func(context.Context, []Event) error { return enough })
+	f := c.Follow(anyType, nil, func(context.Context, []Event) error { return enough })
 	if err := f.Run(t.Context()); err != enough {
 		t.Errorf("Run: %v", err)
 	}
@@ -273,8 +273,8 @@ func TestSilentListsDoNotHoldOthers(t *testing.T) {
 	c.timing.silence = 50 * time.Millisecond
 	other := anyType
 	other.Resource = "broken"
-	start(t, c.Follow(other, newTelling().sink))
+	start(t, c.Follow(other, nil, newTelling().sink))
 	<-silent
-	start(t, c.Follow(anyType, s.sink))
+	start(t, c.Follow(anyType, nil, s.sink))
 	s.expect(t, "listing", "synced 110")
 }

@@ -54,7 +54,7 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	if next != "" {
 		query.Set("continue", next)
 	}
-	q := request{method: http.MethodGet, path: f.path, query: query.Encode(), accept: acceptList}
+	q := request{method: http.MethodGet, path: f.path, query: query.Encode(), accept: f.decoder.accepts(acceptList, mediaProtobuf)}
 	resp, err := f.c.send(ctx, f.c.calls, q)
 	if err != nil {
 		return page{}, f.fault(broken(q.op(), err))
@@ -67,11 +67,12 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 		}
 		return page{}, f.fault(q.refused(a))
 	}
+	f.hearDate(resp)
 	var p page
-	switch m := media(resp); m {
-	case mediaProtobuf:
-		p, err = protoList(newFrames(resp.Body), new(decoder), f.sound(each))
-	case mediaJSON:
+	switch m := media(resp); {
+	case m == mediaProtobuf:
+		p, err = protoList(newFrames(resp.Body), &decoder{kind: f.t.Kind, fields: f.decoder.fields}, f.sound(each))
+	case m == mediaJSON && f.decoder.fields == nil:
 		p, err = jsonList(resp.Body, f.sound(each))
 	default:
 		err = nonsense("a list of the type %s", fault.Clean(m))
@@ -111,7 +112,7 @@ func protoList(f *frames, d *decoder, each func(item) error) (page, error) {
 			return page{}, cutOff(err)
 		}
 		if n == 2 {
-			if string(o.kind) != "PartialObjectMetadataList" || complete {
+			if string(o.kind) != d.wants()+"List" || complete {
 				return page{}, nonsense("a %s", fault.Clean(string(o.kind)))
 			}
 			if p, err = listBody(f, size, d, each); err != nil {
@@ -150,7 +151,7 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 			err = p.meta(b)
 		case 2:
 			var it item
-			if it, err = d.partial(b); err == nil {
+			if it, err = d.object(b); err == nil {
 				err = each(it)
 			}
 		}

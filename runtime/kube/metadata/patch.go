@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -39,6 +40,9 @@ func plain(s string) bool {
 func deleteOptions(a gc.Action) []byte {
 	w := body{make([]byte, 0, 256)}
 	w.raw(`{"apiVersion":"v1","kind":"DeleteOptions"`)
+	if a.NoGrace {
+		w.raw(`,"gracePeriodSeconds":0`)
+	}
 	if a.Policy != "" {
 		w.raw(`,"propagationPolicy":`).text(string(a.Policy))
 	}
@@ -102,4 +106,18 @@ func removeFinalizer(a gc.Action) []byte {
 	}
 	w.op("test", "finalizers", a.Index, "").raw(`,"value":`).text(a.Finalizer).raw(`}`)
 	return w.op("remove", "finalizers", a.Index, "").raw(`}]`).b
+}
+
+// failPod sets what a controller that counts failures looks at. UID and version in a patch
+// are preconditions; conditions are merged by their type.
+func failPod(a gc.Action, now time.Time) []byte {
+	w := body{make([]byte, 0, 512)}
+	w.raw(`{"metadata":{"uid":`).text(a.Object.UID).raw(`,"resourceVersion":`).text(a.ResourceVersion)
+	if w.raw(`},"status":{"phase":"Failed"`); !a.Disrupted {
+		return w.raw(`}}`).b
+	}
+	w.raw(`,"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByPodGC",`)
+	w.raw(`"message":`).text("ebb-controller: " + string(a.Reason))
+	w.raw(`,"lastTransitionTime":`).text(now.UTC().Format(time.RFC3339))
+	return w.raw(`}]}}`).b
 }

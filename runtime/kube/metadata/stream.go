@@ -17,6 +17,8 @@ const (
 	acceptList = mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
 		mediaJSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," + mediaJSON
 	acceptWatch = mediaProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch," + acceptPartial
+	// acceptWhole is for a watch of whole objects.
+	acceptWhole = mediaProtobuf + ";stream=watch," + mediaProtobuf
 )
 
 // told is one event of a watch.
@@ -40,10 +42,10 @@ type events interface {
 }
 
 func newEvents(resp *http.Response, d *decoder) (events, error) {
-	switch m := media(resp); m {
-	case mediaProtobuf:
+	switch m := media(resp); {
+	case m == mediaProtobuf:
 		return &protoEvents{newFrames(resp.Body), d}, nil
-	case mediaJSON:
+	case m == mediaJSON && d.fields == nil:
 		meter := &meter{r: resp.Body}
 		return &jsonEvents{meter: meter, json: json.NewDecoder(meter)}, nil
 	default:
@@ -68,10 +70,14 @@ func (e *protoEvents) next() (told, error) {
 	if string(what) == "ERROR" {
 		return told{}, errorEvent(o)
 	}
-	if string(o.kind) != "PartialObjectMetadata" {
+	if string(o.kind) != e.d.wants() {
 		return told{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
 	}
-	it, err := e.d.partial(o.raw)
+	read := e.d.object
+	if string(what) == "BOOKMARK" {
+		read = e.d.partial // of a whole object it has the metadata alone
+	}
+	it, err := read(o.raw)
 	if err != nil {
 		return told{}, err
 	}

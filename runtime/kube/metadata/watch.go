@@ -81,7 +81,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	if s.initial {
 		f.asked, f.floor = time.Now(), f.c.continuity.floor()
 	}
-	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: acceptWatch}
+	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: f.decoder.accepts(acceptWatch, acceptWhole)}
 	resp, err := f.c.send(connection, f.c.streams, q)
 	if !s.initial {
 		s.slot.release()
@@ -94,6 +94,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	if resp.StatusCode != http.StatusOK {
 		return s.refused(q, resp)
 	}
+	f.hearDate(resp)
 	events, err := newEvents(resp, &f.decoder)
 	if err != nil {
 		return broken(q.op(), err)

@@ -15,6 +15,8 @@ import (
 // most of the bytes are: managedFields, annotations, labels.
 type decoder struct {
 	slab
+	kind       string         // of whole objects
+	fields     Fields         // nil: metadata alone is read
 	owners     []gc.Reference // of the object at hand
 	finalizers []string
 }
@@ -78,11 +80,38 @@ func (o *typed) typeMeta(b []byte) error {
 // item is an object as a list or a watch tells it.
 type item struct {
 	gc.Object
+	fields     any
 	generation int64
 	initialEnd bool // of a bookmark: what was there at the beginning has been told
 }
 
-// partial reads a PartialObjectMetadata.
+// wants is the kind of what the server is to send.
+func (d *decoder) wants() string {
+	if d.fields == nil {
+		return "PartialObjectMetadata"
+	}
+	return d.kind
+}
+
+func (d *decoder) accepts(partial, whole string) string {
+	if d.fields == nil {
+		return partial
+	}
+	return whole
+}
+
+// object reads what was asked for.
+func (d *decoder) object(b []byte) (it item, err error) {
+	if it, err = d.partial(b); err != nil || d.fields == nil {
+		return it, err
+	}
+	if it.fields, err = d.fields(b); err != nil {
+		err = nonsense("%s %s/%s: %v", d.kind, fault.Clean(it.Namespace), fault.Clean(it.Name), err)
+	}
+	return it, err
+}
+
+// partial reads the metadata of an object: the first field of all there are.
 func (d *decoder) partial(b []byte) (item, error) {
 	var it item
 	var meta []byte

@@ -142,7 +142,7 @@ func TestWitnessMeansNoList(t *testing.T) {
 			witness := &seer{make(chan Sight, 1)}
 			c.Trust(witness)
 			c.Wrote(100, time.Now(), false, false)
-			start(t, c.Follow(anyType, s.sink))
+			start(t, c.Follow(anyType, nil, s.sink))
 			s.expect(t, "listing", "observed o1", "synced "+test.list, "observed o20")
 			c.Wrote(200, time.Now(), true, false)
 			witness.sights <- test.sight

@@ -170,6 +170,7 @@ type seen struct {
 	*metadata.Follower
 	mu      sync.Mutex
 	objects map[string]gc.Object // by UID
+	fields  map[string]any
 	deleted map[string]bool
 	counts  map[metadata.EventKind]int
 	synced  bool
@@ -187,7 +188,7 @@ func (s *seen) sink(_ context.Context, batch []metadata.Event) error {
 			clear(s.objects)
 			s.synced = false
 		case metadata.Observed:
-			s.objects[e.Object.UID] = e.Object
+			s.objects[e.Object.UID], s.fields[e.Object.UID] = e.Object, e.Fields
 		case metadata.Deleted:
 			delete(s.objects, e.Object.UID)
 			s.deleted[e.Object.UID] = true
@@ -243,9 +244,15 @@ func has(uid string) func(*seen) bool {
 // follow follows a type until the test ends.
 func follow(t testing.TB, c *metadata.Client, typ gc.Type) *seen {
 	t.Helper()
-	s := &seen{objects: map[string]gc.Object{}, deleted: map[string]bool{},
+	return followWhole(t, c, typ, nil)
+}
+
+// followWhole does, and has fields read besides.
+func followWhole(t testing.TB, c *metadata.Client, typ gc.Type, fields metadata.Fields) *seen {
+	t.Helper()
+	s := &seen{objects: map[string]gc.Object{}, deleted: map[string]bool{}, fields: map[string]any{},
 		counts: map[metadata.EventKind]int{}, changed: make(chan struct{})}
-	s.Follower = c.Follow(typ, s.sink)
+	s.Follower = c.Follow(typ, fields, s.sink)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {

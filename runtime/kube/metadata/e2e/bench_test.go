@@ -81,7 +81,7 @@ func BenchmarkList(b *testing.B) {
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(b.Context())
 		listed := 0
-		f := bed.client.Follow(configMaps, func(_ context.Context, batch []metadata.Event) error {
+		f := bed.client.Follow(configMaps, nil, func(_ context.Context, batch []metadata.Event) error {
 			for i := range batch {
 				switch batch[i].Kind {
 				case metadata.Observed:

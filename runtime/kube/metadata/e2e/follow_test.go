@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
@@ -87,4 +90,45 @@ func TestDiscover(t *testing.T) {
 			t.Errorf("%s is among the types: %+v", name, typ)
 		}
 	}
+}
+
+// TestFollowWhole: whole objects are listed and watched, and what is not in their
+// metadata is told with them. One that cannot be read makes its type unreadable.
+func TestFollowWhole(t *testing.T) {
+	b := newBed(t)
+	withData := func(name, value string) object {
+		o := configMap(name, nil)
+		o["data"] = object{"key": value}
+		return o
+	}
+	data := func(message []byte) (any, error) {
+		var m corev1.ConfigMap
+		if err := m.Unmarshal(message); err != nil {
+			return nil, err
+		}
+		if m.Data["key"] == "broken" {
+			return nil, errors.New("a value that is not understood")
+		}
+		return m.Data["key"], nil
+	}
+	before := b.must(t, http.MethodPost, mapsPath, withData("before", "one"))
+	s := followWhole(t, b.client, configMaps, data)
+	s.until(t, "the list", isSynced)
+	is := func(uid, value string) func(*seen) bool { return func(s *seen) bool { return s.fields[uid] == value } }
+	s.until(t, "its value", is(before, "one"))
+	b.must(t, http.MethodPut, mapsPath+"/before", withData("before", "two"))
+	s.until(t, "another value", is(before, "two"))
+	b.must(t, http.MethodDelete, mapsPath+"/before", nil)
+	s.until(t, "its deletion", func(s *seen) bool { return s.deleted[before] })
+	if n := s.count(metadata.Unreadable) + s.count(metadata.Listing) - 1; n != 0 {
+		t.Errorf("listed or unreadable %d times more: %v", n, s.last)
+	}
+	if now, known := b.client.Time(time.Now()); !known || time.Since(now).Abs() > time.Minute {
+		t.Errorf("the API server's time is %v, known: %v", now, known)
+	}
+	b.must(t, http.MethodPost, mapsPath, withData("bad", "broken"))
+	s.until(t, "it cannot be read", func(s *seen) bool { return s.last != nil })
+	b.must(t, http.MethodDelete, mapsPath+"/bad", nil)
+	after := b.must(t, http.MethodPost, mapsPath, withData("after", "three"))
+	s.until(t, "it can again", is(after, "three"))
 }
