@@ -62,6 +62,7 @@ type Controller struct {
 
 	// What follows belongs to the loop.
 	collector   *cascade.Collector
+	sides       sides
 	limit       limiter
 	workers     int // started so far
 	types       map[typeKey]*served
@@ -204,16 +205,19 @@ func (c *Controller) loop(ctx context.Context) {
 
 // arm sets the timer for when something changes by itself.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
-	next := c.collector.Next()
+	next, side := c.collector.Next(), c.nextOfSides(now)
+	if !next.IsZero() && !next.After(now) && c.limit.free(now) == 0 && !now.Before(c.limit.until) {
+		next = time.Time{} // an answer makes room
+	}
+	if next.IsZero() || !side.IsZero() && side.Before(next) {
+		next = side
+	}
 	switch {
 	case !c.door.open() || next.IsZero():
 		timer.Stop()
 		return
 	case now.Before(c.limit.until) && next.Before(c.limit.until):
 		next = c.limit.until
-	case !next.After(now) && c.limit.free(now) == 0:
-		timer.Stop() // an answer makes room
-		return
 	}
 	timer.Reset(next.Sub(now))
 }
@@ -243,7 +247,8 @@ func (c *Controller) dispatch(now time.Time) {
 		return
 	}
 	c.collector.Hold(now, c.door.holdsDeletions())
-	for free := c.limit.free(now); free > 0; free = c.limit.free(now) {
+	reserve := c.reserve(now)
+	for free := c.limit.free(now) - reserve; free > 0; free = c.limit.free(now) - reserve {
 		actions := c.collector.Ready(now, free)
 		if len(actions) == 0 {
 			break
@@ -252,6 +257,7 @@ func (c *Controller) dispatch(now time.Time) {
 			c.begin(now, a)
 		}
 	}
+	c.dispatchSides(now)
 	roots, deferred := c.collector.Slowed()
 	c.metrics.slowed.Set(float64(roots))
 	c.metrics.deferred.Set(float64(deferred))
@@ -331,6 +337,10 @@ func (c *Controller) answered(now time.Time, a answer) {
 			v = failed
 		}
 		c.limit.answered(now, v, a.Took, a.RetryAfter)
+	}
+	if isSide(a.action) {
+		c.answeredSide(now, a)
+		return
 	}
 	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
 		c.collector.Answered(now, a.asOf, a.action.ID, a.read)

@@ -147,7 +147,7 @@ func (d *door) enter(now time.Time, a gc.Action) (string, brake.Answer) {
 		return resultClosed, brake.Answer{}
 	case a.Verb != gc.Record && a.Verb != gc.Withdraw && d.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
 		return resultExcluded, brake.Answer{}
-	case d.config.Mode == config.Observe:
+	case d.config.Mode == config.Observe || isSide(a) && d.config.Collectors.Mode(a.Collector) != config.Enforce:
 		return resultObserved, brake.Answer{}
 	case d.halted():
 		return resultPaused, brake.Answer{}
@@ -329,7 +329,7 @@ func (d *door) note(a gc.Action, result string, o metadata.Outcome, begun time.T
 	d.metrics.action(a, result)
 	level, message := slog.LevelDebug, "patched"
 	switch {
-	case a.Verb == gc.Delete && (result == resultObserved || o.Result == gc.Done && o.Err == nil):
+	case (a.Verb == gc.Delete || a.Verb == gc.FailPod) && (result == resultObserved || o.Result == gc.Done && o.Err == nil):
 		level, message = slog.LevelInfo, "deleted"
 	case o.Result == gc.Failed || o.Result == gc.Forbidden:
 		level, message = slog.LevelWarn, "refused"
@@ -341,7 +341,7 @@ func (d *door) note(a gc.Action, result string, o metadata.Outcome, begun time.T
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("reason", string(a.Reason)), slog.String("verb", a.Verb.String()), slog.String("result", result),
+		slog.String("collector", a.Collector.String()), slog.String("reason", string(a.Reason)), slog.String("verb", a.Verb.String()), slog.String("result", result),
 		slog.String("apiVersion", a.Object.APIVersion), slog.String("kind", a.Object.Kind), slog.String("namespace", a.Object.Namespace),
 		slog.String("name", a.Object.Name), slog.String("uid", a.Object.UID), slog.String("policy", string(a.Policy)),
 		slog.String("owner_kind", a.Owner.Kind), slog.String("owner", a.Owner.Name), slog.String("owner_uid", a.Owner.UID),

@@ -38,6 +38,7 @@ type fake struct {
 	notices  []metadata.Notice
 	reads    int
 	catchUps int
+	fields   map[string]any  // by UID: what is not in metadata
 	kept     *journal.Memory // the journal of orphaned owners
 }
 
@@ -47,7 +48,7 @@ type past struct {
 }
 
 func newFake() *fake {
-	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
+	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, fields: map[string]any{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
 	f.changed = sync.NewCond(&f.mu)
 	f.types = []gc.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -88,7 +89,7 @@ func (f *fake) store(o gc.Object) gc.Object {
 		kept := o
 		f.objects[at(o)] = &kept
 	}
-	f.log = append(f.log, past{f.version, metadata.Event{Kind: kind, Object: o}})
+	f.log = append(f.log, past{f.version, metadata.Event{Kind: kind, Object: o, Fields: f.fields[o.UID]}})
 	f.changed.Broadcast()
 	return o
 }
@@ -216,7 +217,9 @@ func (f *fake) doubt() (end func()) {
 
 func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }
 
-func (f *fake) Follow(t gc.Type, sink metadata.Sink) Follower {
+func (f *fake) Time(now time.Time) (time.Time, bool) { return now, true }
+
+func (f *fake) Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower {
 	return &fakeFollower{f: f, t: t, sink: sink}
 }
 
@@ -292,7 +295,7 @@ func (w *fakeFollower) list() []metadata.Event {
 	batch := []metadata.Event{{Kind: metadata.Listing}}
 	for _, o := range w.f.objects {
 		if o.Kind == w.t.Kind {
-			batch = append(batch, metadata.Event{Kind: metadata.Observed, Object: *o})
+			batch = append(batch, metadata.Event{Kind: metadata.Observed, Object: *o, Fields: w.f.fields[o.UID]})
 		}
 	}
 	return append(batch, metadata.Event{Kind: metadata.Synced})

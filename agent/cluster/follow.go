@@ -18,7 +18,7 @@ func (c *Controller) follow(s *served) {
 	f := &following{stop: stop}
 	s.told = 0
 	done := make(chan struct{}, 1)
-	f.Follower = c.api.Follow(s.Type, func(ctx context.Context, batch []metadata.Event) error {
+	f.Follower = c.api.Follow(s.Type, s.fields(), func(ctx context.Context, batch []metadata.Event) error {
 		return c.enterBy(ctx, done, func(now time.Time) {
 			if !f.over {
 				c.take(now, s, batch)
@@ -49,8 +49,11 @@ func (c *Controller) take(now time.Time, s *served, batch []metadata.Event) {
 	if batch[0].Kind != metadata.Unreadable {
 		s.heard = now
 	}
+	at := c.serverTime(now)
 	for i := range batch {
-		switch e := &batch[i]; e.Kind {
+		e := &batch[i]
+		s.tell(at, e)
+		switch e.Kind {
 		case metadata.Observed:
 			if s.told > 0 && c.collector.Contradicts(e.Object, s.told) {
 				c.wentBack(now, s, "what is listed is not what was told before")
@@ -146,6 +149,9 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 	c.log.Warn("etcd was restored; everything is listed again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
 	c.collector.Restored(now)
+	for _, a := range c.sides.all {
+		a.Restored(c.serverTime(now))
+	}
 	c.orphans.restored()
 	c.door.knowJournal(false, false)
 	for _, s := range c.types {

@@ -32,7 +32,7 @@ type Metrics struct {
 	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
 	throttled, givenUp, restores, brakes, slowdowns, skipped                                                                           prometheus.Counter
 	actions, deletions, reads, discoveries, events, journalWrites                                                                      *prometheus.CounterVec
-	types                                                                                                                              *prometheus.GaugeVec
+	types, kept                                                                                                                        *prometheus.GaugeVec
 	requests                                                                                                                           *prometheus.HistogramVec
 
 	ask        atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
@@ -51,7 +51,8 @@ func NewMetrics() *Metrics {
 	m.inFlight = f.Gauge("requests_in_flight", "Requests of workers on their way.")
 	m.limit = f.Gauge("concurrency_limit", "How many may be at present.")
 	m.throttled = f.Counter("throttled_total", "Answers that said 429.")
-	m.actions = f.Counters("actions_total", "Changes asked for, by what, why and how it went.", "verb", "reason", "result")
+	m.kept = f.Gauges("collector_objects", "Objects that a collector beside the one of owners keeps; none of one that is off.", "collector")
+	m.actions = f.Counters("actions_total", "Changes asked for, by whom, what, why and how it went.", "collector", "verb", "reason", "result")
 	m.deletions = f.Counters("deletions_total", "Objects deleted, by type; those beyond the first 256 types as other.", "type")
 	m.reads = f.Counters("reads_total", "Live reads of owners (verify) and objects (read), by what they told.", "verb", "state")
 	m.requests = histogram(f, "request_seconds", "How long requests took.", "verb")
@@ -100,7 +101,7 @@ func (m *Metrics) zero() {
 		m.requests.WithLabelValues(verb.String())
 		for _, reason := range reasons {
 			for _, result := range results {
-				m.actions.WithLabelValues(verb.String(), string(reason), result)
+				m.actions.WithLabelValues(gc.Owners.String(), verb.String(), string(reason), result)
 			}
 		}
 	}
@@ -126,9 +127,17 @@ func (m *Metrics) zero() {
 var readStates = [...]string{gc.Unknown: "unknown", gc.Exists: "exists", gc.Absent: "absent", gc.TooBusy: "throttled"}
 
 func (m *Metrics) action(a gc.Action, result string) {
-	m.actions.WithLabelValues(a.Verb.String(), string(a.Reason), result).Inc()
+	m.actions.WithLabelValues(a.Collector.String(), a.Verb.String(), string(a.Reason), result).Inc()
 	if a.Verb == gc.Delete && result == gc.Done.String() {
 		m.deletionsOf(a.Object).Inc()
+	}
+}
+
+// collecting shows which collectors beside the one of owners are on, and what they keep.
+func (m *Metrics) collecting(all []*attached) {
+	m.kept.Reset()
+	for _, a := range all {
+		m.kept.WithLabelValues(a.name.String()).Set(float64(a.Len()))
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
@@ -21,9 +22,12 @@ type Follower interface {
 // tests put in its place for faults that a real one cannot be made to produce.
 type API interface {
 	Discover(ctx context.Context) (metadata.Discovery, error)
-	Follow(t gc.Type, sink metadata.Sink) Follower
+	// Follow a type; with fields as whole objects: see [metadata.Client.Follow].
+	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
+	// Time is the API server's, if it is known.
+	Time(now time.Time) (at time.Time, known bool)
 	// Sure says whether what was told may be acted on; changed is closed once it may.
 	Sure() (sure bool, changed <-chan struct{})
 	Warn(ctx context.Context, n metadata.Notice) error
@@ -36,4 +40,6 @@ func Over(c *metadata.Client) API { return client{c} }
 
 type client struct{ *metadata.Client }
 
-func (c client) Follow(t gc.Type, sink metadata.Sink) Follower { return c.Client.Follow(t, sink) }
+func (c client) Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower {
+	return c.Client.Follow(t, fields, sink)
+}

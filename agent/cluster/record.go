@@ -14,6 +14,7 @@ const recordSize = 1024
 // Decision is what was done, or would have been, and why.
 type Decision struct {
 	Time      time.Time   `json:"time"`
+	Collector string      `json:"collector"`
 	Verb      string      `json:"verb"`
 	Object    *ObjectName `json:"object"`
 	Policy    string      `json:"policy,omitempty"`
@@ -64,7 +65,7 @@ func (r *record) latest() []Decision {
 	for i := len(ring) - 1; i >= 0; i-- {
 		n, a := ring[i], ring[i].action
 		d := Decision{
-			Time: n.at, Verb: a.Verb.String(), Object: named(a.Object), Policy: string(a.Policy), Finalizer: a.Finalizer,
+			Time: n.at, Collector: a.Collector.String(), Verb: a.Verb.String(), Object: named(a.Object), Policy: string(a.Policy), Finalizer: a.Finalizer,
 			Reason: string(a.Reason), Owner: named(a.Owner), Root: named(a.Root), Result: n.result, TookMS: float64(n.took.Microseconds()) / 1e3,
 		}
 		if n.err != nil {

@@ -212,7 +212,7 @@ func (c *Controller) serveExplain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, err := c.Explain(r.Context(), o)
-	c.reply(w, explained(x), err)
+	c.reply(w, x, err)
 }
 
 func (c *Controller) reply(w http.ResponseWriter, v any, err error) {

@@ -55,6 +55,9 @@ func (d *door) slow(a gc.Action, taken brake.Answer) {
 	e := d.config.Envelope
 	d.log.Warn("a cascade is slowed; it goes on by itself, and others are not held",
 		"reason", "envelope", "root", describe(a.Root), "root_uid", a.Root.UID, "burst", e.Burst, "per_minute", e.PerMinute, "goes_on", taken.Until.UTC().Format(time.RFC3339))
+	if isSide(a) {
+		return // there is no object to tell it of
+	}
 	d.herald.say(metadata.Notice{Object: a.Root, Type: warning, Reason: eventSlowed, Message: fmt.Sprintf(
 		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, pause ebb-controller; see its /cascades.", e.Burst, e.PerMinute)})
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -153,17 +152,25 @@ func (c *Controller) apply(now time.Time, next config.Config) {
 	}
 	c.collector.ExcludeNamespaces(now, next.Exclude.Namespaces)
 	c.collector.Release(now)
+	c.attach(now, next)
 	c.orphans.look() // it may have to be taken over
 }
 
 // Explain says why an object is still there. Without a UID, it is looked up.
-func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x cascade.Explanation, err error) {
+func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanation, err error) {
 	if o.UID == "" {
 		if err := c.lookUp(ctx, &o); err != nil {
 			return x, err
 		}
 	}
-	err = c.query(ctx, func(time.Time) { x = c.collector.Explain(o) })
+	err = c.query(ctx, func(time.Time) {
+		x = explained(c.collector.Explain(o))
+		for _, a := range c.sides.all {
+			if f, known := a.Explain(o); known {
+				x.Collectors = append(x.Collectors, found(a.name, f))
+			}
+		}
+	})
 	return x, err
 }
 

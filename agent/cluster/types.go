@@ -40,8 +40,9 @@ type typeKey struct{ apiVersion, kind string }
 // served is a type that the collector was told of.
 type served struct {
 	gc.Type
-	following *following // nil: unwatched
-	tells     bool       // its objects are types themselves
+	following *following  // nil: unwatched
+	listeners []*attached // collectors that want to hear of it
+	tells     bool        // its objects are types themselves
 	state     string
 	why       string // it is unreadable
 	since     time.Time
@@ -221,6 +222,7 @@ func (c *Controller) came(now time.Time, t gc.Type) {
 	}
 	s = &served{Type: t, state: stateReferred, since: now}
 	s.tells = s.name() == crds || s.name() == apiServices
+	s.listeners = c.listeners(s.key())
 	c.types[s.key()] = s
 	c.collector.TypeCame(now, t)
 	c.log.Debug("type came", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
@@ -233,6 +235,7 @@ func (c *Controller) came(now time.Time, t gc.Type) {
 func (c *Controller) went(now time.Time, s *served) {
 	c.log.Info("type went", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
 	s.unfollow()
+	s.tell(c.serverTime(now), &metadata.Event{Kind: metadata.Unreadable})
 	delete(c.types, s.key())
 	c.collector.TypeWent(now, s.APIVersion, s.Kind)
 }

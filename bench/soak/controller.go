@@ -47,6 +47,8 @@ func (c *controller) run(ctx context.Context) error {
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
 		"brake":          object{"deletions": 0},
+		// They read whole objects, and may not change anything of which the oracle knows nothing.
+		"collectors": object{"pods": object{"mode": "observe"}, "jobs": object{"mode": "observe"}, "csrs": object{"mode": "observe"}, "leases": object{"mode": "observe"}},
 		// The oracle knows of no foreground deletion that may end early.
 		"foregroundPatience": "1h",
 		"server":             object{"address": "", "adminSocket": c.socket()},

@@ -31,6 +31,7 @@ type Config struct {
 	ForegroundPatience Duration       `json:"foregroundPatience"`
 	AggregatedAbsence  Duration       `json:"aggregatedAbsence"`
 	DiscoveryInterval  Duration       `json:"discoveryInterval"`
+	Collectors         Collectors     `json:"collectors"`
 	Concurrency        Concurrency    `json:"concurrency"`
 	RequestTimeout     Duration       `json:"requestTimeout"`
 	ShutdownGrace      Duration       `json:"shutdownGrace"`
@@ -99,6 +100,7 @@ func Default() Config {
 		ForegroundPatience: Duration(time.Minute),
 		AggregatedAbsence:  Duration(2 * time.Minute),
 		DiscoveryInterval:  Duration(5 * time.Minute),
+		Collectors:         defaultCollectors(),
 		Concurrency:        Concurrency{Start: 16, Most: 32},
 		RequestTimeout:     Duration(30 * time.Second),
 		ShutdownGrace:      Duration(5 * time.Second),

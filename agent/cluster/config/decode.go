@@ -71,6 +71,10 @@ func (r *reader) fail(path, format string, args ...any) {
 }
 
 func (r *reader) value(path string, data json.RawMessage, out reflect.Value) {
+	if out.Kind() == reflect.Slice && out.Type().Elem().Kind() == reflect.Struct {
+		r.list(path, data, out)
+		return
+	}
 	if out.Kind() != reflect.Struct {
 		if string(data) == "null" {
 			r.fail(path, "has no value")
@@ -103,6 +107,20 @@ func (r *reader) value(path string, data json.RawMessage, out reflect.Value) {
 	}
 }
 
+// list reads a list of mappings, which replaces the default.
+func (r *reader) list(path string, data json.RawMessage, out reflect.Value) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(data, &items); err != nil || items == nil {
+		r.fail(path, "want a list of mappings")
+		return
+	}
+	list := reflect.MakeSlice(out.Type(), len(items), len(items))
+	for i, item := range items {
+		r.value(fmt.Sprintf("%s[%d]", path, i), item, list.Index(i))
+	}
+	out.Set(list)
+}
+
 // plain says what a value should have been in words that are not Go's.
 func plain(err error) string {
 	var wrong *json.UnmarshalTypeError
@@ -110,7 +128,7 @@ func plain(err error) string {
 		return err.Error()
 	}
 	want := map[reflect.Kind]string{
-		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Slice: "a list of strings",
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Slice: "a list of strings",
 	}[wrong.Type.Kind()]
 	return fmt.Sprintf("want %s, got a %s", want, wrong.Value)
 }

@@ -55,6 +55,7 @@ func (c *Config) problems(bad map[string]bool) []error {
 	if n := c.Concurrency.Start; n < 1 || n > c.Concurrency.Most {
 		fail("concurrency.start", "%d is not between 1 and concurrency.most (%d)", n, c.Concurrency.Most)
 	}
+	c.Collectors.problems(fail)
 	c.namesProblems(fail)
 	c.LeaderElection.problems(fail)
 	c.Server.problems(fail)

@@ -84,14 +84,18 @@ func await(t *testing.T, what string, holds func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	var last error
 	for {
 		err := holds(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil {
+			last = err // what the end of the wait breaks off says nothing
+		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, err)
+			t.Fatalf("wait for %s: %v", what, last)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

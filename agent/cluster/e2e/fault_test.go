@@ -54,10 +54,10 @@ func testRefused(t *testing.T, b *bed, r *running) {
 		return fmt.Errorf("%+v", r.Decisions()[0])
 	})
 	x, err := r.Explain(t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Secret", Namespace: s.namespace, Name: "kept"})
-	if err != nil || x.Reason != cascade.KeptRetry || x.Last != gc.Forbidden {
-		t.Errorf("%+v, %v", x, err)
+	if err != nil || x.Reason != cascade.KeptRetry || x.Last != gc.Forbidden.String() || x.Retry == nil {
+		t.Fatalf("%+v, %v", x, err)
 	}
-	if wait := time.Until(x.Retry); wait < 10*time.Second {
+	if wait := time.Until(*x.Retry); wait < 10*time.Second {
 		t.Errorf("tried again in %v", wait)
 	}
 	b.must(t, http.MethodDelete, api+"ybindings/keep", nil)

@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/jobs"
+)
+
+// withJobs has the API server serve Jobs.
+func withJobs(f *fake) {
+	f.types = append(f.types, gc.Type{APIVersion: "batch/v1", Kind: "Job", Resource: "jobs", Namespaced: true})
+}
+
+// jobs makes n of them that finish now, with a TTL.
+func (b *bed) jobs(n int, ttl time.Duration) (list []gc.Object) {
+	b.t.Helper()
+	seconds := int32(ttl / time.Second)
+	for i := range n {
+		b.api.mu.Lock()
+		uid := fmt.Sprintf("job-%d-%d", b.api.version, i)
+		b.api.fields[uid] = jobs.Job{TTL: &seconds, Ended: true, Finished: time.Now()}
+		b.api.mu.Unlock()
+		list = append(list, b.api.put(gc.Object{APIVersion: "batch/v1", Kind: "Job", Namespace: "a", Name: uid, UID: uid}))
+	}
+	b.after(100 * time.Millisecond)
+	return list
+}
+
+// found is what the collectors but the one of owners say of an object.
+func (b *bed) found(o gc.Object) (list []Found) {
+	b.t.Helper()
+	key := at(o)
+	key.UID = o.UID
+	x, err := b.c.Explain(b.t.Context(), key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x.Collectors
+}
+
+// deletions that were sent.
+func (b *bed) deletions() (n int) {
+	defer b.api.lock()()
+	for _, a := range b.api.sent {
+		if a.Verb == gc.Delete {
+			n++
+		}
+	}
+	return n
+}
+
+func collecting(m config.Mode) func(*config.Config) {
+	return func(c *config.Config) { c.Collectors.Jobs.Mode = m }
+}
+
+// TestCollectors: a collector acts at its moment, through the gate, and not before it is
+// told to; turned off, it does not even read.
+func TestCollectors(t *testing.T) {
+	inBubble(t, collecting(config.Observe), withJobs, func(b *bed) {
+		list := b.jobs(50, time.Minute)
+		b.want("explained", b.found(list[0])[0].Reason, jobs.TTL)
+		b.after(time.Hour)
+		b.want("sent", len(b.api.sent), 0)
+		b.want("said", b.said("would have been deleted"), 50)
+		last := b.c.door.record.latest()[0]
+		b.want("decision", last.Collector+" "+last.Result+" "+last.Verb+" "+last.Policy, "jobs observed delete Foreground")
+		b.configure(collecting(config.Off))
+		b.after(time.Second)
+		b.want("explained while off", len(b.found(list[0])), 0)
+		b.configure(func(c *config.Config) { c.Mode = config.Observe; c.Collectors.Jobs.Mode = config.Enforce })
+		b.after(time.Second)
+		b.want("sent while the controller observes", len(b.api.sent), 0)
+		b.configure(collecting(config.Enforce))
+		b.after(time.Minute)
+		b.want("left", b.left(list), 0)
+		b.want("deletions", b.deletions(), 50)
+		later := b.jobs(1, time.Hour)
+		b.after(time.Hour - time.Second)
+		b.want("left before its moment", b.left(later), 1)
+		b.after(2 * time.Second)
+		b.want("left after it", b.left(later), 0)
+	})
+}
+
+// TestCollectorsAreBounded: what a collector deletes is counted by the brake, by an
+// envelope of its own, and leaves room for owners.
+func TestCollectorsAreBounded(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		collecting(config.Enforce)(c)
+		c.Envelope = config.Envelope{Burst: 100, PerMinute: 60}
+	}, withJobs, func(b *bed) {
+		list := b.jobs(200, time.Minute)
+		b.after(61 * time.Second)
+		if left := b.left(list); left < 90 || left > 100 {
+			t.Errorf("%d left with an envelope of 100", left)
+		}
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 50)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Second)
+		b.want("pods left", b.left(pods), 0)
+		b.after(2 * time.Minute)
+		b.want("jobs left", b.left(list), 0)
+		b.want("deletions", b.deletions(), 250)
+		b.want("said", b.said("a cascade is slowed"), 1)
+	})
+}
+
+// TestCollectorTurnedOffMeanwhile: an answer to one that was turned off, and on again, is
+// not taken for the new one's.
+func TestCollectorTurnedOffMeanwhile(t *testing.T) {
+	inBubble(t, collecting(config.Enforce), func(f *fake) { withJobs(f); f.hang = 10 * time.Second }, func(b *bed) {
+		list := b.jobs(5, time.Second)
+		b.after(2 * time.Second) // the requests are on their way
+		b.configure(collecting(config.Off))
+		b.configure(collecting(config.Enforce))
+		b.after(time.Minute)
+		b.want("left", b.left(list), 0)
+		b.want("in flight", b.c.sides.inFlight, 0)
+	})
+}

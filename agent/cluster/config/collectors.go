@@ -1,0 +1,226 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/csrs"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/jobs"
+	"github.com/ebb-agent/ebb/policy/leases"
+	"github.com/ebb-agent/ebb/policy/pods"
+)
+
+// Off is the mode of a collector that does not even watch. Its other modes are the
+// controller's; the stricter of the two counts.
+const Off Mode = "off"
+
+// UnmarshalJSON takes the boolean that YAML makes of a bare off.
+func (m *Mode) UnmarshalJSON(data []byte) error {
+	if string(data) == "false" {
+		*m = Off
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(m))
+}
+
+// Collectors are those beside the one of owners.
+type Collectors struct {
+	Pods   Pods   `json:"pods"`
+	Jobs   Jobs   `json:"jobs"`
+	CSRs   CSRs   `json:"csrs"`
+	Leases Leases `json:"leases"`
+}
+
+// Mode of a collector; Off for one that is not known.
+func (c Collectors) Mode(name gc.Collector) Mode {
+	switch name {
+	case pods.Name:
+		return c.Pods.Mode
+	case jobs.Name:
+		return c.Jobs.Mode
+	case csrs.Name:
+		return c.CSRs.Mode
+	case leases.Name:
+		return c.Leases.Mode
+	}
+	return Off
+}
+
+// Pods says which Pods are collected; see [pods.Config].
+type Pods struct {
+	Mode       Mode      `json:"mode"`
+	Namespaces []string  `json:"namespaces"`
+	Keep       int       `json:"keep"`
+	Succeeded  PodLimits `json:"succeeded"`
+	Failed     PodLimits `json:"failed"`
+	Quarantine Duration  `json:"quarantine"`
+	MostShare  float64   `json:"mostShare"`
+}
+
+// PodLimits are for Pods that ended in one phase; 0: no such limit.
+type PodLimits struct {
+	PerNamespace int      `json:"perNamespace"`
+	PerOwner     int      `json:"perOwner"`
+	After        Duration `json:"after"`
+}
+
+// Policy is what the rules need.
+func (p Pods) Policy() pods.Config {
+	limits := func(l PodLimits) pods.Limits {
+		return pods.Limits{PerNamespace: l.PerNamespace, PerOwner: l.PerOwner, After: time.Duration(l.After)}
+	}
+	return pods.Config{Namespaces: p.Namespaces, Keep: p.Keep, Succeeded: limits(p.Succeeded), Failed: limits(p.Failed),
+		Quarantine: time.Duration(p.Quarantine), MostShare: p.MostShare}
+}
+
+// Jobs says which Jobs are collected; see [jobs.Config].
+type Jobs struct {
+	Mode       Mode         `json:"mode"`
+	Namespaces []string     `json:"namespaces"`
+	Defaults   []JobDefault `json:"defaults"`
+}
+
+// JobDefault is a TTL for Jobs that have none and no owner.
+type JobDefault struct {
+	Namespaces []string `json:"namespaces"`
+	After      Duration `json:"after"`
+}
+
+// Policy is what the rules need.
+func (j Jobs) Policy() jobs.Config {
+	c := jobs.Config{Namespaces: j.Namespaces}
+	for _, d := range j.Defaults {
+		c.Defaults = append(c.Defaults, jobs.Default{Namespaces: d.Namespaces, After: time.Duration(d.After)})
+	}
+	return c
+}
+
+// CSRs says how long requests for certificates are kept; see [csrs.Config].
+type CSRs struct {
+	Mode        Mode     `json:"mode"`
+	Pending     Duration `json:"pending"`
+	Unissued    Duration `json:"unissued"`
+	Issued      Duration `json:"issued"`
+	Refused     Duration `json:"refused"`
+	PodRequests Duration `json:"podRequests"`
+	Signers     []Signer `json:"signers"`
+}
+
+// Signer is the patience with requests to some signers; 0: as for all others.
+type Signer struct {
+	Name     string   `json:"name"`
+	Pending  Duration `json:"pending"`
+	Unissued Duration `json:"unissued"`
+	Issued   Duration `json:"issued"`
+	Refused  Duration `json:"refused"`
+}
+
+// Policy is what the rules need.
+func (c CSRs) Policy() csrs.Config {
+	patience := func(pending, unissued, issued, refused Duration) csrs.Patience {
+		return csrs.Patience{Pending: time.Duration(pending), Unissued: time.Duration(unissued), Issued: time.Duration(issued), Refused: time.Duration(refused)}
+	}
+	out := csrs.Config{Patience: patience(c.Pending, c.Unissued, c.Issued, c.Refused), PodRequests: time.Duration(c.PodRequests)}
+	for _, s := range c.Signers {
+		out.Signers = append(out.Signers, csrs.Signer{Name: s.Name, Patience: patience(s.Pending, s.Unissued, s.Issued, s.Refused)})
+	}
+	return out
+}
+
+// Leases says which Leases are collected; see [leases.Config].
+type Leases struct {
+	Mode       Mode       `json:"mode"`
+	Quarantine Duration   `json:"quarantine"`
+	Elections  []Election `json:"elections"`
+}
+
+// Election names Leases that are reported once they have expired for so long.
+type Election struct {
+	Namespaces []string `json:"namespaces"`
+	Names      []string `json:"names"`
+	After      Duration `json:"after"`
+}
+
+// Policy is what the rules need. own is ebb's Lease.
+func (l Leases) Policy(own LeaderElection) leases.Config {
+	c := leases.Config{Quarantine: time.Duration(l.Quarantine), Own: []string{own.Namespace + "/" + own.Name}}
+	for _, e := range l.Elections {
+		c.Elections = append(c.Elections, leases.Election{Namespaces: e.Namespaces, Names: e.Names, After: time.Duration(e.After)})
+	}
+	return c
+}
+
+func defaultCollectors() Collectors {
+	day, hour := Duration(24*time.Hour), Duration(time.Hour)
+	return Collectors{
+		Pods:   Pods{Mode: Off, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MostShare: 0.3},
+		Jobs:   Jobs{Mode: Off, Namespaces: []string{}, Defaults: []JobDefault{}},
+		CSRs:   CSRs{Mode: Off, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
+		Leases: Leases{Mode: Off, Quarantine: hour, Elections: []Election{}},
+	}
+}
+
+// longest is the longest time that may be configured. Longer ones are mistakes: whoever
+// wants to keep things for ever turns the collector off.
+const longest = 10 * 365 * 24 * time.Hour
+
+func (c *Collectors) problems(fail func(field, format string, args ...any)) {
+	between := func(field string, d Duration, least time.Duration) {
+		if time.Duration(d) < least || time.Duration(d) > longest {
+			fail(field, "%s is not between %s and %s", d, least, longest)
+		}
+	}
+	for field, m := range map[string]Mode{"pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode} {
+		if m != Off && m != Observe && m != Enforce {
+			fail("collectors."+field+".mode", "%q is not one of %q", m, []Mode{Off, Observe, Enforce})
+		}
+	}
+	p := &c.Pods
+	if p.Keep < -1 || p.Keep == 0 {
+		fail("collectors.pods.keep", "%d is neither a number above 0 nor -1, which keeps all", p.Keep)
+	}
+	if !(p.MostShare > 0 && p.MostShare <= 1) {
+		fail("collectors.pods.mostShare", "%v is not above 0 and at most 1", p.MostShare)
+	}
+	between("collectors.pods.quarantine", p.Quarantine, time.Second)
+	for name, l := range map[string]PodLimits{"succeeded": p.Succeeded, "failed": p.Failed} {
+		at := "collectors.pods." + name
+		if l.PerNamespace < 0 {
+			fail(at+".perNamespace", "%d is negative; 0 is no limit", l.PerNamespace)
+		}
+		if l.PerOwner < 0 {
+			fail(at+".perOwner", "%d is negative; 0 is no limit", l.PerOwner)
+		}
+		between(at+".after", l.After, 0)
+	}
+	between("collectors.leases.quarantine", c.Leases.Quarantine, time.Second)
+	for n, e := range c.Leases.Elections {
+		at := fmt.Sprintf("collectors.leases.elections[%d]", n)
+		if len(e.Names) == 0 {
+			fail(at+".names", "names no Lease; * is all")
+		}
+		between(at+".after", e.After, time.Minute)
+	}
+	for n, d := range c.Jobs.Defaults {
+		at := fmt.Sprintf("collectors.jobs.defaults[%d]", n)
+		between(at+".after", d.After, time.Second)
+		if len(d.Namespaces) == 0 {
+			fail(at+".namespaces", "names no namespace; * is all")
+		}
+	}
+	for field, d := range map[string]Duration{"pending": c.CSRs.Pending, "unissued": c.CSRs.Unissued, "issued": c.CSRs.Issued, "refused": c.CSRs.Refused,
+		"podRequests": c.CSRs.PodRequests} {
+		between("collectors.csrs."+field, d, time.Minute)
+	}
+	for n, s := range c.CSRs.Signers {
+		at := fmt.Sprintf("collectors.csrs.signers[%d]", n)
+		if s.Name == "" {
+			fail(at+".name", "has no value")
+		}
+		for field, d := range map[string]Duration{"pending": s.Pending, "unissued": s.Unissued, "issued": s.Issued, "refused": s.Refused} {
+			between(at+"."+field, d, 0)
+		}
+	}
+}
