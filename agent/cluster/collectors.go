@@ -77,7 +77,7 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 			c.sides.all = append(c.sides.all, &attached{o.make(next), o.name, c.sides.serial})
 		}
 	}
-	c.metrics.collecting(c.sides.all)
+	c.metrics.kept.Reset() // of those that are off
 	for _, s := range c.types {
 		heard := c.listeners(s.key())
 		if slices.Equal(heard, s.listeners) {
@@ -179,6 +179,7 @@ func (c *Controller) dispatchSides(now time.Time) {
 		}
 	}
 	c.sides.turn++
+	c.metrics.collecting(c.sides.all)
 }
 
 // nextOfSides is when a collector has something by itself; zero: never.

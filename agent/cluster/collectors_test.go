@@ -63,6 +63,7 @@ func TestCollectors(t *testing.T) {
 	inBubble(t, collecting(config.Observe), withJobs, func(b *bed) {
 		list := b.jobs(50, time.Minute)
 		b.want("explained", b.found(list[0])[0].Reason, jobs.TTL)
+		b.metric("collector_objects", 50)
 		b.after(time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("said", b.said("would have been deleted"), 50)

@@ -133,9 +133,8 @@ func (m *Metrics) action(a gc.Action, result string) {
 	}
 }
 
-// collecting shows which collectors beside the one of owners are on, and what they keep.
+// collecting shows what the collectors beside the one of owners keep.
 func (m *Metrics) collecting(all []*attached) {
-	m.kept.Reset()
 	for _, a := range all {
 		m.kept.WithLabelValues(a.name.String()).Set(float64(a.Len()))
 	}
