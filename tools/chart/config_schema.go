@@ -59,6 +59,8 @@ func fieldSchema(name string, v reflect.Value) schema {
 	switch v.Interface().(type) {
 	case nodeconfig.Duration, config.Duration:
 		return matching(`^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
+	case config.Mode: // of a collector; YAML makes a boolean of a bare off
+		return schema{"enum": []any{config.Off, config.Observe, config.Enforce, false}}
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -70,7 +72,12 @@ func fieldSchema(name string, v reflect.Value) schema {
 			return schema{"type": "integer", "minimum": 0, "maximum": 100}
 		}
 		return schema{"type": "integer"}
+	case reflect.Float64:
+		return schema{"type": "number"}
 	case reflect.Slice:
+		if item := v.Type().Elem(); item.Kind() == reflect.Struct {
+			return schema{"type": "array", "items": structSchema(reflect.Zero(item))}
+		}
 		return schema{"type": "array", "items": schema{"type": "string"}}
 	case reflect.String:
 		if s, ok := enums[name]; ok {
