@@ -28,6 +28,9 @@ func (c *Collector) judge(dependent index, e edge) judgement {
 		if k.scoped {
 			return unresolvable
 		}
+		if s := c.seenAs(e.owner); s != 0 { // without a namespace, in another version of its group
+			return c.condition(s)
+		}
 		return unknown // its type will tell
 	}
 	if s := c.seenAs(e.owner); s != 0 {
@@ -58,10 +61,14 @@ func (c *Collector) seenAs(owner index) index {
 	return 0
 }
 
-func (c *Collector) sameObject(a, b index) bool {
-	x, y := c.at(a), c.at(b)
+// sameObject says whether an object with the UID of an owner is what the owner's
+// coordinates name, in whatever version. Of a version that is not served nobody knows
+// whether it has namespaces: its other versions tell.
+func (c *Collector) sameObject(seen, owner index) bool {
+	x, y := c.at(seen), c.at(owner)
 	k, l := &c.kinds.all[x.kind], &c.kinds.all[y.kind]
-	return x.name == y.name && x.namespace == y.namespace && k.group == l.group && k.base == l.base
+	placed := x.namespace == y.namespace || !l.scoped && c.namespaces.all[x.namespace].text == ""
+	return x.name == y.name && placed && k.group == l.group && k.base == l.base
 }
 
 func (c *Collector) condition(i index) judgement {

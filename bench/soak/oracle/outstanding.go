@@ -78,11 +78,13 @@ func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
 	return count
 }
 
-// heldLawfully says whether a dependent blocks an object's end that may stay, because of
-// another owner of which nobody can say how it went.
+// heldLawfully says whether a dependent blocks an object's end that may stay: because of
+// another owner of which nobody can say how it went, or because it was deleted, and no
+// finalizer holds it (a Pod without a kubelet that ends it).
 func (o *Oracle) heldLawfully(x *Object) bool {
 	for _, d := range o.dependents[x.UID] {
-		if d != x && !d.Terminating && o.wanted(d)[unclear] > 0 && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
+		stays := d.Terminating && len(d.Finalizers) == 0 || !d.Terminating && o.wanted(d)[unclear] > 0
+		if d != x && stays && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
 			return true
 		}
 	}

@@ -69,6 +69,12 @@ func TestOutstanding(t *testing.T) {
 			w.put("widget/o", "+ orphan terminating")
 			w.end("widget/o")
 		}, nil},
+		{"held by a Pod that nobody ends", func(w world) {
+			w.put("cm/p", "")
+			w.client("cm/p", "Foreground")
+			w.put("cm/p", "+ foregroundDeletion terminating")
+			w.put("cm/a", "< !cm/p terminating")
+		}, nil},
 		{"held by what may stay", func(w world) {
 			w.put("widget/o", "")
 			w.put("cm/p", "")
