@@ -183,6 +183,7 @@ func TestUnsure(t *testing.T) {
 		b.after(time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("pods left", b.left(pods), 50)
+		b.want("state", b.c.door.state(), "the API server was away: nothing is sent until each type has told how it stands")
 		end()
 		b.after(time.Second)
 		b.want("pods left", b.left(pods), 0)

@@ -269,7 +269,7 @@ func (d *door) state() string {
 		word string
 	}{
 		{d.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {d.paused, "paused by hand"},
-		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.unread(), "reading the journal of orphaned owners"}, {d.closed, "ending"},
+		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.unread(), "reading the journal of orphaned owners"}, {d.closed, "ending"}, {!d.sure(), "the API server was away: nothing is sent until each type has told how it stands"},
 		{d.brake.Exhausted() && !d.unknown && !d.closed, "deletions wait until it is written down how many there were"},
 	} {
 		if s.is {
