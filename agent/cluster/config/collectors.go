@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/csrs"
@@ -177,6 +178,15 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 			fail("collectors."+field+".mode", "%q is not one of %q", m, []Mode{Off, Observe, Enforce})
 		}
 	}
+	patterns := func(field string, list ...string) {
+		for n, pattern := range list {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+				fail(fmt.Sprintf("%s[%d]", field, n), "%q is not a pattern: * and ? stand for what may be there, [a-c] for one of these", pattern)
+			}
+		}
+	}
+	patterns("collectors.pods.namespaces", c.Pods.Namespaces...)
+	patterns("collectors.jobs.namespaces", c.Jobs.Namespaces...)
 	p := &c.Pods
 	if p.Keep < -1 || p.Keep == 0 {
 		fail("collectors.pods.keep", "%d is neither a number above 0 nor -1, which keeps all", p.Keep)
@@ -198,6 +208,8 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	between("collectors.leases.quarantine", c.Leases.Quarantine, time.Second)
 	for n, e := range c.Leases.Elections {
 		at := fmt.Sprintf("collectors.leases.elections[%d]", n)
+		patterns(at+".names", e.Names...)
+		patterns(at+".namespaces", e.Namespaces...)
 		if len(e.Names) == 0 {
 			fail(at+".names", "names no Lease; * is all")
 		}
@@ -206,6 +218,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	for n, d := range c.Jobs.Defaults {
 		at := fmt.Sprintf("collectors.jobs.defaults[%d]", n)
 		between(at+".after", d.After, time.Second)
+		patterns(at+".namespaces", d.Namespaces...)
 		if len(d.Namespaces) == 0 {
 			fail(at+".namespaces", "names no namespace; * is all")
 		}
@@ -216,9 +229,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	}
 	for n, s := range c.CSRs.Signers {
 		at := fmt.Sprintf("collectors.csrs.signers[%d]", n)
-		if s.Name == "" {
-			fail(at+".name", "has no value")
-		}
+		patterns(at+".name", s.Name)
 		for field, d := range map[string]Duration{"pending": s.Pending, "unissued": s.Unissued, "issued": s.Issued, "refused": s.Refused} {
 			between(at+"."+field, d, 0)
 		}
