@@ -37,7 +37,8 @@ type continuity struct {
 
 // footing is how a follower stands towards absences.
 type footing struct {
-	begun   uint64 // the epoch in which its last list or watch began
+	begun   uint64 // the epoch in which its last list or watch was opened
+	open    bool   // and it goes on
 	settled uint64 // the one in which what it has told was known to hold, or to be unknown
 }
 

@@ -83,6 +83,11 @@ func (f *Follower) interrupt(why error) {
 	if cancel := f.cancel.Load(); cancel != nil {
 		(*cancel)(why)
 	}
+	f.goOn()
+}
+
+// goOn ends the wait for the next attempt.
+func (f *Follower) goOn() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -156,6 +161,7 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 		f.version = ""
 	}
 	err = f.listOrWatch(ctx)
+	f.c.continuity.ended(f)
 	switch context.Cause(ctx) {
 	case errRelist:
 		f.again.Store(true)

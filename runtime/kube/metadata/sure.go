@@ -44,7 +44,7 @@ func (c *continuity) join(f *Follower) (leave func()) {
 	if c.followers == nil {
 		c.followers = map[*Follower]*footing{}
 	}
-	c.followers[f] = &footing{c.epoch, c.epoch}
+	c.followers[f] = &footing{begun: c.epoch, settled: c.epoch}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -56,12 +56,21 @@ func (c *continuity) join(f *Follower) (leave func()) {
 	}
 }
 
-// begun notes that a follower began a list or a watch in an epoch.
+// begun notes that a follower has opened a list or a watch, in an epoch; ended, that it is
+// over.
 func (c *continuity) begun(f *Follower, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x := c.followers[f]; x != nil {
-		x.begun = epoch
+		x.begun, x.open = epoch, true
+	}
+}
+
+func (c *continuity) ended(f *Follower) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.followers[f]; x != nil {
+		x.open = false
 	}
 }
 
@@ -79,12 +88,13 @@ func (c *continuity) settled(f *Follower, epoch uint64) {
 	}
 }
 
-// behind says whether a follower has begun nothing since the last absence.
+// behind says whether what a follower has open is from before the last absence. One that
+// is about to open something finds out by itself.
 func (c *continuity) behind(f *Follower) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.followers[f]
-	return x != nil && x.begun != c.epoch
+	return x != nil && x.open && x.begun != c.epoch
 }
 
 func (c *continuity) current() uint64 {
@@ -97,12 +107,14 @@ func (c *continuity) current() uint64 {
 // and nothing may have told.
 var errAbsence = errors.New("the API server was away meanwhile")
 
-// lookAgain has a follower find out, in a while, whether what it has told still holds:
-// not all at once.
+// lookAgain has a follower find out, in a while, whether what it has told still holds, also
+// if it waits for its next attempt: not all at once.
 func (f *Follower) lookAgain() {
 	time.AfterFunc(rand.N(f.c.timing.spread+1), func() {
 		if f.c.continuity.behind(f) {
 			f.interrupt(errAbsence)
+		} else {
+			f.goOn()
 		}
 	})
 }

@@ -40,8 +40,12 @@ func TestSure(t *testing.T) {
 	epoch := c.hear(now)
 	want("it answers", false)
 	c.begun(followers[0], epoch)
-	if c.behind(followers[0]) || !c.behind(followers[1]) {
-		t.Error("who has begun something since is mistaken")
+	c.begun(followers[1], epoch-1)
+	if c.behind(followers[0]) || !c.behind(followers[1]) || c.behind(followers[2]) {
+		t.Error("who has something open from before is mistaken")
+	}
+	if c.ended(followers[1]); c.behind(followers[1]) {
+		t.Error("it is over")
 	}
 	c.settled(followers[0], epoch)
 	c.settled(followers[0], epoch) // once is enough
