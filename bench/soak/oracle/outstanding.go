@@ -44,7 +44,7 @@ func (o *Oracle) outstanding(x *Object) string {
 	case x.orphaning():
 		return "orphan"
 	case x.waiting():
-		if o.heldLawfully(x) {
+		if o.heldLawfully(x, map[*Object]bool{}) {
 			return ""
 		}
 		return "finalize"
@@ -79,12 +79,18 @@ func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
 }
 
 // heldLawfully says whether a dependent blocks an object's end that may stay: because of
-// another owner of which nobody can say how it went, or because it was deleted, and no
-// finalizer holds it (a Pod without a kubelet that ends it).
-func (o *Oracle) heldLawfully(x *Object) bool {
+// another owner of which nobody can say how it went, because it was deleted and no
+// finalizer holds it (a Pod without a kubelet that ends it), or because it is held so
+// itself. seen are those that were asked about.
+func (o *Oracle) heldLawfully(x *Object, seen map[*Object]bool) bool {
+	seen[x] = true
 	for _, d := range o.dependents[x.UID] {
-		stays := d.Terminating && len(d.Finalizers) == 0 || !d.Terminating && o.wanted(d)[unclear] > 0
-		if d != x && stays && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
+		if seen[d] {
+			continue
+		}
+		stays := d.Terminating && len(d.Finalizers) == 0 || !d.Terminating && o.wanted(d)[unclear] > 0 ||
+			d.waiting() && o.heldLawfully(d, seen)
+		if stays && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
 			return true
 		}
 	}

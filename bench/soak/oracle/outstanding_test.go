@@ -75,6 +75,16 @@ func TestOutstanding(t *testing.T) {
 			w.put("cm/p", "+ foregroundDeletion terminating")
 			w.put("cm/a", "< !cm/p terminating")
 		}, nil},
+		{"held by what is held by what may stay", func(w world) {
+			w.put("cm/p", "")
+			w.put("cm/q", "< !cm/p")
+			for _, name := range []string{"cm/p", "cm/q"} {
+				w.client(name, "Foreground")
+			}
+			w.put("cm/p", "+ foregroundDeletion terminating")
+			w.put("cm/q", "< !cm/p + foregroundDeletion terminating")
+			w.put("cm/a", "< !cm/q terminating")
+		}, nil},
 		{"held by what may stay", func(w world) {
 			w.put("widget/o", "")
 			w.put("cm/p", "")
