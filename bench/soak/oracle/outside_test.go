@@ -59,3 +59,27 @@ func TestOutside(t *testing.T) {
 		})
 	}
 }
+
+// What waits for something in another API server has as long as that has.
+func TestWaitsOutside(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"cm/p", "cm/q", "cm/r"} {
+		w.put(name, "")
+		w.client(name, "Foreground")
+	}
+	w.put("cm/p", "+ foregroundDeletion terminating")
+	w.put("cm/q", "< !cm/p + foregroundDeletion terminating")
+	w.put("cm/r", "+ foregroundDeletion terminating")
+	w.put("cm/s", "< !cm/r")
+	w.outside("widget/a", "< !cm/q")
+	outside := map[string]bool{"uid-cm/p": true, "uid-cm/q": true, "uid-cm/r": false, "uid-cm/s": false}
+	for _, d := range w.oracle.Outstanding() {
+		if want, ok := outside[d.UID]; ok && d.Outside != want {
+			t.Errorf("%s: outside is %v", d.Name, d.Outside)
+		}
+		delete(outside, d.UID)
+	}
+	if len(outside) > 0 {
+		t.Errorf("not outstanding: %v", outside)
+	}
+}

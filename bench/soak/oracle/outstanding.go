@@ -13,7 +13,8 @@ type Due struct {
 	What string // "delete", "orphan", "finalize", "tidy", or "empty" for a namespace
 	UID  string
 	Name string
-	// Outside says that it is, or has an owner, in another API server.
+	// Outside says that it is, or has an owner, in another API server, or waits for
+	// something of which that is so.
 	Outside bool
 }
 
@@ -23,12 +24,29 @@ func (o *Oracle) Outstanding() (due []Due) {
 	defer o.mu.Unlock()
 	for _, x := range o.objects {
 		if what := o.outstanding(x); what != "" {
-			outside := x.Outside || slices.ContainsFunc(x.Owners, o.outside)
-			due = append(due, Due{what, x.UID, x.String(), outside})
+			due = append(due, Due{what, x.UID, x.String(), o.reachesOutside(x, map[*Object]bool{})})
 		}
 	}
 	sort.Slice(due, func(i, j int) bool { return due[i].Name < due[j].Name })
 	return due
+}
+
+// reachesOutside says whether an object, or one that it waits for, has to do with another
+// API server. seen are those that were asked about.
+func (o *Oracle) reachesOutside(x *Object, seen map[*Object]bool) bool {
+	seen[x] = true
+	if x.Outside || slices.ContainsFunc(x.Owners, o.outside) {
+		return true
+	}
+	if !x.waiting() {
+		return false
+	}
+	for _, d := range o.dependents[x.UID] {
+		if !seen[d] && o.reachesOutside(d, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *Oracle) outside(r Owner) bool {
