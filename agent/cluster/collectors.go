@@ -85,9 +85,11 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 		}
 		if s.listeners = heard; s.following != nil {
 			s.unfollow()
+			c.collector.Unreadable(now, s.APIVersion, s.Kind) // nobody tells of it until it is listed
 			c.follow(s)
 		}
 	}
+	c.publish(now)
 }
 
 // listeners are the collectors that want to hear of a type.

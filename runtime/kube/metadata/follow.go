@@ -56,6 +56,7 @@ type Follower struct {
 	listed   int       // objects of the last list in pages
 	whole    bool      // the next list is to have no pages
 	failing  bool      // Unreadable was told last
+	dropped  bool      // a batch of the attempt at hand
 	batch    []Event
 	decoder  decoder
 }
@@ -157,6 +158,7 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	f.cancel.Store(&cancel)
+	f.dropped = false
 	if f.again.Swap(false) { // whoever comes later cancels
 		f.version = ""
 	}
@@ -168,6 +170,9 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 		return true, nil
 	case errAbsence:
 		f.broke, f.doubtful, f.silent = time.Now(), true, false
+		if f.dropped {
+			f.version = "" // what was read was not handed on: nobody would tell it again
+		}
 		return true, nil
 	}
 	return false, err
@@ -254,9 +259,12 @@ func (f *Follower) compare(ctx context.Context, version string) error {
 	v, ok := number64(version)
 	ok = ok && !f.t.Aggregated
 	if ok && v < f.highest {
-		f.highest = v
 		f.batch = append(f.batch, Event{Kind: WentBack})
-		return errors.Join(errWentBack, f.flush(ctx))
+		err := f.flush(ctx)
+		if err == nil {
+			f.highest = v
+		}
+		return errors.Join(errWentBack, err)
 	}
 	if ok {
 		f.highest = v

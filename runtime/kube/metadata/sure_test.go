@@ -1,6 +1,8 @@
 package metadata
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -70,4 +72,42 @@ func TestSure(t *testing.T) {
 	c.hear(now)
 	<-changed
 	want("nobody has anything to tell", true)
+}
+
+// TestInterruptedBatch: what a follower could not hand on, because an absence ended its
+// attempt, is not taken for told: the type is listed, although its history stands.
+func TestInterruptedBatch(t *testing.T) {
+	s := newTelling()
+	goOn := make(chan struct{})
+	first := func(t *testing.T, w http.ResponseWriter, r *http.Request) {
+		watching(obj(1), end("110"))(t, w, r)
+		<-goOn
+		watching(obj(20))(t, w, r)
+		<-r.Context().Done()
+	}
+	c := serve(t, &script{t: t, steps: []step{{"stream", first}, {"stream", watching(obj(1), obj(20), end("130"), nil)}}}, Options{})
+	c.timing.spread = 0
+	witness := &seer{make(chan Sight, 1)}
+	c.Trust(witness)
+	c.Wrote(100, time.Now(), false, false)
+	blocked := false
+	start(t, c.Follow(anyType, nil, func(ctx context.Context, batch []Event) error {
+		if !blocked && batch[len(batch)-1].Object.Name == "o20" {
+			blocked = true
+			c.continuity.mu.Lock()
+			c.continuity.begin(bound{written: c.continuity.last, sure: true})
+			c.continuity.mu.Unlock()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return s.sink(ctx, batch)
+	}))
+	s.expect(t, "listing", "observed o1", "synced 110")
+	c.Wrote(200, time.Now(), true, false)
+	witness.sights <- Sight{true, 300}
+	close(goOn)
+	s.expect(t, "listing", "observed o1", "synced 110", "away", "listing", "observed o1", "observed o20", "synced 130")
+	if sure, changed := c.Sure(); !sure {
+		<-changed
+	}
 }

@@ -38,11 +38,13 @@ func (f *Follower) flush(ctx context.Context) error {
 }
 
 func (f *Follower) deliver(ctx context.Context, batch []Event) error {
-	if err := f.lock(ctx); err != nil {
-		return err
+	err := f.lock(ctx)
+	if err == nil {
+		defer f.unlock()
+		err = f.hand(ctx, batch)
 	}
-	defer f.unlock()
-	return f.hand(ctx, batch)
+	f.dropped = f.dropped || err != nil
+	return err
 }
 
 func (f *Follower) lock(ctx context.Context) error {
