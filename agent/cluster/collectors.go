@@ -150,7 +150,7 @@ func (c *Controller) room(now time.Time) int {
 
 // reserve is what owners leave to the collectors.
 func (c *Controller) reserve(now time.Time) int {
-	if c.sides.inFlight > 0 || c.limit.limit < 2 {
+	if len(c.sides.all) == 0 || c.sides.inFlight > 0 || c.limit.limit < 2 {
 		return 0
 	}
 	at := c.serverTime(now)
@@ -164,8 +164,11 @@ func (c *Controller) reserve(now time.Time) int {
 
 // dispatchSides hands out what the collectors want, in turn.
 func (c *Controller) dispatchSides(now time.Time) {
-	at := c.serverTime(now)
 	n := len(c.sides.all)
+	if n == 0 {
+		return
+	}
+	at := c.serverTime(now)
 	for i := range n {
 		a := c.sides.all[(c.sides.turn+i)%n]
 		a.Hold(at, c.door.holdsDeletions())
