@@ -42,13 +42,13 @@ test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 
 # control plane alone, or with the kubelet's own container policy, disturb nobody.
 E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
-E2E_CONTROL := /((agent/cluster|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak|tools/extension)$$
+E2E_CONTROL := /((agent/cluster|agent/orphans|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak|tools/extension)$$
 
 .PHONY: e2e e2e-control e2e-node
 e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)
 
 e2e-control: test-tools helm # those that need no node
-	@peers=$$(tools/peers/build); \
+	@peers=$$(tools/peers/build); tools/peers/build kubectl >/dev/null; \
 	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
 	$(GO_COMPILE) $$packages >/dev/null; \
 	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
@@ -162,6 +162,10 @@ bench-reaction: node-tools build ## from the write that crosses the line to the 
 bench-node: node-tools containerd-v2 build ## ebb and the real kubelet before the same full disk, about ten minutes
 	@EBB_PEERS=$$(tools/peers/build kubelet) $(GO) run ./bench/node --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
+.PHONY: bench-images
+bench-images: node-tools containerd-v2 build ## what thousands of images cost: ready, idle, and how fast many go, about twenty minutes
+	@$(GO) run ./bench/images --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
 .PHONY: bench-probes
 bench-probes: node-tools ## what the kernel programs cost against none attached, and 1,200 random crossings
 	@tools/need.sh fio
@@ -179,14 +183,31 @@ bench-size: build ## ebb-controller with a million objects, and the kube-control
 	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
 		$(GO) run ./bench/size --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
 
+.PHONY: bench-collectors
+bench-collectors: build ## ebb-controller's other collectors and the kube-controller-manager's on the same API server, about ten minutes
+	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager csr-cleaner); \
+		$(GO) run ./bench/collectors --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+
+.PHONY: bench-pods
+bench-pods: ## what 500 agents ask of one API server for their pods, idle and after outages, about twenty minutes
+	@mkdir -p $(BIN)
+	@$(GO) build -o $(BIN)/bench-pods ./bench/pods
+	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver) $(BIN)/bench-pods $(BENCH_FLAGS)
+
 .PHONY: bench-containers
 bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
 	@$(GO) build -o $(BIN)/bench-containers ./bench/containers
 	@$(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
-# For instance SOAK=1h, or SOAK_FLAGS="-seed 42" to replay; see bin/bench-soak -h.
+# For instance SOAK=1h, or SOAK_FLAGS="-seed 42" to replay; see bin/bench-soak -h and bin/bench-soaknode -h.
 SOAK ?= 10m
 SOAK_FLAGS ?=
+
+.PHONY: soak
+soak: node-tools containerd-v2 build ## ebb-agent on throwaway nodes on which everything happens at random, for SOAK=10m, judged by an oracle (root)
+	@$(GO) build -o $(BIN)/bench-soaknode ./bench/soaknode
+	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver) \
+		$(BIN)/bench-soaknode -agent $(BIN)/ebb-agent -soak $(SOAK) $(SOAK_FLAGS)
 
 .PHONY: soak-cluster
 soak-cluster: build ## ebb-controller beside real API servers while everything goes wrong at random, for SOAK=10m, judged by an oracle

@@ -78,6 +78,10 @@ const claimTries = 1000
 // away between the two steps: then it is made again.
 func claim(dir string) (lock *os.File, err error) {
 	for range claimTries {
+		// Before anything is mounted over it, or where it leads to.
+		if err = trusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 		if err = ensureBPFFS(dir); err != nil {
 			err = classify(err)
 		} else {
@@ -95,6 +99,9 @@ func claim(dir string) (lock *os.File, err error) {
 // fs.ErrNotExist also if dir was removed before it could be locked: the lock of a
 // directory that nobody else can find keeps nobody out.
 func lockDir(dir string) (*os.File, error) {
+	if err := trusted(dir); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -110,7 +117,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	theirs, err := os.Stat(dir)
+	theirs, err := os.Lstat(dir)
 	if err == nil && !os.SameFile(ours, theirs) {
 		err = fs.ErrNotExist
 	}

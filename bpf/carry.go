@@ -20,6 +20,9 @@ var errForeign = errors.New("unknown layout")
 // already: then what the earlier set records from now on, t records as well.
 // Layers that t has are left alone; their stamps came from an earlier attempt.
 func carryOver(t *layerTable, dir string) error {
+	if err := trustedSet(dir); err != nil {
+		return err
+	}
 	old := map[string]*ebpf.Map{}
 	defer func() {
 		for _, m := range old {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -42,8 +43,10 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrNotPermitted), errors.Is(err, ErrUnsupported):
+	case errors.Is(err, ErrNotPermitted), errors.Is(err, ErrUnsupported), errors.Is(err, ErrForeignPins):
 		return err
+	case lockedDown(err):
+		return fmt.Errorf("%w (kernel lockdown: with confidentiality programs may not read the kernel's memory): %w", ErrUnsupported, err)
 	case refusedByVerifier(err):
 		return fmt.Errorf("%w (its verifier refuses a program): %w", ErrUnsupported, err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
@@ -62,6 +65,18 @@ func refusedByVerifier(err error) bool {
 	return errors.As(err, &refused) && len(refused.Log) > 0
 }
 
+// lockedDown tells from the verifier's log that the kernel has withdrawn the helper
+// bpf_probe_read_kernel: LOCKDOWN_BPF_READ_KERNEL, a part of confidentiality and not
+// of integrity (security/security.c, bpf_base_func_proto in kernel/bpf/helpers.c).
+// On a kernel that seems to lack it the loader takes bpf_probe_read, which is
+// withdrawn as well.
+func lockedDown(err error) bool {
+	var refused *ebpf.VerifierError
+	return errors.As(err, &refused) && slices.ContainsFunc(refused.Log, func(line string) bool {
+		return strings.Contains(line, " bpf_probe_read") && (strings.Contains(line, "unknown func ") || strings.Contains(line, "cannot use helper "))
+	})
+}
+
 // missingCapabilities names the needed capabilities this process lacks.
 func missingCapabilities() string {
 	has, err := capabilities()
@@ -75,7 +90,7 @@ func missingCapabilities() string {
 		}
 	}
 	if missing == nil {
-		return "all capabilities are there: kernel lockdown, seccomp or an LSM refuses"
+		return "all capabilities are there: seccomp, an LSM or the machine below refuses"
 	}
 	return "missing " + strings.Join(missing, ", ")
 }

@@ -39,8 +39,8 @@ type LayerHeat struct {
 	Lost uint64
 }
 
-// Heat returns every layer of which a file was touched, and, where mapped pages
-// tell, the other layers of the same images.
+// Heat returns every layer that was part of the root of a process which touched a
+// file of an image for the first time. Of others nobody knows what was read.
 func (p *Probes) Heat() ([]LayerHeat, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

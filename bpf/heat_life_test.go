@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,11 +202,11 @@ func TestHeatGoesOnWhileClosed(t *testing.T) {
 		r.touch(t, layerFile(1), layerFile(2))
 		p = loadAlone(t, o)
 		wantHeat(t, p, r.top, 1, 2)
-		if tier, _ := p.HeatTier(); tier != o.heatTier {
+		if tier, _ := p.HeatTier(); tier != o.heatTiers[0] {
 			t.Errorf("adopted as %s", tier)
 		}
 		// A damaged set is replaced, and its records go on.
-		object, err := heatObject(o.heatTier, heatSize{})
+		object, err := heatObject(o.heatTiers[0], heatSize{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,13 +237,13 @@ func TestHeatOfAnotherVersion(t *testing.T) {
 	if why := tierMissing(t, HeatByPages); why != "" {
 		t.Skip("SKIPPED: this kernel has one tier only for which others stand in: ", why)
 	}
-	o := Options{PinDir: pinDir(t), heatTier: HeatByPages}
+	o := Options{PinDir: pinDir(t), heatTiers: []string{HeatByPages}}
 	p := loadAlone(t, o)
 	r := busyLayer(t, 6)
 	r.touch(t, layerFile(1))
 	wantHeat(t, p, r.top, 1)
 
-	o.heatTier = HeatByReads
+	o.heatTiers = []string{HeatByReads}
 	p.Close()
 	p = loadAlone(t, o)
 	r.touch(t, layerFile(1), layerFile(2))
@@ -274,6 +275,37 @@ func TestHeatOfAnotherVersion(t *testing.T) {
 	wantSets(t, o.PinDir, 0)
 }
 
+// A tier that is pinned gives way to a better one, with all that is known, and
+// stays where a better one is refused.
+func TestBetterHeatTierTakesOver(t *testing.T) {
+	if why := tierMissing(t, HeatByPages); why != "" {
+		t.Skip("SKIPPED: this kernel has one tier only: ", why)
+	}
+	o := Options{PinDir: pinDir(t), heatTiers: []string{HeatByPages}}
+	p := loadAlone(t, o)
+	r := busyLayer(t, 6)
+	r.touch(t, layerFile(1))
+	p.Close()
+	refused := slices.DeleteFunc([]string{HeatByFentry, HeatByKprobe}, func(tier string) bool { return tierMissing(t, tier) == "" })
+	o.heatTiers = append(refused, HeatByPages)
+	p = loadAlone(t, o)
+	if tier, err := p.HeatTier(); tier != HeatByPages || err != nil || !p.heat.adopted {
+		t.Errorf("where %v are refused the tier is %s, %v, taken over: %v", refused, tier, err, p.heat.adopted)
+	}
+	r.touch(t, layerFile(2))
+	wantHeat(t, p, r.top, 1, 2)
+	p.Close()
+
+	o.heatTiers = []string{HeatByReads, HeatByPages}
+	p = loadAlone(t, o)
+	if tier, err := p.HeatTier(); tier != HeatByReads || err != nil {
+		t.Errorf("the tier is %s, %v", tier, err)
+	}
+	wantSets(t, o.PinDir, 1)
+	r.touch(t, layerFile(2), layerFile(3))
+	wantHeat(t, p, r.top, 1, 2, 3)
+}
+
 // Where a plain read is all that happens, only some tiers see it. (On tmpfs, which
 // no runtime unpacks images on, reads go another way.)
 func TestHeatOfPlainReads(t *testing.T) {
@@ -289,7 +321,7 @@ func TestHeatOfPlainReads(t *testing.T) {
 			_, err = io.Copy(io.Discard, f)
 			return err
 		})
-		if o.heatTier == HeatByPages {
+		if o.heatTiers[0] == HeatByPages {
 			wantHeat(t, p, r.top)
 			return
 		}

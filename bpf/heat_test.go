@@ -25,7 +25,7 @@ func eachTier(t *testing.T, test func(t *testing.T, o Options)) {
 			if why := tierMissing(t, tier); why != "" {
 				t.Skipf("SKIPPED: this kernel has no %s: %s", tier, why)
 			}
-			test(t, Options{PinDir: pinDir(t), heatTier: tier})
+			test(t, Options{PinDir: pinDir(t), heatTiers: []string{tier}})
 		})
 	}
 }
@@ -245,14 +245,48 @@ func TestHeatCountsEachFileOnce(t *testing.T) {
 	})
 }
 
+// Layers of which nothing was read are told from those that were in nobody's root.
+func TestHeatKnowsUnreadLayers(t *testing.T) {
+	eachTier(t, func(t *testing.T, o Options) {
+		p := loadAlone(t, o)
+		base := t.TempDir()
+		bottom, middle := layer(t, base+"/bottom", 8), layer(t, base+"/middle", 4)
+		unused := layer(t, base+"/unused", 4)
+		one := overlay(t, base+"/one", middle, bottom)
+		two := overlay(t, base+"/two", bottom) // its base was seen with another image
+		overlay(t, base+"/three", unused)      // nobody runs there
+		one.touch(t, layerFile(5))
+		for _, dir := range []string{one.top, middle, bottom} {
+			if l := heat(t, p, dir); l.SinceNS == 0 {
+				t.Errorf("%s is not known: %+v", filepath.Base(dir), l)
+			}
+		}
+		if l := heat(t, p, two.top); l.SinceNS != 0 {
+			t.Errorf("nobody has touched a file there: %+v", l)
+		}
+		two.touch(t, layerFile(6))
+		if l := heat(t, p, two.top); l.SinceNS == 0 {
+			t.Error("the second image is not known, whose base was known before")
+		}
+		wantHeat(t, p, bottom, 5, 6)
+		wantHeat(t, p, middle)
+		for _, dir := range []string{unused, base + "/three"} {
+			if l := heat(t, p, dir); l.SinceNS != 0 {
+				t.Errorf("%s was in nobody's root: %+v", filepath.Base(dir), l)
+			}
+		}
+		wantNothingLost(t, p)
+	})
+}
+
 func TestHeatNamesItsTier(t *testing.T) {
 	eachTier(t, func(t *testing.T, o Options) {
 		p := loadAlone(t, o)
-		if tier, err := p.HeatTier(); tier != o.heatTier || err != nil {
+		if tier, err := p.HeatTier(); tier != o.heatTiers[0] || err != nil {
 			t.Errorf("tier is %s, %v", tier, err)
 		}
 		for _, s := range p.Status() {
-			if s.Object == objectHeat && heatAttach[o.heatTier][s.Name] != s.AttachPoint {
+			if s.Object == objectHeat && heatAttach[o.heatTiers[0]][s.Name] != s.AttachPoint {
 				t.Errorf("%+v", s)
 			}
 		}
@@ -287,7 +321,7 @@ func TestHeatOfStrangers(t *testing.T) {
 		// Its own layer by the same way: only who sees the open can tell.
 		reader.touch(t, bind(reader.top))
 		own := []int{}
-		if !slices.Contains([]string{HeatByFentry, HeatByKprobe}, o.heatTier) {
+		if !slices.Contains([]string{HeatByFentry, HeatByKprobe}, o.heatTiers[0]) {
 			own = []int{1}
 		}
 		wantHeat(t, p, reader.top, own...)

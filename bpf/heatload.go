@@ -3,7 +3,6 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,37 +96,34 @@ func heatKept() []string {
 }
 
 // heatCandidates lists the tiers to try, best first.
-func heatCandidates(mode HeatMode, only string) []string {
-	switch {
-	case only != "":
-		return []string{only}
-	case mode == HeatReads:
+func heatCandidates(mode HeatMode) []string {
+	if mode == HeatReads {
 		return []string{HeatByFentry, HeatByKprobe, HeatByReads}
 	}
 	return []string{HeatByFentry, HeatByKprobe, HeatByPages}
 }
 
-// loadHeat goes on with the tier that is pinned, or attaches the best one that
-// this kernel allows.
+// loadHeat attaches the best tier that this kernel allows, or goes on with it if it
+// is pinned. One that is pinned does not keep a better one out, which was refused
+// to the process before: for a capability, for its version, or because tracefs was
+// not mounted. Both record until the better one has taken over.
 func (p *Probes) loadHeat(types *btf.Cache) error {
-	tiers := heatCandidates(p.options.Heat, p.options.heatTier)
+	tiers := p.options.heatTiers
+	if tiers == nil {
+		tiers = heatCandidates(p.options.Heat)
+	}
 	var refused []error
-	for _, pinned := range []bool{true, false} {
-		for _, tier := range tiers {
-			o, err := heatObject(tier, p.options.heatSize)
-			if err != nil {
-				return err
-			}
-			if _, err := os.Lstat(p.pins.dirOf(o)); pinned && errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err = p.openHeat(o, types); err == nil {
-				p.heatTier, p.heatErr = tier, nil
-				p.log.Info("layer heat", "tier", tier, "reason", heatReason(refused))
-				return nil
-			}
-			refused = append(refused, fmt.Errorf("%s: %w", tier, classify(err)))
+	for _, tier := range tiers {
+		o, err := heatObject(tier, p.options.heatSize)
+		if err != nil {
+			return err
 		}
+		if err = p.openHeat(o, types); err == nil {
+			p.heatTier, p.heatErr = tier, nil
+			p.log.Info("layer heat", "tier", tier, "reason", heatReason(refused))
+			return nil
+		}
+		refused = append(refused, fmt.Errorf("%s: %w", tier, classify(err)))
 	}
 	p.heatTier, p.heatErr = HeatNone, errors.Join(refused...)
 	p.say("layer heat is not known", p.heatErr)
@@ -172,8 +168,11 @@ func (p *Probes) openHeat(o *object, types *btf.Cache) error {
 }
 
 // openHeatMaps opens the maps of an earlier set; nil if they are not all there,
-// or not of o's shape.
+// not of o's shape, or somebody else's.
 func openHeatMaps(o *object, dir string) map[string]*ebpf.Map {
+	if trustedSet(dir) != nil {
+		return nil
+	}
 	found := map[string]*ebpf.Map{}
 	for _, name := range o.maps {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "maps", name), nil)

@@ -126,14 +126,14 @@ static __always_inline void stamp_layer(struct lastuse_counters *n, struct layer
 			/* Racing CPUs differ by less than the race lasts. */
 			s->last_ns = now;
 			__sync_fetch_and_add(&s->uses, 1);
-			n->stamped++;
+			add_one(&n->stamped);
 		}
 		return;
 	}
 	if (bpf_map_update_elem(&unresolved, key, &now, BPF_ANY))
-		n->unresolved_full++;
+		add_one(&n->unresolved_full);
 	else
-		n->unresolved++;
+		add_one(&n->unresolved);
 }
 
 static __always_inline struct super_block *overlay_root(struct task_struct *task)
@@ -152,11 +152,11 @@ int BPF_PROG(lastuse_exec, struct task_struct *task)
 
 	if (!sb || !n)
 		return 0;
-	n->execs++;
+	add_one(&n->execs);
 	if (top_layer(sb, &key))
 		stamp_layer(n, &key);
 	else
-		n->unreadable++;
+		add_one(&n->unreadable);
 	return 0;
 }
 
@@ -174,10 +174,10 @@ int BPF_PROG(lastuse_exit, struct task_struct *task)
 
 	if (!sb || !n || task->signal->live.counter != 0)
 		return 0;
-	n->exits++;
+	add_one(&n->exits);
 	if (top_layer(sb, &key))
 		stamp_layer(n, &key);
 	else
-		n->unreadable++;
+		add_one(&n->unreadable);
 	return 0;
 }

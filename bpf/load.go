@@ -43,7 +43,7 @@ type Options struct {
 	maxWriters uint32             // 0: as writers.bpf.c has it
 	absent     func(string) bool  // which filesystems wait for their module
 	only       string             // the only object to load
-	heatTier   string             // the only one to try
+	heatTiers  []string           // those to try, best first; nil: as HeatMode has it
 	heatSize   heatSize
 	nearBlocks uint32 // 0: as near.go has it; Load adds what CPUs need
 }

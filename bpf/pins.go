@@ -19,13 +19,19 @@ const (
 	suffixOld = "-old" // damaged, moved aside; may still hold stamps
 )
 
-// set is an object in the kernel: handles on its maps and links. The links are
-// kept although nobody asks them anything: collected as garbage, they detach.
+// set is an object in the kernel: handles on its maps, links and programs. The
+// links are kept although nobody asks them anything: collected as garbage, they
+// detach.
 type set struct {
-	maps    map[string]*ebpf.Map
-	links   map[string]link.Link
-	near    *ebpf.Program // what is attached only while it is needed; or nil
-	adopted bool
+	maps     map[string]*ebpf.Map
+	links    map[string]link.Link
+	programs map[string]*ebpf.Program // those that are attached
+	near     *ebpf.Program            // what is attached only while it is needed; or nil
+	adopted  bool
+}
+
+func newSet() *set {
+	return &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, programs: map[string]*ebpf.Program{}}
 }
 
 func (s *set) close() error {
@@ -38,6 +44,11 @@ func (s *set) close() error {
 	for name, m := range s.maps {
 		if err := m.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close map %s: %w", name, err))
+		}
+	}
+	for name, program := range s.programs {
+		if err := program.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close program %s: %w", name, err))
 		}
 	}
 	if s.near != nil {
@@ -70,7 +81,11 @@ func (p *pins) dirOf(o *object) string {
 // adopt opens the pinned set of o. It is all there or it is refused.
 func (p *pins) adopt(o *object) (_ *set, err error) {
 	dir := p.dirOf(o)
-	s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, adopted: true}
+	if err := trustedSet(dir); err != nil {
+		return nil, err
+	}
+	s := newSet()
+	s.adopted = true
 	defer func() {
 		if err != nil {
 			s.close()
@@ -95,11 +110,29 @@ func (p *pins) adopt(o *object) (_ *set, err error) {
 			return nil, fmt.Errorf("open link %s: %w", name, err)
 		}
 		s.links[name] = l
+		if s.programs[name], err = adoptProgram(dir, name, l); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.adoptNear(o, dir); err != nil {
+		return nil, err
 	}
 	if o.base != nil {
-		return s, s.shares(o.base)
+		return s, shares(s.programs, o.base.maps, false)
 	}
-	return s, s.adoptNear(o, dir)
+	return s, shares(s.programs, s.maps, true)
+}
+
+// adoptProgram opens a pinned program. A link that is not nil has to be its own.
+func adoptProgram(dir, name string, l link.Link) (*ebpf.Program, error) {
+	program, err := ebpf.LoadPinnedProgram(filepath.Join(dir, "programs", name), nil)
+	if err != nil {
+		return nil, fmt.Errorf("open program %s: %w", name, err)
+	}
+	if err := own(program, l, name); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at program %s: %w", name, err), program.Close())
+	}
+	return program, nil
 }
 
 // adoptNear opens what is attached only when needed. Of the two programs either
@@ -111,25 +144,8 @@ func (s *set) adoptNear(o *object, dir string) (err error) {
 	if s.links[o.far] == nil {
 		return fmt.Errorf("open link %s: %w", o.far, fs.ErrNotExist)
 	}
-	if s.near, err = ebpf.LoadPinnedProgram(filepath.Join(dir, "programs", o.near), nil); err != nil {
-		return fmt.Errorf("open program %s: %w", o.near, err)
-	}
-	return nil
-}
-
-// shares checks that the programs count into the maps of base, which could have
-// been made anew since.
-func (s *set) shares(base *set) error {
-	for name, l := range s.links {
-		ours, err := uses(l, base.maps[writersMapWriters])
-		if err != nil {
-			return fmt.Errorf("look at link %s: %w", name, err)
-		}
-		if ours {
-			return nil
-		}
-	}
-	return fmt.Errorf("programs count into maps that are gone: %w", errForeign)
+	s.near, err = adoptProgram(dir, o.near, nil)
+	return err
 }
 
 // create loads o, attaches it and pins it. Recording starts before the first
@@ -140,21 +156,21 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 		return nil, err
 	}
 	defer coll.Close()
-	s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
+	s := newSet()
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
+	if coll.Programs[o.far] != nil {
+		s.near = coll.DetachProgram(o.near)
+	}
 	for name, tracepoint := range o.attachIn(coll) {
 		l, err := attach(coll.Programs[name], tracepoint)
 		if err != nil {
 			return nil, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err)
 		}
-		s.links[name] = l
-	}
-	if coll.Programs[o.far] != nil {
-		s.near = coll.DetachProgram(o.near)
+		s.links[name], s.programs[name] = l, coll.DetachProgram(name)
 	}
 	for _, name := range o.maps {
 		s.maps[name] = coll.DetachMap(name)
@@ -188,30 +204,33 @@ func (p *pins) commit(o *object, s *set) error {
 		}
 	}
 	for name, m := range s.maps {
-		if err := p.before("pin", name); err != nil {
-			return err
-		}
-		if err := m.Pin(filepath.Join(fresh, "maps", name)); err != nil {
+		if err := p.pin(m, fresh, "maps", name); err != nil {
 			return err
 		}
 	}
 	for name, l := range s.links {
-		if err := p.before("pin", name); err != nil {
+		if err := p.pin(l, fresh, "links", name); err != nil {
 			return err
 		}
-		if err := l.Pin(filepath.Join(fresh, "links", name)); err != nil {
+	}
+	for name, program := range s.programs {
+		if err := p.pin(program, fresh, "programs", name); err != nil {
 			return err
 		}
 	}
 	if s.near != nil {
-		if err := p.before("pin", o.near); err != nil {
-			return err
-		}
-		if err := s.near.Pin(filepath.Join(fresh, "programs", o.near)); err != nil {
+		if err := p.pin(s.near, fresh, "programs", o.near); err != nil {
 			return err
 		}
 	}
 	return p.rename(fresh, p.dirOf(o))
+}
+
+func (p *pins) pin(what interface{ Pin(string) error }, set, kind, name string) error {
+	if err := p.before("pin", name); err != nil {
+		return err
+	}
+	return what.Pin(filepath.Join(set, kind, name))
 }
 
 // discard takes a damaged set out of the way. One without maps of its own has

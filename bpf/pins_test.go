@@ -328,6 +328,7 @@ func TestLoadSaysWhatIsMissing(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	defer os.Chmod(dir, 0o700) // or it would not be unloaded
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
 		if err := os.Chmod(path, 0o777); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,9 @@ package bpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -81,6 +83,9 @@ func ReadReport(ctx context.Context, pinDir string, sample time.Duration) (*Repo
 	defer r.close()
 	stop := r.startStatistics(sample)
 	defer stop()
+	if err := trusted(r.PinDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("probe report: %w", classify(err))
+	}
 	dirs, err := setDirs(r.PinDir)
 	if err != nil {
 		return nil, fmt.Errorf("probe report: %w", classify(err))

@@ -146,7 +146,7 @@ func (r *reporter) try(all []*object) {
 // one.
 func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
 	var refused []string
-	for _, tier := range heatCandidates(HeatAuto, "") {
+	for _, tier := range heatCandidates(HeatAuto) {
 		if s != nil {
 			s.close()
 		}
@@ -176,7 +176,10 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 		return report, nil
 	}
 	defer coll.Close()
-	s := &set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
+	s := newSet()
+	if coll.Programs[o.far] != nil {
+		s.near = coll.DetachProgram(o.near)
+	}
 	var failed []error
 	for name, at := range o.attachIn(coll) {
 		l, err := attach(coll.Programs[name], at)
@@ -184,10 +187,7 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 			failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, at, err))
 			continue
 		}
-		s.links[name] = l
-	}
-	if coll.Programs[o.far] != nil {
-		s.near = coll.DetachProgram(o.near)
+		s.links[name], s.programs[name] = l, coll.DetachProgram(name)
 	}
 	for _, name := range o.maps {
 		s.maps[name] = coll.DetachMap(name)

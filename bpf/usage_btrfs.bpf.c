@@ -106,16 +106,23 @@ static __always_inline struct spread spread_of(u64 profile)
 
 /*
  * Room on devices, in falling order. On the stack the verifier would follow
- * every order there is; in a map it takes the values for unknown. Programs at a
- * tracepoint are not preempted.
+ * every order there is; in a map it takes the values for unknown. One for each of
+ * the programs: they can be preempted by each other, but not by themselves (see
+ * struct account in writers.h).
  */
 struct rooms {
 	u64 room[MAX_DEVICES];
 };
 
+enum rooms_user {
+	PROMISE,
+	COMMIT,
+	ROOMS,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, ROOMS);
 	__type(key, u32);
 	__type(value, struct rooms);
 } rooms SEC(".maps");
@@ -125,10 +132,9 @@ struct {
  * whatever is known by then; so they take numbers. The loops below would
  * otherwise be walked for each state of their callers.
  */
-__noinline int insert(u64 free)
+__noinline int insert(u64 free, u32 me)
 {
-	u32 zero = 0;
-	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
+	struct rooms *r = bpf_map_lookup_elem(&rooms, &me);
 	u64 was;
 	int i;
 
@@ -143,10 +149,10 @@ __noinline int insert(u64 free)
 }
 
 /* spread_out uses up the smallest device with the next larger ones, then the next. */
-__noinline u64 spread_out(u32 least, u32 alike, u64 min_stripe)
+__noinline u64 spread_out(u32 least, u32 alike, u64 min_stripe, u32 me)
 {
-	u32 zero = 0, stripes, k;
-	struct rooms *r = bpf_map_lookup_elem(&rooms, &zero);
+	struct rooms *r = bpf_map_lookup_elem(&rooms, &me);
+	u32 stripes, k;
 	u64 sum = 0, free;
 	int i;
 
@@ -186,17 +192,16 @@ __noinline u64 in_list(u64 at, u64 min_stripe)
  * same way: it is not the most that can be had from devices of unlike room, but
  * what statfs then shows.
  */
-__noinline u64 all_devices(u64 devices, u64 profile)
+__noinline u64 all_devices(u64 devices, u64 profile, u32 me)
 {
 	u64 head = devices + bpf_core_field_offset(struct btrfs_fs_devices, devices);
 	u64 at = (u64)BPF_CORE_READ((struct list_head *)head, next);
 	struct spread by = spread_of(profile);
 	u64 sum = 0, free;
 	struct rooms *r;
-	u32 zero = 0;
 	int i;
 
-	r = bpf_map_lookup_elem(&rooms, &zero);
+	r = bpf_map_lookup_elem(&rooms, &me);
 	if (!r)
 		return 0;
 	if (by.least > 1)
@@ -206,9 +211,9 @@ __noinline u64 all_devices(u64 devices, u64 profile)
 		at = (u64)BPF_CORE_READ((struct list_head *)at, next);
 		sum += free;
 		if (by.least > 1)
-			insert(free);
+			insert(free, me);
 	}
-	return by.least > 1 ? spread_out(by.least, by.stripes, by.min_stripe) : sum;
+	return by.least > 1 ? spread_out(by.least, by.stripes, by.min_stripe, me) : sum;
 }
 
 /*
@@ -232,7 +237,7 @@ static __always_inline u64 only_device(struct btrfs_fs_devices *all, u64 min_str
 }
 
 /* unallocated is what data block groups can be made of, in bytes of data. */
-static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
+static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile, u32 me)
 {
 	u64 dup = (profile / BLOCK_GROUP_DUP) & 1, room;
 
@@ -241,7 +246,7 @@ static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile)
 		if (room != NO_SUCH)
 			return room >> dup;
 	}
-	return all_devices((u64)BPF_CORE_READ(fs, fs_devices), profile) / copies(profile);
+	return all_devices((u64)BPF_CORE_READ(fs, fs_devices), profile, me) / copies(profile);
 }
 
 /* metadata_full: no block group can be added, and what there is is spoken for. */
@@ -260,7 +265,7 @@ static __always_inline bool metadata_full(struct btrfs_fs_info *fs)
  * take the second before they give back the first, or do both under the lock of
  * the space_info. Read in this order, nothing that moves meanwhile is overlooked.
  */
-static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change)
+static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change, const u32 me)
 {
 	struct btrfs_space_info *d = fs->data_sinfo;
 	u64 profile = fs->avail_data_alloc_bits;
@@ -276,10 +281,11 @@ static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change)
 		taken += d->bytes_readonly;
 	if (metadata_full(fs))
 		return 0;
-	return (s64)d->total_bytes - taken + unallocated(fs, profile);
+	return (s64)d->total_bytes - taken + unallocated(fs, profile, me);
 }
 
-static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_info *space, s64 change)
+static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_info *space, s64 change,
+				 const u32 me)
 {
 	u64 dev = fs->sb->s_dev;
 	struct watch *w = bpf_map_lookup_elem(&watches, &dev);
@@ -298,7 +304,7 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 	if (space != fs->data_sinfo)
 		change = 0;
 	bits = fs->sectorsize_bits & 31;
-	r.free = available(fs, change);
+	r.free = available(fs, change, me);
 	if (r.free < 0)
 		r.free = 0;
 	r.free >>= bits;
@@ -318,12 +324,12 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 SEC("tp_btf/update_bytes_may_use")
 int BPF_PROG(usage_promise, struct btrfs_fs_info *fs, struct btrfs_space_info *space, u64 old, s64 change)
 {
-	return fs ? check(fs, space, change) : 0;
+	return fs ? check(fs, space, change, PROMISE) : 0;
 }
 
 /* The end of a commit: what was deleted is given back, what was late is in. */
 SEC("tp_btf/btrfs_transaction_commit")
 int BPF_PROG(usage_commit, struct btrfs_fs_info *fs)
 {
-	return fs ? check(fs, 0, 0) : 0;
+	return fs ? check(fs, 0, 0, COMMIT) : 0;
 }

@@ -131,9 +131,9 @@ func text(c []int8) string {
 // fullest bucket of the map, which is a handful.
 const writersBatch = 256
 
-// readTries bounds how often a reading is taken again because a CPU booked
-// meanwhile. The last one stands: it can lack or double what one CPU counted
-// between two changes of cgroup.
+// readTries bounds how often a reading is taken again because a program booked
+// meanwhile. The last one stands: it can lack or double what one program counted on
+// a CPU between two changes of cgroup.
 const readTries = 4
 
 // readWriters sums what is booked and what the CPUs have not booked yet.
@@ -170,11 +170,17 @@ func readWriters(from map[string]*ebpf.Map) (map[uint64]*writersWriter, error) {
 // sameBooks: nothing was moved from the account to its writer in between.
 func sameBooks(a, b writersAccount) bool { return a.Booked == b.Booked }
 
-func readAccounts(from map[string]*ebpf.Map) (cpus []writersAccount, err error) {
-	if err := from[writersMapAccounts].Lookup(uint32(0), &cpus); err != nil {
-		return nil, fmt.Errorf("read accounts: %w", err)
+// readAccounts returns those of all programs on all CPUs.
+func readAccounts(from map[string]*ebpf.Map) (all []writersAccount, err error) {
+	m := from[writersMapAccounts]
+	for program := range m.MaxEntries() {
+		var cpus []writersAccount
+		if err := m.Lookup(program, &cpus); err != nil {
+			return nil, fmt.Errorf("read accounts: %w", err)
+		}
+		all = append(all, cpus...)
 	}
-	return cpus, nil
+	return all, nil
 }
 
 // readBooked reads in batches: there is room for 4096, and usually there are a

@@ -160,11 +160,11 @@ static __always_inline struct inode_key key_of(struct super_block___blocks *sb, 
 }
 
 /* book_for_owner books what a worker did to an inode. */
-static __always_inline int book_for_owner(struct super_block___blocks *sb, struct inode_key *k, s64 bytes)
+static __always_inline int book_for_owner(struct super_block___blocks *sb, struct inode_key *k, s64 bytes, const u32 me)
 {
 	u64 *to = bpf_map_lookup_elem(&owners, k);
 
-	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0);
+	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0, me);
 }
 
 static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr)
@@ -192,9 +192,9 @@ int BPF_PROG(writers_promised, struct btrfs_fs_info___super *fs, struct btrfs_sp
 			return 0;
 		}
 		if (t && t->inode.ino)
-			return book_for_owner(fs->sb, &t->inode, change);
+			return book_for_owner(fs->sb, &t->inode, change, BTRFS_PROMISED);
 	}
-	return book_here(fs->sb, change, 0);
+	return book_here(fs->sb, change, 0, BTRFS_PROMISED);
 }
 
 SEC("tp_btf/btrfs_find_free_extent")
@@ -226,10 +226,10 @@ int BPF_PROG(writers_waited, struct btrfs_fs_info___super *fs, u64 flags, u64 by
 	if (!fs || error || !(flags & BLOCK_GROUP_DATA) ||
 	    flush != bpf_core_enum_value(enum btrfs_reserve_flush_enum, BTRFS_RESERVE_FLUSH_DATA))
 		return 0;
-	if (!account_of(fs->sb))
+	if (!account_of(fs->sb, BTRFS_WAITED))
 		return 0;
 	book_for(ROOT_CGROUP, -(s64)bytes, 0);
-	return book_here(fs->sb, bytes, 0);
+	return book_here(fs->sb, bytes, 0, BTRFS_WAITED);
 }
 
 /* Comes before any other change of what is promised to an inode. */
@@ -245,7 +245,7 @@ int BPF_PROG(writers_outstanding, struct btrfs_root *root, u64 ino, int change)
 	t.inode = key_of(fs->sb, root->root_key.objectid, ino);
 	if (in_worker())
 		return change < 0 ? set_thread(&t) : 0;
-	return change > 0 ? own(fs->sb, &t.inode) : 0;
+	return change > 0 ? own(fs->sb, &t.inode, BTRFS_OUTSTANDING) : 0;
 }
 
 SEC("tp_btf/btrfs_ordered_extent_add")
@@ -258,7 +258,8 @@ int BPF_PROG(writers_ordered, struct btrfs_inode *inode, struct btrfs_ordered_ex
 		return 0;
 	root = inode->root;
 	k = key_of(root->fs_info->sb, root->root_key.objectid, inode->vfs_inode.i_ino);
-	return book_for_owner(root->fs_info->sb, &k, ordered->disk_num_bytes - ordered->num_bytes);
+	return book_for_owner(root->fs_info->sb, &k, ordered->disk_num_bytes - ordered->num_bytes,
+			      BTRFS_ORDERED);
 }
 
 /* btrfs_finish_one_ordered has freed the room of one of which nothing was written. */
@@ -275,7 +276,7 @@ int BPF_PROG(writers_unwritten, struct btrfs_inode *inode, struct btrfs_ordered_
 		return 0;
 	root = inode->root;
 	k = key_of(root->fs_info->sb, root->root_key.objectid, inode->vfs_inode.i_ino);
-	return book_for_owner(root->fs_info->sb, &k, -(s64)ordered->disk_num_bytes);
+	return book_for_owner(root->fs_info->sb, &k, -(s64)ordered->disk_num_bytes, BTRFS_UNWRITTEN);
 }
 
 /* dropped notes whom the end of an extent is to be booked for. */
@@ -292,10 +293,10 @@ static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr,
 		if (to)
 			return put_drop(extent_of(sb, bytenr), *to);
 	}
-	a = account_of(sb);
+	a = account_of(sb, BTRFS_DROPPED);
 	n = counts();
 	if (a && n && in_worker())
-		n->unowned++;
+		add_one(&n->unowned);
 	return a && a->to ? put_drop(extent_of(sb, bytenr), a->to) : 0;
 }
 
@@ -358,7 +359,7 @@ int BPF_PROG(writers_done, struct btrfs_fs_info___super *fs, struct btrfs_delaye
 SEC("tp_btf/btrfs_inode_new")
 int BPF_PROG(writers_new, struct inode___linked *inode)
 {
-	return inode ? book_here(inode->i_sb, 0, 1) : 0;
+	return inode ? book_here(inode->i_sb, 0, 1, BTRFS_NEW) : 0;
 }
 
 /*
@@ -381,5 +382,5 @@ int BPF_PROG(writers_evict, struct inode___linked *inode)
 		if (to)
 			return book_for(*to, 0, -1);
 	}
-	return book_here(inode->i_sb, 0, -1);
+	return book_here(inode->i_sb, 0, -1, BTRFS_EVICT);
 }

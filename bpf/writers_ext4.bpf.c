@@ -43,7 +43,7 @@ SEC("tp_btf/ext4_da_reserve_space")
 int writers_reserve(unsigned long long *ctx)
 {
 	struct inode___mode *inode = (void *)ctx[0];
-	struct account *a = inode ? account_of(inode->i_sb) : NULL;
+	struct account *a = inode ? account_of(inode->i_sb, EXT4_RESERVE) : NULL;
 	u64 clusters = 1;
 
 	if (!a)
@@ -57,7 +57,7 @@ int writers_reserve(unsigned long long *ctx)
 SEC("tp_btf/ext4_da_release_space")
 int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 {
-	struct account *a = inode ? account_of(inode->i_sb) : NULL;
+	struct account *a = inode ? account_of(inode->i_sb, EXT4_RELEASE) : NULL;
 
 	if (a)
 		a->shrunk += (u64)(u32)clusters << (a->unit_bits & 31);
@@ -76,7 +76,7 @@ int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claim
 
 	if (claimed || !inode)
 		return 0;
-	a = account_of(inode->i_sb);
+	a = account_of(inode->i_sb, EXT4_REDEEM);
 	if (a)
 		a->shrunk += (u64)(u32)clusters << (a->unit_bits & 31);
 	return 0;
@@ -98,7 +98,7 @@ int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)
 	inode = (void *)ar->inode;
 	if ((inode->i_mode & S_IFMT) == S_IFREG && !(ar->flags & EXT4_MB_HINT_DATA))
 		return 0;
-	a = account_of(inode->i_sb);
+	a = account_of(inode->i_sb, EXT4_ALLOCATE);
 	if (a)
 		a->grown += (u64)ar->len << (a->unit_bits & 31);
 	return 0;
@@ -113,7 +113,7 @@ int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long 
 		return 0;
 	if ((inode->i_mode & S_IFMT) == S_IFREG && flags & EXT4_FREE_BLOCKS_METADATA)
 		return 0;
-	a = account_of(inode->i_sb);
+	a = account_of(inode->i_sb, EXT4_FREE);
 	if (a)
 		a->shrunk += (u64)blocks << (inode->i_blkbits & 31);
 	return 0;
@@ -122,7 +122,7 @@ int BPF_PROG(writers_free, struct inode___mode *inode, u64 block, unsigned long 
 SEC("tp_btf/ext4_allocate_inode")
 int BPF_PROG(writers_make, struct inode___mode *inode)
 {
-	struct account *a = inode ? account_of(inode->i_sb) : NULL;
+	struct account *a = inode ? account_of(inode->i_sb, EXT4_MAKE) : NULL;
 
 	if (a)
 		a->made++;
@@ -132,7 +132,7 @@ int BPF_PROG(writers_make, struct inode___mode *inode)
 SEC("tp_btf/ext4_free_inode")
 int BPF_PROG(writers_remove, struct inode___mode *inode)
 {
-	struct account *a = inode ? account_of(inode->i_sb) : NULL;
+	struct account *a = inode ? account_of(inode->i_sb, EXT4_REMOVE) : NULL;
 
 	if (a)
 		a->removed++;

@@ -108,7 +108,7 @@ static __always_inline struct work *work_of(u32 id)
 }
 
 /* count books for the current task, or for whom it works. */
-static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes)
+static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes, const u32 me)
 {
 	struct super_block___blocks *sb = super_of(mp);
 	struct work *w;
@@ -118,7 +118,7 @@ static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes)
 		if (w)
 			return book_for(w->to, blocks * (1 << (sb->s_blocksize_bits & 31)), inodes);
 	}
-	return book_here(sb, blocks, inodes);
+	return book_here(sb, blocks, inodes, me);
 }
 
 /* in_transaction: xfs_trans_alloc forbids its thread to call filesystems for memory. */
@@ -133,7 +133,7 @@ static __always_inline bool in_transaction(void)
  * promise sets what comes into the list off against what has just left it: most
  * changes make an extent longer.
  */
-static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks)
+static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks, const u32 me)
 {
 	u32 id = thread();
 	u64 *left = bpf_map_lookup_elem(&leaving, &id);
@@ -146,7 +146,7 @@ static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks)
 		}
 		bpf_map_delete_elem(&leaving, &id);
 	}
-	return blocks ? count(ip->i_mount, blocks, 0) : 0;
+	return blocks ? count(ip->i_mount, blocks, 0, me) : 0;
 }
 
 /* leave is for blocks of which something may come back, or a transaction tell. */
@@ -162,7 +162,7 @@ static __always_inline int leave(u64 blocks)
 	if (left)
 		*left += blocks;
 	else if (bpf_map_update_elem(&leaving, &id, &blocks, BPF_NOEXIST) && n)
-		n->lost++;
+		add_one(&n->lost);
 	return 0;
 }
 
@@ -192,7 +192,7 @@ int BPF_PROG(writers_trans, struct xfs_trans___sums *tp)
 	blocks = -tp->t_fdblocks_delta - withdrawn(-tp->t_res_fdblocks_delta);
 	inodes = tp->t_icount_delta - tp->t_ifree_delta;
 	if (blocks || inodes)
-		count(tp->t_mountp, blocks, inodes);
+		count(tp->t_mountp, blocks, inodes, XFS_TRANS);
 	if (!in_worker())
 		return 0;
 	id = thread();
@@ -239,7 +239,7 @@ int BPF_PROG(writers_insert, struct xfs_inode___whole *ip, struct xfs_iext_curso
 {
 	u64 blocks = ip && cur ? delayed(cur) : 0;
 
-	return blocks ? promise(ip, blocks) : 0;
+	return blocks ? promise(ip, blocks, XFS_INSERT) : 0;
 }
 
 SEC("tp_btf/xfs_iext_remove")
@@ -249,7 +249,7 @@ int BPF_PROG(writers_drop, struct xfs_inode___whole *ip, struct xfs_iext_cursor 
 
 	if (!blocks || in_transaction())
 		return leave(blocks);
-	return count(ip->i_mount, -(s64)blocks, 0);
+	return count(ip->i_mount, -(s64)blocks, 0, XFS_DROP);
 }
 
 SEC("tp_btf/xfs_bmap_pre_update")
@@ -261,7 +261,7 @@ int BPF_PROG(writers_before, struct xfs_inode___whole *ip, struct xfs_iext_curso
 SEC("tp_btf/xfs_bmap_post_update")
 int BPF_PROG(writers_after, struct xfs_inode___whole *ip, struct xfs_iext_cursor *cur)
 {
-	return ip && cur ? promise(ip, delayed(cur)) : 0;
+	return ip && cur ? promise(ip, delayed(cur), XFS_AFTER) : 0;
 }
 
 static __always_inline struct inode_key key_of(struct xfs_inode___whole *ip)
@@ -280,33 +280,33 @@ int BPF_PROG(writers_inactive, struct xfs_inode___whole *ip)
 	if (!ip || ip->i_vnode.i_nlink || in_worker())
 		return 0;
 	k = key_of(ip);
-	return own(super_of(ip->i_mount), &k);
+	return own(super_of(ip->i_mount), &k, XFS_INACTIVE);
 }
 
-static __always_inline int preallocated(struct xfs_inode___whole *ip)
+static __always_inline int preallocated(struct xfs_inode___whole *ip, const u32 me)
 {
 	struct inode_key k;
 
 	if (!ip || in_worker())
 		return 0;
 	k = key_of(ip);
-	return own(super_of(ip->i_mount), &k);
+	return own(super_of(ip->i_mount), &k, me);
 }
 
 SEC("tp_btf/xfs_inode_set_eofblocks_tag")
 int BPF_PROG(writers_eofblocks, struct xfs_inode___whole *ip)
 {
-	return preallocated(ip);
+	return preallocated(ip, XFS_EOFBLOCKS);
 }
 
 SEC("tp_btf/xfs_inode_set_cowblocks_tag")
 int BPF_PROG(writers_cowblocks, struct xfs_inode___whole *ip)
 {
-	return preallocated(ip);
+	return preallocated(ip, XFS_COWBLOCKS);
 }
 
 /* begin: what this worker does next is for the owner of the inode. */
-static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive)
+static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive, const u32 me)
 {
 	struct work w = {.inactive = inactive}, *busy;
 	struct writers_counters *n = counts();
@@ -322,8 +322,8 @@ static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive)
 	k = key_of(ip);
 	to = bpf_map_lookup_elem(&owners, &k);
 	if (!to) {
-		if (n && !ip->i_vnode.i_nlink && account_of(super_of(ip->i_mount)))
-			n->unowned++;
+		if (n && !ip->i_vnode.i_nlink && account_of(super_of(ip->i_mount), me))
+			add_one(&n->unowned);
 		if (busy)
 			bpf_map_delete_elem(&works, &id);
 		return 0;
@@ -336,25 +336,25 @@ static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive)
 SEC("tp_btf/xfs_inode_inactivating")
 int BPF_PROG(writers_inactivating, struct xfs_inode___whole *ip)
 {
-	return begin(ip, 1);
+	return begin(ip, 1, XFS_INACTIVATING);
 }
 
 SEC("tp_btf/xfs_itruncate_extents_start")
 int BPF_PROG(writers_truncate, struct xfs_inode___whole *ip)
 {
-	return begin(ip, 0);
+	return begin(ip, 0, XFS_TRUNCATE);
 }
 
 SEC("tp_btf/xfs_reflink_cancel_cow_range")
 int BPF_PROG(writers_cancel, struct xfs_inode___whole *ip)
 {
-	return begin(ip, 0);
+	return begin(ip, 0, XFS_CANCEL);
 }
 
 SEC("tp_btf/xfs_reflink_cow_remap_from")
 int BPF_PROG(writers_remap, struct xfs_inode___whole *ip)
 {
-	return begin(ip, 0);
+	return begin(ip, 0, XFS_REMAP);
 }
 
 SEC("tp_btf/xfs_inode_set_reclaimable")

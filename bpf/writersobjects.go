@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 )
 
 // Which program goes to which tracepoint, by type of filesystem; "" is what all
@@ -167,35 +165,14 @@ func (p *Probes) CanCountWriters(fsType string) bool {
 	return p.writersOn[fsType].set != nil
 }
 
-// uses reports whether the program behind a link has this map.
-func uses(l link.Link, m *ebpf.Map) (bool, error) {
-	info, err := l.Info()
-	if err != nil {
-		return false, err
-	}
-	program, err := ebpf.NewProgramFromID(info.Program)
-	if err != nil {
-		return false, err
-	}
-	defer program.Close()
-	about, err := program.Info()
-	if err != nil {
-		return false, err
-	}
-	mapInfo, err := m.Info()
-	if err != nil {
-		return false, err
-	}
-	id, ok := mapInfo.ID()
-	ids, _ := about.MapIDs()
-	return ok && slices.Contains(ids, id), nil
-}
-
 // carryWriters brings the counts of an earlier set into this one. Both count
 // while it runs, so the earlier figures, which have everything, replace those
 // of this set: lost is what a cgroup does between the reading of its entry and
 // the writing of it.
 func carryWriters(s *set, dir string) error {
+	if err := trustedSet(dir); err != nil {
+		return err
+	}
 	old := map[string]*ebpf.Map{}
 	defer func() {
 		for _, m := range old {

@@ -58,7 +58,7 @@ func inBubbleWith(t *testing.T, m Memory, change func(*config.Config), prepare f
 		if change != nil {
 			change(&cfg)
 		}
-		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Journal: b.kept, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), Memory: m, Journal: b.kept, Machines: b.api.inventory, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		ctx, stop := context.WithCancelCause(t.Context())
 		b.stop = stop
 		go func() { defer close(b.done); b.err = b.c.Run(ctx) }()

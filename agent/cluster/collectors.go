@@ -10,30 +10,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// collector decides about objects for other reasons than their owners: see policy/gc.
-// Times are the API server's. The loop owns it.
-type collector interface {
-	Listing(now time.Time, t gc.Type)
-	Observe(now time.Time, t gc.Type, o gc.Object, fields any)
-	Forget(now time.Time, t gc.Type, o gc.Object)
-	Synced(now time.Time, t gc.Type)
-	Unreadable(now time.Time, t gc.Type)
-	Restored(now time.Time)
-	Ready(now time.Time, most int) []gc.Action
-	Answered(now, asOf time.Time, id uint64, a gc.Answer)
-	Patched(now time.Time, id uint64, o gc.Object)
-	Finished(now time.Time, id uint64, r gc.Result)
-	Next() time.Time
-	Slow(now, until time.Time, most int)
-	Hold(now time.Time, on bool)
-	Release(now time.Time)
-	Explain(o gc.Coordinates) (gc.Finding, bool)
-	Len() int
-}
-
 // attached is a collector that is on.
 type attached struct {
-	collector
+	gc.Interface
 	name gc.Collector
 	// serial tells its actions from those of one that was turned off meanwhile.
 	serial uint64
@@ -45,8 +24,10 @@ const serialShift = 40
 // sides are the collectors beside the one of owners.
 type sides struct {
 	all      []*attached
-	inFlight int // requests of all of them
-	turn     int // who is asked first
+	inFlight int       // requests of all of them
+	last     bool      // the last request was one of those
+	cascades time.Time // when one of owners last deleted a dependent, or took a reference
+	turn     int       // who is asked first
 	serial   uint64
 }
 
@@ -54,9 +35,9 @@ type sides struct {
 type offer struct {
 	name  gc.Collector
 	types []typeKey
-	make  func(c config.Config) collector
+	make  func(c config.Config) gc.Interface
 	// configure takes other limits over.
-	configure func(now time.Time, of collector, c config.Config)
+	configure func(now time.Time, of gc.Interface, c config.Config)
 }
 
 // attach turns collectors on and off as a configuration says. A type of which other
@@ -69,7 +50,7 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 		i := slices.IndexFunc(was, func(a *attached) bool { return a.name == o.name })
 		switch on := next.Collectors.Mode(o.name) != config.Off; {
 		case on && i >= 0:
-			o.configure(at, was[i].collector, next)
+			o.configure(at, was[i].Interface, next)
 			was[i].Release(at)
 			c.sides.all = append(c.sides.all, was[i])
 		case on:
@@ -77,7 +58,6 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 			c.sides.all = append(c.sides.all, &attached{o.make(next), o.name, c.sides.serial})
 		}
 	}
-	c.metrics.kept.Reset() // of those that are off
 	for _, s := range c.types {
 		heard := c.listeners(s.key())
 		if slices.Equal(heard, s.listeners) {
@@ -105,20 +85,48 @@ func (c *Controller) listeners(key typeKey) (list []*attached) {
 
 // fields are what is wanted of a type beside its metadata; nil: nothing.
 func (s *served) fields() metadata.Fields {
-	if len(s.listeners) == 0 {
+	switch len(s.listeners) {
+	case 0:
 		return nil
+	case 1:
+		return fieldsFor(s.key(), s.listeners[0].name)
 	}
-	return fieldsOf[s.key()]
+	of := make([]metadata.Fields, len(s.listeners))
+	for i, a := range s.listeners {
+		of[i] = fieldsFor(s.key(), a.name)
+	}
+	return func(message []byte) (any, error) {
+		all := make(each, len(of))
+		for i, read := range of {
+			var err error
+			if all[i], err = read(message); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+}
+
+// each listener's fields of an object.
+type each []any
+
+// of the listener at a place.
+func (f each) of(place int, all any) any {
+	if f == nil {
+		return all
+	}
+	return f[place]
 }
 
 // tell the collectors what was told of a type.
 func (s *served) tell(at time.Time, e *metadata.Event) {
-	for _, a := range s.listeners {
+	several, _ := e.Fields.(each)
+	for i, a := range s.listeners {
 		switch e.Kind {
 		case metadata.Listing:
 			a.Listing(at, s.Type)
 		case metadata.Observed:
-			a.Observe(at, s.Type, e.Object, e.Fields)
+			a.Observe(at, s.Type, e.Object, several.of(i, e.Fields))
 		case metadata.Deleted:
 			a.Forget(at, s.Type, e.Object)
 		case metadata.Synced:
@@ -138,19 +146,22 @@ func (c *Controller) serverTime(now time.Time) time.Time {
 	return now
 }
 
-// room is how many more requests the collectors may send. While owners have something to
-// be done, it is a quarter of all.
+// room is how many more requests the collectors may send: of all that may be on their way
+// a half, and one while cascades reach dependents, which would wait behind them in the API
+// server. What has ended is in no hurry.
 func (c *Controller) room(now time.Time) int {
-	most := c.limit.limit
-	if c.collector.Pending() > 0 || c.limit.inFlight > c.sides.inFlight {
-		most = max(1, most/4)
+	const cascadesLast = 5 * time.Second
+	most := max(1, c.limit.limit/2)
+	if now.Sub(c.sides.cascades) < cascadesLast {
+		most = 1
 	}
 	return min(c.limit.free(now), most-c.sides.inFlight)
 }
 
-// reserve is what owners leave to the collectors.
+// reserve is what owners leave to the collectors. If there may be one request at a time,
+// they take turns.
 func (c *Controller) reserve(now time.Time) int {
-	if len(c.sides.all) == 0 || c.sides.inFlight > 0 || c.limit.limit < 2 {
+	if len(c.sides.all) == 0 || c.sides.inFlight > 0 || c.limit.limit < 2 && c.sides.last {
 		return 0
 	}
 	at := c.serverTime(now)
@@ -171,20 +182,25 @@ func (c *Controller) dispatchSides(now time.Time) {
 	at := c.serverTime(now)
 	for i := range n {
 		a := c.sides.all[(c.sides.turn+i)%n]
-		a.Hold(at, c.door.holdsDeletions())
+		a.Hold(at, c.door.holdsSide(a.name))
 		room := c.room(now)
-		share := (room + n - i - 1) / (n - i)
-		for _, action := range a.Ready(at, share) {
-			if action.Verb == gc.Delete {
+		fair := (room + n - i - 1) / (n - i)
+		ready := a.Ready(at, fair)
+		for _, action := range ready {
+			if isDeletion(action) {
 				action.Root = rootOf(a.name)
 			}
 			action.ID |= a.serial << serialShift
-			c.sides.inFlight++
+			if action.Verb != gc.DeleteVolume && action.Verb != gc.Inventory {
+				c.sides.inFlight++
+			}
 			c.begin(now, action)
+		}
+		if fair > 0 && len(ready) == fair {
+			c.limit.filled()
 		}
 	}
 	c.sides.turn++
-	c.metrics.collecting(c.sides.all)
 }
 
 // nextOfSides is when a collector has something by itself; zero: never.
@@ -204,7 +220,9 @@ func (c *Controller) nextOfSides(now time.Time) (next time.Time) {
 // answeredSide takes an answer to what a collector wanted.
 func (c *Controller) answeredSide(now time.Time, a answer) {
 	i := slices.IndexFunc(c.sides.all, func(s *attached) bool { return s.serial == a.action.ID>>serialShift })
-	c.sides.inFlight--
+	if a.action.Verb != gc.DeleteVolume {
+		c.sides.inFlight--
+	}
 	if i < 0 {
 		return // it was turned off
 	}
@@ -218,7 +236,7 @@ func (c *Controller) answeredSide(now time.Time, a answer) {
 		s.Patched(at, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		s.Hold(at, c.door.holdsDeletions())
+		s.Hold(at, c.door.holdsSide(s.name))
 		if !a.until.IsZero() {
 			s.Slow(at, at.Add(a.until.Sub(now)), a.most)
 		}
@@ -230,6 +248,9 @@ func (c *Controller) answeredSide(now time.Time, a answer) {
 func rootOf(name gc.Collector) gc.Coordinates {
 	return gc.Coordinates{Kind: "Collector", Name: string(name), UID: "collector/" + string(name)}
 }
+
+// isDeletion says whether an action deletes: the brake counts it.
+func isDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
 
 // isSide says whether a collector beside the one of owners asked for an action.
 func isSide(a gc.Action) bool { return cmp.Or(a.Collector, gc.Owners) != gc.Owners }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,19 +43,26 @@ func (b *bed) found(o gc.Object) (list []Found) {
 	return x.Collectors
 }
 
-// deletions that were sent.
-func (b *bed) deletions() (n int) {
+// deletions that were sent of objects of some kinds.
+func (b *bed) deletions(kinds ...string) (n int) {
 	defer b.api.lock()()
 	for _, a := range b.api.sent {
-		if a.Verb == gc.Delete {
+		if a.Verb == gc.Delete && slices.Contains(kinds, a.Object.Kind) {
 			n++
 		}
 	}
 	return n
 }
 
+// collecting Jobs alone.
 func collecting(m config.Mode) func(*config.Config) {
-	return func(c *config.Config) { c.Collectors.Jobs.Mode = m }
+	return func(c *config.Config) {
+		of := &c.Collectors
+		for _, other := range []*config.Mode{&of.Pods.Mode, &of.CSRs.Mode, &of.Leases.Mode, &of.Nodes.Mode, &of.Volumes.Mode} {
+			*other = config.Off
+		}
+		of.Jobs.Mode = m
+	}
 }
 
 // TestCollectors: a collector acts at its moment, through the gate, and not before it is
@@ -64,7 +72,17 @@ func TestCollectors(t *testing.T) {
 		list := b.jobs(50, time.Minute)
 		b.want("explained", b.found(list[0])[0].Reason, jobs.TTL)
 		b.metric("collector_objects", 50)
+		planned := func(within time.Duration) string {
+			all, err := b.c.Collectors(b.t.Context(), within, 2)
+			if err != nil || len(all) != 1 {
+				b.t.Fatalf("%v, %v", all, err)
+			}
+			return fmt.Sprint(all[0].Collector, " ", all[0].Mode, " ", all[0].Objects, " ", all[0].Due, " ", len(all[0].First))
+		}
+		b.want("planned within half a minute", planned(30*time.Second), "jobs observe 50 0 0")
+		b.want("planned within an hour", planned(time.Hour), "jobs observe 50 50 2")
 		b.after(time.Hour)
+		b.want("still planned, as it was withheld", planned(0), "jobs observe 50 50 2")
 		b.want("sent", len(b.api.sent), 0)
 		b.want("said", b.said("would have been deleted"), 50)
 		last := b.c.door.record.latest()[0]
@@ -72,13 +90,13 @@ func TestCollectors(t *testing.T) {
 		b.configure(collecting(config.Off))
 		b.after(time.Second)
 		b.want("explained while off", len(b.found(list[0])), 0)
-		b.configure(func(c *config.Config) { c.Mode = config.Observe; c.Collectors.Jobs.Mode = config.Enforce })
+		b.configure(func(c *config.Config) { collecting(config.Enforce)(c); c.Mode = config.Observe })
 		b.after(time.Second)
 		b.want("sent while the controller observes", len(b.api.sent), 0)
 		b.configure(collecting(config.Enforce))
 		b.after(time.Minute)
 		b.want("left", b.left(list), 0)
-		b.want("deletions", b.deletions(), 50)
+		b.want("deletions", b.deletions("Job"), 50)
 		later := b.jobs(1, time.Hour)
 		b.after(time.Hour - time.Second)
 		b.want("left before its moment", b.left(later), 1)
@@ -106,7 +124,7 @@ func TestCollectorsAreBounded(t *testing.T) {
 		b.want("pods left", b.left(pods), 0)
 		b.after(2 * time.Minute)
 		b.want("jobs left", b.left(list), 0)
-		b.want("deletions", b.deletions(), 250)
+		b.want("deletions", b.deletions("Job", "Pod"), 250)
 		b.want("said", b.said("a cascade is slowed"), 1)
 	})
 }
@@ -122,5 +140,25 @@ func TestCollectorTurnedOffMeanwhile(t *testing.T) {
 		b.after(time.Minute)
 		b.want("left", b.left(list), 0)
 		b.want("in flight", b.c.sides.inFlight, 0)
+	})
+}
+
+// TestTurns: with one request at a time, owners and collectors take turns.
+func TestTurns(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		collecting(config.Enforce)(c)
+		c.Concurrency = config.Concurrency{Start: 1, Most: 1}
+	}, func(f *fake) { withJobs(f); f.hang = 10 * time.Millisecond }, func(b *bed) {
+		list := b.jobs(20, 2*time.Second)
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 500)
+		b.after(time.Second)
+		b.api.remove(owner, gc.Background)
+		b.after(2 * time.Second)
+		if sent, of := b.deletions("Job"), b.left(pods); sent != 20 || of == 0 || of > 400 {
+			t.Errorf("%d Jobs of 20 are deleted, and %d Pods of 500 are left: they did not take turns", sent, of)
+		}
+		b.after(time.Minute)
+		b.want("left", b.left(list)+b.left(pods), 0)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -27,18 +28,24 @@ type Options struct {
 	Metrics *Metrics
 	Memory  Memory // nil: a restart ends a pause by hand and lets go of the brake
 	Journal journal.Store
+	// Machines reads the inventory; nil: by runtime/machines.
+	Machines Machines
+	// Driver gives the CSI driver of a name behind a socket; nil: a [csi.Driver].
+	Driver func(name, socket string) Driver
 }
 
 // Controller collects what has lost its owners. See the package comment for who
 // owns what.
 type Controller struct {
-	api     API
-	log     *slog.Logger
-	metrics *Metrics
-	door    *door
-	herald  *herald
-	keeper  keeper
-	orphans *orphans
+	api        API
+	log        *slog.Logger
+	metrics    *Metrics
+	door       *door
+	herald     *herald
+	keeper     keeper
+	orphans    *orphans
+	machines   Machines
+	unsurveyed atomic.Pointer[string] // why the inventory could not be read; empty: it was
 
 	inputs   chan input
 	answers  chan answer
@@ -84,9 +91,10 @@ type input struct {
 
 // answer is how an action went.
 type answer struct {
-	action gc.Action
-	asOf   time.Time // it was sent
-	read   gc.Answer
+	action    gc.Action
+	asOf      time.Time // it was sent
+	read      gc.Answer
+	inventory *nodes.Inventory // nil: it could not be read
 	passage
 }
 
@@ -106,7 +114,11 @@ func New(o Options) *Controller {
 		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Most),
 		types:     map[typeKey]*served{}, definitions: newDefinitions(),
 	}
+	if c.machines = o.Machines; c.machines == nil {
+		c.machines = readMachines
+	}
 	h.quiet = c.door.silent
+	o.Metrics.scraped.ask = c.counts
 	c.orphans = newOrphans(o.Journal, o.Config.LeaderElection)
 	c.door.recorded = c.orphans.journal.Has
 	c.keeper = keeper{memory: o.Memory, kick: make(chan struct{}, 1)}
@@ -148,6 +160,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.loop(ctx)
 	c.leads.Store(false)
 	c.door.close()
+	defer c.door.volumes.close()
 	stopFollowing()
 	close(c.ended)
 	close(c.jobs)
@@ -275,8 +288,17 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 	case gc.Record, gc.Withdraw:
 		c.orphans.ask(a)
 		return
+	case gc.DeleteVolume: // takes as long as a driver does, which is no business of the API server's
+		c.group.Go(func() { c.answers <- c.carryOut(a) })
+		return
+	case gc.Inventory:
+		c.askInventory(a)
+		return
 	}
 	c.limit.sent()
+	if c.sides.last = isSide(a); !c.sides.last && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
+		c.sides.cascades = now
+	}
 	if c.limit.inFlight > c.workers {
 		c.workers++
 		c.group.Go(c.worker)
@@ -320,11 +342,16 @@ func (c *Controller) carryOut(a gc.Action) answer {
 
 // answered takes an answer into the graph.
 func (c *Controller) answered(now time.Time, a answer) {
-	if a.action.Verb == gc.Record {
+	switch a.action.Verb {
+	case gc.Record:
 		c.collector.Finished(now, a.action.ID, a.Result)
+		return
+	case gc.Inventory:
+		c.surveyed(now, a)
 		return
 	}
 	switch v := well; {
+	case a.action.Verb == gc.DeleteVolume:
 	case !a.sent:
 		c.limit.unsent()
 	default:

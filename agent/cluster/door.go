@@ -26,7 +26,9 @@ const (
 	// resultUnrecorded: the finalizer orphan stays, because the journal does not have its
 	// object.
 	resultUnrecorded = "unrecorded"
-	resultUnsure     = "unsure" // the API server was away: what was decided may rest on another history
+	// resultRestored: etcd was restored, and nobody has confirmed what stands there now.
+	resultRestored = "restored"
+	resultUnsure   = "unsure" // the API server was away: what was decided may rest on another history
 )
 
 // pauseWait is how long a pause waits for what is on its way.
@@ -41,6 +43,7 @@ type door struct {
 	metrics *Metrics
 	herald  *herald
 	record  record
+	volumes *deleter
 	broken  atomic.Pointer[string] // types that cannot be read, for those who are told
 
 	mu      sync.Mutex
@@ -49,7 +52,9 @@ type door struct {
 	exclude map[string]bool // namespaces
 	paused  bool            // by hand; the configuration's switch is another
 	braked  bool
-	unknown bool // how the last leader left it: see keeper
+	// restored: etcd was, and no person has confirmed what came back.
+	restored bool
+	unknown  bool // how the last leader left it: see keeper
 	// What the journal of orphaned owners has is known, and this process writes it.
 	read, taken bool
 	recorded    func(uid string) bool // an owner stands in the journal
@@ -63,6 +68,7 @@ type door struct {
 func newDoor(o Options, h *herald) *door {
 	d := &door{api: o.API, log: o.Log, metrics: o.Metrics, herald: h, unknown: o.Memory != nil, changed: func() {}, recorded: func(string) bool { return false }}
 	d.idle = sync.NewCond(&d.mu)
+	d.volumes = newDeleter(o, d)
 	d.configure(o.Config)
 	return d
 }
@@ -76,6 +82,7 @@ func (d *door) configure(c config.Config) {
 	for _, name := range c.Exclude.Namespaces {
 		d.exclude[name] = true
 	}
+	d.volumes.configure(c.Collectors.Volumes)
 	d.brake.Set(brake.Limits{Deletions: c.Brake.Deletions, Window: time.Duration(c.Brake.Window), Burst: c.Envelope.Burst, PerMinute: c.Envelope.PerMinute})
 	d.show()
 }
@@ -135,6 +142,7 @@ func (d *door) show() {
 	d.metrics.observing.Set(truth(d.config.Mode == config.Observe))
 	d.metrics.paused.Set(truth(d.paused || d.config.Paused))
 	d.metrics.braked.Set(truth(d.braked))
+	d.metrics.unconfirmed.Set(truth(d.waiting()))
 }
 
 // enter says why an action is not let through; "" lets it, and then leave ends it. The
@@ -142,20 +150,11 @@ func (d *door) show() {
 func (d *door) enter(now time.Time, a gc.Action) (string, brake.Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	why := d.bars(a)
 	switch {
-	case d.closed || d.holds != nil && !d.holds():
-		return resultClosed, brake.Answer{}
-	case a.Verb != gc.Record && a.Verb != gc.Withdraw && d.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
-		return resultExcluded, brake.Answer{}
-	case d.config.Mode == config.Observe || isSide(a) && d.config.Collectors.Mode(a.Collector) != config.Enforce:
-		return resultObserved, brake.Answer{}
-	case d.halted():
-		return resultPaused, brake.Answer{}
-	case !d.sure():
-		return resultUnsure, brake.Answer{}
-	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !d.recorded(a.Object.UID):
-		return resultUnrecorded, brake.Answer{}
-	case a.Verb != gc.Delete:
+	case why != "":
+		return why, brake.Answer{}
+	case !isDeletion(a):
 		d.sending++
 		return "", brake.Answer{}
 	case d.braked:
@@ -179,6 +178,30 @@ func (d *door) enter(now time.Time, a gc.Action) (string, brake.Answer) {
 	}
 	d.sending++
 	return "", taken
+}
+
+// bars says why an action is not let through, however few there were; "" if nothing speaks
+// against it. The caller holds the lock.
+func (d *door) bars(a gc.Action) string {
+	switch {
+	case d.closed || d.holds != nil && !d.holds():
+		return resultClosed
+	case a.Verb != gc.Record && a.Verb != gc.Withdraw && d.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
+		return resultExcluded
+	case a.Verb == gc.DeleteVolume && d.exclude[a.Owner.Namespace]: // its claim's
+		return resultExcluded
+	case d.restored && waitsForPerson[a.Collector]:
+		return resultRestored
+	case d.config.Mode == config.Observe || isSide(a) && d.config.Collectors.Mode(a.Collector) != config.Enforce:
+		return resultObserved
+	case d.halted():
+		return resultPaused
+	case !d.sure():
+		return resultUnsure
+	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !d.recorded(a.Object.UID):
+		return resultUnrecorded
+	}
+	return ""
 }
 
 // leave ends a request. A deletion that the API server did not carry out does not count.
@@ -259,24 +282,33 @@ func (d *door) silent() bool {
 	return d.closed || d.unknown || d.unread() || d.paused || d.config.Paused || d.config.Mode == config.Observe
 }
 
-// state in words, for people.
+// state in words, for people: what stops everything, and what waits for a person.
 func (d *door) state() string {
+	words := d.stops()
+	if d.waitsAfterRestore() {
+		words = append(words, "etcd was restored: nodes and volumes wait for POST /control/confirm-restore")
+	}
+	return strings.Join(words, ", ")
+}
+
+// stops is why nothing is sent at all, in words.
+func (d *door) stops() (words []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var words []string
 	for _, s := range []struct {
 		is   bool
 		word string
 	}{
 		{d.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {d.paused, "paused by hand"},
-		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"}, {d.unknown, "asking how it was left"}, {d.unread(), "reading the journal of orphaned owners"}, {d.closed, "ending"}, {!d.sure(), "the API server was away: nothing is sent until each type has told how it stands"},
+		{d.config.Paused, "paused by configuration"}, {d.braked, "braked: too many deletions"},
+		{d.unknown, "asking how it was left"}, {d.unread(), "reading the journal of orphaned owners"}, {d.closed, "ending"}, {!d.sure(), "the API server was away: nothing is sent until each type has told how it stands"},
 		{d.brake.Exhausted() && !d.unknown && !d.closed, "deletions wait until it is written down how many there were"},
 	} {
 		if s.is {
 			words = append(words, s.word)
 		}
 	}
-	return strings.Join(words, ", ")
+	return words
 }
 
 // passage is how an action went. One that is Deferred may be asked for again at a time,
@@ -288,14 +320,29 @@ type passage struct {
 	most  int
 }
 
+// do what was let through.
+func (d *door) do(ctx context.Context, a gc.Action, taken brake.Answer) metadata.Outcome {
+	if a.Verb != gc.DeleteVolume {
+		o := d.api.Do(ctx, a, a.Object.Namespace != "")
+		d.leave(taken, o.Result)
+		return o
+	}
+	o, asked := d.volumes.delete(ctx, a)
+	r := gc.Conflict
+	if asked {
+		r = gc.Done // whatever the driver said, it may have done it
+	}
+	d.leave(taken, r)
+	return o
+}
+
 // carryOut does what an action asks for, if it is let through, and says how it
 // went.
 func (d *door) carryOut(ctx context.Context, a gc.Action) passage {
 	begun := time.Now()
 	why, taken := d.enter(begun, a)
 	if why == "" {
-		o := d.api.Do(ctx, a, a.Object.Namespace != "")
-		d.leave(taken, o.Result)
+		o := d.do(ctx, a, taken)
 		d.note(a, o.Result.String(), o, begun)
 		return passage{Outcome: o, sent: true}
 	}
@@ -304,7 +351,7 @@ func (d *door) carryOut(ctx context.Context, a gc.Action) passage {
 	switch why {
 	case resultObserved, resultExcluded:
 		p.Result = gc.Withheld
-	case resultBraked, resultSlowed, resultUnkept:
+	case resultBraked, resultSlowed, resultUnkept, resultRestored:
 		p.Result = gc.Deferred
 	case resultUnsure:
 		p.Result = gc.TooMany // soon
@@ -321,16 +368,18 @@ func (d *door) note(a gc.Action, result string, o metadata.Outcome, begun time.T
 		return // no change of the object
 	}
 	switch {
-	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept, result == resultUnsure:
+	case o.Throttled, result == resultPaused, result == resultClosed, result == resultBraked, result == resultSlowed, result == resultUnkept, result == resultUnsure, result == resultRestored:
 		d.metrics.action(a, result)
 		return // it will be asked for again: nothing was decided against it
 	}
 	d.record.add(a, result, o, begun)
 	d.metrics.action(a, result)
 	level, message := slog.LevelDebug, "patched"
-	switch {
-	case (a.Verb == gc.Delete || a.Verb == gc.FailPod) && (result == resultObserved || o.Result == gc.Done && o.Err == nil):
+	switch done := result == resultObserved || o.Result == gc.Done && o.Err == nil; {
+	case done && isDeletion(a):
 		level, message = slog.LevelInfo, "deleted"
+	case done && a.Verb == gc.FailPod:
+		level, message = slog.LevelInfo, "marked as failed"
 	case o.Result == gc.Failed || o.Result == gc.Forbidden:
 		level, message = slog.LevelWarn, "refused"
 	}

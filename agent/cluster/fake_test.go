@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,7 +39,8 @@ type fake struct {
 	notices  []metadata.Notice
 	reads    int
 	catchUps int
-	fields   map[string]any  // by UID: what is not in metadata
+	fields   map[string]any // by UID: what is not in metadata
+	machines Machines
 	kept     *journal.Memory // the journal of orphaned owners
 }
 
@@ -191,6 +193,33 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 	}
 	o = f.store(o)
 	return metadata.Outcome{Result: gc.Done, Object: &o}
+}
+
+func (f *fake) ListFields(_ context.Context, t gc.Type, in string, _ metadata.Fields, take func(gc.Object, any) error) error {
+	unlock := f.lock()
+	err := f.broken[t.Kind]
+	var all []gc.Object
+	for _, o := range f.objects {
+		if o.Kind == t.Kind && (in == "" || o.Namespace == in) {
+			all = append(all, *o)
+		}
+	}
+	with := maps.Clone(f.fields)
+	unlock()
+	for _, o := range all {
+		if err == nil {
+			err = take(o, with[o.UID])
+		}
+	}
+	return err
+}
+
+func (f *fake) ReadFields(_ context.Context, o gc.Coordinates, _ bool, _ metadata.Fields) (any, error) {
+	defer f.lock()()
+	if found := f.objects[bare(o)]; found != nil {
+		return f.fields[found.UID], nil
+	}
+	return nil, errors.New("it is not there")
 }
 
 func (f *fake) Warn(_ context.Context, n metadata.Notice) error {

@@ -154,6 +154,7 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 	}
 	c.orphans.restored()
 	c.door.knowJournal(false, false)
+	c.door.etcdRestored(why)
 	for _, s := range c.types {
 		if s.following != nil {
 			s.unfollow()

@@ -25,7 +25,7 @@ const (
 	// wanted sooner: what was claimed ahead is given back.
 	keepAfter = 5 * time.Second
 
-	wordPaused, wordBraked = "paused", "braked"
+	wordPaused, wordBraked, wordRestored = "paused", "braked", "restored"
 )
 
 // keeper has a pause by hand, the brake and what it has counted outlive this process:
@@ -49,6 +49,9 @@ func (d *door) halts() string {
 	if d.braked {
 		words = append(words, wordBraked)
 	}
+	if d.restored {
+		words = append(words, wordRestored)
+	}
 	return strings.Join(words, " ")
 }
 
@@ -65,9 +68,12 @@ func (d *door) recall(k election.Kept) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for w := range strings.FieldsSeq(k.Halted) {
-		if w == wordBraked {
+		switch w {
+		case wordBraked:
 			d.braked = true
-		} else {
+		case wordRestored:
+			d.restored = true
+		default:
 			d.paused = true
 		}
 	}
@@ -77,7 +83,10 @@ func (d *door) recall(k election.Kept) {
 	}
 	d.brake.Keep(true)
 	d.show()
-	if k.Halted != "" {
+	if d.waiting() {
+		d.log.Warn("nodes and volumes wait: look at what came back, then POST /control/confirm-restore", "reason", "kept on the lease")
+	}
+	if d.paused || d.braked {
 		d.log.Warn("it is as it was left: look at why, then POST /control/resume", "reason", "kept on the lease", "was", short(k.Halted))
 	}
 }
@@ -89,12 +98,14 @@ func (d *door) known() {
 	d.unknown = false
 }
 
-// forgetful has the door go on without anything being kept.
+// forgetful has the door go on without anything being kept. Then nobody knows whether etcd
+// was restored before this process began.
 func (d *door) forgetful() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = false
+	d.unknown, d.restored = false, true
 	d.brake.Keep(false)
+	d.show()
 }
 
 // keep runs until ctx ends: it recalls, then writes what changes, until that succeeded.

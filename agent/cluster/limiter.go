@@ -56,6 +56,9 @@ func (l *limiter) sent() {
 	}
 }
 
+// filled says that more would be on their way if whoever sends them might.
+func (l *limiter) filled() { l.full = l.inFlight }
+
 // unsent takes one back that never left.
 func (l *limiter) unsent() { l.inFlight-- }
 

@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"context"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,14 +27,14 @@ const otherTypes = "other"
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	nodes, queued, inFlight, limit, leader, observing, paused, braked, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
-	throttled, givenUp, restores, brakes, slowdowns, skipped                                                                           prometheus.Counter
-	actions, deletions, reads, discoveries, events, journalWrites                                                                      *prometheus.CounterVec
-	types, kept                                                                                                                        *prometheus.GaugeVec
-	requests                                                                                                                           *prometheus.HistogramVec
-
-	ask        atomic.Pointer[func(context.Context) ([]TypeStatus, error)]
-	askWaiting atomic.Pointer[func(context.Context) (foreground, orphan int, err error)]
+	nodes, queued, inFlight, limit, leader, observing, paused, braked, unconfirmed, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
+	throttled, givenUp, restores, brakes, slowdowns, skipped                                                                                        prometheus.Counter
+	scraped                                                                                                                                         scraped
+	inventoryTime, inventorySize                                                                                                                    prometheus.Gauge
+	inventoryReads, actions, deletions, reads, discoveries, events, journalWrites                                                                   *prometheus.CounterVec
+	volumeCalls                                                                                                                                     *prometheus.CounterVec
+	types                                                                                                                                           *prometheus.GaugeVec
+	requests                                                                                                                                        *prometheus.HistogramVec
 
 	mu    sync.Mutex
 	named map[string]prometheus.Counter // deletions by apiVersion and resource
@@ -51,7 +49,7 @@ func NewMetrics() *Metrics {
 	m.inFlight = f.Gauge("requests_in_flight", "Requests of workers on their way.")
 	m.limit = f.Gauge("concurrency_limit", "How many may be at present.")
 	m.throttled = f.Counter("throttled_total", "Answers that said 429.")
-	m.kept = f.Gauges("collector_objects", "Objects that a collector beside the one of owners keeps; none of one that is off.", "collector")
+	m.volumeCalls = f.Counters("volume_calls_total", "Calls of CSI drivers that were to delete a volume, by what came of them.", "driver", "result")
 	m.actions = f.Counters("actions_total", "Changes asked for, by whom, what, why and how it went.", "collector", "verb", "reason", "result")
 	m.deletions = f.Counters("deletions_total", "Objects deleted, by type; those beyond the first 256 types as other.", "type")
 	m.reads = f.Counters("reads_total", "Live reads of owners (verify) and objects (read), by what they told.", "verb", "state")
@@ -70,11 +68,15 @@ func NewMetrics() *Metrics {
 	m.observing = f.Gauge("observing", "1 in mode observe, in which nothing is changed until the configuration says mode: enforce.")
 	m.paused = f.Gauge("paused", "1 while paused by hand or by configuration.")
 	m.braked = f.Gauge("braked", "1 since there were too many deletions, until told to go on. All else goes on.")
+	m.unconfirmed = f.Gauge("restore_unconfirmed", "1 while a collector that is on waits for a person to confirm what came back with a backup of etcd. The others go on.")
+	m.inventoryReads = f.Counters("inventory_reads_total", "Times the inventory of machines was read, by how it went.", "result")
+	m.inventoryTime = f.Gauge("inventory_time_seconds", "When the last inventory of machines that could be read was made, by its own word, in Unix time.")
+	m.inventorySize = f.Gauge("inventory_machines", "Machines in it.")
 	m.brakes = f.Counter("brakes_total", "Times there were too many deletions.")
 	m.slowed = f.Gauge("cascades_slowed", "Root owners whose cascades are slowed, because they have spent their envelope.")
 	m.slowdowns = f.Counter("cascades_slowed_total", "Times a cascade was slowed.")
 	m.deferred = f.Gauge("deletions_deferred", "Deletions that wait because their cascade is slowed, or because the brake is on.")
-	m.Registry.MustRegister(&objectsCollector{m}, &waitingCollector{m}, program.BuildInfo(),
+	m.Registry.MustRegister(&m.scraped, program.BuildInfo(),
 		// What the graph takes is nearly all of the live heap.
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -93,7 +95,7 @@ var reasonsOf = map[gc.Verb][]gc.Reason{
 
 // zero makes every series exist, so that a rate over it is true from the start.
 func (m *Metrics) zero() {
-	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded, resultUnsure}
+	results := []string{resultObserved, resultPaused, resultBraked, resultSlowed, resultUnkept, resultExcluded, resultClosed, resultUnrecorded, resultRestored, resultUnsure}
 	for r := gc.Failed; r <= gc.TooMany; r++ {
 		results = append(results, r.String())
 	}
@@ -115,6 +117,7 @@ func (m *Metrics) zero() {
 		m.types.WithLabelValues(state)
 	}
 	for _, result := range []string{"done", "failed"} {
+		m.inventoryReads.WithLabelValues(result)
 		m.discoveries.WithLabelValues(result)
 	}
 	for _, reason := range []string{eventNamespace, eventHeld, eventGivenUp, eventBraked, eventChanges, eventSlowed, eventExcluded} {
@@ -130,13 +133,6 @@ func (m *Metrics) action(a gc.Action, result string) {
 	m.actions.WithLabelValues(a.Collector.String(), a.Verb.String(), string(a.Reason), result).Inc()
 	if a.Verb == gc.Delete && result == gc.Done.String() {
 		m.deletionsOf(a.Object).Inc()
-	}
-}
-
-// collecting shows what the collectors beside the one of owners keep.
-func (m *Metrics) collecting(all []*attached) {
-	for _, a := range all {
-		m.kept.WithLabelValues(a.name.String()).Set(float64(a.Len()))
 	}
 }
 
@@ -176,41 +172,6 @@ func (m *Metrics) journal(entries int, err error) {
 		result = "failed"
 	}
 	m.journalWrites.WithLabelValues(result).Inc()
-}
-
-// objectsCollector asks the loop how many objects there are, when it is scraped.
-type objectsCollector struct{ m *Metrics }
-
-var descObjects = prometheus.NewDesc("ebb_controller_objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", []string{"type"}, nil)
-
-var descUnproven = prometheus.NewDesc("ebb_controller_owners_unproven",
-	"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", []string{"why"}, nil)
-
-func (c *objectsCollector) Describe(out chan<- *prometheus.Desc) {
-	out <- descObjects
-	out <- descUnproven
-}
-
-func (c *objectsCollector) Collect(out chan<- prometheus.Metric) {
-	ask := c.m.ask.Load()
-	if ask == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
-	defer cancel()
-	types, err := (*ask)(ctx)
-	if err != nil {
-		return // a standby has no graph
-	}
-	unproven, alone := 0, 0
-	for _, t := range types {
-		unproven, alone = unproven+t.Unproven, alone+t.Alone
-	}
-	out <- prometheus.MustNewConstMetric(descUnproven, prometheus.GaugeValue, float64(unproven-alone), "not_found_once")
-	out <- prometheus.MustNewConstMetric(descUnproven, prometheus.GaugeValue, float64(alone), "no_witness")
-	for name, n := range objectsByType(types) {
-		out <- prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(n), name)
-	}
 }
 
 func histogram(f program.Factory, name, help string, labels ...string) *prometheus.HistogramVec {

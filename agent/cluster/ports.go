@@ -26,6 +26,10 @@ type API interface {
 	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
+	// ListFields reads a type live, in a namespace or in all; ReadFields an object. See
+	// [metadata.Client].
+	ListFields(ctx context.Context, t gc.Type, in string, fields metadata.Fields, take func(gc.Object, any) error) error
+	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
 	// Time is the API server's, if it is known.
 	Time(now time.Time) (at time.Time, known bool)
 	// Sure says whether what was told may be acted on; changed is closed once it may.
@@ -33,6 +37,15 @@ type API interface {
 	Warn(ctx context.Context, n metadata.Notice) error
 	// Names are what people call the types.
 	Names(ctx context.Context) ([]naming.Resource, error)
+}
+
+// Driver deletes volumes: a [csi.Driver], or what tests put in its place.
+type Driver interface {
+	// Ready says whether it can: it is who it should be.
+	Ready(ctx context.Context) error
+	DeleteVolume(ctx context.Context, handle string, secrets map[string]string) error
+	Socket() string
+	Close()
 }
 
 // Over makes an API of a client.

@@ -211,7 +211,7 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 
 // stands says what the door would do now.
 func (d *door) stands(now time.Time) *preview.Controller {
-	halted := d.state()
+	halted := strings.Join(d.stops(), ", ")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := &preview.Controller{Mode: string(d.config.Mode), Halted: halted}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/agent/preview"
@@ -33,7 +32,6 @@ const (
 // Serve answers people and probes until ctx is done, whether this instance leads or
 // not. What changes something is on the unix socket alone.
 func (c *Controller) Serve(ctx context.Context) error {
-	c.answerScrapes()
 	group, ctx := errgroup.WithContext(ctx)
 	server := c.address
 	if server.Address != "" {
@@ -60,6 +58,7 @@ func (c *Controller) admin() *http.ServeMux {
 	c.people(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
 	mux.HandleFunc("POST /control/pause", c.servePause)
 	mux.HandleFunc("POST /control/resume", c.serveResume)
+	mux.HandleFunc("POST /control/confirm-restore", c.serveConfirmRestore)
 	return mux
 }
 
@@ -76,7 +75,7 @@ func (c *Controller) reader(address net.Addr) *http.ServeMux {
 
 func (c *Controller) probes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics.Registry, promhttp.HandlerOpts{Registry: c.metrics.Registry}))
+	mux.Handle("GET /metrics", program.Metrics(c.metrics.Registry))
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /readyz", c.readyz)
 	return mux
@@ -91,6 +90,7 @@ func (c *Controller) people(mux *http.ServeMux, guard func(http.HandlerFunc) htt
 		list, err := c.Cascades(r.Context())
 		c.reply(w, list, err)
 	}))
+	mux.HandleFunc("GET /collectors", guard(c.serveCollectors))
 	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Types(r.Context())
 		c.reply(w, list, err)
@@ -243,6 +243,9 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "going on")
+	if c.door.waitsAfterRestore() {
+		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, and POST /control/confirm-restore is what ends that")
+	}
 	c.sayKept(w, r)
 }
 

@@ -87,21 +87,24 @@ type TypeStatus struct {
 
 // Types is how all types stand, by name.
 func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
-	err = c.query(ctx, func(time.Time) {
-		for _, s := range c.types {
-			unproven, alone := c.collector.Unproven(s.APIVersion, s.Kind)
-			list = append(list, TypeStatus{
-				Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.heard,
-				Objects:    c.collector.Objects(s.APIVersion, s.Kind),
-				Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
-				Skipped: s.skipped, Unproven: unproven, Alone: alone,
-			})
-		}
-	})
+	err = c.query(ctx, func(time.Time) { list = c.typesNow() })
 	slices.SortFunc(list, func(a, b TypeStatus) int {
 		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
 	})
 	return list, err
+}
+
+func (c *Controller) typesNow() (list []TypeStatus) {
+	for _, s := range c.types {
+		unproven, alone := c.collector.Unproven(s.APIVersion, s.Kind)
+		list = append(list, TypeStatus{
+			Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.heard,
+			Objects:    c.collector.Objects(s.APIVersion, s.Kind),
+			Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
+			Skipped: s.skipped, Unproven: unproven, Alone: alone,
+		})
+	}
+	return list
 }
 
 // objectsByType sums up, with no more than typeLabels names.
@@ -167,7 +170,11 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 		x = explained(c.collector.Explain(o))
 		for _, a := range c.sides.all {
 			if f, known := a.Explain(o); known {
-				x.Collectors = append(x.Collectors, found(a.name, f))
+				made := found(a.name, f)
+				if c.door.waits(a.name) {
+					made.Held = "etcd was restored; a person confirms that by POST /control/confirm-restore"
+				}
+				x.Collectors = append(x.Collectors, made)
 			}
 		}
 	})
@@ -217,4 +224,12 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 	// answer in time does so later.
 	_ = c.query(ctx, func(time.Time) {})
 	return still
+}
+
+// ConfirmRestore has the collectors go on that wait since etcd was restored. was says
+// whether they did.
+func (c *Controller) ConfirmRestore(ctx context.Context) (was bool) {
+	was = c.door.confirm()
+	_ = c.query(ctx, func(time.Time) {})
+	return was
 }

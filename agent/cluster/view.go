@@ -42,6 +42,7 @@ type Found struct {
 	Collector string     `json:"collector"`
 	Reason    gc.Reason  `json:"reason"`             // why it goes, or why it is kept
 	Due       *time.Time `json:"due,omitempty"`      // when it goes, unless something changes
+	Held      string     `json:"held,omitempty"`     // why nothing is asked for, whatever is due
 	InFlight  bool       `json:"inFlight,omitempty"` // a request about it is on its way
 	Last      string     `json:"last,omitempty"`     // how the last one went
 }

@@ -181,7 +181,7 @@ func TestRealKubeletJudged(t *testing.T) {
 	})
 	o.Config.Images.HighThresholdPercent = 85
 	report := expect(t, o, map[string]doctor.Level{
-		"image-collectors": doctor.OK, "container-collectors": doctor.OK,
+		"image-collectors": doctor.OK, "image-records": doctor.OK, "container-collectors": doctor.OK,
 		"eviction-line.images.bytes": doctor.Error, "eviction-line.images.inodes": doctor.OK,
 	})
 	if report.ExitCode() != doctor.ExitErrors {

@@ -5,6 +5,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 // Facts are what was read: all that is judged.
@@ -35,6 +36,8 @@ type KubeletFacts struct {
 	Demanded  bool     // a person wanted it to be asked
 	Different []string // where it runs with something else than its files say
 	Changed   []string // files changed since it began; only if it was not asked
+
+	Pulled PulledFacts
 }
 
 // known tells whether the settings can be relied upon.
@@ -57,6 +60,7 @@ type Disk struct {
 	Type       string
 	Mount      string // mount point; "" where it is not known
 	Dev        uint64
+	Project    fs.Project // whose limit the figures are of, if any
 	Figures    image.Disk
 	Err        error
 }

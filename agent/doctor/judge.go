@@ -5,6 +5,7 @@ func Judge(f Facts) Report {
 	all := &findings{section: "kubelet"}
 	judgeKubelet(all, &f)
 	judgeImages(all, &f)
+	judgePulled(all, &f)
 	judgeContainers(all, &f)
 	all.section = "lines"
 	judgeLines(all, &f)

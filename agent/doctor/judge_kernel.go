@@ -28,10 +28,10 @@ func judgeKernel(all *findings, f *Facts) {
 	}
 	switch k.Lockdown {
 	case "confidentiality":
-		all.add(Warning, "kernel.lockdown", "the kernel is locked down: confidentiality", "tracing programs may not read kernel memory there; "+withoutPrograms,
-			"lockdown=integrity on the kernel's command line")
+		all.add(Warning, "kernel.lockdown", "the kernel is locked down: confidentiality", "programs may not read the kernel's memory there (bpf_probe_read_kernel), as each set of ebb's does; "+withoutPrograms,
+			"lockdown=integrity on the kernel's command line, which keeps none of them out")
 	case "integrity":
-		all.add(Note, "kernel.lockdown", "the kernel is locked down: integrity", "ebb's programs load; what is read of layers is seen at maps and executions only")
+		all.ok("kernel.lockdown", "the kernel is locked down: integrity, which keeps none of ebb's programs out")
 	case "":
 		all.ok("kernel.lockdown", "the kernel has no lockdown, or does not tell")
 	default:

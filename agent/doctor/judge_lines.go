@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 // nearPoints is how close to the kubelet's line ebb's may be without a word. A
@@ -98,16 +99,21 @@ func kinds(s *kubelet.Settings) []kind {
 // places finds the filesystems that ebb has lines on, as agent/node does.
 func places(f *Facts) []*place {
 	var list []*place
-	byDev := map[uint64]*place{}
+	type ground struct {
+		dev     uint64
+		project fs.Project
+	}
+	known := map[ground]*place{}
 	for _, name := range []string{DiskImages, DiskContent, DiskContainers, DiskKubelet, DiskLogs} {
 		d := f.disk(name)
 		if d == nil {
 			continue
 		}
-		p := byDev[d.Dev]
+		at := ground{d.Dev, d.Project}
+		p := known[at]
 		if p == nil {
 			p = &place{disk: d, holdsImages: name == DiskImages || name == DiskContent, lines: map[string]ebbLine{}}
-			byDev[d.Dev], list = p, append(list, p)
+			known[at], list = p, append(list, p)
 		}
 		p.names = append(p.names, name)
 		p.take(bytesLeft, lineOf(f, name, bytesLeft))
@@ -152,6 +158,9 @@ func lineOf(f *Facts, name string, r resource) ebbLine {
 // evictions are the kubelet's lines for one resource of a filesystem, the lowest
 // first. Capacities are the filesystem's own, which the kubelet counts by, too.
 func evictions(f *Facts, p *place, r resource) []eviction {
+	if p.disk.Project.Limited {
+		return nil // the kubelet looks at the mount, so at the whole filesystem
+	}
 	capacity, available := figures(p.disk, r)
 	var list []eviction
 	for _, kind := range kinds(&f.Kubelet.Settings) {
@@ -223,6 +232,8 @@ func judgeLine(all *findings, f *Facts, p *place, r resource) {
 	switch {
 	case len(theirs) == 0 && ours.percent >= 100:
 		all.add(Note, id, fmt.Sprintf("%s: no line, neither ebb's (%s: 100) nor the kubelet's", describePlace(p, r), ours.field), "")
+	case p.disk.Project.Limited:
+		all.ok(id, fmt.Sprintf("%s: ebb acts at %d %% of the project's quota; the kubelet looks at the whole filesystem", describePlace(p, r), ours.percent))
 	case len(theirs) == 0:
 		all.ok(id, fmt.Sprintf("%s: ebb acts at %d %%; the kubelet has no line there", describePlace(p, r), ours.percent))
 	case ours.percent >= 100:

@@ -10,6 +10,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/ebb-agent/ebb/runtime/containerd/layout"
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 // judgeRuntime: does containerd answer, and can the sandbox image be told?
@@ -96,6 +97,10 @@ func judgeDisks(all *findings, f *Facts) {
 	}
 	for _, p := range places(f) {
 		id, found := "disk."+p.names[0], describeDisk(p)
+		if p.disk.Project.Limited {
+			judgeProject(all, id, found, p.disk.Project)
+			continue
+		}
 		if slices.Contains(watchedTypes, p.disk.Type) {
 			all.ok(id, found+"; the kernel watches it")
 			continue
@@ -109,6 +114,20 @@ func judgeDisks(all *findings, f *Facts) {
 		}
 	}
 	judgeNodefs(all, f)
+}
+
+// judgeProject: the kernel's counters, which its lines are drawn in, are of the whole
+// filesystem.
+func judgeProject(all *findings, id, found string, p fs.Project) {
+	if p.Unsure {
+		all.add(Note, id, fmt.Sprintf("%s; the directory is of project %d, which may have a quota: it could not be asked", found, p.ID),
+			"the agent reads it every ten seconds, more often near its line, in place of being woken by the kernel",
+			"Linux 5.14 or newer, and CAP_SYS_ADMIN, to know it; or take the directory out of the project (chattr -P)")
+		return
+	}
+	all.add(Note, id, fmt.Sprintf("%s; these are figures of project %d, which has a quota, not of the filesystem", found, p.ID),
+		"the kernel raises lines of whole filesystems only: the agent reads this one every ten seconds, more often near its line; a fast writer can be ahead of it",
+		"take the quota away, or give the directory a filesystem of its own in its place")
 }
 
 // judgeNodefs: what the kubelet counts as nodefs is where its root directory is.

@@ -17,6 +17,7 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd/layout"
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 var update = flag.Bool("update", false, "write the golden screens anew")
@@ -103,6 +104,18 @@ var screens = map[string]func(f *Facts){
 			}
 		}
 	},
+	"quota": func(f *Facts) { // the runtime's directory in a project with a limit
+		for i := range f.Disks {
+			d := &f.Disks[i]
+			switch d.Name {
+			case DiskImages, DiskContent, DiskContainers:
+				d.Project = fs.Project{ID: 42, Limited: true}
+				d.Figures.CapacityBytes, d.Figures.AvailableBytes = 40*gib, 20*gib
+			case DiskLogs:
+				d.Project = fs.Project{ID: 43, Limited: true, Unsure: true}
+			}
+		}
+	},
 	"blind": func(f *Facts) { // an unprivileged pod
 		f.Kubelet = KubeletFacts{}
 		f.Runtime = RuntimeFacts{Socket: "/run/containerd/containerd.sock", Err: errors.New("no such socket")}
@@ -184,6 +197,22 @@ func TestRuntimeNotFound(t *testing.T) {
 				t.Errorf("%q is not in %+v", want, all.checks)
 			}
 			f.Kubelet = KubeletFacts{} // the second time
+		}
+	}
+}
+
+// TestLockdownIsJudged: integrity forbids nothing that ebb does (kprobes and reading
+// kernel memory are of confidentiality: security/security.c).
+func TestLockdownIsJudged(t *testing.T) {
+	for level, want := range map[string]Level{"none": OK, "": OK, "integrity": OK, "confidentiality": Warning} {
+		f := &Facts{}
+		f.Kernel.Lockdown = level
+		var all findings
+		judgeKernel(&all, f)
+		for _, c := range all.checks {
+			if c.ID == "kernel.lockdown" && c.Level != want {
+				t.Errorf("%q is judged as %+v", level, c)
+			}
 		}
 	}
 }

@@ -41,6 +41,7 @@ func Look(ctx context.Context, o Options) Facts {
 	f.Node, _ = os.Hostname()
 	f.Runtime.Socket, f.Runtime.Err = layout.Socket(o.Config.Runtime.Socket)
 	f.Kubelet = lookAtKubelet(ctx, o, f.Runtime.Socket)
+	f.Kubelet.lookAtPulled()
 	f.Kernel = lookAtKernel(o)
 	roots := lookAtRuntime(ctx, &f)
 	f.Disks = lookAtDisks(&f, roots)

@@ -137,7 +137,7 @@ func knowsFilesystem(path, fsType string) bool {
 func statDirectory(path string, owner *kubelet.Process) (Disk, error) {
 	if owner == nil || owner.SameMounts() {
 		figures, info, err := fs.Stat(path)
-		return Disk{Type: info.Type, Mount: info.MountPoint, Dev: info.Dev, Figures: figures}, err
+		return Disk{Type: info.Type, Mount: info.MountPoint, Dev: info.Dev, Project: info.Project, Figures: figures}, err
 	}
 	dir, err := owner.Open(path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

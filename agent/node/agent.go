@@ -25,20 +25,20 @@ const (
 	eventPause   = 500 * time.Millisecond
 	eventSpacing = 5 * time.Second
 
+	// restPause is how long after the first look, and after all layers are known, the
+	// work of the start counts as over: the state has been saved then.
+	restPause = 5 * time.Second
+
 	// calmSpacing is eventSpacing for containers that come and go while the
 	// disk is low: their uses are stamped anyway, nothing is to be decided.
 	calmSpacing = 30 * time.Second
-
-	// pollInterval is how often the disk is read where the kernel cannot raise
-	// its line.
-	pollInterval = 10 * time.Second
 
 	// retryFirst and retryMost bound the wait after a failed look.
 	retryFirst = time.Second
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. Probes, Cgroups, Pods, Patience and Started may be left out; all else is
+// Options is what an Agent is made of. Probes, Cgroups, Pods, Patience and Rested may be left out; all else is
 // required.
 type Options struct {
 	Config   config.Config
@@ -50,8 +50,8 @@ type Options struct {
 	Disk     Disk
 	Log      *slog.Logger
 	Metrics  *Metrics
-	Patience time.Duration // for one removal to show on the disk; 0: 15 s
-	Started  func()        // called by the loop once all was read for the first time; may be nil
+	Patience time.Duration // for one removal to show on the disk; 0: 3 s
+	Rested   func()        // called by the loop when work that only a start has is over; may be nil
 }
 
 // Agent keeps the filesystems of one node low. Make it with New, run it once.
@@ -64,7 +64,7 @@ type Agent struct {
 	cgroups  Cgroups
 	pods     PodSource
 	patience time.Duration // for one removal to show on the disk
-	started  func()        // nil once it was called
+	rested   func()        // may be nil
 	disk     Disk
 	log      *slog.Logger
 	metrics  *Metrics
@@ -106,8 +106,11 @@ type Agent struct {
 	stores      []*store                   // those of them with images
 	target      *store                     // of stores, the one that reclaim works, or worked last, on
 	known       map[string]inventory.Image // latest inventory by ID
-	containers  map[string]string          // namespace/id → image ID
-	listed      time.Time                  // when the latest inventory was asked for
+	stamped     map[string]bool            // images that the kernel has stamped since Meta.Listed, by ID
+	unheard     bool                       // events may have been lost since noteContainers
+	heard       time.Time                  // since when none is lost; zero: they do not come
+	latest      *inventory.Inventory       // nil: to be read again
+	told        bool                       // the runtime has told of something since
 	lastLook    time.Time
 	failures    map[string]failure // by image ID
 	layers      layerBook
@@ -115,6 +118,7 @@ type Agent struct {
 	retryWait   time.Duration
 	saving      bool
 	saveAgain   bool
+	factsSaved  uint64                                 // of the runtime's changes of what it has learnt; 0: write all
 	writersOn   []uint64                               // the filesystems whose writers are counted
 	snapshots   map[inventory.Layer]inventory.Snapshot // of the latest inventory
 	strangeHeat map[bpf.HeatKey]bool                   // layers of no image at the last time
@@ -122,6 +126,8 @@ type Agent struct {
 	toldPlan    string // what observe mode said last
 	podBook     podBook
 	unmended    bool // withdrawn images may have been left without their names
+	brokeOff    bool // the events of this runtime did, and have not come back
+	away        awayBook
 	dead        deadBook
 }
 
@@ -129,7 +135,7 @@ type Agent struct {
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, runDeadline), started: o.Started,
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, showDeadline), rested: o.Rested,
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected:   make(chan Runtime),
 		events:      make(chan inventory.Event, 256),
@@ -147,6 +153,9 @@ func New(o Options) (*Agent, error) {
 		directories: newDirectories(o.Config),
 		failures:    make(map[string]failure),
 		layers:      newLayerBook(),
+		away:        make(awayBook),
+		stamped:     make(map[string]bool),
+		unheard:     true,
 		dead:        newDeadBook(),
 		retryWait:   retryFirst, boot: bootTime, wall: time.Now,
 	}
@@ -226,6 +235,8 @@ func (a *Agent) loop(ctx context.Context) error {
 		case q := <-a.questions:
 			a.answer(q)
 		case <-a.podsNews:
+			a.holdsMayEnd()
+			_, _ = a.readPods(ctx) // so that it is saved what they want
 			a.tidySoon(tidyPause)
 		case r := <-a.reports:
 			a.reaped(r)
@@ -244,8 +255,7 @@ func (a *Agent) finish() {
 		<-a.saved
 	}
 	a.harvest()
-	a.stampMeta()
-	a.toSave <- a.rec.Clone()
+	a.handOver()
 	close(a.toSave)
 	<-a.saved
 	if a.rt != nil {
@@ -281,11 +291,17 @@ func (a *Agent) rung(ctx context.Context) {
 	} else if due[alarmPoll] {
 		a.poll(ctx)
 	}
+	if due[alarmResolve] {
+		a.resolveMore(now)
+	}
 	if due[alarmLine] {
 		a.tendDue(ctx)
 	}
 	if due[alarmReconcile] || due[alarmTidy] {
 		a.tidy(ctx)
+	}
+	if due[alarmRest] && a.rested != nil {
+		a.rested()
 	}
 }
 
@@ -299,14 +315,13 @@ func (a *Agent) lookFailed(err error) {
 }
 
 func (a *Agent) lookDone(now time.Time) {
+	if a.lastLook.IsZero() {
+		a.alarms.set(alarmRest, now.Add(restPause))
+	}
 	a.retryWait, a.lastLook = retryFirst, now
 	a.setReady("")
 	a.metrics.lastSuccess.Set(float64(a.wall().Unix()))
 	a.said.clear(a.log, "look", "the node can be read again")
-	if a.started != nil {
-		a.started()
-		a.started = nil
-	}
 }
 
 // setReady tells /readyz what is missing, "" for nothing.

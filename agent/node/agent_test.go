@@ -302,7 +302,7 @@ func TestUsedSinceThePlan(t *testing.T) {
 		key := w.keyOf(ids[0])
 		w.rt.SetFaults(fake.Faults{Delay: time.Second}) // the world moves on between plan and step
 		go func() {
-			time.Sleep(1500 * time.Millisecond) // after the inventory, before the check's answer
+			time.Sleep(500 * time.Millisecond) // after the plan, before the check's answer
 			w.kernel.ran(key)
 		}()
 		w.fill(81)
@@ -337,7 +337,7 @@ func TestLateResolution(t *testing.T) {
 		w.kernel.ran(key)
 		w.pass(10 * time.Minute)
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveRetry)
+		w.pass(2 * resolveMost)
 		if got := w.image(id).LastUsed; got == nil || got.Sub(used).Abs() > time.Second {
 			t.Errorf("last used %v, want %v", got, used)
 		}
@@ -367,10 +367,11 @@ func TestRuntimeTroubleIsRiddenOut(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.rt.CutEvents(errors.New("connection reset"))
-		w.rt.SetFaults(fake.Faults{Inventory: errors.New("unavailable")})
+		w.rt.SetFaults(fake.Faults{Inventory: errors.New("unavailable"), Check: errors.New("timeout")})
 		w.fill(81)
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
+		w.wantLogged(0, "could not be removed; going on with others")
 		if w.metric("ebb_node_ready") != 0 || w.agent.notReady.Load() == nil {
 			t.Error("ready without a runtime")
 		}

@@ -14,6 +14,8 @@ const (
 	alarmPoll                   // no kernel line on this filesystem: read the disk
 	alarmSave                   // the state could not be written
 	alarmTidy                   // dead containers are to be looked for
+	alarmResolve                // the resolver is to be asked again for layers
+	alarmRest                   // work that only a start has is over
 	alarmCount
 )
 

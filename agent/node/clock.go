@@ -59,6 +59,18 @@ func (c *clock) atBoot(ns uint64) time.Time {
 	return c.anchorWall.Add(time.Duration(ns) - c.anchorBoot)
 }
 
+// end converts an end that the runtime dates by the wall clock, which may have been set
+// before it or since: to the later of the two times that it can mean. One from before the
+// boot, or that is still to come, tells nothing but that it was not later than now.
+func (c *clock) end(t time.Time) time.Time {
+	now := c.now()
+	at := latest(t.Round(0), c.fromWall(t))
+	if at.Before(c.anchorWall.Add(-c.anchorBoot)) || at.After(now) {
+		return now
+	}
+	return at
+}
+
 // fromWall converts a time that the runtime wrote by the wall clock. It is
 // only as good as the wall clock was; a time in the future becomes now.
 func (c *clock) fromWall(t time.Time) time.Time {

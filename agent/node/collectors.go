@@ -14,12 +14,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descFilesystem = desc("filesystem_info", "1, labelled with the filesystem that a directory is on. Those with one device are one filesystem; of these, one is no alias.", "filesystem", "device", "type", "alias")
+	descFilesystem = desc("filesystem_info", "1, labelled with the filesystem that a directory is on. Those with one device are one filesystem, of which one is no alias; what a project with a quota (ext4, xfs) limits is one of its own.", "filesystem", "device", "type", "alias")
 	descCapacity   = desc("filesystem_capacity_bytes", "Size of the filesystem: images (unpacked layers), content (blobs), containers (writable layers), kubelet (its root directory), logs (of pods).", "filesystem")
 	descAvailable  = desc("filesystem_available_bytes", "What unprivileged writers can still get.", "filesystem")
 	descUsed       = desc("filesystem_used_percent", "Used space as the kubelet counts it: 100 - floor(available*100/capacity).", "filesystem", "resource")
 	descInodes     = desc("filesystem_inodes", "Inodes of the filesystem; 0 where it does not count them.", "filesystem")
 	descInodesAv   = desc("filesystem_inodes_available", "Inodes still free.", "filesystem")
+	descReadable   = desc("filesystem_readable", "1 if the filesystem could be read for this scrape; at 0 its figures are missing.", "filesystem")
 	descLine       = desc("filesystem_line_percent", "The lines: at high the agent acts; reclaim, where there are images, ends at low.", "filesystem", "resource", "line")
 	descSource     = desc("line_source", "1 for what watches the line: the kernel, or polling.", "filesystem", "source")
 )
@@ -60,7 +61,7 @@ type filesystemCollector struct{ m *Metrics }
 
 func (c *filesystemCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descFilesystem, descCapacity, descAvailable, descUsed, descInodes, descInodesAv, descLine, descSource, descToFull,
+		descFilesystem, descReadable, descCapacity, descAvailable, descUsed, descInodes, descInodesAv, descLine, descSource, descToFull,
 	} {
 		out <- d
 	}
@@ -74,39 +75,54 @@ func (c *filesystemCollector) Collect(out chan<- prometheus.Metric) {
 	for _, f := range w.list {
 		at := w.boot()
 		d, _, err := w.disk.Stat(f.path)
-		if err != nil {
-			out <- prometheus.NewInvalidMetric(descCapacity, err)
-			continue
+		if err == nil {
+			f.filling.add(at, d)
 		}
-		f.filling.add(at, d)
 		for i, name := range f.names {
-			f.collect(name, i > 0, d, out)
-			f.filling.collect(name, d, out)
+			f.known(name, i > 0, err == nil, out)
+			if err == nil {
+				f.read(name, d, out)
+				f.filling.collect(name, d, out)
+			}
 		}
 	}
 }
 
-func (f watchedFilesystem) collect(name string, alias bool, d image.Disk, out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
-	}
+// known exports what needs no reading. One filesystem that cannot be read must not
+// hide the others' figures, nor its own lines.
+func (f watchedFilesystem) known(name string, alias, readable bool, out chan<- prometheus.Metric) {
+	gauge := gaugesOf(name, out)
 	gauge(descFilesystem, 1, f.device, f.kind, strconv.FormatBool(alias))
+	gauge(descReadable, number(readable))
 	gauge(descLine, float64(f.lines.HighPercent), "bytes", "high")
 	gauge(descLine, float64(f.lines.InodesHighPercent), "inodes", "high")
 	if f.images {
 		gauge(descLine, float64(f.lines.LowPercent), "bytes", "low")
 		gauge(descLine, float64(f.lines.InodesLowPercent), "inodes", "low")
 	}
-	kernel, poll := 0.0, 1.0
-	if f.kernel {
-		kernel, poll = 1, 0
-	}
-	gauge(descSource, kernel, "kernel")
-	gauge(descSource, poll, "poll")
+	gauge(descSource, number(f.kernel), "kernel")
+	gauge(descSource, number(!f.kernel), "poll")
+}
+
+func (f watchedFilesystem) read(name string, d image.Disk, out chan<- prometheus.Metric) {
+	gauge := gaugesOf(name, out)
 	gauge(descCapacity, float64(d.CapacityBytes))
 	gauge(descAvailable, float64(d.AvailableBytes))
 	gauge(descUsed, float64(d.UsedPercent()), "bytes")
 	gauge(descUsed, float64(d.InodesUsedPercent()), "inodes")
 	gauge(descInodes, float64(d.Inodes))
 	gauge(descInodesAv, float64(d.InodesAvailable))
+}
+
+func gaugesOf(name string, out chan<- prometheus.Metric) func(d *prometheus.Desc, v float64, labels ...string) {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -70,6 +70,20 @@ func (a *Agent) tidySoon(pause time.Duration) {
 	}
 }
 
+// noteDead is for an event that may make a container of the CRI dead, or gone. The
+// dead of other namespaces are their owners' business.
+func (a *Agent) noteDead(e inventory.Event) {
+	if !a.cfg.Containers.Enabled || e.Namespace != inventory.CRINamespace {
+		return
+	}
+	if e.Ended {
+		a.dead.ended[e.Container] = 0
+	}
+	if e.Ended || e.Kind == inventory.EventContainer {
+		a.tidySoon(tidyPause)
+	}
+}
+
 // tidy looks for dead containers, sandboxes and logs, decides, and has the
 // reaper remove what should go. While the reaper is at work nothing is decided:
 // its report brings the next look.
@@ -123,18 +137,23 @@ func (a *Agent) setTidyAlarm(wall time.Time) {
 
 // lag is when to look again for exits that the CRI has not seen yet.
 func (d *deadBook) lag() (wait time.Duration) {
-	for _, c := range d.workloads.Containers {
-		tries, ended := d.ended[c.ID]
-		switch {
+	look := func(id string, runs bool) {
+		switch tries, ended := d.ended[id]; {
 		case !ended:
-		case c.State != container.StateRunning || tries >= lagTries:
-			delete(d.ended, c.ID)
+		case !runs || tries >= lagTries:
+			delete(d.ended, id)
 		default:
-			d.ended[c.ID]++
+			d.ended[id]++
 			if w := min(lagFirst<<min(tries, 10), lagMost); wait == 0 || w < wait {
 				wait = w
 			}
 		}
+	}
+	for _, c := range d.workloads.Containers {
+		look(c.ID, c.State == container.StateRunning)
+	}
+	for _, s := range d.workloads.Sandboxes { // a sandbox's process bears its ID
+		look(s.ID, !s.NotReady)
 	}
 	if wait == 0 {
 		clear(d.ended) // what is not listed is gone
@@ -211,7 +230,18 @@ func (a *Agent) reapPlan() {
 		return
 	}
 	d.busy, d.again = true, false
-	a.toReap <- batch{rt: a.rt, jobs: jobsOf(d.plan.Steps, d.pods()), logs: d.logs}
+	jobs := jobsOf(d.plan.Steps, d.pods())
+	slices.SortStableFunc(jobs, func(i, j job) int { return cmp.Compare(d.failed(i), d.failed(j)) })
+	a.toReap <- batch{rt: a.rt, jobs: jobs, logs: d.logs}
+}
+
+// failed is how often a job has: those that have not come first, lest the same ones
+// take up each batch.
+func (d *deadBook) failed(j job) (times int) {
+	for _, s := range j.steps {
+		times = max(times, d.failures[cmp.Or(s.ContainerID, s.SandboxID)].times)
+	}
+	return times
 }
 
 // pods finds the pod of each sandbox and container.
@@ -249,7 +279,7 @@ func (a *Agent) reaped(r reaped) {
 	} else {
 		a.said.clear(a.log, "reap", "the removal of dead containers goes on")
 	}
-	if r.worked || a.dead.again || r.unavailable != nil {
+	if r.worked || r.late || a.dead.again || r.unavailable != nil {
 		a.tidySoon(pause)
 	}
 }

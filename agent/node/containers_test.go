@@ -28,6 +28,8 @@ type fakePods struct {
 	err     error
 	notGone map[string]bool // by UID: there after all when asked again
 	goneErr error
+	passes  int       // of removals
+	heard   time.Time // zero: each answer is new
 	changed chan<- struct{}
 }
 
@@ -42,7 +44,21 @@ func (p *fakePods) Run(ctx context.Context, changed chan<- struct{}) error {
 func (p *fakePods) Pods(context.Context) (kube.Pods, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return kube.Pods{List: slices.Clone(p.list), StaticKnown: true}, p.err
+	return kube.Pods{List: slices.Clone(p.list), StaticKnown: true, Heard: p.heard}, p.err
+}
+
+// hear has the other side say something.
+func (p *fakePods) hear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = time.Now()
+}
+
+func (p *fakePods) Pass() kube.Pass {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passes++
+	return p
 }
 
 func (p *fakePods) Gone(_ context.Context, _, _, uid string) (bool, error) {
@@ -256,6 +272,27 @@ func TestPodTurnsUpBeforeTheRemoval(t *testing.T) {
 	}
 }
 
+// However many pods are gone, all that is done about them together is one pass at the
+// source.
+func TestOnePassForManyPods(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		for i := range 50 {
+			w.deadPod(fmt.Sprint("pod-", i))
+		}
+		w.up()
+		w.pass(time.Second)
+		if n := len(w.did()); n != 100 {
+			t.Errorf("%d removals", n)
+		}
+		w.pods.mu.Lock()
+		defer w.pods.mu.Unlock()
+		if w.pods.passes > 2 { // one of each batch
+			t.Errorf("%d passes", w.pods.passes)
+		}
+	})
+}
+
 // A sandbox that hangs does not hold up others, nor the disk.
 func TestHangingSandbox(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -397,6 +434,7 @@ func TestWantedImagesStay(t *testing.T) {
 			{UID: "2", Namespace: "default", Name: "done", Ended: true, Images: []string{"other:1"}},
 		}}
 		other := w.add("docker.io/library/other:1", 100)
+		w.pass(time.Second) // what comes after the latest answer would stay for that
 		w.up()
 		w.pods.set(errors.New("gone"))
 		w.fill(90)
@@ -471,4 +509,27 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 			t.Errorf("%v links counted", n)
 		}
 	})
+}
+
+// TestExitsThatTheCRIHasNotSeen: containerd tells of the end of a container, or of a
+// sandbox, before the CRI knows it: it is looked at again until it does.
+func TestExitsThatTheCRIHasNotSeen(t *testing.T) {
+	d := newDeadBook()
+	d.workloads.Containers = []container.Container{{ID: "c", State: container.StateRunning}}
+	d.workloads.Sandboxes = []container.Sandbox{{ID: "s"}}
+	if wait := d.lag(); wait != 0 {
+		t.Fatalf("nothing has ended, and the next look is in %v", wait)
+	}
+	d.ended["c"], d.ended["s"] = 0, 0
+	if wait := d.lag(); wait != lagFirst {
+		t.Fatalf("both have ended: the next look is in %v", wait)
+	}
+	d.workloads.Containers[0].State = container.StateExited
+	if wait := d.lag(); wait != 2*lagFirst {
+		t.Fatalf("the sandbox has ended: the next look is in %v", wait)
+	}
+	d.workloads.Sandboxes[0].NotReady = true
+	if wait := d.lag(); wait != 0 || len(d.ended) != 0 {
+		t.Fatalf("the CRI knows both: the next look is in %v, for %v", wait, d.ended)
+	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -27,8 +28,9 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 	case err == nil && !f.lines.HighReached(r.Disk):
 		f.reading = r // it has passed: a run just freed the space, or a writer did
 		a.setLineAgain(f)
+	case err == nil && a.putOff(f, r):
 	case f.holdsImages():
-		a.log.Info("filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", f.path)
+		a.said.once(a.log, f.topic(), slog.LevelInfo, "filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", f.path)
 		a.look(ctx, c.BootNS)
 	default:
 		a.tendTo(f, r, err)
@@ -40,6 +42,9 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 func (a *Agent) tend(ctx context.Context, f *filesystem) (looked bool) {
 	r, err := a.readDisk(ctx, f)
 	if f.holdsImages() && (err != nil || f.lines.HighReached(r.Disk)) {
+		if err == nil && a.putOff(f, r) {
+			return false
+		}
 		a.look(ctx, 0)
 		return true
 	}
@@ -105,6 +110,14 @@ func (a *Agent) tendAt(f *filesystem, at time.Time) {
 	}
 }
 
+// pollLater plans the next reading of a filesystem that is polled.
+func (a *Agent) pollLater(f *filesystem) {
+	if f.polls() {
+		now := a.clock.now()
+		a.alarms.sooner(alarmPoll, now.Add(f.pace.next(now, f.Disk, f.lines)))
+	}
+}
+
 // poll reads the filesystems for which no line could be set in the kernel.
 func (a *Agent) poll(ctx context.Context) {
 	a.metrics.polls.Inc()
@@ -118,10 +131,15 @@ func (a *Agent) poll(ctx context.Context) {
 		}
 		r, err := a.read(f)
 		switch {
+		case errors.Is(err, errMoved):
+			a.look(ctx, 0) // which follows it
+			return
 		case err != nil && f.holdsImages():
 			a.lookFailed(err)
 			return
-		case err == nil && !f.line.polled(r, f.lines):
+		case err == nil && (!f.line.polled(r, f.lines) || a.putOff(f, r)):
+			f.reading = r
+			a.pollLater(f)
 		case f.holdsImages():
 			a.look(ctx, uint64(a.boot()))
 			return

@@ -11,6 +11,9 @@ import (
 // runtimeUp takes over a fresh connection.
 func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
 	a.rt, a.unmended = rt, true
+	if f := a.rec.Facts; f != nil {
+		a.rec.Facts, a.factsSaved = nil, rt.Learn(*f)
+	}
 	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
 	a.look(ctx, 0)
 	a.tidy(ctx)
@@ -20,8 +23,14 @@ func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
 // for the burst to pass.
 func (a *Agent) runtimeEvent(e inventory.Event) {
 	now, spacing := a.clock.now(), eventSpacing
+	at := a.happened(e, now)
+	a.told = true
+	if e.Kind != inventory.EventDown {
+		a.holdsMayEnd()
+	}
 	switch e.Kind {
 	case inventory.EventDown:
+		a.brokeOff, a.unheard, a.heard = true, true, time.Time{}
 		a.metrics.runtimeUp.Set(0)
 		a.setReady("the container runtime's event stream broke off: " + e.Err.Error())
 		a.said.once(a.log, "events", slog.LevelWarn, "runtime events broke off; reconnecting", "error", e.Err)
@@ -29,21 +38,27 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	case inventory.EventResync:
 		a.metrics.runtimeUp.Set(1)
 		a.said.clear(a.log, "events", "runtime events are back")
-		a.containers = nil // whatever came or went in between is unknown
+		if a.brokeOff {
+			clear(a.layers.blind) // it may be another runtime, or set up otherwise
+		}
+		a.brokeOff, a.unheard, a.heard = false, true, at
 		a.tidySoon(tidyPause)
 	case inventory.EventContainer, inventory.EventTask:
-		a.stampUse(e, now)
-		if e.Ended {
-			a.dead.ended[e.Container] = 0
-		}
-		if e.Ended || e.Kind == inventory.EventContainer {
-			a.tidySoon(tidyPause)
-		}
+		a.stampUse(e, at)
+		a.noteDead(e)
 		if !a.aboveLine() {
 			spacing = calmSpacing
 		}
 	}
 	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(spacing)))
+}
+
+// happened is when: the loop may have been busy since, with a removal for minutes.
+func (a *Agent) happened(e inventory.Event, now time.Time) time.Time {
+	if e.At.IsZero() {
+		return now
+	}
+	return a.clock.end(e.At)
 }
 
 func latest(a, b time.Time) time.Time {

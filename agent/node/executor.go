@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
@@ -18,8 +19,8 @@ const (
 	// capWindow is what maxRemovalsPerHour counts over.
 	capWindow = time.Hour
 
-	// runDeadline bounds the wait for one removal to show on the disk.
-	runDeadline = 15 * time.Second
+	// showDeadline bounds the wait for one removal to show on the disk.
+	showDeadline = 3 * time.Second
 )
 
 // failure remembers something whose removal failed.
@@ -41,7 +42,7 @@ const (
 	resultAge        = "age_done"    // what had reached its maximum age is gone
 	resultHold       = "hold"        // all that may go is gone, and it is not enough
 	resultCapped     = "capped"      // maxRemovalsPerHour is used up
-	resultShortfall  = "shortfall"   // a removal freed less than computed, and the disk did not settle in time
+	resultShortfall  = "shortfall"   // the low line is reached by what was computed, and the disk does not show it yet
 	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
 	resultObserved   = "observed"    // mode observe: only said
 )
@@ -62,15 +63,18 @@ type run struct {
 	removed   int
 	freed     uint64
 	failed    int
-	group     int // images that went together the last time; 0: not all of them did
+	group     int                  // images that went together the last time; 0: not all of them did
+	inv       *inventory.Inventory // what this pass plans from, less what went and what turned out to be needed
 	result    string
 	err       error // the node could not be read, or the runtime went away
+	hurry     bool  // this pass may plan from an inventory that was at hand
+	doubt     bool  // something failed in it: it may be the runtime, not the image
 }
 
 // begin takes the target's plan into the run. From now on its low line counts,
-// not the high one.
-func (r *run) begin(s *store, now time.Time) {
-	p := s.plan
+// not the high one; news is whether it did not before.
+func (r *run) begin(s *store, now time.Time) (news bool) {
+	p, was := s.plan, *s.kept
 	s.kept.ReclaimingBytes = s.kept.ReclaimingBytes || p.NeedBytes > 0
 	s.kept.ReclaimingInodes = s.kept.ReclaimingInodes || p.NeedInodes > 0
 	if r.started.IsZero() {
@@ -79,6 +83,21 @@ func (r *run) begin(s *store, now time.Time) {
 	for _, d := range p.Remove {
 		if r.trigger == "" || d.Reason == image.RemovedThreshold {
 			r.trigger = d.Reason
+		}
+	}
+	return s.kept.ReclaimingBytes != was.ReclaimingBytes || s.kept.ReclaimingInodes != was.ReclaimingInodes
+}
+
+// gone is for an image that is there no more.
+func (r *run) gone(id string) {
+	r.inv.Images = slices.DeleteFunc(r.inv.Images, func(i inventory.Image) bool { return i.ID == id })
+}
+
+// needed is for an image that turned out to be needed: this pass does not plan with it again.
+func (r *run) needed(id, why string) {
+	for n := range r.inv.Images {
+		if i := &r.inv.Images[n]; i.ID == id {
+			i.UsedBy = []string{why}
 		}
 	}
 }
@@ -90,23 +109,23 @@ func (r *run) interrupted(err error) verdict {
 	return stop
 }
 
-// execute carries out the target's plan step by step. It is the one door through which
-// every image goes; dead containers have theirs in reaper.go.
+// execute carries out the target's plan group by group. After each the plan is made anew, from
+// the same inventory and the latest reading: others write and delete meanwhile, and a first
+// reading can be wrong for a moment (ext4 counts blocks twice while it allocates them). It is
+// the one door through which every image goes; dead containers have theirs in reaper.go.
 func (a *Agent) execute(ctx context.Context, r *run) verdict {
 	if a.cfg.Mode == config.ModeObserve {
 		r.trigger, r.result = a.target.plan.Remove[0].Reason, resultObserved
 		a.sayPlan()
 		return stop
 	}
-	r.begin(a.target, a.clock.now())
-	a.save()
-	for plan := a.target.plan.Remove; len(plan) > 0; {
+	for first := true; first || a.planAgain(r.inv); first = false {
 		a.alive()
 		if ctx.Err() != nil {
 			return stop
 		}
-		if plan[0].Reason == image.RemovedThreshold && a.target.low() {
-			return goOn
+		if r.begin(a.target, a.clock.now()) {
+			a.save()
 		}
 		free, at := a.removalBudget()
 		if free == 0 {
@@ -117,21 +136,27 @@ func (a *Agent) execute(ctx context.Context, r *run) verdict {
 			return stop
 		}
 		a.said.clear(a.log, "capped", "removals go on: the hourly cap has room again")
-		n := min(a.groupSize(r), free, len(plan))
-		if a.removeGroup(ctx, r, plan[:n]) == stop {
+		plan := a.target.plan.Remove
+		plan = plan[:min(groupSize(r), free, len(plan))]
+		spared, v := a.removeGroup(ctx, r, plan)
+		if v == stop {
 			return stop
 		}
-		plan = plan[n:]
+		if r.doubt || spared == len(plan) {
+			return goOn // look at everything before the next try: the disk goes up and down
+		}
 	}
 	return goOn
 }
 
-// low reports whether the latest reading is at or below the low lines that the
-// run is for.
-func (s *store) low() bool {
-	p, d := s.lines, s.Disk
-	return (!s.kept.ReclaimingBytes || d.AvailableBytes >= image.LowAvailable(d.CapacityBytes, p.LowPercent)) &&
-		(!s.kept.ReclaimingInodes || d.InodesAvailable >= image.LowAvailable(d.Inodes, p.InodesLowPercent))
+// planAgain plans anew from an inventory that is at hand.
+func (a *Agent) planAgain(inv *inventory.Inventory) (work bool) {
+	for _, s := range a.stores {
+		if now, err := a.read(s.filesystem); err == nil {
+			s.reading = now
+		}
+	}
+	return a.plan(inv)
 }
 
 // removalBudget returns how many removals the cap still allows, and when it
@@ -151,33 +176,67 @@ func (a *Agent) removalBudget() (free int, at time.Time) {
 	return max(0, a.cfg.Images.MaxRemovalsPerHour-len(recent)), recent[0].Add(capWindow)
 }
 
-// removed measures what a removal has freed and says so. The run ends if the disk
-// does not show it.
-func (a *Agent) removed(ctx context.Context, r *run, d image.Decision, i inventory.Image, before measured, took time.Duration) verdict {
+// removed measures what the removal of images has freed and says so. What they freed
+// together is each one's by what was computed.
+func (a *Agent) removed(ctx context.Context, r *run, gone []leaving, before measured) {
 	a.firstRemovalDone(r)
-	a.rec.Meta.Removals = append(a.rec.Meta.Removals, a.clock.now())
-	after, settled := a.measure(ctx, before, d)
-	gain := after.freed(before)
-	r.removed++
-	r.freed += gain
-	a.metrics.removed(d.Reason, gain)
-	a.target.filling.reclaimed(gain, gained(before.InodesAvailable, after.InodesAvailable))
-	a.log.Info("image removed", "image", d.ImageID, "references", i.References, "reason", string(d.Reason),
-		"detail", d.Detail, "freed_bytes", gain, "computed_bytes", d.FreesBytes, "took_ms", took.Milliseconds(),
-		"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[d.ImageID].LastUsed))
-	delete(a.failures, d.ImageID)
-	if a.target.unsettled = !settled; !settled {
-		r.result = resultShortfall
-		a.log.Warn("run ends: the removal freed less than computed and the disk has not settled",
-			"reason", "shortfall", "image", d.ImageID, "freed_bytes", gain, "computed_bytes", d.FreesBytes)
-		a.alarms.sooner(alarmRetry, a.clock.now().Add(a.patience))
-		return stop
+	now := a.clock.now()
+	var all image.Decision
+	for _, l := range gone {
+		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
+		a.rec.Meta.Removals = append(a.rec.Meta.Removals, now)
 	}
-	return goOn
+	after, settled := a.measure(ctx, before, all)
+	o := outcomeOf(all, before, after)
+	r.removed += len(gone)
+	r.freed += o.bytes
+	a.target.filling.reclaimed(o.bytes, o.inodes)
+	for _, l := range gone {
+		freed := shareOf(o.bytes, l.FreesBytes, all.FreesBytes)
+		a.metrics.removed(l.Reason, freed)
+		line := []any{"image", l.ImageID, "references", l.image.References, "reason", string(l.Reason),
+			"detail", l.Detail, "freed_bytes", freed, "computed_bytes", l.FreesBytes, "took_ms", now.Sub(l.begun).Milliseconds(),
+			"used_percent", after.UsedPercent(), "available_bytes", after.AvailableBytes, "last_used", lastUsedText(a.rec.Images[l.ImageID].LastUsed)}
+		if len(gone) > 1 {
+			line = append(line, "measured_with", len(gone)-1)
+		}
+		if o.about {
+			line = append(line, "freed", "about; others deleted, too")
+		}
+		a.log.Info("image removed", line...)
+		a.noteRemoved(l, now)
+		a.forget(l.ImageID)
+		r.gone(l.ImageID)
+	}
+	if f := a.target.filesystem; settled {
+		a.shown(f, true)
+	} else if !f.believed.none() || after.cameFree(before) < enough(all) {
+		// Unless the agent is to stop, or the filesystem is there no more.
+		if _, err := a.read(f); err == nil && ctx.Err() == nil {
+			a.believe(f, all, before, after)
+		}
+	}
+}
+
+// shareOf is part's share of what whole has freed.
+func shareOf(freed, part, whole uint64) uint64 {
+	if part >= whole {
+		return freed
+	}
+	return uint64(float64(freed) * float64(part) / float64(whole))
+}
+
+// forget is for an image that was removed: should it be listed nevertheless, somebody
+// has pulled it meanwhile, and it has only just come.
+func (a *Agent) forget(id string) {
+	delete(a.rec.Images, id)
+	delete(a.failures, id)
+	delete(a.away, id)
 }
 
 // stays is for an image that the plan removes and that is needed.
-func (a *Agent) stays(i inventory.Image, why string) {
+func (a *Agent) stays(r *run, i inventory.Image, why string) {
+	r.needed(i.ID, why)
 	a.metrics.spared.Inc()
 	a.log.Info("image stays after all", "image", i.ID, "references", i.References, "reason", why)
 }
@@ -205,8 +264,8 @@ func (a *Agent) nowKept(i inventory.Image) string {
 	if rule := a.keep.Match(i.References); rule != "" {
 		return "kept by rule " + rule
 	}
-	if by := a.podBook.wantedBy(i); len(by) > 0 {
-		return "wanted by " + by[0]
+	if why := a.podsKeep(i); why != "" {
+		return why
 	}
 	if a.probes == nil {
 		return ""
@@ -231,6 +290,11 @@ func (a *Agent) nowKept(i inventory.Image) string {
 }
 
 func (a *Agent) removalFailed(r *run, d image.Decision, err error) {
+	if r.hurry {
+		r.doubt = true
+		a.log.Debug("a removal failed; looking at everything anew", "image", d.ImageID, "reason", err)
+		return
+	}
 	f, wait := a.failures[d.ImageID].again(a.clock.now())
 	a.failures[d.ImageID] = f
 	r.failed++
@@ -273,6 +337,8 @@ func (a *Agent) resultOf(r *run) string {
 		return resultHold
 	case a.target.plan.NeedBytes > 0 || a.target.plan.NeedInodes > 0:
 		return resultIncomplete
+	case !a.target.believed.none():
+		return resultShortfall
 	case r.trigger == image.RemovedAge:
 		return resultAge
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -39,7 +40,8 @@ type FilesystemExplanation struct {
 	HighPercent       int      `json:"highPercent"`
 	InodesUsedPercent int      `json:"inodesUsedPercent"`
 	InodesHighPercent int      `json:"inodesHighPercent"`
-	Kernel            bool     `json:"kernel"` // the kernel watches its line
+	Kernel            bool     `json:"kernel"`            // the kernel watches its line
+	Project           *uint32  `json:"project,omitempty"` // whose limit the figures are of, in place of the filesystem
 }
 
 // ImageExplanation is one image, as the last decision saw it.
@@ -53,6 +55,7 @@ type ImageExplanation struct {
 	LastUsed   *time.Time `json:"lastUsed,omitempty"`
 	Arrived    time.Time  `json:"arrived"`
 	UsedBy     []string   `json:"usedBy,omitempty"`
+	Again      int        `json:"pulledAgain,omitempty"` // times it came back within a day of its removal by ebb
 }
 
 // question is somebody's request to the loop; the answer comes on reply, which
@@ -93,8 +96,14 @@ func (a *Agent) answer(q question) {
 func (a *Agent) explainFilesystems() []FilesystemExplanation {
 	list := []FilesystemExplanation{}
 	for _, f := range a.filesystems {
+		var project *uint32
+		if f.Project.Limited {
+			id := f.Project.ID
+			project = &id
+		}
 		list = append(list, FilesystemExplanation{
-			Names: f.names, Path: f.path, Type: f.Type, Device: f.device(), Kernel: f.line.kernel,
+			Project: project,
+			Names:   f.names, Path: f.path, Type: f.Type, Device: f.device(), Kernel: f.line.kernel,
 			UsedPercent: f.UsedPercent(), HighPercent: f.lines.HighPercent,
 			InodesUsedPercent: f.InodesUsedPercent(), InodesHighPercent: f.lines.InodesHighPercent,
 		})
@@ -106,7 +115,7 @@ func (a *Agent) explainImage(verdict string, d image.Decision) ImageExplanation 
 	i, r := a.known[d.ImageID], a.rec.Images[d.ImageID]
 	e := ImageExplanation{
 		ID: d.ImageID, References: i.References, Verdict: verdict, Reason: string(d.Reason), Detail: d.Detail,
-		FreesBytes: d.FreesBytes, Arrived: r.Arrived, UsedBy: i.UsedBy,
+		FreesBytes: d.FreesBytes, Arrived: r.Arrived, UsedBy: i.UsedBy, Again: r.Again,
 	}
 	if !r.LastUsed.IsZero() {
 		used := r.LastUsed
@@ -132,8 +141,7 @@ func (a *Agent) sayPlan() {
 	}
 }
 
-// explainHold says, once per hold and renewal, what holds the space of a
-// filesystem.
+// explainHold says, once per hold and resource, what holds the space of a filesystem.
 func (a *Agent) explainHold(s *store) {
 	was, h := s.kept.Hold, s.plan.Hold
 	switch {
@@ -141,11 +149,63 @@ func (a *Agent) explainHold(s *store) {
 		a.log.Info("hold ended", "reason", "the disk is low enough or can be brought there", "path", s.path)
 	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
 		a.tidySoon(0) // pods that have ended give way now
-		var parts []string
-		for _, s := range h.Space {
-			parts = append(parts, fmt.Sprintf("%s %d MiB", s.By, s.Bytes>>20))
+		if sameHold(was, h) {
+			return
 		}
-		a.log.Log(context.Background(), levelWarn, "the low line cannot be reached; holding", "path", s.path,
-			"reason", string(image.KeptHold), "used_percent", s.UsedPercent(), "held_by", strings.Join(parts, ", "))
+		line := []any{"path", s.path, "reason", string(image.KeptHold), "used_percent", s.UsedPercent(), "held_by", heldBytes(h)}
+		if h.Inodes {
+			line = append(line, "inodes_used_percent", s.InodesUsedPercent(), "inodes_held_by", heldInodes(h))
+		}
+		if by := a.grewMost(h); by != "" {
+			line = append(line, "written_by", by)
+		}
+		a.log.Log(context.Background(), levelWarn, "the low line cannot be reached; holding", line...)
 	}
+}
+
+func heldBytes(h *image.Hold) string {
+	var parts []string
+	for _, s := range h.Space {
+		parts = append(parts, fmt.Sprintf("%s %d MiB", s.By, s.Bytes>>20))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func heldInodes(h *image.Hold) string {
+	space := slices.Clone(h.Space)
+	slices.SortStableFunc(space, func(a, b image.Space) int { return cmp.Compare(b.Inodes, a.Inodes) })
+	var parts []string
+	for _, s := range space {
+		parts = append(parts, fmt.Sprintf("%s %d", s.By, s.Inodes))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// holdersNamed is how many writers the words about a hold name.
+const holdersNamed = 3
+
+// grewMost names those who took most of what is short since they are counted, on all
+// watched filesystems; "" if writers are not counted.
+func (a *Agent) grewMost(h *image.Hold) string {
+	w := a.metrics.writers.Load()
+	if w == nil || a.probes == nil {
+		return ""
+	}
+	list, err := w.read()
+	if err != nil {
+		return "" // /writers says why
+	}
+	made := func(w Writer) int64 { return int64(w.InodesMade - w.InodesRemoved) }
+	if h.Inodes && !h.Bytes {
+		slices.SortStableFunc(list, func(a, b Writer) int { return cmp.Compare(made(b), made(a)) })
+	}
+	var parts []string
+	for _, one := range list[:min(len(list), holdersNamed)] {
+		name := cmp.Or(one.Container, one.Cgroup, "unknown")
+		if one.Pod != "" {
+			name = one.Namespace + "/" + one.Pod + "/" + one.Container
+		}
+		parts = append(parts, fmt.Sprintf("%s %d MiB, %d inodes", name, one.NetBytes>>20, made(one)))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -16,6 +16,7 @@ import (
 type fakeDisk struct {
 	rt   *fake.Runtime
 	kind string        // "ext4" if empty
+	root fs.Project    // whose limit the runtime's disk shows
 	news chan struct{} // mounts changed
 
 	mu      sync.Mutex
@@ -33,6 +34,8 @@ type fakeMount struct {
 	dev  uint64
 	kind string
 	read func() image.Disk
+
+	project fs.Project
 }
 
 const (
@@ -49,7 +52,7 @@ func (d *fakeDisk) at(path string) (fakeMount, error) {
 	} else if ok || path != "/" {
 		return fakeMount{}, fmt.Errorf("stat %q: %w", path, iofs.ErrNotExist)
 	}
-	return fakeMount{dev: fakeDev, kind: cmp.Or(d.kind, "ext4"), read: func() image.Disk {
+	return fakeMount{dev: fakeDev, kind: cmp.Or(d.kind, "ext4"), project: d.root, read: func() image.Disk {
 		disk := d.rt.Disk()
 		disk.AvailableBytes += uint64(d.written)
 		return disk
@@ -93,7 +96,7 @@ func (d *fakeDisk) Stat(path string) (image.Disk, fs.Info, error) {
 	}
 	disk := m.read()
 	avail := disk.AvailableBytes / blockSize
-	return disk, fs.Info{Type: m.kind, MountPoint: path, Dev: m.dev, BlockSize: blockSize,
+	return disk, fs.Info{Type: m.kind, MountPoint: path, Dev: m.dev, Project: m.project, BlockSize: blockSize,
 		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
 }
 
@@ -121,7 +124,10 @@ func (d *fakeDisk) Settle(ctx context.Context, path string) (image.Disk, error) 
 	return m.read(), nil
 }
 
-func (d *fakeDisk) Directory(path string) (Directory, error) { return Directory{Birth: 1}, nil }
+func (d *fakeDisk) Directory(path string) (Directory, error) {
+	at := fake.PlaceAt(path)
+	return Directory{Dev: at.Dev, Ino: at.Ino, Birth: 1}, nil
+}
 
 func (d *fakeDisk) Identify(path string) (fs.Identity, error) {
 	d.mu.Lock()
@@ -130,7 +136,7 @@ func (d *fakeDisk) Identify(path string) (fs.Identity, error) {
 	if err != nil {
 		return fs.Identity{}, err
 	}
-	return fs.Identity{Mount: m.id + 1, Dev: m.dev}, nil
+	return fs.Identity{Mount: m.id + 1, Dev: m.dev, Project: m.project}, nil
 }
 
 func (d *fakeDisk) WatchMounts(ctx context.Context, _ string, out chan<- struct{}) error {

@@ -38,18 +38,18 @@ type directory struct {
 }
 
 // filesystem is a watched superblock: one, however many directories are on it,
-// with one line in the kernel.
+// with one line in the kernel. What the limit of a project holds for is one of its own.
 type filesystem struct {
 	names   []string // in the order of fsNames
 	path    string   // what it is read by
 	lines   image.Policy
 	reading // the latest
 	line    lineState
+	pace    pace // of polls
 	filling fillBook
 
-	// unsettled: a removal did not show in time. Until the figure has been made
-	// true it would ask for the next image in place of the last.
-	unsettled bool
+	believed belief // of removals that did not show in time
+	calm     calm   // on hold
 }
 
 func (f *filesystem) name() string { return f.names[0] }
@@ -59,6 +59,20 @@ func (f *filesystem) device() string { return fmt.Sprintf("%d:%d", f.Dev>>20, f.
 
 // holdsImages: removing images helps here.
 func (f *filesystem) holdsImages() bool { return f.name() == fsImages || f.name() == fsContent }
+
+// ground tells filesystems apart.
+type ground struct {
+	dev     uint64
+	project fs.Project
+}
+
+func (r reading) ground() ground { return ground{r.Dev, r.Project} }
+
+// polls: the filesystem is read again and again, for the kernel raises no line there
+// and something can be done. Others without a line are read with each look.
+func (f *filesystem) polls() bool {
+	return !f.line.kernel && (f.holdsImages() || f.Project.Limited)
+}
 
 // newDirectories returns those that the configuration names, and room for
 // those that the runtime will.
@@ -87,8 +101,8 @@ func (a *Agent) place(roots inventory.Roots) {
 }
 
 // survey looks where the directories are now and follows those that moved:
-// something was mounted over them, or unmounted, or they came or went. It
-// returns false if all are where they were, which is cheap to find out.
+// something was mounted over them, or unmounted, they came or went, or the limit of
+// a project began or ended to hold for them. It returns false if all are where they were, which is cheap to find out.
 func (a *Agent) survey() (moved bool) {
 	stays := make(map[*filesystem]bool)
 	for i := range a.directories {
@@ -127,10 +141,10 @@ func (a *Agent) identify(d *directory) fs.Identity {
 // its line; the line of one that went is cleared, for the next superblock can
 // get the same number.
 func (a *Agent) regroup(stays map[*filesystem]bool) {
-	numbered := make(map[uint64]*filesystem)
+	known := make(map[ground]*filesystem)
 	for _, f := range a.filesystems {
 		if stays[f] {
-			f.names, numbered[f.Dev] = nil, f
+			f.names, known[f.ground()] = nil, f
 		} else {
 			a.drop(f)
 		}
@@ -146,17 +160,17 @@ func (a *Agent) regroup(stays map[*filesystem]bool) {
 			d.at, d.on, d.err = fs.Identity{}, nil, err // it went this very moment
 			continue
 		}
-		f := numbered[r.Dev]
+		f := known[r.ground()]
 		if f == nil {
 			f = &filesystem{}
-			numbered[r.Dev] = f
+			known[r.ground()] = f
 		}
 		if len(f.names) == 0 {
 			a.filesystems = append(a.filesystems, f)
 		}
 		f.add(d, r)
 	}
-	for _, f := range numbered {
+	for _, f := range known {
 		if len(f.names) == 0 {
 			a.drop(f)
 		}
@@ -182,9 +196,12 @@ func (f *filesystem) add(d *directory, r reading) {
 // drop ends the watching of a filesystem.
 func (a *Agent) drop(f *filesystem) {
 	a.log.Info("a filesystem is no longer watched", "filesystem", strings.Join(f.names, ","), "path", f.path,
-		"reason", "something was mounted or unmounted there, or the directory went")
+		"reason", "something was mounted or unmounted there, the directory went, or the limit of a project changed")
 	a.said.forget(f.topic())
-	a.clearLine(f.Dev)
+	a.said.forget(f.lateTopic())
+	if !f.Project.Limited { // else it had no line, but the whole may have one
+		a.clearLine(f.Dev)
+	}
 }
 
 func (a *Agent) clearLine(dev uint64) {
@@ -199,14 +216,14 @@ func (a *Agent) clearLine(dev uint64) {
 // topic is what is said of the filesystem once.
 func (f *filesystem) topic() string { return "line of " + f.path }
 
-// errMoved: the mounts changed, and nobody has followed yet.
+// errMoved: the mounts, or the limit of a project, changed, and nobody has followed yet.
 var errMoved = errors.New("another filesystem is there now")
 
 // read is an exact look at a filesystem, and at no other: one that was mounted
-// over its path just now is not taken for it.
+// over its path just now is not taken for it, nor a project for the whole.
 func (a *Agent) read(f *filesystem) (reading, error) {
 	r, err := a.stat(f.path)
-	if err == nil && r.Dev != f.Dev {
+	if err == nil && r.ground() != f.ground() {
 		for i := range a.directories { // the next survey looks at them anew
 			if d := &a.directories[i]; d.on == f {
 				d.at = fs.Identity{}
@@ -222,11 +239,11 @@ func (a *Agent) named(name string) *filesystem {
 	return a.directories[slices.Index(fsNames, name)].on
 }
 
-// numbered returns the watched filesystem with that device number; nil if there
-// is none.
+// numbered returns the watched filesystem with that device number, whole; nil if
+// there is none.
 func (a *Agent) numbered(dev uint64) *filesystem {
 	for _, f := range a.filesystems {
-		if f.Dev == dev {
+		if f.Dev == dev && !f.Project.Limited {
 			return f
 		}
 	}

@@ -207,6 +207,7 @@ type fakeKernel struct {
 	failTrack  error
 	slots      int    // room for layers; 0: enough
 	usesLost   uint64 // uses of unknown layers that found no room
+	layersLost uint64 // layers whose reads found no room
 	absent     bool   // the filesystems' modules are not loaded
 	waiting    bool   // absent at the last CatchUp
 	status     []bpf.ProgramStatus
@@ -409,7 +410,7 @@ func (k *fakeKernel) HeatTier() (string, error) { return bpf.HeatByPages, nil }
 func (k *fakeKernel) Counters() (bpf.Counters, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return bpf.Counters{UnresolvedLost: k.usesLost}, nil
+	return bpf.Counters{UnresolvedLost: k.usesLost, HeatLayersLost: k.layersLost}, nil
 }
 
 func (k *fakeKernel) Status() []bpf.ProgramStatus { return k.status }

@@ -18,15 +18,22 @@ import (
 // Nothing is decided by it.
 type heat struct {
 	probes Probes
-	index  atomic.Pointer[[]heatStack] // nil: nothing is listed yet
+	index  atomic.Pointer[heatIndex] // nil: nothing is listed yet
+}
+
+// heatIndex says what the layers of all images are. Its layers are put together when they
+// are asked for: of thousands of images they would take megabytes.
+type heatIndex struct {
+	stacks    []heatStack
+	snapshots map[inventory.Layer]inventory.Snapshot // never changed
 }
 
 // heatStack is an image in one namespace and snapshotter.
 type heatStack struct {
 	image      string
 	references []string
-	layer      inventory.Layer // the topmost
-	layers     []heatPlace     // topmost first
+	layer      inventory.Layer     // the topmost
+	root       inventory.LayerRoot // the zero value: not resolved in this run
 }
 
 // heatPlace is one layer. Without a place it has not been resolved.
@@ -43,30 +50,42 @@ type ImageHeat struct {
 	References  []string    `json:"references"`
 	Namespace   string      `json:"namespace"`
 	Snapshotter string      `json:"snapshotter"`
-	Known       bool        `json:"known"`   // the place of every layer is
-	AtLeast     bool        `json:"atLeast"` // some reads could not be remembered
-	Bytes       uint64      `json:"bytes"`   // on disk, as the runtime measured it
-	Inodes      uint64      `json:"inodes"`  // directories and links too
-	ReadBytes   uint64      `json:"readBytes"`
+	Known       bool        `json:"known"`             // every layer is
+	Unknown     string      `json:"unknown,omitempty"` // why not
+	AtLeast     bool        `json:"atLeast"`           // more may have been read than is told
+	Bytes       uint64      `json:"bytes"`             // on disk, as the runtime measured it
+	Inodes      uint64      `json:"inodes"`            // directories and links too
+	ReadBytes   uint64      `json:"readBytes"`         // of the layers that are known
 	ReadFiles   uint64      `json:"readFiles"`
-	ReadPercent float64     `json:"readPercent"` // of the bytes
+	ReadPercent *float64    `json:"readPercent"` // of the bytes; null: unknown
 	Layers      []ReadLayer `json:"layers"`      // topmost first
 }
 
-// ReadLayer is one layer of an image.
+// ReadLayer is one layer of an image. No reads were seen of a layer until a
+// container whose root it is part of was: what is read otherwise, by a sandbox
+// that is no process of this kernel or through an image volume, is not seen.
 type ReadLayer struct {
 	ChainID     string     `json:"chainID"`
 	Known       bool       `json:"known"`
+	Unknown     string     `json:"unknown,omitempty"` // why not
 	AtLeast     bool       `json:"atLeast"`
-	Since       *time.Time `json:"since,omitempty"` // from when on reads were noticed; absent: there was none
+	Since       *time.Time `json:"since,omitempty"` // from when on reads were noticed; absent: they were not
 	Bytes       uint64     `json:"bytes"`
 	Inodes      uint64     `json:"inodes"`
-	ReadBytes   uint64     `json:"readBytes"` // the sizes of the files, however much of each was read
-	ReadFiles   uint64     `json:"readFiles"`
-	ReadPercent float64    `json:"readPercent"`
+	ReadBytes   *uint64    `json:"readBytes"` // the sizes of the files, however much of each was read; null: unknown
+	ReadFiles   *uint64    `json:"readFiles"`
+	ReadPercent *float64   `json:"readPercent"`
 }
 
-// read returns the images, those of which most was read first.
+// Why reads of a layer are not known.
+const (
+	unseenLayer     = "no process was seen with this layer in its root: none ran, or in a sandbox (gVisor, Kata) or an image volume, whose reads the kernel programs do not see"
+	unresolvedLayer = "its directory is not known yet"
+	noHeatSlot      = "; or there was no room for another layer (ebb_node_probe_events_lost_total)"
+)
+
+// read returns the images, those of which most was read first, and at the end
+// those of which that is not known.
 func (h *heat) read(wall func(bootNS uint64) time.Time) ([]ImageHeat, error) {
 	known, err := h.probes.Heat()
 	if err != nil {
@@ -76,47 +95,80 @@ func (h *heat) read(wall func(bootNS uint64) time.Time) ([]ImageHeat, error) {
 	if index == nil {
 		return nil, nil
 	}
+	counters, err := h.probes.Counters()
+	if err != nil {
+		return nil, err
+	}
 	found := newHeatFinder(known)
-	list := make([]ImageHeat, 0, len(*index))
-	for _, stack := range *index {
-		list = append(list, stack.read(found, wall))
+	list := make([]ImageHeat, 0, len(index.stacks))
+	for _, stack := range index.stacks {
+		list = append(list, stack.read(index.layersOf(stack), found, counters.HeatLayersLost > 0, wall))
 	}
 	slices.SortStableFunc(list, func(a, b ImageHeat) int {
-		return cmp.Or(cmp.Compare(b.ReadPercent, a.ReadPercent), cmp.Compare(a.ID, b.ID),
+		return cmp.Or(cmp.Compare(b.percent(), a.percent()), cmp.Compare(a.ID, b.ID),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Snapshotter, b.Snapshotter))
 	})
 	return list, nil
 }
 
-func (s heatStack) read(found heatFinder, wall func(uint64) time.Time) ImageHeat {
+func (s heatStack) read(layers []heatPlace, found heatFinder, full bool, wall func(uint64) time.Time) ImageHeat {
 	i := ImageHeat{
 		ID: s.image, References: s.references, Namespace: s.layer.Namespace, Snapshotter: s.layer.Snapshotter,
-		Known: true, Layers: make([]ReadLayer, 0, len(s.layers)),
+		Known: true, Layers: make([]ReadLayer, 0, len(layers)),
 	}
-	for _, p := range s.layers {
-		l := ReadLayer{ChainID: p.chain, Known: p.place.Ino != 0, Bytes: p.snap.Bytes, Inodes: p.snap.Inodes}
-		if k, ok := found.at(p.place); ok {
-			since := wall(k.SinceNS)
-			l.Since, l.ReadBytes, l.ReadFiles, l.AtLeast = &since, k.Bytes, k.Files, k.Lost > 0
-		}
-		l.ReadPercent = percentOf(l.ReadBytes, l.Bytes)
+	for _, p := range layers {
+		l := p.read(found, full, wall)
 		i.Known, i.AtLeast = i.Known && l.Known, i.AtLeast || l.AtLeast
+		i.Unknown = cmp.Or(i.Unknown, l.Unknown)
 		i.Bytes += l.Bytes
 		i.Inodes += l.Inodes
-		i.ReadBytes += l.ReadBytes
-		i.ReadFiles += l.ReadFiles
+		if l.Known {
+			i.ReadBytes += *l.ReadBytes
+			i.ReadFiles += *l.ReadFiles
+		}
 		i.Layers = append(i.Layers, l)
 	}
-	i.ReadPercent = percentOf(i.ReadBytes, i.Bytes)
+	if i.Known {
+		i.ReadPercent = percentOf(i.ReadBytes, i.Bytes)
+	}
 	return i
 }
 
-// percentOf is at most 100: a file with holes is larger than what it takes.
-func percentOf(part, whole uint64) float64 {
-	if whole == 0 {
-		return 0
+// read joins a layer with what was seen of it.
+func (p heatPlace) read(found heatFinder, full bool, wall func(uint64) time.Time) ReadLayer {
+	l := ReadLayer{ChainID: p.chain, Bytes: p.snap.Bytes, Inodes: p.snap.Inodes}
+	k, ok := found.at(p.place)
+	switch {
+	case p.place.Ino == 0:
+		l.Unknown = unresolvedLayer
+	case !ok && full:
+		l.Unknown = unseenLayer + noHeatSlot
+	case !ok:
+		l.Unknown = unseenLayer
+	default:
+		since := wall(k.SinceNS)
+		l.Known, l.Since, l.ReadBytes, l.ReadFiles, l.AtLeast = true, &since, &k.Bytes, &k.Files, k.Lost > 0
+		l.ReadPercent = percentOf(k.Bytes, l.Bytes)
 	}
-	return min(100, 100*float64(part)/float64(whole))
+	l.AtLeast = l.AtLeast || !l.Known
+	return l
+}
+
+// percentOf is at most 100: a file with holes is larger than what it takes.
+func percentOf(part, whole uint64) *float64 {
+	percent := 0.0
+	if whole != 0 {
+		percent = min(100, 100*float64(part)/float64(whole))
+	}
+	return &percent
+}
+
+// percent is below any that is known if it is not.
+func (i *ImageHeat) percent() float64 {
+	if i.ReadPercent == nil {
+		return -1
+	}
+	return *i.ReadPercent
 }
 
 // heatFinder finds a layer by its root directory.
@@ -155,33 +207,35 @@ func (a *Agent) indexHeat() {
 	if h == nil {
 		return
 	}
-	index := make([]heatStack, 0, len(a.known))
+	index := &heatIndex{stacks: make([]heatStack, 0, len(a.known)), snapshots: a.snapshots}
 	for _, i := range a.known {
 		for _, l := range i.Layers {
-			index = append(index, heatStack{image: i.ID, references: i.References, layer: l, layers: a.placesOf(l)})
+			s := heatStack{image: i.ID, references: i.References, layer: l}
+			if _, ok := a.layers.tracked[l]; ok { // it was looked at in this run
+				s.root = a.rec.Layers[l].LayerRoot
+			}
+			index.stacks = append(index.stacks, s)
 		}
 	}
-	h.index.Store(&index)
+	h.index.Store(index)
 }
 
-// placesOf follows the layers of an image down. The places stand in the record
-// of the topmost one, in the same order.
-func (a *Agent) placesOf(top inventory.Layer) []heatPlace {
-	var list []heatPlace
-	var places []inventory.Place
-	if _, ok := a.layers.tracked[top]; ok { // it was looked at in this run
-		known := a.rec.Layers[top]
-		places = append([]inventory.Place{known.Place()}, known.Below...)
-	}
+// layersOf follows the layers of an image down, topmost first. Their places stand in the
+// record of the topmost one, in the same order.
+func (x *heatIndex) layersOf(s heatStack) []heatPlace {
+	places := s.root.Below
+	list := make([]heatPlace, 0, 1+len(places))
 	// An image has 127 layers at most; a circle cannot be, and would end here.
-	for l := top; l.ChainID != "" && len(list) < 512; {
-		snap, ok := a.snapshots[l]
+	for l := s.layer; l.ChainID != "" && len(list) < 512; {
+		snap, ok := x.snapshots[l]
 		if !ok {
 			break
 		}
 		p := heatPlace{chain: l.ChainID, snap: snap}
-		if len(list) < len(places) {
-			p.place = places[len(list)]
+		if n := len(list); n == 0 {
+			p.place = s.root.Place()
+		} else if n <= len(places) {
+			p.place = places[n-1]
 		}
 		list = append(list, p)
 		l.ChainID = snap.Parent
@@ -205,8 +259,8 @@ func (a *Agent) forgetHeat() {
 	ours := map[bpf.HeatKey]bool{}
 	if index := h.index.Load(); index != nil {
 		found := newHeatFinder(known)
-		for _, stack := range *index {
-			for _, p := range stack.layers {
+		for _, stack := range index.stacks {
+			for _, p := range index.layersOf(stack) {
 				if k, ok := found.at(p.place); ok {
 					ours[k.HeatKey] = true
 				}

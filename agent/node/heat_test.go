@@ -1,8 +1,10 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,25 +63,23 @@ func TestHeatOfImages(t *testing.T) {
 		w.kernel.heat = append(w.kernel.heat, bpf.LayerHeat{HeatKey: bpf.HeatKey{Filesystem: 1, Inode: 2}, Files: 1000}) // of a stranger
 
 		got := w.heat(a)
-		if got.Bytes != 100*mib || got.ReadBytes != 25*mib || got.ReadPercent != 25 || got.ReadFiles != 8 || got.Inodes != 110 ||
+		if got.Bytes != 100*mib || got.ReadBytes != 25*mib || figure(got.ReadPercent) != 25 || got.ReadFiles != 8 || got.Inodes != 110 ||
 			!got.Known || got.AtLeast || len(got.Layers) != 2 {
 			t.Errorf("a: %+v", got)
 		}
-		if l := got.Layers[1]; l.ReadFiles != 5 || l.ReadPercent != 25 || l.Since == nil || !l.Since.After(began) {
+		if l := got.Layers[1]; figure(l.ReadFiles) != 5 || figure(l.ReadPercent) != 25 || l.Since == nil || !l.Since.After(began) {
 			t.Errorf("its base: %+v", l)
 		}
-		if got := w.heat(b); !got.AtLeast || got.Layers[0].ReadPercent != 100 || got.Layers[1].ReadFiles != 5 {
+		if got := w.heat(b); !got.AtLeast || figure(got.Layers[0].ReadPercent) != 100 || figure(got.Layers[1].ReadFiles) != 5 {
 			t.Errorf("b: %+v", got)
 		}
-		if got := w.heat(cold); got.ReadPercent != 0 || !got.Known || got.Layers[0].Since != nil {
-			t.Errorf("cold: %+v", got)
-		}
+		wantUnseen(t, w.heat(cold), 1, "sandbox")
 		if e := w.agent.explainHeat(); e.Images[2].ID != cold {
 			t.Errorf("the least read image is not the last: %+v", e.Images)
 		}
 		for name, want := range map[string]float64{
 			"ebb_node_layer_bytes": float64(130 * mib), "ebb_node_layer_read_bytes": float64(124 * mib),
-			"ebb_node_layer_read_files": 9, "ebb_node_layers_unread_unknown": 1, "ebb_node_image_read_percent": 3,
+			"ebb_node_layer_read_files": 9, "ebb_node_layers_unread_unknown": 2, "ebb_node_image_read_percent": 2,
 		} {
 			if got := w.metric(name); got != want {
 				t.Errorf("%s is %g, want %g", name, got, want)
@@ -89,6 +89,58 @@ func TestHeatOfImages(t *testing.T) {
 			t.Error("the tier is not exported")
 		}
 	})
+}
+
+// TestHeatUnknownIsNotZero: of what no process was seen to have in its root nobody
+// knows whether it was read. A layer that was seen and not read is at 0 %.
+func TestHeatUnknownIsNotZero(t *testing.T) {
+	inWorld(t, func(w *world) {
+		base := fake.Layer{Name: "base", Bytes: 60 * mib, Inodes: 100}
+		ran, sandboxed, unread := w.add("ran", 80, base), w.add("sandboxed", 80, base), w.add("unread", 20)
+		w.up()
+		w.pass(time.Second)
+		w.read(ran, 0, 1, mib, 0)
+		w.read(ran, 1, 1, 6*mib, 0)
+		w.read(unread, 0, 0, 0, 0)
+		if got := w.heat(unread); !got.Known || got.ReadPercent == nil || *got.ReadPercent != 0 || got.Layers[0].Since == nil {
+			t.Errorf("seen and not read: %+v", got)
+		}
+		got := w.heat(sandboxed)
+		wantUnseen(t, got, 1, "sandbox")
+		if got.ReadBytes != 6*mib || figure(got.Layers[1].ReadPercent) != 10 {
+			t.Errorf("what is known of the base that it shares: %+v", got)
+		}
+		raw, err := json.Marshal(got)
+		if err != nil || !strings.Contains(string(raw), `"readPercent":null`) {
+			t.Errorf("%s, %v", raw, err)
+		}
+		w.kernel.mu.Lock()
+		w.kernel.layersLost = 1
+		w.kernel.mu.Unlock()
+		wantUnseen(t, w.heat(sandboxed), 1, "no room")
+	})
+}
+
+// wantUnseen checks that so many layers, from the topmost one, are not known.
+func wantUnseen(t *testing.T, got ImageHeat, layers int, why string) {
+	t.Helper()
+	if got.Known || !got.AtLeast || got.ReadPercent != nil || !strings.Contains(got.Unknown, why) {
+		t.Errorf("%+v", got)
+	}
+	for n, l := range got.Layers {
+		unseen := !l.Known && l.AtLeast && l.Since == nil && l.ReadBytes == nil && l.ReadFiles == nil && l.ReadPercent == nil && strings.Contains(l.Unknown, why)
+		if unseen != (n < layers) {
+			t.Errorf("layer %d: %+v", n, l)
+		}
+	}
+}
+
+// figure is 0 as well if there is none.
+func figure[N float64 | uint64](n *N) (value N) {
+	if n != nil {
+		value = *n
+	}
+	return value
 }
 
 // What no image has is forgotten, but not at once: its image may be on its way.

@@ -65,11 +65,11 @@ func (a *Agent) whatIsRead(w http.ResponseWriter, _ *http.Request) {
 
 var (
 	descHeatTier = desc("layer_heat_tier", "1 for the way in which reads of image layers are seen: fentry and kprobe see files being opened, pages those that are executed or mapped, reads also those that are read.", "tier")
-	descHeatRead = desc("image_read_percent", "Images by how much of their bytes was ever read; once for each namespace and snapshotter they are unpacked in.")
+	descHeatRead = desc("image_read_percent", "Images by how much of their bytes was ever read, where that is known; once for each namespace and snapshotter they are unpacked in.")
 	descHeatHave = desc("layer_bytes", "What the layers of all images take, as the runtime measured it; shared ones once.")
 	descHeatWarm = desc("layer_read_bytes", "Of these, the files that containers ever read.")
 	descHeatFile = desc("layer_read_files", "How many files these are.")
-	descHeatGaps = desc("layers_unread_unknown", "Layers whose reads are not known in full: not resolved yet, or more files than can be remembered.")
+	descHeatGaps = desc("layers_unread_unknown", "Layers whose reads are not known in full: not resolved yet, in no container's root that was seen, or more files than can be remembered.")
 )
 
 // heatBuckets bound the histogram of images, in percent.
@@ -91,32 +91,30 @@ func (c *heatCollector) Collect(out chan<- prometheus.Metric) {
 		current, _ = h.probes.HeatTier()
 	}
 	for _, tier := range bpf.HeatTiers {
-		is := 0.0
-		if tier == current {
-			is = 1
-		}
-		out <- prometheus.MustNewConstMetric(descHeatTier, prometheus.GaugeValue, is, tier)
+		out <- prometheus.MustNewConstMetric(descHeatTier, prometheus.GaugeValue, number(tier == current), tier)
 	}
 	if current == bpf.HeatNone {
 		return // no figure is better than a false one
 	}
 	list, err := h.read(func(uint64) time.Time { return time.Time{} })
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(descHeatRead, err)
-		return
+	if countsReadable("heat", err, out) {
+		collectHeat(out, list)
 	}
-	collectHeat(out, list)
 }
 
 func collectHeat(out chan<- prometheus.Metric, list []ImageHeat) {
 	counts, sum := map[float64]uint64{}, 0.0
 	var bytes, readBytes, readFiles, gaps uint64
 	seen := map[[3]string]bool{}
+	var images uint64
 	for _, i := range list {
-		sum += i.ReadPercent
-		for _, most := range heatBuckets {
-			if i.ReadPercent <= most {
-				counts[most]++
+		if i.Known {
+			images++
+			sum += *i.ReadPercent
+			for _, most := range heatBuckets {
+				if *i.ReadPercent <= most {
+					counts[most]++
+				}
 			}
 		}
 		for _, l := range i.Layers {
@@ -126,14 +124,16 @@ func collectHeat(out chan<- prometheus.Metric, list []ImageHeat) {
 			}
 			seen[name] = true
 			bytes += l.Bytes
-			readBytes += l.ReadBytes
-			readFiles += l.ReadFiles
-			if !l.Known || l.AtLeast {
+			if l.Known {
+				readBytes += *l.ReadBytes
+				readFiles += *l.ReadFiles
+			}
+			if l.AtLeast {
 				gaps++
 			}
 		}
 	}
-	out <- prometheus.MustNewConstHistogram(descHeatRead, uint64(len(list)), sum, fill(counts))
+	out <- prometheus.MustNewConstHistogram(descHeatRead, images, sum, fill(counts))
 	for d, value := range map[*prometheus.Desc]uint64{descHeatHave: bytes, descHeatWarm: readBytes, descHeatFile: readFiles, descHeatGaps: gaps} {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
 	}

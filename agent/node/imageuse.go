@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var descUnused = desc("image_unused_seconds", "Images by how long nobody has used them, as far as was seen at the latest look; 0 for those in use. One whose last use is not known counts from when ebb first saw it.")
+var descUnused = desc("image_unused_seconds", "Images by how long nobody has used them, as far as was seen at the latest look; 0 for those in use other than by dead containers. One whose last use is not known counts from when ebb first saw it.")
 
 // unusedBuckets bound the histogram of images: in use, an hour, a quarter of a day,
 // a day, three, a week, a month, three.
@@ -24,7 +24,7 @@ func (a *Agent) exportUse() {
 	u := &imageUse{now: a.clock.now}
 	for id, i := range a.known {
 		switch r := a.rec.Images[id]; {
-		case len(i.UsedBy) > 0:
+		case i.InUse:
 			u.inUse++
 		case r.LastUsed.IsZero():
 			u.last = append(u.last, r.Observed)

@@ -10,10 +10,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// merge brings the image records in line with an inventory. An image that is
-// in use now was last used now; one that is gone is forgotten, so that it
-// counts as new should it come again.
-func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
+// merge brings the image records in line with an inventory that was asked for at that
+// time. An image that was in use then was last used then; one that is gone is forgotten,
+// so that it counts as new should it come again. One that is merely without its names
+// is not.
+func (a *Agent) merge(inv *inventory.Inventory, asked, now time.Time) {
 	known := make(map[string]inventory.Image, len(inv.Images))
 	for _, i := range inv.Images {
 		known[i.ID] = i
@@ -23,22 +24,30 @@ func (a *Agent) merge(inv *inventory.Inventory, now time.Time) {
 			if !i.Updated.IsZero() {
 				// It came before it was seen, and may have been used since; but not
 				// before the last time that it was not there.
-				r.Arrived = latest(a.listed, a.clock.fromWall(i.Updated))
+				r.Arrived = latest(a.rec.Meta.Listed, a.clock.fromWall(i.Updated))
 			}
+			a.pulledAgain(i, &r, now)
 		}
-		if len(i.UsedBy) > 0 {
-			r.LastUsed = now
+		if i.InUse {
+			r.LastUsed = latest(r.LastUsed, asked)
 		}
 		a.rec.Images[i.ID] = r
 	}
+	missing := 0 // and remembered
 	for id := range a.rec.Images {
-		if _, ok := known[id]; !ok {
-			delete(a.rec.Images, id)
-			delete(a.failures, id)
+		if _, ok := known[id]; ok {
+			continue
 		}
+		if a.away.keeps(id, now, a.unmended) {
+			missing++
+			continue
+		}
+		delete(a.rec.Images, id)
+		delete(a.failures, id)
 	}
+	a.away.expire(now)
 	a.known = known
-	a.dropLayers(inv)
+	a.dropLayers(inv, missing > 0)
 }
 
 // harvest takes over the kernel's stamps. An image unpacked in several
@@ -64,38 +73,10 @@ func (a *Agent) harvest() {
 			// A stamp from before the image came is of another directory that
 			// had the same inode number.
 			if at := a.clock.atBoot(stamps[key]); stamps[key] > 0 && at.After(r.Arrived) {
+				a.stamped[id] = a.stamped[id] || at.After(a.rec.Meta.Listed)
 				r.LastUsed = latest(r.LastUsed, at)
 			}
 		}
-		a.rec.Images[id] = r
-	}
-}
-
-// noteContainers learns which container was made from which image, for the
-// events that name only the container.
-func (a *Agent) noteContainers(list []inventory.Container) {
-	a.containers = make(map[string]string, len(list))
-	for _, c := range list {
-		if c.ImageID != "" {
-			a.containers[c.Namespace+"/"+c.ID] = c.ImageID
-		}
-	}
-}
-
-// stampUse records a use that a runtime event tells of. The kernel knows it
-// too and to the nanosecond; this is what remains where there are no programs,
-// and for root filesystems that are not overlayfs.
-func (a *Agent) stampUse(e inventory.Event, now time.Time) {
-	name := e.Namespace + "/" + e.Container
-	id, ok := a.containers[name]
-	if !ok && e.Image != "" {
-		id, ok = a.imageNamed(e.Image)
-		if ok && a.containers != nil {
-			a.containers[name] = id
-		}
-	}
-	if r, have := a.rec.Images[id]; ok && have {
-		r.LastUsed = now
 		a.rec.Images[id] = r
 	}
 }

@@ -14,10 +14,13 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// resolveRetry is how long a layer that could not be resolved is left alone.
-// While the disk is full, asking again is pointless and costs the runtime a
-// write each time.
-const resolveRetry = time.Minute
+// resolveRetry is how long a layer that could not be resolved is left alone, and
+// resolveMost what that grows to, twice as long each time. While the disk is full,
+// asking again is pointless and costs the runtime a write each time.
+const (
+	resolveRetry = time.Minute
+	resolveMost  = 5 * time.Minute
+)
 
 // resolution is the resolver's answer on one layer.
 type resolution struct {
@@ -32,10 +35,13 @@ type resolution struct {
 type layerBook struct {
 	tracked map[inventory.Layer]bpf.Key
 	refused map[inventory.Layer]bool // no slot in the kernel: their uses go unseen
-	retry   map[inventory.Layer]time.Time
-	blind   map[inventory.Layer]bool // of those, the ones without a directory
+	retry   map[inventory.Layer]failure
+	blind   map[inventory.Layer]bool // without a directory that could be found, whenever it is asked for
 	busy    bool                     // the resolver has a batch
-	claimed bool                     // what the kernel tracks and no image has is sorted out
+	found   int                      // of that batch
+	failed  int
+	claimed bool // what the kernel tracks and no image has is sorted out
+	away    bool // images that are remembered miss from the list, and their layers with them
 
 	usesLost uint64 // those that the kernel found no room for, ever
 }
@@ -44,20 +50,22 @@ func newLayerBook() layerBook {
 	return layerBook{
 		tracked: make(map[inventory.Layer]bpf.Key),
 		refused: make(map[inventory.Layer]bool),
-		retry:   make(map[inventory.Layer]time.Time),
+		retry:   make(map[inventory.Layer]failure),
 		blind:   make(map[inventory.Layer]bool),
 	}
 }
 
 // unsettled: there are layers that the kernel may know and this process does not
 // yet. Those of a snapshotter without directories do not count: they never settle.
-func (b *layerBook) unsettled() bool {
-	for l := range b.retry {
-		if !b.blind[l] {
-			return true
-		}
-	}
-	return b.busy
+func (b *layerBook) unsettled() bool { return b.busy || len(b.retry) > 0 }
+
+// later leaves a layer alone for a while, and returns until when.
+func (b *layerBook) later(l inventory.Layer, now time.Time) time.Time {
+	f := b.retry[l]
+	f.until = now.Add(min(resolveRetry<<min(f.times, 10), resolveMost))
+	f.times++
+	b.retry[l] = f
+	return f.until
 }
 
 func (b *layerBook) key(l inventory.Layer) (bpf.Key, bool) {
@@ -74,7 +82,7 @@ func (a *Agent) trackKnown(now time.Time) (unknown []inventory.Layer) {
 	}
 	for _, i := range a.known {
 		for _, l := range i.Layers {
-			if _, ok := a.layers.tracked[l]; ok || now.Before(a.layers.retry[l]) {
+			if _, ok := a.layers.tracked[l]; ok || a.layers.blind[l] || now.Before(a.layers.retry[l].until) {
 				continue
 			}
 			if known, ok := a.rec.Layers[l]; ok && a.stillThere(known) {
@@ -137,33 +145,44 @@ func (a *Agent) resolveOne(ctx context.Context, l inventory.Layer) (state.Layer,
 
 // layerResolved takes one answer of the resolver.
 func (a *Agent) layerResolved(r resolution) {
-	if r.last {
-		a.layers.busy = false
-		defer a.indexHeat()
-	}
 	now := a.clock.now()
+	if r.last {
+		defer a.batchResolved(now)
+	}
 	switch {
 	case errors.Is(r.err, inventory.ErrNotFound):
 		return // it went in the meantime; the next look knows
 	case r.err != nil:
-		a.layers.retry[r.layer] = now.Add(resolveRetry)
-		if errors.Is(r.err, inventory.ErrUnsupported) {
+		if errors.Is(r.err, inventory.ErrUnsupported) { // until there is another runtime
 			a.layers.blind[r.layer] = true
+			delete(a.layers.retry, r.layer)
+		} else {
+			a.alarms.sooner(alarmResolve, a.layers.later(r.layer, now))
 		}
+		a.layers.failed++
 		a.metrics.unresolved.Inc()
 		a.said.once(a.log, "resolve", slog.LevelWarn, "a layer's directory cannot be found yet; its uses wait in the kernel",
 			"layer", r.layer.ChainID, "namespace", r.layer.Namespace, "error", r.err)
-		a.alarms.sooner(alarmRetry, now.Add(resolveRetry))
 		return
 	}
-	delete(a.layers.retry, r.layer)
+	a.layers.found++
 	a.rec.Layers[r.layer] = r.found
 	a.track(r.layer, r.found)
-	if r.last {
-		a.said.clear(a.log, "resolve", "layers can be resolved again")
+}
+
+// batchResolved is for when all layers of a batch were answered. Where none was found, to
+// ask again at once would find none.
+func (a *Agent) batchResolved(now time.Time) {
+	found, failed := a.layers.found, a.layers.failed
+	a.layers.busy, a.layers.found, a.layers.failed = false, 0, 0
+	if found > 0 {
+		if failed == 0 {
+			a.said.clear(a.log, "resolve", "layers can be resolved again")
+		}
 		a.save()
 		a.resolveMore(now) // what arrived while the batch was under way
 	}
+	a.indexHeat()
 }
 
 // track tells the kernel to stamp a layer. A use that came before is taken
@@ -180,12 +199,13 @@ func (a *Agent) track(l inventory.Layer, at state.Layer) {
 			a.layers.refused[l] = true
 			a.recent(l)
 		}
-		a.layers.retry[l] = a.clock.now().Add(resolveRetry)
+		a.layers.later(l, a.clock.now())
 		a.said.once(a.log, "track", slog.LevelError, "the kernel cannot track a layer; its last use comes from runtime events",
 			"layer", l.ChainID, "error", err)
 		return
 	}
 	delete(a.layers.refused, l)
+	delete(a.layers.retry, l)
 	a.layers.tracked[l] = key
 }
 
@@ -227,10 +247,11 @@ func (a *Agent) noteLostUses() {
 // directory can have the inode number of one that went, and have been used
 // under it.
 func (a *Agent) untrackStrangers() {
-	if a.layers.claimed || len(a.layers.retry) > 0 {
+	if a.layers.claimed || len(a.layers.retry) > 0 || a.layers.away {
 		return
 	}
 	a.layers.claimed = true
+	a.alarms.set(alarmRest, a.clock.now().Add(restPause)) // all layers are known
 	a.untrackAllStrangers()
 }
 
@@ -249,13 +270,18 @@ func (a *Agent) untrackAllStrangers() {
 	}
 }
 
-// dropLayers forgets layers that no image has any more.
-func (a *Agent) dropLayers(inv *inventory.Inventory) {
+// dropLayers forgets layers that no image has any more. While images are away those of
+// them that are still unpacked may be theirs.
+func (a *Agent) dropLayers(inv *inventory.Inventory, away bool) {
+	a.layers.away = away
 	live := make(map[inventory.Layer]bool, len(inv.Images))
 	for _, i := range inv.Images {
 		for _, l := range i.Layers {
 			live[l] = true
 		}
+	}
+	for l := range inv.Snapshots {
+		live[l] = live[l] || away
 	}
 	for l := range a.layers.tracked {
 		if !live[l] {
@@ -264,7 +290,7 @@ func (a *Agent) dropLayers(inv *inventory.Inventory) {
 		}
 	}
 	maps.DeleteFunc(a.rec.Layers, func(l inventory.Layer, _ state.Layer) bool { return !live[l] })
-	maps.DeleteFunc(a.layers.retry, func(l inventory.Layer, _ time.Time) bool { return !live[l] })
+	maps.DeleteFunc(a.layers.retry, func(l inventory.Layer, _ failure) bool { return !live[l] })
 	maps.DeleteFunc(a.layers.blind, func(l inventory.Layer, _ bool) bool { return !live[l] })
 	maps.DeleteFunc(a.layers.refused, func(l inventory.Layer, _ bool) bool { return !live[l] })
 }

@@ -52,7 +52,7 @@ func TestUseThatFoundNoRoom(t *testing.T) {
 		}
 		last := *w.image(unknown).LastUsed
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveRetry)
+		w.pass(2 * resolveMost)
 		w.kernel.lose() // of somebody else's directory: this one has its stamp
 		w.wantUsed(unknown, last)
 		w.wantUsed(tracked, time.Time{})
@@ -105,10 +105,43 @@ func TestRoomOfLayersThatWent(t *testing.T) {
 		w.kernel.slots = 1
 		w.kernel.mu.Unlock()
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveRetry)
+		w.pass(2 * resolveMost)
 		if keys := w.kernel.Tracked(); len(keys) != 1 || keys[0] == old {
 			t.Errorf("tracked are %v, want the new layer", keys)
 		}
+	})
+}
+
+// oneFails is a runtime that cannot resolve the first layer that it is asked for.
+type oneFails struct {
+	*fake.Runtime
+	layer *inventory.Layer
+}
+
+func (r oneFails) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	if *r.layer == (inventory.Layer{}) {
+		*r.layer = l
+	}
+	if *r.layer == l {
+		return inventory.LayerRoot{}, inventory.ErrNoSpace
+	}
+	return r.Runtime.ResolveLayer(ctx, l)
+}
+
+// One layer that cannot be resolved among others that can is no news each time.
+func TestOneLayerOfABatchFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.dial = func(context.Context) (Runtime, error) { return oneFails{w.rt, new(inventory.Layer)}, nil }
+		for n := range 3 {
+			w.add(fmt.Sprint("image", n), 40)
+		}
+		w.up()
+		w.pass(6 * resolveMost)
+		if n := len(w.kernel.Tracked()); n != 2 {
+			t.Errorf("%d layers are tracked, want 2", n)
+		}
+		w.wantLogged(1, "level=WARN", "a layer's directory cannot be found yet")
+		w.wantLogged(0, "layers can be resolved again")
 	})
 }
 

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 // lineState is what the loop knows of a filesystem's line in the kernel.
@@ -53,12 +53,13 @@ func (a *Agent) setLines() {
 func (a *Agent) setLine(f *filesystem) {
 	f.line.due = time.Time{}
 	f.line.above = f.lines.HighReached(f.Disk)
+	if f.holdsImages() && !f.line.above {
+		a.said.forget(f.topic()) // that it reached its line; what came of that has been said
+	}
 	step := f.CapacityBytes / worseStep
 	f.line.worseAt = f.AvailableBytes - min(step, f.AvailableBytes)
 	if !a.armKernel(f) {
-		if f.holdsImages() {
-			a.alarms.sooner(alarmPoll, a.clock.now().Add(pollInterval))
-		}
+		a.pollLater(f)
 		return
 	}
 	// An allocation between the reading and the line has been overlooked, and
@@ -106,22 +107,22 @@ func (a *Agent) counted(r reading) image.Disk {
 // readDisk reads a filesystem for a decision. Where statfs lags, the figure is
 // made true first, if by any account the line is reached: it may be too low
 // after writes, too high after deletes. If that takes too long the figure at hand
-// has to do, unless it lacks what the agent itself has removed.
+// has to do, with what is believed of the agent's own removals.
 func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
 	r, err := a.read(f)
-	if err != nil || !f.unsettled && (!lags(r.Type) || !f.lines.HighReached(a.counted(r))) {
+	late := !f.believed.none()
+	if err != nil || !late && (!lags(r.Type) || !f.lines.HighReached(a.counted(r))) {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
-	if _, err := a.disk.Settle(ctx, f.path); err != nil {
+	_, err = a.disk.Settle(ctx, f.path)
+	if err != nil {
 		a.metrics.unsettled.Inc()
-		if f.unsettled {
-			return r, fmt.Errorf("what was removed does not show: %w", err)
-		}
 		a.log.Debug("settle", "error", err)
-	} else {
-		f.unsettled = false
+	}
+	if late {
+		a.shown(f, err == nil)
 	}
 	return a.read(f)
 }
@@ -130,7 +131,6 @@ func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
 func lags(fsType string) bool { return fsType == "btrfs" }
 
 // armKernel sets the line in the kernel; false means that it cannot be done.
-// Filesystems with images are polled then; others are read with each look.
 func (a *Agent) armKernel(f *filesystem) bool {
 	was := f.line
 	f.line.kernel = a.tryArm(f)
@@ -139,7 +139,7 @@ func (a *Agent) armKernel(f *filesystem) bool {
 		a.publish()
 		a.saySource(f)
 	}
-	if !slices.ContainsFunc(a.stores, func(s *store) bool { return !s.line.kernel }) {
+	if !slices.ContainsFunc(a.filesystems, (*filesystem).polls) {
 		a.alarms.set(alarmPoll, time.Time{})
 	}
 	return f.line.kernel
@@ -150,6 +150,9 @@ func (a *Agent) saySource(f *filesystem) {
 	switch {
 	case f.line.kernel:
 		a.log.Info("the kernel watches a filesystem", append(about, "reason", "line set")...)
+	case f.Project.Limited:
+		a.log.Warn("a project's limit holds here, and the kernel's line is of the whole filesystem; reading it every "+pollInterval.String()+" or sooner",
+			append(about, "project", f.Project.ID, "reason", limitReason(f.Project), "way_out", "take the limit away, or use a filesystem of its own in place of a quota")...)
 	case f.holdsImages():
 		a.log.Warn("the kernel cannot watch this filesystem; reading it every "+pollInterval.String(),
 			append(about, "reason", "no program for it")...)
@@ -158,8 +161,17 @@ func (a *Agent) saySource(f *filesystem) {
 	}
 }
 
+func limitReason(p fs.Project) string {
+	if p.Unsure {
+		return "a project that may have a quota; to ask takes Linux 5.14 and CAP_SYS_ADMIN"
+	}
+	return "project quota"
+}
+
+// tryArm: the kernel's counters are of the whole filesystem, so that they tell nothing
+// of a project's limit.
 func (a *Agent) tryArm(f *filesystem) bool {
-	if !a.canWatch(f.Type) {
+	if f.Project.Limited || !a.canWatch(f.Type) {
 		return false
 	}
 	topic := "kernel " + f.topic()

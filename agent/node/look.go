@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"fmt"
-	"github.com/ebb-agent/ebb/runtime/inventory"
+	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // maxPasses bounds how often one look may find more to remove after it has
@@ -19,8 +21,9 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 		return // the connector is at it
 	}
 	run := &run{crossedNS: crossedNS}
-	for range maxPasses {
-		inv, err := a.observe(ctx)
+	for pass := range maxPasses {
+		run.hurry, run.doubt = pass == 0 && crossedNS != 0, false
+		inv, err := a.observe(ctx, run.hurry)
 		if ctx.Err() != nil {
 			return
 		}
@@ -28,7 +31,12 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 			a.lookFailed(err)
 			return
 		}
-		if !a.decide(inv, a.clock.now()) || a.execute(ctx, run) != goOn {
+		run.inv = inv
+		if !a.decide(inv) {
+			a.keepLatest(inv)
+			break
+		}
+		if a.execute(ctx, run) != goOn {
 			break
 		}
 	}
@@ -42,6 +50,7 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 	a.lookDone(now)
 	a.alarms.set(alarmEvents, time.Time{})
 	a.alarms.set(alarmPlan, planAlarm(next, now))
+	a.askAgain()
 	a.exportPlan()
 	a.save()
 	a.resolveMore(now)
@@ -58,8 +67,24 @@ func planAlarm(next, now time.Time) time.Time {
 	return latest(next, now.Add(time.Second))
 }
 
-// observe reads disk, runtime and kernel and brings the records up to date.
-func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
+// inventory reads the runtime, again if it lacks images whose names have just been put back.
+func (a *Agent) inventory(ctx context.Context) (asked time.Time, inv *inventory.Inventory, err error) {
+	for {
+		asked = a.clock.now()
+		if inv, err = a.rt.Inventory(ctx); err != nil {
+			return asked, nil, err
+		}
+		if !a.away.late(a.clock.now(), missingFrom(inv)) || !sleep(ctx, listedTick) {
+			return asked, inv, nil
+		}
+		a.alive()
+	}
+}
+
+// observe reads disk, runtime and kernel and brings the records up to date. Where it
+// hurries, the latest inventory has to do, if the runtime has told of nothing since: to
+// list thousands of images takes seconds, and before one goes it is looked at anyway.
+func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, error) {
 	a.alive()
 	a.catchUp()
 	a.mend(ctx)
@@ -68,18 +93,15 @@ func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
 	}
 	// Without an answer the last one counts: what was wanted still is.
 	_, _ = a.readPods(ctx)
-	asked := a.clock.now()
-	inv, err := a.rt.Inventory(ctx)
-	if err != nil {
-		a.roots = inventory.Roots{} // the runtime may come back with others
-		return nil, fmt.Errorf("read the runtime's images: %w", err)
+	inv := a.latest
+	if a.latest = nil; inv != nil && hurry && !a.told {
+		a.harvest()
+	} else {
+		var err error
+		if inv, err = a.list(ctx); err != nil {
+			return nil, err
+		}
 	}
-	now := a.clock.now()
-	a.merge(inv, now)
-	a.listed = asked
-	a.trackKnown(now)
-	a.harvest()
-	a.noteContainers(inv.Containers)
 	for _, s := range a.stores {
 		r, err := a.readDisk(ctx, s.filesystem)
 		if err != nil {
@@ -87,6 +109,41 @@ func (a *Agent) observe(ctx context.Context) (*inventory.Inventory, error) {
 		}
 		s.reading = r
 	}
+	return inv, nil
+}
+
+// keepLatest keeps an inventory for the next look that hurries, unless the runtime has yet
+// to list an image again: it does not tell when it does.
+func (a *Agent) keepLatest(inv *inventory.Inventory) {
+	missing := missingFrom(inv)
+	for id := range a.away {
+		if missing(id) {
+			return
+		}
+	}
+	a.latest = inv
+}
+
+func missingFrom(inv *inventory.Inventory) func(id string) bool {
+	return func(id string) bool {
+		return !slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.ID == id })
+	}
+}
+
+// list reads the runtime and takes over what it says.
+func (a *Agent) list(ctx context.Context) (*inventory.Inventory, error) {
+	a.told = false
+	asked, inv, err := a.inventory(ctx)
+	if err != nil {
+		a.roots = inventory.Roots{} // the runtime may come back with others
+		return nil, fmt.Errorf("read the runtime's images: %w", err)
+	}
+	now := a.clock.now()
+	a.merge(inv, asked, now)
+	a.trackKnown(now)
+	a.harvest()
+	a.noteContainers(inv.Containers, asked)
+	a.rec.Meta.Listed = asked
 	a.reviewWriters(inv, asked)
 	a.snapshots = inv.Snapshots
 	a.indexHeat()

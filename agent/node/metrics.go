@@ -27,6 +27,8 @@ type Metrics struct {
 	removalFailures prometheus.Counter
 	spared          prometheus.Counter
 	mended          prometheus.Counter
+	again           prometheus.Counter
+	againBytes      prometheus.Counter
 	freedBytes      prometheus.Counter
 	shortfalls      prometheus.Counter
 	unsettled       prometheus.Counter
@@ -62,7 +64,7 @@ type Metrics struct {
 // keptReasons are the states an image can be in besides being removed.
 var keptReasons = []image.Reason{
 	image.KeptBlocked, image.KeptInUse, image.KeptWanted, image.KeptPinned, image.KeptSandbox, image.KeptByRule,
-	image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptHold,
+	image.KeptPodsUnknown, image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptFutile, image.KeptHold,
 }
 
 var removedReasons = []image.Reason{image.RemovedThreshold, image.RemovedAge}
@@ -106,9 +108,11 @@ func (m *Metrics) registerRuns(f program.Factory) {
 	m.removalFailures = f.Counter("image_removal_failures_total", "Removals that the runtime refused.")
 	m.spared = f.Counter("images_spared_total", "Images that the check before removal found needed after all.")
 	m.mended = f.Counter("images_mended_total", "Images whose names were put back because their removal was begun and never ended.")
-	m.freedBytes = f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured.")
-	m.shortfalls = f.Counter("image_shortfalls_total", "Removals after which the space grew less than computed and then settled.")
-	m.unsettled = f.Counter("image_unsettled_total", "Removals after which the filesystem could not be read truly in time.")
+	m.freedBytes = f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its line grew during removals, as measured, and no more than what they were computed to free: others may delete at the same time.")
+	m.again = f.Counter("images_pulled_again_total", "Images that came back within a day of their removal by ebb: each cost a pull.")
+	m.againBytes = f.Counter("images_pulled_again_bytes_total", "What the removal of those had freed, as computed.")
+	m.shortfalls = f.Counter("image_shortfalls_total", "Removals after which the space grew less than computed, although the figure is true.")
+	m.unsettled = f.Counter("image_unsettled_total", "Times the filesystem's figure could not be made true in time, before a decision or after a removal; reclaim goes on with what was computed.")
 	m.crossings = f.Counters("line_crossings_total", "Crossings of a line that the kernel reported, by the first name of the filesystem.", "filesystem")
 	m.reaction = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "ebb", Subsystem: "node", Name: "crossing_to_first_removal_seconds",

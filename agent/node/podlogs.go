@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/ebb-agent/ebb/policy/container"
+	"github.com/ebb-agent/ebb/runtime/kube"
 	"github.com/ebb-agent/ebb/runtime/podlogs"
 )
 
@@ -47,21 +48,21 @@ func withLogs[T any](path string, f func(*podlogs.Dir) ([]T, error)) ([]T, error
 }
 
 // reapLogs removes directories of logs, and dead links.
-func (r *reaper) reapLogs(ctx context.Context, p container.LogPlan) reaped {
+func (r *reaper) reapLogs(ctx context.Context, p container.LogPlan, pass kube.Pass) reaped {
 	done := reaped{failed: make(map[string]error)}
-	r.removeLogs(ctx, r.podLogs, "log_directory", p.RemoveDirectories, &done, func(d *podlogs.Dir, entry string) error {
+	r.removeLogs(ctx, r.podLogs, "log_directory", p.RemoveDirectories, pass, &done, func(d *podlogs.Dir, entry string) error {
 		return d.RemoveDirectory(ctx, entry)
 	})
 	links := make([]container.LogDecision, 0, len(p.RemoveLinks))
 	for _, entry := range p.RemoveLinks {
 		links = append(links, container.LogDecision{Entry: entry, Reason: reasonDeadLink, Detail: "leads nowhere"})
 	}
-	r.removeLogs(ctx, r.links, "log_link", links, &done, (*podlogs.Dir).RemoveLink)
+	r.removeLogs(ctx, r.links, "log_link", links, pass, &done, (*podlogs.Dir).RemoveLink)
 	return done
 }
 
 // removeLogs removes entries of one directory. Whether a pod is gone is asked again.
-func (r *reaper) removeLogs(ctx context.Context, path, kind string, entries []container.LogDecision, done *reaped, remove func(*podlogs.Dir, string) error) {
+func (r *reaper) removeLogs(ctx context.Context, path, kind string, entries []container.LogDecision, pass kube.Pass, done *reaped, remove func(*podlogs.Dir, string) error) {
 	if len(entries) == 0 {
 		return
 	}
@@ -73,7 +74,7 @@ func (r *reaper) removeLogs(ctx context.Context, path, kind string, entries []co
 	for _, e := range entries {
 		why := ""
 		if e.Reason == container.RemovedPodGone {
-			why = r.notGone(ctx, e.Pod)
+			why = notGone(ctx, pass, e.Pod)
 		}
 		if ctx.Err() != nil {
 			return

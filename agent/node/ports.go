@@ -19,12 +19,15 @@ import (
 // is the real one; runtime/runtimetest states what each method promises.
 type Runtime interface {
 	Version() string
+	Learn(f inventory.Facts) (changes uint64)
+	Learnt(known uint64) (f *inventory.Facts, changes uint64)
 	Roots(ctx context.Context) (inventory.Roots, error)
 	Inventory(ctx context.Context) (*inventory.Inventory, error)
-	Check(ctx context.Context, imageID string) (inventory.Image, error)
+	Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error)
+	Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error)
 	Remove(ctx context.Context, imageID string) error
 	Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error)
-	Mend(ctx context.Context) (mended int, err error)
+	Mend(ctx context.Context) (mended []string, err error)
 	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error
 
@@ -39,7 +42,7 @@ type Runtime interface {
 type PodSource interface {
 	Run(ctx context.Context, changed chan<- struct{}) error
 	Pods(ctx context.Context) (kube.Pods, error)
-	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
+	Pass() kube.Pass
 }
 
 // Probes is what the agent needs of the kernel programs; *bpf.Probes has it.

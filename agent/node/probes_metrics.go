@@ -14,6 +14,7 @@ var (
 	descAttached = desc("probe_attached", "1 for each kernel program that is attached. usage_reserve is only while an ext4 filesystem is near its line, where the kernel has large folios; elsewhere it is always, and usage_dirty never.", "program")
 	descEvents   = desc("probe_events_total", "What the kernel programs counted.", "event")
 	descDegraded = desc("probe_degraded", "1 while kernel programs that are wanted are not all attached: lastuse (without it last use comes from runtime events), usage_TYPE (without it the disk is read by timer), writers and writers_TYPE (who fills the disk), heat (what of images is read); all: none could be loaded. TYPE is one of the watched filesystems'.", "object")
+	descCounts   = desc("kernel_counts_readable", "1 if what the kernel programs count could be read for this scrape, by what: events, writers (who fills the disk), heat (what of images is read). At 0 these figures are missing; without a series nothing is counted.", "counts")
 	descLost     = desc("probe_events_lost_total", "What the kernel programs could not record; the next exact reading mends it.", "event")
 )
 
@@ -28,6 +29,14 @@ func (c *probeCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- descEvents
 	out <- descLost
 	out <- descDegraded
+	out <- descCounts
+}
+
+// countsReadable says whether counts could be read. An error must not take the
+// other metrics away.
+func countsReadable(what string, err error, out chan<- prometheus.Metric) bool {
+	out <- prometheus.MustNewConstMetric(descCounts, prometheus.GaugeValue, number(err == nil), what)
+	return err == nil
 }
 
 func (c *probeCollector) Collect(out chan<- prometheus.Metric) {
@@ -41,15 +50,10 @@ func (c *probeCollector) Collect(out chan<- prometheus.Metric) {
 	status := (*probes).Status()
 	c.degraded(status, out)
 	for _, s := range status {
-		attached := 0.0
-		if s.Attached {
-			attached = 1
-		}
-		out <- prometheus.MustNewConstMetric(descAttached, prometheus.GaugeValue, attached, s.Name)
+		out <- prometheus.MustNewConstMetric(descAttached, prometheus.GaugeValue, number(s.Attached), s.Name)
 	}
 	n, err := (*probes).Counters()
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(descEvents, err)
+	if !countsReadable("events", err, out) {
 		return
 	}
 	for _, e := range n.Events() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,11 +13,22 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// reapersAtOnce is how many sandboxes are worked on at a time, so that one whose
-// network plugin hangs does not hold up the others.
-const reapersAtOnce = 4
+// reapersAtOnce is how many sandboxes are worked on at a time. One that takes longer
+// than slowAfter makes room for another, for its network plugin may hang; reapersMost
+// bounds these together.
+const (
+	reapersAtOnce = 4
+	reapersMost   = 32
+	slowAfter     = 2 * time.Second
+)
+
+// reapMost is how long a batch begins new steps. What is left is decided anew, after
+// what has died meanwhile was seen: a hundred sandboxes that hang for half a minute
+// each must not hold up the others until the last of them has failed.
+const reapMost = 15 * time.Second
 
 // goneTimeout bounds the question whether a pod is gone.
 const goneTimeout = 10 * time.Second
@@ -40,6 +52,7 @@ type reaped struct {
 	removed     []string
 	failed      map[string]error
 	unavailable error // the runtime went away: nobody's fault
+	late        bool  // its time was up, and steps are left
 	done        bool
 	worked      bool // with done: something was removed
 }
@@ -114,13 +127,25 @@ func (r *reaper) run(ctx context.Context, in <-chan batch, out chan<- reaped) er
 
 // reap does one batch and reports each job but the end, which it returns.
 func (r *reaper) reap(ctx context.Context, b batch, report func(reaped) bool) reaped {
+	intime, cancel := context.WithTimeout(ctx, reapMost)
+	defer cancel()
 	results := make(chan reaped)
+	turns := make(chan struct{}, reapersAtOnce)
+	var pass kube.Pass
+	if r.pods != nil {
+		pass = r.pods.Pass()
+	}
 	var g errgroup.Group
-	g.SetLimit(reapersAtOnce)
+	g.SetLimit(reapersMost)
 	go func() {
 		for _, j := range b.jobs {
+			turns <- struct{}{}
+			next := sync.OnceFunc(func() { <-turns })
 			g.Go(func() error {
-				results <- r.do(ctx, b.rt, j)
+				slow := time.AfterFunc(slowAfter, next)
+				defer next()
+				defer slow.Stop()
+				results <- r.do(ctx, intime, b.rt, j, pass)
 				return nil
 			})
 		}
@@ -129,26 +154,30 @@ func (r *reaper) reap(ctx context.Context, b batch, report func(reaped) bool) re
 	}()
 	last := reaped{done: true}
 	for done := range results {
-		last.worked = last.worked || len(done.removed) > 0
+		last.worked, last.late = last.worked || len(done.removed) > 0, last.late || done.late
 		if done.unavailable != nil {
 			last.unavailable = done.unavailable
 		}
 		report(done)
 	}
-	logs := r.reapLogs(ctx, b.logs)
+	logs := r.reapLogs(ctx, b.logs, pass)
 	last.worked = last.worked || len(logs.removed) > 0
 	last.removed, last.failed = logs.removed, logs.failed
 	return last
 }
 
 // do carries out the steps of one job, as long as nothing has changed since the
-// plan was made. A step that rests on one that was not done is not done, either.
-func (r *reaper) do(ctx context.Context, rt Runtime, j job) (done reaped) {
+// plan was made, and no step is begun after intime. A step that rests on one that was
+// not done is not done, either.
+func (r *reaper) do(ctx, intime context.Context, rt Runtime, j job, pass kube.Pass) (done reaped) {
 	done.failed = make(map[string]error)
 	var undone []container.Step
-	var gone goneAnswer
+	gone := goneAnswer{pass: pass}
 	for _, s := range j.steps {
 		if ctx.Err() != nil || done.unavailable != nil {
+			return done
+		}
+		if done.late = intime.Err() != nil; done.late {
 			return done
 		}
 		if rests(s, undone) {
@@ -159,9 +188,13 @@ func (r *reaper) do(ctx context.Context, rt Runtime, j job) (done reaped) {
 		if id == "" {
 			id, kind = s.SandboxID, "sandbox"
 		}
+		if s.Action.Removes() && r.limit.Wait(intime) != nil { // what is stopped before it is removed does not count
+			done.late = ctx.Err() == nil
+			return done
+		}
 		why, err := r.nowKept(ctx, rt, s, j.pod, &gone)
 		if why == "" && err == nil {
-			err = r.carryOut(ctx, rt, s)
+			err = rt.Do(ctx, s)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -194,19 +227,9 @@ func rests(s container.Step, undone []container.Step) bool {
 	return false
 }
 
-// carryOut waits for its turn: what is removed counts, what is stopped before it
-// does not.
-func (r *reaper) carryOut(ctx context.Context, rt Runtime, s container.Step) error {
-	if s.Action.Removes() {
-		if err := r.limit.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	return rt.Do(ctx, s)
-}
-
 // goneAnswer is what the source said of a pod: it is asked once for each job.
 type goneAnswer struct {
+	pass  kube.Pass // nil: nobody knows pods
 	asked bool
 	why   string
 }
@@ -215,7 +238,7 @@ type goneAnswer struct {
 func (r *reaper) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (string, error) {
 	if s.Reason == container.RemovedPodGone {
 		if !gone.asked {
-			gone.asked, gone.why = true, r.notGone(ctx, pod)
+			gone.asked, gone.why = true, notGone(ctx, gone.pass, pod)
 		}
 		if gone.why != "" {
 			return gone.why, nil
@@ -249,14 +272,14 @@ func (r *reaper) nowKept(ctx context.Context, rt Runtime, s container.Step, pod 
 	return "", nil
 }
 
-// notGone asks the source of pods afresh; "" if the pod is gone.
-func (r *reaper) notGone(ctx context.Context, pod container.PodID) string {
-	if r.pods == nil {
+// notGone asks the source of pods; "" if the pod is gone.
+func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) string {
+	if pass == nil {
 		return "nobody knows whether its pod is gone"
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
-	gone, err := r.pods.Gone(ctx, pod.Namespace, pod.Name, pod.UID)
+	gone, err := pass.Gone(ctx, pod.Namespace, pod.Name, pod.UID)
 	switch {
 	case err != nil:
 		return "whether its pod is gone cannot be told: " + err.Error()

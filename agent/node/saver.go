@@ -91,14 +91,24 @@ func (a *Agent) save() {
 		a.saveAgain = true
 		return
 	}
-	a.stampMeta()
 	a.saving = true
-	a.toSave <- a.rec.Clone()
+	a.handOver()
+}
+
+// handOver gives the saver a copy of all that is to be in the file.
+func (a *Agent) handOver() {
+	a.stampMeta()
+	r := a.rec.Clone()
+	if a.rt != nil {
+		r.Facts, a.factsSaved = a.rt.Learnt(a.factsSaved)
+	}
+	a.toSave <- r
 }
 
 func (a *Agent) saveDone(err error) {
 	a.saving = false
 	if err != nil {
+		a.factsSaved = 0 // they may have been among it
 		a.metrics.statePersisted.Set(0)
 		a.metrics.saveFailures.Inc()
 		a.said.once(a.log, "state", slog.LevelWarn, "state cannot be written; working from memory", "error", err)

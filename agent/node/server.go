@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
 )
@@ -33,7 +31,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	a.log.Info("serving", "address", listener.Addr().String(), "reason", "start")
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.Registry, promhttp.HandlerOpts{Registry: a.metrics.Registry}))
+	mux.Handle("GET /metrics", program.Metrics(a.metrics.Registry))
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /images", a.images)

@@ -18,7 +18,8 @@ type store struct {
 	*filesystem
 	weighs func(image.NodeKind) bool // what takes space here; nil: all
 	kept   *state.Reclaim
-	plan   image.Plan // the latest
+	plan   image.Plan  // the latest
+	hold   *image.Hold // the latest plan's, for the next one; kept.Hold has been said
 }
 
 // findStores sorts out which filesystems hold images.
@@ -29,12 +30,14 @@ func (a *Agent) findStores() {
 	case images == nil:
 		return
 	case content == nil || content == images:
-		a.stores = []*store{{filesystem: images, kept: &a.rec.Meta.Reclaim}}
+		kept := &a.rec.Meta.Reclaim
+		a.stores = []*store{{filesystem: images, kept: kept, hold: kept.Hold}}
 		a.rec.Meta.Content = state.Reclaim{}
 	default:
+		layers, blobs := &a.rec.Meta.Reclaim, &a.rec.Meta.Content
 		a.stores = []*store{
-			{filesystem: images, kept: &a.rec.Meta.Reclaim, weighs: func(k image.NodeKind) bool { return k != image.NodeBlob }},
-			{filesystem: content, kept: &a.rec.Meta.Content, weighs: func(k image.NodeKind) bool { return k == image.NodeBlob }},
+			{filesystem: images, kept: layers, hold: layers.Hold, weighs: func(k image.NodeKind) bool { return k != image.NodeBlob }},
+			{filesystem: content, kept: blobs, hold: blobs.Hold, weighs: func(k image.NodeKind) bool { return k == image.NodeBlob }},
 		}
 	}
 	a.target = a.stores[0]
@@ -55,24 +58,41 @@ func (s *store) graph(g image.Graph) image.Graph {
 	return g
 }
 
-// decide asks the policy, and makes the filesystem the target that has
-// something to remove; of two, the one that is further over its line. It returns
-// false if neither has: then no run is on any more.
-func (a *Agent) decide(inv *inventory.Inventory, now time.Time) (work bool) {
+// decide plans. Where there is nothing to remove, no run is on any more.
+func (a *Agent) decide(inv *inventory.Inventory) (work bool) {
+	work = a.plan(inv)
+	for _, s := range a.stores {
+		// Otherwise it is at the low line by what was computed: the run goes on if the disk
+		// shows that it is not.
+		if len(s.plan.Remove) == 0 && s.believed.none() {
+			s.kept.ReclaimingBytes, s.kept.ReclaimingInodes = false, false
+		}
+	}
+	return work
+}
+
+// plan asks the policy, and makes the filesystem the target that has something to
+// remove; of two, the one that is further over its line. It returns false if neither has.
+func (a *Agent) plan(inv *inventory.Inventory) (work bool) {
+	now := a.clock.now()
 	for _, s := range a.stores {
 		s.plan = image.Decide(a.snapshot(s, inv, now), now)
+		s.hold = s.plan.Hold
 	}
 	order := slices.Clone(a.stores)
 	slices.SortStableFunc(order, func(s, t *store) int { return cmp.Compare(t.urgency(), s.urgency()) })
 	for _, s := range order {
-		switch {
-		case len(s.plan.Remove) == 0: // at the low line, or nothing can be done now
-			s.kept.ReclaimingBytes, s.kept.ReclaimingInodes = false, false
-		case !work:
-			a.target, work = s, true
+		if len(s.plan.Remove) > 0 {
+			a.target = s
+			return true
 		}
 	}
-	return work
+	return false
+}
+
+// removes reports whether the latest plan removes an image.
+func (s *store) removes(id string) bool {
+	return slices.ContainsFunc(s.plan.Remove, func(d image.Decision) bool { return d.ImageID == id })
 }
 
 // urgency is by how many points the filesystem is over its high line.
@@ -83,17 +103,18 @@ func (s *store) urgency() int {
 func (a *Agent) snapshot(s *store, inv *inventory.Inventory, now time.Time) image.Snapshot {
 	snapshot := image.Snapshot{
 		Policy:          s.lines,
-		Disk:            s.Disk,
+		Disk:            s.disk(),
 		Graph:           s.graph(inv.Graph),
+		Pods:            a.podsNow(),
 		Blocked:         inv.Blocked,
 		ReclaimingBytes: s.kept.ReclaimingBytes, ReclaimingInodes: s.kept.ReclaimingInodes,
-		Hold:   s.kept.Hold,
+		Hold:   s.hold,
 		Images: make([]image.Image, 0, len(inv.Images)),
 	}
 	for _, i := range inv.Images {
 		r := a.rec.Images[i.ID]
 		snapshot.Images = append(snapshot.Images, image.Image{
-			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Wanted: a.podBook.wantedBy(i),
+			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Wanted: a.wantedBy(i),
 			Pinned: i.Pinned, Sandbox: i.Sandbox, Keep: a.keep.Match(i.References),
 			LastUsed: r.LastUsed, Arrived: r.Arrived, Observed: r.Observed,
 			RetryAt: a.failures[i.ID].until, Roots: i.Roots,
@@ -106,6 +127,7 @@ func (a *Agent) snapshot(s *store, inv *inventory.Inventory, now time.Time) imag
 func (a *Agent) planned() (next time.Time) {
 	var holds []*image.Hold
 	for _, s := range a.stores {
+		s.calm.looked(s.plan.Hold != nil, a.clock.now())
 		a.explainHold(s)
 		s.kept.Hold = s.plan.Hold
 		holds = append(holds, s.plan.Hold)

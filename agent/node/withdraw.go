@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/image"
@@ -31,52 +32,55 @@ type leaving struct {
 // groupSize is how many images of the plan may wait for their last look together:
 // one, and then twice as many each time, as long as all of them go. So most
 // removals, which are of a few images, are one at a time, and a disk that is being
-// filled fast does not wait for the pause before each.
-func (a *Agent) groupSize(r *run) int {
-	if a.pods == nil {
-		return 1 // there is no pause
-	}
-	return max(1, min(2*r.group, groupMost))
-}
+// filled fast does not wait for a pause, and a collection, for each.
+func groupSize(r *run) int { return max(1, min(2*r.group, groupMost)) }
 
 // removeGroup removes images so that no container can start from one between the
 // last look and its removal (kubernetes issue 123631): their names go first, then it
-// is looked once more, and only then the rest goes, one image at a time, until the
-// disk is low. What is not needed any more gets its names back.
-func (a *Agent) removeGroup(ctx context.Context, r *run, plan []image.Decision) (v verdict) {
-	before := r.removed
+// is looked once more, and only then the rest goes. Those that the plan has no more by
+// then, for the disk is lower than it was, get their names back: spared is how many.
+func (a *Agent) removeGroup(ctx context.Context, r *run, plan []image.Decision) (spared int, v verdict) {
+	before, target := r.removed, a.target
 	group, v := a.withdraw(ctx, r, plan)
 	defer func() {
 		a.putBack(ctx, group)
+		spared += len(group)
 		if r.group = 0; r.removed-before == len(plan) {
 			r.group = len(plan)
 		}
 	}()
 	if v == stop || len(group) == 0 || a.pods != nil && !sleep(ctx, lastLookPause) {
-		return v
+		return spared, v
 	}
 	looked := time.Time{}
 	for len(group) > 0 {
 		a.alive()
 		now, err := a.readMeasured()
 		if err != nil {
-			return r.interrupted(err)
+			return spared, r.interrupted(err)
 		}
-		l := group[0]
-		if a.target.reading = now.reading; l.Reason == image.RemovedThreshold && a.target.low() {
-			return goOn
+		if target.reading = now.reading; !a.plan(r.inv) || a.target != target {
+			return spared, goOn
+		}
+		goes := func(l leaving) bool { return target.removes(l.ImageID) }
+		if n := slices.IndexFunc(group, func(l leaving) bool { return !goes(l) }); n >= 0 {
+			a.putBack(ctx, group[n:n+1])
+			group = slices.Delete(group, n, n+1)
+			spared++
+			continue
 		}
 		if time.Since(looked) >= lastLookPause {
 			// Without an answer the last one counts; withdraw has asked a moment ago.
 			looked = time.Now()
 			_, _ = a.readPods(ctx)
 		}
-		group = group[1:]
-		if a.letGo(ctx, r, l, now) == stop {
-			return stop
+		batch := group[:a.batch(group)]
+		group = group[len(batch):]
+		if a.letGo(ctx, r, batch, now) == stop {
+			return spared, stop
 		}
 	}
-	return goOn
+	return spared, goOn
 }
 
 // withdraw takes the names of those images away that the world still lets go.
@@ -84,16 +88,24 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 	if _, err := a.readPods(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
-	for _, d := range plan {
-		l := leaving{Decision: d, begun: a.clock.now()}
-		why, err := a.stillGoes(ctx, &l)
+	begun, fresh := a.clock.now(), a.fresh(ctx, plan)
+	for n, d := range plan {
+		i, err := fresh(n)
+		l, why := leaving{Decision: d, image: i, begun: begun}, ""
+		if err == nil {
+			why = a.nowKept(l.image)
+		}
 		if err == nil && why == "" {
+			a.away.taken(d.ImageID, begun)
 			l.names, err = a.rt.Withdraw(ctx, d.ImageID)
 		}
 		switch {
 		case errors.Is(err, inventory.ErrNotFound):
-			continue // somebody else removed it
+			delete(a.away, d.ImageID)
+			r.gone(d.ImageID) // somebody else removed it
+			continue
 		case errors.Is(err, inventory.ErrUnsupported), errors.Is(err, inventory.ErrNoSpace):
+			delete(a.away, d.ImageID)
 			// To withdraw takes a little space first. Where there is none, a gap of some
 			// milliseconds is the lesser evil.
 			a.log.Debug("image is removed without being withdrawn first", "image", d.ImageID, "reason", err)
@@ -108,7 +120,7 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 			a.removalFailed(r, d, err)
 			continue
 		case why != "":
-			a.stays(l.image, why)
+			a.stays(r, l.image, why)
 			continue
 		}
 		group = append(group, l)
@@ -116,59 +128,140 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 	return group, goOn
 }
 
-// stillGoes reads the image anew; why is not empty if it is to stay.
-func (a *Agent) stillGoes(ctx context.Context, l *leaving) (why string, err error) {
-	if l.image, err = a.rt.Check(ctx, l.ImageID); err != nil {
-		return "", fmt.Errorf("check before removal: %w", err)
+// fresh reads the images of a plan anew, all at once; should that fail, each alone when it is
+// asked for, so that only the one at fault is blamed.
+func (a *Agent) fresh(ctx context.Context, plan []image.Decision) func(n int) (inventory.Image, error) {
+	checked, err := a.check(ctx, plan)
+	alone := err != nil && len(plan) > 1 && !errors.Is(err, inventory.ErrUnavailable)
+	return func(n int) (inventory.Image, error) {
+		if alone {
+			checked, err = a.check(ctx, plan[n:n+1])
+		}
+		i, there := checked[plan[n].ImageID]
+		if err == nil && !there {
+			return i, inventory.ErrNotFound
+		}
+		return i, err
 	}
-	return a.nowKept(l.image), nil
 }
 
-// letGo removes one image, unless the last look finds that it is needed.
-func (a *Agent) letGo(ctx context.Context, r *run, l leaving, before measured) verdict {
-	why, err := a.neededAfterAll(ctx, &l)
-	switch {
-	case why == "" && err == nil && l.names == nil:
-		err = a.rt.Remove(ctx, l.ImageID)
-	case why == "" && err == nil:
-		err = l.names.Complete(ctx)
-		a.unmended = a.unmended || err != nil
-	default:
-		a.putBack(ctx, []leaving{l})
+// check reads images anew, and again if one is missing whose names have just been put back.
+func (a *Agent) check(ctx context.Context, plan []image.Decision) (map[string]inventory.Image, error) {
+	ids := make([]string, len(plan))
+	for n, d := range plan {
+		ids[n] = d.ImageID
 	}
+	for {
+		checked, err := a.rt.Check(ctx, ids...)
+		if err != nil {
+			return nil, fmt.Errorf("check before removal: %w", err)
+		}
+		missing := func(id string) bool { return checked[id].ID == "" && slices.Contains(ids, id) }
+		if !a.away.late(a.clock.now(), missing) || !sleep(ctx, listedTick) {
+			return checked, nil
+		}
+		a.alive()
+	}
+}
+
+// batch is how many images of the group go together, so that the runtime collects, and
+// the disk is measured, once for them: as many as are computed to free at most half of
+// what is left to free. The last ones of a run go one by one.
+func (a *Agent) batch(group []leaving) int {
+	p, frees := a.target.plan, image.Decision{}
+	reached := func(need, frees uint64) bool { return need == 0 || 2*frees > need }
+	for n, l := range group {
+		frees.FreesBytes, frees.FreesInodes = frees.FreesBytes+l.FreesBytes, frees.FreesInodes+l.FreesInodes
+		if l.names == nil || l.Reason == image.RemovedThreshold && reached(p.NeedBytes, frees.FreesBytes) && reached(p.NeedInodes, frees.FreesInodes) {
+			return max(n, 1)
+		}
+	}
+	return len(group)
+}
+
+// letGo removes images, except for those that the last look finds needed.
+func (a *Agent) letGo(ctx context.Context, r *run, batch []leaving, before measured) verdict {
+	needed, err := a.needed(ctx, batch)
+	v := goOn
+	if err != nil {
+		a.putBack(ctx, batch)
+		for n := 0; n < len(batch) && v == goOn; n++ {
+			v = a.notRemoved(ctx, r, batch[n], err)
+		}
+		return v
+	}
+	var goes, gone []leaving
+	defer func() { a.putBack(ctx, goes) }() // what is left of them when it is over early
+	for n, l := range batch {
+		if needed[n] == "" {
+			goes = append(goes, l)
+			continue
+		}
+		a.putBack(ctx, batch[n:n+1])
+		a.stays(r, l.image, needed[n])
+	}
+	for len(goes) > 0 && v == goOn {
+		l := goes[0]
+		goes = goes[1:]
+		var err error
+		if l.names == nil {
+			err = a.rt.Remove(ctx, l.ImageID)
+		} else {
+			err = l.names.Complete(ctx, len(goes) == 0)
+			a.unmended = a.unmended || err != nil
+		}
+		if err == nil {
+			gone = append(gone, l)
+		} else {
+			v = a.notRemoved(ctx, r, l, err)
+		}
+	}
+	if len(gone) > 0 {
+		a.removed(ctx, r, gone, before)
+	}
+	return v
+}
+
+// notRemoved is for an image whose last look, or removal, failed.
+func (a *Agent) notRemoved(ctx context.Context, r *run, l leaving, err error) verdict {
 	switch {
-	case err == nil && why == "":
-		return a.removed(ctx, r, l.Decision, l.image, before, a.clock.now().Sub(l.begun))
 	case errors.Is(err, inventory.ErrNotFound):
-		return goOn
-	case ctx.Err() != nil && err != nil:
+		r.gone(l.ImageID)
+	case ctx.Err() != nil:
 		return stop
 	case errors.Is(err, inventory.ErrUnavailable):
 		return r.interrupted(err)
-	case err != nil:
+	default:
 		a.removalFailed(r, l.Decision, err)
-		return goOn
 	}
-	a.stays(l.image, why)
 	return goOn
 }
 
-// neededAfterAll is the last look: it finds what needs an image after all; "" lets it go.
-func (a *Agent) neededAfterAll(ctx context.Context, l *leaving) (string, error) {
-	if l.names == nil {
-		return a.stillGoes(ctx, l)
+// needed is the last look: it finds what needs each image after all; "" lets it go. One whose names could
+// not be taken away is alone in its batch.
+func (a *Agent) needed(ctx context.Context, batch []leaving) (needed []string, err error) {
+	needed = make([]string, len(batch))
+	if batch[0].names == nil {
+		i, err := a.fresh(ctx, []image.Decision{batch[0].Decision})(0)
+		if err == nil {
+			needed[0] = a.nowKept(i)
+		}
+		return needed, err
 	}
-	users, err := l.names.Users(ctx)
+	names := make([]inventory.Withdrawal, len(batch))
+	for n, l := range batch {
+		names[n] = l.names
+	}
+	users, err := a.rt.Users(ctx, names...)
 	if err != nil {
-		return "", fmt.Errorf("look whether it came into use: %w", err)
+		return nil, fmt.Errorf("look whether they came into use: %w", err)
 	}
-	if len(users) > 0 {
-		return "in use by " + users[0], nil
+	for n, l := range batch {
+		if needed[n] = a.podsKeep(l.image); len(users[n]) > 0 {
+			needed[n] = "in use by " + users[n][0]
+		}
 	}
-	if by := a.podBook.wantedBy(l.image); len(by) > 0 {
-		return "wanted by " + by[0], nil
-	}
-	return "", nil
+	return needed, nil
 }
 
 // putBack gives images their names back.
@@ -181,7 +274,9 @@ func (a *Agent) putBack(ctx context.Context, group []leaving) {
 			a.unmended = true
 			a.log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
 				"references", l.image.References, "reason", "its removal was begun and not ended", "error", err)
+			continue
 		}
+		a.away.back(a.clock.now(), l.ImageID)
 	}
 }
 
@@ -191,8 +286,9 @@ func (a *Agent) mend(ctx context.Context) {
 	if !a.unmended {
 		return
 	}
-	n, err := a.rt.Mend(ctx)
-	if n > 0 {
+	mended, err := a.rt.Mend(ctx)
+	a.away.back(a.clock.now(), mended...)
+	if n := len(mended); n > 0 {
 		a.metrics.mended.Add(float64(n))
 		a.log.Info("names of images put back", "images", n, "reason", "their removal was begun and not ended")
 	}

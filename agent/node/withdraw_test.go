@@ -95,7 +95,7 @@ func TestLastLookFails(t *testing.T) {
 		w.rt.SetFaults(fake.Faults{Users: errors.New("timeout")})
 		w.fill(81)
 		w.wantRemoved()
-		w.wantLogged(1, "image could not be removed", "look whether it came into use: timeout", ids[0])
+		w.wantLogged(1, "image could not be removed", "look whether they came into use: timeout", ids[0])
 		inv, err := w.rt.Inventory(context.Background())
 		if err != nil || len(inv.Images) != 5 {
 			t.Errorf("%d images have their names, %v", len(inv.Images), err)
@@ -142,6 +142,11 @@ func TestImagesGoInGroups(t *testing.T) {
 		}
 		w.pass(time.Second)
 		w.wantRemoved(ids[:12]...) // from 99 to 75 percent
+		// One, two and four, of 24, 22 and 18 percent; then two, and the last three by themselves.
+		if n := w.rt.Collections(); n != 7 {
+			t.Errorf("the runtime collected %d times", n)
+		}
+		w.wantLogged(4, "image removed", "measured_with=3", fmt.Sprintf("freed_bytes=%d", 20*mib))
 		w.wantLogged(1, "reclaim run ended", "images_removed=12", fmt.Sprintf("took_ms=%d", 4*lastLookPause/time.Millisecond))
 	})
 }
@@ -167,6 +172,50 @@ func TestGroupIsNotNeededAnyMore(t *testing.T) {
 			t.Errorf("%v were mended: they were not put back at once", n)
 		}
 	})
+}
+
+// What is needed changes while images go: those that are left are chosen anew, and one
+// that the last of them makes up for stays, although it was used longest ago.
+func TestNeedChangesMeanwhile(t *testing.T) {
+	tests := map[string]struct {
+		first, then  uint64 // percent, were no image to go
+		namesAreAway bool   // when it changes; or the first removal is measured
+	}{
+		"less":                       {91, 88, false}, // of 91 % all three would go
+		"less, the names being away": {91, 88, true},
+		"more":                       {81, 86, false}, // of 81 % the first two
+		"more, the names being away": {81, 86, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a, b, c := w.add("a", 40), w.add("b", 40), w.add("c", 100)
+				w.up()
+				w.use("a")
+				w.use("b")
+				w.use("c")
+				then := func() { w.rt.SetDisk(size, size*test.then/100-180*mib, 100000) }
+				if test.namesAreAway {
+					w.rt.SetFaults(fake.Faults{During: func(id string) {
+						if id == b {
+							then()
+						}
+					}})
+				} else {
+					w.disk.during = func() {
+						if len(w.rt.Removed()) == 1 {
+							then()
+						}
+					}
+				}
+				w.fill(test.first)
+				w.pass(time.Second)
+				w.wantRemoved(a, c)
+				w.wantLogged(1, "reclaim run ended", "result=low_reached", "images_removed=2")
+				w.wantReason(b, image.KeptNotNeeded)
+			})
+		})
+	}
 }
 
 // One that comes into use spares itself alone, and the next goes by itself.

@@ -185,6 +185,8 @@ func (a *Agent) countable(w *writers) (devs []uint64) {
 			devs = append(devs, f.Dev)
 		}
 	}
+	slices.Sort(devs)
+	devs = slices.Compact(devs) // the limit of a project makes two of one
 	slices.Sort(types)
 	types = slices.Compact(types)
 	w.fsTypes.Store(&types)

@@ -40,8 +40,7 @@ func (c *writersCollector) Collect(out chan<- prometheus.Metric) {
 	if errors.Is(err, bpf.ErrNotAttached) {
 		return // probe_attached says so
 	}
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(descGrowth, err)
+	if !countsReadable("writers", err, out) {
 		return
 	}
 	for _, one := range topByName(list, w.top) {

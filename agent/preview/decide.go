@@ -72,7 +72,7 @@ func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q
 // ask reads owners live. What cannot be read stays unknown, and is said.
 func ask(ctx context.Context, r Reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
 	var mu sync.Mutex
-	each(len(questions), func(i int) {
+	Each(len(questions), func(i int) {
 		q := questions[i]
 		answer, err := r.Read(ctx, q.Coordinates, q.Namespaced)
 		key := q.Coordinates
@@ -81,14 +81,14 @@ func ask(ctx context.Context, r Reader, questions []preview.Question, known map[
 		defer mu.Unlock()
 		known[key] = answer
 		if err != nil {
-			lacks = append(lacks, NotSeen{typeName(q.APIVersion, q.Resource), err.Error()})
+			lacks = append(lacks, NotSeen{TypeName(q.APIVersion, q.Resource), err.Error()})
 		}
 	})
 	return lacks
 }
 
-// each does something n times, some of them side by side.
-func each(n int, do func(i int)) {
+// Each does something n times, some of them side by side: requests that a person waits for.
+func Each(n int, do func(i int)) {
 	room := make(chan struct{}, asking)
 	var all sync.WaitGroup
 	for i := range n {
@@ -113,7 +113,7 @@ func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
 			nodes = append(nodes, n)
 		}
 	})
-	each(len(nodes), func(i int) {
+	Each(len(nodes), func(i int) {
 		n := nodes[i]
 		o := gc.Coordinates{APIVersion: n.APIVersion, Kind: n.Kind, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name, UID: n.UID}
 		answer, err := r.Read(ctx, o, n.Namespace != "")

@@ -146,8 +146,8 @@ type cluster struct {
 	listed  int
 }
 
-// typeName is a type as kubectl would write it.
-func typeName(apiVersion, resource string) string {
+// TypeName is a type as kubectl would write it.
+func TypeName(apiVersion, resource string) string {
 	if group, _ := split(apiVersion); group != "" {
 		return resource + "." + group
 	}

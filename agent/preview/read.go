@@ -31,7 +31,7 @@ func (c *cluster) read(ctx context.Context, types []gc.Type) error {
 				// None of its objects is known; each can be asked for.
 				c.types[i].Unwatched = true
 				c.unread[[2]string{t.APIVersion, t.Kind}] = reason(err)
-				c.notSeen = append(c.notSeen, NotSeen{typeName(t.APIVersion, t.Resource), reason(err)})
+				c.notSeen = append(c.notSeen, NotSeen{TypeName(t.APIVersion, t.Resource), reason(err)})
 				return
 			}
 			c.listed++

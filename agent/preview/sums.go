@@ -28,7 +28,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 		for _, c := range a.Counts {
 			if n := s.count(c); n > 0 {
 				all += n
-				parts = append(parts, clean(typeName(c.APIVersion, c.Resource))+" "+thousands(n))
+				parts = append(parts, clean(TypeName(c.APIVersion, c.Resource))+" "+thousands(n))
 			}
 		}
 		if all > 0 {
@@ -48,7 +48,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	}
 	if !a.Complete {
 		b.WriteString("\nINCOMPLETE. Not seen:\n")
-		notSeen(b, a.NotSeen)
+		WriteNotSeen(b, a.NotSeen)
 	}
 	b.WriteByte('\n')
 	if a.Controller != nil {
@@ -109,8 +109,8 @@ func list(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// notSeen tells types with the same reason together.
-func notSeen(b *strings.Builder, list []NotSeen) {
+// WriteNotSeen tells types with the same reason together.
+func WriteNotSeen(b *strings.Builder, list []NotSeen) {
 	types := make(map[string][]string)
 	var reasons []string
 	for _, n := range list {

@@ -6,7 +6,16 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+// Metrics answers scrapes with what there is. A figure that cannot be had takes no
+// other one away; promhttp_metric_handler_errors_total counts such scrapes.
+func Metrics(r *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError})
+}
 
 // Serve answers at listener, which it closes, until ctx is done; requests under way then
 // have a second. The error is nil after that, and what broke the server off before.

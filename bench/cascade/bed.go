@@ -32,7 +32,7 @@ type bed struct {
 }
 
 func makeBed(ctx context.Context, o options) (_ *bed, err error) {
-	say("starting etcd, the API server and the controller manager")
+	contender.Say("starting etcd, the API server and the controller manager")
 	base, err := contender.NewBed(ctx, peers.Config{Name: "bench-cascade", Audit: true}, o.controller, o.deploy)
 	if err != nil {
 		return nil, err

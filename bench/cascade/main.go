@@ -9,11 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
-	"time"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -83,19 +81,12 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "measure only one of: start, speed, memory, broken; then nothing is written")
 	again := flag.Bool("render", false, "only write RESULTS.md again, from cascade.json")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := error(nil)
-	if *again {
-		err = render(o.results)
-	} else {
-		err = run(ctx, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-cascade:", err)
-		stop()
-		os.Exit(1)
-	}
+	contender.Main("bench-cascade", func(ctx context.Context) error {
+		if *again {
+			return render(o.results)
+		}
+		return run(ctx, o)
+	})
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -131,10 +122,6 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	return render(o.results)
-}
-
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
 // median of some values, rounded; 0 for none.

@@ -27,7 +27,7 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 	if there >= b.tracked {
 		return fmt.Errorf("%d ConfigMaps are there already: want fewer than %d", there, b.tracked)
 	}
-	say("making %d objects, for %d in all", b.tracked-there, b.tracked)
+	contender.Say("making %d objects, for %d in all", b.tracked-there, b.tracked)
 	for n := b.watch.count(); n < b.tracked; n = b.watch.count() {
 		if _, err := b.makeFamily(ctx, min(familySize, max(1, b.tracked-n-1))); err != nil {
 			return err
@@ -38,7 +38,7 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 		rss, peak *float64
 	}{{b.Ebb.Contender(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
 		err := b.run(ctx, c.Contender, func(pid int) error {
-			if err := pause(ctx, restTime); err != nil {
+			if err := contender.Pause(ctx, restTime); err != nil {
 				return err
 			}
 			if *c.rss, _, err = memory(pid); err != nil {
@@ -51,7 +51,7 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 			}
 			_, *c.peak, err = memory(pid)
 			*c.rss, *c.peak = result.Round(*c.rss), result.Round(*c.peak)
-			say("%-12s %.1f MiB with %d objects, %.1f at most", c.Name, *c.rss, b.tracked, *c.peak)
+			contender.Say("%-12s %.1f MiB with %d objects, %.1f at most", c.Name, *c.rss, b.tracked, *c.peak)
 			return err
 		})
 		if err != nil {
@@ -71,20 +71,11 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 func (b *bed) heap(ctx context.Context) (live float64, err error) {
 	c := b.Ebb.Contender()
 	err = b.run(ctx, c, func(int) error {
-		if err := pause(ctx, restTime); err != nil {
+		if err := contender.Pause(ctx, restTime); err != nil {
 			return err
 		}
 		live, err = b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
 		return err
 	})
 	return live, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -72,7 +72,7 @@ func (b *bed) wave(ctx context.Context, c contender.Contender, policy gc.Policy,
 		}
 	})
 	v.requests = float64(requests) / float64(dependents)
-	say("%-12s %-10s %8.0f a second; first after %5.0f ms, owner %5.2f s behind the last; %.2f requests each",
+	contender.Say("%-12s %-10s %8.0f a second; first after %5.0f ms, owner %5.2f s behind the last; %.2f requests each",
 		c.Name, policy, v.perSecond, v.first, v.behind, v.requests)
 	return v, err
 }
@@ -101,7 +101,7 @@ func (b *bed) limit(ctx context.Context, verb gc.Verb) (float64, error) {
 		return 0, err
 	}
 	perSecond := float64(len(f.dependents)) / b.watch.progress().last.Sub(began).Seconds()
-	say("%-12s %-10s %8.0f a second", "no collector", verb, perSecond)
+	contender.Say("%-12s %-10s %8.0f a second", "no collector", verb, perSecond)
 	return perSecond, nil
 }
 

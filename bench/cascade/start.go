@@ -38,7 +38,7 @@ func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, 
 	}
 	err = b.watch.until(ctx, func(p progress) bool { return p.there == 0 })
 	s = b.watch.progress().last.Sub(began).Seconds()
-	say("%-12s %.2f s from its start to the first deletion", c.Name, s)
+	contender.Say("%-12s %.2f s from its start to the first deletion", c.Name, s)
 	return s, errors.Join(err, stop())
 }
 
@@ -123,7 +123,7 @@ func (b *bed) eventually(ctx context.Context, ask func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := contender.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

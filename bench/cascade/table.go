@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/ebb-agent/ebb/bench/result"
@@ -44,18 +41,9 @@ func (f figures) markdown() string {
 	return b.String()
 }
 
-// render writes the report's section from the cascade.json in a directory. The
-// report is beside that directory.
+// render writes the report's section from the cascade.json in a directory.
 func render(results string) error {
-	text, err := os.ReadFile(filepath.Join(results, "cascade.json"))
-	if err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	var f figures
-	if err := json.Unmarshal(text, &f); err != nil {
-		return fmt.Errorf("render %s: %w", filepath.Join(results, "cascade.json"), err)
-	}
-	return result.Section(filepath.Join(filepath.Dir(filepath.Clean(results)), "RESULTS.md"), "cascade", report+f.markdown())
+	return result.Render(results, "cascade", func(f figures) string { return report + f.markdown() })
 }
 
 const report = `## Cascade: 5,000 dependents of one owner

@@ -3,11 +3,15 @@
 package contender
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +33,11 @@ type Contender struct {
 // OnlyCollector has the kube-controller-manager run its garbage collector alone.
 const OnlyCollector = "--controllers=garbage-collector-controller"
 
-// PeerArgs lift the client's limits, which are 20 requests a second by default.
-var PeerArgs = []string{OnlyCollector, "--kube-api-qps=10000", "--kube-api-burst=10000"}
+// NoLimits lift the peer's client limits, which are 20 requests a second by default.
+var NoLimits = []string{"--kube-api-qps=10000", "--kube-api-burst=10000"}
+
+// PeerArgs are both.
+var PeerArgs = append([]string{OnlyCollector}, NoLimits...)
 
 // Peer is the kube-controller-manager of a control plane, with these arguments.
 func Peer(cp *peers.ControlPlane, name string, args ...string) Contender {
@@ -59,6 +66,22 @@ type Ebb struct {
 	Kubeconfig string
 	Dir        string // for its configuration, log and socket
 	Address    string // that it serves metrics on
+	// Settings are more of its configuration.
+	Settings map[string]any
+}
+
+// Ready says whether it leads, and has listed everything.
+func (e Ebb) Ready(ctx context.Context) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address+"/readyz", nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, nil // it does not listen yet
+	}
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode == http.StatusOK && !bytes.Contains(body, []byte("waiting for the lease")), errors.Join(err, resp.Body.Close())
 }
 
 // Contender runs with a configuration that lets it be alone and delete as much as a
@@ -69,13 +92,15 @@ func (e Ebb) Contender() Contender {
 
 func (e Ebb) start(ctx context.Context) (int, func() error, error) {
 	config := filepath.Join(e.Dir, "config.yaml")
-	text, err := json.Marshal(map[string]any{
+	settings := map[string]any{
 		"mode":           "enforce",
 		"leaderElection": map[string]any{"enabled": false},
 		"brake":          map[string]any{"deletions": 10_000_000},
 		"envelope":       map[string]any{"burst": 0},
 		"server":         map[string]any{"address": e.Address, "adminSocket": filepath.Join(e.Dir, "admin.sock")},
-	})
+	}
+	maps.Copy(settings, e.Settings)
+	text, err := json.Marshal(settings)
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)
 	}

@@ -36,7 +36,7 @@ func main() {
 // there is an error, not a gap.
 func render(results string) (string, error) {
 	figures := map[string]map[string]any{}
-	for _, name := range []string{"node", "containers", "cascade"} {
+	for _, name := range []string{"node", "containers", "cascade", "collectors"} {
 		path := filepath.Join(results, name+".json")
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -25,7 +25,7 @@ func TestReadmeQuotesTheLatestRuns(t *testing.T) {
 // TestFigureMissing: nothing is shown for a figure that a run did not write.
 func TestFigureMissing(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"node", "containers", "cascade"} {
+	for _, name := range []string{"node", "containers", "cascade", "collectors"} {
 		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(`{"images_needed":4}`), 0o644); err != nil {
 			t.Fatal(err)
 		}

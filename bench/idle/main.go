@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -136,54 +135,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reading is the process as the kernel accounts for it.
-type reading struct {
-	at       time.Time
-	cpu      time.Duration
-	switches int
-}
-
-func read(pid int) (r reading, err error) {
-	r.at = time.Now()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil {
-		return r, err
-	}
-	for _, task := range tasks {
-		stat, err := os.ReadFile(filepath.Join(task, "schedstat"))
-		if err != nil {
-			return r, err
-		}
-		var ns, waited, slices int64
-		if _, err := fmt.Sscan(string(stat), &ns, &waited, &slices); err != nil {
-			return r, fmt.Errorf("%s/schedstat: %w", task, err)
-		}
-		r.cpu += time.Duration(ns)
-		status, err := os.ReadFile(filepath.Join(task, "status"))
-		if err != nil {
-			return r, err
-		}
-		n, err := field(string(status), "voluntary_ctxt_switches:")
-		if err != nil {
-			return r, err
-		}
-		r.switches += n
-	}
-	return r, nil
-}
-
-// field returns the number behind a name in a /proc status file.
-func field(status, name string) (int, error) {
-	for line := range strings.Lines(status) {
-		if rest, ok := strings.CutPrefix(line, name); ok {
-			var v int
-			_, err := fmt.Sscan(rest, &v)
-			return v, err
-		}
-	}
-	return 0, fmt.Errorf("no %s", name)
-}
-
 func watch(ctx context.Context, p *agentrun.Process, period time.Duration) (f figures, err error) {
 	const own = "ebb_node_own_wakeups_total"
 	wakeups, err := p.Metric(ctx, own)
@@ -194,26 +145,14 @@ func watch(ctx context.Context, p *agentrun.Process, period time.Duration) (f fi
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return f, err
 	}
-	before, err := read(p.PID())
+	before, err := p.Usage()
 	if err != nil {
 		return f, err
 	}
 	if err := pause(ctx, period); err != nil {
 		return f, err
 	}
-	after, err := read(p.PID())
-	if err != nil {
-		return f, err
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		return f, err
-	}
-	rss, err := field(string(status), "VmRSS:")
-	if err != nil {
-		return f, err
-	}
-	peak, err := field(string(status), "VmHWM:")
+	after, err := p.Usage()
 	if err != nil {
 		return f, err
 	}
@@ -221,11 +160,11 @@ func watch(ctx context.Context, p *agentrun.Process, period time.Duration) (f fi
 	if err != nil {
 		return f, err
 	}
-	took := after.at.Sub(before.at)
-	f.CPU = result.Round(100 * float64(after.cpu-before.cpu) / float64(took))
+	took := after.At.Sub(before.At)
+	f.CPU = result.Round(after.CPUPercent(before))
 	f.OwnWakeups = result.Round((wakeupsAfter - wakeups) / took.Minutes())
-	f.Switches = result.Round(float64(after.switches-before.switches) / took.Minutes())
-	f.RSS, f.PeakRSS = result.Round(float64(rss)/1024), result.Round(float64(peak)/1024)
+	f.Switches = result.Round(float64(after.Switches-before.Switches) / took.Minutes())
+	f.RSS, f.PeakRSS = result.Round(after.RSSMiB), result.Round(after.PeakRSSMiB)
 	f.Period = result.Round(took.Seconds())
 	return f, nil
 }

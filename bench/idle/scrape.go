@@ -24,10 +24,10 @@ type scrape struct {
 // between them, so that each finds an agent at rest.
 func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err error) {
 	var times []time.Duration
-	var before reading
+	var before agentrun.Usage
 	for i := range scrapes + 1 {
 		if i == 1 { // connections, buffers and caches are there now
-			if before, err = read(p.PID()); err != nil {
+			if before, err = p.Usage(); err != nil {
 				return s, err
 			}
 		}
@@ -44,11 +44,11 @@ func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err err
 			return s, err
 		}
 	}
-	after, err := read(p.PID())
+	after, err := p.Usage()
 	if err != nil {
 		return s, err
 	}
 	slices.Sort(times)
-	s.took, s.cpu = times[len(times)/2], (after.cpu-before.cpu)/scrapes
+	s.took, s.cpu = times[len(times)/2], (after.CPU-before.CPU)/scrapes
 	return s, nil
 }

@@ -27,6 +27,19 @@ func Write(dir, name string, figures any) error {
 	return nil
 }
 
+// Read reads dir/NAME.json, as Write has left it.
+func Read(dir, name string, figures any) error {
+	path := filepath.Join(dir, name+".json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("result %s: %w", name, err)
+	}
+	if err := json.Unmarshal(data, figures); err != nil {
+		return fmt.Errorf("result %s: %w", path, err)
+	}
+	return nil
+}
+
 // Percentile returns the smallest value that at least p percent of the values
 // do not exceed (nearest rank). It is NaN for no values.
 func Percentile(values []float64, p float64) float64 {

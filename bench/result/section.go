@@ -63,3 +63,13 @@ func withSection(whole, name, text string) (string, error) {
 	}
 	return whole[:first] + section + whole[last+len(end):], nil
 }
+
+// Render writes a benchmark's section of the report from NAME.json in the directory of
+// results, beside which the report is. text makes the section of the figures.
+func Render[F any](results, name string, text func(F) string) error {
+	var f F
+	if err := Read(results, name, &f); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	return Section(filepath.Join(filepath.Dir(filepath.Clean(results)), "RESULTS.md"), name, text(f))
+}

@@ -22,7 +22,7 @@ type bed struct {
 }
 
 func makeBed(ctx context.Context, o options) (_ *bed, err error) {
-	say("starting etcd, the API server and the controller manager")
+	contender.Say("starting etcd, the API server and the controller manager")
 	base, err := contender.NewBed(ctx, peers.Config{Name: "bench-size"}, o.controller, o.deploy)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	return b, b.fill(ctx, func(yield func(runtime.Object) bool) {
+	return b, b.Fill(ctx, func(yield func(runtime.Object) bool) {
 		if !yield(makeNamespace(b.maker.meta(abandoned, ""))) {
 			return
 		}
@@ -45,28 +45,11 @@ func makeBed(ctx context.Context, o options) (_ *bed, err error) {
 	})
 }
 
-// fill puts objects into etcd while the API server is away.
-func (b *bed) fill(ctx context.Context, objects func(yield func(runtime.Object) bool)) error {
-	if err := b.CP.APIServer.Stop(ctx); err != nil {
-		return err
-	}
-	if err := load(ctx, b.CP, objects); err != nil {
-		return err
-	}
-	began := time.Now()
-	// It lists all into its caches first, which can take longer than the patience of
-	// one Start.
-	err := b.CP.APIServer.Start(ctx)
-	for ; err != nil && ctx.Err() == nil && b.CP.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.CP.APIServer.Start(ctx) {
-	}
-	return err
-}
-
 // grow makes a cluster of so many objects, with a tree for each contender.
 func (b *bed) grow(ctx context.Context, objects int, contenders []contender.Contender) error {
-	say("writing %d objects into etcd, for %d in all", objects-b.there, objects)
+	contender.Say("writing %d objects into etcd, for %d in all", objects-b.there, objects)
 	began := time.Now()
-	err := b.fill(ctx, func(yield func(runtime.Object) bool) {
+	err := b.Fill(ctx, func(yield func(runtime.Object) bool) {
 		var special []runtime.Object
 		for _, c := range contenders {
 			special = append(special, b.maker.tree(treeOf(objects, c), dependents(objects))...)
@@ -88,7 +71,7 @@ func (b *bed) grow(ctx context.Context, objects int, contenders []contender.Cont
 	// What the contenders will have collected.
 	b.there = objects - len(contenders)*(dependents(objects)+1)
 	u, err := b.CP.APIServer.Usage()
-	say("the API server is ready after %.0f s in all, with %d MiB", time.Since(began).Seconds(), u.RSSBytes/mib)
+	contender.Say("the API server is ready after %.0f s in all, with %d MiB", time.Since(began).Seconds(), u.RSSBytes/contender.MiB)
 	return err
 }
 
@@ -128,19 +111,4 @@ func (b *bed) empty(ctx context.Context, namespace string) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// until asks every so often, for twenty minutes at most.
-func until(ctx context.Context, every time.Duration, what string, ask func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Minute, errors.New(what))
-	defer cancel()
-	for {
-		ok, err := ask(ctx)
-		if ok || err != nil {
-			return err
-		}
-		if err := pause(ctx, every); err != nil {
-			return err
-		}
-	}
 }

@@ -4,17 +4,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -52,6 +52,9 @@ type measured struct {
 	Read      float64 `json:"cascade_read_mib"`
 }
 
+// longest is how long the bench waits for anything.
+const longest = 20 * time.Minute
+
 func main() {
 	var o options
 	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
@@ -62,19 +65,12 @@ func main() {
 	flag.IntVar(&o.peer, "peer", math.MaxInt, "objects that the kube-controller-manager is measured with at most")
 	again := flag.Bool("render", false, "only write RESULTS.md again, from size.json")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := error(nil)
-	if *again {
-		err = render(o.results)
-	} else {
-		err = run(ctx, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-size:", err)
-		stop()
-		os.Exit(1)
-	}
+	contender.Main("bench-size", func(ctx context.Context) error {
+		if *again {
+			return render(o.results)
+		}
+		return run(ctx, o)
+	})
 }
 
 // dependents of the owner that is deleted: 50,000 of a million.
@@ -120,7 +116,7 @@ func guardMemory(ctx context.Context) (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for pause(ctx, time.Second) == nil {
+		for contender.Pause(ctx, time.Second) == nil {
 			if free, err := available(); err != nil || free < spare {
 				cancel(fmt.Errorf("%.0f MiB of memory are left on the machine (%w)", free, errors.Join(errMemory, err)))
 			}
@@ -131,15 +127,16 @@ func guardMemory(ctx context.Context) (context.Context, func()) {
 
 var errMemory = errors.New("not enough memory")
 
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// available is the memory that the machine has left, in MiB.
+func available() (float64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
 	}
+	_, after, _ := bytes.Cut(text, []byte("MemAvailable:"))
+	var kib float64
+	if _, err := fmt.Sscan(string(after), &kib); err != nil {
+		return 0, fmt.Errorf("read /proc/meminfo: %w", err)
+	}
+	return kib / 1024, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
@@ -10,9 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
@@ -124,25 +121,4 @@ func pod(meta metav1.ObjectMeta) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort},
 	}
-}
-
-var encoder = protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
-
-// stored is where the API server keeps an object, and how.
-func stored(o runtime.Object) (key string, value []byte, err error) {
-	var out bytes.Buffer
-	if err := encoder.Encode(o, &out); err != nil {
-		return "", nil, err
-	}
-	switch o := o.(type) {
-	case *corev1.ConfigMap:
-		key = "/registry/configmaps/" + o.Namespace + "/" + o.Name
-	case *corev1.Pod:
-		key = "/registry/pods/" + o.Namespace + "/" + o.Name
-	case *corev1.Namespace:
-		key = "/registry/namespaces/" + o.Name
-	default:
-		return "", nil, fmt.Errorf("nobody knows where a %T is kept", o)
-	}
-	return key, out.Bytes(), nil
 }

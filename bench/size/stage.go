@@ -37,13 +37,13 @@ func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage
 			return s, err
 		}
 		if free < want+spare {
-			say("the peer may take %.0f MiB with %d objects, and the machine has %.0f: left out", want, objects, free)
+			contender.Say("the peer may take %.0f MiB with %d objects, and the machine has %.0f: left out", want, objects, free)
 			return s, nil
 		}
 	}
 	m, err := b.measure(ctx, peer, objects)
 	if errors.Is(err, errMemory) {
-		say("the peer was ended: %v", err)
+		contender.Say("the peer was ended: %v", err)
 		return s, nil
 	}
 	s.Peer = &m
@@ -61,30 +61,30 @@ func (b *bed) measure(ctx context.Context, c contender.Contender, objects int) (
 		return m, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	p := process(pid)
-	if err := until(ctx, 50*time.Millisecond, c.Name+" deleted nothing", func(ctx context.Context) (bool, error) {
+	p := contender.Process(pid)
+	if err := contender.Until(ctx, 50*time.Millisecond, longest, c.Name+" deleted nothing", func(ctx context.Context) (bool, error) {
 		return b.empty(ctx, abandoned)
 	}); err != nil {
 		return m, err
 	}
 	if c.Name == "ebb" { // the peer deletes nothing before it has listed everything
-		if err := until(ctx, 50*time.Millisecond, "ebb has not listed everything", b.ready); err != nil {
+		if err := contender.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
 			return m, err
 		}
 	}
 	m.Ready = result.Round(time.Since(began).Seconds())
-	u, err := p.usage()
+	u, err := p.Usage()
 	if err != nil {
 		return m, err
 	}
-	m.ReadyCPU, m.ReadyRead = result.Round(u.cpu), result.Round(u.read)
-	if err := pause(ctx, restTime); err != nil {
+	m.ReadyCPU, m.ReadyRead = result.Round(u.CPU), result.Round(u.Read)
+	if err := contender.Pause(ctx, restTime); err != nil {
 		return m, err
 	}
-	if u, err = p.usage(); err != nil {
+	if u, err = p.Usage(); err != nil {
 		return m, err
 	}
-	m.Start, m.Rest = result.Round(u.peak), result.Round(u.rss)
+	m.Start, m.Rest = result.Round(u.Peak), result.Round(u.RSS)
 	if c.Name == "ebb" {
 		live, err := b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
 		if err != nil {
@@ -92,17 +92,17 @@ func (b *bed) measure(ctx context.Context, c contender.Contender, objects int) (
 		}
 		m.Heap = result.Round(live / float64(objects))
 	}
-	say("%-5s ready with %d objects after %.1f s, %.1f s of CPU, %.0f MiB read; %.0f MiB at most, %.0f at rest",
+	contender.Say("%-5s ready with %d objects after %.1f s, %.1f s of CPU, %.0f MiB read; %.0f MiB at most, %.0f at rest",
 		c.Name, objects, m.Ready, m.ReadyCPU, m.ReadyRead, m.Start, m.Rest)
 	err = b.cascade(ctx, c, p, objects, &m)
 	return m, err
 }
 
 // cascade deletes a contender's tree.
-func (b *bed) cascade(ctx context.Context, c contender.Contender, p process, objects int, m *measured) error {
-	before, err := p.usage()
+func (b *bed) cascade(ctx context.Context, c contender.Contender, p contender.Process, objects int, m *measured) error {
+	before, err := p.Usage()
 	if err == nil {
-		err = p.resetPeak()
+		err = p.ResetPeak()
 	}
 	if err != nil {
 		return err
@@ -114,27 +114,14 @@ func (b *bed) cascade(ctx context.Context, c contender.Contender, p process, obj
 	}, nil); err != nil {
 		return err
 	}
-	if err := until(ctx, 200*time.Millisecond, c.Name+" did not end a cascade", func(ctx context.Context) (bool, error) {
+	if err := contender.Until(ctx, 200*time.Millisecond, longest, c.Name+" did not end a cascade", func(ctx context.Context) (bool, error) {
 		return b.empty(ctx, tree)
 	}); err != nil {
 		return err
 	}
 	m.PerSecond = result.Round(float64(dependents(objects)) / time.Since(began).Seconds())
-	u, err := p.usage()
-	m.Cascade, m.Read = result.Round(u.peak), result.Round(u.read-before.read)
-	say("%-5s %d dependents, %.0f a second, %.0f MiB at most, %.0f MiB read", c.Name, dependents(objects), m.PerSecond, m.Cascade, m.Read)
+	u, err := p.Usage()
+	m.Cascade, m.Read = result.Round(u.Peak), result.Round(u.Read-before.Read)
+	contender.Say("%-5s %d dependents, %.0f a second, %.0f MiB at most, %.0f MiB read", c.Name, dependents(objects), m.PerSecond, m.Cascade, m.Read)
 	return err
-}
-
-// ready says whether ebb-controller has listed everything.
-func (b *bed) ready(ctx context.Context) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Ebb.Address+"/readyz", nil)
-	if err != nil {
-		return false, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false, nil // it does not listen yet
-	}
-	return resp.StatusCode == http.StatusOK, resp.Body.Close()
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/ebb-agent/ebb/bench/result"
@@ -56,19 +53,9 @@ func (f figures) markdown() string {
 	return b.String()
 }
 
-// render writes the report's section from the size.json in a directory. The report is
-// beside that directory.
+// render writes the report's section from the size.json in a directory.
 func render(results string) error {
-	path := filepath.Join(results, "size.json")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	var f figures
-	if err := json.Unmarshal(text, &f); err != nil {
-		return fmt.Errorf("render %s: %w", path, err)
-	}
-	return result.Section(filepath.Join(filepath.Dir(filepath.Clean(results)), "RESULTS.md"), "size", report+f.markdown())
+	return result.Render(results, "size", func(f figures) string { return report + f.markdown() })
 }
 
 const report = `## Size: a million objects

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/skew"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -47,8 +48,11 @@ func (c *controller) run(ctx context.Context) error {
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
 		"brake":          object{"deletions": 0},
-		// They read whole objects, and may not change anything of which the oracle knows nothing.
-		"collectors": object{"pods": object{"mode": "observe"}, "jobs": object{"mode": "observe"}, "csrs": object{"mode": "observe"}, "leases": object{"mode": "observe"}},
+		"collectors": object{
+			"pods": object{"mode": "enforce", "keep": -1, "succeeded": object{"after": oracle.PodsAfter.String()}, "failed": object{"after": oracle.PodsAfter.String()}},
+			"jobs": object{"mode": "enforce"}, "csrs": object{"mode": "enforce"}, "leases": object{"mode": "enforce"},
+			// Nobody marked a Node or serves a driver: nothing may go because of these two.
+			"nodes": object{"mode": "enforce", "notReadyFor": "10m"}, "volumes": object{"mode": "enforce"}},
 		// The oracle knows of no foreground deletion that may end early.
 		"foregroundPatience": "1h",
 		"server":             object{"address": "", "adminSocket": c.socket()},

@@ -160,6 +160,8 @@ func (d *driver) attempt(ctx context.Context, op plan.Op) error {
 			return d.liftOutside(op.Slot)
 		}
 		return d.lift(ctx, op)
+	case plan.Finish:
+		return d.finish(ctx, op)
 	case plan.Define:
 		return d.define(ctx, op.Kind)
 	case plan.NewSpace:
@@ -249,6 +251,27 @@ func (d *driver) references(op plan.Op) []object {
 // patch the metadata of an object. The UID in it makes it that very one.
 func (d *driver) patch(ctx context.Context, op plan.Op, metadata object) error {
 	return d.versions(ctx, http.MethodPatch, op.Slot.Kind, op.Slot.Path, object{"metadata": metadata}, nil)
+}
+
+// finish writes the status that says so. The UID in it makes it that very object's.
+func (d *driver) finish(ctx context.Context, op plan.Op) error {
+	at := time.Now().UTC().Format(time.RFC3339)
+	status := object{"phase": "Succeeded", "containerStatuses": []object{{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+		"state": object{"terminated": object{"exitCode": 0, "startedAt": at, "finishedAt": at}}}}}
+	if op.Failed {
+		status["phase"] = "Failed"
+	}
+	if op.Slot.Kind.Kind == "Job" {
+		first, last := "SuccessCriteriaMet", "Complete"
+		status = object{"startTime": at, "completionTime": at}
+		if op.Failed {
+			first, last = "FailureTarget", "Failed"
+			delete(status, "completionTime")
+		}
+		status["conditions"] = []object{{"type": first, "status": "True", "lastTransitionTime": at}, {"type": last, "status": "True", "lastTransitionTime": at}}
+	}
+	path := func(v int) string { return op.Slot.Path(v) + "/status" }
+	return d.versions(ctx, http.MethodPatch, op.Slot.Kind, path, object{"metadata": object{"uid": d.uid(op.Slot)}, "status": status}, nil)
 }
 
 func (d *driver) remove(ctx context.Context, s *plan.Slot, policy string) error {

@@ -30,6 +30,7 @@ type figures struct {
 	Deletions  int            `json:"deletions"` // by ebb
 	Changes    int            `json:"changes"`   // by ebb: references and finalizers
 	Restarts   int            `json:"restarts"`  // of the controllers
+	Ended      int            `json:"deletions_of_ended"`
 	Raced      int            `json:"excused_by_race"`
 	Unseen     int            `json:"excused_as_unseen"`
 
@@ -132,7 +133,7 @@ func (b *bed) watch(ctx context.Context) {
 // account counts what it took.
 func (b *bed) account(f *figures) error {
 	counts := b.oracle.Counts()
-	f.Deletions, f.Changes, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Raced, counts.Unseen
+	f.Deletions, f.Changes, f.Ended, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Ended, counts.Raced, counts.Unseen
 	for _, v := range b.oracle.Violations() {
 		if v.Deletion() {
 			f.Wrong++
@@ -198,7 +199,7 @@ func (b *bed) keepLogs() error {
 	for _, v := range b.oracle.Violations() {
 		fmt.Fprintln(&reports, b.oracle.Report(v))
 	}
-	for _, d := range b.oracle.Outstanding() {
+	for _, d := range b.oracle.Outstanding(time.Now()) {
 		fmt.Fprintf(&reports, "outstanding: %s %s\n%s\n", d.What, d.Name, b.oracle.History(d.UID))
 	}
 	err := os.WriteFile(filepath.Join(dir, "histories.txt"), []byte(reports.String()), 0o644)

@@ -26,7 +26,7 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 			return err
 		}
 		now := time.Now()
-		waits, missed := rest.look(now, b.oracle.Outstanding(), b.bound, b.outsideBound)
+		waits, missed := rest.look(now, b.oracle.Outstanding(now), b.bound, b.outsideBound)
 		f.Late, f.LateOutside = result.Round(rest.late.Seconds()), result.Round(rest.lateOutside.Seconds())
 		if len(waits) == 0 {
 			f.Missed = len(missed)

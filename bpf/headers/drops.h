@@ -67,7 +67,7 @@ static __noinline int put_drop(u64 extent, u64 to)
 	}
 	n = counts();
 	if (n)
-		n->lost++;
+		add_one(&n->lost);
 	return 0;
 }
 

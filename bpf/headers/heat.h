@@ -272,7 +272,8 @@ enum {
 
 /*
  * insert takes the first free word. All CPUs go through the words in the same
- * order, so that two that bring the same file meet in the same word.
+ * order, so that two that bring the same file meet in the same word, also if one
+ * has been there before the other looks.
  */
 static __always_inline int insert(struct heat_bucket *b, u64 word)
 {
@@ -280,9 +281,9 @@ static __always_inline int insert(struct heat_bucket *b, u64 word)
 	int i;
 
 	for (i = 0; i < HEAT_WORDS; i++) {
-		if (b->word[i])
-			continue;
-		old = __sync_val_compare_and_swap(&b->word[i], 0, word);
+		old = b->word[i];
+		if (!old)
+			old = __sync_val_compare_and_swap(&b->word[i], 0, word);
 		if (!old)
 			return INSERTED;
 		if ((old & TAG) == (word & TAG))
@@ -403,7 +404,7 @@ static __noinline int enter(struct heat_key *key)
 	if (known)
 		return *known;
 	if (n)
-		n->layers_full++;
+		add_one(&n->layers_full);
 	return -1;
 }
 
@@ -557,6 +558,21 @@ static __noinline int by_walk(struct ovl_fs *ofs, struct inode___heat *inode)
 	return s.found;
 }
 
+/*
+ * enter_rest makes the layers of an overlay known of which nothing is read, so that
+ * they are told from those that no container was seen to have. The topmost one
+ * tells whether it was done.
+ */
+static __noinline int enter_rest(struct ovl_fs *ofs)
+{
+	struct heat_key key = {};
+
+	key_of(BPF_CORE_READ(mount_of(ofs, 1), mnt_root), &key);
+	if (!bpf_map_lookup_elem(&heat_layers, &key))
+		enter_all(ofs);
+	return 0;
+}
+
 static __always_inline int in_overlay(struct super_block___heat *root, struct inode___heat *inode,
 				      struct vfsmount___heat *mnt)
 {
@@ -564,16 +580,16 @@ static __always_inline int in_overlay(struct super_block___heat *root, struct in
 	struct heat_counters *n;
 	int slot;
 
-	if (mnt)
-		return by_mount(ofs, mnt);
-	slot = by_walk(ofs, inode);
+	slot = mnt ? by_mount(ofs, mnt) : by_walk(ofs, inode);
 	if (slot >= 0)
+		enter_rest(ofs);
+	if (mnt || slot >= 0)
 		return slot;
 	if (slot == STRANGER && !enter_all(ofs))
 		slot = by_walk(ofs, inode);
 	n = counts();
 	if (n && slot == LOST)
-		n->unreadable++;
+		add_one(&n->unreadable);
 	return slot;
 }
 
@@ -594,7 +610,7 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 	if (!n)
 		return 0;
 	if (slot < 0) {
-		n->strange += slot == STRANGER;
+		__sync_fetch_and_add(&n->strange, slot == STRANGER);
 		note_stranger(mark);
 		return 0;
 	}
@@ -603,12 +619,12 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 		return 0;
 	switch (remember(hash, at)) {
 	case INSERTED:
-		n->touched++;
+		add_one(&n->touched);
 		__sync_fetch_and_add(&l->files, 1);
 		__sync_fetch_and_add(&l->bytes, size_of(inode));
 		break;
 	case FULL:
-		n->files_full++;
+		add_one(&n->files_full);
 		__sync_fetch_and_add(&l->lost, 1);
 		note_stranger(mark); /* or it would be looked for each time */
 	}

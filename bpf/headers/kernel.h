@@ -55,6 +55,15 @@ enum {
 
 #define CORE __attribute__((preserve_access_index))
 
+/*
+ * add_one counts in a per-CPU array that several programs count in: one can be
+ * preempted by another on the same CPU (Linux 7.0).
+ */
+static inline __attribute__((always_inline)) void add_one(u64 *n)
+{
+	__sync_fetch_and_add(n, 1);
+}
+
 /* The VFS: from a process to the superblock of its root, and to an inode. */
 
 struct backing_dev_info;

@@ -52,7 +52,7 @@ struct crossing {
 const struct crossing *crossing_type __attribute__((unused));
 
 struct usage_counters {
-	u64 checked;	 /* allocations on a watched filesystem */
+	u64 checked;	 /* allocations on a watched filesystem; about, since Linux 7.0 */
 	u64 summed;	 /* of those, near the line: summed over all CPUs */
 	u64 approximate; /* of those, could not be summed: the cautious bound was taken */
 	u64 raised;	 /* events of lines that were reached */
@@ -116,7 +116,7 @@ static __always_inline bool rearm(void *fs, struct line *l, u32 resource, struct
 	if (__sync_val_compare_and_swap(&l->armed, 0, 1) == 0) {
 		n = counts();
 		if (n)
-			n->rearmed++;
+			add_one(&n->rearmed);
 	}
 	return true;
 }
@@ -130,7 +130,7 @@ static __noinline bool send(u64 dev, u32 resource, u64 free)
 		return false;
 	c = bpf_ringbuf_reserve(&crossings, sizeof(*c), 0);
 	if (!c) {
-		n->ring_full++;
+		add_one(&n->ring_full);
 		return false;
 	}
 	c->dev = dev;
@@ -140,9 +140,9 @@ static __noinline bool send(u64 dev, u32 resource, u64 free)
 	c->pad = 0;
 	bpf_ringbuf_submit(c, 0);
 	if (resource == RESOURCE_NEAR)
-		n->neared++;
+		add_one(&n->neared);
 	else
-		n->raised++;
+		add_one(&n->raised);
 	return true;
 }
 

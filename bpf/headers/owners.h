@@ -40,9 +40,9 @@ static __always_inline bool in_worker(void)
 }
 
 /* own notes the current task's cgroup as the owner of an inode. */
-static __always_inline int own(struct super_block___blocks *sb, struct inode_key *k)
+static __always_inline int own(struct super_block___blocks *sb, struct inode_key *k, const u32 me)
 {
-	struct account *a = account_of(sb);
+	struct account *a = account_of(sb, me);
 	u64 to, *known;
 
 	if (!a || !a->to)
@@ -73,9 +73,9 @@ static __always_inline int book_for(u64 to, s64 bytes, s64 inodes)
 }
 
 /* book_here books for the current task, in the filesystem's units. */
-static __always_inline int book_here(struct super_block___blocks *sb, s64 units, s64 inodes)
+static __always_inline int book_here(struct super_block___blocks *sb, s64 units, s64 inodes, const u32 me)
 {
-	struct account *a = account_of(sb);
+	struct account *a = account_of(sb, me);
 
 	if (!a)
 		return 0;

@@ -122,8 +122,8 @@ static __always_inline void settle(struct reading *r, int ok, s64 sum)
 	s64 free = ok ? sum : r->free - r->err;
 
 	if (n) {
-		n->summed++;
-		n->approximate += !ok;
+		add_one(&n->summed);
+		__sync_fetch_and_add(&n->approximate, !ok);
 	}
 	r->free = free > 0 ? free : 0;
 	r->err = 0;

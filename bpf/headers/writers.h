@@ -35,13 +35,17 @@ struct writer {
 const struct writer *writer_type __attribute__((unused));
 
 /*
- * What a CPU has counted for the cgroup that it last saw on a watched
+ * What a program has counted on a CPU for the cgroup that it last saw on a watched
  * filesystem, and not yet booked. ext4 promises one block at a time, so most
  * changes are of the same cgroup and filesystem as the one before: they cost
  * an addition here instead of three lookups.
  *
- * Programs at tracepoints are not preempted, and none of these tracepoints is
- * hit in an interrupt, so an account has one user at a time.
+ * An account has one user at a time, on every kernel: none of these tracepoints is
+ * hit in an interrupt, and up to Linux 6.19 programs at tracepoints are not
+ * preempted. Later ones can be, and another task can run on the CPU meanwhile
+ * (tracepoint_srcu in kernel/tracepoint.c), but not the same program: the kernel
+ * leaves that run out, and counts it (bpf_prog_inc_misses_counter, called in
+ * kernel/trace/bpf_trace.c). Hence each program has accounts of its own.
  */
 struct account {
 	u64 cgroup; /* of the task; 0: nobody's */
@@ -58,6 +62,37 @@ struct account {
 	u64 removed;
 	u32 unit_bits; /* of dev */
 	u32 pad;
+};
+
+/* Whose account: the programs that have one. */
+enum account_user {
+	EXT4_RESERVE,
+	EXT4_RELEASE,
+	EXT4_REDEEM,
+	EXT4_ALLOCATE,
+	EXT4_FREE,
+	EXT4_MAKE,
+	EXT4_REMOVE,
+	XFS_TRANS,
+	XFS_INSERT,
+	XFS_DROP,
+	XFS_AFTER,
+	XFS_INACTIVE,
+	XFS_EOFBLOCKS,
+	XFS_COWBLOCKS,
+	XFS_INACTIVATING,
+	XFS_TRUNCATE,
+	XFS_CANCEL,
+	XFS_REMAP,
+	BTRFS_PROMISED,
+	BTRFS_WAITED,
+	BTRFS_OUTSTANDING,
+	BTRFS_ORDERED,
+	BTRFS_UNWRITTEN,
+	BTRFS_DROPPED,
+	BTRFS_NEW,
+	BTRFS_EVICT,
+	ACCOUNTS,
 };
 
 struct writers_counters {
@@ -108,7 +143,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, ACCOUNTS);
 	__type(key, u32);
 	__type(value, struct account);
 } accounts SEC(".maps");
@@ -202,7 +237,7 @@ static __noinline u64 join(u64 own)
 		return 0;
 	bpf_map_update_elem(&writers, &to, fresh, BPF_NOEXIST);
 	if (bpf_map_update_elem(&members, &id, &to, BPF_ANY))
-		n->members_full++;
+		add_one(&n->members_full);
 	return to;
 }
 
@@ -213,7 +248,7 @@ static __always_inline void book(struct account *a, struct writers_counters *n)
 	u64 to = a->to;
 
 	if (!to) {
-		n->bytes_lost += a->grown + a->shrunk;
+		__sync_fetch_and_add(&n->bytes_lost, a->grown + a->shrunk);
 	} else {
 		/* A writer that is gone was read, with what stands here, and forgotten. */
 		w = bpf_map_lookup_elem(&writers, &to);
@@ -256,7 +291,7 @@ static __noinline struct account *turn_over(struct account *a, struct super_bloc
 	if (to && !bpf_map_lookup_elem(&writers, &to))
 		to = 0;
 	if (!to)
-		n->lost++;
+		add_one(&n->lost);
 	a->to = to;
 	a->cgroup = to ? own : 0;
 	a->dev = dev;
@@ -266,11 +301,11 @@ static __noinline struct account *turn_over(struct account *a, struct super_bloc
 }
 
 /* account_of returns 0 if the filesystem is not watched. */
-static __always_inline struct account *account_of(struct super_block___blocks *sb)
+static __always_inline struct account *account_of(struct super_block___blocks *sb, const u32 me)
 {
 	u64 own = bpf_get_current_cgroup_id(), dev;
-	u32 zero = 0;
-	struct account *a = bpf_map_lookup_elem(&accounts, &zero);
+	u32 zero = 0, at = me;
+	struct account *a = bpf_map_lookup_elem(&accounts, &at);
 	u64 *w = bpf_map_lookup_elem(&watching, &zero);
 
 	if (!a || !w)

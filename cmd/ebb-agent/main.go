@@ -186,7 +186,7 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 	} else {
 		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
-	options.Started = func() { slim(log) }
+	options.Rested = func() { slim(log) }
 	if options.Pods, err = podSource(cfg.Pods); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
@@ -209,6 +209,7 @@ func podSource(c config.Pods) (node.PodSource, error) {
 	case config.PodsFromAPIServer:
 		return kube.NewAPIServer(kube.APIServerOptions{
 			NodeName: cmp.Or(c.APIServer.NodeName, os.Getenv("NODE_NAME")), Kubeconfig: c.APIServer.Kubeconfig,
+			ListSpread: time.Duration(c.APIServer.ListSpread),
 		})
 	}
 	return nil, nil

@@ -15,8 +15,8 @@ import (
 // which it has on every node: the heap may grow by half before it is collected.
 const gcPercent = 50
 
-// slim gives back what only the start needs: the heap in which the kernel's type
-// information was parsed, and the pages of this program that did it.
+// slim gives back what only the start needs: the heap in which all was read for the first
+// time, and the pages of this program that did it.
 func slim(log *slog.Logger) {
 	debug.FreeOSMemory()
 	if err := releaseProgram(); err != nil {

@@ -154,7 +154,7 @@ func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) er
 
 // elect runs the controller while this instance holds the Lease.
 func elect(ctx context.Context, api *rest.Config, l config.LeaderElection, log *slog.Logger, client *metadata.Client, c *cluster.Controller) error {
-	err := election.Run(ctx, api, election.Options{
+	err := election.Run(ctx, client.Clocked(api), election.Options{
 		Namespace: l.Namespace, Name: l.Name, LeaseDuration: time.Duration(l.LeaseDuration),
 		RenewDeadline: time.Duration(l.RenewDeadline), RetryPeriod: time.Duration(l.RetryPeriod), Log: log, History: client,
 	}, func(ctx context.Context, fence *election.Fence) error {
@@ -214,6 +214,6 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// gcPercent trades CPU time for memory: at 100,000 objects the graph is most of the
-// live heap, and does not become garbage.
-const gcPercent = 75
+// gcPercent trades CPU time for memory: the graph and what collectors keep are most of the
+// live heap, and do not become garbage.
+const gcPercent = 50

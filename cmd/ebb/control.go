@@ -57,7 +57,7 @@ func controlCommand(stdout io.Writer) *cobra.Command {
 		cmd.AddCommand(&cobra.Command{Use: c.name, Short: c.short, Long: c.long, Example: "  ebb control " + c.name, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.ask(cmd.Context(), c.method, c.path) }})
 	}
-	cmd.AddCommand(s.explainCommand())
+	cmd.AddCommand(s.explainCommand(), s.collectorsCommand())
 	return cmd
 }
 
@@ -78,6 +78,11 @@ lasts until resume, over restarts, too.`},
 	{"resume", http.MethodPost, "/control/resume", "Go on, after a pause or the brake",
 		`resume lets the controller that leads go on after a pause, or after the brake has stopped
 it: look at the decisions first.`},
+	{"confirm-restore", http.MethodPost, "/control/confirm-restore", "Let nodes and volumes be collected again, after etcd was restored",
+		`confirm-restore has the controller that leads go on with Nodes and volumes, which wait since
+etcd was restored from a backup: resume does not. That they wait outlives restarts. Look first
+whether what came back is what is there: in a backup, a volume whose claim was made since looks
+released, and a Node that was away then looks gone.`},
 }
 
 func (s *socket) explainCommand() *cobra.Command {
@@ -97,6 +102,19 @@ known of each, what waits for what, and what will be done.`,
 			}
 		}
 		return s.ask(cmd.Context(), http.MethodGet, "/explain?"+query.Encode())
+	}
+	return cmd
+}
+
+func (s *socket) collectorsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "collectors", Short: "Show which Pods, Jobs and so on are due to go, and when", Args: cobra.NoArgs,
+		Long: `collectors shows as JSON, of each collector that is on beside that of owners: its mode, how many
+objects it keeps, how many are due within a time if nothing changes, and the first of those.`,
+		Example: "  # what would go today, before a collector is set to enforce\n  ebb control collectors --within 24h"}
+	within := cmd.Flags().Duration("within", 24*time.Hour, "what is due until then is counted")
+	most := cmd.Flags().Int("most", 20, "so many objects of each collector are named, at most 1000")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return s.ask(cmd.Context(), http.MethodGet, "/collectors?"+url.Values{"within": {within.String()}, "most": {fmt.Sprint(*most)}}.Encode())
 	}
 	return cmd
 }

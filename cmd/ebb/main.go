@@ -49,6 +49,9 @@ const examples = `  # is this node all right?
   # what would go with this Deployment?
   ebb cascade deployment/web -n shop
 
+  # what is stuck, or has lost its owner, in this cluster?
+  ebb orphans -A
+
   # completions for this shell
   source <(ebb completion bash)`
 
@@ -68,7 +71,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(doctorCommand(stdout), cascadeCommand(stdout, stderr), uninstallCommand(stdout, stderr), controlCommand(stdout))
+	cmd.AddCommand(doctorCommand(stdout), cascadeCommand(stdout, stderr), orphansCommand(stdout, stderr), uninstallCommand(stdout, stderr), controlCommand(stdout))
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	return cmd

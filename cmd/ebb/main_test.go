@@ -21,6 +21,7 @@ func TestHelpTeaches(t *testing.T) {
 	}{
 		{[]string{"--help"}, []string{"doctor", "changes nothing"}},
 		{[]string{"cascade", "--help"}, []string{"RESOURCE/NAME", "--policy", "--namespace", "--kubeconfig", "-o json | jq", "changes nothing"}},
+		{[]string{"orphans", "--help"}, []string{"--namespace", "--all-namespaces", "--kubeconfig", "--context", "--older-than", "Exit code", "changes nothing", "-o name"}},
 		{[]string{"doctor", "--help"}, []string{"--config", "--kubelet-url", "--kubelet-config", "--output json | jq", "Exit code", "hostPID"}},
 	} {
 		var out bytes.Buffer
@@ -88,6 +89,13 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"cascade", "a/b", "-o", "xml"}, []string{"--output", "xml"}},
 		{[]string{"cascade", "a", "b", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}},
 		{[]string{"cascade", "a/b", "--kubeconfig", noServer(t)}, []string{"127.0.0.1:1"}},
+		{[]string{"orphans", "shop"}, []string{"shop"}},
+		{[]string{"orphans", "-A", "-n", "shop"}, []string{"namespace", "all-namespaces"}},
+		{[]string{"orphans", "-o", "xml"}, []string{"--output", "xml"}},
+		{[]string{"orphans", "--older-than", "-1s"}, []string{"--older-than", "-1s"}},
+		{[]string{"orphans", "--release-history", "0"}, []string{"--release-history"}},
+		{[]string{"orphans", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}},
+		{[]string{"orphans", "--context", "nobody", "--kubeconfig", noServer(t)}, []string{"nobody"}},
 	} {
 		var out bytes.Buffer
 		err := run(context.Background(), c.args, &out, &out)

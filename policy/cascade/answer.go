@@ -130,14 +130,20 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 }
 
 // conflicted has an object read again, and after some conflicts in a row only after
-// pauses that double: it is never deleted in a version that nobody has looked at.
+// pauses that double: it is never deleted in a version that nobody has looked at. One that
+// changes all the time is asked for some times after each pause, for every single time is
+// a matter of luck. One that does not change conflicts for another reason.
 func (c *Collector) conflicted(i index, w *work) {
 	w.conflict, w.unchanged, w.reread = true, false, true
 	if w.conflicts < 255 {
 		w.conflicts++
 	}
-	if w.conflicts > atOnce {
-		c.wait(i, min(c.config.RetryMin<<min(w.conflicts-atOnce-1, 20), c.config.RetryMax))
+	pauses := int(w.conflicts) - atOnce
+	if w.moved {
+		pauses = int(w.conflicts) / atOnce
+	}
+	if pauses > 0 && (!w.moved || w.conflicts%atOnce == 0) {
+		c.wait(i, min(c.config.RetryMin<<min(pauses-1, 20), c.config.RetryMax))
 	}
 	if w.conflicts == restless {
 		c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(i), Reason: ChangesTooOften})

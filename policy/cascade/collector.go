@@ -46,6 +46,8 @@ type work struct {
 	reread    bool      // the node itself does
 	conflict  bool      // the last action met one
 	unchanged bool      // it was read since, and nothing that matters had changed
+	moved     bool      // the last action was about another version than the one before
+	tried     string    // the version that it was about
 	overtaken bool      // a list came between the read on its way and its answer
 	disputed  bool      // a live read told otherwise than the stream
 	asRead    string    // the version that one told that said the same

@@ -80,6 +80,9 @@ func (c *Collector) emit(i index, a gc.Action) {
 	c.lastID++
 	a.ID, w.id = c.lastID, c.lastID
 	w.verb, w.reason, w.seen, w.overtaken, w.due = a.Verb, a.Reason, false, false, time.Time{}
+	if a.ResourceVersion != "" {
+		w.moved, w.tried = a.ResourceVersion != w.tried, a.ResourceVersion
+	}
 	c.inFlight[a.ID] = i
 	c.out = append(c.out, a)
 }
@@ -209,9 +212,9 @@ func (c *Collector) policy(i index, otherwise gc.Policy) gc.Policy {
 }
 
 // Conflicts in a row: atOnce are answered by a read and another request without a
-// pause, restless are too many to keep quiet about.
+// pause, and of an object that changes all the time as many after each pause; restless are too many to keep quiet about.
 const (
-	atOnce   = 3
+	atOnce   = 5
 	restless = 8
 )
 

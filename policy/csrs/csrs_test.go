@@ -197,7 +197,6 @@ func TestTypes(t *testing.T) {
 		t.Errorf("released: %v", got)
 	}
 	c.Forget(later, podType, pod)
-	c.Forget(later, podType, object("r", "7")) // it is of the other type
 	if c.Len() != 1 {
 		t.Errorf("%d are left", c.Len())
 	}

@@ -51,7 +51,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case due.IsZero():
 		return why, due
-	case !c.of(e).current:
+	case !c.Objects().Current(e):
 		return Unread, time.Time{}
 	}
 	return why, due.Add(1) // a moment has passed only after it
@@ -123,14 +123,4 @@ func (c *Collector) unsign(e *kept) {
 		}
 		e.signer = nil
 	}
-}
-
-func (c *Collector) plan(e *kept) {
-	_, due := c.decide(e)
-	c.queue.Schedule(e, due)
-}
-
-func (c *Collector) drop(e *kept) {
-	c.queue.Drop(e)
-	c.unsign(e)
 }

@@ -32,10 +32,16 @@ const (
 	// FailPod sets phase Failed in a Pod's status, for whoever counts failures. Its answer
 	// has the Pod's new version.
 	FailPod
+	// DeleteVolume has Driver delete what a PersistentVolume stands for, and then the
+	// object; unless a live read, just before, speaks against it.
+	DeleteVolume
+	// Inventory asks for the list of machines, of whoever has it. It is answered with that,
+	// and its Object is who asks.
+	Inventory
 )
 
 func (v Verb) String() string {
-	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn", "fail-pod"}
+	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn", "fail-pod", "delete-volume", "inventory"}
 	if int(v) < len(names) {
 		return names[v]
 	}
@@ -69,8 +75,9 @@ type Action struct {
 	// it is a precondition beside the UID.
 	ResourceVersion string
 	Policy          Policy
-	Disrupted       bool // of a FailPod: it gets the condition DisruptionTarget, too (KEP-3329)
-	NoGrace         bool // of a Delete: gracePeriodSeconds is 0
+	Disrupted       bool   // of a FailPod: it gets the condition DisruptionTarget, too (KEP-3329)
+	NoGrace         bool   // of a Delete: gracePeriodSeconds is 0
+	Driver          string // of a DeleteVolume
 	Refs            []Position
 	Finalizer       string
 	Index           int // of Finalizer

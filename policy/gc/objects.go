@@ -1,6 +1,9 @@
 package gc
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Entry is what [Objects] keep of each object. Embed it in what a collector keeps.
 type Entry struct {
@@ -8,14 +11,10 @@ type Entry struct {
 	Namespace, Name, UID, ResourceVersion string
 
 	epoch uint32 // of the list, or of the event since, that named it last
+	of    uint8  // its type
 }
 
 func (e *Entry) entry() *Entry { return e }
-
-// Coordinates of the object, which is of type t.
-func (e *Entry) Coordinates(t Type) Coordinates {
-	return Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID}
-}
 
 // Kept is what embeds an [Entry].
 type Kept interface {
@@ -23,17 +22,20 @@ type Kept interface {
 	entry() *Entry
 }
 
-// Objects are those of one type that lists and watches have told of and that a collector
-// keeps. The zero value is ready.
+// Objects are those that lists and watches have told of and that a collector keeps, of
+// one type or of a few. The zero value is ready.
 type Objects[E Kept] struct {
 	all        map[string]E // by UID
 	namespaces map[string]string
-	epoch      uint32
-	complete   bool
+	types      []reading
 }
 
-// Complete says whether a list has ended and no other has begun.
-func (s *Objects[E]) Complete() bool { return s.complete }
+// reading is how well a type is known.
+type reading struct {
+	Type
+	epoch   uint32
+	current bool // it was listed, and can be read since
+}
 
 // Len is how many there are.
 func (s *Objects[E]) Len() int { return len(s.all) }
@@ -50,12 +52,38 @@ func (s *Objects[E]) All(yield func(E) bool) {
 	}
 }
 
-// Listing says that a list begins: what it does not name has gone.
-func (s *Objects[E]) Listing() { s.epoch, s.complete = s.epoch+1, false }
+// Coordinates of an object.
+func (s *Objects[E]) Coordinates(of E) Coordinates {
+	e := of.entry()
+	t := s.types[e.of].Type
+	return Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID}
+}
+
+// Current says whether all objects of e's type are known up to now.
+func (s *Objects[E]) Current(e E) bool { return s.types[e.entry().of].current }
+
+// reading of a type, and its place.
+func (s *Objects[E]) reading(t Type) (*reading, uint8) {
+	i := slices.IndexFunc(s.types, func(r reading) bool { return r.APIVersion == t.APIVersion && r.Kind == t.Kind })
+	if i < 0 {
+		i = len(s.types)
+		s.types = append(s.types, reading{})
+	}
+	s.types[i].Type = t
+	return &s.types[i], uint8(i)
+}
+
+// Listing says that a list begins: what it does not name has gone. What was current stays
+// so, because what is asked for has the object's version as a precondition.
+func (s *Objects[E]) Listing(t Type) {
+	r, _ := s.reading(t)
+	r.epoch++
+}
 
 // Observe notes that o was seen, and gives what is kept of it; fresh makes that if it is
 // new. changed is false if it was seen in that very version before.
-func (s *Objects[E]) Observe(o Object, fresh func() E) (e E, changed bool) {
+func (s *Objects[E]) Observe(t Type, o Object, fresh func() E) (e E, changed bool) {
+	r, of := s.reading(t)
 	e, known := s.all[o.UID]
 	if !known {
 		if s.all == nil {
@@ -68,11 +96,12 @@ func (s *Objects[E]) Observe(o Object, fresh func() E) (e E, changed bool) {
 		}
 		e = fresh()
 		k := e.entry()
-		k.Namespace, k.Name, k.UID = namespace, strings.Clone(o.Name), strings.Clone(o.UID)
+		both := o.Name + o.UID // one allocation
+		k.Namespace, k.Name, k.UID, k.of = namespace, both[:len(o.Name)], both[len(o.Name):], of
 		s.all[k.UID] = e
 	}
 	k := e.entry()
-	k.epoch = s.epoch
+	k.epoch = r.epoch
 	if changed = k.ResourceVersion != o.ResourceVersion; changed {
 		k.ResourceVersion = strings.Clone(o.ResourceVersion)
 	}
@@ -87,19 +116,33 @@ func (s *Objects[E]) Forget(uid string) (e E, known bool) {
 }
 
 // Synced says that a list has ended. What it did not name is dropped, and handed to gone.
-func (s *Objects[E]) Synced(gone func(E)) {
+// It says whether the type was not current before.
+func (s *Objects[E]) Synced(t Type, gone func(E)) (news bool) {
+	r, of := s.reading(t)
 	for uid, e := range s.all {
-		if e.entry().epoch != s.epoch {
+		if k := e.entry(); k.of == of && k.epoch != r.epoch {
 			delete(s.all, uid)
 			gone(e)
 		}
 	}
-	s.complete = true
+	news, r.current = !r.current, true
+	return news
+}
+
+// Unreadable says that a type cannot be read now, and whether it could before.
+func (s *Objects[E]) Unreadable(t Type) (news bool) {
+	r, _ := s.reading(t)
+	news, r.current = r.current, false
+	return news
 }
 
 // Restored forgets everything: etcd was, and nothing is believed until it was seen again.
 func (s *Objects[E]) Restored(gone func(E)) {
-	s.epoch++
-	s.Synced(gone)
-	s.complete = false
+	for i := range s.types {
+		s.types[i].current = false
+	}
+	for uid, e := range s.all {
+		delete(s.all, uid)
+		gone(e)
+	}
 }

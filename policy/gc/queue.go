@@ -14,16 +14,35 @@ type Item struct {
 	place    int32  // in the heap, from 1; 0: it is not there
 	failures uint8  // in a row
 	last     uint8  // how what was asked for last went, a Result, from 1; 0: nothing was
-	wanted   bool   // due counts
-	withheld bool   // the caller did not want to
+	flags    flags
+}
+
+type flags uint8
+
+const (
+	wanted    flags = 1 << iota // due counts
+	withheld                    // the caller did not want to
+	overtaken                   // it changed while an action was on its way
+)
+
+func (f flags) is(all flags) bool { return f&all == all }
+
+func (f *flags) set(all flags, on bool) {
+	if *f &^= all; on {
+		*f |= all
+	}
 }
 
 func (i *Item) queued() *Item { return i }
-func (i *Item) at() int64     { return max(i.due, i.after) }
+
+// Overtaken says whether the object changed after what is on its way was asked for.
+func (i *Item) Overtaken() bool { return i.flags.is(overtaken) }
+
+func (i *Item) at() int64 { return max(i.due, i.after) }
 
 // Due is when the collector wants it; zero if never.
 func (i *Item) Due() time.Time {
-	if !i.wanted {
+	if !i.flags.is(wanted) {
 		return time.Time{}
 	}
 	return time.Unix(0, i.due).UTC()
@@ -75,9 +94,9 @@ func (q *Queue[E]) Len() int { return len(q.heap) }
 // its way goes on.
 func (q *Queue[E]) Schedule(e E, at time.Time) {
 	i := e.queued()
-	i.wanted = !at.IsZero()
+	i.flags.set(wanted, !at.IsZero())
 	switch {
-	case !i.wanted:
+	case at.IsZero():
 	case at.After(latest):
 		i.due = math.MaxInt64
 	case at.Before(earliest):
@@ -92,10 +111,18 @@ func (q *Queue[E]) Schedule(e E, at time.Time) {
 var earliest, latest = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 
 // Changed says that the object was seen in another version: what was withheld, failed or
-// had no effect may go another way now.
+// had no effect may go another way now, and so may what is on its way, if it comes to that.
 func (q *Queue[E]) Changed(e E) {
 	i := e.queued()
-	i.after, i.failures, i.withheld = 0, 0, false
+	i.after, i.failures = 0, 0
+	i.flags.set(withheld, false)
+	i.flags.set(overtaken, i.id != 0)
+	q.put(e)
+}
+
+// Wait has nothing done about e before a moment.
+func (q *Queue[E]) Wait(e E, until time.Time) {
+	e.queued().after = until.UnixNano()
 	q.put(e)
 }
 
@@ -103,7 +130,8 @@ func (q *Queue[E]) Changed(e E) {
 func (q *Queue[E]) Drop(e E) {
 	i := e.queued()
 	delete(q.flying, i.id)
-	i.id, i.wanted = 0, false
+	i.id = 0
+	i.flags.set(wanted, false)
 	q.put(e)
 }
 
@@ -116,14 +144,15 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 	for len(out) < most && len(q.heap) > 0 && q.heap[0].queued().at() <= now.UnixNano() && q.pass() {
 		e := q.heap[0]
 		i := e.queued()
-		i.wanted = false // unless ask says otherwise
+		i.flags.set(wanted|overtaken, false) // wanted unless ask says otherwise
 		a, ok := ask(e)
 		if !ok {
 			q.put(e)
 			continue
 		}
 		q.lastID++
-		a.ID, i.id, i.wanted = q.lastID, q.lastID, true
+		a.ID, i.id = q.lastID, q.lastID
+		i.flags.set(wanted, true)
 		i.last = uint8(Failed) + 1
 		if q.flying == nil {
 			q.flying = make(map[uint64]E)
@@ -136,19 +165,22 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 	return out
 }
 
-// pass says whether the caller wants one more.
+// pass says whether the caller wants one more. A lane that was open for a whole pause
+// without being used up is narrow no longer: the caller says so if it is, after all.
 func (q *Queue[E]) pass() bool {
 	l := &q.lane
-	switch {
+	switch over := !l.until.After(q.now); {
 	case l.held:
 		return false
-	case l.until.IsZero() || l.open > 0:
+	case l.until.IsZero():
 		return true
-	case l.until.After(q.now):
-		return false
+	case over && (l.open > 0 || q.now.Sub(l.until) >= l.pause):
+		*l = lane{}
+		return true
+	case over:
+		l.open, l.until = l.most, q.now.Add(l.pause)
 	}
-	l.open, l.until = l.most, q.now.Add(l.pause)
-	return true
+	return l.open > 0
 }
 
 // Finished takes how an action went, and gives back what it was about; false if nobody
@@ -172,12 +204,19 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	case Done, Gone:
 		// Its watch tells. Until then the same must not be done twice.
 		i.failures, pause = 0, or(q.Config.Settle, 30*time.Second)
-	case Withheld:
-		i.withheld, pause = true, 0
 	case Deferred:
 		pause = 0 // Slow and Hold say when
 	case TooMany: // no failure of the object's
 	default:
+		if i.Overtaken() { // that was about the object as it was
+			pause = 0
+			break
+		}
+		if r == Withheld {
+			i.flags.set(withheld, true)
+			pause = 0
+			break
+		}
 		if r == Forbidden {
 			pause = max(pause, longest/16)
 		}
@@ -189,9 +228,11 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	return e, true
 }
 
-// Again has e looked at when it is due, however its last action went.
+// Again has e looked at when it is due, because what follows on its last action is a part
+// of the same.
 func (q *Queue[E]) Again(e E) {
 	e.queued().after = 0
+	q.lane.open++
 	q.put(e)
 }
 
@@ -208,7 +249,7 @@ func (q *Queue[E]) Next() time.Time {
 }
 
 // Slow says that none is wanted before a moment, and from then on at most so many as
-// often as that is from now; until [Queue.Release].
+// often as that is from now; until fewer are due than that, or [Queue.Release].
 func (q *Queue[E]) Slow(now, until time.Time, most int) {
 	const leastPause = 10 * time.Millisecond
 	l := &q.lane
@@ -224,8 +265,9 @@ func (q *Queue[E]) Hold(on bool) { q.lane.held = on }
 func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 	q.lane = lane{held: q.lane.held}
 	for e := range all {
-		if i := e.queued(); i.withheld {
-			i.withheld, i.after = false, 0
+		if i := e.queued(); i.flags.is(withheld) {
+			i.flags.set(withheld, false)
+			i.after = 0
 			q.put(e)
 		}
 	}
@@ -234,7 +276,7 @@ func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 // put e where it belongs.
 func (q *Queue[E]) put(e E) {
 	i := e.queued()
-	switch in := i.wanted && i.id == 0 && !i.withheld; {
+	switch in := i.flags.is(wanted) && i.id == 0 && !i.flags.is(withheld); {
 	case in && i.place == 0:
 		heap.Push(&q.heap, e)
 	case in:

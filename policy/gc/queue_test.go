@@ -23,6 +23,8 @@ type model struct {
 	due, after map[string]time.Time
 	flying     map[uint64]string
 	withheld   map[string]bool
+	overtaken  map[string]bool // changed while its action is on its way
+	failures   map[string]int
 }
 
 func (m model) ready(now time.Time) (names []string) {
@@ -55,7 +57,7 @@ func TestQueue(t *testing.T) {
 			name := fmt.Sprint(i)
 			things[name] = &thing{name: name}
 		}
-		m := model{map[string]time.Time{}, map[string]time.Time{}, map[uint64]string{}, map[string]bool{}}
+		m := model{map[string]time.Time{}, map[string]time.Time{}, map[uint64]string{}, map[string]bool{}, map[string]bool{}, map[string]int{}}
 		now := time.Unix(1e9, 0)
 		some := rapid.SampledFrom([]string{"0", "1", "2", "3", "4", "5"})
 		t.Repeat(map[string]func(*rapid.T){
@@ -76,6 +78,8 @@ func TestQueue(t *testing.T) {
 				name := some.Draw(t, "name")
 				delete(m.after, name)
 				delete(m.withheld, name)
+				delete(m.failures, name)
+				m.overtaken[name] = slices.Contains(slices.Collect(maps.Values(m.flying)), name)
 				q.Changed(things[name])
 			},
 			"time": func(t *rapid.T) { now = now.Add(time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "passes"))) },
@@ -95,7 +99,7 @@ func TestQueue(t *testing.T) {
 					last = at
 				}
 				for _, a := range got {
-					m.flying[a.ID] = a.Object.Name
+					m.flying[a.ID], m.overtaken[a.Object.Name] = a.Object.Name, false
 				}
 			},
 			"finished": func(t *rapid.T) {
@@ -103,11 +107,23 @@ func TestQueue(t *testing.T) {
 					t.Skip("nothing is on its way")
 				}
 				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.flying))).Draw(t, "id")
-				r := rapid.SampledFrom([]gc.Result{gc.Done, gc.Withheld, gc.Deferred, gc.TooMany}).Draw(t, "result")
+				r := rapid.SampledFrom([]gc.Result{gc.Done, gc.Withheld, gc.Deferred, gc.TooMany, gc.Conflict}).Draw(t, "result")
 				name := m.flying[id]
 				delete(m.flying, id)
-				m.after[name] = now.Add(map[gc.Result]time.Duration{gc.Done: 30 * time.Second, gc.TooMany: 250 * time.Millisecond}[r])
-				m.withheld[name] = r == gc.Withheld
+				m.withheld[name] = false
+				switch stale := m.overtaken[name]; {
+				case r == gc.Done:
+					m.after[name], m.failures[name] = now.Add(30*time.Second), 0
+				case r == gc.TooMany:
+					m.after[name] = now.Add(250 * time.Millisecond)
+				case r == gc.Deferred || stale:
+					m.after[name] = now
+				case r == gc.Withheld:
+					m.after[name], m.withheld[name] = now, true
+				default:
+					m.after[name] = now.Add(min(250*time.Millisecond<<m.failures[name], 5*time.Minute))
+					m.failures[name] = min(m.failures[name]+1, 20)
+				}
 				if e, ok := q.Finished(now, id, r); !ok || e.name != name {
 					t.Fatalf("%d was not about %s", id, name)
 				}
@@ -199,35 +215,101 @@ func TestQueueLane(t *testing.T) {
 	}
 }
 
-// TestObjects: what a list does not name has gone, what came by the watch meanwhile has not.
+// TestQueueWide: once fewer are due than a slowed queue may ask for, it is slow no longer;
+// what follows on an action is not counted anew.
+func TestQueueWide(t *testing.T) {
+	var q gc.Queue[*thing]
+	now := time.Unix(1e9, 0)
+	e := &thing{}
+	ready := func(most int) []gc.Action {
+		return q.Ready(now, most, func(*thing) (gc.Action, bool) { return gc.Action{}, true })
+	}
+	q.Schedule(e, now)
+	q.Slow(now, now.Add(time.Minute), 1)
+	now = now.Add(time.Minute)
+	got := ready(10)
+	q.Schedule(&thing{}, now)
+	if len(got) != 1 || len(ready(10)) != 0 {
+		t.Fatal("the first is not alone")
+	}
+	q.Finished(now, got[0].ID, gc.Done)
+	q.Again(e)
+	if n := len(ready(10)); n != 1 {
+		t.Fatalf("after its read, %d", n)
+	}
+	now = now.Add(2 * time.Minute) // a whole pause in which nothing was asked for
+	for range 5 {
+		q.Schedule(&thing{}, now)
+	}
+	if n := len(ready(10)); n != 6 {
+		t.Errorf("%d go at once", n)
+	}
+}
+
+// TestObjects: what a list does not name has gone, what came by the watch meanwhile has
+// not, and neither has what is of another type.
 func TestObjects(t *testing.T) {
 	type kept struct{ gc.Entry }
 	var s gc.Objects[*kept]
-	see := func(uid, version string) bool {
-		_, changed := s.Observe(gc.Object{UID: uid, ResourceVersion: version}, func() *kept { return new(kept) })
+	one, other := gc.Type{APIVersion: "v1", Kind: "One"}, gc.Type{APIVersion: "v1", Kind: "Other"}
+	see := func(of gc.Type, uid, version string) bool {
+		_, changed := s.Observe(of, gc.Object{UID: uid, ResourceVersion: version}, func() *kept { return new(kept) })
 		return changed
 	}
-	s.Listing()
-	if !see("a", "1") || see("a", "1") || !see("b", "1") {
+	s.Listing(one)
+	if !see(one, "a", "1") || see(one, "a", "1") || !see(one, "b", "1") || !see(other, "x", "1") {
 		t.Error("what changed is mistaken")
 	}
-	s.Synced(func(*kept) { t.Error("something went") })
-	s.Listing()
-	see("b", "2")
-	see("c", "3")
-	if s.Complete() {
-		t.Error("complete within a list")
+	if s.Current(s.Get("a")) {
+		t.Error("current within its first list")
 	}
+	if !s.Synced(one, func(*kept) { t.Error("something went") }) || s.Synced(one, nil) {
+		t.Error("the type became current once, and stays so")
+	}
+	s.Listing(one)
+	see(one, "b", "2")
+	see(one, "c", "3")
 	gone := ""
-	s.Synced(func(e *kept) { gone += e.UID })
-	if gone != "a" || !s.Complete() || s.Len() != 2 {
+	s.Synced(one, func(e *kept) { gone += e.UID })
+	if gone != "a" || !s.Current(s.Get("b")) || s.Current(s.Get("x")) || s.Len() != 3 {
 		t.Errorf("%q went, %d are left", gone, s.Len())
+	}
+	if c := s.Coordinates(s.Get("x")); c.Kind != "Other" || c.UID != "x" {
+		t.Errorf("x is %+v", c)
+	}
+	if !s.Unreadable(one) || s.Unreadable(one) || s.Current(s.Get("b")) {
+		t.Error("unreadable, and current")
 	}
 	if _, known := s.Forget("b"); !known {
 		t.Error("b was not known")
 	}
 	s.Restored(func(e *kept) { gone += e.UID })
-	if gone != "ac" || s.Complete() {
-		t.Errorf("%q went, complete: %v", gone, s.Complete())
+	if len(gone) != 3 || s.Len() != 0 {
+		t.Errorf("%q went, %d are left", gone, s.Len())
 	}
+}
+
+// TestEarliest: the first that are due, and how many there are.
+func TestEarliest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOf(rapid.IntRange(0, 50)).Draw(t, "due")
+		most, until := rapid.IntRange(0, 5).Draw(t, "most"), rapid.IntRange(1, 60).Draw(t, "until")
+		at := func(n int) time.Time {
+			if n == 0 {
+				return time.Time{}
+			}
+			return time.Unix(int64(n), 0)
+		}
+		got, all := gc.Earliest(slices.Values(list), at, at(until), most, func(n int) gc.Planned { return gc.Planned{Finding: gc.Finding{Due: at(n)}} })
+		want := slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n == 0 || n > until })
+		slices.Sort(want)
+		if all != len(want) || len(got) != min(most, len(want)) {
+			t.Fatalf("%d of %d, not %d of %d", len(got), all, min(most, len(want)), len(want))
+		}
+		for i, p := range got {
+			if !p.Due.Equal(at(want[i])) {
+				t.Fatalf("%d is due at %v", i, p.Due)
+			}
+		}
+	})
 }

@@ -16,8 +16,8 @@ func largeNode(images, perImage int) Snapshot {
 		s.Graph.Nodes = append(s.Graph.Nodes, n)
 		return NodeID(len(s.Graph.Nodes) - 1)
 	}
-	for i := range bases {
-		add(Node{Name: fmt.Sprint("base ", i), Kind: NodeSnapshot, Bytes: 50 << 20, Inodes: 3000})
+	for range bases {
+		add(Node{Kind: NodeSnapshot, Bytes: 50 << 20, Inodes: 3000})
 	}
 	for i := range images {
 		top := NodeID(i % bases)

@@ -15,9 +15,9 @@ type candidate struct {
 
 	keep   Reason // why it stays whatever the disk says; "" if it may go
 	detail string
-	unused bool      // nothing but its youth or a failed removal may keep it
+	unused bool      // nothing but its youth, unknown pods or a failed removal may keep it
 	aged   bool      // may go, and is unused for MaximumAge
-	oldAt  time.Time // when MinimumAge is over; zero if there is none, or never known
+	oldAt  time.Time // when it is old enough to go; zero if there is no such age, or never known
 	agedAt time.Time // when MaximumAge is reached; zero if never known
 }
 
@@ -50,9 +50,7 @@ func classify(s Snapshot, now time.Time) []*candidate {
 
 // judge fills in all that does not depend on the disk.
 func (c *candidate) judge(s Snapshot, now time.Time) {
-	if s.Policy.MinimumAge > 0 {
-		c.oldAt = after(c.arrived(), s.Policy.MinimumAge)
-	}
+	c.oldAt = s.oldAt(c.arrived())
 	if s.Policy.MaximumAge > 0 && !c.lastUsed().IsZero() && !c.Observed.IsZero() {
 		c.agedAt = latest(
 			after(c.lastUsed(), s.Policy.MaximumAge),
@@ -60,7 +58,7 @@ func (c *candidate) judge(s Snapshot, now time.Time) {
 			c.oldAt)
 	}
 	c.keep, c.detail = c.reason(s, now)
-	c.unused = c.keep == "" || c.keep == KeptYoung || c.keep == KeptFailed
+	c.unused = c.keep == "" || c.keep == KeptPodsUnknown || c.keep == KeptYoung || c.keep == KeptFailed
 	c.aged = c.keep == "" && s.Policy.MaximumAge > 0 &&
 		age(c.lastUsed(), now) >= s.Policy.MaximumAge &&
 		age(c.Observed, now) >= s.Policy.MaximumAge
@@ -84,6 +82,9 @@ func (c *candidate) reason(s Snapshot, now time.Time) (Reason, string) {
 		return KeptSandbox, "the runtime's sandbox image"
 	case c.Keep != "":
 		return KeptByRule, "kept by the rule " + c.Keep
+	}
+	if why := s.Pods.MayWant(c.arrived(), now); why != "" {
+		return KeptPodsUnknown, why
 	}
 	if a := age(c.arrived(), now); a < s.Policy.MinimumAge {
 		return KeptYoung, fmt.Sprintf("arrived %v ago, minimum age %v", a.Round(time.Second), s.Policy.MinimumAge)

@@ -4,16 +4,15 @@ import "math"
 
 // choose decides how much of d.order goes, and which of it is spared.
 func (d *decision) choose() {
-	all := sum(d.frees)
-	d.stuck = d.need.less(all)
+	d.stuck = d.need.less(sum(d.frees))
 	if d.stuck == (weight{}) {
 		d.chosen = d.shortest(d.need)
-		d.spare(sum(d.frees[:d.chosen]).less(d.need))
+		d.giveBack()
 		return
 	}
 	if d.swept = d.renews(); d.swept {
 		d.chosen = len(d.order)
-		d.spare(weight{})
+		d.giveBack()
 		return
 	}
 	// In a hold. Its own images go, and what a line that can be reached needs.
@@ -24,7 +23,7 @@ func (d *decision) choose() {
 		own++
 	}
 	d.chosen = max(d.shortest(d.reachable()), own)
-	d.spare(weight{})
+	d.giveBack()
 }
 
 // shortest is the length of the shortest part of the order that covers need,
@@ -50,16 +49,16 @@ func (d *decision) reachable() weight {
 	return need
 }
 
-var unlimited = weight{bytes: math.MaxUint64, inodes: math.MaxUint64}
+var unlimited = weight{bytes: math.MaxUint64, inodes: math.MaxUint64, snapshots: math.MaxInt}
 
-// spare keeps chosen images that gain nothing, as long as no more than slack
-// is lost: images whose layers all stay, because what stays leads to them. The
-// newest come first. Images that go by age are not spared.
+// giveBack keeps chosen images, the newest first, as long as no more than slack is
+// lost by all of them together. Images that go by age are not given back.
 //
-// An image that was never unpacked has no layers to judge by. It is spared
-// only if it frees nothing at all.
-func (d *decision) spare(slack weight) {
-	d.spared = make(map[*candidate]bool)
+// A layer that weighs nothing at all was never measured: an image that frees one
+// is not given back.
+func (d *decision) giveBack() {
+	d.spared = make(map[*candidate]pardon)
+	slack := d.slack()
 	bare := newMarker(d.Graph.Nodes) // marks only what leads to no snapshot
 	stays := d.stays.clone()
 	for _, c := range d.order[d.chosen:] {
@@ -67,15 +66,55 @@ func (d *decision) spare(slack weight) {
 	}
 	for i := d.chosen - 1; i >= d.aged; i-- {
 		c := d.order[i]
-		limit := slack
-		if _, neverUnpacked := bare.tryStay(c.Roots, unlimited); neverUnpacked {
-			limit = weight{}
+		costs, ok := stays.tryStay(c.Roots, slack)
+		if !ok {
+			continue
 		}
-		if costs, ok := stays.tryStay(c.Roots, limit); ok {
-			d.spared[c] = true
-			slack = slack.less(costs)
+		layers := unlimited
+		layers.snapshots = 0
+		_, neverUnpacked := bare.tryStay(c.Roots, layers)
+		d.spared[c] = pardon{
+			costs:   costs,
+			nothing: costs == weight{} || costs.snapshots == 0 && !neverUnpacked,
+		}
+		slack.bytes, slack.inodes = slack.bytes-costs.bytes, slack.inodes-costs.inodes
+	}
+}
+
+// pardon is why a chosen image is given back.
+type pardon struct {
+	costs   weight // what it would free beside those that go
+	nothing bool   // no layer among it
+}
+
+// slack is what may be lost by giving images back. Where the low line is reached it
+// still is; where it cannot be, FutileShare of what was needed when the hold began
+// may stay: our own removals do not make the rest worth more. A resource that nobody
+// needs limits nothing.
+func (d *decision) slack() weight {
+	slack, over := unlimited, sum(d.frees[:d.chosen]).less(d.need)
+	needed := d.needed()
+	limit := func(slack *uint64, need, stuck, over, needed uint64) {
+		switch {
+		case stuck > 0:
+			*slack = shareOf(needed, d.Policy.FutileShare)
+		case need > 0:
+			*slack = over
 		}
 	}
+	limit(&slack.bytes, d.need.bytes, d.stuck.bytes, over.bytes, needed.bytes)
+	limit(&slack.inodes, d.need.inodes, d.stuck.inodes, over.inodes, needed.inodes)
+	return slack
+}
+
+// needed is the need at the reading of the hold, or now if that is more.
+func (d *decision) needed() weight {
+	needed := d.need
+	if !d.swept && d.Hold != nil {
+		needed.bytes = max(needed.bytes, d.Hold.NeedBytes)
+		needed.inodes = max(needed.inodes, d.Hold.NeedInodes)
+	}
+	return needed
 }
 
 // renews says that a hold begins, or that the disk got enough worse for one
@@ -122,6 +161,8 @@ func (d *decision) hold(removed []*candidate) *Hold {
 		hold.Since = d.Hold.Since
 	}
 	var listed map[*candidate]bool
+	needed := d.needed()
+	hold.NeedBytes, hold.NeedInodes = needed.bytes, needed.inodes
 	if !d.swept {
 		hold.AvailableBytes, hold.InodesAvailable = d.Hold.AvailableBytes, d.Hold.InodesAvailable
 		listed = d.listed()

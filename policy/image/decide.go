@@ -38,7 +38,7 @@ type decision struct {
 	aged   int          // how many of order go by age
 	frees  []weight     // what each of order frees after those before it
 	chosen int          // how many of order go, but for those in spared
-	spared map[*candidate]bool
+	spared map[*candidate]pardon
 
 	stuck weight // the part of need that order cannot free
 	swept bool   // a hold begins or is renewed
@@ -135,7 +135,7 @@ func (d *decision) plan() Plan {
 	var remove []*candidate
 	stays := d.stays.clone()
 	for i, c := range d.order {
-		if i < d.chosen && !d.spared[c] {
+		if _, spared := d.spared[c]; i < d.chosen && !spared {
 			remove = append(remove, c)
 			continue
 		}
@@ -159,15 +159,30 @@ func (d *decision) plan() Plan {
 
 // whyKept is for an image that may go and does not.
 func (d *decision) whyKept(c *candidate) (Reason, string) {
+	pardon, spared := d.spared[c]
 	switch {
-	case d.spared[c]:
+	case spared && pardon.nothing:
 		return KeptFreesNothing, "its layers are held by what stays"
+	case spared && d.stuck != (weight{}):
+		return KeptFutile, d.futile(pardon.costs)
 	case d.stuck != (weight{}):
 		return KeptHold, "removing all unused images would not reach the low line"
 	case d.need != (weight{}):
 		return KeptNotNeeded, "the low line is reached without it"
 	}
 	return KeptNotNeeded, fmt.Sprintf("%d %% used, reclaim starts at %d %%", d.Disk.UsedPercent(), d.Policy.HighPercent)
+}
+
+// futile compares what an image would free with what is needed.
+func (d *decision) futile(costs weight) string {
+	var parts []string
+	if d.stuck.bytes > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s", humanBytes(costs.bytes), humanBytes(d.need.bytes)))
+	}
+	if d.stuck.inodes > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d inodes", costs.inodes, d.need.inodes))
+	}
+	return "the low line cannot be reached, and it would free " + strings.Join(parts, " and ")
 }
 
 func (d *decision) removal(c *candidate, frees weight) Decision {
@@ -207,7 +222,7 @@ func (d *decision) next() time.Time {
 		switch {
 		case c.keep == KeptFailed:
 			consider(c.RetryAt)
-		case c.keep == KeptYoung && d.need != (weight{}):
+		case (c.keep == KeptPodsUnknown || c.keep == KeptYoung) && d.need != (weight{}):
 			consider(c.oldAt)
 			consider(c.RetryAt)
 		}

@@ -46,6 +46,19 @@ func TestOneImage(t *testing.T) {
 			s.Policy.MinimumAge = 0
 			*img = Image{ID: "x", Roots: img.Roots}
 		}, RemovedThreshold},
+		{"came after the pods' answer", func(s *Snapshot, img *Image) {
+			s.Pods = Pods{Unknown: true, Answered: img.Arrived.Add(-1)}
+		}, KeptPodsUnknown},
+		{"came at the pods' answer", func(s *Snapshot, img *Image) { s.Pods = Pods{Unknown: true, Answered: img.Arrived} }, KeptPodsUnknown},
+		{"came before the pods' answer", func(s *Snapshot, img *Image) {
+			s.Pods = Pods{Unknown: true, Answered: img.Arrived.Add(1)}
+		}, RemovedThreshold},
+		{"came after the pods' answer, but they answer now", func(s *Snapshot, img *Image) { s.Pods.Answered = img.Arrived.Add(-1) }, RemovedThreshold},
+		{"an hour old, pods never known", func(s *Snapshot, img *Image) { s.Pods.Unknown, img.Arrived = true, noon.Add(-time.Hour) }, RemovedThreshold},
+		{"not an hour old, pods never known", func(s *Snapshot, img *Image) { s.Pods.Unknown, img.Arrived = true, noon.Add(-time.Hour+1) }, KeptPodsUnknown},
+		{"aged, but came after the pods' answer", func(s *Snapshot, img *Image) {
+			s.Pods, s.Policy.MaximumAge = Pods{Unknown: true, Answered: img.Arrived}, time.Hour
+		}, KeptPodsUnknown},
 		{"no ID", func(_ *Snapshot, img *Image) { img.ID = "" }, KeptBlocked},
 		{"a root outside the graph", func(_ *Snapshot, img *Image) { img.Roots = []NodeID{0, 1} }, KeptBlocked},
 		{"the largest root", func(_ *Snapshot, img *Image) { img.Roots = []NodeID{math.MaxUint32} }, KeptBlocked},
@@ -85,6 +98,14 @@ func TestOneImage(t *testing.T) {
 		{"out of inodes", func(s *Snapshot, _ *Image) {
 			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 100, InodesAvailable: 19}
 			s.Policy.InodesHighPercent, s.Policy.InodesLowPercent = 80, 75
+		}, RemovedThreshold},
+		{"too few inodes to help", func(s *Snapshot, _ *Image) {
+			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 10000, InodesAvailable: 1500}
+			s.Policy.InodesHighPercent, s.Policy.InodesLowPercent, s.Policy.FutileShare = 80, 75, 1
+		}, KeptFutile},
+		{"just enough inodes to be worth it", func(s *Snapshot, _ *Image) {
+			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 10000, InodesAvailable: 1501}
+			s.Policy.InodesHighPercent, s.Policy.InodesLowPercent, s.Policy.FutileShare = 80, 75, 1
 		}, RemovedThreshold},
 		{"out of inodes without a line", func(s *Snapshot, _ *Image) {
 			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 100}

@@ -24,6 +24,10 @@
 // sense (an image listed twice, without an ID, with a root outside the graph, a
 // policy that does not validate) removes nothing it touches.
 //
+// While the pods cannot be asked, Wanted is their latest answer, and images that have
+// arrived since then stay; without any answer those younger than [UnansweredAge].
+// Older ones that nobody wanted by that answer go as ever.
+//
 // # What goes
 //
 // First, whatever the disk says, images unused for MaximumAge; then, if the
@@ -38,18 +42,21 @@
 // is exactly what its removal frees after all those before it. This is linear,
 // and cycles need no thought.
 //
-// The prefix may hold images that gain nothing: every layer of theirs stays,
-// because images that stay share them. Such an image is spared if the need is
-// met without it (newest first, because it may still weigh some kilobytes of
-// configuration). Sparing it cannot undo what others free: its layers stay
-// anyway. Twins that go together are not spared, because their layers do go.
+// Then images of the prefix are given back, newest first, as long as the need is met
+// without them: one that shares its layers with images that stay, or small ones before
+// a large one that met the need by far. Twins that go together are each as heavy as
+// both. A layer that weighs nothing was never measured; its image is not given back.
 //
 // # Hold
 //
-// When all candidates together cannot reach a low line, what frees anything
-// goes once and the plan carries a [Hold]: a disk that is full of something else
-// must not cost each image its place the moment it falls out of use. While a
-// hold lasts, images that become unused later stay ([KeptHold]), until
+// When all candidates together cannot reach a low line, they go once and the plan
+// carries a [Hold]. Given back, newest first, are those that together would free
+// no more than FutileShare of what is needed ([KeptFutile]), and leave the other line,
+// if that can be reached, within reach: 40 of 7,600 inodes are not worth seven images.
+// A hold remembers what was needed, so that they stay as it shrinks.
+//
+// A disk that is full of something else must not cost each image its place the
+// moment it falls out of use. While a hold lasts, images that become unused later stay ([KeptHold]), until
 //
 //   - all candidates now do reach the low lines: an ordinary run, no hold;
 //   - the disk is a percentage point of its capacity worse than when the hold

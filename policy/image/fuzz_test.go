@@ -96,6 +96,9 @@ func (t *tape) snapshot() Snapshot {
 	if t.below(20) == 19 {
 		s.Blocked = "fuzz"
 	}
+	if t.below(4) == 3 {
+		s.Pods = Pods{Unknown: true, Answered: t.time()}
+	}
 	return s
 }
 

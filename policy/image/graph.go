@@ -70,8 +70,8 @@ func (m *marker) reach(roots []NodeID) weight {
 	return added
 }
 
-// tryStay marks what roots lead to, but only if that adds no snapshot and no
-// more than limit; otherwise nothing changes and it returns false.
+// tryStay marks what roots lead to, but only if that adds no more than limit, and no
+// layer of unknown weight; otherwise nothing changes and it returns false.
 func (m *marker) tryStay(roots []NodeID, limit weight) (added weight, ok bool) {
 	m.trail = m.trail[:0]
 	m.push(roots)
@@ -79,8 +79,10 @@ func (m *marker) tryStay(roots []NodeID, limit weight) (added weight, ok bool) {
 		id := m.todo[len(m.todo)-1]
 		m.todo = m.todo[:len(m.todo)-1]
 		m.trail = append(m.trail, id)
-		added = added.plus(m.nodes[id])
-		if added.snapshots > 0 || !limit.covers(added) {
+		n := m.nodes[id]
+		added = added.plus(n)
+		unknown := n.Kind == NodeSnapshot && n.Bytes == 0 && n.Inodes == 0
+		if unknown || added.snapshots > limit.snapshots || !limit.covers(added) {
 			m.undo()
 			return weight{}, false
 		}

@@ -64,6 +64,12 @@ func percentUp(n uint64, percent int) uint64 {
 	return quotient
 }
 
+// shareOf is ⌊n·percent/100⌋ for a percent of 0 to 100.
+func shareOf(n uint64, percent int) uint64 {
+	quotient, _ := mulDiv(n, uint64(percent), 100)
+	return quotient
+}
+
 // mulDiv divides a·b by c without losing the upper half of the product: an
 // exabyte times 100 does not fit in 64 bits. The quotient must.
 func mulDiv(a, b, c uint64) (quotient, remainder uint64) {
@@ -118,6 +124,9 @@ func (p Policy) Validate() []FieldError {
 	lines("", p.HighPercent, p.LowPercent)
 	if p.InodesHighPercent != 0 || p.InodesLowPercent != 0 {
 		lines("Inodes", p.InodesHighPercent, p.InodesLowPercent)
+	}
+	if p.FutileShare < 0 || p.FutileShare > 100 {
+		wrong("FutileShare", "must be 0 to 100, not %d", p.FutileShare)
 	}
 	if p.MinimumAge < 0 {
 		wrong("MinimumAge", "must not be negative: %v", p.MinimumAge)

@@ -160,11 +160,12 @@ func TestValidate(t *testing.T) {
 			{"InodesLowPercent", "must be below InodesHighPercent: 5 is not below 0"},
 		}},
 		{"maximum below minimum", func(p *Policy) { p.MaximumAge = time.Minute }, []FieldError{{"MaximumAge", "must not be below MinimumAge: 1m0s is below 2m0s"}}},
-		{"everything", func(p *Policy) { *p = Policy{-1, 200, 300, -4, -time.Second, -time.Hour} }, []FieldError{
+		{"everything", func(p *Policy) { *p = Policy{-1, 200, 300, -4, -time.Second, -time.Hour, 101} }, []FieldError{
 			{"HighPercent", "must be 1 to 100, not -1"},
 			{"LowPercent", "must be 0 to 99, not 200"},
 			{"InodesHighPercent", "must be 1 to 100, not 300"},
 			{"InodesLowPercent", "must be 0 to 99, not -4"},
+			{"FutileShare", "must be 0 to 100, not 101"},
 			{"MinimumAge", "must not be negative: -1s"},
 			{"MaximumAge", "must not be negative: -1h0m0s"},
 		}},

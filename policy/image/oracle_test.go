@@ -104,10 +104,26 @@ func (o oracle) fixed(img Image) Reason {
 		return KeptSandbox
 	case img.Keep != "":
 		return KeptByRule
+	case o.unheardOf(known(img.Arrived, img.Observed)):
+		return KeptPodsUnknown
 	case o.since(known(img.Arrived, img.Observed)) < o.s.Policy.MinimumAge:
 		return KeptYoung
 	}
 	return ""
+}
+
+// unheardOf: no answer of the pods could know of an image that arrived then.
+func (o oracle) unheardOf(arrived time.Time) bool {
+	switch pods := o.s.Pods; {
+	case !pods.Unknown:
+		return false
+	case arrived.IsZero():
+		return true
+	case pods.Answered.IsZero():
+		return arrived.After(o.now.Add(-60 * time.Minute))
+	default:
+		return arrived.After(pods.Answered) || arrived.Equal(pods.Answered)
+	}
 }
 
 func (o oracle) old(img Image) bool {
@@ -202,12 +218,14 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 	stuck := [2]bool{allBytes < v.Need[0], allInodes < v.Need[1]}
 	if stuck == [2]bool{} {
 		chosen = prefix(rest, v.Need)
-		return o.prune(aged, chosen, v.Need)
+		return o.prune(v, aged, chosen, stuck, v.Need)
 	}
 	v.Holding = true
+	needed := v.Need
 	if o.renewed(stuck) {
 		chosen = rest
 	} else {
+		needed = [2]uint64{max(needed[0], o.s.Hold.NeedBytes), max(needed[1], o.s.Hold.NeedInodes)}
 		var own, others []string
 		for _, id := range rest {
 			if slices.Contains(o.s.Hold.Images, id) {
@@ -228,9 +246,7 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 			chosen = own
 		}
 	}
-	// Whatever frees anything goes.
-	bytes, inodes, _, _ := o.freed(slices.Concat(aged, chosen))
-	return o.prune(aged, chosen, [2]uint64{bytes, inodes})
+	return o.prune(v, aged, chosen, stuck, needed)
 }
 
 func (o oracle) renewed(stuck [2]bool) bool {
@@ -243,21 +259,40 @@ func (o oracle) renewed(stuck [2]bool) bool {
 		stuck[1] && (!hold.Inodes || hold.InodesAvailable >= d.InodesAvailable+point(d.Inodes))
 }
 
-// prune takes out, newest first, what need does not miss and whose layers all
-// stay.
-func (o oracle) prune(aged, chosen []string, need [2]uint64) (left, spared []string) {
+// prune takes out, newest first, what the low lines do not miss; of a line that
+// cannot be reached, what is too little of what is needed.
+func (o oracle) prune(v *verdict, aged, chosen []string, stuck [2]bool, needed [2]uint64) (left, spared []string) {
 	left = slices.Clone(chosen)
+	allBytes, allInodes, _, _ := o.freed(slices.Concat(aged, chosen))
+	all := [2]uint64{allBytes, allInodes}
 	for _, id := range slices.Backward(chosen) {
 		without := slices.DeleteFunc(slices.Clone(left), func(other string) bool { return other == id })
-		before, beforeInodes, snapshots, _ := o.freed(slices.Concat(aged, left))
-		after, afterInodes, snapshotsAfter, _ := o.freed(slices.Concat(aged, without))
-		if after < need[0] || afterInodes < need[1] || snapshots != snapshotsAfter {
-			continue
+		before, beforeInodes, snapshots, nodes := o.freed(slices.Concat(aged, left))
+		after, afterInodes, snapshotsAfter, nodesAfter := o.freed(slices.Concat(aged, without))
+		keep := true
+		for i, remains := range [2]uint64{after, afterInodes} {
+			if stuck[i] && (all[i]-remains)*100 > needed[i]*uint64(o.s.Policy.FutileShare) || !stuck[i] && remains < v.Need[i] {
+				keep = false
+			}
 		}
-		if !o.unpacked(id) && (after != before || afterInodes != beforeInodes) {
+		for n, yes := range nodes {
+			if node := o.s.Graph.Nodes[n]; yes && !nodesAfter[n] && node.Kind == NodeSnapshot && node.Bytes+node.Inodes == 0 {
+				keep = false // never measured
+			}
+		}
+		if !keep {
 			continue
 		}
 		left, spared = without, append(spared, id)
+		nothing := after == before && afterInodes == beforeInodes && snapshots == snapshotsAfter
+		switch {
+		case nothing, snapshots == snapshotsAfter && o.unpacked(id):
+			v.Kept[id] = KeptFreesNothing
+		case stuck[0] || stuck[1]:
+			v.Kept[id] = KeptFutile
+		default:
+			v.Kept[id] = KeptNotNeeded
+		}
 	}
 	return left, spared
 }
@@ -295,8 +330,7 @@ func (o oracle) explain(v *verdict, aged, rest []Image, chosen, spared []string)
 	for _, img := range rest {
 		switch {
 		case slices.Contains(chosen, img.ID):
-		case slices.Contains(spared, img.ID):
-			v.Kept[img.ID] = KeptFreesNothing
+		case slices.Contains(spared, img.ID): // said by prune
 		case v.Holding:
 			v.Kept[img.ID] = KeptHold
 		default:

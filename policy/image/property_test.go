@@ -32,6 +32,7 @@ func genPolicy(t *rapid.T) Policy {
 		p.InodesHighPercent = rapid.IntRange(1, 100).Draw(t, "inodes high")
 		p.InodesLowPercent = rapid.IntRange(0, p.InodesHighPercent-1).Draw(t, "inodes low")
 	}
+	p.FutileShare = rapid.SampledFrom([]int{0, 0, 1, 5, 20, 100}).Draw(t, "futile share")
 	p.MinimumAge = time.Duration(rapid.SampledFrom([]int{0, 2, 5}).Draw(t, "minimum age")) * time.Minute
 	p.MaximumAge = time.Duration(rapid.SampledFrom([]int{0, 0, 5, 60, 300}).Draw(t, "maximum age")) * time.Minute
 	return p
@@ -41,7 +42,6 @@ func genNodes(t *rapid.T, n int) []Node {
 	nodes := make([]Node, n)
 	for i := range nodes {
 		nodes[i] = Node{
-			Name:   fmt.Sprintf("node %d", i),
 			Kind:   rapid.SampledFrom([]NodeKind{NodeSnapshot, NodeSnapshot, NodeBlob, NodeRecord}).Draw(t, "kind"),
 			Bytes:  uint64(rapid.SampledFrom([]int{0, 0, 1, 5, 20, 60, 150}).Draw(t, "bytes")),
 			Inodes: uint64(rapid.IntRange(0, 30).Draw(t, "inodes")),
@@ -97,6 +97,9 @@ func genSnapshot(t *rapid.T) Snapshot {
 	for i := range rapid.IntRange(0, 8).Draw(t, "number of images") {
 		s.Images = append(s.Images, genImage(t, i, n))
 	}
+	if rapid.IntRange(0, 2).Draw(t, "pods are not known") == 0 {
+		s.Pods = Pods{Unknown: true, Answered: genTime(t, "pods answered")}
+	}
 	s.ReclaimingBytes = rapid.IntRange(0, 5).Draw(t, "reclaiming") == 0
 	s.ReclaimingInodes = rapid.IntRange(0, 5).Draw(t, "reclaiming inodes") == 0
 	if rapid.IntRange(0, 2).Draw(t, "in a hold") == 0 {
@@ -106,6 +109,8 @@ func genSnapshot(t *rapid.T) Snapshot {
 			Inodes:          rapid.Bool().Draw(t, "hold for inodes"),
 			AvailableBytes:  s.Disk.AvailableBytes + uint64(rapid.IntRange(0, 20).Draw(t, "worse by")),
 			InodesAvailable: s.Disk.InodesAvailable + uint64(rapid.IntRange(0, 6).Draw(t, "inodes worse by")),
+			NeedBytes:       uint64(rapid.SampledFrom([]int{0, 100, 900}).Draw(t, "needed")),
+			NeedInodes:      uint64(rapid.SampledFrom([]int{0, 30, 250}).Draw(t, "inodes needed")),
 		}
 		for i := range 8 {
 			if rapid.Bool().Draw(t, "in the hold") {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write what Decide says into testdata/*.
 // ends with "----"; what Decide says follows it, up to an empty line. Sizes are
 // in bytes of a disk as small as the story needs.
 //
-//	policy high=80 low=75 [inodes-high= inodes-low= min-age= max-age=]
+//	policy high=80 low=75 [inodes-high= inodes-low= min-age= max-age= futile=]
 //	disk capacity=1000 available=150 [inodes= inodes-available=]
 //	node NAME record|blob|snapshot [BYTES] [inodes=N] [refs=A,B]
 //	image ID roots=A,B [last= arrived= observed=] [used-by= wanted= keep= pinned sandbox]
@@ -104,7 +104,8 @@ func (sc *scenario) do(words []string) {
 		sc.s.Policy = Policy{
 			HighPercent: int(sc.number(args["high"])), LowPercent: int(sc.number(args["low"])),
 			InodesHighPercent: int(sc.number(args["inodes-high"])), InodesLowPercent: int(sc.number(args["inodes-low"])),
-			MinimumAge: sc.duration(args["min-age"]), MaximumAge: sc.duration(args["max-age"]),
+			FutileShare: int(sc.number(args["futile"])),
+			MinimumAge:  sc.duration(args["min-age"]), MaximumAge: sc.duration(args["max-age"]),
 		}
 	case "disk":
 		sc.disk(args)
@@ -159,11 +160,11 @@ func (sc *scenario) disk(args map[string]string) {
 
 func (sc *scenario) node(words []string, args map[string]string) {
 	kinds := map[string]NodeKind{"record": NodeRecord, "blob": NodeBlob, "snapshot": NodeSnapshot}
-	n := Node{Name: words[0], Kind: kinds[words[1]], Inodes: uint64(sc.number(args["inodes"]))}
+	n := Node{Kind: kinds[words[1]], Inodes: uint64(sc.number(args["inodes"]))}
 	if len(words) > 2 && !strings.Contains(words[2], "=") {
 		n.Bytes = uint64(sc.number(words[2]))
 	}
-	sc.nodes[n.Name] = NodeID(len(sc.s.Graph.Nodes)) // before its refs: it may name itself
+	sc.nodes[words[0]] = NodeID(len(sc.s.Graph.Nodes)) // before its refs: it may name itself
 	n.Refs = sc.ids(args["refs"])
 	sc.s.Graph.Nodes = append(sc.s.Graph.Nodes, n)
 }

@@ -9,7 +9,7 @@ import (
 // one of them: the strongest claim first.
 var keptOrder = []Reason{
 	KeptBlocked, KeptInUse, KeptWanted, KeptPinned, KeptSandbox, KeptByRule,
-	KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptHold,
+	KeptPodsUnknown, KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptFutile, KeptHold,
 }
 
 // space says what holds the disk once removed is gone. Together with what

@@ -13,6 +13,10 @@ type Policy struct {
 
 	MinimumAge time.Duration // an image younger than this stays; >= 0
 	MaximumAge time.Duration // an image unused for this long goes whatever the disk says; 0 is off
+
+	// FutileShare is a percentage, 0..100: when a low line cannot be reached, images
+	// stay that together would free no more than this of what is needed.
+	FutileShare int
 }
 
 // Disk is one exact reading of the filesystem that holds the images.
@@ -30,6 +34,8 @@ type Snapshot struct {
 	Disk   Disk
 	Images []Image
 	Graph  Graph
+
+	Pods Pods // how far Image.Wanted can be relied on
 
 	// Blocked, when not empty, says why nothing at all may be removed now (an
 	// unknown sandbox image, for instance).
@@ -80,7 +86,6 @@ const (
 
 // Node is something that takes space, or keeps something else that does.
 type Node struct {
-	Name   string // digest or snapshot key, for people
 	Kind   NodeKind
 	Bytes  uint64
 	Inodes uint64
@@ -114,10 +119,12 @@ const (
 	KeptPinned       Reason = "pinned"         // Pinned
 	KeptSandbox      Reason = "sandbox"        // Sandbox
 	KeptByRule       Reason = "keep_rule"      // Keep
+	KeptPodsUnknown  Reason = "pods_unknown"   // nobody knows whether a pod wants it: see Pods
 	KeptYoung        Reason = "minimum_age"    // Arrived less than MinimumAge ago
 	KeptFailed       Reason = "removal_failed" // RetryAt is still to come
 	KeptNotNeeded    Reason = "not_needed"     // could go, but the disk is low enough without
 	KeptFreesNothing Reason = "frees_nothing"  // could go, but every layer of it is held by images that stay
+	KeptFutile       Reason = "futile"         // could go, but would free next to nothing of a need that cannot be met: FutileShare
 	KeptHold         Reason = "hold"           // could go, but all that could would not reach the low line: see Hold
 )
 
@@ -167,6 +174,9 @@ type Hold struct {
 
 	AvailableBytes  uint64 // disk reading when the hold began or was last renewed
 	InodesAvailable uint64
+
+	// What was needed then, or since if that was more: FutileShare is of this.
+	NeedBytes, NeedInodes uint64
 
 	// Images are the IDs, in order, of those that were unused at that reading
 	// and still are. They may go, as soon as they are old enough, however often

@@ -22,8 +22,11 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return why, time.Time{}
 	case e.finished == gc.NoStamp:
 		return FinishTimeMissing, time.Time{}
-	case !c.current:
+	case !c.Objects().Current(e):
 		return Unread, time.Time{}
+	}
+	if e.finished.Time().After(c.Now()) {
+		why = FinishedInFuture
 	}
 	return why, e.finished.Time().Add(after)
 }
@@ -39,20 +42,19 @@ func (c *Collector) after(e *kept) (why gc.Reason, d time.Duration) {
 		return NoTTL, 0
 	}
 	for _, d := range c.config.Defaults {
-		if d.After > 0 && d.Namespaces.Match(e.Namespace) {
-			return DefaultTTL, d.After
+		if d.After <= 0 || len(d.Namespaces) > 0 && !d.Namespaces.Match(e.Namespace) {
+			continue
 		}
+		if d.Selects != nil {
+			space := c.byName[e.Namespace]
+			if space == nil || !c.spaces.Current(space) {
+				return NamespaceUnread, 0
+			}
+			if !d.Selects(space.labels) {
+				continue
+			}
+		}
+		return DefaultTTL, d.After
 	}
 	return NoTTL, 0
-}
-
-func (c *Collector) plan(e *kept) {
-	_, due := c.decide(e)
-	c.queue.Schedule(e, due)
-}
-
-func (c *Collector) planAll() {
-	for e := range c.jobs.All {
-		c.plan(e)
-	}
 }

@@ -22,10 +22,17 @@ type Config struct {
 	Defaults []Default
 }
 
-// Default is a TTL for Jobs of some namespaces.
+// Default is a TTL for Jobs of some namespaces: of those that Namespaces names, and that
+// Selects takes by their labels.
 type Default struct {
-	Namespaces gc.Patterns
-	After      time.Duration // since the Job finished. Not above zero: none
+	Namespaces gc.Patterns                         // empty: all
+	Selects    func(labels map[string]string) bool // nil: all
+	After      time.Duration                       // since the Job finished. Not above zero: none
+}
+
+// Namespace is what the collector wants to know of a Namespace beside its metadata.
+type Namespace struct {
+	Labels map[string]string // not shared with the message
 }
 
 // Name is the collector's.
@@ -49,4 +56,7 @@ const (
 	Terminating       gc.Reason = "terminating" // deleted already; others hold it
 	OtherNamespace    gc.Reason = "namespace_not_selected"
 	Unread            gc.Reason = "type_not_read" // Jobs were not listed, or cannot be read now
+	// NamespaceUnread: which default TTL it has hangs on its namespace's labels, which are
+	// not known up to now.
+	NamespaceUnread gc.Reason = "namespace_not_read"
 )

@@ -1,7 +1,9 @@
 package leases
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -9,14 +11,10 @@ import (
 
 // Collector knows all Leases and Nodes. It is not safe for concurrent use.
 type Collector struct {
-	config  Config
-	t       gc.Type // of Leases
-	leases  gc.Objects[*kept]
-	current bool             // they were listed, and can be read since
-	byName  map[string]*kept // Leases of Nodes
-	nodes   nodes
-	queue   gc.Queue[*kept]
-	now     time.Time
+	gc.Collection[*kept] // Leases
+	config               Config
+	byName               map[string]*kept // those of Nodes
+	nodes                nodes
 }
 
 // kept is what is known of a Lease.
@@ -24,7 +22,10 @@ type kept struct {
 	gc.Entry
 	expires     gc.Stamp
 	missing     gc.Stamp // since then, its Node is
-	read        gc.Stamp // when its Node was read live
+	lives       gc.Stamp // then a live read found the Pod that holds an election
+	holder      string   // that Pod's name; "": nobody holds it
+	known       bool     // whether that is so
+	read        gc.Stamp // when its Node, or that Pod, was read live
 	absent      bool     // that read said so
 	ofNode      bool     // it is in the namespace of such Leases
 	holds       bool     // its holder is the Node, or nobody
@@ -36,18 +37,21 @@ type kept struct {
 
 // New makes an empty collector.
 func New(config Config) *Collector {
-	return &Collector{config: config, byName: make(map[string]*kept), nodes: nodes{present: make(map[string]*node)}}
+	c := &Collector{config: config, byName: make(map[string]*kept), nodes: nodes{present: make(map[string]*node)}}
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.miss, Gone: c.unname})
+	return c
 }
 
 func isNode(t gc.Type) bool { return t.Kind == "Node" }
 
 // Configure takes another configuration: all Leases are judged anew.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.now, c.config = now, config
-	for e := range c.leases.All {
+	c.Tell(now)
+	c.config = config
+	for e := range c.Objects().All {
 		e.own = c.isOwn(e)
 	}
-	c.planAll()
+	c.PlanAll()
 }
 
 func (c *Collector) isOwn(e *kept) bool {
@@ -56,106 +60,113 @@ func (c *Collector) isOwn(e *kept) bool {
 
 // Listing says that a list of a type begins.
 func (c *Collector) Listing(now time.Time, t gc.Type) {
-	c.now = now
 	if !isNode(t) {
-		c.t = t
-		c.leases.Listing()
+		c.Collection.Listing(now, t)
 		return
 	}
+	c.Tell(now)
 	c.nodes.listing(t)
-	c.planAll() // a Node may be there that the list has yet to tell of
+	c.PlanAll() // a Node may be there that the list has yet to tell of
 }
 
 // Observe takes a Lease or a Node as a list or a watch tells it. fields of the former is
 // a [Lease].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
-	c.now = now
 	if isNode(t) {
+		c.Tell(now)
 		if c.nodes.observe(t, o) {
 			c.planNamed(o.Name)
 		}
 		return
 	}
-	c.t = t
-	e, changed := c.leases.Observe(o, func() *kept { return &kept{missing: gc.NoStamp} })
-	if !changed {
-		return
-	}
-	e.set(o, fields)
-	if e.own = c.isOwn(e); e.ofNode {
-		c.name(e)
-	}
-	c.queue.Changed(e)
-	c.plan(e)
+	c.See(now, t, o, func() *kept { return &kept{missing: gc.NoStamp, lives: gc.NoStamp} }, func(e *kept) {
+		e.set(o, fields)
+		if e.own = c.isOwn(e); e.ofNode {
+			c.name(e)
+		}
+	})
 }
 
 // name the Lease of a Node. Who had the name before is gone.
 func (c *Collector) name(e *kept) {
 	if old := c.byName[e.Name]; old != nil && old != e {
-		c.leases.Forget(old.UID)
-		c.drop(old)
+		c.Drop(old.UID)
 	}
 	c.byName[e.Name] = e
+}
+
+func (c *Collector) unname(e *kept) {
+	if c.byName[e.Name] == e {
+		delete(c.byName, e.Name)
+	}
 }
 
 func (e *kept) set(o gc.Object, fields any) {
 	lease, known := fields.(Lease)
 	e.ofNode = e.Namespace == "kube-node-lease"
 	e.holds = known && (lease.Holder == "" || lease.Holder == e.Name)
+	if e.holder, e.known = "", known; !e.ofNode {
+		e.holder, e.known = podOf(lease.Holder)
+		e.holder, e.known = strings.Clone(e.holder), e.known && known
+	}
 	e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
 	e.identity = lease.Identity || e.Namespace == "kube-system" && (gc.Patterns{"apiserver-*"}).Match(e.Name)
 	e.expires, e.absent = gc.StampOf(lease.Expires), false
 }
 
-// Forget takes a DELETED event.
-func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
-	c.now = now
-	if isNode(t) {
-		if c.nodes.forget(o) {
-			c.planNamed(o.Name)
-		}
-	} else if e, known := c.leases.Forget(o.UID); known {
-		c.drop(e)
+// podOf is the Pod that the holder of an election may be: client-go's elections are held
+// by the host's name, which in a Pod is its name, alone or before "_" and a UUID. A host's
+// name is cut after 63 bytes. ok is false if it cannot be the name of one; "" is nobody.
+func podOf(holder string) (name string, ok bool) {
+	name, _, _ = strings.Cut(holder, "_")
+	if holder == "" {
+		return "", true
 	}
+	return name, len(name) < 63 && podName.MatchString(name)
 }
 
-func (c *Collector) drop(e *kept) {
-	c.queue.Drop(e)
-	if c.byName[e.Name] == e {
-		delete(c.byName, e.Name)
+var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+// Forget takes a DELETED event.
+func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
+	if !isNode(t) {
+		c.Collection.Forget(now, t, o)
+		return
+	}
+	c.Tell(now)
+	if c.nodes.forget(o) {
+		c.planNamed(o.Name)
 	}
 }
 
 // Synced says that the objects of a type are known up to now.
 func (c *Collector) Synced(now time.Time, t gc.Type) {
-	c.now = now
-	if isNode(t) {
-		c.nodes.synced(t)
-	} else {
-		c.t, c.current = t, true
-		c.leases.Synced(c.drop)
+	if !isNode(t) {
+		c.Collection.Synced(now, t)
+		return
 	}
-	c.planAll()
+	c.Tell(now)
+	c.nodes.synced(t)
+	c.PlanAll()
 }
 
 // Unreadable says that a type cannot be listed or watched now: what is known of it is
 // old, and nothing is asked for.
 func (c *Collector) Unreadable(now time.Time, t gc.Type) {
-	c.now = now
-	if isNode(t) {
-		c.nodes.known = false
-	} else {
-		c.current = false
+	if !isNode(t) {
+		c.Collection.Unreadable(now, t)
+		return
 	}
-	c.planAll()
+	c.Tell(now)
+	c.nodes.known = false
+	c.PlanAll()
 }
 
 // Restored forgets everything: etcd was restored.
 func (c *Collector) Restored(now time.Time) {
-	c.now, c.current = now, false
-	c.leases.Restored(c.drop)
+	c.Collection.Restored(now)
 	c.nodes.restored()
 }
 
 // Len is how many Leases and Nodes are known.
-func (c *Collector) Len() int { return c.leases.Len() + len(c.nodes.present) }
+func (c *Collector) Len() int { return c.Collection.Len() + len(c.nodes.present) }

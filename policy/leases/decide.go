@@ -16,7 +16,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	case e.identity:
 		return APIServer, time.Time{}
 	case !e.ofNode:
-		return c.election(e), time.Time{}
+		return c.election(e)
 	case e.owned:
 		return Owned, time.Time{}
 	case !e.holds:
@@ -25,46 +25,44 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return NodeThere, time.Time{}
 	case e.missing == gc.NoStamp:
 		return NodesUnread, time.Time{}
-	case !c.current:
+	case !c.Objects().Current(e):
 		return Unread, time.Time{}
 	}
 	return NodeGone, max(e.missing, e.expires).Time().Add(c.config.quarantine())
 }
 
-// election says what there is to report of a Lease that no Node holds.
-func (c *Collector) election(e *kept) gc.Reason {
+// election says what is to become of a Lease that no Node holds.
+func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 	for _, of := range c.config.Elections {
 		if len(of.Namespaces) > 0 && !of.Namespaces.Match(e.Namespace) || !of.Names.Match(e.Name) {
 			continue
 		}
-		if of.After > 0 && e.expires != gc.NoStamp && c.now.After(e.expires.Time().Add(of.After)) {
-			return ElectionExpired
+		switch {
+		case of.After <= 0 || e.expires == gc.NoStamp:
+		case of.Delete && e.known && !c.Objects().Current(e):
+			return Unread, time.Time{}
+		case of.Delete && e.known:
+			return ElectionAbandoned, max(e.expires, e.lives).Time().Add(of.After)
+		case c.Now().After(e.expires.Time().Add(of.After)):
+			return ElectionExpired, time.Time{}
 		}
-		return InElection
+		return InElection, time.Time{}
 	}
-	return NotSelected
+	return NotSelected, time.Time{}
 }
 
-// plan notes since when the Node of a Lease is missing, and when the Lease is to go.
-func (c *Collector) plan(e *kept) {
+// miss notes since when the Node of a Lease is missing.
+func (c *Collector) miss(e *kept) {
 	switch missing := e.ofNode && c.nodes.known && !c.nodes.has(e.Name); {
 	case !missing:
 		e.missing = gc.NoStamp
 	case e.missing == gc.NoStamp:
-		e.missing = gc.StampOf(c.now)
-	}
-	_, due := c.decide(e)
-	c.queue.Schedule(e, due)
-}
-
-func (c *Collector) planAll() {
-	for e := range c.leases.All {
-		c.plan(e)
+		e.missing = gc.StampOf(c.Now())
 	}
 }
 
 func (c *Collector) planNamed(node string) {
 	if e := c.byName[node]; e != nil {
-		c.plan(e)
+		c.Plan(e)
 	}
 }

@@ -3,6 +3,7 @@ package leases_test
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -296,4 +297,46 @@ func BenchmarkRenew(b *testing.B) {
 		c.Observe(noon, leaseType, o, leases.Lease{Holder: o.Name, Expires: noon})
 	}
 	b.ReportMetric(bytes, "heap-B/object")
+}
+
+// TestElections: an election's Lease that has expired for long goes, by opt-in, if its
+// holder's Pod is gone, or nobody holds it. What cannot be a Pod's name is only reported.
+func TestElections(t *testing.T) {
+	config := leases.Config{Elections: []leases.Election{{Names: gc.Patterns{"*-leader"}, After: time.Hour, Delete: true}}}
+	expired := noon.Add(-3 * time.Hour)
+	for holder, pod := range map[string]string{
+		"":      "",
+		"web-0": "web-0",
+		"web-7d9f_9a7b6c5d-0000-4000-8000-000000000000": "web-7d9f",
+		"Node-1_x":                    "keep",
+		"10.0.0.1:8080":               "keep",
+		"../../secrets/x":             "keep",
+		strings.Repeat("a", 63) + "_": "keep", // it may have been cut
+	} {
+		c := one(config, lease("ops", "my-leader", "7"), leases.Lease{Holder: holder, Expires: expired})
+		got := c.Ready(noon, 10)
+		if pod == "keep" {
+			if len(got) > 0 || reason(c, "uid-my-leader") != leases.ElectionExpired {
+				t.Errorf("%q: %v, %s", holder, got, reason(c, "uid-my-leader"))
+			}
+			continue
+		}
+		if pod != "" {
+			if len(got) != 1 || got[0].Verb != gc.Verify || got[0].Object != (gc.Coordinates{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "ops", Name: pod}) {
+				t.Errorf("%q: %v", holder, got)
+				continue
+			}
+			c.Answered(noon, noon, got[0].ID, gc.Answer{State: gc.Exists})
+			if next := c.Next(); !next.Equal(noon.Add(time.Hour)) {
+				t.Errorf("%q: its Pod is there, and the next look is at %v", holder, next)
+			}
+			later := noon.Add(time.Hour)
+			got = c.Ready(later, 10)
+			c.Answered(later, later, got[0].ID, gc.Answer{State: gc.Absent})
+			got = c.Ready(later, 10)
+		}
+		if len(got) != 1 || got[0].Verb != gc.Delete || got[0].ResourceVersion != "7" || got[0].Reason != leases.ElectionAbandoned {
+			t.Errorf("%q: %v", holder, got)
+		}
+	}
 }

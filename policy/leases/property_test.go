@@ -37,6 +37,7 @@ type oracle struct {
 
 	quarantine time.Duration
 	ci         time.Duration // for elections in ci-*
+	abandoned  bool          // these are deleted
 	own        string
 
 	nodes    map[string]string // UIDs on the server, by name
@@ -83,6 +84,16 @@ func (o *oracle) judge(l gctest.Object, now time.Time, current bool) (gc.Reason,
 	case lease.Identity:
 		return "apiserver_identity", never
 	case l.Namespace == "ci-1":
+		if o.ci > 0 && o.abandoned && !lease.Expires.IsZero() && lease.Holder != "-not-a-pod-" {
+			if !current {
+				return "type_not_read", never
+			}
+			from := lease.Expires
+			if lived := ceil(o.stood[l.UID]); !o.stood[l.UID].Before(o.First(l.UID)) && lived.After(from) {
+				from = lived
+			}
+			return "election_abandoned", from.Add(o.ci)
+		}
 		if o.ci > 0 && !lease.Expires.IsZero() && now.After(lease.Expires.Add(o.ci)) {
 			return "election_expired", never
 		}
@@ -109,6 +120,15 @@ func (o *oracle) judge(l gctest.Object, now time.Time, current bool) (gc.Reason,
 
 // act has the Node read first, unless that was done within half a minute.
 func (o *oracle) act(l gctest.Object, a gc.Action) gc.Action {
+	if l.Namespace == "ci-1" {
+		if holder := l.Fields.(leases.Lease).Holder; holder != "" {
+			a.Owner = gc.Coordinates{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "ci-1", Name: holder}
+			if at, read := o.notFound[l.UID]; !read || o.Now.Sub(ceil(at)) > 30*time.Second {
+				return gc.Action{Verb: gc.Verify, Object: a.Owner, Reason: a.Reason}
+			}
+		}
+		return a
+	}
 	node := gc.Coordinates{APIVersion: "v1", Kind: "Node", Resource: "nodes", Name: l.Name}
 	a.Owner = node
 	if at, read := o.notFound[l.UID]; !read || o.Now.Sub(ceil(at)) > 30*time.Second || !ceil(at).After(o.missing(l.UID)) {
@@ -118,6 +138,9 @@ func (o *oracle) act(l gctest.Object, a gc.Action) gc.Action {
 }
 
 func (o *oracle) read(a gc.Action) gc.Answer {
+	if a.Object.Kind == "Pod" {
+		return gc.Answer{State: []gc.State{gc.Exists, gc.Absent}[pick(o.t, 2)]}
+	}
 	if uid, is := o.nodes[a.Object.Name]; is {
 		return gc.Answer{State: gc.Exists, Object: gc.Object{APIVersion: "v1", Kind: "Node", Name: a.Object.Name, UID: uid}}
 	}
@@ -210,15 +233,20 @@ func (o *oracle) gone(uid string) {
 func (o *oracle) configure(now time.Time) {
 	o.quarantine = []time.Duration{time.Second, 10 * time.Second, time.Minute}[pick(o.t, 3)]
 	o.ci = []time.Duration{-1, 0, time.Minute}[pick(o.t, 3)]
+	o.abandoned = pick(o.t, 2) == 0
 	o.own = []string{"", "kube-node-lease/o-1", "ci-1/o-1"}[pick(o.t, 3)]
 	o.c.Configure(now, leases.Config{
 		Quarantine: o.quarantine, Own: []string{o.own},
-		Elections: []leases.Election{{Namespaces: gc.Patterns{"ci-*"}, Names: gc.Patterns{"o-*"}, After: o.ci}},
+		Elections: []leases.Election{{Namespaces: gc.Patterns{"ci-*"}, Names: gc.Patterns{"o-*"}, After: o.ci, Delete: o.abandoned}},
 	})
 }
 
 func (o *oracle) make(l *gctest.Object, now time.Time) {
-	lease := leases.Lease{Holder: []string{l.Name, l.Name, l.Name, l.Name, "", "", "", "another"}[pick(o.t, 8)], Identity: pick(o.t, 8) == 0}
+	o.next++
+	lease := leases.Lease{Holder: []string{l.Name, l.Name, l.Name, l.Name, "", "", "-not-a-pod-", "another"}[pick(o.t, 8)], Identity: pick(o.t, 8) == 0}
+	if l.Namespace == "ci-1" && lease.Holder != "" && lease.Holder != "-not-a-pod-" {
+		lease.Holder = fmt.Sprint("pod-", o.next) // each its own, so that reads can be told apart
+	}
 	if pick(o.t, 4) > 0 {
 		lease.Expires = now.Truncate(time.Second).Add(time.Duration(pick(o.t, 200)-180) * time.Second)
 	}

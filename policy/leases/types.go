@@ -19,7 +19,7 @@ type Config struct {
 	// Quarantine is how long the Node of a Lease must be missing, and the Lease expired.
 	// Default 1h, and 1s at least.
 	Quarantine time.Duration
-	// Elections are reported. The first that names a Lease counts.
+	// Elections are reported, or deleted. The first that names a Lease counts.
 	Elections []Election
 	// Own are ebb's Leases, as namespace/name.
 	Own []string
@@ -30,6 +30,8 @@ type Election struct {
 	Namespaces gc.Patterns // empty: all
 	Names      gc.Patterns
 	After      time.Duration // since the Lease expired
+	// Delete those whose holder is a Pod of the Lease's namespace that is gone, or nobody.
+	Delete bool
 }
 
 func (c Config) quarantine() time.Duration {
@@ -39,14 +41,18 @@ func (c Config) quarantine() time.Duration {
 	return time.Hour
 }
 
-// FreshFor is how long it is believed that a Node is absent after a live read said so.
+// FreshFor is how long it is believed that a Node, or a Pod, is absent after a live read
+// said so.
 const FreshFor = 30 * time.Second
 
 // Name is the collector's.
 const Name gc.Collector = "leases"
 
-// NodeGone is why a Lease goes, be that later.
-const NodeGone gc.Reason = "node_gone"
+// Why a Lease goes, be that later.
+const (
+	NodeGone          gc.Reason = "node_gone"
+	ElectionAbandoned gc.Reason = "election_abandoned" // if its holder's Pod is gone, too
+)
 
 // ElectionExpired is why somebody should look at a Lease, which is kept.
 const ElectionExpired gc.Reason = "election_expired"

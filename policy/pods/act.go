@@ -52,7 +52,6 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 	if v.fail {
 		a.Verb, a.NoGrace, a.Disrupted = gc.FailPod, false, a.Reason == NodeGone
 	}
-	p.set(overtaken, false)
 	if v.reason == NodeGone || v.reason == OutOfService {
 		a.Owner = c.nodeAt(p.node)
 	}
@@ -108,7 +107,7 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.now = now
 	p := c.failing[id]
-	if p == nil || p.task == nil || p.is(overtaken) {
+	if p == nil || p.task == nil || p.task.Overtaken() {
 		return // its watch was first, and may have told of more since
 	}
 	c.uncount(p)
@@ -135,19 +134,10 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	if !ok {
 		return
 	}
-	p := t.pod
-	switch r {
-	case gc.Done:
-		if failing && p.over() {
-			c.queue.Again(t) // the deletion follows
-		}
-	case gc.TooMany, gc.Deferred:
-	default:
-		if p.is(overtaken) {
-			c.queue.Changed(t) // that was about the Pod as it was
-		}
+	if r == gc.Done && failing && t.pod.over() {
+		c.queue.Again(t) // the deletion follows
 	}
-	c.plan(p)
+	c.plan(t.pod)
 }
 
 // Next is when Ready has more to say; zero if nothing is planned.
@@ -203,8 +193,11 @@ func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
 	if o.Kind != "Pod" || p == nil {
 		return gc.Finding{}, false
 	}
+	return c.find(p), true
+}
+
+func (c *Collector) find(p *pod) (f gc.Finding) {
 	v := c.judge(p)
-	var f gc.Finding
 	if p.task != nil {
 		f = p.task.Find("")
 	}
@@ -212,7 +205,13 @@ func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
 	if v.goes && v.due.IsZero() {
 		f.Due = c.now
 	}
-	return f, true
+	return f
+}
+
+// Planned are the Pods that are due until then.
+func (c *Collector) Planned(until time.Time, most int) ([]gc.Planned, int) {
+	due := func(t *task) time.Time { return c.find(t.pod).Due }
+	return gc.Earliest(c.tasks, due, until, most, func(t *task) gc.Planned { return gc.Planned{Object: c.at(t.pod), Finding: c.find(t.pod)} })
 }
 
 // missing says what is known of a Node that is not there.
@@ -226,4 +225,18 @@ func (c *Collector) missing(n *node) gc.Reason {
 		return NodeMissing
 	}
 	return NodeGone
+}
+
+// Counts are the Pods that would go with their Nodes, if not too many of those were lost
+// at once: somebody should look.
+func (c *Collector) Counts(time.Time) map[gc.Reason]int {
+	held := 0
+	if c.tooMany {
+		for _, n := range c.nodes {
+			if n.lost {
+				held += n.wanting
+			}
+		}
+	}
+	return map[gc.Reason]int{TooManyLost: held}
 }

@@ -218,7 +218,15 @@ func (c *Collector) observePod(o gc.Object, f Pod) {
 	c.touched(was)
 	c.touched(p.node)
 	c.plan(p)
+	if p.is(terminating|noGrace) && !p.is(finalizers) && p.task != nil {
+		c.queue.Wait(p.task, c.now.Add(vanishes))
+	}
 }
+
+// vanishes is how long the API server may take to remove a Pod that it has told of as
+// deleted without grace: it writes that first. One that stays is left from an API server
+// that ended in between.
+const vanishes = 30 * time.Second
 
 // rename notes name and version, in memory of its own.
 func (p *pod) rename(o gc.Object) {
@@ -237,7 +245,6 @@ func (p *pod) learn(o gc.Object, f Pod, now time.Time) {
 	p.set(finalizers, len(o.Finalizers) > 0)
 	p.set(noGrace, f.NoGrace)
 	p.set(evicted, f.Evicted)
-	p.set(overtaken, true)
 }
 
 func ownerOf(o gc.Object) (u uid) {

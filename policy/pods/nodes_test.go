@@ -166,8 +166,15 @@ func TestTooManyLost(t *testing.T) {
 	if f, ok := w.c.Explain(gc.Coordinates{Kind: "Node", Name: "n0"}); !ok || f.Reason != pods.TooManyLost || w.reads != 0 {
 		t.Errorf("n0: %+v, %v, after %d reads", f, ok, w.reads)
 	}
+	held := func() int { return w.c.Counts(w.now)[pods.TooManyLost] }
+	if n := held(); n != 4 {
+		t.Errorf("%d Pods are said to be held, not 4", n)
+	}
 	w.node("n3", ready)
 	w.pass(time.Second)
+	if n := held(); n != 0 {
+		t.Errorf("%d Pods are still said to be held", n)
+	}
 	w.want("fail-pod p0 node_gone", "delete p0 node_gone", "fail-pod p1 node_gone", "delete p1 node_gone", "fail-pod p2 node_gone", "delete p2 node_gone")
 
 	w = newCluster(t, pods.Config{}) // one always may

@@ -34,9 +34,8 @@ const (
 	finalizers        // something holds it
 	noGrace           // it is terminating with a grace period of zero
 	evicted
-	wanting   // it counts in node.wanting
-	late      // it was seen on its node after that was lost, and no read covers it yet
-	overtaken // it was seen to change since something was asked for
+	wanting // it counts in node.wanting
+	late    // it was seen on its node after that was lost, and no read covers it yet
 )
 
 type phase uint8

@@ -28,6 +28,8 @@ type history struct {
 	sentAt  map[uint64]int // by ID: the version of all then
 	late    int
 	asked   map[string]string // by UID: the version that was asked about last
+	// by UID: until then the API server may be about to remove it by itself
+	vanishing map[string]time.Time
 }
 
 var places = rapid.SampledFrom([]string{"", "n0", "n1", "n2", "n3"})
@@ -35,7 +37,7 @@ var places = rapid.SampledFrom([]string{"", "n0", "n1", "n2", "n3"})
 func begin(t *rapid.T) *history {
 	config := drawConfig(t)
 	h := &history{T: t, c: pods.New(config), o: newOracle(config), now: noon, pods: map[string]*pod{}, nodes: map[string]pods.Node{},
-		lives: map[string]int{}, silent: map[string]bool{}, sent: map[uint64]time.Time{}, sentAt: map[uint64]int{}, asked: map[string]string{}}
+		lives: map[string]int{}, silent: map[string]bool{}, sent: map[uint64]time.Time{}, sentAt: map[uint64]int{}, asked: map[string]string{}, vanishing: map[string]time.Time{}}
 	for i := range rapid.IntRange(0, 3).Draw(t, "nodes") {
 		h.nodes[fmt.Sprint("n", i)] = ready
 	}
@@ -83,6 +85,11 @@ func (h *history) change(p *pod) {
 
 func (h *history) tell(p *pod) {
 	if !h.silent["Pod"] {
+		if told := h.o.pods[p.UID]; told == nil || told.ResourceVersion != p.ResourceVersion {
+			if delete(h.vanishing, p.UID); p.Terminating && p.NoGrace && len(p.Finalizers) == 0 {
+				h.vanishing[p.UID] = h.now.Add(30 * time.Second)
+			}
+		}
 		h.c.Observe(h.now, podType, p.Object, p.Pod)
 		h.o.tellPod(*p)
 	}
@@ -232,7 +239,7 @@ func (h *history) ready(most int) {
 		return
 	}
 	for uid, p := range h.o.pods {
-		if h.o.verdict(p) != "" && h.asked[uid] != p.ResourceVersion && !slices.ContainsFunc(h.flying, func(a gc.Action) bool { return a.Object.UID == uid }) {
+		if h.o.verdict(p) != "" && h.asked[uid] != p.ResourceVersion && !h.now.Before(h.vanishing[uid]) && !slices.ContainsFunc(h.flying, func(a gc.Action) bool { return a.Object.UID == uid }) {
 			h.Fatalf("%s is to go (%s), and is not asked for", p.Name, h.o.verdict(p))
 		}
 	}

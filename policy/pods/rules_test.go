@@ -150,3 +150,22 @@ func TestPeerRules(t *testing.T) {
 		})
 	}
 }
+
+// TestVanishing: a Pod that was just told of as deleted without grace, and that nothing
+// holds, is left to the API server, which removes it next; if it stays, it is asked for.
+func TestVanishing(t *testing.T) {
+	w := newCluster(t, pods.Config{Keep: -1})
+	p := w.add("p", "", "Succeeded")
+	w.list()
+	w.pass(time.Minute)
+	p.Terminating, p.NoGrace = true, true
+	w.see(p)
+	w.pass(29 * time.Second)
+	if len(w.asked) > 0 {
+		t.Fatalf("asked for: %q", w.asked)
+	}
+	w.pass(2 * time.Second)
+	if len(w.asked) != 1 {
+		t.Fatalf("asked for: %q", w.asked)
+	}
+}

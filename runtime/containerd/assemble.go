@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/cri"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // criNamespace is where the CRI plugin keeps its images and containers.
-const criNamespace = "k8s.io"
+const criNamespace = inventory.CRINamespace
 
 // reading is everything one look at the runtime brought. What follows from it
 // is computed without any further call.
@@ -19,6 +20,7 @@ type reading struct {
 	spaces   []space
 	images   []cri.Image
 	criImage map[string]string // CRI container ID → image ID
+	criState map[string]container.State
 	sandbox  sandboxImage
 	now      time.Time
 }
@@ -72,6 +74,17 @@ func (r *reading) usage(entries []entry) *usage {
 	return newUsage(set, r.criImage)
 }
 
+// graph is what keeps what, with the records of these images as what can be removed.
+func (r *reading) graph(entries []entry) *graphBuilder {
+	removable := map[object]bool{}
+	for _, e := range entries {
+		for _, rec := range e.records {
+			removable[object{kindImage, criNamespace, rec.name}] = true
+		}
+	}
+	return buildGraph(r.spaces, r.now, removable)
+}
+
 // inventory draws the conclusions.
 func (r *reading) inventory() *inventory.Inventory {
 	entries := r.entries()
@@ -80,13 +93,7 @@ func (r *reading) inventory() *inventory.Inventory {
 	for i := range r.spaces {
 		containers = append(containers, use.add(&r.spaces[i])...)
 	}
-	removable := map[object]bool{}
-	for _, e := range entries {
-		for _, rec := range e.records {
-			removable[object{kindImage, criNamespace, rec.name}] = true
-		}
-	}
-	b := buildGraph(r.spaces, r.now, removable)
+	b := r.graph(entries)
 	layers := layersOf(r.spaces)
 
 	inv := &inventory.Inventory{
@@ -113,6 +120,7 @@ func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer
 		Pinned:       e.cri.Pinned,
 		NominalBytes: e.cri.Bytes,
 		UsedBy:       use.users(e.cri.ID),
+		InUse:        use.lives[e.cri.ID],
 	}
 	for _, rec := range e.records {
 		img.References = append(img.References, rec.name)

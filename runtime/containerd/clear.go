@@ -22,7 +22,8 @@ type Cleared struct {
 // by itself when its lease does.
 func (r *Runtime) Clear(ctx context.Context) (done Cleared, err error) {
 	// First of all: a lease that goes before its records are read takes the image along.
-	if done.Restored, err = r.Mend(ctx); err != nil {
+	mended, err := r.Mend(ctx)
+	if done.Restored = len(mended); err != nil {
 		return done, fmt.Errorf("put names of images back: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)

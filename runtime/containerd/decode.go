@@ -20,7 +20,7 @@ func decode(e *events.Envelope) (event inventory.Event, ok bool) {
 		return inventory.Event{}, false
 	}
 	event, ok = translate(payload)
-	event.Namespace = e.Namespace
+	event.Namespace, event.At = e.Namespace, e.Timestamp
 	return event, ok
 }
 
@@ -33,15 +33,15 @@ func translate(payload any) (inventory.Event, bool) {
 	case *eventsapi.ImageDelete:
 		return inventory.Event{Kind: inventory.EventImage, Image: p.Name}, true
 	case *eventsapi.ContainerCreate:
-		return inventory.Event{Kind: inventory.EventContainer, Container: p.ID, Image: p.Image}, true
+		return inventory.Event{Kind: inventory.EventContainer, Container: p.ID, Image: p.Image, Used: true}, true
 	case *eventsapi.ContainerDelete:
 		return inventory.Event{Kind: inventory.EventContainer, Container: p.ID}, true
 	case *eventsapi.TaskStart:
-		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID}, true
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Used: true}, true
 	case *eventsapi.TaskExit:
 		// An exec inside the container (a probe) has an ID of its own, and
 		// ends nothing.
-		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true}, p.ID == "" || p.ID == p.ContainerID
+		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true, Used: true}, p.ID == "" || p.ID == p.ContainerID
 	case *eventsapi.TaskDelete:
 		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true}, p.ID == "" || p.ID == p.ContainerID
 	}

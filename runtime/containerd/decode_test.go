@@ -181,24 +181,25 @@ func TestDecode(t *testing.T) {
 		{&eventsapi.ImageCreate{Name: "n"}, inventory.Event{Kind: inventory.EventImage, Image: "n"}, true},
 		{&eventsapi.ImageUpdate{Name: "n"}, inventory.Event{Kind: inventory.EventImage, Image: "n"}, true},
 		{&eventsapi.ImageDelete{Name: "n"}, inventory.Event{Kind: inventory.EventImage, Image: "n"}, true},
-		{&eventsapi.ContainerCreate{ID: "c", Image: "n"}, inventory.Event{Kind: inventory.EventContainer, Container: "c", Image: "n"}, true},
+		{&eventsapi.ContainerCreate{ID: "c", Image: "n"}, inventory.Event{Kind: inventory.EventContainer, Container: "c", Image: "n", Used: true}, true},
 		{&eventsapi.ContainerDelete{ID: "c"}, inventory.Event{Kind: inventory.EventContainer, Container: "c"}, true},
-		{&eventsapi.TaskStart{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c"}, true},
-		{&eventsapi.TaskExit{ContainerID: "c", ID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Ended: true}, true},
+		{&eventsapi.TaskStart{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Used: true}, true},
+		{&eventsapi.TaskExit{ContainerID: "c", ID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Ended: true, Used: true}, true},
 		{&eventsapi.TaskExit{ContainerID: "c", ID: "exec"}, inventory.Event{}, false},
 		{&eventsapi.TaskDelete{ContainerID: "c"}, inventory.Event{Kind: inventory.EventTask, Container: "c", Ended: true}, true},
 		{&eventsapi.SnapshotPrepare{Key: "k"}, inventory.Event{}, false},
 	}
+	at := time.Unix(1e9, 5)
 	for _, tt := range tests {
 		body, err := typeurl.MarshalAny(tt.payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := decode(&events.Envelope{Namespace: "ns", Topic: "/x", Event: body})
+		got, ok := decode(&events.Envelope{Namespace: "ns", Topic: "/x", Event: body, Timestamp: at})
 		if ok != tt.ok {
 			t.Errorf("%T: %+v, %v", tt.payload, got, ok)
 		}
-		if tt.want.Namespace = "ns"; ok && got != tt.want {
+		if tt.want.Namespace, tt.want.At = "ns", at; ok && got != tt.want {
 			t.Errorf("%T: got %+v, want %+v", tt.payload, got, tt.want)
 		}
 	}
@@ -232,16 +233,16 @@ func TestUserFilters(t *testing.T) {
 	s := &space{name: criNamespace, images: []imageRecord{
 		{name: "a:1", content: imageContent{id: "i"}}, {name: "b:1", content: imageContent{id: "j"}},
 	}}
-	got, any := userFilters(s, "i", map[string]string{"c1": "i", "c2": "j"})
+	got, any := userFilters(s, []string{"i"}, map[string]string{"c1": "i", "c2": "j"})
 	if want := []string{`image=="a:1"`, `id=="c1"`}; !any || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, any, want)
 	}
-	if got, any := userFilters(s, "k", nil); any || got != nil {
+	if got, any := userFilters(s, []string{"k"}, nil); any || got != nil {
 		t.Errorf("got %q, %v for an image nobody names", got, any)
 	}
 	// A name that filters cannot carry: look at all containers.
 	s.images[0].name = "a\n\""
-	if got, any := userFilters(s, "i", nil); !any || got != nil {
+	if got, any := userFilters(s, []string{"i"}, nil); !any || got != nil {
 		t.Errorf("got %q, %v for a hostile name", got, any)
 	}
 }

@@ -25,7 +25,10 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // held returns the names of the blobs and snapshots that stay without image
 // "id", sorted.
 func held(r *reading, id string) []string {
-	inv := r.inventory()
+	inv, names := r.inventory(), map[image.NodeID]string{}
+	for o, id := range r.graph(r.entries()).index { // the order of nodes is that of the records
+		names[id] = o.name
+	}
 	var todo []image.NodeID
 	for _, h := range inv.Graph.Holders {
 		todo = append(todo, h.Nodes...)
@@ -36,7 +39,7 @@ func held(r *reading, id string) []string {
 		}
 	}
 	seen := map[image.NodeID]bool{}
-	var names []string
+	var stay []string
 	for len(todo) > 0 {
 		n := todo[0]
 		todo = todo[1:]
@@ -46,11 +49,11 @@ func held(r *reading, id string) []string {
 		seen[n] = true
 		node := inv.Graph.Nodes[n]
 		if node.Kind != image.NodeRecord {
-			names = append(names, node.Name)
+			stay = append(stay, names[n])
 		}
 		todo = append(todo, node.Refs...)
 	}
-	return sortedSet(names)
+	return sortedSet(stay)
 }
 
 // oneImage is an image of two layers: manifest m, config c, layers l1 and l2,
@@ -299,8 +302,8 @@ func checkSound(t *rapid.T, inv *inventory.Inventory) {
 			t.Fatalf("%s leads out of the graph", what)
 		}
 	}
-	for _, n := range inv.Graph.Nodes {
-		check("node "+n.Name, n.Refs)
+	for id, n := range inv.Graph.Nodes {
+		check(fmt.Sprint("node ", id), n.Refs)
 	}
 	for _, h := range inv.Graph.Holders {
 		check("holder "+h.Name, h.Nodes)

@@ -10,16 +10,20 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/runtime/containerd"
 	"github.com/ebb-agent/ebb/runtime/runtimetest"
@@ -108,6 +112,25 @@ func (h *harness) Tag(t *testing.T, namespace, from, to string) {
 		_, err = store.Update(ctx, img)
 	}
 	must(t, "tag", err)
+	if namespace == node.CRINamespace {
+		h.awaitKnown(t, to)
+	}
+}
+
+// awaitKnown waits until the CRI knows a name: while it takes a new name up, it makes it anew
+// should it have gone. One that it would spell otherwise it never knows.
+func (h *harness) awaitKnown(t *testing.T, name string) {
+	t.Helper()
+	if ref, err := reference.ParseDockerRef(name); err != nil || ref.String() != name {
+		return
+	}
+	_, service := h.CRI()
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		r, err := service.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		if err != nil || r.Image != nil && slices.Contains(r.Image.RepoTags, name) {
+			return
+		}
+	}
 }
 
 func (h *harness) Label(t *testing.T, namespace, name string, labels map[string]string) {
@@ -197,10 +220,13 @@ func (h *harness) StoredBytes(t *testing.T) uint64 {
 		"io.containerd.content.v1.content/blobs", "io.containerd.snapshotter.v1." + snapshotter + "/snapshots",
 	} {
 		err := filepath.WalkDir(filepath.Join(h.Root(), dir), func(_ string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
+			var info fs.FileInfo
+			if err == nil {
+				info, err = d.Info()
 			}
-			info, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // containerd's collector has taken it meanwhile
+			}
 			if err != nil {
 				return err
 			}

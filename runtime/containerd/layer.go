@@ -58,14 +58,22 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
-	found, err := r.layersFromChild(ctx, sn, l.ChainID)
+	// To find what stands on the layer, containerd goes through all its snapshots.
+	var found layerPaths
+	likely := r.cache.mayCarry(l)
+	if likely {
+		found, err = r.layersFromChild(ctx, sn, l.ChainID)
+	}
+	if err == nil && len(found.paths) == 0 {
+		found, err = r.layersFromView(ctx, sn, l)
+	}
+	if err != nil && !likely { // on a full disk, for one: something may have come since
+		if child, childErr := r.layersFromChild(ctx, sn, l.ChainID); childErr == nil && len(child.paths) > 0 {
+			found, err = child, nil
+		}
+	}
 	if err != nil {
 		return inventory.LayerRoot{}, err
-	}
-	if len(found.paths) == 0 {
-		if found, err = r.layersFromView(ctx, sn, l); err != nil {
-			return inventory.LayerRoot{}, err
-		}
 	}
 	places := make([]inventory.Place, len(found.paths))
 	for i, path := range found.paths {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
 
 	"github.com/ebb-agent/ebb/runtime/containerd"
@@ -71,8 +72,8 @@ func TestPod(t *testing.T) {
 			t.Errorf("used by %q, want %q", used, container)
 		}
 		fresh, err := r.Check(t.Context(), id)
-		if err != nil || !slices.Contains(fresh.UsedBy, container) {
-			t.Errorf("check: used by %q, %v; want %q", fresh.UsedBy, err, container)
+		if err != nil || !slices.Contains(fresh[id].UsedBy, container) {
+			t.Errorf("check: used by %q, %v; want %q", fresh[id].UsedBy, err, container)
 		}
 		if used := find(t, r, other).UsedBy; len(used) > 0 {
 			t.Errorf("the image that took the name is used by %q", used)
@@ -209,8 +210,8 @@ func TestCallsAfterRestart(t *testing.T) {
 		must(t, "restart", h.Restart(t.Context()))
 		deadline := time.Now().Add(20 * time.Second)
 		for {
-			_, err := r.Check(t.Context(), id)
-			if err == nil {
+			checked, err := r.Check(t.Context(), id)
+			if err == nil && checked[id].ID == id {
 				break
 			}
 			if time.Now().After(deadline) {
@@ -236,8 +237,81 @@ func TestIncompleteImage(t *testing.T) {
 		if slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.ID == id }) {
 			t.Error("an image without its manifest is offered")
 		}
-		if _, err := r.Check(t.Context(), id); !errors.Is(err, inventory.ErrNotFound) {
-			t.Errorf("check: %v, want not found", err)
+		if checked, err := r.Check(t.Context(), id); err != nil || len(checked) > 0 {
+			t.Errorf("check: %v, %v; want not found", checked, err)
+		}
+	})
+}
+
+// What one Runtime has learnt spares the next one to ask, unless it cannot be right.
+func TestLearnt(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "learnt.test/a:1", Layers: []runtimetest.Layer{{Seed: "learnt", Bytes: 1 << 10}}})
+		first, second := connect(t, h.Node), connect(t, h.Node)
+		layer := find(t, first, id).Layers[0]
+		facts, changes := first.Learnt(0)
+		if again, same := first.Learnt(changes); again != nil || same != changes {
+			t.Errorf("learnt %v, %d changes, after %d", again, same, changes)
+		}
+		const odd = 123456789 // nothing that the runtime would answer
+		snapshot := inventory.SnapshotID{Namespace: layer.Namespace, Snapshotter: layer.Snapshotter, Key: layer.ChainID}
+		size := facts.Sizes[snapshot]
+		size.Bytes = odd
+		facts.Sizes[snapshot] = size
+		facts.Targets["sha256:hostile"] = inventory.Target{ImageID: "../../etc"}
+		second.Learn(*facts)
+		inv, err := second.Inventory(t.Context())
+		must(t, "inventory", err)
+		if got := inv.Snapshots[layer].Bytes; got != odd {
+			t.Errorf("the layer takes %d bytes: it was asked for again", got)
+		}
+		must(t, "remove", second.Remove(t.Context(), id))
+		_, err = second.Inventory(t.Context())
+		must(t, "inventory", err)
+		if left, _ := second.Learnt(0); len(left.Sizes) != len(facts.Sizes)-1 || len(left.Targets) != len(facts.Targets)-2 {
+			t.Errorf("%d sizes and %d targets are left of %d and %d", len(left.Sizes), len(left.Targets), len(facts.Sizes), len(facts.Targets))
+		}
+		// Made anew, it is another snapshot.
+		size.Created = size.Created.Add(-time.Hour)
+		facts.Sizes[snapshot] = size
+		h.Import(t, node.CRINamespace, runtimetest.Image{Name: "learnt.test/a:1", Layers: []runtimetest.Layer{{Seed: "learnt", Bytes: 1 << 10}}})
+		third := connect(t, h.Node)
+		third.Learn(*facts)
+		inv, err = third.Inventory(t.Context())
+		must(t, "inventory", err)
+		if got := inv.Snapshots[layer].Bytes; got == odd || got == 0 {
+			t.Errorf("a new snapshot takes %d bytes", got)
+		}
+	})
+}
+
+// A lease that holds nothing, as a crash, or a disk that is full, leaves it before the
+// image's content is put under it. Should the image go meanwhile, its names stay away:
+// they would lead nowhere, and whoever needs the image would not pull it.
+func TestMendWithoutContent(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *harness) {
+		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "bare.test/a:1", Layers: []runtimetest.Layer{{Seed: "bare", Bytes: 1 << 10}}})
+		r := connect(t, h.Node)
+		w, err := r.Withdraw(t.Context(), id)
+		must(t, "withdraw", err)
+		ctx := h.in(t, node.CRINamespace)
+		manager := h.Client().LeasesService()
+		list, err := manager.List(ctx)
+		must(t, "list leases", err)
+		if len(list) != 1 {
+			t.Fatalf("%d leases, want the withdrawal's", len(list))
+		}
+		_, err = manager.Create(ctx, leases.WithID("bare"), leases.WithLabels(list[0].Labels))
+		must(t, "create lease", err)
+		must(t, "complete", w.Complete(t.Context(), true))
+		if mended, err := r.Mend(t.Context()); err != nil || len(mended) > 0 {
+			t.Errorf("mended %q, %v", mended, err)
+		}
+		if _, err := h.Client().ImageService().Get(ctx, "bare.test/a:1"); !errdefs.IsNotFound(err) {
+			t.Errorf("the name is back without its content: %v", err)
+		}
+		if list, err := manager.List(ctx); err != nil || len(list) > 0 {
+			t.Errorf("leases are left: %v, %v", list, err)
 		}
 	})
 }

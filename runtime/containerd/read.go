@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
+	"strconv"
 	"time"
 
 	containersapi "github.com/containerd/containerd/api/services/containers/v1"
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // snapshotter is a loaded snapshotter plugin.
@@ -75,18 +80,54 @@ func (r *Runtime) readImages(ctx context.Context, s *space) error {
 	if err != nil {
 		return wrap("list images of "+s.name, err)
 	}
-	s.images = make([]imageRecord, 0, len(list))
+	s.images = r.imageRecords(ctx, list)
+	return nil
+}
+
+func (r *Runtime) imageRecords(ctx context.Context, list []images.Image) []imageRecord {
+	records := make([]imageRecord, 0, len(list))
 	for _, i := range list {
 		updated := i.CreatedAt
 		if i.UpdatedAt.After(updated) {
 			updated = i.UpdatedAt
 		}
-		s.images = append(s.images, imageRecord{
+		records = append(records, imageRecord{
 			name: i.Name, target: i.Target.Digest.String(), labels: i.Labels, updated: updated,
 			content: r.resolve(ctx, i.Target),
 		})
 	}
-	return nil
+	return records
+}
+
+// imagesOf lists the records of some images in the context's namespace, without the
+// thousands of others: by the name that the CRI gives to each, its ID, and by the targets
+// that are known to lead to it. A target that was not known is found by that name.
+func (r *Runtime) imagesOf(ctx context.Context, ids ...string) (list []images.Image, err error) {
+	targets, all := r.cache.targetsOf(ids)
+	for again := true; again; {
+		var filters []string
+		if all {
+			for _, id := range ids {
+				filters = append(filters, "name=="+strconv.Quote(id))
+			}
+			for t := range targets {
+				filters = append(filters, "target.digest=="+strconv.Quote(t))
+			}
+		}
+		if list, err = r.client.ImageService().List(ctx, filters...); err != nil {
+			return nil, wrap("list the records of images", err)
+		}
+		again = false
+		list = slices.DeleteFunc(list, func(i images.Image) bool {
+			if !slices.Contains(ids, r.resolve(ctx, i.Target).id) {
+				return true
+			}
+			again = again || all && !targets[i.Target.Digest.String()]
+			targets[i.Target.Digest.String()] = true
+			return false
+		})
+	}
+	return list, nil
 }
 
 // readContainersOf uses the stream directly, where the client would collect
@@ -138,8 +179,7 @@ func (r *Runtime) readUsage(ctx context.Context, s *space) error {
 		if !snap.committed {
 			continue
 		}
-		key := usageKey{s.name, snap.snapshotter, snap.key, snap.created}
-		u, ok := r.cache.usage(key)
+		u, ok := r.cache.size(s.name, *snap)
 		if !ok {
 			got, err := r.client.SnapshotService(snap.snapshotter).Usage(ctx, snap.key)
 			if errdefs.IsNotFound(err) {
@@ -148,10 +188,10 @@ func (r *Runtime) readUsage(ctx context.Context, s *space) error {
 			if err != nil {
 				return wrap("read usage of snapshot "+snap.key, err)
 			}
-			u = snapshotUsage{bytes: uint64(max(got.Size, 0)), inodes: uint64(max(got.Inodes, 0))}
-			r.cache.putUsage(key, u)
+			u = inventory.SizeFact{Created: snap.created, Bytes: uint64(max(got.Size, 0)), Inodes: uint64(max(got.Inodes, 0))}
+			r.cache.putSize(snap.id(s.name), u)
 		}
-		snap.bytes, snap.inodes = u.bytes, u.inodes
+		snap.bytes, snap.inodes = u.Bytes, u.Inodes
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // The records are containerd's metadata, stripped to what this package needs.
@@ -39,6 +41,7 @@ type containerRecord struct {
 	id, image            string
 	snapshotter, snapKey string
 	labels               map[string]string
+	ended                time.Time // see readEnds
 }
 
 type snapshotRecord struct {
@@ -51,6 +54,11 @@ type snapshotRecord struct {
 
 // name is how the graph and labels call the snapshot.
 func (s snapshotRecord) name() string { return s.snapshotter + "/" + s.key }
+
+// id is what its size is kept by.
+func (s snapshotRecord) id(namespace string) inventory.SnapshotID {
+	return inventory.SnapshotID{Namespace: namespace, Snapshotter: s.snapshotter, Key: s.key}
+}
 
 // ours tells whether ebb made the snapshot. Both marks are asked for, so that
 // somebody else's snapshot is not overlooked for its name alone.
@@ -91,6 +99,17 @@ func (s *space) byName() map[string]*imageRecord {
 		names[s.images[i].name] = &s.images[i]
 	}
 	return names
+}
+
+// parents returns what snapshots that are not committed stand on, by snapshot.
+func (s *space) parents() map[string]string {
+	parents := make(map[string]string, len(s.snapshots))
+	for _, snap := range s.snapshots {
+		if !snap.committed {
+			parents[snap.name()] = snap.parent
+		}
+	}
+	return parents
 }
 
 // sortedSet sorts and removes duplicates, in place.

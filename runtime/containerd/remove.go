@@ -27,15 +27,13 @@ func (r *Runtime) Remove(ctx context.Context, imageID string) error {
 func (r *Runtime) namesOf(ctx context.Context, imageID string) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	s := space{name: criNamespace}
-	if err := r.readImages(inNamespace(ctx, &s), &s); err != nil {
+	list, err := r.imagesOf(inCRI(ctx), imageID)
+	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, rec := range s.images {
-		if rec.content.id == imageID {
-			names[rec.name] = true
-		}
+	for _, i := range list {
+		names[i.Name] = true
 	}
 	return names, nil
 }
@@ -67,6 +65,9 @@ func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[st
 // by. The CRI gives that name to whatever it hears of, and may do so while the others
 // are being taken away: for a name that was new a moment ago, its event comes late.
 func (r *Runtime) removeStray(ctx context.Context, imageID string) error {
+	if _, err := r.client.ImageService().Get(inCRI(ctx), imageID); errdefs.IsNotFound(err) {
+		return nil // nearly always, and cheaper than a list of thousands
+	}
 	names, err := r.namesOf(ctx, imageID)
 	if err != nil {
 		return fmt.Errorf("remove image %s: %w", imageID, err)

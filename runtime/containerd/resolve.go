@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -98,78 +96,4 @@ func (p boundedProvider) ReaderAt(ctx context.Context, desc ocispec.Descriptor) 
 		return nil, errors.Join(fmt.Errorf("%s: %d bytes: %w", desc.Digest, at.Size(), errTooLarge), at.Close())
 	}
 	return at, nil
-}
-
-// cache keeps what cannot change, for as long as it is still there.
-type cache struct {
-	mu       sync.Mutex
-	contents map[string]imageContent
-	usages   map[usageKey]snapshotUsage
-}
-
-// usageKey names a committed snapshot. One that is removed and made again has
-// the same key, but another time of creation.
-type usageKey struct {
-	namespace, snapshotter, key string
-	created                     time.Time
-}
-
-type snapshotUsage struct{ bytes, inodes uint64 }
-
-func (c *cache) content(target string) (imageContent, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	got, ok := c.contents[target]
-	return got, ok
-}
-
-func (c *cache) putContent(target string, v imageContent) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.contents == nil {
-		c.contents = map[string]imageContent{}
-	}
-	c.contents[target] = v
-}
-
-func (c *cache) usage(k usageKey) (snapshotUsage, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	got, ok := c.usages[k]
-	return got, ok
-}
-
-func (c *cache) putUsage(k usageKey, v snapshotUsage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.usages == nil {
-		c.usages = map[usageKey]snapshotUsage{}
-	}
-	c.usages[k] = v
-}
-
-// sweep forgets what a full reading no longer saw.
-func (c *cache) sweep(spaces []space) {
-	targets := map[string]bool{}
-	live := map[usageKey]bool{}
-	for i := range spaces {
-		for _, img := range spaces[i].images {
-			targets[img.target] = true
-		}
-		for _, s := range spaces[i].snapshots {
-			live[usageKey{spaces[i].name, s.snapshotter, s.key, s.created}] = true
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for t := range c.contents {
-		if !targets[t] {
-			delete(c.contents, t)
-		}
-	}
-	for k := range c.usages {
-		if !live[k] {
-			delete(c.usages, k)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -221,23 +222,24 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	return reading.inventory(), nil
 }
 
-// Check looks again at one image, as fresh as can be: what it is called, whether
-// it is pinned, and who uses it. It returns inventory.ErrNotFound if the image
-// is gone. Roots are left empty: they mean nothing outside a graph.
-func (r *Runtime) Check(ctx context.Context, imageID string) (inventory.Image, error) {
+// Check looks again at some images, as fresh as can be: what each is called, whether
+// it is pinned, and who uses it. Images that are gone are not in the answer. Roots are
+// left empty: they mean nothing outside a graph.
+func (r *Runtime) Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	reading, err := r.readOne(ctx, imageID)
+	reading, err := r.readSome(ctx, ids)
 	if err != nil {
-		return inventory.Image{}, fmt.Errorf("check %s: %w", imageID, err)
+		return nil, fmt.Errorf("check %s: %w", strings.Join(ids, ", "), err)
 	}
 	entries := reading.entries()
-	if len(entries) != 1 {
-		return inventory.Image{}, fmt.Errorf("check %s: no complete record: %w", imageID, inventory.ErrNotFound)
-	}
 	use := reading.usage(entries)
 	for i := range reading.spaces {
 		use.add(&reading.spaces[i])
 	}
-	return reading.image(entries[0], use, layersOf(reading.spaces)), nil
+	layers, checked := layersOf(reading.spaces), make(map[string]inventory.Image, len(entries))
+	for _, e := range entries {
+		checked[e.cri.ID] = reading.image(e, use, layers)
+	}
+	return checked, nil
 }

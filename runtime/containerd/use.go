@@ -14,6 +14,7 @@ type usage struct {
 	ids      map[string]bool     // image IDs that the CRI knows
 	byChain  map[string][]string // top layer's chain ID → image IDs
 	usedBy   map[string][]string // image ID → users
+	lives    map[string]bool     // image ID → one of the users has not ended
 }
 
 // imageSet is what usage needs to know about the images: ID → chain ID.
@@ -25,6 +26,7 @@ func newUsage(images imageSet, criImage map[string]string) *usage {
 		ids:      make(map[string]bool, len(images)),
 		byChain:  make(map[string][]string, len(images)),
 		usedBy:   map[string][]string{},
+		lives:    map[string]bool{},
 	}
 	for id, chain := range images {
 		u.ids[id] = true
@@ -40,24 +42,19 @@ func newUsage(images imageSet, criImage map[string]string) *usage {
 
 // add takes in one namespace and returns its containers.
 func (u *usage) add(s *space) []inventory.Container {
-	parents := make(map[string]string, len(s.snapshots))
-	for _, snap := range s.snapshots {
-		if !snap.committed {
-			parents[snap.name()] = snap.parent
-		}
-	}
-	names := s.byName()
-	owned := make(map[string]string, len(s.containers)) // snapshot → container
+	parents, names := s.parents(), s.byName()
+	owned := make(map[string]containerRecord, len(s.containers)) // by snapshot
 	containers := make([]inventory.Container, 0, len(s.containers))
 	for _, c := range s.containers {
 		snapshot := c.snapshotter + "/" + c.snapKey
-		owned[snapshot] = c.id
+		owned[snapshot] = c
 		id := u.imageOf(s.name, c, names, parents[snapshot])
 		if u.ids[id] {
 			u.usedBy[id] = append(u.usedBy[id], "container "+s.name+"/"+c.id)
+			u.lives[id] = u.lives[id] || c.ended.IsZero()
 		}
 		containers = append(containers, inventory.Container{
-			Namespace: s.name, ID: c.id, ImageID: id, Pod: podOf(s.name, c.labels),
+			Namespace: s.name, ID: c.id, ImageID: id, Ended: c.ended, Pod: podOf(s.name, c.labels),
 		})
 	}
 	u.addSnapshots(s, owned)
@@ -81,17 +78,18 @@ func podOf(namespace string, labels map[string]string) inventory.Pod {
 // steps, image volumes, and containers whose image was re-tagged since. Where
 // two images have the same layers both are in use; freeing one of them would
 // give back next to nothing.
-func (u *usage) addSnapshots(s *space, owned map[string]string) {
+func (u *usage) addSnapshots(s *space, owned map[string]containerRecord) {
 	for _, snap := range s.snapshots {
 		if snap.committed || snap.parent == "" || snap.ours() {
 			continue
 		}
-		by := "snapshot " + s.name + "/" + snap.key
-		if id, ok := owned[snap.name()]; ok {
-			by = "container " + s.name + "/" + id
+		by, lives := "snapshot "+s.name+"/"+snap.key, true
+		if c, ok := owned[snap.name()]; ok {
+			by, lives = "container "+s.name+"/"+c.id, c.ended.IsZero()
 		}
 		for _, id := range u.byChain[snap.parent] {
 			u.usedBy[id] = append(u.usedBy[id], by)
+			u.lives[id] = u.lives[id] || lives
 		}
 	}
 }

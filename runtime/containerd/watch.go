@@ -21,7 +21,7 @@ import (
 
 const (
 	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 10 * time.Second
+	lastBackoff  = time.Second // a local socket: a try costs next to nothing, being late costs readiness
 
 	// barrierTopic carries the event by which a subscription proves itself.
 	barrierTopic = "/ebb/barrier"
@@ -84,7 +84,7 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 			return false, err
 		}
 	}
-	if err := send(ctx, out, inventory.Event{Kind: inventory.EventResync}); err != nil {
+	if err := send(ctx, out, inventory.Event{Kind: inventory.EventResync, At: time.Now()}); err != nil {
 		return true, err
 	}
 	var beside sync.WaitGroup

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
@@ -29,6 +31,10 @@ const (
 	// endTimeout bounds the end of a withdrawal: containerd collects the image's
 	// garbage before it answers.
 	endTimeout = 2 * time.Minute
+	// seenTime bounds the wait for the CRI to know an image again. It learns of names
+	// by events, and usually takes milliseconds.
+	seenTime = time.Second
+	seenTick = 2 * time.Millisecond
 )
 
 // errRecordTooLong is for an image whose records a lease cannot hold.
@@ -44,11 +50,11 @@ type withdrawal struct {
 	records        []images.Image
 }
 
-// Withdraw takes an image's names away, all that it has in the CRI's namespace when
-// Withdraw is called, and keeps everything else. From then on nobody can start a
-// container from it, and whoever is about to either shows, or pulls it. The caller
-// looks once more and ends the withdrawal: by Restore or by Complete. What a crash
-// leaves is for [Runtime.Mend].
+// Withdraw takes an image's names away, those that it has in the CRI's namespace, and keeps
+// everything else. A name that it has got since the last [Runtime.Check] of it may stay, and
+// shows as a user. From then on nobody can start a container by the others, and whoever is
+// about to either shows, or pulls it. The caller looks once more and ends the withdrawal:
+// by Restore or by Complete. What a crash leaves is for [Runtime.Mend].
 //
 // If this fails, the names are back, or Mend will bring them. An image that is gone
 // is inventory.ErrNotFound; one that cannot be withdrawn, only removed, is
@@ -70,16 +76,12 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 	defer cancel()
 	w := &withdrawal{r: r, imageID: imageID}
 	ctx = inCRI(ctx)
-	list, err := r.client.ImageService().List(ctx)
+	list, err := r.recordsNow(ctx, imageID)
 	if err != nil {
-		return nil, wrap("list images", err)
+		return nil, err
 	}
 	options := []leases.Opt{leases.WithRandomID(), leases.WithExpiration(withdrawTime), leases.WithLabel(ownLabel, r.nonce)}
 	for _, i := range list {
-		content := r.resolve(ctx, i.Target)
-		if content.id != imageID {
-			continue
-		}
 		text, err := json.Marshal(i)
 		if err != nil {
 			return nil, err
@@ -89,7 +91,7 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 			return nil, fmt.Errorf("%w: %w", inventory.ErrUnsupported, errRecordTooLong)
 		}
 		options = append(options, leases.WithLabel(key, string(text)))
-		w.records, w.chain = append(w.records, i), content.chain
+		w.records, w.chain = append(w.records, i), r.resolve(ctx, i.Target).chain
 	}
 	if len(w.records) == 0 {
 		return nil, inventory.ErrNotFound
@@ -101,6 +103,27 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 		return nil, errors.Join(err, w.end(ctx, false))
 	}
 	return w, nil
+}
+
+// recordsNow reads the records of an image by the names that the last check found: for a
+// list, containerd goes through thousands of others.
+func (r *Runtime) recordsNow(ctx context.Context, imageID string) (list []images.Image, err error) {
+	for _, name := range r.cache.namesOf(imageID) {
+		i, err := r.client.ImageService().Get(ctx, name)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, wrap(fmt.Sprintf("read name %q", name), err)
+		}
+		if r.resolve(ctx, i.Target).id == imageID {
+			list = append(list, i)
+		}
+	}
+	if len(list) == 0 {
+		return r.imagesOf(ctx, imageID)
+	}
+	return list, nil
 }
 
 // hold puts what the records stand for under the lease. The rest hangs on that:
@@ -134,75 +157,139 @@ func (w *withdrawal) takeNames(ctx context.Context) error {
 	return nil
 }
 
-// Users looks for what has come to stand on the image since: containers that the
-// CRI made from it, snapshots on its top layer in any namespace, and names, with
-// which somebody has pulled it.
-func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
+// Users looks for what has come to stand on withdrawn images since: containers that the
+// CRI made from them, snapshots on their top layers in any namespace, and names, with
+// which somebody has pulled them. The answer is in the order of the withdrawals.
+func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	var users []string
-	list, err := w.r.cri.ListContainers(ctx)
+	ids, chains := make([]string, len(withdrawals)), map[string]bool{}
+	users := make([][]string, len(withdrawals))
+	for n, some := range withdrawals {
+		w, ok := some.(*withdrawal)
+		if !ok {
+			return nil, fmt.Errorf("users of a withdrawal: %T is another runtime's", some)
+		}
+		if ids[n] = w.imageID; w.chain != "" {
+			chains[w.chain] = true
+		}
+	}
+	containers, err := r.cri.ListContainers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range list {
-		if c.ImageID == w.imageID {
-			users = append(users, "container "+criNamespace+"/"+c.ID)
+	var names []images.Image
+	var spaces []space
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		names, err = r.imagesOf(inCRI(gctx), ids...)
+		return err
+	})
+	g.Go(func() (err error) {
+		if len(chains) == 0 {
+			return nil
 		}
-	}
-	names, err := w.r.namesOf(ctx, w.imageID)
-	if err != nil {
+		if spaces, err = r.readNamespaces(gctx); err != nil {
+			return err
+		}
+		return r.readStanding(gctx, spaces, chains)
+	})
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for name := range names {
-		if name != w.imageID {
-			users = append(users, "name "+name)
-		}
-	}
-	if w.chain == "" {
-		return sortedSet(users), nil
-	}
-	spaces, err := w.r.readNamespaces(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range spaces {
-		s := &spaces[i]
-		if err := w.r.readSnapshots(inNamespace(ctx, s), s, "parent=="+strconv.Quote(w.chain)); err != nil {
-			return nil, err
-		}
-		for _, snap := range s.snapshots {
-			if !snap.committed && !snap.ours() {
-				users = append(users, "snapshot "+s.name+"/"+snap.key)
+	for n, some := range withdrawals {
+		w := some.(*withdrawal)
+		for _, c := range containers {
+			if c.ImageID == w.imageID {
+				users[n] = append(users[n], "container "+criNamespace+"/"+c.ID)
 			}
 		}
+		for _, i := range names {
+			if i.Name != w.imageID && r.resolve(ctx, i.Target).id == w.imageID {
+				users[n] = append(users[n], "name "+i.Name)
+			}
+		}
+		for _, s := range spaces {
+			for _, snap := range s.snapshots {
+				if w.chain != "" && snap.parent == w.chain && !snap.committed && !snap.ours() {
+					users[n] = append(users[n], "snapshot "+s.name+"/"+snap.key)
+				}
+			}
+		}
+		users[n] = sortedSet(users[n])
 	}
-	return sortedSet(users), nil
+	return users, nil
 }
 
 // Restore puts the names back that are free; one that was given to another image
-// meanwhile stays with it. The CRI sees them some milliseconds later.
+// meanwhile stays with it. It returns when the CRI lists the image again, or a second
+// later, or if ctx is done.
 func (w *withdrawal) Restore(ctx context.Context) error {
+	back, _, err := w.putBack(ctx)
+	if back && err == nil {
+		w.r.awaitSeen(ctx, w.imageID)
+	}
+	return err
+}
+
+// putBack is Restore without the wait; back is false if every name has been taken
+// meanwhile, and gone is true if the image is no more: names would lead nowhere then, and
+// whoever needs it would not pull it.
+func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	ctx = inCRI(ctx)
-	for _, i := range w.records {
-		if _, err := w.r.client.ImageService().Create(ctx, i); err != nil && !errdefs.IsAlreadyExists(err) {
-			return wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
-		}
+	// A crash, or a full disk, can have left the lease without what it is to hold.
+	if err := w.hold(ctx); err != nil && !errdefs.IsNotFound(err) {
+		return false, false, err
 	}
-	return w.end(ctx, false)
+	for _, i := range w.records {
+		if w.r.isGone(ctx, i.Target) {
+			gone = true
+			continue
+		}
+		_, err := w.r.client.ImageService().Create(ctx, i)
+		if err != nil && !errdefs.IsAlreadyExists(err) {
+			return back, false, wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
+		}
+		back = back || err == nil
+	}
+	return back, gone && !back, w.end(ctx, false)
 }
 
-// Complete lets the image go, and returns when containerd has collected what
-// nothing else keeps.
-func (w *withdrawal) Complete(ctx context.Context) error {
+// isGone reports whether the manifest or the config is missing that a record leads to.
+// Layers may miss: containerd can be told to drop them once they are unpacked.
+func (r *Runtime) isGone(ctx context.Context, target ocispec.Descriptor) bool {
+	_, err := resolveContent(ctx, boundedProvider{r.client.ContentStore()}, target)
+	return errdefs.IsNotFound(err)
+}
+
+// awaitSeen waits until the CRI lists images again. Without it a plan that is made at
+// once would lack them, and take others in their place.
+func (r *Runtime) awaitSeen(ctx context.Context, ids ...string) {
+	ctx, cancel := context.WithTimeout(ctx, seenTime)
+	defer cancel()
+	for _, id := range ids {
+		for {
+			if _, err := r.cri.ImageStatus(ctx, id); err == nil {
+				break
+			}
+			if sleep(ctx, seenTick) != nil {
+				return
+			}
+		}
+	}
+}
+
+// Complete lets the image go. One collection of garbage, for which it waits if it is to,
+// is of all that was completed before, too: it looks at everything that containerd has.
+func (w *withdrawal) Complete(ctx context.Context, collect bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := w.r.removeStray(ctx, w.imageID); err != nil {
 		return err
 	}
-	return w.end(inCRI(ctx), true)
+	return w.end(inCRI(ctx), collect)
 }
 
 // end gives the lease back. An image restored is collected by nobody, so that this
@@ -221,28 +308,38 @@ func (w *withdrawal) end(ctx context.Context, collect bool) error {
 
 // Mend puts back the names of images whose withdrawal nobody has ended, for a
 // crash can come at any moment of it: it is not known whether the last look would
-// have let the image go. It returns how many images there were. Nobody else may
-// withdraw images meanwhile.
-func (r *Runtime) Mend(ctx context.Context) (mended int, err error) {
+// have let the image go. It returns the images' IDs. Nobody else may withdraw images
+// meanwhile.
+func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ctx = inCRI(ctx)
 	list, err := r.client.LeasesService().List(ctx)
 	if err != nil {
-		return 0, wrap("list leases", err)
+		return nil, wrap("list leases", err)
 	}
 	var errs []error
+	var absent []string
 	for _, l := range list {
 		w := &withdrawal{r: r, lease: l, records: recordsOf(l)}
 		if len(w.records) == 0 {
 			continue
 		}
-		if err := w.Restore(ctx); err != nil {
+		w.imageID = r.resolve(ctx, w.records[0].Target).id
+		back, gone, err := w.putBack(ctx)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		mended++
+		if gone {
+			continue
+		}
+		mended = append(mended, w.imageID)
+		if back && w.imageID != "" {
+			absent = append(absent, w.imageID)
+		}
 	}
+	r.awaitSeen(ctx, absent...)
 	return mended, errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -45,10 +46,11 @@ type Image struct {
 	Bytes  uint64 // nominal: compressed or not, as the runtime likes
 }
 
-// Container says which image the CRI made a container from.
+// Container says which image the CRI made a container from, and its state.
 type Container struct {
 	ID      string
 	ImageID string
+	State   container.State
 }
 
 // Version returns the runtime's name and version. It is the cheapest call that
@@ -163,7 +165,7 @@ func (c *Client) ListContainers(ctx context.Context) ([]Container, error) {
 		if id == "" {
 			id = ct.GetImageRef()
 		}
-		containers = append(containers, Container{ID: ct.GetId(), ImageID: id})
+		containers = append(containers, Container{ID: ct.GetId(), ImageID: id, State: stateFromAPI(ct.GetState())})
 	}
 	return containers, nil
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -64,7 +65,11 @@ func (s *server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi
 
 func (s *server) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
-		{Id: "old", ImageRef: "sha256:a"}, {Id: "new", ImageRef: "name", ImageId: "sha256:b"},
+		{Id: "old", ImageRef: "sha256:a", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		{Id: "new", ImageRef: "name", ImageId: "sha256:b", State: runtimeapi.ContainerState_CONTAINER_CREATED},
+		{Id: "dead", ImageRef: "sha256:a", State: runtimeapi.ContainerState_CONTAINER_EXITED},
+		{Id: "lost", ImageRef: "sha256:a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
+		{Id: "later", ImageRef: "sha256:a", State: 9},
 	}}, s.err
 }
 
@@ -201,7 +206,10 @@ func TestNoCRI(t *testing.T) {
 
 func TestListContainers(t *testing.T) {
 	got, err := serveAll(t, &server{}).ListContainers(t.Context())
-	want := []Container{{"old", "sha256:a"}, {"new", "sha256:b"}}
+	want := []Container{
+		{"old", "sha256:a", container.StateRunning}, {"new", "sha256:b", container.StateCreated},
+		{"dead", "sha256:a", container.StateExited}, {"lost", "sha256:a", container.StateUnknown}, {"later", "sha256:a", 0},
+	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}

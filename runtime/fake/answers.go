@@ -13,6 +13,12 @@ import (
 // Version names the fake.
 func (r *Runtime) Version() string { return "fake 1" }
 
+// Learn and Learnt: nothing here takes long to ask for.
+func (r *Runtime) Learn(inventory.Facts) uint64 { return 0 }
+
+// Learnt is always nothing.
+func (r *Runtime) Learnt(known uint64) (*inventory.Facts, uint64) { return nil, known }
+
 // Roots are a directory that exists everywhere, but for what SplitContent says.
 func (r *Runtime) Roots(context.Context) (inventory.Roots, error) {
 	r.mu.Lock()
@@ -64,18 +70,21 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 }
 
 // Check looks at one image.
-func (r *Runtime) Check(ctx context.Context, id string) (inventory.Image, error) {
+func (r *Runtime) Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error) {
 	if err := r.begin(ctx); err != nil {
-		return inventory.Image{}, fmt.Errorf("check %s: %w", id, err)
+		return nil, fmt.Errorf("check %s: %w", ids, err)
 	}
 	defer r.mu.Unlock()
 	if r.faults.Check != nil {
-		return inventory.Image{}, fmt.Errorf("check %s: %w", id, r.faults.Check)
+		return nil, fmt.Errorf("check %s: %w", ids, r.faults.Check)
 	}
-	if !slices.Contains(r.ids(), id) {
-		return inventory.Image{}, fmt.Errorf("check %s: %w", id, inventory.ErrNotFound)
+	there, checked := r.ids(), map[string]inventory.Image{}
+	for _, id := range ids {
+		if slices.Contains(there, id) {
+			checked[id] = r.image(id)
+		}
 	}
-	return r.image(id), nil
+	return checked, nil
 }
 
 // Remove removes an image and all its names.
@@ -106,8 +115,9 @@ func (r *Runtime) listContainers() []inventory.Container {
 	known := r.ids()
 	var list []inventory.Container
 	for _, k := range sortedKeys(r.containers) {
-		c := inventory.Container{Namespace: k.namespace, ID: k.name}
-		if id := r.containers[k].image.id; slices.Contains(known, id) {
+		t := r.containers[k]
+		c := inventory.Container{Namespace: k.namespace, ID: k.name, Ended: r.ended(t)}
+		if id := t.image.id; slices.Contains(known, id) {
 			c.ImageID = id
 		}
 		list = append(list, c)
@@ -139,22 +149,34 @@ func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventor
 }
 
 func place(namespace, chain string) inventory.Place {
-	hash := fnv.New32a()
-	fmt.Fprint(hash, key{namespace, chain})
-	return inventory.Place{Path: "/fake/" + namespace + "/" + chain, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32())}
+	return PlaceAt("/fake/" + namespace + "/" + chain)
 }
 
-// layers lists what is unpacked for images, in every namespace.
+// PlaceAt is the directory of a path that [Runtime.ResolveLayer] returned: the same for
+// everybody who asks.
+func PlaceAt(path string) inventory.Place {
+	hash := fnv.New32a()
+	fmt.Fprint(hash, path)
+	return inventory.Place{Path: path, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32())}
+}
+
+// layers lists what is unpacked for images and leases, in every namespace.
 func (r *Runtime) layers() map[inventory.Layer]inventory.Snapshot {
 	all := map[inventory.Layer]inventory.Snapshot{}
-	for k, rec := range r.records {
+	add := func(namespace string, s *stored) {
 		parent := ""
-		for n, chain := range rec.chains {
-			all[inventory.Layer{Namespace: k.namespace, Snapshotter: snapshotter, ChainID: chain}] = inventory.Snapshot{
-				Parent: parent, Bytes: rec.Layers[n].Bytes, Inodes: rec.Layers[n].Inodes,
+		for n, chain := range s.chains {
+			all[inventory.Layer{Namespace: namespace, Snapshotter: snapshotter, ChainID: chain}] = inventory.Snapshot{
+				Parent: parent, Bytes: s.Layers[n].Bytes, Inodes: s.Layers[n].Inodes,
 			}
 			parent = chain
 		}
+	}
+	for k, rec := range r.records {
+		add(k.namespace, rec.stored)
+	}
+	for k, s := range r.leases {
+		add(k.namespace, s)
 	}
 	return all
 }
@@ -163,7 +185,7 @@ func (r *Runtime) layers() map[inventory.Layer]inventory.Snapshot {
 func (r *Runtime) ids() []string {
 	var ids []string
 	for k, rec := range r.records {
-		if k.namespace == CRINamespace {
+		if k.namespace == CRINamespace && !rec.unseen.After(r.now()) {
 			ids = append(ids, rec.id)
 		}
 	}
@@ -195,24 +217,31 @@ func (r *Runtime) image(id string) inventory.Image {
 			img.Layers = append(img.Layers, inventory.Layer{Namespace: k.namespace, Snapshotter: snapshotter, ChainID: k.name})
 		}
 	}
-	img.UsedBy = r.users(s)
+	img.UsedBy, img.InUse = r.users(s)
 	return img
 }
 
-func (r *Runtime) users(s *stored) []string {
-	var users []string
+func (r *Runtime) ended(t *task) time.Time {
+	if r.faults.Undated {
+		return time.Time{}
+	}
+	return t.ended
+}
+
+func (r *Runtime) users(s *stored) (users []string, live bool) {
 	for k, c := range r.containers {
 		if c.image.id == s.id || s.top() != "" && c.image.top() == s.top() {
 			users = append(users, "container "+k.namespace+"/"+k.name)
+			live = live || r.ended(c).IsZero()
 		}
 	}
 	for k, chain := range r.snapshots {
 		if chain != "" && chain == s.top() {
-			users = append(users, "snapshot "+k.namespace+"/"+k.name)
+			users, live = append(users, "snapshot "+k.namespace+"/"+k.name), true
 		}
 	}
 	slices.Sort(users)
-	return users
+	return users, live
 }
 
 // Close has nothing to release.

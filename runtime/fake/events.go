@@ -54,7 +54,7 @@ func (r *Runtime) ResumeEvents() {
 	r.events.mu.Lock()
 	defer r.events.mu.Unlock()
 	r.events.down = false
-	r.events.push(inventory.Event{Kind: inventory.EventResync})
+	r.events.push(inventory.Event{Kind: inventory.EventResync, At: r.now()})
 }
 
 // Watch sends a Resync and then every event. One Watch may run at a time.

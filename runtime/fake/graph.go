@@ -78,7 +78,7 @@ func (g *graph) add(k nodeKey, n image.Node, refs func() []image.NodeID) image.N
 	}
 	id := image.NodeID(len(g.graph.Nodes))
 	g.nodes[k] = id
-	n.Kind, n.Name = k.kind, k.name
+	n.Kind = k.kind
 	g.graph.Nodes = append(g.graph.Nodes, n)
 	if refs != nil {
 		ids := refs()

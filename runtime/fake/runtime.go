@@ -14,7 +14,7 @@ import (
 )
 
 // CRINamespace is where the CRI's images and containers are.
-const CRINamespace = "k8s.io"
+const CRINamespace = inventory.CRINamespace
 
 const snapshotter = "overlayfs"
 
@@ -46,7 +46,9 @@ type Faults struct {
 	Users     error            // of a withdrawn image
 	End       error            // of a withdrawal, either way
 	During    func(id string)  // called while an image is withdrawn
+	Unseen    time.Duration    // before a name that was put back is listed
 	Delay     time.Duration    // before each answer
+	Undated   bool             // it is not told when a container ended, nor that it has
 
 	// Withheld is the share of the bytes a removal frees that the disk does not
 	// give back, 0 to 1: what a deleted but open file would do.
@@ -70,6 +72,7 @@ func (s *stored) top() string {
 type task struct {
 	image   *stored // as it was when the container was made
 	running bool
+	ended   time.Time // zero: it runs, or has not begun
 }
 
 // key names something in a namespace.
@@ -95,6 +98,7 @@ type Runtime struct {
 
 	withdrawals []*withdrawal
 	withdrawn   int // so far
+	collections int
 	events      stream
 }
 
@@ -108,6 +112,7 @@ type split struct {
 type record struct {
 	*stored
 	updated time.Time
+	unseen  time.Time // until when it is not listed
 }
 
 // New returns an empty runtime on a disk of 10 GiB. now gives the images their
@@ -187,7 +192,7 @@ func (r *Runtime) Create(namespace, id, imageName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers[key{namespace, id}] = &task{image: r.lookup(namespace, imageName)}
-	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id, Image: imageName})
+	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id, Image: imageName, Used: true, At: r.now()})
 }
 
 // Run makes a container and starts it.
@@ -202,8 +207,12 @@ func (r *Runtime) Stop(namespace, id string) { r.setRunning(namespace, id, false
 func (r *Runtime) setRunning(namespace, id string, running bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.containers[key{namespace, id}].running = running
-	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: namespace, Container: id, Ended: !running})
+	c := r.containers[key{namespace, id}]
+	c.running, c.ended = running, time.Time{}
+	if !running {
+		c.ended = r.now()
+	}
+	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: namespace, Container: id, Ended: !running, Used: true, At: r.now()})
 }
 
 // Delete removes a container.

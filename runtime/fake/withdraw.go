@@ -51,18 +51,24 @@ func (r *Runtime) Withdraw(ctx context.Context, id string) (inventory.Withdrawal
 	return w, nil
 }
 
-func (w *withdrawal) Users(ctx context.Context) ([]string, error) {
-	if err := w.r.begin(ctx); err != nil {
+// Users answers as runtime/containerd does.
+func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
+	if err := r.begin(ctx); err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	defer w.r.mu.Unlock()
-	users := w.r.users(w.image)
-	for _, k := range sortedKeys(w.r.records) {
-		if k.namespace == CRINamespace && w.r.records[k].id == w.image.id {
-			users = append(users, "name "+k.name)
+	defer r.mu.Unlock()
+	all := make([][]string, len(withdrawals))
+	for n, some := range withdrawals {
+		w := some.(*withdrawal)
+		users, _ := r.users(w.image)
+		for _, k := range sortedKeys(r.records) {
+			if k.namespace == CRINamespace && r.records[k].id == w.image.id {
+				users = append(users, "name "+k.name)
+			}
 		}
+		all[n] = users
 	}
-	return users, w.r.faults.Users
+	return all, r.faults.Users
 }
 
 func (w *withdrawal) Restore(context.Context) error {
@@ -79,15 +85,21 @@ func (w *withdrawal) restore() error {
 	for _, k := range sortedKeys(w.records) {
 		if _, taken := w.r.records[k]; !taken {
 			w.r.put(k.namespace, k.name, w.image)
+			rec := w.r.records[k]
+			rec.unseen = w.r.now().Add(w.r.faults.Unseen)
+			w.r.records[k] = rec
 		}
 	}
 	w.end()
 	return nil
 }
 
-func (w *withdrawal) Complete(context.Context) error {
+func (w *withdrawal) Complete(_ context.Context, collect bool) error {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
+	if collect {
+		w.r.collections++
+	}
 	if err := w.r.faults.End; err != nil {
 		return err
 	}
@@ -109,16 +121,22 @@ func (r *Runtime) collected(id string, before uint64) {
 	r.removed = append(r.removed, id)
 }
 
-// Mend puts the names back of what was withdrawn and not ended.
-func (r *Runtime) Mend(context.Context) (int, error) {
+// Collections returns how often a withdrawal's end was to wait for a collection.
+func (r *Runtime) Collections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
+	return r.collections
+}
+
+// Mend puts the names back of what was withdrawn and not ended.
+func (r *Runtime) Mend(context.Context) (mended []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, w := range slices.Clone(r.withdrawals) {
 		if err := w.restore(); err != nil {
-			return n, err
+			return mended, err
 		}
-		n++
+		mended = append(mended, w.image.id)
 	}
-	return n, nil
+	return mended, nil
 }

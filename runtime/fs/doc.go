@@ -13,10 +13,14 @@
 //   - ext4: at once.
 //   - btrfs: only after the running transaction commits; syncfs(2) does that.
 //   - xfs: inodes are inactivated by background workers (since 5.14), and
-//     statfs(2) only nudges them.
+//     statfs(2) only nudges them. One ioctl waits for them.
+//
+// Of a directory whose project has a limit, statfs speaks of the project and not of the
+// filesystem: [Project].
 //
 // [Settle] hides these differences. [WatchMounts] sleeps until mounts change, and
-// [Identify] then says whether that concerns a path. The package keeps no state
-// and writes nothing; the one goroutine it starts (for syncfs, which cannot be
-// interrupted) ends when the kernel call does.
+// [Identify] then says whether that concerns a path. The package writes nothing.
+// Its one state is which filesystems have a kernel call under way that cannot be
+// interrupted (syncfs, the ioctl): each such call has a goroutine that ends with it,
+// and there is one for each filesystem at most.
 package fs

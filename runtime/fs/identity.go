@@ -7,8 +7,8 @@ import (
 )
 
 // Identity tells whether a path still leads to the same mount of the same
-// filesystem: compare with ==. Two system calls, where [Locate] reads all
-// mounts.
+// filesystem, and whether statfs speaks of the same there: compare with ==. A few
+// system calls, where [Locate] reads all mounts.
 //
 // From Linux 6.8 on a mount's number is never given again. Before, another
 // filesystem can get the numbers of one that was unmounted, mount's and
@@ -18,6 +18,7 @@ type Identity struct {
 	Dev, Ino uint64 // as stat(2) has them
 	Birth    int64  // ns; 0 where the filesystem has none
 	FSID     unix.Fsid
+	Project  Project // whose limit statfs speaks of
 }
 
 // Identify says on what path stands. Of a path that is not there, the error is
@@ -40,6 +41,6 @@ func Identify(path string) (Identity, error) {
 	}
 	return Identity{
 		Mount: stx.Mnt_id, Dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), Ino: stx.Ino,
-		Birth: stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec), FSID: st.Fsid,
+		Birth: stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec), FSID: st.Fsid, Project: projectOf(path),
 	}, nil
 }

@@ -103,6 +103,11 @@ func TestWatchMountsInAStorm(t *testing.T) {
 	await(t, out, "what came last")
 }
 
+// Keeps tests off the main thread. That thread never ends, so a test that gives its
+// thread another namespace would leave it there, and it is the one that /proc/self
+// shows.
+func init() { runtime.LockOSThread() }
+
 // The mounts of another process's namespace are seen, and its own are not.
 func TestWatchMountsOfAnotherNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -11,17 +11,22 @@ import (
 )
 
 const (
-	// settlePoll is how often a filesystem that frees in the background is
-	// read again. Each statfs also nudges xfs' workers.
+	// flushMost bounds the wait for xfs' workers. They need milliseconds; what
+	// takes longer hangs, on a frozen filesystem for one.
+	flushMost = time.Second
+
+	// settlePoll is how often a filesystem of another kind is read again.
 	settlePoll = 10 * time.Millisecond
-	// settleQuiet is how long its free space must stand still. The workers
-	// report inode by inode, so a pause this long means that they are done.
+	// settleQuiet is how long its free space must stand still, and settleMost
+	// bounds the wait for that: others' deletions may never let it.
 	settleQuiet = 200 * time.Millisecond
+	settleMost  = time.Second
 )
 
 // Settle reads path's filesystem once it has counted everything that was
-// removed before the call. When ctx ends first it returns ctx's error beside
-// the last reading, which then shows too little free space, never too much.
+// removed before the call. When that takes too long, or ctx ends, it returns
+// an error beside the last reading, which then shows too little free space,
+// never too much.
 func Settle(ctx context.Context, path string) (image.Disk, error) {
 	place, err := Locate(path)
 	if err != nil {
@@ -31,38 +36,28 @@ func Settle(ctx context.Context, path string) (image.Disk, error) {
 	case "ext2", "ext3", "ext4":
 		return Disk(path)
 	case "btrfs":
-		return settleBySync(ctx, path)
-	default: // xfs, and whatever else may free in the background
+		return settleBy(ctx, "syncfs", place.Dev, path, unix.Syncfs)
+	case "xfs":
+		ctx, cancel := context.WithTimeout(ctx, flushMost)
+		defer cancel()
+		return settleBy(ctx, "flush", place.Dev, path, flushInodeGC)
+	default: // whatever else may free in the background
+		ctx, cancel := context.WithTimeout(ctx, settleMost)
+		defer cancel()
 		return settleByWatching(ctx, path)
 	}
 }
 
-// settleBySync ends the running transaction. syncfs may take long on a busy
-// disk and cannot be interrupted: past ctx it is left to end by itself.
-func settleBySync(ctx context.Context, path string) (image.Disk, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return image.Disk{}, fmt.Errorf("open %q: %w", path, err)
-	}
-	synced := make(chan error, 1)
-	go func() {
-		err := unix.Syncfs(fd)
-		unix.Close(fd) // before the caller goes on: it may want to unmount
-		synced <- err
-	}()
-
-	var outcome error
-	select {
-	case err := <-synced:
-		if err != nil {
-			outcome = fmt.Errorf("syncfs %q: %w", path, err)
-		}
-	case <-ctx.Done():
-		outcome = fmt.Errorf("syncfs %q: %w", path, context.Cause(ctx))
-	}
+// settleBy has the kernel bring its figures up to date. The call cannot be
+// interrupted: past ctx it is left to end by itself.
+func settleBy(ctx context.Context, what string, dev uint64, path string, call func(fd int) error) (image.Disk, error) {
+	outcome := calls.do(ctx, dev, path, call)
 	disk, err := Disk(path)
 	if err != nil {
 		return disk, err
+	}
+	if outcome != nil {
+		outcome = fmt.Errorf("%s %q: %w", what, path, outcome)
 	}
 	return disk, outcome
 }

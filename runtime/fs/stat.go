@@ -14,6 +14,9 @@ type Info struct {
 	MountPoint string
 	Dev        uint64 // the superblock's s_dev, as the kernel encodes it: major<<20 | minor
 
+	// Project is not the zero value where the figures are a project's.
+	Project Project
+
 	// The raw statfs counters, in units of BlockSize. Free − Avail is what the
 	// filesystem reserves for root.
 	BlockSize uint64
@@ -33,6 +36,7 @@ func Stat(path string) (image.Disk, Info, error) {
 		return image.Disk{}, Info{}, err
 	}
 	info.Type, info.MountPoint, info.Dev = place.Type, place.MountPoint, place.Dev
+	info.Project = projectOf(path)
 	return disk, info, nil
 }
 

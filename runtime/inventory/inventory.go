@@ -63,6 +63,9 @@ type Image struct {
 	Roots        []image.NodeID
 	Layers       []Layer  // the top layer, once per namespace and snapshotter it is unpacked in
 	UsedBy       []string // "container k8s.io/abc", "snapshot default/xyz": sorted
+	// InUse is whether one of UsedBy is anything but a container that has ended, which
+	// keeps its image and does not use it. Only an Inventory tells.
+	InUse bool
 }
 
 // Layer names an unpacked top layer: a committed snapshot whose key is the
@@ -117,7 +120,10 @@ type Container struct {
 	Namespace string
 	ID        string
 	ImageID   string // "" where no CRI image matches
-	Pod       Pod    // the zero value for what the kubelet did not make
+	// Ended is when its process ended, by the runtime's clock: the zero time if it runs,
+	// has not begun, or nobody knows.
+	Ended time.Time
+	Pod   Pod // the zero value for what the kubelet did not make
 }
 
 // Pod names a container as the kubelet does. Whoever may write to the
@@ -138,11 +144,17 @@ type Workloads struct {
 // Withdraw in runtime/containerd. One of Restore and Complete ends it; both go on
 // although ctx is done, for a bounded time.
 type Withdrawal interface {
-	// Users are what has come to stand on the image.
-	Users(ctx context.Context) ([]string, error)
+	// Restore puts the names back. The next inventory has the image, unless the runtime
+	// takes long to notice.
 	Restore(ctx context.Context) error
-	Complete(ctx context.Context) error
+	// Complete lets the image go. With collect it returns when the runtime has collected
+	// what nothing keeps any more, of this image and of those completed before it;
+	// without, the runtime collects when it likes.
+	Complete(ctx context.Context, collect bool) error
 }
+
+// CRINamespace is where a runtime with namespaces keeps what the CRI knows.
+const CRINamespace = "k8s.io"
 
 // EventKind tells what happened.
 type EventKind uint8
@@ -160,8 +172,10 @@ const (
 type Event struct {
 	Kind      EventKind
 	Namespace string
-	Container string // ContainerID for EventContainer and EventTask
-	Image     string // record name for EventImage and a container's creation, where known
-	Ended     bool   // EventTask: the container's process has ended, or is cleared away
-	Err       error  // EventDown
+	Container string    // ContainerID for EventContainer and EventTask
+	Image     string    // record name for EventImage and a container's creation, where known
+	Ended     bool      // EventTask: the container's process has ended, or is cleared away
+	Used      bool      // the container was made, or its process has begun or ended, just now
+	Err       error     // EventDown
+	At        time.Time // when it happened, by the wall clock; zero: not long ago
 }

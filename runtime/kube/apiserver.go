@@ -20,7 +20,14 @@ type APIServerOptions struct {
 	// Kubeconfig is a file to take address and credentials from. Without it, the
 	// service account of the pod is used.
 	Kubeconfig string
+
+	// ListSpread is over how long nodes that need a list at the same time spread
+	// theirs. Default [ListSpread].
+	ListSpread time.Duration
 }
+
+// ListSpread makes 50 lists a second of 5,000 nodes that come back from an outage.
+const ListSpread = 100 * time.Second
 
 // APIServer watches the pods that the API server has bound to one node.
 type APIServer struct {
@@ -40,15 +47,22 @@ type timing struct {
 	connect time.Duration
 	// life is what the server is asked to end a watch after, up to twice that.
 	life time.Duration
-	// settled is how long things must have gone well for the next pause to be a
-	// short one again.
-	settled    time.Duration
-	firstPause time.Duration
+	// resume bounds the pause before a watch that was cut is begun anew.
+	resume time.Duration
+	// trust is how long a watch must go on before pods count as known again.
+	trust time.Duration
+	// firstPause and maxPause are between attempts to watch, or to learn the newest
+	// version: these pauses double.
+	firstPause, maxPause time.Duration
+	// firstWindow and spread are what pauses before lists are drawn from: four times as
+	// much after each that failed.
+	firstWindow, spread time.Duration
 }
 
 var usualTiming = timing{
 	call: callTimeout, idle: 70 * time.Second, connect: 15 * time.Second,
-	life: 5 * time.Minute, settled: time.Minute, firstPause: 250 * time.Millisecond,
+	life: 5 * time.Minute, resume: time.Second, trust: time.Second,
+	firstPause: 250 * time.Millisecond, maxPause: maxBackoff, firstWindow: time.Second, spread: ListSpread,
 }
 
 // NewAPIServer reads the credentials; it does not ask the API server anything
@@ -67,7 +81,11 @@ func NewAPIServer(o APIServerOptions) (*APIServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	return newAPIServer(a, o.NodeName)
+	s, err := newAPIServer(a, o.NodeName)
+	if err == nil && o.ListSpread > 0 {
+		s.timing.spread = o.ListSpread
+	}
+	return s, err
 }
 
 func newAPIServer(a access, node string) (*APIServer, error) {
@@ -94,9 +112,11 @@ const allPods = "/api/v1/pods"
 
 // Pods implements Source. It answers from what the watch has told.
 func (s *APIServer) Pods(context.Context) (Pods, error) {
-	list, err := s.store.reading()
-	return Pods{List: list}, err
+	return s.store.reading()
 }
+
+// Pass implements Source: each question is one to the server.
+func (s *APIServer) Pass() Pass { return s }
 
 // Gone implements Source.
 func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {

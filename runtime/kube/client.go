@@ -120,7 +120,7 @@ func (c *client) refused(path string, resp *http.Response) error {
 	if e.Text == "" {
 		e.Text = "status " + strconv.Itoa(e.code)
 	}
-	e.retryAfter = conn.RetryAfter(resp.Header, maxBackoff)
+	e.retryAfter = conn.RetryAfter(resp.Header, maxRetryAfter)
 	switch e.code {
 	case http.StatusUnauthorized:
 		e.Kind, e.Hint = ErrUnauthorized, c.hints.unauthorized(c.identity())

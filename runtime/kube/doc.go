@@ -50,9 +50,24 @@
 // at the first attempt. A watch that says nothing for 70 seconds (bookmarks come
 // about every minute) is begun anew, and one on a dead connection fails within 15
 // more; HTTP/2 pings notice it in 45. After anything else the pods are not
-// known until they have been listed anew, after a pause of up to 30 seconds that
-// is random, as there are many nodes. Lists ask for the newest state. An older one
-// would be cheaper for the server, but could lack a pod that is there.
+// known until a watch from where they were last known has gone on for a second,
+// or until they have been listed anew.
+//
+// A list is not older than the newest version there was when it was asked for. That
+// version is asked for first, by a list of one pod by its name: one key of
+// etcd. So a list has every pod that was there, and yet comes from the server's
+// cache. A list without a version would be read from etcd before Kubernetes 1.31,
+// one with the version 0 could be of any age. An answer that is older than what was seen is
+// refused once; then etcd is taken for one from a backup. Versions are
+// compared as numbers where both are (KEP-5504).
+//
+// # What many nodes cost
+//
+// There are thousands of nodes and one API server. Small requests (a watch from a
+// version, the newest version) are repeated within seconds, a list when its turn comes: at a
+// random moment within [ListSpread], if the server was away or has forgotten
+// what it told. The first list of a process comes at once. What failed
+// doubles pauses, lists' four times over, and Retry-After is obeyed.
 //
 // The name of the node is the caller's word, and a wrong one gives empty lists.
 // [APIServer.Gone] notices if the pod it is asked about is bound elsewhere. The
@@ -80,5 +95,8 @@
 // when all are there), kubelet_pods.go (HandlePodCleanups: the metric),
 // pkg/kubelet/server/server.go (getPods), server/auth.go (nodes/pods, nodes/proxy,
 // nodes/metrics). Watches, bookmarks and 410: "Efficient detection of changes" in
-// the API concepts of the Kubernetes documentation.
+// the API concepts of the Kubernetes documentation, as are the meanings of
+// resourceVersion and resourceVersionMatch. k8s.io/apiserver 1.36:
+// pkg/storage/cacher (waitUntilFreshAndBlock: what a list waits for),
+// pkg/storage/errors.go (NewTooLargeResourceVersionError).
 package kube

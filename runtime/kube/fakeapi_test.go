@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,10 @@ type fakeAPI struct {
 	oldest   int      // watches from before this version are refused
 	watchers map[chan struct{}]bool
 	lists    int
+	asked    []url.Values // of the lists
+	newest   int          // how often the newest version was asked for
+	cache    int          // how far the cache is that lists come from; 0: as far as can be
+	ignores  bool         // what a list says of versions
 	watches  int
 	hook     func(w http.ResponseWriter, r *http.Request) bool // true: has answered
 	silent   bool                                              // watches are held, and told nothing
@@ -99,6 +104,8 @@ func (f *fakeAPI) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case r.URL.Path == onePod:
+		f.tellNewest(w, r)
 	case r.URL.Path != allPods:
 		f.one(w, r)
 	case r.URL.Query().Get("fieldSelector") != "spec.nodeName=node-1":
@@ -106,7 +113,7 @@ func (f *fakeAPI) handle(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") == "true":
 		f.watch(w, r)
 	default:
-		f.list(w)
+		f.list(w, r)
 	}
 }
 
@@ -126,18 +133,42 @@ func (f *fakeAPI) one(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, 200, p.json())
 }
 
-func (f *fakeAPI) list(w http.ResponseWriter) {
+// tellNewest answers a list of one pod by its name, which is not there.
+func (f *fakeAPI) tellNewest(w http.ResponseWriter, r *http.Request) {
+	if want := "metadata.name=ebb,spec.nodeName=node-1"; r.URL.Query().Get("fieldSelector") != want || len(r.URL.Query()) != 1 {
+		answerJSON(w, 400, wireStatus(400, "BadRequest", "not a question for the newest version", ""))
+		return
+	}
 	f.mu.Lock()
+	f.newest++
+	body := wireList(fmt.Sprint(f.version))
+	f.mu.Unlock()
+	answerJSON(w, 200, body)
+}
+
+// list answers from the cache whoever says how old the answer may be, and else with
+// the newest state.
+func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
+	q := r.URL.Query()
+	f.asked = append(f.asked, q)
+	version := f.version
+	if f.cache > 0 && (q.Has("resourceVersion") || f.ignores) {
+		version = f.cache
+	}
+	if least, _ := strconv.Atoi(q.Get("resourceVersion")); least > version && !f.ignores {
+		answerJSON(w, 504, wireTooLarge(least, version))
+		return
+	}
 	var pods [][]byte
 	for _, p := range f.pods {
-		if p.Node == "node-1" {
+		if p.Node == "node-1" && p.Version <= version {
 			pods = append(pods, p.json())
 		}
 	}
-	body := wireList(fmt.Sprint(f.version), pods...)
-	f.lists++
-	f.mu.Unlock()
-	answerJSON(w, 200, body)
+	answerJSON(w, 200, wireList(fmt.Sprint(version), pods...))
 }
 
 // watch sends what was noted after the version it is asked for.

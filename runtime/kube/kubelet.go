@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -105,15 +107,39 @@ func (k *Kubelet) Pods(ctx context.Context) (Pods, error) {
 
 // Gone implements Source: it reads the whole list, there is no way to ask the
 // kubelet about one pod.
-func (k *Kubelet) Gone(ctx context.Context, _, _, uid string) (bool, error) {
-	gone := true
-	err := k.read(ctx, func() { gone = true }, func(it item) error {
-		if it.UID == uid || it.ownUID == uid {
-			gone = false
-		}
-		return nil
-	})
-	return gone && err == nil, err
+func (k *Kubelet) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {
+	return k.Pass().Gone(ctx, namespace, name, uid)
+}
+
+// Pass implements Source: the list is read for the first question, and not again for
+// those of the next five seconds. A pod that went does not come back, but for a static
+// one whose file is put back.
+func (k *Kubelet) Pass() Pass { return &kubeletPass{kubelet: k} }
+
+// passAge is how old a reading may be on which a removal rests.
+const passAge = 5 * time.Second
+
+type kubeletPass struct {
+	kubelet *Kubelet
+
+	mu    sync.Mutex
+	read  time.Time       // begin of the last reading; zero: none yet
+	there map[string]bool // by UID
+	err   error           // counts for as long as an answer would
+}
+
+// Gone implements Pass.
+func (p *kubeletPass) Gone(ctx context.Context, _, _, uid string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.read.IsZero() || time.Since(p.read) > passAge {
+		p.read = time.Now()
+		p.err = p.kubelet.read(ctx, func() { p.there = make(map[string]bool) }, func(it item) error {
+			p.there[it.UID], p.there[it.ownUID] = true, true
+			return nil
+		})
+	}
+	return p.err == nil && !p.there[uid], p.err
 }
 
 // read gives each pod of one whole list to each; begin comes before every

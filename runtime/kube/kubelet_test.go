@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type kubeletAnswers struct {
 	metrics atomic.Pointer[string]
 	pods    atomic.Pointer[[]byte]
 	asked   atomic.Int32 // for metrics
+	listed  atomic.Int32 // how often pods were asked for
 }
 
 func (k *kubeletAnswers) set(metrics string, pods ...[]byte) {
@@ -39,6 +41,7 @@ func (k *kubeletAnswers) handle(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = io.WriteString(w, *k.metrics.Load())
 	case "/pods":
+		k.listed.Add(1)
 		answerJSON(w, 200, *k.pods.Load())
 	default:
 		http.NotFound(w, r)
@@ -314,5 +317,56 @@ func TestNullItemsOfAKubelet(t *testing.T) {
 	}
 	if gone, err := k.Gone(t.Context(), "a", "b", "c"); !gone || err != nil {
 		t.Errorf("gone %v, %v", gone, err)
+	}
+}
+
+// However many pods a pass asks for, the list of all is read once; also if that fails. Another
+// pass reads it anew.
+func TestKubeletPass(t *testing.T) {
+	var answers kubeletAnswers
+	answers.set(wholeMetrics, normalPod.json(), staticPod.json())
+	k := newServer(t, answers.handle).kubelet(t)
+	ask := func(p Pass, check func(uid string, gone bool, err error)) {
+		t.Helper()
+		before := answers.listed.Load()
+		var g sync.WaitGroup
+		for i := range 100 {
+			uid := []string{"u-1", "f00d", "u-2"}[i%3]
+			g.Go(func() {
+				gone, err := p.Gone(t.Context(), "shop", "web-0", uid)
+				check(uid, gone, err)
+			})
+		}
+		g.Wait()
+		if n := answers.listed.Load() - before; n > 1 {
+			t.Errorf("the list was read %d times", n)
+		}
+	}
+	right := func(uid string, gone bool, err error) {
+		if gone != (uid == "u-2") || err != nil {
+			t.Errorf("%s: gone %v, %v", uid, gone, err)
+		}
+	}
+	first := k.Pass()
+	ask(first, right)
+	answers.set(wholeMetrics)
+	ask(first, right)
+	ask(k.Pass(), func(uid string, gone bool, err error) {
+		if !gone || err != nil {
+			t.Errorf("in another pass, %s: gone %v, %v", uid, gone, err)
+		}
+	})
+	bad := []byte("<html>")
+	answers.pods.Store(&bad)
+	failed := k.Pass()
+	for range 2 {
+		ask(failed, func(uid string, gone bool, err error) {
+			if gone || !errors.Is(err, ErrMalformed) {
+				t.Errorf("after a failure, %s: gone %v, %v", uid, gone, err)
+			}
+		})
+	}
+	if n := answers.listed.Load(); n != 3 {
+		t.Errorf("the list was read %d times in three passes", n)
 	}
 }

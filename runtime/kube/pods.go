@@ -37,6 +37,9 @@ type Pods struct {
 	// StaticKnown says that static pods are named even if they have no mirror
 	// pod. Without it, a static pod that is not in List may still be there.
 	StaticKnown bool
+	// Heard is when the other side last said anything, if the answer is older than the
+	// question: a watch that is dead is found out only after a while. Zero: it is not.
+	Heard time.Time
 }
 
 // Source tells which pods are bound to this node. It is safe for concurrent use.
@@ -53,6 +56,16 @@ type Source interface {
 	// Gone asks afresh whether this very pod is gone, for the moment before
 	// something is removed because of it. An error means that this is not known.
 	// Where StaticKnown is false, do not ask about a pod that may be static.
+	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
+
+	// Pass begins a pass of removals, which asks for many pods: what one reading told
+	// of all of them is not read again for each.
+	Pass() Pass
+}
+
+// Pass is the questions of one pass of removals. It is safe for concurrent use.
+type Pass interface {
+	// Gone is that of Source, from a reading that is not from before the pass.
 	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
 }
 

@@ -84,6 +84,16 @@ func wireStatus(code int, reason, message, name string) []byte {
 	})
 }
 
+// wireTooLarge is what an API server says whose cache does not get to a version in time
+// (apiserver/pkg/storage/errors.go).
+func wireTooLarge(want, at int) []byte {
+	return mustJSON(map[string]any{
+		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure", "code": 504, "reason": "Timeout",
+		"message": fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", want, at),
+		"details": map[string]any{"causes": []any{map[string]string{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}}, "retryAfterSeconds": 1},
+	})
+}
+
 // bulkyPod is about 20 KiB: what a pod with a few containers, probes, managed
 // fields and a status takes.
 func bulkyPod(i int) []byte {

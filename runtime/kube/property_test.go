@@ -73,7 +73,7 @@ func TestStoreLikeModel(t *testing.T) {
 			}
 			sortPods(list)
 			got, err := s.reading()
-			if diff := cmp.Diff(list, got); err != nil || diff != "" {
+			if diff := cmp.Diff(list, got.List); err != nil || diff != "" {
 				t.Fatal(err, diff)
 			}
 		}

@@ -65,7 +65,8 @@ func (s *server) kubelet(t testing.TB) *Kubelet {
 // quickTiming is the usual one, at a hundredth of the time.
 var quickTiming = timing{
 	call: 5 * time.Second, idle: 300 * time.Millisecond, connect: 2 * time.Second,
-	life: time.Minute, settled: time.Minute, firstPause: 2 * time.Millisecond,
+	life: time.Minute, resume: 10 * time.Millisecond, trust: 10 * time.Millisecond,
+	firstPause: 2 * time.Millisecond, maxPause: 80 * time.Millisecond, firstWindow: 10 * time.Millisecond, spread: 40 * time.Millisecond,
 }
 
 func (s *server) apiServer(t testing.TB) *APIServer {

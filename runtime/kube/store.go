@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 )
 
-// store is what a watch has told so far. Only the goroutine of Run writes.
+// store is what a watch has told so far. Only the goroutine of Run writes pods.
 type store struct {
 	node string
 
 	mu   sync.Mutex
 	pods map[podName]Pod
 	err  error // why pods cannot be trusted; nil while they can
+	// doubts counts how often they could not be trusted any more.
+	doubts int
+
+	heard time.Time // the latest word of the API server: a list, an event, a bookmark
 }
 
 // podName is what the API knows a pod by. There is one of each at a time, so
@@ -28,17 +33,18 @@ func (s *store) replace(pods map[podName]Pod) (changed bool) {
 	for name, p := range pods {
 		changed = changed || !p.equal(s.pods[name])
 	}
-	s.pods, s.err = pods, nil
+	s.pods, s.err, s.heard = pods, nil, time.Now()
 	return changed
 }
 
 // apply follows an event, and tells whether anybody could see a difference.
 func (s *store) apply(e event) (changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = time.Now()
 	if e.verb == bookmark {
 		return false, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	name := podName{e.item.Namespace, e.item.Name}
 	old, known := s.pods[name]
 	if e.verb == remove || e.item.node != s.node {
@@ -52,29 +58,48 @@ func (s *store) apply(e event) (changed bool, err error) {
 	return !known || !old.equal(e.item.Pod), nil
 }
 
-// fail says that the pods are not to be trusted until the next replace. Another
+// fail says that the pods are not to be trusted until the next replace or trust. Another
 // reason is a change, too: it is what people are told.
 func (s *store) fail(err error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed = s.err == nil || s.err.Error() != err.Error()
 	s.err = err
+	s.doubts++
 	return changed
 }
 
+// doubted says whether the pods are trusted, and if not, since which doubt.
+func (s *store) doubted() (doubt int, trusted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubts, s.err == nil
+}
+
+// trust ends a doubt, unless another one has come.
+func (s *store) trust(doubt int) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil || s.doubts != doubt {
+		return false
+	}
+	s.err = nil
+	return true
+}
+
 // reading returns a copy of all pods, in order.
-func (s *store) reading() ([]Pod, error) {
+func (s *store) reading() (Pods, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return nil, s.err
+		return Pods{}, s.err
 	}
 	list := make([]Pod, 0, len(s.pods))
 	for _, p := range s.pods {
 		list = append(list, p)
 	}
 	sortPods(list)
-	return list, nil
+	return Pods{List: list, Heard: s.heard}, nil
 }
 
 func sortPods(list []Pod) {

@@ -12,86 +12,69 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// maxBackoff is the longest pause between two attempts.
-const maxBackoff = 30 * time.Second
-
-// Run implements Source: it lists the pods, follows what changes, and begins
-// anew with a list whenever it cannot.
-func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
-	tell := func(really bool) {
-		if !really {
-			return
+// watch follows events from f.version on, which it moves forward. It always ends with
+// an error; begun tells whether the server had agreed to the watch. life is what the
+// server is asked to end it after.
+func (f *follower) watch(ctx context.Context, life time.Duration) (begun bool, err error) {
+	ctx, silence := conn.Listen(ctx, f.timing.connect)
+	defer silence.End()
+	q := f.query()
+	q.Set("watch", "true")
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("resourceVersion", f.version)
+	q.Set("timeoutSeconds", strconv.Itoa(int(life.Seconds())))
+	resp, err := f.client.get(ctx, allPods, "application/json", q)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = f.client.broken(f.client.op(allPods), cause)
 		}
-		select {
-		case changed <- struct{}{}:
-		default: // one is waiting to be received, and stands for this one, too
-		}
+		return false, err
 	}
-	defer s.client.close()
-	pause := s.timing.firstPause
+	defer resp.Body.Close()
+	defer f.trustSoon()()
+	events := newEventDecoder(resp.Body)
 	for {
-		began := time.Now()
-		err := s.follow(ctx, tell)
-		if ctx.Err() != nil {
-			s.store.fail(&fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "not watched any more"})
-			return nil
+		silence.Heard(f.timing.idle)
+		e, err := events.next()
+		if err == nil {
+			err = f.take(e)
 		}
-		tell(s.store.fail(err))
-		// What was renewed on disk in the meantime counts from the next connection.
-		s.client.close()
-		if time.Since(began) >= s.timing.settled {
-			pause = s.timing.firstPause
+		switch {
+		case err == nil:
+		case merelyEnded(err):
+			return true, err
+		default:
+			return true, f.client.broken(f.client.op(allPods), err)
 		}
-		if !wait(ctx, max(conn.Jitter(pause), retryAfter(err))) {
-			continue
-		}
-		pause = min(2*pause, maxBackoff)
 	}
 }
 
-func retryAfter(err error) time.Duration {
-	var answer *answerError
-	if errors.As(err, &answer) {
-		return answer.retryAfter
+// take follows one event.
+func (f *follower) take(e event) error {
+	// A watch from a version that is to come is not refused, but is silent until it has
+	// come. Bookmarks tell.
+	if older(e.resourceVersion, f.version) {
+		return nonsense("an event of the version %s after %s: was etcd restored?", e.resourceVersion, f.version)
 	}
-	return 0
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// follow lists the pods and watches them until it does not know them any more.
-// A watch that merely ended is begun anew where it was. The pods are still
-// trusted while that is tried, once.
-func (s *APIServer) follow(ctx context.Context, tell func(bool)) error {
-	version, err := s.list(ctx, tell)
+	changed, err := f.store.apply(e)
 	if err != nil {
 		return err
 	}
-	for quick := 0; ; {
-		began := time.Now()
-		begun, err := s.watch(ctx, &version, tell)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !begun || !merelyEnded(err) {
-			return err
-		}
-		// A server that ends every watch at once must not be asked in a circle.
-		if time.Since(began) > time.Second {
-			quick = 0
-		} else if quick++; quick > 3 {
-			return &fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "the watch ends as soon as it begins"}
-		}
+	f.version, f.seen = e.resourceVersion, e.resourceVersion
+	f.tell(changed)
+	return nil
+}
+
+// trustSoon makes pods known again that were not, once a watch from where they were last
+// known has gone on for a moment: the server sends what happened meanwhile, or that it does
+// not know that any more, right at the beginning. The caller calls stop when the
+// watch has ended.
+func (f *follower) trustSoon() (stop func() bool) {
+	doubt, trusted := f.store.doubted()
+	if trusted {
+		return func() bool { return true }
 	}
+	return time.AfterFunc(f.timing.trust, func() { f.tell(f.store.trust(doubt)) }).Stop
 }
 
 // merelyEnded tells whether a watch ended, was cut or fell silent, as opposed
@@ -104,71 +87,30 @@ func (s *APIServer) query() url.Values {
 	return url.Values{"fieldSelector": {"spec.nodeName=" + s.node}}
 }
 
-// list reads all pods, and returns where to watch from. It asks for the newest
-// state: any older one might lack a pod that was already seen.
-func (s *APIServer) list(ctx context.Context, tell func(bool)) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
-	defer cancel()
-	resp, err := s.client.get(ctx, allPods, "application/json", s.query())
-	if err != nil {
-		return "", err
+// resume watches from the last version on, until that ends, and says how long to wait
+// before the next attempt. Without an error the pods are still known.
+func (f *follower) resume(ctx context.Context) (pause time.Duration, err error) {
+	began, life := time.Now(), f.timing.life+rand.N(f.timing.life)
+	begun, err := f.watch(ctx, life)
+	lived := time.Since(began)
+	if begun && lived > quickEnd {
+		f.quick, f.pause = 0, 0
 	}
-	defer resp.Body.Close()
-	pods := make(map[podName]Pod)
-	version, err := decodeList(resp.Body, func(it item) error {
-		if it.node != s.node {
-			return nonsense("a pod of node %s is in the list of %s", fault.Clean(it.node), s.node)
+	switch {
+	case begun && errors.Is(err, ErrMalformed), errors.Is(err, errExpired), tooLarge(err):
+		// Only a list can tell. It is rarely one agent alone that needs one: an API server
+		// that was started anew knows no version from before.
+		f.version, f.window = "", f.timing.spread
+		return 0, err
+	case begun && merelyEnded(err):
+		if lived >= life-time.Second {
+			return 0, nil // as it was asked to
 		}
-		name := podName{it.Namespace, it.Name}
-		if _, twice := pods[name]; twice {
-			return nonsense("pod %s/%s is listed twice", it.Namespace, it.Name)
+		if f.quick++; lived > quickEnd || f.quick <= quickMost {
+			return rand.N(f.timing.resume), nil
 		}
-		pods[name] = it.Pod
-		return nil
-	})
-	if err == nil && !validName(version) {
-		err = nonsense("the list has the resource version %s", fault.Clean(version))
+		// A server that ends every watch at once must not be asked in a circle.
+		err = &fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable, Text: "the watch ends as soon as it begins"}
 	}
-	if err != nil {
-		return "", s.client.broken(s.client.op(allPods), err)
-	}
-	tell(s.store.replace(pods))
-	return version, nil
-}
-
-// watch follows events from version on, which it moves forward. It always
-// ends with an error; begun tells whether the server had agreed to the watch.
-func (s *APIServer) watch(ctx context.Context, version *string, tell func(bool)) (begun bool, err error) {
-	ctx, silence := conn.Listen(ctx, s.timing.connect)
-	defer silence.End()
-	q := s.query()
-	q.Set("watch", "true")
-	q.Set("allowWatchBookmarks", "true")
-	q.Set("resourceVersion", *version)
-	q.Set("timeoutSeconds", strconv.Itoa(int((s.timing.life + rand.N(s.timing.life)).Seconds())))
-	resp, err := s.client.get(ctx, allPods, "application/json", q)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = s.client.broken(s.client.op(allPods), cause)
-		}
-		return false, err
-	}
-	defer resp.Body.Close()
-	events := newEventDecoder(resp.Body)
-	for {
-		silence.Heard(s.timing.idle)
-		e, err := events.next()
-		if err == nil {
-			var changed bool
-			if changed, err = s.store.apply(e); err == nil {
-				*version = e.resourceVersion
-				tell(changed)
-				continue
-			}
-		}
-		if merelyEnded(err) {
-			return true, err
-		}
-		return true, s.client.broken(s.client.op(allPods), err)
-	}
+	return f.again(err), err
 }

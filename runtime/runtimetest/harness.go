@@ -14,10 +14,11 @@ type Runtime interface {
 	Version() string
 	Roots(context.Context) (inventory.Roots, error)
 	Inventory(context.Context) (*inventory.Inventory, error)
-	Check(ctx context.Context, imageID string) (inventory.Image, error)
+	Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error)
+	Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error)
 	Remove(ctx context.Context, imageID string) error
 	Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error)
-	Mend(context.Context) (int, error)
+	Mend(context.Context) (mended []string, err error)
 	ResolveLayer(context.Context, inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error
 

@@ -1,14 +1,12 @@
 package runtimetest
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/image"
-	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 func (s *suite) identity(t *testing.T) {
@@ -127,8 +125,8 @@ func (s *suite) removalIdempotent(t *testing.T) {
 	if err := s.Runtime.Remove(t.Context(), id); err != nil {
 		t.Errorf("second removal: %v", err)
 	}
-	if _, err := s.Runtime.Check(t.Context(), id); !errors.Is(err, inventory.ErrNotFound) {
-		t.Errorf("check of a removed image: %v", err)
+	if _, there := s.check(t, id); there {
+		t.Error("a removed image is there by Check")
 	}
 }
 

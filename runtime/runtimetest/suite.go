@@ -40,6 +40,8 @@ func Run(t *testing.T, start func(*testing.T) Harness) {
 		{"Sandbox", (*suite).sandbox},
 		{"RemovalIsIdempotent", (*suite).removalIdempotent},
 		{"WithdrawAndComplete", (*suite).withdrawAndComplete},
+		{"NamedSinceCheck", (*suite).namedSinceCheck},
+		{"CompleteTogether", (*suite).completeTogether},
 		{"WithdrawAndRestore", (*suite).withdrawAndRestore},
 		{"WithdrawAndMend", (*suite).withdrawAndMend},
 		{"NameGivenAwayWhileWithdrawn", (*suite).nameGivenAway},
@@ -75,6 +77,17 @@ func (s *suite) inventory(t *testing.T) *inventory.Inventory {
 	return inv
 }
 
+// check asks Check about one image.
+func (s *suite) check(t *testing.T, id string) (img inventory.Image, there bool) {
+	t.Helper()
+	checked, err := s.Runtime.Check(t.Context(), id)
+	if err != nil {
+		t.Fatalf("check: %v", err)
+	}
+	img, there = checked[id]
+	return img, there
+}
+
 // find returns an image, from the inventory and from Check: the two must agree.
 func (s *suite) find(t *testing.T, id string) inventory.Image {
 	t.Helper()
@@ -82,9 +95,9 @@ func (s *suite) find(t *testing.T, id string) inventory.Image {
 	if !ok {
 		t.Fatalf("image %s is not in the inventory", id)
 	}
-	fresh, err := s.Runtime.Check(t.Context(), id)
-	if err != nil {
-		t.Fatalf("check: %v", err)
+	fresh, there := s.check(t, id)
+	if !there {
+		t.Fatalf("image %s is not there by Check", id)
 	}
 	if !slices.Equal(img.References, fresh.References) || img.Pinned != fresh.Pinned || img.Sandbox != fresh.Sandbox {
 		t.Errorf("inventory and check disagree:\n%+v\n%+v", img, fresh)

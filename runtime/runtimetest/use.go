@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
@@ -18,19 +19,23 @@ func (s *suite) inUse(t *testing.T) {
 		user := "container " + space + "/user"
 		s.Node.Create(t, space, "user", name("used"))
 		s.wantUser(t, "created in "+space, id, user)
+		s.wantInUse(t, "created in "+space, id, "user", true)
 		s.Node.Delete(t, space, "user")
 		s.wantUnused(t, "deleted in "+space, id)
 
 		s.Node.Run(t, space, "user", name("used"))
 		s.wantUser(t, "running in "+space, id, user)
+		s.wantInUse(t, "running in "+space, id, "user", true)
 		s.Node.Stop(t, space, "user")
 		s.wantUser(t, "stopped in "+space, id, user)
+		s.wantInUse(t, "stopped in "+space, id, "user", false)
 		s.Node.Delete(t, space, "user")
 		s.wantUnused(t, "deleted in "+space, id)
 
 		for _, view := range []bool{false, true} {
 			s.Node.Snapshot(t, space, "build-step", name("used"), view)
 			s.wantUser(t, "snapshot in "+space, id, "snapshot "+space+"/build-step")
+			s.wantInUse(t, "snapshot in "+space, id, "", true)
 			s.Node.RemoveSnapshot(t, space, "build-step")
 			s.wantUnused(t, "snapshot removed in "+space, id)
 		}
@@ -42,14 +47,26 @@ func (s *suite) wantUser(t *testing.T, when, id, user string) {
 	if used := s.find(t, id).UsedBy; !slices.Contains(used, user) {
 		t.Errorf("%s: used by %q, want %q", when, used, user)
 	}
-	fresh, err := s.Runtime.Check(t.Context(), id)
-	if err != nil {
-		t.Fatalf("check: %v", err)
-	}
+	fresh, _ := s.check(t, id)
 	// Check may name the container's snapshot instead.
 	_, name, _ := strings.Cut(user, " ")
 	if !slices.ContainsFunc(fresh.UsedBy, func(u string) bool { return strings.HasSuffix(u, " "+name) }) {
 		t.Errorf("%s: check says used by %q, want %q", when, fresh.UsedBy, user)
+	}
+}
+
+// wantInUse looks whether the image is used by something that has not ended: by a
+// container, if that is named.
+func (s *suite) wantInUse(t *testing.T, when, id, container string, want bool) {
+	t.Helper()
+	inv := s.inventory(t)
+	if img, ok := lookup(inv, id); !ok || img.InUse != want {
+		t.Errorf("%s: in use %v, want %v", when, img.InUse, want)
+	}
+	for _, c := range inv.Containers {
+		if c.ID == container && (c.Ended.IsZero() != want || time.Since(c.Ended) < 0) {
+			t.Errorf("%s: container %s ended at %v", when, container, c.Ended)
+		}
 	}
 }
 

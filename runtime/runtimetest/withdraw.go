@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -18,16 +19,21 @@ func (s *suite) withdraw(t *testing.T, id string) inventory.Withdrawal {
 	return w
 }
 
+func (s *suite) users(t *testing.T, w inventory.Withdrawal) []string {
+	t.Helper()
+	users, err := s.Runtime.Users(t.Context(), w)
+	if err != nil {
+		t.Fatalf("users: %v", err)
+	}
+	return users[0]
+}
+
 // eventuallyThere waits for the runtime to know an image again, or not any more:
 // it learns of names by events.
 func (s *suite) eventuallyThere(t *testing.T, id string, want bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		_, err := s.Runtime.Check(t.Context(), id)
-		if err != nil && !errors.Is(err, inventory.ErrNotFound) {
-			t.Fatalf("check: %v", err)
-		}
-		if (err == nil) == want {
+		if _, there := s.check(t, id); there == want {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -44,20 +50,42 @@ func (s *suite) withdrawAndComplete(t *testing.T) {
 	if now := s.Node.StoredBytes(t); now+mib < before {
 		t.Errorf("%d bytes went with the names", before-now)
 	}
-	if users, err := w.Users(t.Context()); err != nil || len(users) > 0 {
-		t.Errorf("used by %q, %v", users, err)
+	if users := s.users(t, w); len(users) > 0 {
+		t.Errorf("used by %q", users)
 	}
-	if err := w.Complete(t.Context()); err != nil {
+	if err := w.Complete(t.Context(), true); err != nil {
 		t.Fatalf("complete: %v", err)
 	}
 	// No waiting: it is synchronous.
 	wantNear(t, "freed", before-s.Node.StoredBytes(t), computed.total())
-	if n, err := s.Runtime.Mend(t.Context()); n != 0 || err != nil {
-		t.Errorf("mended %d, %v", n, err)
+	if mended, err := s.Runtime.Mend(t.Context()); len(mended) > 0 || err != nil {
+		t.Errorf("mended %q, %v", mended, err)
 	}
 	if _, err := s.Runtime.Withdraw(t.Context(), id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("withdrawing it again: %v", err)
 	}
+}
+
+// completeTogether lets two images go with one collection.
+func (s *suite) completeTogether(t *testing.T) {
+	before := s.Node.StoredBytes(t)
+	var pair []inventory.Withdrawal
+	for i := range 2 {
+		id := s.Node.Import(t, criNamespace, Image{Name: name("w"), Layers: []Layer{{fmt.Sprint("together-", i), 4 * mib}}})
+		w := s.withdraw(t, id)
+		s.eventuallyThere(t, id, false)
+		pair = append(pair, w)
+	}
+	with := s.Node.StoredBytes(t)
+	if users, err := s.Runtime.Users(t.Context(), pair...); err != nil || len(users) != 2 || len(users[0])+len(users[1]) > 0 {
+		t.Errorf("used by %q, %v", users, err)
+	}
+	for n, w := range pair {
+		if err := w.Complete(t.Context(), n == len(pair)-1); err != nil {
+			t.Fatalf("complete: %v", err)
+		}
+	}
+	wantNear(t, "freed", with-s.Node.StoredBytes(t), with-before)
 }
 
 func (s *suite) withdrawAndRestore(t *testing.T) {
@@ -70,15 +98,14 @@ func (s *suite) withdrawAndRestore(t *testing.T) {
 	// Something comes to stand on its layer: by its other name in another namespace.
 	s.Node.Import(t, otherSpace, Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}, Runnable: true})
 	s.Node.Snapshot(t, otherSpace, "late", name("w"), false)
-	users, err := w.Users(t.Context())
-	if want := []string{"snapshot " + otherSpace + "/late"}; err != nil || !slices.Equal(users, want) {
-		t.Errorf("used by %q, %v; want %q", users, err, want)
+	if users, want := s.users(t, w), []string{"snapshot " + otherSpace + "/late"}; !slices.Equal(users, want) {
+		t.Errorf("used by %q, want %q", users, want)
 	}
 	s.Node.RemoveSnapshot(t, otherSpace, "late")
 	if err := w.Restore(t.Context()); err != nil {
 		t.Fatalf("restore: %v", err)
 	}
-	s.eventuallyThere(t, id, true)
+	s.find(t, id) // no waiting: it is listed again
 	s.wantReferences(t, id, before.References)
 	s.Node.Run(t, criNamespace, "again", name("w"))
 	s.Node.Stop(t, criNamespace, "again")
@@ -90,7 +117,7 @@ func (s *suite) wantReferences(t *testing.T, id string, want []string) {
 	t.Helper()
 	var got inventory.Image
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if got, _ = s.Runtime.Check(t.Context(), id); slices.Equal(got.References, want) {
+		if got, _ = s.check(t, id); slices.Equal(got.References, want) {
 			return
 		}
 	}
@@ -104,12 +131,12 @@ func (s *suite) withdrawAndMend(t *testing.T) {
 	before := s.find(t, id)
 	s.withdraw(t, id)
 	s.eventuallyThere(t, id, false)
-	for _, want := range []int{1, 0} {
-		if n, err := s.Runtime.Mend(t.Context()); n != want || err != nil {
-			t.Errorf("mended %d, %v; want %d", n, err, want)
+	for _, want := range [][]string{{id}, nil} {
+		if mended, err := s.Runtime.Mend(t.Context()); !slices.Equal(mended, want) || err != nil {
+			t.Errorf("mended %q, %v; want %q", mended, err, want)
 		}
+		s.find(t, id) // no waiting: it is listed again
 	}
-	s.eventuallyThere(t, id, true)
 	s.wantReferences(t, id, before.References)
 }
 
@@ -123,14 +150,32 @@ func (s *suite) pulledAgain(t *testing.T) {
 	if again := s.Node.Import(t, criNamespace, img); again != id {
 		t.Fatalf("the image is %s now", again)
 	}
-	users, err := w.Users(t.Context())
-	if want := "name " + name("w"); err != nil || !slices.Contains(users, want) {
-		t.Errorf("used by %q, %v; want %q among them", users, err, want)
+	if users, want := s.users(t, w), "name "+name("w"); !slices.Contains(users, want) {
+		t.Errorf("used by %q, want %q among them", users, want)
 	}
 	if err := w.Restore(t.Context()); err != nil {
 		t.Fatalf("restore: %v", err)
 	}
 	s.eventuallyThere(t, id, true)
+}
+
+// namedSinceCheck: a name that comes between the check and the withdrawal is not lost. It
+// is withdrawn, too, or shows as a user.
+func (s *suite) namedSinceCheck(t *testing.T) {
+	id := s.Node.Import(t, criNamespace, Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}})
+	defer s.discard(t, id)
+	before, _ := s.check(t, id)
+	s.Node.Tag(t, criNamespace, name("w"), name("since"))
+	w := s.withdraw(t, id)
+	if users := s.users(t, w); len(users) > 0 && !slices.Equal(users, []string{"name " + name("since")}) {
+		t.Errorf("used by %q", users)
+	}
+	if err := w.Restore(t.Context()); err != nil {
+		t.Fatalf("restore: %v", err)
+	}
+	want := append(slices.Clone(before.References), name("since"))
+	slices.Sort(want)
+	s.wantReferences(t, id, want)
 }
 
 // nameGivenAway: whoever pulls meanwhile is not overruled.

@@ -68,7 +68,7 @@ func fieldSchema(name string, v reflect.Value) schema {
 	case reflect.Bool:
 		return schema{"type": "boolean"}
 	case reflect.Int:
-		if strings.HasSuffix(name, "Percent") {
+		if strings.HasSuffix(name, "Percent") || name == "futileShare" {
 			return schema{"type": "integer", "minimum": 0, "maximum": 100}
 		}
 		return schema{"type": "integer"}

@@ -83,6 +83,8 @@ var constraints = map[string]schema{
 	"controller.tolerations":                   tolerations,
 	"controller.nodeSelector":                  labels,
 	"controller.affinity":                      mapping,
+	"controller.extraVolumes":                  mappings,
+	"controller.extraVolumeMounts":             mappings,
 	"controller.resources":                     resources,
 	"controller.terminationGracePeriodSeconds": seconds,
 	"controller.podAnnotations":                labels,

@@ -279,3 +279,5 @@ func TestLint(t *testing.T) {
 		}
 	}
 }
+
+// TestRightsFollowCollectors: where types are named, the collector of Nodes has the rights

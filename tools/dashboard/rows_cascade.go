@@ -18,6 +18,10 @@ func cascades() row {
 			description: "Deletions and patches a second. done and gone are good ends; conflict: the object had changed, and is looked at again. forbidden: a right lacks. observed: mode observe, nothing was sent. excluded, paused, braked: the door let it not through."},
 		{kind: bars, w: 12, h: 8, unit: "short", stacked: true, title: "Objects deleted, by type", queries: []query{{`topk(10, sum by (type) (increase(ebb_controller_deletions_total[$__rate_interval]))) > 0`, "{{type}}"}},
 			description: "What lost its owners and went. A type that you do not expect here is worth a look at /decisions: it has the owner of each."},
+		{kind: lines, w: 12, h: 8, unit: "short", title: "Stale Nodes, by why they are there", queries: []query{{`sum by (reason) (ebb_controller_collector_findings{collector="nodes"}) > 0`, "{{reason}}"}},
+			description: "Nodes that have given no sign of life for days, while the collector of Nodes is on. not_in_inventory: it goes next. inventory_…: the inventory of machines is not believed. All others need a person: docs/collectors.md has each."},
+		{kind: lines, w: 12, h: 8, unit: "s", title: "Age of the inventory of machines", queries: []query{{`time() - max(ebb_controller_inventory_time_seconds > 0)`, "age"}},
+			description: "Since the last inventory that could be read was made, by its own word. It is read only when a Node is due, so that an old one says nothing by itself."},
 	}}
 }
 
@@ -30,12 +34,23 @@ func cascadeHealth() row {
 			{`sum(rate(ebb_controller_throttled_total[$__rate_interval]))`, "429 a second"},
 		},
 			description: "The limit rises while answers come fast, and halves at a 429 or when they become slow. Pinned to 1: the API server has no room, or the FlowSchema is missing."},
-		{kind: lines, w: 8, h: 8, unit: "short", title: "Waiting", queries: []query{{`sum(ebb_controller_queue_length)`, "to be looked at"}, {`sum by (finalizer) (ebb_controller_owners_waiting)`, "owners: {{finalizer}}"}},
-			description: "The queue, and deleted owners that have a collector's finalizer. Both come and go with deletions; a level that stays is what to ask /explain about."},
+		{kind: lines, w: 8, h: 8, unit: "short", title: "Waiting", queries: []query{{`sum(ebb_controller_queue_length)`, "to be looked at"}, {`sum by (finalizer) (ebb_controller_owners_waiting)`, "owners: {{finalizer}}"},
+			{`sum by (reason) (ebb_controller_owner_references_unresolved)`, "references: {{reason}}"}},
+			description: "The queue, and deleted owners that have a collector's finalizer. Both come and go with deletions; a level that stays is what to ask /explain about. References that nobody can resolve stay until somebody mends them: ebb orphans names them."},
 		{kind: lines, w: 8, h: 8, unit: "short", title: "Objects tracked", queries: []query{{`topk(10, sum by (type) (ebb_controller_objects)) > 0`, "{{type}}"}, {`sum(ebb_controller_graph_nodes)`, "all"}},
 			description: "Only metadata is kept, some 200 bytes for each. Owners that were never seen count, too."},
 		{kind: lines, w: 8, h: 8, unit: "short", stacked: true, title: "Types by state", queries: []query{{`sum by (state) (ebb_controller_types)`, "{{state}}"}},
 			description: "synced: listed and watched. listing: at the start, or after a broken watch. unreadable: /readyz?verbose says why. unwatched: further versions of a type, read only where references name them."},
+		{kind: bars, w: 8, h: 8, unit: "short", stacked: true, title: "The other collectors: deleted, or would have been", queries: []query{
+			{`sum by (collector, result) (increase(ebb_controller_actions_total{collector!="owners", verb="delete", result=~"done|observed"}[$__rate_interval])) > 0`, "{{collector}}: {{result}}"},
+			{`sum by (collector) (ebb_controller_collector_objects)`, "{{collector}}: kept"},
+		},
+			description: "Pods, Jobs, certificate requests, Leases. done went; observed would have, in mode observe: ebb control collectors names what is due. kept: how many objects each that is on knows."},
+		{kind: lines, w: 8, h: 8, unit: "short", title: "Volumes by what is made of them", queries: []query{
+			{`sum by (reason) (ebb_controller_collector_findings{collector="volumes"}) > 0`, "{{reason}}"},
+			{`sum by (driver, result) (increase(ebb_controller_volume_calls_total[1h])) > 0`, "{{driver}}: {{result}}, an hour"},
+		},
+			description: "Of the collector of volumes, if it is on: PersistentVolumes, VolumeAttachments and CSINodes by the reason why they go or stay (docs/collectors.md), and what came of the calls of CSI drivers."},
 		{kind: lines, w: 8, h: 8, unit: "short", title: "The journal of orphaned owners", queries: []query{
 			{`sum(ebb_controller_orphan_journal_entries)`, "owners in it"},
 			{`max(ebb_controller_orphaning_held)`, "1: it cannot be written"},

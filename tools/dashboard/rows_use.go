@@ -24,7 +24,7 @@ func imageUse() row {
 			},
 			description: "What all unpacked layers take, shared ones once, split by whether a container ever read the file. The upper part is what was pulled and unpacked for nothing. curl -s AGENT/heat has it image by image."},
 		{kind: lines, w: 16, h: 8, unit: "short", stacked: true, title: "Images by verdict", queries: []query{{`sum by (state) (ebb_node_images{node=~"$node"}) > 0`, "{{state}}"}},
-			description: "Why images stay: in_use by a container in any state, wanted by a pod of the node, pinned or sandbox, keep_rule, minimum_age; not_needed could go, and the disk is low enough without; frees_nothing shares every layer with images that stay; hold and blocked: see docs/operate.md."},
+			description: "Why images stay: in_use by a container in any state, wanted by a pod of the node, pinned or sandbox, keep_rule, pods_unknown came since the pods last answered, minimum_age; not_needed could go, and the disk is low enough without; frees_nothing shares every layer with images that stay; futile would free next to nothing of what is needed; hold and blocked: see docs/operate.md."},
 		{kind: lines, w: 8, h: 8, unit: "short", title: "Layers whose uses are stamped", queries: []query{
 			{`sum(ebb_node_layers_tracked{node=~"$node"})`, "tracked by the kernel"},
 			{`sum(increase(ebb_node_layer_resolve_failures_total{node=~"$node"}[$__rate_interval]))`, "not found yet"},

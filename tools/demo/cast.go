@@ -101,9 +101,10 @@ func (c *cast) misplaced(e agent.Explanation) string {
 	return ""
 }
 
-// needed returns how many images, least recently used first, have to go to
-// free that many bytes, by the sizes they were built with.
-func (c *cast) needed(bytes int64) int {
+// goes returns the images that have to go to free that many bytes, by the sizes they
+// were built with, least recently used first: as few as will do, and of these the most
+// recently used stay that are not needed after all.
+func (c *cast) goes(bytes int64) []string {
 	var goes []string
 	for _, name := range c.order {
 		if c.frees(goes) >= bytes {
@@ -113,7 +114,12 @@ func (c *cast) needed(bytes int64) int {
 			goes = append(goes, name)
 		}
 	}
-	return len(goes)
+	for i := len(goes) - 1; i >= 0; i-- {
+		if fewer := slices.Delete(slices.Clone(goes), i, i+1); c.frees(fewer) >= bytes {
+			goes = fewer
+		}
+	}
+	return goes
 }
 
 // frees returns what the removal of these images frees. An unpacked layer is

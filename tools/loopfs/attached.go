@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ebb-agent/ebb/tools/busy"
@@ -36,11 +37,44 @@ func Attached(dir string) ([]string, error) {
 // itself with the last user of the filesystem, which may be later than the unmount or
 // the end of the mount namespace.
 func AwaitDetached(ctx context.Context, dir string) error {
-	return busy.Retry(ctx, errAttached, func() error {
-		loops, err := Attached(dir)
-		if err == nil && len(loops) > 0 {
+	var loops []string
+	err := busy.Retry(ctx, errAttached, func() (err error) {
+		if loops, err = Attached(dir); err == nil && len(loops) > 0 {
 			err = fmt.Errorf("%w: %s", errAttached, strings.Join(loops, ", "))
 		}
 		return err
 	})
+	if errors.Is(err, errAttached) {
+		err = fmt.Errorf("%w: %s", err, holders(loops))
+	}
+	return err
+}
+
+// holders names the processes that have one of these devices mounted, or open.
+func holders(devices []string) string {
+	var list []string
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		var has []string
+		mounts, _ := os.ReadFile(process + "/mountinfo") // unreadable: it has just ended
+		for _, device := range devices {
+			if strings.Contains(string(mounts), " "+device+" ") {
+				has = append(has, "has "+device+" mounted")
+			}
+		}
+		files, _ := filepath.Glob(process + "/fd/*")
+		for _, file := range files {
+			if to, err := os.Readlink(file); err == nil && slices.Contains(devices, to) {
+				has = append(has, "has "+to+" open")
+			}
+		}
+		if len(has) > 0 {
+			name, _ := os.ReadFile(process + "/comm")
+			list = append(list, fmt.Sprintf("process %s (%s) %s", filepath.Base(process), strings.TrimSpace(string(name)), strings.Join(has, ", ")))
+		}
+	}
+	if list == nil {
+		return "no process has it mounted or open"
+	}
+	return strings.Join(list, "; ")
 }

@@ -352,7 +352,7 @@ func TestAbandonDiskSparesOthers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := makeDisk(t.Context(), other, "ext4", 64*mib); err != nil {
+	if err := makeDisk(t.Context(), other, "ext4", 64*mib, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount(other.mount(), l.mount(), "", unix.MS_BIND, ""); err != nil {

@@ -30,6 +30,10 @@ type Config struct {
 	// FS is the kind of the filesystem: "ext4" (default), "xfs" or "btrfs".
 	FS string
 
+	// ProjectQuotas has it keep and enforce project quotas (ext4, xfs), where the kernel
+	// can. Nothing is limited yet.
+	ProjectQuotas bool
+
 	// SizeBytes is the size of the filesystem; the file behind it is sparse.
 	// Default 1 GiB. At least 64 MiB for ext4, 300 MiB for xfs, 128 MiB for
 	// btrfs.

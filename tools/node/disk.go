@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/runtime/fs/quotatest"
 )
 
 // mkfs holds the command for each filesystem. ext4 keeps its default reserve
@@ -21,7 +24,7 @@ var mkfs = map[string][]string{
 }
 
 // makeDisk creates the filesystem and mounts it.
-func makeDisk(ctx context.Context, l layout, fs string, size int64) error {
+func makeDisk(ctx context.Context, l layout, fs string, size int64, quotas bool) error {
 	f, err := os.OpenFile(l.disk(), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("create disk: %w", err)
@@ -30,7 +33,11 @@ func makeDisk(ctx context.Context, l layout, fs string, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return fmt.Errorf("create disk: %w", err)
 	}
-	args := append(mkfs[fs][1:len(mkfs[fs]):len(mkfs[fs])], l.disk())
+	args, options := slices.Clone(mkfs[fs][1:]), ""
+	if quotas {
+		args, options = append(args, quotatest.MkfsOptions[fs]...), quotatest.MountOption
+	}
+	args = append(args, l.disk())
 	if out, err := exec.CommandContext(ctx, mkfs[fs][0], args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("make %s filesystem: %w: %s", fs, err, strings.TrimSpace(string(out)))
 	}
@@ -42,7 +49,7 @@ func makeDisk(ctx context.Context, l layout, fs string, size int64) error {
 	if err := os.MkdirAll(l.mount(), 0o711); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}
-	if err := unix.Mount(loop.Name(), l.mount(), fs, 0, ""); err != nil {
+	if err := unix.Mount(loop.Name(), l.mount(), fs, 0, options); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", loop.Name(), l.mount(), err)
 	}
 	return nil

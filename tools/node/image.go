@@ -49,6 +49,10 @@ func (i Image) validate() error {
 // names returns all references of the image.
 func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
 
+// Build returns the image, for a registry to serve; its bytes are made when they
+// are read.
+func (i Image) Build() (v1.Image, error) { return i.build() }
+
 // build returns the image; its bytes are made when they are read.
 func (i Image) build() (v1.Image, error) {
 	if err := i.validate(); err != nil {

@@ -93,7 +93,7 @@ func (n *Node) build(ctx context.Context) error {
 	if err := ensureKernelMounts(n.config.Base); err != nil {
 		return err
 	}
-	if err := makeDisk(ctx, n.at, n.config.FS, n.config.SizeBytes); err != nil {
+	if err := makeDisk(ctx, n.at, n.config.FS, n.config.SizeBytes, n.config.ProjectQuotas); err != nil {
 		return err
 	}
 	n.log.Info("filesystem mounted", "fs", n.config.FS, "bytes", n.config.SizeBytes, "took", time.Since(begun))

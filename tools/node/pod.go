@@ -166,9 +166,17 @@ func (p *Pod) Stop(ctx context.Context) error {
 // its shim's connection while the shim is busy dying ("ttrpc: closed"); the
 // kubelet asks again then, and so does this.
 func (p *Pod) stopContainer(ctx context.Context, id string) error {
-	for {
+	return persist(ctx, "ttrpc: closed", func() error {
 		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
-		if err = unlessGone(err); err == nil || !strings.Contains(err.Error(), "ttrpc: closed") {
+		return unlessGone(err)
+	})
+}
+
+// persist repeats a call, as a kubelet does, while the runtime says that it is not so far.
+func persist(ctx context.Context, notYet string, call func() error) error {
+	for {
+		err := call()
+		if err == nil || !strings.Contains(err.Error(), notYet) {
 			return err
 		}
 		select {
@@ -185,8 +193,11 @@ func (p *Pod) Remove(ctx context.Context) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
 	}
-	_, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID})
-	if err := unlessGone(err); err != nil {
+	// A container that was stopped can count as running until its end was handled.
+	if err := persist(ctx, "container is still running", func() error {
+		_, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID})
+		return unlessGone(err)
+	}); err != nil {
 		return fmt.Errorf("remove pod: %w", err)
 	}
 	return nil

@@ -192,6 +192,22 @@ func (cp *ControlPlane) newControllerManager() (err error) {
 	return err
 }
 
+// CSRCleaner is who [ControlPlane.NewCSRCleaner] is to the API server.
+const CSRCleaner = "system:serviceaccount:kube-system:certificate-controller"
+
+// NewCSRCleaner makes the kube-controller-manager's cleaner of requests a component of
+// its own, which does not run yet: see kubernetes/csr-cleaner. It ends with the control
+// plane.
+func (cp *ControlPlane) NewCSRCleaner() (*Component, error) {
+	config, err := cp.Kubeconfig(CSRCleaner)
+	if err != nil {
+		return nil, err
+	}
+	c := cp.component("csr-cleaner", []string{"--kubeconfig=" + config}, nil, func(context.Context) error { return nil })
+	cp.others = append(cp.others, c)
+	return c, nil
+}
+
 func (cp *ControlPlane) newScheduler() (err error) {
 	cp.Scheduler, err = cp.controller("kube-scheduler", cp.config.SchedulerArgs)
 	return err

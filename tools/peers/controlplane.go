@@ -83,7 +83,7 @@ type ControlPlane struct {
 	// Etcd and APIServer are always there; the others are nil unless asked for.
 	Etcd, APIServer, ControllerManager, Scheduler *Component
 
-	others []*Component // API servers beside the first
+	others []*Component // API servers beside the first, and whoever asks them
 
 	config   Config
 	binaries string

@@ -45,7 +45,7 @@ type Options struct {
 	Seed    uint64 // of every choice
 
 	// Kill kills the agent by SIGKILL and starts the next one; nil: it is never
-	// killed. It is called about once in KillEvery starts.
+	// killed. It is called about once in KillEvery starts, and once at least.
 	Kill      func(context.Context) error
 	KillEvery int
 
@@ -116,8 +116,10 @@ func (r *race) all(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(starts)
+		killed := false
 		for n := range r.Starts {
-			if r.Kill != nil && n > 0 && r.KillEvery > 0 && r.choice(r.KillEvery) == 0 {
+			if r.Kill != nil && n > 0 && r.KillEvery > 0 && (r.choice(r.KillEvery) == 0 || n == r.Starts/2 && !killed) {
+				killed = true
 				if err := r.Kill(ctx); err != nil {
 					return fmt.Errorf("kill the agent: %w", err)
 				}

@@ -24,7 +24,7 @@ var ArmKernels = []string{"cloud-arm64", "6.12-cloud-arm64"}
 
 // wantedModules is what tests need, where it is not built in. What these need
 // comes with them.
-var wantedModules = []string{"loop", "overlay", "ext4", "xfs", "btrfs", "erofs"}
+var wantedModules = []string{"loop", "overlay", "ext4", "quota_v2", "xfs", "btrfs", "erofs"}
 
 // Kernel is an unpacked kernel.
 type Kernel struct {

@@ -30,7 +30,7 @@ var suites = []suite{
 	// rapid makes a fifth with -short.
 	{
 		pkg: "bpf", args: []string{"-rapid.checks=50"}, timeout: 20 * time.Minute,
-		skip: "TestCrashAtAnyStep|TestDamagedPinsAreReplaced|TestReport|TestForeignPins|TestNoBPFFS|" +
+		skip: "TestCrashAtAnyStep|TestDamagedPinsAreReplaced|TestPinDirectoryOfOthers|TestPinnedByOthers|TestReport|TestForeignPins|TestNoBPFFS|" +
 			"TestNoUseIsMissedByAnUpgrade|TestEachCapability/.*SYS_ADMIN|" +
 			"TestCrossing/(synced|fallocate_of|truncate|copy|tiny|unpacking)|" +
 			"TestNeverLateByAnyWay/./(synced|fallocate_of|truncate|copy|tiny|unpacking|direct_write_into|mapped_reflink)|" +
@@ -46,12 +46,12 @@ var suites = []suite{
 	{pkg: "runtime/cgroup", timeout: time.Minute},
 	// Compares files of the repository, which is not in the machine.
 	{pkg: "agent/node", skip: "TestGenerated", timeout: 5 * time.Minute},
-	// The main job, last use and writers, on containerd 1.6: what depends on the
-	// kernel. The faults of sockets, clocks and files are the same on every kernel.
+	// The main job, last use, writers and quotas, on containerd 1.6: what depends on
+	// the kernel. The faults of sockets, clocks and files are the same on every kernel.
 	{
 		pkg: "agent/node/e2e", timeout: 15 * time.Minute,
-		run:  "^(TestModulesComeLater|TestUseWhileDown|TestWhoFillsTheDisk)$/^(debian|ext4|xfs|btrfs)$",
-		slow: "TestWhoFillsTheDisk",
+		run:  "^(TestModulesComeLater|TestUseWhileDown|TestWhoFillsTheDisk|TestProjectQuota)$/^(debian|ext4|xfs|btrfs)$",
+		slow: "TestWhoFillsTheDisk|TestProjectQuota",
 	},
 }
 

@@ -6,11 +6,15 @@ import (
 	"path"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/ebb-agent/ebb/policy/csrs"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/jobs"
 	"github.com/ebb-agent/ebb/policy/leases"
+	"github.com/ebb-agent/ebb/policy/nodes"
 	"github.com/ebb-agent/ebb/policy/pods"
+	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
 // Off is the mode of a collector that does not even watch. Its other modes are the
@@ -28,10 +32,12 @@ func (m *Mode) UnmarshalJSON(data []byte) error {
 
 // Collectors are those beside the one of owners.
 type Collectors struct {
-	Pods   Pods   `json:"pods"`
-	Jobs   Jobs   `json:"jobs"`
-	CSRs   CSRs   `json:"csrs"`
-	Leases Leases `json:"leases"`
+	Pods    Pods    `json:"pods"`
+	Jobs    Jobs    `json:"jobs"`
+	CSRs    CSRs    `json:"csrs"`
+	Leases  Leases  `json:"leases"`
+	Nodes   Nodes   `json:"nodes"`
+	Volumes Volumes `json:"volumes"`
 }
 
 // Mode of a collector; Off for one that is not known.
@@ -45,6 +51,10 @@ func (c Collectors) Mode(name gc.Collector) Mode {
 		return c.CSRs.Mode
 	case leases.Name:
 		return c.Leases.Mode
+	case nodes.Name:
+		return c.Nodes.Mode
+	case volumes.Name:
+		return c.Volumes.Mode
 	}
 	return Off
 }
@@ -83,17 +93,28 @@ type Jobs struct {
 	Defaults   []JobDefault `json:"defaults"`
 }
 
-// JobDefault is a TTL for Jobs that have none and no owner.
+// JobDefault is a TTL for Jobs that have none and no owner, of namespaces that are named
+// and whose labels the selector takes.
 type JobDefault struct {
-	Namespaces []string `json:"namespaces"`
-	After      Duration `json:"after"`
+	Namespaces        []string `json:"namespaces"`
+	NamespaceSelector string   `json:"namespaceSelector"` // as kubectl takes it; empty: all
+	After             Duration `json:"after"`
+}
+
+// selects is what the selector takes; nil: all. One that cannot be read takes none.
+func (d JobDefault) selects() func(map[string]string) bool {
+	if d.NamespaceSelector == "" {
+		return nil
+	}
+	selector, err := labels.Parse(d.NamespaceSelector)
+	return func(of map[string]string) bool { return err == nil && selector.Matches(labels.Set(of)) }
 }
 
 // Policy is what the rules need.
 func (j Jobs) Policy() jobs.Config {
 	c := jobs.Config{Namespaces: j.Namespaces}
 	for _, d := range j.Defaults {
-		c.Defaults = append(c.Defaults, jobs.Default{Namespaces: d.Namespaces, After: time.Duration(d.After)})
+		c.Defaults = append(c.Defaults, jobs.Default{Namespaces: d.Namespaces, Selects: d.selects(), After: time.Duration(d.After)})
 	}
 	return c
 }
@@ -137,18 +158,19 @@ type Leases struct {
 	Elections  []Election `json:"elections"`
 }
 
-// Election names Leases that are reported once they have expired for so long.
+// Election names Leases that are reported, or deleted, once they have expired for so long.
 type Election struct {
 	Namespaces []string `json:"namespaces"`
 	Names      []string `json:"names"`
 	After      Duration `json:"after"`
+	Delete     bool     `json:"delete"`
 }
 
 // Policy is what the rules need. own is ebb's Lease.
 func (l Leases) Policy(own LeaderElection) leases.Config {
 	c := leases.Config{Quarantine: time.Duration(l.Quarantine), Own: []string{own.Namespace + "/" + own.Name}}
 	for _, e := range l.Elections {
-		c.Elections = append(c.Elections, leases.Election{Namespaces: e.Namespaces, Names: e.Names, After: time.Duration(e.After)})
+		c.Elections = append(c.Elections, leases.Election{Namespaces: e.Namespaces, Names: e.Names, After: time.Duration(e.After), Delete: e.Delete})
 	}
 	return c
 }
@@ -156,10 +178,12 @@ func (l Leases) Policy(own LeaderElection) leases.Config {
 func defaultCollectors() Collectors {
 	day, hour := Duration(24*time.Hour), Duration(time.Hour)
 	return Collectors{
-		Pods:   Pods{Mode: Off, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MostShare: 0.3},
-		Jobs:   Jobs{Mode: Off, Namespaces: []string{}, Defaults: []JobDefault{}},
-		CSRs:   CSRs{Mode: Off, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
-		Leases: Leases{Mode: Off, Quarantine: hour, Elections: []Election{}},
+		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MostShare: 0.3},
+		Jobs:    Jobs{Mode: Observe, Namespaces: []string{}, Defaults: []JobDefault{}},
+		CSRs:    CSRs{Mode: Observe, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
+		Leases:  Leases{Mode: Observe, Quarantine: hour, Elections: []Election{}},
+		Nodes:   defaultNodes(),
+		Volumes: defaultVolumes(),
 	}
 }
 
@@ -173,7 +197,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 			fail(field, "%s is not between %s and %s", d, least, longest)
 		}
 	}
-	for field, m := range map[string]Mode{"pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode} {
+	for field, m := range map[string]Mode{"pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
 		if m != Off && m != Observe && m != Enforce {
 			fail("collectors."+field+".mode", "%q is not one of %q", m, []Mode{Off, Observe, Enforce})
 		}
@@ -205,6 +229,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 		}
 		between(at+".after", l.After, 0)
 	}
+	c.Nodes.problems(fail, between)
 	between("collectors.leases.quarantine", c.Leases.Quarantine, time.Second)
 	for n, e := range c.Leases.Elections {
 		at := fmt.Sprintf("collectors.leases.elections[%d]", n)
@@ -215,12 +240,16 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 		}
 		between(at+".after", e.After, time.Minute)
 	}
+	c.Volumes.problems(fail)
 	for n, d := range c.Jobs.Defaults {
 		at := fmt.Sprintf("collectors.jobs.defaults[%d]", n)
 		between(at+".after", d.After, time.Second)
 		patterns(at+".namespaces", d.Namespaces...)
-		if len(d.Namespaces) == 0 {
+		if len(d.Namespaces) == 0 && d.NamespaceSelector == "" {
 			fail(at+".namespaces", "names no namespace; * is all")
+		}
+		if _, err := labels.Parse(d.NamespaceSelector); err != nil {
+			fail(at+".namespaceSelector", "%v; want for instance team=build,stage!=prod", err)
 		}
 	}
 	for field, d := range map[string]Duration{"pending": c.CSRs.Pending, "unissued": c.CSRs.Unissued, "issued": c.CSRs.Issued, "refused": c.CSRs.Refused,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -36,6 +37,7 @@ type bed struct {
 	via        string // URL of the API server that the tests ask; empty: the first
 	spaces     int
 	over       func(cluster.API) cluster.API // nil: the client itself
+	remembers  bool                          // what outlives a controller is kept on its Lease
 }
 
 func newBed(t *testing.T, c peers.Config) *bed {
@@ -191,7 +193,15 @@ func (b *bed) startBy(t *testing.T, kubeconfig string, change func(*config.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Controller = cluster.New(cluster.Options{Config: r.config, Journal: store, API: api, Metrics: r.metrics,
+	var memory cluster.Memory
+	if b.remembers {
+		mark, err := election.NewMark(rc, election.Options{Namespace: r.config.LeaderElection.Namespace, Name: r.config.LeaderElection.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory = mark
+	}
+	r.Controller = cluster.New(cluster.Options{Config: r.config, Journal: store, API: api, Metrics: r.metrics, Memory: memory,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

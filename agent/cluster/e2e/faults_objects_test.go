@@ -73,9 +73,21 @@ func testHot(t *testing.T, b *bed) {
 	}
 }
 
+// heatPause is between two patches of one client: with two clients an object has forty
+// new versions a second. Without a pause it depends on the machine, and on luck, whether
+// any read and a request about it fit between two.
+const heatPause = 50 * time.Millisecond
+
 // heat patches an object until it has gone, or ctx ends.
 func (s *scene) heat(ctx context.Context, t *testing.T, what string, patches *atomic.Int64) {
+	pace := time.NewTicker(heatPause)
+	defer pace.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return
+		}
 		label := object{"metadata": object{"labels": object{"n": fmt.Sprint(i)}}}
 		err := s.ask(ctx, http.MethodPatch, s.path(what), label, nil)
 		switch {

@@ -20,7 +20,7 @@ import (
 
 const (
 	mib      = 1 << 20
-	patience = 60 * time.Second
+	patience = 3 * time.Minute
 )
 
 // handedOver is a kubelet that leaves images to ebb, and whose eviction manager is

@@ -105,7 +105,7 @@ func TestDeadByTheAPIServer(t *testing.T) {
 	b.must(err)
 	b.config.Pods = config.Default().Pods
 	b.config.Pods.Source = config.PodsFromAPIServer
-	b.config.Pods.APIServer = config.APIServer{Kubeconfig: file, NodeName: b.kubelet.NodeName()}
+	b.config.Pods.APIServer = config.APIServer{Kubeconfig: file, NodeName: b.kubelet.NodeName(), ListSpread: config.Duration(time.Second)}
 	b.must(b.start(t.Context()))
 	admin, err := cp.Admin()
 	b.must(err)

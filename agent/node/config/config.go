@@ -46,6 +46,7 @@ type Images struct {
 	InodesLowThresholdPercent  int      `json:"inodesLowThresholdPercent" doc:"Reclaim for inodes ends at or below this percentage."`
 	MinimumAge                 Duration `json:"imageMinimumGCAge" doc:"An image that arrived less than this ago stays."`
 	MaximumAge                 Duration `json:"imageMaximumGCAge" doc:"An image unused for this long goes, however empty the disk; 0s is off. Nothing goes by it until ebb itself has watched the image for that long."`
+	FutileShare                int      `json:"futileShare" doc:"In percent. When the low line cannot be reached, the most recently used images stay that together would free at most this share of what is needed, in bytes or inodes: they would go for next to nothing. 0 to 100; 0 keeps only those that would free nothing of it."`
 	Keep                       []string `json:"keep" doc:"References that are never removed, as globs: * stands for any run of characters but '/', ** for any run. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
 	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
 }
@@ -98,6 +99,8 @@ type Kubelet struct {
 type APIServer struct {
 	Kubeconfig string `json:"kubeconfig" doc:"A kubeconfig file. Empty: the pod's own service account."`
 	NodeName   string `json:"nodeName" doc:"The name of this node. Empty: the environment's NODE_NAME."`
+
+	ListSpread Duration `json:"listSpread" doc:"When an API server was away for so long that all nodes have to list their pods anew, they do so at random moments within this time: 100s make 50 lists a second of 5,000 nodes. Until then the pods count as not known. 1s to 1h; a small cluster can have it short."`
 }
 
 // Filesystems says where else the node's disks fill.
@@ -118,7 +121,7 @@ type Directory struct {
 type Kernel struct {
 	Enabled      bool   `json:"enabled" doc:"false: no programs are loaded; last use then comes from runtime events alone and the disk is read every 10 s."`
 	PinDirectory string `json:"pinDirectory" doc:"Where maps and links are pinned, on a bpf filesystem (mounted if missing), so that recording goes on while the agent is down."`
-	LayerHeat    string `json:"layerHeat" doc:"How much of each image layer is ever read, for /heat and metrics; nothing is decided by it. auto: seen where files are opened or, on kernels that are locked down, executed or mapped. reads: there also at each read, which costs every read of the node some tens of nanoseconds. off: not at all."`
+	LayerHeat    string `json:"layerHeat" doc:"How much of each image layer is ever read, for /heat and metrics; nothing is decided by it. auto: seen where files are opened or, where the kernel allows neither fentry nor kprobes, executed or mapped. reads: there also at each read, which costs every read of the node some tens of nanoseconds. off: not at all."`
 }
 
 // The values of layerHeat.
@@ -162,6 +165,7 @@ func Default() Config {
 			InodesHighThresholdPercent: 80,
 			InodesLowThresholdPercent:  75,
 			MinimumAge:                 Duration(2 * time.Minute),
+			FutileShare:                1,
 			Keep:                       []string{},
 			MaxRemovalsPerHour:         500,
 		},
@@ -169,7 +173,7 @@ func Default() Config {
 			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),
 			Logs: true, LogLinks: "/var/log/containers",
 		},
-		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}},
+		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{ListSpread: Duration(100 * time.Second)}},
 		Filesystems: Filesystems{
 			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},

@@ -124,6 +124,7 @@ images:
   inodesLowThresholdPercent: 70
   imageMinimumGCAge: -1m
   imageMaximumGCAge: soon
+  futileShare: 101
   keep: [ok, 7, "["]
   maxRemovalsPerHour: 1.5
   low: 3
@@ -149,6 +150,7 @@ log: {level: loud, format: null}
 		`images.inodesLowThresholdPercent: 70 is not below images.inodesHighThresholdPercent (70)`,
 		`images.imageMinimumGCAge: -1m is negative`,
 		`images.imageMaximumGCAge: want a duration`,
+		`images.futileShare: 101 is not between 0 and 100`,
 		`images.keep[1]: want a string, got 7`,
 		`images.keep[2]: `,
 		`images.maxRemovalsPerHour: want a whole number, got 1.5`,

@@ -104,6 +104,9 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 	if i.MaximumAge > 0 && i.MaximumAge < i.MinimumAge {
 		fail("images.imageMaximumGCAge", "%s is less than imageMinimumGCAge (%s)", i.MaximumAge, i.MinimumAge)
 	}
+	if i.FutileShare < 0 || i.FutileShare > 100 {
+		fail("images.futileShare", "%d is not between 0 and 100", i.FutileShare)
+	}
 	if i.MaxRemovalsPerHour < 1 || i.MaxRemovalsPerHour > 100000 {
 		fail("images.maxRemovalsPerHour", "%d is not between 1 and 100000", i.MaxRemovalsPerHour)
 	}
@@ -138,6 +141,9 @@ func (c *Containers) problems(fail func(field, format string, args ...any)) {
 }
 
 func (p *Pods) problems(fail func(field, format string, args ...any)) {
+	if d := time.Duration(p.APIServer.ListSpread); d < time.Second || d > time.Hour {
+		fail("pods.apiserver.listSpread", "%s is not between 1s and 1h", p.APIServer.ListSpread)
+	}
 	k := &p.Kubelet
 	if u, err := url.Parse(k.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		fail("pods.kubelet.url", "%q is not an http or https URL", k.URL)
@@ -189,6 +195,7 @@ func (c *Config) Policy() image.Policy {
 		LowPercent:        c.Images.LowThresholdPercent,
 		InodesHighPercent: c.Images.InodesHighThresholdPercent,
 		InodesLowPercent:  c.Images.InodesLowThresholdPercent,
+		FutileShare:       c.Images.FutileShare,
 		MinimumAge:        time.Duration(c.Images.MinimumAge),
 		MaximumAge:        time.Duration(c.Images.MaximumAge),
 	}

@@ -253,26 +253,33 @@ func (b *bed) awaitOrder() {
 // metric reads one series, written as in the exposition format.
 func (b *bed) metric(series string) float64 {
 	b.Helper()
+	v, there := b.seriesOf(series)
+	if !there {
+		b.Fatalf("no series %s", series)
+	}
+	return v
+}
+
+func (b *bed) seriesOf(series string) (v float64, there bool) {
+	b.Helper()
 	body, err := b.agent.Get(b.ctx, "/metrics")
 	b.must(err)
 	for line := range strings.Lines(body) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			var v float64
 			_, err := fmt.Sscan(rest, &v)
 			b.must(err)
-			return v
+			return v, true
 		}
 	}
-	b.Fatalf("no series %s", series)
-	return 0
+	return 0, false
 }
 
 // awaitMetric waits until a series has that value.
 func (b *bed) awaitMetric(series string, want float64) {
 	b.Helper()
 	b.eventually(fmt.Sprintf("%s %g", series, want), func() error {
-		if got := b.metric(series); got != want {
-			return fmt.Errorf("it is %g", got)
+		if got, there := b.seriesOf(series); !there || got != want {
+			return fmt.Errorf("it is %g, there: %v", got, there)
 		}
 		return nil
 	})

@@ -62,6 +62,67 @@ func (b *bed) end(name string, c *node.Container) {
 	b.cast.used(name)
 }
 
+// TestDeadContainersUseNothing: a container that has ended keeps its image, and is no use
+// of it: not while it lies dead, not when an agent starts, not when it is removed. Its end
+// counts, whether an agent has heard of it or not, with the programs or without.
+func TestDeadContainersUseNothing(t *testing.T) {
+	t.Parallel()
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		for name, programs := range map[string]bool{"programs": true, "no programs": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t, flavor, plains("a", 5)...)
+				b.config.Kernel.Enabled = programs
+				b.start()
+				heard := b.dead("a0")
+				b.use("a1")
+				b.awaitOrder() // a0 a1
+				b.awaitReason("a0", "in_use")
+
+				long := b.sleepIn("a2")
+				b.cast.used("a2")
+				b.awaitReason("a2", "in_use")
+				b.stop()
+				unheard := b.dead("a3")
+				b.must(long.Kill(b.ctx))
+				b.cast.used("a2")
+				b.start()
+				b.awaitOrder() // a0 a1 a3 a2
+
+				b.use("a1")
+				b.awaitOrder() // a0 a3 a2 a1
+				b.stop()
+				b.start()
+				b.awaitOrder()
+				for _, name := range []string{"a0", "a2", "a3"} {
+					b.awaitReason(name, "in_use")
+				}
+				for _, c := range []*node.Container{heard, unheard, long} {
+					b.must(c.Delete(b.ctx))
+				}
+				b.use("a4") // its events come after theirs
+				b.awaitOrder()
+				if programs {
+					mark := b.journal.mark()
+					b.cross()
+					b.journal.await(t, mark, "reclaim run ended")
+					b.checkRun(mark)
+				}
+			})
+		}
+	})
+}
+
+// dead runs a container that ends, and leaves it.
+func (b *bed) dead(name string) *node.Container {
+	b.Helper()
+	c := b.sleepIn(name, "true")
+	_, err := c.Wait(b.ctx)
+	b.must(err)
+	b.cast.used(name)
+	return c
+}
+
 // TestUsedOnArrival: images that are imported and used before the agent has
 // looked again are known in their order of use, too.
 func TestUsedOnArrival(t *testing.T) {

@@ -157,7 +157,13 @@ func (b *bed) reclaimsInodesBy(what string, cross func()) {
 // makeFiles makes empty files.
 func (b *bed) makeFiles(n int) {
 	b.Helper()
-	dir := filepath.Join(b.node.Mount(), "tiny")
+	b.makeFilesIn(0, n)
+}
+
+// makeFilesIn makes empty files in a directory of that number.
+func (b *bed) makeFilesIn(number, n int) {
+	b.Helper()
+	dir := filepath.Join(b.node.Mount(), "tiny", fmt.Sprint(number))
 	b.must(os.MkdirAll(dir, 0o711))
 	for i := range n {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))

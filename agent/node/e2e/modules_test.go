@@ -83,9 +83,9 @@ func TestModulesComeLater(t *testing.T) {
 	b.must(fallocate(filepath.Join(b.node.Mount(), "fill"), int64(u.AvailableBytes-u.CapacityBytes/100*18)))
 	b.journal.await(t, mark, "reclaim run ended")
 	b.checkRun(mark)
-	if line := b.journal.await(t, mark, "first removal done"); line.Number("since_crossing_ms") <= 0 {
-		t.Errorf("no reaction time: %v", line.Fields)
-	}
+	// A look that the last container's end has set off may have found the full disk before
+	// the kernel's word of it came; it comes all the same.
+	b.awaitMetric(`ebb_node_line_crossings_total{filesystem="images"}`, 1)
 }
 
 // firstOnNode starts the agent before there is a runtime for it.

@@ -2,4 +2,9 @@
 
 package e2e
 
+import "time"
+
 var buildFlags []string
+
+// busyMost is how long a run may take beside a busy writer.
+const busyMost = 2 * time.Second

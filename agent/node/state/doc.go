@@ -1,5 +1,6 @@
 // Package state keeps what must outlive the agent: when each image was first
-// seen and last used, where resolved layers are, recent removals, and the
+// seen and last used, which containers' ends that has taken in, where resolved
+// layers are, what the runtime has learnt of sizes and targets, recent removals, and the
 // clock they are told by. It is one bbolt file, state.db.
 //
 // The agent's loop owns the Records in memory. It hands changes to Save, which

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/image"
@@ -12,6 +14,24 @@ type Image struct {
 	Observed time.Time `json:"observed"` // when ebb first saw it
 	Arrived  time.Time `json:"arrived"`  // when it was pulled or imported
 	LastUsed time.Time `json:"lastUsed"` // zero: no use seen yet
+
+	Again int `json:"again,omitempty"` // times it came back soon after its removal
+}
+
+// Removed is what ebb remembers of an image that it removed.
+type Removed struct {
+	At         time.Time `json:"at"`
+	Reason     string    `json:"reason"` // as in the plan
+	Bytes      uint64    `json:"bytes"`  // freed, as computed
+	References []string  `json:"references,omitempty"`
+	LastUsed   time.Time `json:"lastUsed,omitzero"`
+	Again      int       `json:"again,omitempty"` // times it had come back by then
+}
+
+// Container is a container whose image is known, as far as it tells of its last use.
+type Container struct {
+	Image string    `json:"image"`          // ID
+	Ended time.Time `json:"ended,omitzero"` // the end that LastUsed has taken in, if it has ended
 }
 
 // Layer is a resolved layer. Birth is the directory's creation time as the
@@ -36,6 +56,9 @@ type Meta struct {
 	Saved    time.Time   `json:"saved"` // ebb's clock at the last write
 	Removals []time.Time `json:"removals,omitempty"`
 
+	PodsAnswered time.Time `json:"podsAnswered,omitzero"` // of when Records.Wanted is; zero: never
+	Listed       time.Time `json:"listed,omitzero"`       // when the runtime was last asked what there is; zero: never
+
 	Reclaim         // on the filesystem of the unpacked layers
 	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
 }
@@ -54,12 +77,27 @@ type Reclaim struct {
 type Records struct {
 	Meta   Meta
 	Images map[string]Image // by image ID
-	Layers map[inventory.Layer]Layer
+
+	Removed map[string]Removed // by image ID; of a bounded time and number
+	Layers  map[inventory.Layer]Layer
+
+	Containers map[string]Container // by namespace/ID
+
+	// Wanted is the latest answer of the source of pods: which pods want an image, by
+	// its name. It is replaced with each answer, and never changed.
+	Wanted map[string][]string
+
+	// Facts are what the runtime has learnt; nil: what the file has is still so. They are
+	// replaced, and never changed.
+	Facts *inventory.Facts
 }
 
 // New returns empty records.
 func New() Records {
-	return Records{Images: make(map[string]Image), Layers: make(map[inventory.Layer]Layer)}
+	return Records{
+		Images: make(map[string]Image), Removed: make(map[string]Removed),
+		Layers: make(map[inventory.Layer]Layer), Containers: make(map[string]Container),
+	}
 }
 
 // Shift moves every time by d. It is called once at the first start after a
@@ -74,7 +112,12 @@ func (r *Records) Shift(d time.Duration) {
 		return t.Add(d)
 	}
 	for id, i := range r.Images {
-		r.Images[id] = Image{Observed: move(i.Observed), Arrived: move(i.Arrived), LastUsed: move(i.LastUsed)}
+		i.Observed, i.Arrived, i.LastUsed = move(i.Observed), move(i.Arrived), move(i.LastUsed)
+		r.Images[id] = i
+	}
+	for id, was := range r.Removed {
+		was.At, was.LastUsed = move(was.At), move(was.LastUsed)
+		r.Removed[id] = was
 	}
 	for n, t := range r.Meta.Removals {
 		r.Meta.Removals[n] = move(t)
@@ -85,19 +128,16 @@ func (r *Records) Shift(d time.Duration) {
 		}
 	}
 	r.Meta.Saved = move(r.Meta.Saved)
+	r.Meta.PodsAnswered, r.Meta.Listed = move(r.Meta.PodsAnswered), move(r.Meta.Listed)
 }
 
 // Clone returns a deep copy, to be written while the owner goes on.
 func (r *Records) Clone() Records {
-	c := Records{Meta: r.Meta, Images: make(map[string]Image, len(r.Images)), Layers: make(map[inventory.Layer]Layer, len(r.Layers))}
-	c.Meta.Removals = append([]time.Time(nil), r.Meta.Removals...)
+	c := *r
+	c.Meta.Removals = slices.Clone(r.Meta.Removals)
 	c.Meta.Hold, c.Meta.Content.Hold = cloneHold(r.Meta.Hold), cloneHold(r.Meta.Content.Hold)
-	for k, v := range r.Images {
-		c.Images[k] = v
-	}
-	for k, v := range r.Layers {
-		c.Layers[k] = v
-	}
+	c.Images, c.Removed = maps.Clone(r.Images), maps.Clone(r.Removed)
+	c.Layers, c.Containers = maps.Clone(r.Layers), maps.Clone(r.Containers)
 	return c
 }
 

@@ -33,8 +33,15 @@ func sample(n int) Records {
 		},
 		Content: Reclaim{Hold: &image.Hold{Since: t0, Inodes: true, InodesAvailable: 3}, ReclaimingBytes: true},
 	}
+	r.Meta.PodsAnswered, r.Wanted = t0.Add(time.Second), map[string][]string{"docker.io/library/a:1": {"pod default/a"}}
+	r.Facts = &inventory.Facts{Targets: map[string]inventory.Target{}, Sizes: map[inventory.SnapshotID]inventory.SizeFact{}}
 	for i := range n {
+		r.Facts.Targets[fmt.Sprintf("sha256:%064x", i)] = inventory.Target{ImageID: fmt.Sprintf("sha256:%064d", i), ChainID: "c"}
+		r.Facts.Sizes[inventory.SnapshotID{Namespace: "k8s.io", Snapshotter: "overlayfs", Key: fmt.Sprint(i)}] = inventory.SizeFact{Created: t0, Bytes: 7, Inodes: uint64(i)}
+		r.Removed[fmt.Sprint(i)] = Removed{At: t0, Reason: "threshold", Bytes: 7, References: []string{"a"}, LastUsed: t0, Again: i}
 		r.Images[fmt.Sprintf("sha256:%064d", i)] = Image{Observed: t0, Arrived: t0.Add(-time.Hour), LastUsed: t0.Add(time.Duration(i) * time.Second)}
+		r.Containers[fmt.Sprintf("k8s.io/%d", i)] = Container{Image: fmt.Sprintf("sha256:%064d", i)}
+		r.Containers[fmt.Sprintf("k8s.io/dead-%d", i)] = Container{Image: "sha256:dead", Ended: t0}
 		l := inventory.Layer{Namespace: "k8s.io", Snapshotter: "overlayfs", ChainID: fmt.Sprintf("sha256:%064d", i)}
 		r.Layers[l] = Layer{LayerRoot: inventory.LayerRoot{Path: fmt.Sprintf("/x/%d/fs", i), Dev: 8 << 20, Ino: uint64(i), Created: t0}, Birth: 5}
 	}
@@ -58,17 +65,27 @@ func TestSavedStateComesBack(t *testing.T) {
 		t.Fatalf("a new directory holds %v, %q", r, aside)
 	}
 	want := sample(50)
-	if err := s.Save(want); err != nil {
+	if err := s.Save(want.Clone()); err != nil {
 		t.Fatal(err)
 	}
 	// Images come and go; what is gone must not come back.
 	delete(want.Images, fmt.Sprintf("sha256:%064d", 3))
+	delete(want.Containers, "k8s.io/3")
+	want.Containers["k8s.io/4"] = Container{Image: want.Containers["k8s.io/4"].Image, Ended: t0}
 	want.Images["sha256:new"] = Image{Observed: t0}
 	want.Meta.Hold = nil
+	delete(want.Removed, "1")
+	want.Facts = &inventory.Facts{Targets: map[string]inventory.Target{"sha256:other": {ImageID: "sha256:new"}},
+		Sizes: map[inventory.SnapshotID]inventory.SizeFact{{Namespace: "a\x00b", Key: "c"}: {Created: t0, Bytes: 1}}}
 	if err := s.Save(want); err != nil {
 		t.Fatal(err)
 	}
+	facts := want.Facts
+	if want.Facts = nil; s.Save(want) != nil { // what was learnt is still so
+		t.Fatal("it cannot be saved once more")
+	}
 	s.Close()
+	want.Facts = facts
 	_, got, aside := open(t, dir)
 	if diff := cmp.Diff(want, got); diff != "" || aside != "" {
 		t.Errorf("moved aside %q, (-want +got):\n%s", aside, diff)
@@ -80,8 +97,9 @@ func TestUnchangedStateIsNotWritten(t *testing.T) {
 	if err := s.Save(sample(5)); err != nil {
 		t.Fatal(err)
 	}
-	before := s.db.Stats()
-	if err := s.Save(sample(5)); err != nil {
+	before, again := s.db.Stats(), sample(5)
+	again.Facts = nil
+	if err := s.Save(again); err != nil {
 		t.Fatal(err)
 	}
 	after := s.db.Stats()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -29,11 +28,13 @@ const schema = "1"
 const lockWait = 2 * time.Second
 
 var (
-	bucketMeta   = []byte("meta")
-	bucketImages = []byte("images")
-	bucketLayers = []byte("layers")
-	keySchema    = []byte("schema")
-	keyMeta      = []byte("meta")
+	bucketMeta    = []byte("meta")
+	bucketImages  = []byte("images")
+	bucketLayers  = []byte("layers")
+	bucketRemoved = []byte("removed")
+	keySchema     = []byte("schema")
+	keyMeta       = []byte("meta")
+	keyWanted     = []byte("wanted")
 )
 
 // ErrLocked is returned (wrapped) when another process holds the state file.
@@ -43,7 +44,7 @@ var ErrLocked = errors.New("state file is in use by another process")
 // time.
 type Store struct {
 	db   *bolt.DB
-	last map[string]string // what the file holds, to write only what changed
+	last Records // what the file holds, to write only what changed
 }
 
 // Open opens or creates the state file in dir and reads it. movedAside is not
@@ -93,7 +94,7 @@ func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string
 	if !isAt(file, path) || len(r.Images)+len(r.Layers) > 0 && !isThere(was, path) {
 		return nil, New(), "", errors.Join(fmt.Errorf("open %s: %w", path, fs.ErrNotExist), db.Close())
 	}
-	return &Store{db: db, last: flatten(r)}, r, movedAside, nil
+	return &Store{db: db, last: r.Clone()}, r, movedAside, nil
 }
 
 func openOrCreate(path string) (*os.File, *bolt.DB, error) {
@@ -183,74 +184,35 @@ func initialise(db *bolt.DB) error {
 func (s *Store) Close() error { return s.db.Close() }
 
 // Save writes what differs from the file, in one transaction, and syncs it.
-// After an error the file is as before and the next Save tries again.
+// After an error the file is as before and the next Save tries again. The records
+// are the Store's from then on; nobody changes them any more.
 func (s *Store) Save(r Records) error {
-	next := flatten(r)
-	if !s.differs(next) {
+	changes := changed(s.last, r)
+	if len(changes) == 0 && r.Facts == nil {
 		return nil
 	}
 	err := s.db.Update(func(tx *bolt.Tx) error {
-		for k, v := range next {
-			if s.last[k] != v {
-				bucket, key, _ := strings.Cut(k, "\x00")
-				if err := tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(v)); err != nil {
+		for _, c := range changes {
+			b, err := tx.CreateBucketIfNotExists(c.bucket) // files of earlier versions lack some
+			if err != nil {
+				return err
+			}
+			if c.value == nil {
+				if err := b.Delete(c.key); err != nil {
 					return err
 				}
+			} else if err := b.Put(c.key, c.value); err != nil {
+				return err
 			}
 		}
-		for k := range s.last {
-			if _, ok := next[k]; !ok {
-				bucket, key, _ := strings.Cut(k, "\x00")
-				if err := tx.Bucket([]byte(bucket)).Delete([]byte(key)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return saveFacts(tx, r.Facts)
 	})
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	s.last = next
+	r.Facts = nil
+	s.last = r
 	return nil
-}
-
-func (s *Store) differs(next map[string]string) bool {
-	if len(next) != len(s.last) {
-		return true
-	}
-	for k, v := range next {
-		if s.last[k] != v {
-			return true
-		}
-	}
-	return false
-}
-
-// flatten turns records into bucket\x00key → JSON. Layer keys are JSON too:
-// their parts come from the runtime and may hold any separator.
-func flatten(r Records) map[string]string {
-	out := make(map[string]string, 1+len(r.Images)+len(r.Layers))
-	put := func(bucket []byte, key string, v any) {
-		b, err := json.Marshal(v)
-		if err != nil {
-			return // a time outside year 0..9999, from a broken clock: not worth keeping
-		}
-		out[string(bucket)+"\x00"+key] = string(b)
-	}
-	put(bucketMeta, string(keyMeta), r.Meta)
-	for id, i := range r.Images {
-		if id != "" && len(id) < bolt.MaxKeySize {
-			put(bucketImages, id, i)
-		}
-	}
-	for l, root := range r.Layers {
-		key, err := json.Marshal(l)
-		if err == nil && len(key) < bolt.MaxKeySize {
-			put(bucketLayers, string(key), root)
-		}
-	}
-	return out
 }
 
 // readChecked reads the whole file, trusting nothing in it.
@@ -331,28 +293,45 @@ func read(tx *bolt.Tx, r *Records) error {
 			return fmt.Errorf("meta: %w", err)
 		}
 	}
+	r.readWanted(meta.Get(keyWanted))
+	r.readContainers(meta)
+	same := shared{}
 	if b := tx.Bucket(bucketImages); b != nil {
 		if err := b.ForEach(func(k, v []byte) error {
 			var i Image
 			if err := json.Unmarshal(v, &i); err != nil {
 				return fmt.Errorf("image %q: %w", k, err)
 			}
-			r.Images[string(k)] = i
+			r.Images[same.of(string(k))] = i
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
 	if b := tx.Bucket(bucketLayers); b != nil {
-		return b.ForEach(func(k, v []byte) error {
+		if err := b.ForEach(func(k, v []byte) error {
 			var key inventory.Layer
 			var l Layer
 			if err := errors.Join(json.Unmarshal(k, &key), json.Unmarshal(v, &l)); err != nil {
 				return fmt.Errorf("layer %q: %w", k, err)
 			}
-			r.Layers[key] = l
+			for i := range l.Below {
+				l.Below[i].Path = same.of(l.Below[i].Path)
+			}
+			r.Layers[inventory.Layer{
+				Namespace: same.of(key.Namespace), Snapshotter: same.of(key.Snapshotter), ChainID: same.of(key.ChainID),
+			}] = l
 			return nil
-		})
+		}); err != nil {
+			return err
+		}
 	}
+	each(tx.Bucket(bucketRemoved), func(k, v []byte) {
+		var was Removed
+		if json.Unmarshal(v, &was) == nil {
+			r.Removed[string(k)] = was
+		}
+	})
+	r.Facts = readFacts(tx, same)
 	return nil
 }

@@ -106,6 +106,10 @@ func (o *Oracle) judgeDeletion(rev int64, at time.Time, x *Object) {
 		return
 	}
 	o.counts.Deletions++
+	if x.isDue(at) {
+		o.counts.Ended++
+		return
+	}
 	due, left := 0, 0
 	for _, r := range x.Owners {
 		why := fmt.Sprintf("%s %s (%s)", r.Kind, r.Name, r.UID)

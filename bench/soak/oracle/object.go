@@ -14,6 +14,9 @@ const (
 	// Hold is the finalizer of others: all that begin with it.
 	Hold = "soak.example.com/"
 
+	// PodsAfter is how long Pods that ended are kept.
+	PodsAfter = 30 * time.Second
+
 	foregroundFinalizer = "foregroundDeletion"
 	orphanFinalizer     = "orphan"
 )
@@ -36,6 +39,9 @@ type Object struct {
 	Terminating bool
 	Mark        string
 	Outside     bool // of etcd: in another API server
+	// Due is when it goes because it has ended: a Job by its TTL, a Pod PodsAfter its
+	// container's end. Zero: never.
+	Due time.Time
 
 	since map[string]time.Time // owners that are blocked, and since when
 }
@@ -52,14 +58,58 @@ func Decode(key string, value []byte) (*Object, error) {
 			OwnerReferences      []Owner
 			Annotations          map[string]string
 		}
+		Spec   struct{ TTLSecondsAfterFinished *int32 }
+		Status status
 	}
 	if err := json.Unmarshal(value, &in); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", key, err)
 	}
 	m := in.Metadata
-	return &Object{Key: key, APIVersion: in.APIVersion, Kind: in.Kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
-		Owners: m.OwnerReferences, Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil, Mark: m.Annotations[MarkAnnotation]}, nil
+	x := &Object{Key: key, APIVersion: in.APIVersion, Kind: in.Kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
+		Owners: m.OwnerReferences, Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil, Mark: m.Annotations[MarkAnnotation]}
+	switch {
+	case x.APIVersion == "batch/v1" && x.Kind == "Job" && in.Spec.TTLSecondsAfterFinished != nil:
+		x.Due = in.Status.finished(time.Duration(*in.Spec.TTLSecondsAfterFinished) * time.Second)
+	case x.APIVersion == "v1" && x.Kind == "Pod":
+		x.Due = in.Status.ended(PodsAfter)
+	}
+	return x, nil
 }
+
+// status of a Pod or a Job.
+type status struct {
+	Phase      string
+	Conditions []struct {
+		Type, Status       string
+		LastTransitionTime time.Time
+	}
+	ContainerStatuses []struct {
+		State struct {
+			Terminated struct{ FinishedAt time.Time }
+		}
+	}
+}
+
+// finished is so long after a Job's end; zero if it has none.
+func (s status) finished(after time.Duration) time.Time {
+	for _, c := range s.Conditions {
+		if (c.Type == "Complete" || c.Type == "Failed") && c.Status == "True" {
+			return c.LastTransitionTime.Add(after)
+		}
+	}
+	return time.Time{}
+}
+
+// ended is so long after a Pod's end; zero if it has none.
+func (s status) ended(after time.Duration) time.Time {
+	if s.Phase != "Succeeded" && s.Phase != "Failed" || len(s.ContainerStatuses) == 0 {
+		return time.Time{}
+	}
+	return s.ContainerStatuses[0].State.Terminated.FinishedAt.Add(after)
+}
+
+// isDue says whether it goes because it has ended.
+func (o *Object) isDue(now time.Time) bool { return !o.Due.IsZero() && !now.Before(o.Due) }
 
 func (o *Object) String() string {
 	return fmt.Sprintf("%s %s/%s (%s)", o.Kind, o.Namespace, o.Name, o.UID)

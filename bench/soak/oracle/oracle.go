@@ -33,6 +33,7 @@ type Config struct {
 type Counts struct {
 	Deletions int // decided by it
 	Changes   int // references and finalizers taken away
+	Ended     int // of these, what had ended for long enough
 	Raced     int // excused by Config.Race
 	Unseen    int // excused by Config.Unseen
 }

@@ -73,7 +73,7 @@ func TestWaitsOutside(t *testing.T) {
 	w.put("cm/s", "< !cm/r")
 	w.outside("widget/a", "< !cm/q")
 	outside := map[string]bool{"uid-cm/p": true, "uid-cm/q": true, "uid-cm/r": false, "uid-cm/s": false}
-	for _, d := range w.oracle.Outstanding() {
+	for _, d := range w.oracle.Outstanding(w.now) {
 		if want, ok := outside[d.UID]; ok && d.Outside != want {
 			t.Errorf("%s: outside is %v", d.Name, d.Outside)
 		}

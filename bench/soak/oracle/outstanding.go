@@ -10,7 +10,7 @@ import (
 
 // Due is something that the collector has still to do.
 type Due struct {
-	What string // "delete", "orphan", "finalize", "tidy", or "empty" for a namespace
+	What string // "delete", "orphan", "finalize", "tidy", "collect" for what ended, or "empty" for a namespace
 	UID  string
 	Name string
 	// Outside says that it is, or has an owner, in another API server, or waits for
@@ -19,11 +19,11 @@ type Due struct {
 }
 
 // Outstanding looks at everything, each time anew. It is sorted.
-func (o *Oracle) Outstanding() (due []Due) {
+func (o *Oracle) Outstanding(now time.Time) (due []Due) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, x := range o.objects {
-		if what := o.outstanding(x); what != "" {
+		if what := o.outstanding(x, now); what != "" {
 			due = append(due, Due{what, x.UID, x.String(), o.reachesOutside(x, map[*Object]bool{})})
 		}
 	}
@@ -53,7 +53,7 @@ func (o *Oracle) outside(r Owner) bool {
 	return o.config.Outside != nil && o.config.Outside(Kind{r.APIVersion, r.Kind})
 }
 
-func (o *Oracle) outstanding(x *Object) string {
+func (o *Oracle) outstanding(x *Object, now time.Time) string {
 	switch {
 	case x.Kind == "Namespace" && x.Terminating:
 		return "empty"
@@ -66,7 +66,11 @@ func (o *Oracle) outstanding(x *Object) string {
 			return ""
 		}
 		return "finalize"
-	case x.Terminating || len(x.Owners) == 0 || o.emptied(x):
+	case x.Terminating || o.emptied(x):
+		return ""
+	case x.isDue(now):
+		return "collect"
+	case len(x.Owners) == 0:
 		return ""
 	}
 	count := o.wanted(x)

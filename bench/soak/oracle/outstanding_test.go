@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // What is left to do is found, and nothing else.
@@ -99,7 +100,7 @@ func TestOutstanding(t *testing.T) {
 			w := newWorld(t)
 			c.do(w)
 			var got []string
-			for _, d := range w.oracle.Outstanding() {
+			for _, d := range w.oracle.Outstanding(w.now) {
 				got = append(got, d.What)
 			}
 			if !slices.Equal(got, c.want) {
@@ -120,5 +121,46 @@ func TestDecode(t *testing.T) {
 	}
 	if _, err := Decode("/registry/k", []byte("k8s\x00")); err == nil {
 		t.Error("protobuf passes for JSON")
+	}
+}
+
+// What has ended goes at its moment, whoever owns it, and not before.
+func TestEnded(t *testing.T) {
+	for _, c := range []struct {
+		name, from string
+		due        string // after the end, as of noon
+	}{
+		{"a Job", `{"apiVersion":"batch/v1","kind":"Job","spec":{"ttlSecondsAfterFinished":60},"status":{"conditions":[{"type":"Suspended","status":"True"},{"type":"Failed","status":"True","lastTransitionTime":"2026-11-22T12:00:00Z"}]}}`, "1m"},
+		{"one without a TTL", `{"apiVersion":"batch/v1","kind":"Job","status":{"conditions":[{"type":"Complete","status":"True","lastTransitionTime":"2026-11-22T12:00:00Z"}]}}`, ""},
+		{"one that runs", `{"apiVersion":"batch/v1","kind":"Job","spec":{"ttlSecondsAfterFinished":60},"status":{"conditions":[{"type":"Failed","status":"False"}]}}`, ""},
+		{"a Pod", `{"apiVersion":"v1","kind":"Pod","status":{"phase":"Succeeded","containerStatuses":[{"state":{"terminated":{"finishedAt":"2026-11-22T12:00:00Z"}}}]}}`, PodsAfter.String()},
+		{"one that runs", `{"apiVersion":"v1","kind":"Pod","status":{"phase":"Running","containerStatuses":[{"state":{}}]}}`, ""},
+	} {
+		x, err := Decode("/registry/k", []byte(c.from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := time.Time{}
+		if c.due != "" {
+			after, _ := time.ParseDuration(c.due)
+			want = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).Add(after)
+		}
+		if !x.Due.Equal(want) {
+			t.Errorf("%s is due at %v", c.name, x.Due)
+		}
+	}
+	for after, want := range map[time.Duration]string{-time.Second: NoOwner, 0: ""} {
+		w := newWorld(t)
+		x := parse("cm/a", "")
+		x.Due = w.now
+		w.oracle.Put(11, w.now, x)
+		w.pass(after)
+		if due := w.oracle.Outstanding(w.now); (len(due) == 1 && due[0].What == "collect") != (want == "") {
+			t.Errorf("%v after its moment, outstanding: %v", after, due)
+		}
+		w.end("cm/a")
+		if v := w.oracle.Violations(); len(v) != len(want)/max(1, len(want)) || want != "" && v[0].Kind != want {
+			t.Errorf("%v after its moment: %v", after, v)
+		}
 	}
 }

@@ -35,6 +35,17 @@ func (g *Generator) remove() Op {
 	return g.op(Op{Verb: Delete, Slot: &s.Slot, Policy: policy})
 }
 
+// finish a Pod or a Job: it is collected some time later.
+func (g *Generator) finish() Op {
+	for range 64 {
+		if s := g.pick(); s != nil && !s.going && (s.Kind.Kind == "Pod" || s.Kind.Kind == "Job") {
+			g.end(s, false)
+			return g.op(Op{Verb: Finish, Slot: &s.Slot, Failed: g.rand.IntN(3) == 0})
+		}
+	}
+	return g.newObject()
+}
+
 // end what is in a slot, and what goes with it.
 func (g *Generator) end(s *slot, orphan bool) {
 	if s.held {

@@ -86,6 +86,8 @@ func (g *Generator) Next() Op {
 		return g.newObject()
 	case p < 0.62:
 		return g.own()
+	case p < 0.65:
+		return g.finish()
 	case p < 0.93:
 		return g.remove()
 	case p < 0.975:
@@ -144,7 +146,7 @@ func (g *Generator) candidate(namespace string) *slot {
 // create something in a slot that is new, or was used before.
 func (g *Generator) create(namespace string, owners []*slot, hold float64) Op {
 	kind := g.kinds[g.rand.IntN(len(g.kinds))]
-	if g.rand.IntN(3) == 0 {
+	if g.rand.IntN(5) < 2 {
 		kind = g.kinds[g.rand.IntN(builtin)]
 	}
 	if !kind.Namespaced {

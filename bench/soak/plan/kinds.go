@@ -3,7 +3,10 @@
 // the operations end does not change it.
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Kind is a type that objects are of.
 type Kind struct {
@@ -41,8 +44,11 @@ func (k *Kind) Path(version int, namespace, name string) string {
 	return path
 }
 
+// JobTTL is what all Jobs have.
+const JobTTL = 20 * time.Second
+
 // builtin is how many of the kinds there are without a definition.
-const builtin = 7
+const builtin = 9
 
 // Late is how many definitions are made while the soak runs.
 const Late = 6
@@ -57,6 +63,8 @@ func Kinds(definitions int) (kinds []*Kind) {
 		{Group: "batch", Versions: []string{"v1"}, Kind: "Job", Resource: "jobs", Namespaced: true},
 		{Group: "apps", Versions: []string{"v1"}, Kind: "ReplicaSet", Resource: "replicasets", Namespaced: true},
 		{Group: "rbac.authorization.k8s.io", Versions: []string{"v1"}, Kind: "ClusterRole", Resource: "clusterroles"},
+		{Versions: []string{"v1"}, Kind: "Node", Resource: "nodes"},
+		{Group: "storage.k8s.io", Versions: []string{"v1"}, Kind: "VolumeAttachment", Resource: "volumeattachments"},
 		{Group: "ext.example.com", Versions: []string{"v1"}, Kind: "Thing", Resource: "things", Namespaced: true, Outside: true},
 	}
 	for i := range definitions {
@@ -99,7 +107,9 @@ func (k *Kind) Body() map[string]any {
 		o["spec"] = pod
 	case "Job":
 		pod["restartPolicy"] = "Never"
-		o["spec"] = object{"suspend": true, "template": object{"spec": pod}}
+		o["spec"] = object{"ttlSecondsAfterFinished": int(JobTTL / time.Second), "template": object{"spec": pod}}
+	case "VolumeAttachment": // its Node was never there
+		o["spec"] = object{"attacher": "csi.example.com", "nodeName": "nowhere", "source": object{"persistentVolumeName": "soak"}}
 	case "ReplicaSet":
 		o["spec"] = object{"replicas": 0, "selector": object{"matchLabels": labels}, "template": object{"metadata": object{"labels": labels}, "spec": pod}}
 	}

@@ -36,7 +36,8 @@ const (
 	Create   Verb = "create"
 	Own      Verb = "own" // change owners
 	Delete   Verb = "delete"
-	Lift     Verb = "lift" // take the finalizers of others away
+	Lift     Verb = "lift"   // take the finalizers of others away
+	Finish   Verb = "finish" // a Pod or a Job, as its kubelet or its controller would
 	Define   Verb = "define"
 	NewSpace Verb = "create namespace"
 	EndSpace Verb = "delete namespace"
@@ -52,6 +53,7 @@ type Op struct {
 	Owners    []Reference
 	Policy    string // of Delete; "" for none
 	Hold      bool   // Create: with a finalizer of others
+	Failed    bool   // Finish: otherwise it succeeded
 }
 
 func (o Op) String() string {

@@ -66,7 +66,7 @@ func (w *World) ready() {
 			w.Fatalf("%+v is out of turn", a)
 		}
 		last = o.at
-		w.flying[a.ID] = flight{Action: a, of: o.UID, sent: w.Now}
+		w.flying[a.ID] = flight{Action: a, of: o.UID, sent: w.Now, version: o.ResourceVersion}
 		m := w.memory[o.UID]
 		m.asked, m.last = true, gc.Failed
 	}
@@ -118,11 +118,17 @@ func (w *World) finish() {
 		}
 	case gc.TooMany:
 		m.after = w.Now.Add(250 * time.Millisecond)
-	case gc.Withheld:
-		m.withheld, m.after = true, w.Now
 	case gc.Deferred:
 		m.after = w.Now
 	default:
+		if w.told[f.of].ResourceVersion != f.version {
+			m.after = w.Now // that was about the object as it was
+			break
+		}
+		if result == gc.Withheld {
+			m.withheld, m.after = true, w.Now
+			break
+		}
 		pause := 250 * time.Millisecond
 		if result == gc.Forbidden {
 			pause = 5 * time.Minute / 16
@@ -175,12 +181,12 @@ func (w *World) answer(a gc.Action) gc.Result {
 
 // check looks at what must hold after every step.
 func (w *World) check() {
-	var want time.Time
+	var first wait
 	if all := w.waiting(); len(all) > 0 && !w.held {
-		want = all[0].at
+		first = all[0]
 	}
-	if got := w.Collector.Next(); !got.Equal(want) {
-		w.Fatalf("next is %v, not %v", got, want)
+	if got := w.Collector.Next(); !got.Equal(first.at) {
+		w.Fatalf("next is %v, not %+v", got, first)
 	}
 	kept := len(w.told)
 	if w.Beside.Kept != nil {

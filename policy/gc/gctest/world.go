@@ -12,26 +12,6 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Collector is what every collector of one type of objects is.
-type Collector interface {
-	Listing(now time.Time, t gc.Type)
-	Observe(now time.Time, t gc.Type, o gc.Object, fields any)
-	Forget(now time.Time, t gc.Type, o gc.Object)
-	Synced(now time.Time, t gc.Type)
-	Unreadable(now time.Time, t gc.Type)
-	Restored(now time.Time)
-	Ready(now time.Time, most int) []gc.Action
-	Answered(now, asOf time.Time, id uint64, a gc.Answer)
-	Patched(now time.Time, id uint64, o gc.Object)
-	Finished(now time.Time, id uint64, r gc.Result)
-	Next() time.Time
-	Slow(now, until time.Time, most int)
-	Hold(now time.Time, on bool)
-	Release(now time.Time)
-	Explain(o gc.Coordinates) (gc.Finding, bool)
-	Len() int
-}
-
 // Object is one as it stands on the server.
 type Object struct {
 	gc.Object
@@ -40,7 +20,7 @@ type Object struct {
 
 // World is the server, and what the collector should know of it.
 type World struct {
-	Collector Collector
+	Collector gc.Interface
 	Name      gc.Collector
 	Type      gc.Type
 	Policy    gc.Policy // of the collector's deletes
@@ -99,6 +79,7 @@ type flight struct {
 	gc.Action
 	of        string // the UID of what it was asked for
 	sent      time.Time
+	version   string // of that when it was asked for
 	forgotten bool
 }
 

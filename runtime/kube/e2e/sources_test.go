@@ -128,7 +128,7 @@ func apiSource(t *testing.T, b *bed, user string, groups ...string) *kube.APISer
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName, Kubeconfig: file})
+	s, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName, Kubeconfig: file, ListSpread: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,19 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
+// Namespace reads a core/v1 Namespace into a [jobs.Namespace].
+func Namespace(message []byte) (any, error) {
+	p, err := split(message)
+	if err != nil {
+		return nil, err
+	}
+	n := jobs.Namespace{Labels: map[string]string{}}
+	if err := pairs(p.metadata, 11, func(key, value []byte) { n.Labels[string(key)] = string(value) }); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
 // Job reads a batch/v1 Job into a [jobs.Job].
 func Job(message []byte) (any, error) {
 	p, err := split(message)

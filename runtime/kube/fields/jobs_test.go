@@ -65,6 +65,31 @@ func aJob(t *rapid.T) *batchv1.Job {
 	return j
 }
 
+// TestNamespace: what is read of a Namespace are its labels.
+func TestNamespace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := &corev1.Namespace{ObjectMeta: metadata(t)}
+		n.Labels = rapid.MapOf(rapid.StringN(1, -1, 63), rapid.String()).Draw(t, "labels")
+		n.Status.Phase = corev1.NamespaceActive
+		if diff := cmp.Diff(any(jobs.Namespace{Labels: n.Labels}), read(t, n, fields.Namespace)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func FuzzNamespace(f *testing.F) {
+	message, err := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	fuzz(f, message, fields.Namespace, func(t *testing.T, got any, message []byte) {
+		var n corev1.Namespace
+		if have := got.(jobs.Namespace); written(&n, message) && len(n.Labels) != len(have.Labels) {
+			t.Errorf("labels %v, not %v", have.Labels, n.Labels)
+		}
+	})
+}
+
 // TestJob: what is read of a Job is what it says.
 func TestJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

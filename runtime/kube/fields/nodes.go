@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ebb-agent/ebb/policy/pods"
+	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
 // Node reads a core/v1 Node into a [pods.Node].
@@ -35,11 +36,7 @@ func pairs(message []byte, field protowire.Number, do func(one, two []byte)) err
 		if n != field {
 			return nil
 		}
-		one, err := take(b, 1)
-		if err != nil {
-			return err
-		}
-		two, err := take(b, 2)
+		one, two, err := protobuf.Pair(b, 1, 2)
 		if err == nil {
 			do(one, two)
 		}

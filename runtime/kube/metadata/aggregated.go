@@ -58,6 +58,6 @@ func (f *Follower) sameAsBefore(ctx context.Context) error {
 func (s *streaming) listAfter(ctx context.Context) error {
 	s.silence.Hold() // the list has its own bounds
 	err := s.f.pages(ctx)
-	s.heard()
+	s.listen()
 	return err
 }

@@ -1,10 +1,14 @@
 package metadata
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -39,8 +43,13 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	if err != nil {
 		return Outcome{Err: err}
 	}
+	ctx, stop := c.whileSure(ctx, &q)
+	defer stop()
 	got, err := c.ask(ctx, q)
-	if err != nil {
+	switch {
+	case errors.Is(context.Cause(ctx), errUnsure), errors.Is(err, errUnsure): // an answer is one to half a request
+		return Outcome{Result: gc.TooMany, Err: errUnsure}
+	case err != nil:
 		return Outcome{Err: err}
 	}
 	defer c.touch(a.Object)
@@ -62,6 +71,51 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	}
 	return Outcome{Result: gc.Done, Object: object}
 }
+
+// errUnsure: the request was not sent, because the API server was away while it waited for
+// a connection.
+var errUnsure = errors.New("the API server was away")
+
+// whileSure gives a context in which a request leaves only if what it was decided on may
+// still be acted on: to get a connection may take as long as it takes the API server, or
+// another history of etcd, to come. HTTP/2 looks at the context before it writes. HTTP/1
+// writes the headers of what it has a connection for: there the body ends with an error,
+// and nobody carries out half a request.
+func (c *Client) whileSure(ctx context.Context, q *request) (context.Context, func()) {
+	var held atomic.Bool // for good: it was decided before
+	q.held = func() bool {
+		if sure, _ := c.Sure(); !sure {
+			held.Store(true)
+		}
+		return held.Load()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if q.held() {
+			cancel(errUnsure)
+		}
+	}}), func() { cancel(nil) }
+}
+
+// hold has the body of a request end with an error if the request is not to be sent.
+func (q *request) hold(req *http.Request) {
+	body := func() io.ReadCloser { return &heldBody{bytes.NewReader(q.body), q.held} }
+	req.Body, req.GetBody = body(), func() (io.ReadCloser, error) { return body(), nil }
+}
+
+type heldBody struct {
+	from io.Reader
+	held func() bool
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	if b.held() {
+		return 0, errUnsure
+	}
+	return b.from.Read(p)
+}
+
+func (b *heldBody) Close() error { return nil }
 
 func (c *Client) requestFor(a gc.Action, namespaced bool) (request, error) {
 	path, err := objectPath(a.Object, namespaced)

@@ -38,8 +38,8 @@ type Event struct {
 }
 
 // Fields picks from an object what is not in its metadata. It gets the protobuf message of
-// the whole object, which is valid during the call only. An error makes the type
-// unreadable: a field that is not understood must not look like one that is not set.
+// the whole object, which is valid during the call only. If it cannot, the event has none:
+// its metadata holds all the same.
 type Fields func(message []byte) (any, error)
 
 // maxBatch is how many events a sink is given at most.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type Follower struct {
 	t       gc.Type
 	path    string
 	pathErr error
+	query   url.Values // of lists: what is selected
 	sink    Sink
 
 	// turn is held by whoever calls sink. It guards told.
@@ -158,7 +160,7 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	f.cancel.Store(&cancel)
-	f.dropped = false
+	f.dropped, f.silent = false, false
 	if f.again.Swap(false) { // whoever comes later cancels
 		f.version = ""
 	}
@@ -301,9 +303,9 @@ func (f *Follower) listing() Event {
 }
 
 // hearDate takes the Date of an answer, unless another API server may have made it.
-func (f *Follower) hearDate(resp *http.Response) {
+func (f *Follower) hearDate(sent time.Time, resp *http.Response) {
 	if !f.t.Aggregated {
-		f.c.clock.hear(resp)
+		f.c.clock.hear(sent, resp)
 	}
 }
 

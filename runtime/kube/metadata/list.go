@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,6 +49,7 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 		return err
 	}
 	query := url.Values{}
+	maps.Copy(query, f.query)
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
@@ -55,25 +57,29 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 		query.Set("continue", next)
 	}
 	q := request{method: http.MethodGet, path: f.path, query: query.Encode(), accept: f.decoder.accepts(acceptList, mediaProtobuf)}
+	sent := time.Now()
 	resp, err := f.c.send(ctx, f.c.calls, q)
 	if err != nil {
 		return page{}, f.fault(broken(q.op(), err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
+		if f.decoder.details && resp.StatusCode == http.StatusForbidden {
+			f.hearDate(sent, resp) // who may list nothing wants to know the time, too
+		}
 		a, err := readAnswer(resp, maxAnswer)
 		if err != nil {
 			return page{}, f.fault(broken(q.op(), err))
 		}
 		return page{}, f.fault(q.refused(a))
 	}
-	f.hearDate(resp)
+	f.hearDate(sent, resp)
 	var p page
 	switch m := media(resp); {
 	case m == mediaProtobuf:
-		p, err = protoList(newFrames(resp.Body), &decoder{kind: f.t.Kind, fields: f.decoder.fields}, f.sound(each))
+		p, err = protoList(newFrames(resp.Body), &decoder{kind: f.t.Kind, fields: f.decoder.fields, details: f.decoder.details}, f.sound(each))
 	case m == mediaJSON && f.decoder.fields == nil:
-		p, err = jsonList(resp.Body, f.sound(each))
+		p, err = jsonList(resp.Body, f.decoder.details, f.sound(each))
 	default:
 		err = nonsense("a list of the type %s", fault.Clean(m))
 	}
@@ -252,7 +258,7 @@ func cutOff(err error) error {
 }
 
 // jsonList is protoList for a server that has no protobuf.
-func jsonList(r io.Reader, each func(item) error) (p page, err error) {
+func jsonList(r io.Reader, details bool, each func(item) error) (p page, err error) {
 	m := &meter{r: r}
 	m.next()
 	d := json.NewDecoder(m)
@@ -271,7 +277,7 @@ func jsonList(r io.Reader, each func(item) error) (p page, err error) {
 			return err
 		case "items":
 			complete = true
-			return items(d, m, each)
+			return items(d, m, details, each)
 		}
 		var skipped json.RawMessage
 		return d.Decode(&skipped)
@@ -303,7 +309,7 @@ func fields(d *json.Decoder, field func(key string) error) error {
 	return err
 }
 
-func items(d *json.Decoder, m *meter, each func(item) error) error {
+func items(d *json.Decoder, m *meter, details bool, each func(item) error) error {
 	t, err := d.Token()
 	if err != nil || t == nil { // null: a slice that was never made
 		return err
@@ -317,7 +323,11 @@ func items(d *json.Decoder, m *meter, each func(item) error) error {
 		if err := d.Decode(&o); err != nil {
 			return err
 		}
-		if err := each(o.item()); err != nil {
+		it := o.item()
+		if details {
+			it.told = o.told()
+		}
+		if err := each(it); err != nil {
 			return err
 		}
 	}

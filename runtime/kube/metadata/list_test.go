@@ -73,7 +73,7 @@ func readProto(data []byte) (all []item, p page, err error) {
 }
 
 func readJSON(data []byte) (all []item, p page, err error) {
-	p, err = jsonList(bytes.NewReader(data), new(Follower).sound(func(it item) error { all = append(all, it); return nil }))
+	p, err = jsonList(bytes.NewReader(data), false, new(Follower).sound(func(it item) error { all = append(all, it); return nil }))
 	return all, p, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
@@ -158,6 +159,7 @@ type jsonObject struct {
 		ResourceVersion   string            `json:"resourceVersion"`
 		DeletionTimestamp *string           `json:"deletionTimestamp"`
 		Finalizers        []string          `json:"finalizers"`
+		Labels            map[string]string `json:"labels"`
 		Annotations       map[string]string `json:"annotations"`
 		OwnerReferences   []struct {
 			APIVersion         string `json:"apiVersion"`
@@ -178,6 +180,17 @@ func jsonItem(b []byte) (item, error) {
 		return item{}, nonsense("a Status where an object should be")
 	}
 	return o.item(), nil
+}
+
+// told has what is wanted beside the object.
+func (o *jsonObject) told() *Told {
+	t := &Told{Labels: o.Metadata.Labels}
+	if at := o.Metadata.DeletionTimestamp; at != nil {
+		if when, err := time.Parse(time.RFC3339, *at); err == nil { // else it does not say when
+			t.Deleted = when
+		}
+	}
+	return t
 }
 
 func (o *jsonObject) item() item {

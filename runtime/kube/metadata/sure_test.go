@@ -2,9 +2,17 @@ package metadata
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -109,5 +117,53 @@ func TestInterruptedBatch(t *testing.T) {
 	s.expect(t, "listing", "observed o1", "synced 110", "away", "listing", "observed o1", "observed o20", "synced 130")
 	if sure, changed := c.Sure(); !sure {
 		<-changed
+	}
+}
+
+// TestUnsureOnTheWay: a request that waited for a connection is not sent if the API server
+// was away meanwhile, be it by HTTP/1 or by HTTP/2.
+func TestUnsureOnTheWay(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		var asked atomic.Int32
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				return // nobody carries out half a request
+			}
+			asked.Add(1)
+			w.Header().Set("Content-Type", mediaJSON)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"a","kind":"things","uid":"u"}}`)
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		dials, goOn := make(chan struct{}, 9), make(chan struct{})
+		c, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials <- struct{}{}
+			<-goOn
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		leave := c.continuity.join(&Follower{c: c})
+		c.continuity.hear(time.Now().Add(-time.Minute))
+		do := func() Outcome {
+			return c.Do(t.Context(), gc.Action{Verb: gc.Delete, ResourceVersion: "1",
+				Object: gc.Coordinates{APIVersion: "example.com/v1", Kind: "Thing", Resource: "things", Namespace: "n", Name: "a", UID: "u"}}, true)
+		}
+		out := make(chan Outcome)
+		go func() { out <- do() }()
+		<-dials
+		c.continuity.miss(time.Now().Add(-time.Minute), false)
+		close(goOn)
+		if o := <-out; o.Result != gc.TooMany || !errors.Is(o.Err, errUnsure) || asked.Load() != 0 {
+			t.Errorf("HTTP/2 %v: %+v, asked %d times", http2, o, asked.Load())
+		}
+		leave()
+		c.continuity.hear(time.Now())
+		if o := do(); o.Result != gc.Done || asked.Load() != 1 {
+			t.Errorf("HTTP/2 %v, sure again: %+v, asked %d times", http2, o, asked.Load())
+		}
 	}
 }

@@ -82,6 +82,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 		f.asked, f.floor = time.Now(), f.c.continuity.floor()
 	}
 	q := request{method: http.MethodGet, path: f.path, query: s.query(), accept: f.decoder.accepts(acceptWatch, acceptWhole)}
+	sent := time.Now()
 	resp, err := f.c.send(connection, f.c.streams, q)
 	if !s.initial {
 		s.slot.release()
@@ -94,7 +95,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	if resp.StatusCode != http.StatusOK {
 		return s.refused(q, resp)
 	}
-	f.hearDate(resp)
+	f.hearDate(sent, resp)
 	events, err := newEvents(resp, &f.decoder)
 	if err != nil {
 		return broken(q.op(), err)
@@ -141,18 +142,22 @@ func (s *streaming) refused(q request, resp *http.Response) error {
 // list is handed on in full batches: nobody can do anything before its end.
 func (s *streaming) step(ctx context.Context, from events) error {
 	f := s.f
-	if !from.ready() {
+	waits := !from.ready()
+	if waits {
 		if len(f.batch) > 0 && !s.initial {
 			if err := s.flush(ctx); err != nil {
 				return err
 			}
 			f.decoder.rest()
 		}
-		s.heard()
+		s.listen()
 	}
 	t, err := from.next()
 	if err != nil {
 		return s.end(ctx, err)
+	}
+	if waits {
+		f.c.continuity.hear(time.Now())
 	}
 	if err := t.unsound(); err != nil && !f.t.Aggregated {
 		return s.end(ctx, err)
@@ -162,7 +167,7 @@ func (s *streaming) step(ctx context.Context, from events) error {
 	}
 	if len(f.batch) >= maxBatch {
 		err = s.flush(ctx)
-		s.heard()
+		s.listen()
 		return err
 	}
 	return nil
@@ -175,8 +180,8 @@ func (s *streaming) flush(ctx context.Context) error {
 	return s.f.flush(ctx)
 }
 
-func (s *streaming) heard() {
-	s.f.c.continuity.hear(time.Now())
+// listen begins to wait for the server: until now it was not asked.
+func (s *streaming) listen() {
 	s.silence.Heard(s.idle())
 	s.slot.heard()
 }

@@ -17,6 +17,7 @@ type decoder struct {
 	slab
 	kind       string         // of whole objects
 	fields     Fields         // nil: metadata alone is read
+	details    bool           // what a Told has beside the object
 	owners     []gc.Reference // of the object at hand
 	finalizers []string
 }
@@ -36,6 +37,13 @@ func each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) i
 		return nonsense("%v", err)
 	}
 	return nil
+}
+
+func pair(b []byte, one, two protowire.Number) (first, second []byte, err error) {
+	if first, second, err = protobuf.Pair(b, one, two); err != nil {
+		err = nonsense("%v", err)
+	}
+	return first, second, err
 }
 
 // unwrap takes off the envelope that says what is in it.
@@ -81,6 +89,7 @@ func (o *typed) typeMeta(b []byte) error {
 type item struct {
 	gc.Object
 	fields     any
+	told       *Told // with details
 	generation int64
 	initialEnd bool // of a bookmark: what was there at the beginning has been told
 }
@@ -105,16 +114,19 @@ func (d *decoder) object(b []byte) (it item, err error) {
 	if it, err = d.partial(b); err != nil || d.fields == nil {
 		return it, err
 	}
-	if it.fields, err = d.fields(b); err != nil {
-		err = nonsense("%s %s/%s: %v", d.kind, fault.Clean(it.Namespace), fault.Clean(it.Name), err)
+	if fields, err := d.fields(b); err == nil {
+		it.fields = fields
 	}
-	return it, err
+	return it, nil
 }
 
 // partial reads the metadata of an object: the first field of all there are.
 func (d *decoder) partial(b []byte) (item, error) {
 	var it item
 	var meta []byte
+	if d.details {
+		it.told = new(Told)
+	}
 	d.owners, d.finalizers = d.owners[:0], d.finalizers[:0]
 	for len(b) > 0 {
 		n, t, tag := protowire.ConsumeTag(b)
@@ -193,6 +205,9 @@ func (d *decoder) metaField(n protowire.Number, v []byte, it *item) error {
 		it.ResourceVersion = d.keep(v)
 	case 9:
 		it.Terminating = true
+		return it.told.deletion(v)
+	case 11:
+		return it.told.label(v)
 	case 12:
 		return annotation(v, it)
 	case 13:
@@ -248,16 +263,7 @@ func annotation(b []byte, it *item) error {
 	if len(b) > 64 || !bytes.Contains(b, []byte(endOfInitial)) {
 		return nil // some other, of which most are long
 	}
-	var key, value []byte
-	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &key)
-		case 2:
-			return protobuf.Take(t, b, &value)
-		}
-		return 0
-	})
+	key, value, err := pair(b, 1, 2)
 	it.initialEnd = it.initialEnd || string(key) == endOfInitial && string(value) == "true"
 	return err
 }

@@ -44,6 +44,21 @@ func Take(t protowire.Type, b []byte, to *[]byte) int {
 	return size
 }
 
+// Pair reads two fields of a message, which share its memory: of an entry of a map, 1 and 2
+// are key and value.
+func Pair(message []byte, one, two protowire.Number) (first, second []byte, err error) {
+	err = Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		switch n {
+		case one:
+			return Take(t, b, &first)
+		case two:
+			return Take(t, b, &second)
+		}
+		return 0
+	})
+	return first, second, err
+}
+
 // Int reads a number. Another type of field is skipped.
 func Int(t protowire.Type, b []byte, to *int64) int {
 	if t != protowire.VarintType {

@@ -10,7 +10,10 @@ import (
 )
 
 // waiting is what a scrape says of owners that wait; nil if nothing.
-func (b *bed) waiting() map[string]float64 {
+func (b *bed) waiting() map[string]float64 { return b.scraped("ebb_controller_owners_waiting") }
+
+// scraped is what a scrape says of a metric with one label.
+func (b *bed) scraped(name string) map[string]float64 {
 	b.t.Helper()
 	families, err := b.c.metrics.Registry.Gather()
 	if err != nil {
@@ -18,7 +21,7 @@ func (b *bed) waiting() map[string]float64 {
 	}
 	var found map[string]float64
 	for _, f := range families {
-		if f.GetName() != "ebb_controller_owners_waiting" {
+		if f.GetName() != name {
 			continue
 		}
 		found = map[string]float64{}
@@ -32,10 +35,8 @@ func (b *bed) waiting() map[string]float64 {
 func TestOwnersWaiting(t *testing.T) {
 	observe := func(c *config.Config) { c.Mode = config.Observe }
 	inBubble(t, observe, nil, func(b *bed) {
-		if got := b.waiting(); got != nil {
-			t.Errorf("nobody was asked, and the answer is %v", got)
-		}
-		b.c.answerScrapes()
+		b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "stranded",
+			Owners: []gc.Reference{{APIVersion: "gone.test/v1", Kind: "Gadget", Name: "g", UID: "uid-of-gone"}}})
 		owner := func(name, finalizer string) gc.Object {
 			return b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name, Terminating: true, Finalizers: []string{finalizer}})
 		}
@@ -47,6 +48,9 @@ func TestOwnersWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 2, "orphan": 1}; !maps.Equal(got, want) {
 			t.Errorf("%v wait, want %v", got, want)
+		}
+		if got, want := b.scraped("ebb_controller_owner_references_unresolved"), map[string]float64{"owner_type_not_served": 1, "owner_namespaced": 0}; !maps.Equal(got, want) {
+			t.Errorf("%v references are unresolved, want %v", got, want)
 		}
 		if err := b.c.Configure(b.t.Context(), enforcing()); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package contender
 
 import (
 	"bytes"
@@ -6,11 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -26,10 +33,26 @@ type put struct {
 	} `json:"requestPut"`
 }
 
-// load writes objects into etcd, past the API server, which must not run: a million
-// creations would take half an hour, and objects of one transaction share a version,
-// which no watch should see. The API server cannot tell them from its own.
-func load(ctx context.Context, cp *peers.ControlPlane, objects func(yield func(runtime.Object) bool)) error {
+// Fill puts objects into etcd while the API server is away: a million creations would
+// take half an hour, and objects of one transaction share a version, which no watch
+// should see. The API server cannot tell them from its own.
+func (b *Bed) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) error {
+	if err := b.CP.APIServer.Stop(ctx); err != nil {
+		return err
+	}
+	if err := load(ctx, b.CP, objects); err != nil {
+		return err
+	}
+	began := time.Now()
+	// It lists all into its caches first, which can take longer than the patience of
+	// one Start.
+	err := b.CP.APIServer.Start(ctx)
+	for ; err != nil && ctx.Err() == nil && b.CP.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.CP.APIServer.Start(ctx) {
+	}
+	return err
+}
+
+func load(ctx context.Context, cp *peers.ControlPlane, objects iter.Seq[runtime.Object]) error {
 	client := &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: loaders,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -91,4 +114,31 @@ func commit(ctx context.Context, client *http.Client, batch []put) error {
 		return fmt.Errorf("write to etcd: %s: %.200s", resp.Status, answer)
 	}
 	return nil
+}
+
+var encoder = protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
+
+// stored is where the API server keeps an object, and how.
+func stored(o runtime.Object) (key string, value []byte, err error) {
+	var out bytes.Buffer
+	if err := encoder.Encode(o, &out); err != nil {
+		return "", nil, err
+	}
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		key = "/registry/configmaps/" + o.Namespace + "/" + o.Name
+	case *corev1.Pod:
+		key = "/registry/pods/" + o.Namespace + "/" + o.Name
+	case *corev1.Node:
+		key = "/registry/minions/" + o.Name
+	case *corev1.Namespace:
+		key = "/registry/namespaces/" + o.Name
+	case *batchv1.Job:
+		key = "/registry/jobs/" + o.Namespace + "/" + o.Name
+	case *certificatesv1.CertificateSigningRequest:
+		key = "/registry/certificatesigningrequests/" + o.Name
+	default:
+		return "", nil, fmt.Errorf("nobody knows where a %T is kept", o)
+	}
+	return key, out.Bytes(), nil
 }

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/volumes"
+)
+
+// Volumes says which volumes are deleted, and what else; see [volumes.Config].
+type Volumes struct {
+	Mode        Mode     `json:"mode"`
+	ReleasedFor Duration `json:"releasedFor"`
+	Drivers     []Driver `json:"drivers"`
+	Attachments bool     `json:"attachments"`
+	CSINodes    bool     `json:"csiNodes"`
+	Quarantine  Duration `json:"quarantine"`
+}
+
+// Driver is a CSI driver by which volumes are deleted, and where it listens.
+type Driver struct {
+	Name   string `json:"name"`
+	Socket string `json:"socket"`
+}
+
+func defaultVolumes() Volumes {
+	return Volumes{Mode: Observe, ReleasedFor: Duration(leastReleased), Drivers: []Driver{}, Quarantine: Duration(time.Hour)}
+}
+
+// leastReleased is how long a volume must have been released at least: whoever restores a
+// cluster has that long for the claims.
+const leastReleased = 24 * time.Hour
+
+// Policy is what the rules need.
+func (v Volumes) Policy() volumes.Config {
+	c := volumes.Config{ReleasedFor: time.Duration(v.ReleasedFor), Attachments: v.Attachments, CSINodes: v.CSINodes, Quarantine: time.Duration(v.Quarantine)}
+	for _, d := range v.Drivers {
+		c.Serve = append(c.Serve, d.Name)
+	}
+	return c
+}
+
+// Socket of a driver; empty if it is not to be served.
+func (v Volumes) Socket(driver string) string {
+	for _, d := range v.Drivers {
+		if d.Name == driver {
+			return d.Socket
+		}
+	}
+	return ""
+}
+
+// driverName is what CSI wants of one (GetPluginInfo), and Kubernetes: lower case.
+var driverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+func (v *Volumes) problems(fail func(field, format string, args ...any)) {
+	const at = "collectors.volumes"
+	if d := time.Duration(v.ReleasedFor); d < leastReleased || d > longest {
+		fail(at+".releasedFor", "%s is not between %s and %s", v.ReleasedFor, leastReleased, longest)
+	}
+	if d := time.Duration(v.Quarantine); d < time.Second || d > longest {
+		fail(at+".quarantine", "%s is not between %s and %s", v.Quarantine, time.Second, longest)
+	}
+	names := map[string]bool{}
+	for n, d := range v.Drivers {
+		at := fmt.Sprintf("%s.drivers[%d]", at, n)
+		switch {
+		case !driverName.MatchString(d.Name):
+			fail(at+".name", "%q is not a CSI driver's name", d.Name)
+		case names[d.Name]:
+			fail(at+".name", "%q is there twice", d.Name)
+		}
+		names[d.Name] = true
+		if p := d.Socket; !filepath.IsAbs(p) || filepath.Clean(p) != p || len(p) > maxSocketPath {
+			fail(at+".socket", "%q is not a clean absolute path of at most %d bytes", p, maxSocketPath)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Bounds of what /collectors answers, and what it does if it is not told.
+const (
+	defaultWithin  = 24 * time.Hour
+	defaultPlanned = 20
+	mostPlanned    = 1000
+)
+
+// CollectorStatus is what another collector than that of owners would do, as /collectors
+// tells it.
+type CollectorStatus struct {
+	Collector string          `json:"collector"`
+	Mode      config.Mode     `json:"mode"`    // the stricter of its own and the controller's
+	Objects   int             `json:"objects"` // that it keeps
+	Due       int             `json:"due"`     // within the time that was asked for
+	First     []PlannedObject `json:"first"`   // of these, those due longest first
+	// Counts are objects that it reports on by what is made of them.
+	Counts map[gc.Reason]int `json:"counts,omitempty"`
+	// Reports are objects that it leaves alone, and that somebody should look at.
+	Reports []PlannedObject `json:"reports,omitempty"`
+}
+
+// PlannedObject is one that is to go.
+type PlannedObject struct {
+	ObjectName
+	Found
+}
+
+func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
+	shown := make([]PlannedObject, len(list))
+	for i, p := range list {
+		shown[i] = PlannedObject{*named(p.Object), found(by, p.Finding)}
+	}
+	return shown
+}
+
+// Collectors says of each collector that is on what is due within a time, if nothing
+// changes, and names the first of it.
+func (c *Controller) Collectors(ctx context.Context, within time.Duration, most int) (list []CollectorStatus, err error) {
+	list = []CollectorStatus{}
+	err = c.query(ctx, func(now time.Time) {
+		settings := c.door.settings()
+		for _, a := range c.sides.all {
+			s := CollectorStatus{Collector: a.name.String(), Mode: settings.Collectors.Mode(a.name), Objects: a.Len()}
+			if settings.Mode == config.Observe {
+				s.Mode = config.Observe
+			}
+			first, all := a.Planned(c.serverTime(now).Add(within), most)
+			s.Due, s.First = all, planned(a.name, first)
+			s.Counts = a.counts(c.serverTime(now))
+			if r, reports := a.Interface.(interface{ Reported(most int) []gc.Planned }); reports {
+				s.Reports = planned(a.name, r.Reported(most))
+			}
+			list = append(list, s)
+		}
+	})
+	return list, err
+}
+
+func (c *Controller) serveCollectors(w http.ResponseWriter, r *http.Request) {
+	within, most := defaultWithin, defaultPlanned
+	var err error
+	if v := r.URL.Query().Get("within"); v != "" {
+		if within, err = time.ParseDuration(v); err != nil || within < 0 {
+			http.Error(w, fmt.Sprintf("within=%.40q: want a time such as 0s, 90m or 24h", v), http.StatusBadRequest)
+			return
+		}
+	}
+	if v := r.URL.Query().Get("most"); v != "" {
+		if most, err = strconv.Atoi(v); err != nil || most < 0 || most > mostPlanned {
+			http.Error(w, fmt.Sprintf("most=%.40q: want a number from 0 to %d", v, mostPlanned), http.StatusBadRequest)
+			return
+		}
+	}
+	list, err := c.Collectors(r.Context(), within, most)
+	c.reply(w, list, err)
+}

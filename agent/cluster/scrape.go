@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+	report "github.com/ebb-agent/ebb/policy/orphans"
+)
+
+// scraped is what the loop tells when it is scraped, so that nothing is counted for nobody.
+// A standby, which has no graph, tells nothing.
+type scraped struct {
+	ask func(context.Context) ([]prometheus.Metric, error)
+}
+
+func described(name, help, label string) *prometheus.Desc {
+	return prometheus.NewDesc("ebb_controller_"+name, help, []string{label}, nil)
+}
+
+var (
+	descObjects  = described("objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", "type")
+	descUnproven = described("owners_unproven",
+		"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", "why")
+	// One alone is nothing: that they stay, and none goes, is what an alert looks for.
+	descWaiting = described("owners_waiting",
+		"Deleted owners that have a collector's finalizer: foregroundDeletion until their dependents are gone, orphan until these are orphaned.", "finalizer")
+	descUnresolved = described("owner_references_unresolved",
+		"References of objects that nobody deletes to owners that no collector can find: of a type that is not served, or with a namespace where the object has none. ebb orphans names them.", "reason")
+	descKept     = described("collector_objects", "Objects that a collector beside the one of owners keeps; none of one that is off.", "collector")
+	descFindings = prometheus.NewDesc("ebb_controller_collector_findings",
+		"What a collector makes of the objects that it reports on, by reason: why they go, or why they are kept. None of one that is off.", []string{"collector", "reason"}, nil)
+)
+
+func (s *scraped) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descObjects, descUnproven, descWaiting, descUnresolved, descKept, descFindings} {
+		out <- d
+	}
+}
+
+func (s *scraped) Collect(out chan<- prometheus.Metric) {
+	if s.ask == nil {
+		return
+	}
+	list, err := s.ask(context.Background())
+	if err != nil {
+		return
+	}
+	for _, m := range list {
+		out <- m
+	}
+}
+
+// counts what a scrape shows.
+func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err error) {
+	show := func(d *prometheus.Desc, n int, labels ...string) {
+		list = append(list, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...))
+	}
+	var types []TypeStatus
+	if err = c.query(ctx, func(now time.Time) {
+		types = c.typesNow()
+		foreground, orphan := c.collector.Waiting()
+		show(descWaiting, foreground, gc.ForegroundFinalizer)
+		show(descWaiting, orphan, gc.OrphanFinalizer)
+		unserved, namespaced := c.collector.Unresolved()
+		show(descUnresolved, unserved, string(report.OwnerTypeNotServed))
+		show(descUnresolved, namespaced, string(report.OwnerNamespaced))
+		for _, a := range c.sides.all {
+			show(descKept, a.Len(), a.name.String())
+			for why, n := range a.counts(c.serverTime(now)) {
+				show(descFindings, n, a.name.String(), string(why))
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	unproven, alone := 0, 0
+	for _, t := range types {
+		unproven, alone = unproven+t.Unproven, alone+t.Alone
+	}
+	show(descUnproven, unproven-alone, "not_found_once")
+	show(descUnproven, alone, "no_witness")
+	for name, n := range objectsByType(types) {
+		show(descObjects, n, name)
+	}
+	return list, nil
+}
+
+// counts how many objects there are by what is made of them; nil: it does not say.
+func (a *attached) counts(now time.Time) map[gc.Reason]int {
+	if of, counts := a.Interface.(interface {
+		Counts(now time.Time) map[gc.Reason]int
+	}); counts {
+		return of.Counts(now)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/volumes"
+	"github.com/ebb-agent/ebb/runtime/csi"
+	"github.com/ebb-agent/ebb/runtime/kube/fields"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// deleter has CSI drivers delete volumes, each after all that speaks for it was read live.
+// Workers use it side by side.
+type deleter struct {
+	api     API
+	metrics *Metrics
+	open    func(name, socket string) Driver
+	bars    func(gc.Action) string // what the gate has against it by now
+
+	mu      sync.Mutex
+	config  config.Volumes
+	drivers map[string]Driver
+}
+
+func newDeleter(o Options, d *door) *deleter {
+	v := &deleter{api: o.API, metrics: o.Metrics, open: o.Driver, drivers: map[string]Driver{}}
+	if v.open == nil {
+		v.open = func(name, socket string) Driver { return csi.New(name, socket) }
+	}
+	v.bars = func(a gc.Action) string {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.bars(a)
+	}
+	return v
+}
+
+// configure takes other drivers. Connections to those that are not wanted any more end.
+func (v *deleter) configure(c config.Volumes) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.config = c
+	for name, d := range v.drivers {
+		if d.Socket() != c.Socket(name) {
+			d.Close()
+			delete(v.drivers, name)
+		}
+	}
+}
+
+func (v *deleter) close() { v.configure(config.Volumes{}) }
+
+// driver of a name; nil if none is to be served by now.
+func (v *deleter) driver(name string) (Driver, volumes.Config) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	socket := v.config.Socket(name)
+	if socket == "" {
+		return nil, volumes.Config{}
+	}
+	d := v.drivers[name]
+	if d == nil {
+		d = v.open(name, socket)
+		v.drivers[name] = d
+	}
+	return d, v.config.Policy()
+}
+
+// errKept is an outcome by which the volume stays for a reason of the policy's.
+type errKept struct{ why gc.Reason }
+
+func (e errKept) Error() string { return "kept: a live read says " + string(e.why) }
+
+// delete what a PersistentVolume stands for, then the object. asked says whether the
+// driver was asked to: whatever it said, it may have done so.
+func (v *deleter) delete(ctx context.Context, a gc.Action) (out metadata.Outcome, asked bool) {
+	began := time.Now()
+	defer func() { out.Took = time.Since(began) }()
+	driver, rules := v.driver(a.Driver)
+	if driver == nil {
+		return metadata.Outcome{Result: gc.Conflict, Err: errors.New("kept: the driver is not to be served any more")}, false
+	}
+	if err := driver.Ready(ctx); err != nil {
+		v.metrics.volumeCall(a.Driver, err)
+		return metadata.Outcome{Result: gc.TooMany, Err: err}, false
+	}
+	live, secrets, err := v.prove(ctx, a, rules)
+	var kept errKept
+	switch {
+	case errors.As(err, &kept):
+		return metadata.Outcome{Result: gc.Conflict, Err: err}, false
+	case err != nil:
+		return metadata.Outcome{Err: err}, false
+	}
+	if why := v.bars(a); why != "" || ctx.Err() != nil {
+		return metadata.Outcome{Result: gc.Conflict, Err: fmt.Errorf("kept: %s by now", why)}, false
+	}
+	err = driver.DeleteVolume(ctx, live.Handle, secrets)
+	v.metrics.volumeCall(a.Driver, err)
+	if err != nil {
+		return metadata.Outcome{Result: resultOf(err), Err: err}, true
+	}
+	return v.finish(ctx, a, live), true
+}
+
+// resultOf an error of a driver: TooMany says nothing of the volume.
+func resultOf(err error) gc.Result {
+	switch {
+	case errors.Is(err, csi.ErrUnavailable), errors.Is(err, csi.ErrOther):
+		return gc.TooMany
+	case errors.Is(err, csi.ErrNotFound), errors.Is(err, csi.ErrRefused):
+		return gc.Forbidden
+	}
+	return gc.Failed
+}
+
+// finish has the PersistentVolume go once its data has: the provisioner's finalizer is
+// taken off, and no other.
+func (v *deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) metadata.Outcome {
+	del := a
+	del.Verb, del.Policy = gc.Delete, gc.Background
+	if live.Finalizer >= 0 {
+		off := a
+		off.Verb, off.Finalizer, off.Index = gc.RemoveFinalizer, volumes.Finalizer, live.Finalizer
+		out := v.api.Do(ctx, off, false)
+		if out.Result != gc.Done || out.Object == nil {
+			return unthrottled(out)
+		}
+		del.ResourceVersion = out.Object.ResourceVersion
+	}
+	return unthrottled(v.api.Do(ctx, del, false))
+}
+
+// unthrottled is an outcome of the API server's, whose wish for fewer requests is not the
+// driver's.
+func unthrottled(out metadata.Outcome) metadata.Outcome {
+	if out.Result == gc.TooMany {
+		out.Result = gc.Failed
+	}
+	return out
+}
+
+var (
+	volumeType     = gc.Type{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"}
+	claimType      = gc.Type{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true}
+	attachmentType = gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Resource: "volumeattachments"}
+	podType        = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
+)
+
+// prove that nothing that stands on the API server now speaks against a deletion, and read
+// what it needs. The rules are the collector's own, applied to live lists.
+func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
+	proof := volumes.New(rules)
+	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volume itself last
+		err := v.api.ListFields(ctx, t, "", fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
+			proof.Observe(time.Time{}, t, o, fields)
+			return nil
+		})
+		if err != nil {
+			return live, nil, err
+		}
+		proof.Synced(time.Time{}, t)
+	}
+	now, known := v.api.Time(time.Now())
+	if !known {
+		return live, nil, errors.New("the API server's time is not known")
+	}
+	live, why, ok := proof.Confirm(now, a)
+	if !ok {
+		return live, nil, errKept{why}
+	}
+	if err := v.unused(ctx, live); err != nil {
+		return live, nil, err
+	}
+	if live.Secret.Name != "" {
+		at := gc.Coordinates{APIVersion: "v1", Kind: "Secret", Resource: "secrets", Namespace: live.Secret.Namespace, Name: live.Secret.Name}
+		got, err := v.api.ReadFields(ctx, at, true, fields.Secret)
+		if err != nil {
+			return live, nil, fmt.Errorf("read the deletion secret: %w", err)
+		}
+		secrets = got.(map[string]string)
+	}
+	return live, secrets, v.unchanged(ctx, a)
+}
+
+// unused says that no Pod uses the claim. One whose finalizer was removed by force may be
+// gone while its Pod runs on; and of drivers that do not attach there is no attachment.
+func (v *deleter) unused(ctx context.Context, live volumes.Live) error {
+	return v.api.ListFields(ctx, podType, live.Namespace, fields.Uses, func(_ gc.Object, f any) error {
+		if f.(volumes.Uses).Claim(live.Claim) {
+			return errKept{volumes.InUse}
+		}
+		return nil
+	})
+}
+
+// unchanged says, at the last moment, that the object is as it was, and its claim not there.
+func (v *deleter) unchanged(ctx context.Context, a gc.Action) error {
+	claim, err := v.api.Read(ctx, a.Owner, true)
+	switch {
+	case err != nil:
+		return err
+	case claim.State == gc.Exists:
+		return errKept{volumes.ClaimThere}
+	case claim.State != gc.Absent:
+		return errors.New("it is not known whether its claim is there")
+	}
+	now, err := v.api.Read(ctx, a.Object, false)
+	if err != nil {
+		return err
+	}
+	if now.State != gc.Exists || now.Object.UID != a.Object.UID || now.Object.ResourceVersion != a.ResourceVersion {
+		return errKept{volumes.Changed}
+	}
+	return nil
+}
+
+// What came of a call of a driver, for the metric.
+var callResults = []struct {
+	err  error
+	name string
+}{
+	{csi.ErrOther, "other_driver"}, {csi.ErrUnavailable, "unavailable"}, {csi.ErrNotFound, "not_found"}, {csi.ErrRefused, "refused"},
+}
+
+// volumeCall counts a call of a driver. Their names are those that the configuration has.
+func (m *Metrics) volumeCall(driver string, err error) {
+	result := "failed"
+	if err == nil {
+		result = "done"
+	}
+	for _, r := range callResults {
+		if errors.Is(err, r.err) {
+			result = r.name
+			break
+		}
+	}
+	m.volumeCalls.WithLabelValues(driver, result).Inc()
+}

@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/volumes"
+	"github.com/ebb-agent/ebb/runtime/csi"
+)
+
+// driver is one in memory.
+type driver struct {
+	mu     sync.Mutex
+	calls  []string
+	ready  func() error                             // nil: it is
+	delete func(context.Context) error              // nil: it does
+	with   func(handle string, s map[string]string) // nil: whatever
+}
+
+func (d *driver) note(call string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, call)
+}
+
+func (d *driver) called() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(slices.Compact(slices.Clone(d.calls)), " ")
+}
+
+func (d *driver) Ready(context.Context) error {
+	if d.note("ready"); d.ready != nil {
+		return d.ready()
+	}
+	return nil
+}
+
+func (d *driver) DeleteVolume(ctx context.Context, handle string, s map[string]string) error {
+	if d.note("delete:" + handle); d.with != nil {
+		d.with(handle, s)
+	}
+	if d.delete != nil {
+		return d.delete(ctx)
+	}
+	return nil
+}
+
+func (d *driver) Socket() string { return "/s" }
+func (d *driver) Close()         { d.note("close") }
+
+// withVolumes has the API server serve all that bears on them.
+func withVolumes(f *fake) {
+	f.types = append(f.types, volumeType, claimType, attachmentType,
+		gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "CSINode", Resource: "csinodes"}, gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Resource: "csidrivers"},
+		gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass", Resource: "storageclasses"})
+}
+
+func servingVolumes(c *config.Config) {
+	c.Collectors.Volumes.Mode = config.Enforce
+	c.Collectors.Volumes.Drivers = []config.Driver{{Name: "d.example.com", Socket: "/s"}}
+}
+
+// volume makes one that is to go.
+func (b *bed) volume(name string) gc.Object {
+	v := volumes.Volume{Phase: "Released", Policy: "Delete", Driver: "d.example.com", ProvisionedBy: "d.example.com", Handle: "h-" + name, Since: time.Now().Add(-48 * time.Hour)}
+	v.Claim.Namespace, v.Claim.Name, v.Claim.UID = "a", "claim-"+name, "old"
+	b.api.mu.Lock()
+	b.api.fields["uid-"+name] = v
+	b.api.mu.Unlock()
+	return b.api.put(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: name, UID: "uid-" + name, Finalizers: []string{"kubernetes.io/pv-protection", volumes.Finalizer}})
+}
+
+func (b *bed) putClaim(name, uid string) {
+	b.api.mu.Lock()
+	b.api.fields[uid] = volumes.Claim{}
+	b.api.mu.Unlock()
+	b.api.put(gc.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "a", Name: name, UID: uid})
+}
+
+// inVolumes runs a controller that has one driver.
+func inVolumes(t *testing.T, d *driver, configure func(*config.Config), test func(b *bed)) {
+	inBubble(t, func(c *config.Config) {
+		servingVolumes(c)
+		if configure != nil {
+			configure(c)
+		}
+	}, withVolumes, func(b *bed) {
+		b.c.door.volumes.open = func(string, string) Driver { return d }
+		test(b)
+	})
+}
+
+// TestVolumes: the data goes, then the provisioner's finalizer, then the object.
+func TestVolumes(t *testing.T) {
+	d := &driver{}
+	inVolumes(t, d, nil, func(b *bed) {
+		v := b.volume("v")
+		b.after(time.Second)
+		b.want("calls", d.called(), "ready delete:h-v")
+		now := b.api.get(v)
+		b.want("finalizers", now.Finalizers, []string{"kubernetes.io/pv-protection"})
+		b.want("terminating", now.Terminating, true)
+		last := b.c.door.record.latest()[0]
+		b.want("requests on their way", b.c.limit.inFlight+b.c.sides.inFlight, 0)
+		b.want("decision", last.Collector+" "+last.Verb+" "+last.Result+" "+last.Owner.Name+" "+last.Root.Name, "volumes delete-volume done claim-v volumes")
+		b.after(time.Hour)
+		b.want("calls", d.called(), "ready delete:h-v")
+	})
+	b := d.called()
+	if !strings.HasSuffix(b, " close") {
+		t.Errorf("calls: %s", b)
+	}
+}
+
+// TestVolumesWait: what waits has no driver called, whatever the collector's mode.
+func TestVolumesWait(t *testing.T) {
+	for name, configure := range map[string]func(*config.Config){
+		"the controller observes": func(c *config.Config) { c.Mode = config.Observe },
+		"the collector observes":  func(c *config.Config) { c.Collectors.Volumes.Mode = config.Observe },
+		"paused":                  func(c *config.Config) { c.Paused = true },
+		"namespace excluded":      func(c *config.Config) { c.Exclude.Namespaces = []string{"a"} },
+		"type excluded":           func(c *config.Config) { c.Exclude.Types = []string{"persistentvolumes"} },
+		"off":                     func(c *config.Config) { c.Collectors.Volumes.Mode = config.Off },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &driver{}
+			inVolumes(t, d, configure, func(b *bed) {
+				v := b.volume("v")
+				b.after(time.Hour)
+				b.want("calls", d.called(), "")
+				b.want("version", b.api.get(v).ResourceVersion, v.ResourceVersion)
+			})
+		})
+	}
+	t.Run("etcd restored", func(t *testing.T) {
+		d := &driver{}
+		inVolumes(t, d, nil, func(b *bed) {
+			b.restore()
+			b.volume("v")
+			b.after(time.Hour)
+			b.want("calls", d.called(), "")
+			b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
+			b.after(time.Minute)
+			b.want("calls", d.called(), "ready delete:h-v")
+		})
+	})
+}
+
+// TestVolumesLateNews: what happens between the decision and the call keeps the data.
+func TestVolumesLateNews(t *testing.T) {
+	for name, happens := range map[string]func(b *bed){
+		"a claim of another life": func(b *bed) { b.putClaim("claim-v", "new") },
+		"a claim of this life":    func(b *bed) { b.putClaim("claim-v", "old") },
+		"another has the handle": func(b *bed) {
+			b.api.mu.Lock()
+			b.api.fields["uid-w"] = volumes.Volume{Phase: "Bound", Driver: "d.example.com", Handle: "h-v"}
+			b.api.mu.Unlock()
+			b.api.put(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: "w", UID: "uid-w"})
+		},
+		"attached": func(b *bed) {
+			b.api.mu.Lock()
+			b.api.fields["uid-a"] = volumes.Attachment{Volume: "v", Node: "n"}
+			b.api.mu.Unlock()
+			b.api.put(gc.Object{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Name: "a", UID: "uid-a"})
+		},
+		"it changed": func(b *bed) {
+			o := b.api.get(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: "v", UID: "uid-v"})
+			b.api.mu.Lock()
+			v := b.api.fields["uid-v"].(volumes.Volume)
+			v.Policy = "Retain"
+			b.api.fields["uid-v"] = v
+			b.api.mu.Unlock()
+			b.api.put(*o)
+		},
+		"paused":                    func(b *bed) { b.c.door.mu.Lock(); b.c.door.paused = true; b.c.door.mu.Unlock() },
+		"attachments are forbidden": func(b *bed) { b.api.fault("VolumeAttachment", fmt.Errorf("forbidden")) },
+		"Pods are forbidden":        func(b *bed) { b.api.fault("Pod", fmt.Errorf("forbidden")) },
+		"etcd restored":             func(b *bed) { b.c.door.etcdRestored("test") },
+		"the lease is lost":         func(b *bed) { b.c.Guard(func() bool { return false }) },
+		"used by a Pod": func(b *bed) {
+			b.api.mu.Lock()
+			b.api.fields["uid-p"] = volumes.Uses{Claims: []string{"claim-v"}}
+			b.api.mu.Unlock()
+			b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p", UID: "uid-p"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, once := &driver{}, sync.Once{}
+			inVolumes(t, d, nil, func(b *bed) {
+				d.ready = func() error { once.Do(func() { happens(b) }); return nil }
+				v := b.volume("v")
+				b.after(10 * time.Second)
+				if strings.Contains(d.called(), "delete") || !strings.Contains(d.called(), "ready") {
+					t.Errorf("calls: %s", d.called())
+				}
+				if now := b.api.get(v); now == nil || now.Terminating || len(now.Finalizers) != 2 {
+					t.Errorf("%+v", now)
+				}
+			})
+		})
+	}
+}
+
+// TestVolumesHang: a driver that hangs costs nobody anything but its own volumes, and ends
+// with the controller.
+func TestVolumesHang(t *testing.T) {
+	d := &driver{delete: func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", csi.ErrUnavailable, ctx.Err())
+	}}
+	inVolumes(t, d, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Most: 1} }, func(b *bed) {
+		var list []gc.Object
+		for i := range 10 {
+			list = append(list, b.volume(fmt.Sprint("v", i)))
+		}
+		b.after(time.Minute)
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 20)
+		b.api.remove(owner, gc.Background)
+		b.after(10 * time.Second)
+		b.want("pods left", b.left(pods), 0)
+		b.want("volumes left", b.left(list), 10)
+		b.want("on their way", b.c.door.sending, 4)
+		b.want("requests", b.c.limit.inFlight, 0)
+	})
+}

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// manyPulled take 40 MiB and 10,000 inodes, about as much as one image.
+const manyPulled = 10_000
+
+// PulledFacts are the kubelet's records of images that it pulled: a file each.
+type PulledFacts struct {
+	Dir   string // "": the kubelet has none, or is older than 1.35
+	Count int
+	Err   error
+}
+
+// lookAtPulled counts the files, and reads none of them.
+func (k *KubeletFacts) lookAtPulled() {
+	if !k.known() {
+		return
+	}
+	path := filepath.Join(k.Settings.RootDir.V, "image_manager", "pulled")
+	open := func() (*os.File, error) { return os.Open(path) }
+	if p := k.Chosen; p != nil && !p.SameMounts() {
+		open = func() (*os.File, error) { return p.Open(path, unix.O_RDONLY|unix.O_DIRECTORY) }
+	}
+	dir, err := open()
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	k.Pulled = PulledFacts{Dir: path, Err: err}
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for k.Pulled.Err == nil {
+		var names []string
+		names, k.Pulled.Err = dir.Readdirnames(1024)
+		k.Pulled.Count += len(names)
+	}
+	if errors.Is(k.Pulled.Err, io.EOF) {
+		k.Pulled.Err = nil
+	}
+}
+
+// judgePulled: the kubelet prunes its records only after it has itself looked for
+// images to remove for space (GarbageCollect and DeleteUnusedImages in
+// pkg/kubelet/images/image_gc_manager.go). A node that is never so full keeps them,
+// whoever removes the images.
+func judgePulled(all *findings, f *Facts) {
+	const id = "image-records"
+	p := &f.Kubelet.Pulled
+	found := fmt.Sprintf("the kubelet's records of pulled images: %d in %s", p.Count, p.Dir)
+	switch {
+	case p.Dir == "":
+	case p.Err != nil:
+		all.add(Note, id, fmt.Sprintf("the kubelet's records of pulled images could not be counted: %v", p.Err), "", "run this as root")
+	case p.Count < manyPulled:
+		all.ok(id, found)
+	default:
+		all.add(Note, id, found,
+			"one for each image that it ever pulled, 4 KiB and an inode each, and it reads them when it starts; it removes those of images that are gone "+
+				"only when the disk has reached imageGCHighThresholdPercent or its eviction line, so a threshold below 100 that is not reached changes nothing",
+			`remove those of images that are gone, with the kubelet stopped: docs/kubelet.md, "Pull records"`,
+			"leave those of images that are there: without its record a private image is free for every pod of this node")
+	}
+}

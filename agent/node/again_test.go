@@ -1,0 +1,73 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fake"
+)
+
+// What ebb removed and what comes back within a day is pulled again: each time counted, by
+// each agent, and new by its age. What somebody else removed is not ours.
+func TestPulledAgainIsCounted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.many(9)
+		back := func(n int) {
+			t.Helper()
+			w.rt.SetDisk(size, 0, 100000) // nothing has to go
+			name := fmt.Sprintf("docker.io/library/i%02d:latest", n)
+			if w.add(name, 20) != ids[n] {
+				t.Fatal("it is another image")
+			}
+			w.pass(time.Minute)
+		}
+		w.rt.Untag(fake.CRINamespace, "docker.io/library/i08:latest")
+		w.pass(time.Minute)
+		back(8)
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[:3]...)
+		back(0)
+		w.wantLogged(1, "pulled again", "image="+ids[0], "freed_bytes=20971520", "times=1")
+		if i := w.image(ids[0]); i.Again != 1 || i.LastUsed != nil {
+			t.Errorf("it is said of it: %+v", i)
+		}
+		w.down()
+		w.up()
+		back(1)
+		if n, bytes := w.metric("ebb_node_images_pulled_again_total"), w.metric("ebb_node_images_pulled_again_bytes_total"); n != 1 || bytes != float64(20*mib) {
+			t.Errorf("%v images of %v bytes count as pulled again since the start", n, bytes)
+		}
+		w.pass(againWithin)
+		back(2)
+		if i := w.image(ids[2]); i.Again != 0 {
+			t.Errorf("of one that came after a day is said: %+v", i)
+		}
+		// The first one once more: what is known of it went with it.
+		for _, name := range []string{"i03", "i04", "i05", "i06", "i07", "i08", "i01", "i02"} {
+			w.use("docker.io/library/" + name + ":latest")
+		}
+		w.fill(81)
+		w.pass(time.Minute)
+		back(0)
+		w.wantLogged(1, "pulled again", "image="+ids[0], "times=2")
+	})
+}
+
+// However many go, a bounded number is remembered: the latest.
+func TestRemovedAreBounded(t *testing.T) {
+	a, now := &Agent{rec: state.New()}, time.Unix(1e9, 0)
+	for n := range removedMost + 10 {
+		a.noteRemoved(leaving{Decision: image.Decision{ImageID: fmt.Sprint(n)}}, now.Add(time.Duration(n)*time.Second))
+	}
+	if _, oldest := a.rec.Removed["9"]; len(a.rec.Removed) != removedMost || oldest {
+		t.Errorf("%d are remembered, the tenth: %v", len(a.rec.Removed), oldest)
+	}
+	a.noteRemoved(leaving{}, now.Add(3*againWithin))
+	if len(a.rec.Removed) != 1 {
+		t.Errorf("%d are remembered for days", len(a.rec.Removed))
+	}
+}

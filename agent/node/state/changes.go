@@ -1,0 +1,96 @@
+package state
+
+import (
+	"encoding/json"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// change is a key of the file that gets another value; nil: it goes.
+type change struct {
+	bucket, key, value []byte
+}
+
+// changed is what leads from one state of the file to another. Thousands of images and
+// layers are compared as they are: to make JSON of each for every save costs more than
+// all the rest of it.
+func changed(last, next Records) (changes []change) {
+	if !sameJSON(last.Meta, next.Meta) {
+		changes = appendChange(changes, bucketMeta, keyMeta, next.Meta)
+	}
+	switch answered := next.Meta.PodsAnswered; {
+	case answered.IsZero() && !last.Meta.PodsAnswered.IsZero():
+		changes = appendChange(changes, bucketMeta, keyWanted, nil)
+	case !answered.IsZero() && (last.Meta.PodsAnswered.IsZero() || !sameJSON(last.Wanted, next.Wanted)):
+		changes = appendChange(changes, bucketMeta, keyWanted, wanted{wantedVersion, next.Wanted})
+	}
+	byID := func(id string) []byte { return []byte(id) }
+	changes = append(changes, differ(bucketImages, last.Images, next.Images, byID, Image.same)...)
+	changes = append(changes, differ(bucketRemoved, last.Removed, next.Removed, byID, Removed.same)...)
+	ofContainer := func(name string) []byte { return []byte(containerPrefix + name) }
+	changes = append(changes, differ(bucketMeta, last.Containers, next.Containers, ofContainer, Container.same)...)
+	return append(changes, differ(bucketLayers, last.Layers, next.Layers, layerKey, Layer.same)...)
+}
+
+// differ is what leads from one map to another.
+func differ[K comparable, V any](bucket []byte, last, next map[K]V, key func(K) []byte, same func(V, V) bool) (changes []change) {
+	for k, v := range next {
+		if was, ok := last[k]; !ok || !same(v, was) {
+			changes = appendChange(changes, bucket, key(k), v)
+		}
+	}
+	for k := range last {
+		if _, ok := next[k]; !ok {
+			changes = appendChange(changes, bucket, key(k), nil)
+		}
+	}
+	return changes
+}
+
+// appendChange leaves out what the file cannot have: no key, one that is too long, and a
+// time outside year 0..9999, from a broken clock.
+func appendChange(changes []change, bucket, key []byte, v any) []change {
+	if len(key) == 0 || len(key) >= bolt.MaxKeySize {
+		return changes
+	}
+	c := change{bucket: bucket, key: key}
+	if v != nil {
+		var err error
+		if c.value, err = json.Marshal(v); err != nil {
+			return changes
+		}
+	}
+	return append(changes, c)
+}
+
+// layerKey is JSON: its parts come from the runtime and may hold any separator.
+func layerKey(l inventory.Layer) []byte {
+	key, _ := json.Marshal(l) // strings always can be
+	return key
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && slices.Equal(x, y)
+}
+
+func (i Image) same(as Image) bool {
+	return i.Observed.Equal(as.Observed) && i.Arrived.Equal(as.Arrived) && i.LastUsed.Equal(as.LastUsed) &&
+		i.Again == as.Again
+}
+
+func (c Container) same(as Container) bool { return c.Image == as.Image && c.Ended.Equal(as.Ended) }
+
+func (r Removed) same(as Removed) bool {
+	return r.At.Equal(as.At) && r.Reason == as.Reason && r.Bytes == as.Bytes && slices.Equal(r.References, as.References) &&
+		r.LastUsed.Equal(as.LastUsed) && r.Again == as.Again
+}
+
+func (l Layer) same(as Layer) bool {
+	return l.Path == as.Path && l.Dev == as.Dev && l.Ino == as.Ino && l.Created.Equal(as.Created) &&
+		l.Generation == as.Generation && l.UUID == as.UUID && slices.Equal(l.Below, as.Below) && l.Birth == as.Birth
+}

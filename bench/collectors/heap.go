@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ebb-agent/ebb/bench/contender"
+)
+
+// restTime is what a process is given to come to rest before its memory counts.
+const restTime = 10 * time.Second
+
+// heapRounds are how often each is measured: what is live was counted at some moment, and
+// what had come just before counts, too.
+const heapRounds = 3
+
+// measureHeap has ebb start with many objects of each kind, none of them due: with all
+// collectors off, with each of them, and with all.
+func measureHeap(ctx context.Context, b *bed, f figures) error {
+	later := time.Now().Add(24 * time.Hour)
+	all := map[string]any{}
+	for _, k := range kinds {
+		n := k.many(b.options)
+		if err := b.Fill(ctx, sequence(n, func(i int) runtime.Object { return k.make(i, later) })); err != nil {
+			return err
+		}
+		settings := map[string]any{"mode": "observe"}
+		if k.name == "pods" {
+			settings["keep"] = -1
+		}
+		all[k.name] = settings
+	}
+	lives := map[string][]float64{}
+	for range heapRounds {
+		for _, name := range []string{"off", "pods", "jobs", "csrs", "observe"} {
+			settings := map[string]any{name: all[name]}
+			if name == "off" {
+				settings = nil
+			} else if name == "observe" {
+				settings = all
+			}
+			live, err := b.cost(ctx, f, name, settings)
+			if err != nil {
+				return err
+			}
+			lives[name] = append(lives[name], live)
+		}
+	}
+	for _, k := range kinds {
+		f.set(k.name+"_heap_bytes_per_object", (median(lives[k.name])-median(lives["off"]))/float64(k.many(b.options)))
+	}
+	return nil
+}
+
+// cost of ebb with some collectors on, and its live heap in bytes.
+func (b *bed) cost(ctx context.Context, f figures, name string, collectors map[string]any) (live float64, err error) {
+	began := time.Now()
+	err = with(ctx, b.ebbWith(collectors), func(p contender.Process) error {
+		if err := contender.Until(ctx, 20*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
+			return err
+		}
+		ready := time.Since(began).Seconds()
+		u, err := p.Usage()
+		if err != nil {
+			return err
+		}
+		f.set(name+"_ready_s", ready)
+		f.set(name+"_ready_cpu_s", u.CPU)
+		f.set(name+"_ready_read_mib", u.Read)
+		if err := contender.Pause(ctx, restTime); err != nil {
+			return err
+		}
+		if u, err = p.Usage(); err != nil {
+			return err
+		}
+		live, err = b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
+		f.set(name+"_rss_mib", u.RSS)
+		f.set(name+"_heap_mib", live/contender.MiB)
+		contender.Say("%-8s ready after %.2f s, %.2f s of CPU, %.0f MiB read; heap %.1f MiB, RSS %.0f MiB",
+			name, ready, f[name+"_ready_cpu_s"], f[name+"_ready_read_mib"], f[name+"_heap_mib"], u.RSS)
+		return err
+	})
+	return live, err
+}

@@ -1,0 +1,131 @@
+// Command pods counts what the sources of pods of many agents ask of one API server: at the
+// start, idle, after an outage of the way to it, and after one of the server itself.
+// The API server is a real one, and its audit log has the counts.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ebb-agent/ebb/bench/contender"
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+// options are the flags. Nothing of an agent's own timing is changed.
+type options struct {
+	agents, pods        int
+	idle, outage, after time.Duration
+	results             string
+}
+
+// figures go to pods.json: how many agents, for how long in seconds, and for the phases
+// start, idle, back (of the way, after an outage) and restart (of the server, after one)
+//
+//	_requests_per_agent_min   of all kinds, while the phase lasted
+//	_lists_per_agent          in all of it; so _newest_, _watches_
+//	_lists_peak_s             at most in ten seconds, for each of them
+//	_known_s                  until the last agent knew its pods again
+type figures map[string]float64
+
+func main() {
+	var o options
+	flag.IntVar(&o.agents, "agents", 500, "how many agents, each of a node of its own")
+	flag.IntVar(&o.pods, "pods", 4, "pods of each")
+	flag.DurationVar(&o.idle, "idle", 15*time.Minute, "how long nothing happens; a watch lives for 5 to 10 minutes")
+	flag.DurationVar(&o.outage, "outage", time.Minute, "how long the server is away")
+	flag.DurationVar(&o.after, "after", 2*time.Minute, "how long to count after an outage")
+	flag.StringVar(&o.results, "results", "bench/results", "where pods.json goes")
+	again := flag.Bool("render", false, "only write RESULTS.md again, from pods.json")
+	flag.Parse()
+	contender.Main("bench-pods", func(ctx context.Context) error {
+		if *again {
+			return render(o.results)
+		}
+		return run(ctx, o)
+	})
+}
+
+func run(ctx context.Context, o options) (err error) {
+	b, err := makeBed(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	phases, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	f := figures{"agents": float64(o.agents), "pods_per_node": float64(o.pods),
+		"idle_s": o.idle.Seconds(), "outage_s": o.outage.Seconds(), "after_s": o.after.Seconds()}
+	requests, err := b.requests()
+	if err != nil {
+		return err
+	}
+	for _, p := range phases {
+		if err := f.add(p, requests, o.agents); err != nil {
+			return err
+		}
+	}
+	fmt.Fprint(os.Stderr, f.markdown())
+	if err := result.Write(o.results, "pods", f); err != nil {
+		return err
+	}
+	return render(o.results)
+}
+
+// measure brings the agents through all phases, and ends them: only then are their last
+// watches in the audit log.
+func (b *bed) measure(ctx context.Context) (phases []phase, err error) {
+	begin := func(name string) *phase {
+		fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), name)
+		phases = append(phases, phase{name: name, from: time.Now()})
+		return &phases[len(phases)-1]
+	}
+	back := func(p *phase, pods int) error {
+		if err := b.awaitPods(ctx, pods); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		p.known = time.Since(p.from)
+		return pause(ctx, b.o.after-p.known)
+	}
+	p := begin("start")
+	b.start(ctx)
+	if err := b.awaitPods(ctx, b.o.pods); err != nil {
+		return nil, err
+	}
+	p.known, p.until = time.Since(p.from), time.Now()
+	p = begin("idle")
+	if err := pause(ctx, b.o.idle); err != nil {
+		return nil, err
+	}
+	p.until = time.Now()
+
+	b.proxy.Away()
+	if err := errors.Join(b.eachPod(ctx, false, b.o.pods-1), pause(ctx, b.o.outage)); err != nil {
+		return nil, err
+	}
+	p = begin("back")
+	b.proxy.Back()
+	if err := back(p, b.o.pods-1); err != nil {
+		return nil, err
+	}
+	p.until = time.Now()
+
+	if err := b.restart(ctx); err != nil {
+		return nil, err
+	}
+	p = begin("restart")
+	b.proxy.Back()
+	if err := b.eachPod(ctx, true, b.o.pods); err != nil {
+		return nil, err
+	}
+	if err := back(p, b.o.pods); err != nil {
+		return nil, err
+	}
+	p.until = time.Now()
+	return phases, b.stop(ctx)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// check asks the node and the agent after step n.
+func (d *driver) check(ctx context.Context, n int) error {
+	asked := time.Now()
+	have, err := d.present(ctx)
+	if err != nil {
+		return err
+	}
+	d.oracle.Present(have, asked)
+	if n%5 == 0 && !d.oracle.Excused(time.Now()) {
+		d.checkLastUse(ctx, have)
+	}
+	if n%20 != 0 {
+		return nil
+	}
+	if err := d.countRuntime(ctx); err != nil {
+		return err
+	}
+	return d.checkRuns(ctx)
+}
+
+func (d *driver) checkLastUse(ctx context.Context, have []string) {
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the node's life goes on
+	defer cancel()
+	e, err := d.explained(ctx)
+	if err != nil {
+		return // readiness tells of it
+	}
+	for _, i := range e.Images {
+		if !slices.Contains(have, i.ID) {
+			continue
+		}
+		var used time.Time
+		if i.LastUsed != nil { // by a clock that may have been set
+			used = i.LastUsed.Add(-d.behind)
+		}
+		d.oracle.LastUse(i.ID, used, asked, fmt.Sprintf("%s, %s, %s, used by %v", i.References, i.Reason, i.Detail, i.UsedBy))
+	}
+}
+
+// checkRuns runs an image that is listed. One that goes at this moment is no violation.
+func (d *driver) checkRuns(ctx context.Context) error {
+	p, err := d.there(ctx)
+	if p == nil {
+		return err
+	}
+	if d.use(ctx, p) == nil {
+		return nil
+	}
+	have, err := d.present(ctx)
+	if err != nil || !slices.Contains(have, p.id) {
+		return err
+	}
+	if failed := d.use(ctx, p); failed != nil && !full(failed) && ctx.Err() == nil {
+		d.oracle.CannotRun(p.id, failed, time.Now())
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+const (
+	prefix      = "soak.test/"
+	builder     = "builder" // another namespace of containerd
+	names       = 30        // of images
+	kept        = 2         // of them are kept by a rule
+	ownBytes    = 5 * mib
+	mostFilled  = 45 // percent of the disk
+	snapshotter = "overlayfs"
+	podsPath    = "/api/v1/namespaces/default/pods"
+)
+
+// driver does one step after the other, so that what is true is known at each moment.
+type driver struct {
+	*bed
+	random *rand.Rand
+	pool   []*pulled
+	stays  []stay
+	pods   []pod
+	serial int   // of containers and pods
+	filled int64 // bytes of no image
+	steps  map[string]int
+	faults map[string]int
+	fault  *fault        // that is on
+	next   int           // the step at which the next one begins
+	behind time.Duration // how far the wall clock is behind the agent's
+}
+
+// pulled is an image and the digest that its name has now.
+type pulled struct {
+	node.Image
+	id       string // "" until it was pulled
+	revision int
+}
+
+type stay struct {
+	image  *pulled
+	other  bool    // in another namespace
+	volume *pulled // another image that it has as a volume; nil: none
+	*node.Container
+}
+
+type pod struct {
+	image *pulled
+	name  string
+}
+
+func newDriver(b *bed) *driver {
+	d := &driver{bed: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int)}
+	for n := range names {
+		d.pool = append(d.pool, &pulled{Image: imageOf(n, 0)})
+	}
+	d.next = b.gap
+	return d
+}
+
+// imageOf is one version of an image. Each has a layer of its own; some share another.
+func imageOf(n, revision int) node.Image {
+	name := fmt.Sprintf("%sapp%d:1", prefix, n)
+	if n < kept {
+		name = fmt.Sprintf("%skept/app%d:1", prefix, n)
+	}
+	i := node.Image{Name: name, Layers: []node.Layer{{Seed: fmt.Sprintf("own-%d-%d", n, revision), Bytes: ownBytes}}}
+	if n%3 == 0 {
+		i.Layers = append([]node.Layer{{Seed: fmt.Sprint("shared-", n%2), Bytes: ownBytes}}, i.Layers...)
+	}
+	return i
+}
+
+// run makes steps until a time, and judges after each.
+func (d *driver) run(ctx context.Context, until time.Time) error {
+	for n := 0; ctx.Err() == nil && time.Now().Before(until); n++ {
+		kind, err := d.step(ctx)
+		d.steps[kind]++
+		if err != nil && !d.expected(err) {
+			return fmt.Errorf("step %d, %s: %w", n, kind, err)
+		}
+		if err := d.check(ctx, n); err != nil {
+			return fmt.Errorf("after step %d, %s: %w", n, kind, err)
+		}
+		if err := d.turnFault(ctx, n); err != nil {
+			return fmt.Errorf("fault after step %d: %w", n, err)
+		}
+		if n%50 == 49 {
+			say("%d steps, %d faults, %d removals, %d containers", n+1, total(d.faults), d.oracle.Figures().Removals, len(d.stays))
+		}
+	}
+	return d.endFault(context.WithoutCancel(ctx))
+}
+
+// expected errors come from an image that goes while something is made of it, and from
+// a disk that is full.
+func (d *driver) expected(err error) bool {
+	return errdefs.IsNotFound(err) || full(err)
+}
+
+// full: overlayfs is mounted read-only where it finds no room for what it needs itself.
+func full(err error) bool {
+	return strings.Contains(err.Error(), "no space left on device") || strings.Contains(err.Error(), "read-only file system")
+}
+
+func (d *driver) step(ctx context.Context) (string, error) {
+	pick := d.random.IntN(100)
+	for _, act := range []struct {
+		name  string
+		share int // of 100
+		do    func(context.Context) error
+	}{
+		{"pull", 24, d.pull}, {"job", 22, d.job}, {"stay", 14, d.start}, {"end", 10, d.end}, {"pod", 6, d.bind}, {"pod deleted", 6, d.unbind},
+		{"tag moves", 4, d.moveTag}, {"fill", 11, d.fill}, {"unfill", 3, d.unfill},
+	} {
+		if pick -= act.share; pick < 0 {
+			return act.name, act.do(ctx)
+		}
+	}
+	return "", nil
+}
+
+func (d *driver) pull(ctx context.Context) error {
+	return d.pullOne(ctx, d.pool[d.random.IntN(len(d.pool))])
+}
+
+func (d *driver) pullOne(ctx context.Context, p *pulled) error {
+	id, err := d.node.Import(ctx, node.CRINamespace, p.Image)
+	if err != nil {
+		return err
+	}
+	p.id = id
+	d.oracle.Came(id, 2*100*ownBytes/float64(d.capacity), time.Now()) // as a blob and unpacked
+	if strings.HasPrefix(p.Name, prefix+"kept/") {
+		d.oracle.Protect(id, "a rule keeps it", time.Now())
+	}
+	return nil
+}
+
+// there picks an image that is on the node; nil if none is.
+func (d *driver) there(ctx context.Context) (*pulled, error) {
+	have, err := d.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []*pulled
+	for _, p := range d.pool {
+		if slices.Contains(have, p.id) {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list[d.random.IntN(len(list))], nil
+}
+
+// job is a container that ends at once and is deleted.
+func (d *driver) job(ctx context.Context) error {
+	p, err := d.there(ctx)
+	if p == nil {
+		return err
+	}
+	return d.use(ctx, p)
+}
+
+func (d *driver) use(ctx context.Context, p *pulled) error {
+	d.serial++
+	begun := time.Now()
+	c, err := d.node.Run(ctx, node.RunSpec{ID: fmt.Sprint("job-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "true"}})
+	if err != nil {
+		if !errdefs.IsNotFound(err) {
+			d.oracle.Tried(p.id, time.Now())
+		}
+		return err
+	}
+	_, err = c.Wait(ctx)
+	d.oracle.Used(p.id, begun, time.Now())
+	if err != nil {
+		return err
+	}
+	return c.Delete(ctx)
+}
+
+// lives are what containers do that stay, at speeds made up: %d is in milliseconds or
+// blocks. They keep what they write small: there are many of them.
+var lives = []string{
+	"busybox sleep 1000000",
+	"while :; do echo a line of a log; busybox usleep %d000; done",
+	"while :; do busybox dd if=/dev/zero of=/db bs=4k count=16 conv=notrunc,fsync 2>/dev/null; busybox usleep %d000; done",
+	"while :; do busybox mkdir /o; for i in 1 2 3 4 5 6 7 8 9; do echo x >/o/$i; done; busybox usleep %d000; busybox rm -r /o; done",
+	"while :; do busybox dd if=/dev/zero of=/w bs=64k count=32 2>/dev/null; busybox usleep %d000; busybox truncate -s 64k /w; busybox fallocate -l 1048576 /f; busybox rm -f /w /f; done",
+}
+
+func (d *driver) start(ctx context.Context) error {
+	p, err := d.there(ctx)
+	if p == nil || len(d.stays) >= d.containers {
+		return err
+	}
+	d.serial++
+	script := lives[d.random.IntN(len(lives))]
+	if strings.Contains(script, "%d") {
+		script = fmt.Sprintf(script, 50+d.random.IntN(2000))
+	}
+	spec := node.RunSpec{ID: fmt.Sprint("stay-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "sh", "-c", script}}
+	if d.random.IntN(8) == 0 {
+		spec.Namespace = builder
+		if _, err := d.node.Import(ctx, builder, p.Image); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	c, err := d.node.Run(ctx, spec)
+	if err != nil {
+		if !errdefs.IsNotFound(err) {
+			d.oracle.Tried(p.id, time.Now())
+		}
+		return err
+	}
+	s := stay{image: p, other: spec.Namespace != "", Container: c}
+	d.oracle.Used(p.id, begun, time.Now())
+	d.oracle.Protect(p.id, c.ID()+" is made from it", time.Now())
+	if d.random.IntN(5) == 0 {
+		s.volume, err = d.mountVolume(ctx, c.ID())
+	}
+	d.stays = append(d.stays, s)
+	return err
+}
+
+// end ends and deletes a container.
+func (d *driver) end(ctx context.Context) error {
+	if len(d.stays) == 0 {
+		return nil
+	}
+	n := d.random.IntN(len(d.stays))
+	s := d.stays[n]
+	begun := time.Now()
+	if err := s.Kill(ctx); err != nil {
+		return err
+	}
+	d.oracle.Release(s.image.id, s.ID()+" is made from it", time.Now())
+	d.stays = slices.Delete(d.stays, n, n+1)
+	err := d.unmountVolume(ctx, s)
+	err = errors.Join(err, s.Delete(ctx))
+	d.oracle.Used(s.image.id, begun, time.Now())
+	if err != nil || !s.other {
+		return err
+	}
+	return d.node.Client().ImageService().Delete(namespaces.WithNamespace(ctx, builder), s.image.Name)
+}
+
+// bind has the API server bind a pod to the node that wants an image.
+func (d *driver) bind(ctx context.Context) error {
+	if d.cp == nil || !d.cp.APIServer.Running() || len(d.pods) >= 12 {
+		return nil
+	}
+	p, err := d.there(ctx)
+	if p == nil {
+		return err
+	}
+	d.serial++
+	name := fmt.Sprint("pod-", d.serial)
+	spec := peers.PodSpec{Name: name, NodeName: nodeName, Image: p.Name}
+	if err := peers.Request(ctx, d.admin, http.MethodPost, d.cp.URL()+podsPath, spec.Manifest(), nil); err != nil {
+		return err
+	}
+	d.pods = append(d.pods, pod{p, name})
+	d.oracle.Protect(p.id, name+" wants it", time.Now())
+	return nil
+}
+
+func (d *driver) unbind(ctx context.Context) error {
+	if len(d.pods) == 0 || !d.cp.APIServer.Running() {
+		return nil
+	}
+	n := d.random.IntN(len(d.pods))
+	p := d.pods[n]
+	d.oracle.Release(p.image.id, p.name+" wants it", time.Now())
+	d.pods = slices.Delete(d.pods, n, n+1)
+	return peers.Request(ctx, d.admin, http.MethodDelete, d.cp.URL()+podsPath+"/"+p.name, map[string]any{"gracePeriodSeconds": 0}, nil)
+}
+
+// moveTag gives the name of an image that nobody needs to another image. What had it is
+// taken away by the runtime.
+func (d *driver) moveTag(ctx context.Context) error {
+	n := kept + d.random.IntN(names-kept)
+	p := d.pool[n]
+	if slices.ContainsFunc(d.stays, func(s stay) bool { return s.image == p || s.volume == p }) || slices.ContainsFunc(d.pods, func(o pod) bool { return o.image == p }) {
+		return nil
+	}
+	d.oracle.Dropped(p.id)
+	p.revision++
+	p.Image, p.id = imageOf(n, p.revision), ""
+	return d.pullOne(ctx, p)
+}
+
+// fill writes what is no image's, and leaves so much that images can give way to it.
+func (d *driver) fill(context.Context) error {
+	u, err := d.node.Usage()
+	more := int64(1+d.random.IntN(80)) * mib
+	if err != nil || u.UsedPercent > 86 || 100*(d.filled+more) > mostFilled*int64(d.capacity) {
+		return err
+	}
+	d.filled += more
+	return d.node.Fill("fill", more)
+}
+
+func (d *driver) unfill(context.Context) error {
+	d.filled = 0
+	return d.node.Unfill("fill")
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ebb-agent/ebb/agent/orphans"
+	"github.com/ebb-agent/ebb/agent/program"
+	rules "github.com/ebb-agent/ebb/policy/orphans"
+)
+
+const orphansLong = `orphans reports what no garbage collector cleans up, with the reason and the command
+that would mend it:
+
+  - objects whose owners cannot be resolved: of a type that is not served, in another
+    namespace, replaced by another of the same name
+  - namespaces and objects that have been deleted and do not go, and who holds them:
+    a finalizer, an API server that does not answer
+  - webhooks and API servers behind Services that are not there
+  - finalizers that nobody known serves
+  - Helm releases with too many revisions
+
+It reads the metadata of everything that you may read, once, and changes nothing.
+Types that you may not read are named. Nothing in a Secret is read but metadata.
+
+Commands that mend are for you to judge: each says when it is right. Those for owners
+take a reference away and delete nothing.
+
+Exit code: 0 nothing was found, 1 something was, 2 nothing was found but not everything
+could be read, 3 it could not run.`
+
+const orphansExamples = `  # the whole cluster
+  ebb orphans -A
+
+  # one namespace, and what has held it for an hour
+  ebb orphans -n shop --older-than 1h
+
+  # releases that keep more than five revisions
+  ebb orphans -A --release-history 5 -o json | jq -r '.findings[] | select(.reason == "release_history") | .command'
+
+  # their names alone
+  ebb orphans -n shop -o name`
+
+// orphansFlags are what orphans can be told.
+type orphansFlags struct {
+	rules.Config
+	all                         bool
+	kubeconfig, context, output string
+}
+
+// Exit codes of orphans, beside that of what could not run.
+const (
+	exitFound      exitCode = 1
+	exitIncomplete exitCode = 2
+)
+
+func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
+	var o orphansFlags
+	cmd := &cobra.Command{
+		Use:     "orphans",
+		Short:   "Report what no garbage collector cleans up, why, and what would mend it",
+		Long:    orphansLong,
+		Example: orphansExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			report, err := o.look(cmd.Context(), stderr)
+			if err != nil {
+				return err
+			}
+			return o.say(stdout, stderr, report)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace to look at; without it that of the kubeconfig's context, else default")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all of them, and at what has no namespace")
+	flags.DurationVar(&o.OlderThan, "older-than", rules.OlderThan, "what has been deleted, or has not answered, for less time is not reported")
+	flags.IntVar(&o.History, "release-history", rules.HistoryDefault, "how many revisions of a Helm release are not too many")
+	flags.StringVarP(&o.output, "output", "o", "text", "text, json, yaml or name; field names stay (docs/collectors.md)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; without it the current one")
+	program.Choices(cmd, "output", "text", "json", "yaml", "name")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	return cmd
+}
+
+func (o *orphansFlags) check() error {
+	switch o.output {
+	case "text", "json", "yaml", "name":
+	default:
+		return fmt.Errorf("--output: %q is none of text, json, yaml and name", o.output)
+	}
+	if o.OlderThan < 0 {
+		return fmt.Errorf("--older-than: %s is below 0", o.OlderThan)
+	}
+	if o.History < 1 {
+		return fmt.Errorf("--release-history: %d is below 1", o.History)
+	}
+	return nil
+}
+
+func (o *orphansFlags) look(ctx context.Context, stderr io.Writer) (orphans.Report, error) {
+	loading := clientcmd.NewDefaultClientConfigLoadingRules()
+	loading.ExplicitPath = o.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return orphans.Report{}, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	options := orphans.Options{Config: config, Rules: o.Config}
+	if options.Rules.Namespace == "" && !o.all {
+		if options.Rules.Namespace, _, err = loader.Namespace(); err != nil {
+			return orphans.Report{}, fmt.Errorf("read kubeconfig: %w", err)
+		}
+	}
+	if o.kubeconfig != "" {
+		options.Kubectl = append(options.Kubectl, "--kubeconfig="+o.kubeconfig)
+	}
+	if o.context != "" {
+		options.Kubectl = append(options.Kubectl, "--context="+o.context)
+	}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p := progress{w: stderr}
+		options.Progress = p.show
+		defer p.clear()
+		return orphans.Look(ctx, options)
+	}
+	return orphans.Look(ctx, options)
+}
+
+// progress is one line of a terminal, written at most some times a second.
+type progress struct {
+	w    io.Writer
+	last time.Time
+}
+
+func (p *progress) show(listed, types, objects int) {
+	if now := time.Now(); now.Sub(p.last) > 200*time.Millisecond {
+		p.last = now
+		fmt.Fprintf(p.w, "\r\x1b[Kread %d of %d types, %d objects", listed, types, objects)
+	}
+}
+
+func (p *progress) clear() {
+	if !p.last.IsZero() {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// say writes the report, and ends the command as it turned out.
+func (o *orphansFlags) say(stdout, stderr io.Writer, r orphans.Report) error {
+	if !r.Complete && o.output != "text" { // the text says so itself
+		fmt.Fprintf(stderr, "ebb: warning: the report is incomplete: %d types or groups were not seen\n", len(r.NotSeen))
+	}
+	if err := o.write(stdout, r); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Findings) > 0:
+		return exitFound
+	case !r.Complete:
+		return exitIncomplete
+	}
+	return nil
+}
+
+func (o *orphansFlags) write(w io.Writer, r orphans.Report) error {
+	switch o.output {
+	case "text":
+		return orphans.WriteText(w, r)
+	case "name":
+		return orphans.WriteNames(w, r)
+	case "yaml":
+		data, err := yaml.Marshal(r)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}

@@ -1,0 +1,214 @@
+package gc
+
+import "time"
+
+// Interface is what every collector beside policy/cascade is, for the loop that owns it.
+// Times are the API server's. It is not safe for concurrent use.
+type Interface interface {
+	Listing(now time.Time, t Type)                                // a list of the type begins
+	Observe(now time.Time, t Type, o Object, fields any)          // fields: of the collector's own type; nil: they could not be read, and nothing is done about o
+	Forget(now time.Time, t Type, o Object)                       // a DELETED event
+	Synced(now time.Time, t Type)                                 // the list has ended
+	Unreadable(now time.Time, t Type)                             // the type cannot be read now: nothing that rests on it is asked for
+	Restored(now time.Time)                                       // etcd was restored: everything is forgotten, lists follow
+	Ready(now time.Time, most int) []Action                       // what is due
+	Answered(now, asOf time.Time, id uint64, a Answer)            // to Verify and Read, which were sent at asOf
+	Patched(now time.Time, id uint64, o Object)                   // the object after a FailPod that is Done, before Finished
+	Finished(now time.Time, id uint64, r Result)                  // of all other verbs
+	Next() time.Time                                              // when Ready has more to say; zero: not by itself
+	Slow(now, until time.Time, most int)                          // see Queue.Slow
+	Hold(now time.Time, on bool)                                  // nothing is asked for while it is on
+	Release(now time.Time)                                        // what was withheld or slowed is wanted now
+	Explain(o Coordinates) (f Finding, known bool)                // what is to become of an object
+	Len() int                                                     // objects kept
+	Planned(until time.Time, most int) (first []Planned, all int) // what is due until then; see Earliest
+}
+
+// Rules are what a [Collection] asks about the objects it keeps.
+type Rules[E Kept] struct {
+	// Decide says why e goes, and when; at the zero time, why it is kept.
+	Decide func(e E) (Reason, time.Time)
+	// Act is what to do about e at that time.
+	Act func(e E, why Reason) Action
+	// Before, if set, is called with each object that is about to be judged anew, and
+	// Gone with each that was forgotten.
+	Before, Gone func(e E)
+}
+
+// Collection is the objects that a collector keeps, of one type or of several, each with
+// the moment at which something is to be done about it. Embed it: it is all of a
+// collector but [Interface].Observe, and takes no part in what its Rules say.
+type Collection[E Kept] struct {
+	rules   Rules[E]
+	objects Objects[E]
+	queue   Queue[E]
+	now     time.Time
+}
+
+// NewCollection makes an empty one.
+func NewCollection[E Kept](rules Rules[E]) Collection[E] { return Collection[E]{rules: rules} }
+
+// Now is the time of the last input.
+func (c *Collection[E]) Now() time.Time { return c.now }
+
+// Tell the time.
+func (c *Collection[E]) Tell(now time.Time) { c.now = now }
+
+// Objects are what is kept.
+func (c *Collection[E]) Objects() *Objects[E] { return &c.objects }
+
+// See an object as a list or a watch tells it. If it is new or changed, learn is called,
+// and it is judged anew.
+func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, learn func(E)) {
+	c.now = now
+	e, changed := c.objects.Observe(t, o, fresh)
+	if !changed {
+		return
+	}
+	learn(e)
+	c.queue.Changed(e)
+	c.Plan(e)
+}
+
+// Plan judges e anew.
+func (c *Collection[E]) Plan(e E) {
+	if c.rules.Before != nil {
+		c.rules.Before(e)
+	}
+	_, due := c.rules.Decide(e)
+	c.queue.Schedule(e, due)
+}
+
+// PlanAll judges all anew.
+func (c *Collection[E]) PlanAll() {
+	for e := range c.objects.All {
+		c.Plan(e)
+	}
+}
+
+// Listing says that a list of a type begins.
+func (c *Collection[E]) Listing(now time.Time, t Type) {
+	c.now = now
+	c.objects.Listing(t)
+}
+
+// Forget takes a DELETED event.
+func (c *Collection[E]) Forget(now time.Time, _ Type, o Object) {
+	c.now = now
+	c.Drop(o.UID)
+}
+
+// Drop forgets the object with a UID.
+func (c *Collection[E]) Drop(uid string) {
+	if e, known := c.objects.Forget(uid); known {
+		c.gone(e)
+	}
+}
+
+func (c *Collection[E]) gone(e E) {
+	if c.queue.Drop(e); c.rules.Gone != nil {
+		c.rules.Gone(e)
+	}
+}
+
+// Synced says that the objects of a type are known up to now.
+func (c *Collection[E]) Synced(now time.Time, t Type) {
+	c.now = now
+	if c.objects.Synced(t, c.gone) {
+		c.PlanAll()
+	}
+}
+
+// Unreadable says that a type cannot be listed or watched now: what is known of it is old.
+func (c *Collection[E]) Unreadable(now time.Time, t Type) {
+	c.now = now
+	if c.objects.Unreadable(t) {
+		c.PlanAll()
+	}
+}
+
+// Restored forgets everything: etcd was restored.
+func (c *Collection[E]) Restored(now time.Time) {
+	c.now = now
+	c.objects.Restored(c.gone)
+}
+
+// Ready gives what is due, the longest first.
+func (c *Collection[E]) Ready(now time.Time, most int) []Action {
+	c.now = now
+	return c.queue.Ready(now, most, func(e E) (Action, bool) {
+		why, due := c.rules.Decide(e)
+		if due.IsZero() {
+			return Action{}, false
+		}
+		return c.rules.Act(e, why), true
+	})
+}
+
+// Answered takes nothing: a collector that reads has its own.
+func (c *Collection[E]) Answered(now, _ time.Time, _ uint64, _ Answer) { c.now = now }
+
+// Read takes how a live read went, and gives back what it was about, which is looked at
+// again; false if nobody waits for it any more, or it told nothing.
+func (c *Collection[E]) Read(now time.Time, id uint64, a Answer) (e E, ok bool) {
+	c.now = now
+	result := map[State]Result{Exists: Done, Absent: Done, TooBusy: TooMany, Unknown: Failed}[a.State]
+	if e, ok = c.queue.Finished(now, id, result); !ok || result != Done {
+		return e, false
+	}
+	c.queue.Again(e)
+	return e, true
+}
+
+// Patched takes nothing: a collector that patches has its own.
+func (c *Collection[E]) Patched(now time.Time, _ uint64, _ Object) { c.now = now }
+
+// Finished takes how an action went.
+func (c *Collection[E]) Finished(now time.Time, id uint64, r Result) {
+	c.now = now
+	c.queue.Finished(now, id, r)
+}
+
+// Next is when Ready has more to say; zero: not by itself.
+func (c *Collection[E]) Next() time.Time { return c.queue.Next() }
+
+// Slow says that few are wanted, and none before a moment.
+func (c *Collection[E]) Slow(now, until time.Time, most int) {
+	c.now = now
+	c.queue.Slow(now, until, most)
+}
+
+// Hold has nothing asked for while it is on.
+func (c *Collection[E]) Hold(now time.Time, on bool) {
+	c.now = now
+	c.queue.Hold(on)
+}
+
+// Release has asked for again what was withheld or slowed.
+func (c *Collection[E]) Release(now time.Time) {
+	c.now = now
+	c.queue.Release(c.objects.All)
+}
+
+// Explain says why an object goes, and when, or why it is kept.
+func (c *Collection[E]) Explain(o Coordinates) (Finding, bool) {
+	var none E
+	e := c.objects.Get(o.UID)
+	if e == none {
+		return Finding{}, false
+	}
+	why, _ := c.rules.Decide(e)
+	return e.queued().Find(why), true
+}
+
+// Len is how many objects are kept.
+func (c *Collection[E]) Len() int { return c.objects.Len() }
+
+// Planned are the objects that are due until then.
+func (c *Collection[E]) Planned(until time.Time, most int) ([]Planned, int) {
+	due := func(e E) time.Time { return e.queued().Due() }
+	return Earliest(c.objects.All, due, until, most, func(e E) Planned {
+		why, _ := c.rules.Decide(e)
+		return Planned{c.objects.Coordinates(e), e.queued().Find(why)}
+	})
+}

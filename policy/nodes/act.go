@@ -1,0 +1,81 @@
+package nodes
+
+import (
+	"math"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// pending stands for an action that has no ID yet.
+const pending = math.MaxUint64
+
+// Ready gives what is to be done, the longest due first.
+func (c *Collector) Ready(now time.Time, most int) []gc.Action {
+	out := c.Collection.Ready(now, most)
+	for _, a := range out {
+		switch a.Verb {
+		case gc.Inventory:
+			c.survey.id = a.ID
+		case gc.Delete:
+			c.deletes[a.ID] = a.Object.UID
+		}
+	}
+	return out
+}
+
+// act asks for the inventory, once for all Nodes that are due; then has the Lease read, and
+// then the Node deleted.
+func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
+	node := c.Objects().Coordinates(e)
+	s := &c.survey
+	switch {
+	case why != NotInInventory:
+		s.id, s.asked, s.refused, s.known = pending, c.Now(), "", machines{}
+		c.surveyor = e
+		c.PlanAll()
+		return gc.Action{Collector: Name, Verb: gc.Inventory, Object: node, Reason: AskingInventory}
+	case e.verified.IsZero() || !e.verified.Equal(s.asked):
+		return gc.Action{Collector: Name, Verb: gc.Verify, Reason: why, Owner: node,
+			Object: gc.Coordinates{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Resource: "leases", Namespace: "kube-node-lease", Name: e.Name}}
+	}
+	c.spent[e.UID] = c.Now()
+	c.PlanAll() // there may be room for fewer now
+	return gc.Action{Collector: Name, Verb: gc.Delete, Policy: gc.Background, Reason: why, Object: node, ResourceVersion: e.ResourceVersion}
+}
+
+// Answered takes what a live read of a Node's Lease told.
+func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
+	if id == c.survey.id {
+		c.Surveyed(now, id, nil)
+		return
+	}
+	e, ok := c.Read(now, id, a)
+	if !ok {
+		return
+	}
+	switch l := c.leaseOf[e.Name]; {
+	case a.State == gc.Absent && l == nil, a.State == gc.Exists && l != nil && a.Object.UID == l.UID && a.Object.ResourceVersion == l.ResourceVersion:
+		e.verified = c.survey.asked
+	case a.State == gc.Exists: // somebody has written it, and its watch is late
+		e.heard = gc.StampOf(now)
+	default:
+		e.seen = gc.StampOf(now)
+	}
+	c.Plan(e)
+}
+
+// Finished takes how a deletion went. One that failed may have been carried out.
+func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
+	if id == c.survey.id {
+		c.Surveyed(now, id, nil)
+		return
+	}
+	uid, deleted := c.deletes[id]
+	delete(c.deletes, id)
+	c.Collection.Finished(now, id, r)
+	if deleted && r != gc.Done && r != gc.Failed {
+		delete(c.spent, uid)
+		c.PlanAll()
+	}
+}

@@ -1,0 +1,305 @@
+package nodes
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/leases"
+)
+
+// Collector knows all Nodes, what holds them, and the last inventory. It is not safe for
+// concurrent use.
+type Collector struct {
+	gc.Collection[*kept] // Nodes
+	config               Config
+	byName               map[string]*kept
+	leases               gc.Objects[*lease]
+	leaseOf              map[string]*lease // by the Node's name
+	attachments          gc.Objects[*attachment]
+	attached             map[string]int // attachments, by the Node's name
+	current              [kinds]bool    // it was listed, and can be read since
+	since                time.Time      // all are
+	survey               survey
+	surveyor             *kept                // whose action asks for the inventory
+	deletes              map[uint64]string    // on their way: UIDs by the action
+	spent                map[string]time.Time // deletions within the window, by UID
+}
+
+// kinds of objects it knows.
+const (
+	ofNodes = iota
+	ofLeases
+	ofAttachments
+	kinds
+)
+
+// kept is what is known of a Node.
+type kept struct {
+	gc.Entry
+	providerID     string
+	labels, taints []string // of one that is not ready
+	created        gc.Stamp
+	since          gc.Stamp  // it is ready, or not
+	beat           gc.Stamp  // its last heartbeat, by its own clock
+	heard          gc.Stamp  // of it, last
+	seen           gc.Stamp  // first, or after a doubt about it
+	verified       time.Time // the survey for which its Lease was read live
+	understood     bool
+	ready          bool
+	marked         bool
+	outOfService   bool
+	volumes        bool
+	terminating    bool
+}
+
+type lease struct {
+	gc.Entry
+	expires gc.Stamp
+	seen    bool // in an earlier version
+}
+
+type attachment struct {
+	gc.Entry
+	node string
+}
+
+// New makes an empty collector.
+func New(config Config) *Collector {
+	c := &Collector{
+		config: config, byName: map[string]*kept{}, leaseOf: map[string]*lease{}, attached: map[string]int{},
+		deletes: map[uint64]string{}, spent: map[string]time.Time{},
+	}
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Gone: c.gone})
+	return c
+}
+
+func kindOf(t gc.Type) int {
+	return max(slices.Index([]string{ofNodes: "Node", ofLeases: "Lease", ofAttachments: "VolumeAttachment"}, t.Kind), 0)
+}
+
+// Configure takes another configuration: all Nodes are judged anew.
+func (c *Collector) Configure(now time.Time, config Config) {
+	c.Tell(now)
+	if config != c.config {
+		c.survey.again, c.survey.known, c.survey.asked = time.Time{}, machines{}, time.Time{}
+	}
+	c.config = config
+	for e := range c.Objects().All {
+		e.marked = c.marks(e)
+	}
+	c.PlanAll()
+}
+
+func (c *Collector) marks(e *kept) bool {
+	return c.config.marks(Node{Labels: e.labels, Taints: e.taints})
+}
+
+// Listing says that a list of a type begins.
+func (c *Collector) Listing(now time.Time, t gc.Type) {
+	c.Tell(now)
+	switch kindOf(t) {
+	case ofLeases:
+		c.leases.Listing(t)
+	case ofAttachments:
+		c.attachments.Listing(t)
+	default:
+		c.Collection.Listing(now, t)
+	}
+}
+
+// Observe takes a Node with its [Node], a Lease with its [leases.Lease], or a
+// VolumeAttachment with its [Attachment].
+func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
+	c.Tell(now)
+	switch kindOf(t) {
+	case ofLeases:
+		c.observeLease(t, o, fields)
+	case ofAttachments:
+		c.observeAttachment(t, o, fields)
+	default:
+		c.See(now, t, o, func() *kept { return &kept{seen: gc.StampOf(now)} }, func(e *kept) {
+			n, known := fields.(Node)
+			e.set(now, o, n, known)
+			e.marked = c.marks(e)
+			c.name(e)
+		})
+	}
+}
+
+// set what a Node says. It shares nothing with what it was read from. Whatever its clock
+// says, another heartbeat than before is a sign of life now.
+func (e *kept) set(now time.Time, o gc.Object, n Node, known bool) {
+	beat := gc.StampOf(n.Heard)
+	if e.understood && known && e.beat != beat {
+		e.heard = max(e.heard, gc.StampOf(now))
+	}
+	e.beat, e.heard = beat, max(e.heard, beat)
+	e.understood, e.terminating, e.verified = known, o.Terminating, time.Time{}
+	e.ready, e.outOfService, e.volumes = n.Ready, n.OutOfService, n.Volumes
+	e.created, e.since = gc.StampOf(n.Created), gc.StampOf(n.Since)
+	if e.providerID != n.ProviderID {
+		e.providerID = strings.Clone(n.ProviderID)
+	}
+	if e.labels, e.taints = nil, nil; !n.Ready {
+		e.labels, e.taints = cloned(n.Labels), cloned(n.Taints)
+	}
+}
+
+func cloned(list []string) (out []string) {
+	for _, s := range list {
+		out = append(out, strings.Clone(s))
+	}
+	return out
+}
+
+// name a Node. Who had the name before is gone.
+func (c *Collector) name(e *kept) {
+	if old := c.byName[e.Name]; old != nil && old != e {
+		c.Drop(old.UID)
+	}
+	c.byName[e.Name] = e
+}
+
+func (c *Collector) gone(e *kept) {
+	if c.byName[e.Name] == e {
+		delete(c.byName, e.Name)
+	}
+	if c.surveyor == e {
+		c.surveyor = nil
+	}
+}
+
+// observeLease notes a sign of life: its time; and, because the clock of a machine may be
+// behind by days, that it is written while one looks.
+func (c *Collector) observeLease(t gc.Type, o gc.Object, fields any) {
+	if o.Namespace != "kube-node-lease" {
+		return
+	}
+	l, changed := c.leases.Observe(t, o, func() *lease { return &lease{expires: gc.NoStamp} })
+	if !changed {
+		return
+	}
+	f, known := fields.(leases.Lease)
+	if l.expires = gc.StampOf(f.Expires); !known || c.current[ofLeases] || l.seen {
+		l.expires = max(l.expires, gc.StampOf(c.Now()))
+	}
+	l.seen = true
+	c.leaseOf[l.Name] = l
+	c.touch(l.Name)
+}
+
+func (c *Collector) observeAttachment(t gc.Type, o gc.Object, fields any) {
+	a, changed := c.attachments.Observe(t, o, func() *attachment { return &attachment{} })
+	if f, known := fields.(Attachment); changed && known && f.Node != a.node {
+		c.attach(a.node, -1)
+		a.node = strings.Clone(f.Node)
+		c.attach(a.node, 1)
+	}
+}
+
+func (c *Collector) attach(node string, n int) {
+	if node == "" {
+		return
+	}
+	if c.attached[node] += n; c.attached[node] == 0 {
+		delete(c.attached, node)
+	}
+	c.touch(node)
+}
+
+// touch the Node of a name: something that it hangs on changed.
+func (c *Collector) touch(name string) {
+	if e := c.byName[name]; e != nil {
+		e.verified = time.Time{}
+		c.Plan(e)
+	}
+}
+
+func (c *Collector) dropLease(l *lease) {
+	if c.leaseOf[l.Name] == l {
+		delete(c.leaseOf, l.Name)
+		c.touch(l.Name)
+	}
+}
+
+func (c *Collector) dropAttachment(a *attachment) { c.attach(a.node, -1) }
+
+// Forget takes a DELETED event.
+func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
+	c.Tell(now)
+	switch kindOf(t) {
+	case ofLeases:
+		if l, known := c.leases.Forget(o.UID); known {
+			c.dropLease(l)
+		}
+	case ofAttachments:
+		if a, known := c.attachments.Forget(o.UID); known {
+			c.dropAttachment(a)
+		}
+	default:
+		c.Collection.Forget(now, t, o)
+	}
+}
+
+// Synced says that the objects of a type are known up to now.
+func (c *Collector) Synced(now time.Time, t gc.Type) {
+	c.Tell(now)
+	kind := kindOf(t)
+	switch kind {
+	case ofLeases:
+		c.leases.Synced(t, c.dropLease)
+	case ofAttachments:
+		c.attachments.Synced(t, c.dropAttachment)
+	default:
+		c.Collection.Synced(now, t)
+	}
+	if !c.current[kind] {
+		if c.current[kind] = true; c.readable() {
+			c.since = now
+		}
+		c.PlanAll()
+	}
+}
+
+// readable says whether all types are known up to now.
+func (c *Collector) readable() bool { return c.current == [kinds]bool{true, true, true} }
+
+// Unreadable says that a type cannot be listed or watched now.
+func (c *Collector) Unreadable(now time.Time, t gc.Type) {
+	c.Tell(now)
+	if kind := kindOf(t); c.current[kind] {
+		c.current[kind] = false
+		c.PlanAll()
+	}
+}
+
+// Restored forgets everything: etcd was restored. An inventory is nothing of etcd's: how
+// large the last one was is not forgotten.
+func (c *Collector) Restored(now time.Time) {
+	c.Tell(now)
+	c.current = [kinds]bool{}
+	c.leases.Restored(c.dropLease)
+	c.attachments.Restored(c.dropAttachment)
+	c.survey = survey{size: c.survey.size}
+	c.Collection.Restored(now)
+}
+
+// Len is how many objects are kept.
+func (c *Collector) Len() int { return c.Collection.Len() + c.leases.Len() + c.attachments.Len() }
+
+// Counts are how many Nodes are stale, by what is made of them.
+func (c *Collector) Counts(now time.Time) map[gc.Reason]int {
+	c.Tell(now)
+	n := make(map[gc.Reason]int, len(Stale))
+	for _, why := range Stale {
+		n[why] = 0
+	}
+	for e := range c.Objects().All {
+		if why, _ := c.decide(e); slices.Contains(Stale, why) {
+			n[why]++
+		}
+	}
+	return n
+}

@@ -1,0 +1,151 @@
+package nodes
+
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// quiet says since when nothing has been heard of a Node that is not ready, or why that is
+// of no matter.
+func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
+	switch {
+	case e.terminating:
+		return Terminating, time.Time{}
+	case !e.understood || !c.current[ofNodes]:
+		return NotRead, time.Time{}
+	case e.ready:
+		return Ready, time.Time{}
+	case e.since == gc.NoStamp:
+		return TimeMissing, time.Time{}
+	case !c.current[ofLeases]:
+		return LeasesUnread, time.Time{}
+	}
+	last := max(e.since, e.heard)
+	if l := c.leaseOf[e.Name]; l != nil {
+		last = max(last, l.expires)
+	}
+	return "", last.Time()
+}
+
+// holds says what keeps a Node, however long it has been stale.
+func (c *Collector) holds(e *kept) gc.Reason {
+	switch {
+	case !e.marked:
+		return NotMarked
+	case !c.config.Inventory:
+		return NoInventory
+	case !c.current[ofAttachments]:
+		return AttachmentsUnread
+	case (e.volumes || c.attached[e.Name] > 0) && !e.outOfService:
+		return VolumesAttached
+	}
+	return ""
+}
+
+// decide says what is made of a Node, and when something is done about it: the inventory
+// asked, its Lease read, and last it is deleted.
+func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
+	never := time.Time{}
+	why, since := c.quiet(e)
+	if why != "" {
+		return why, never
+	}
+	now, stale, held := c.Now(), since.Add(c.config.notReadyFor()), c.holds(e)
+	due := latest(stale, c.since.Add(WatchFor), e.seen.Time().Add(WatchFor))
+	switch {
+	case now.Before(stale) && held != "":
+		return NotYet, never
+	case now.Before(stale):
+		return NotYet, due
+	case held != "":
+		return held, never
+	case now.Before(due):
+		return Watched, due
+	}
+	return c.surveyed(e, due)
+}
+
+// surveyed says what the inventory makes of a Node that was due at a moment.
+func (c *Collector) surveyed(e *kept, due time.Time) (gc.Reason, time.Time) {
+	s, now := &c.survey, c.Now()
+	about := !s.asked.IsZero() && !s.asked.Before(due)
+	switch {
+	case s.id != 0:
+		return AskingInventory, time.Time{} // its answer has all judged anew
+	case s.refused != "" && now.Before(s.again):
+		return s.refused, s.again
+	case about && s.refused == "" && s.known.has(e) && now.Before(s.again):
+		return InInventory, s.again
+	case !c.clears(e, due):
+		return AskingInventory, due
+	}
+	if free := c.free(e); free.After(now) {
+		return TooMany, free
+	}
+	return NotInInventory, due
+}
+
+// clears says whether the last inventory was asked for after a Node was due, lately, is
+// believed, and does not have it.
+func (c *Collector) clears(e *kept, due time.Time) bool {
+	s := &c.survey
+	return s.id == 0 && s.refused == "" && s.known.exact != nil && !s.asked.Before(due) && c.Now().Sub(s.asked) <= FreshFor && !s.known.has(e)
+}
+
+// free is when one more may be deleted.
+func (c *Collector) free(e *kept) time.Time {
+	now := c.Now()
+	n, oldest := 0, now
+	for uid, at := range c.spent {
+		if now.Sub(at) >= window {
+			delete(c.spent, uid)
+			continue
+		}
+		if n++; at.Before(oldest) {
+			oldest = at
+		}
+	}
+	if _, again := c.spent[e.UID]; again || n < c.most() {
+		return now
+	}
+	return oldest.Add(window)
+}
+
+// Explain says why a Node goes, or why it is kept. Its time is when it goes if the inventory
+// does not have it; of one for which the inventory is only asked again there is none.
+func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
+	e := c.Objects().Get(o.UID)
+	if e == nil {
+		return gc.Finding{}, false
+	}
+	return c.find(e), true
+}
+
+func (c *Collector) find(e *kept) gc.Finding {
+	why, _ := c.decide(e)
+	f := e.Find(why)
+	switch why {
+	case NotYet, Watched, AskingInventory, TooMany, NotInInventory:
+	default:
+		f.Due = time.Time{}
+	}
+	return f
+}
+
+// Planned are the Nodes that are due until then.
+func (c *Collector) Planned(until time.Time, most int) ([]gc.Planned, int) {
+	due := func(e *kept) time.Time { return c.find(e).Due }
+	return gc.Earliest(c.Objects().All, due, until, most, func(e *kept) gc.Planned {
+		return gc.Planned{Object: c.Objects().Coordinates(e), Finding: c.find(e)}
+	})
+}
+
+func latest(times ...time.Time) (t time.Time) {
+	for _, at := range times {
+		if at.After(t) {
+			t = at
+		}
+	}
+	return t
+}

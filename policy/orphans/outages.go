@@ -1,0 +1,43 @@
+package orphans
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// outages reports what the API server rests on and does not reach.
+func (l *Look) outages(now time.Time) (list []Finding) {
+	for _, s := range l.services {
+		if !down(s) || !s.Since.IsZero() && now.Sub(s.Since) < l.config.OlderThan {
+			continue
+		}
+		list = append(list, Finding{Reason: APIServiceDown, By: "service " + s.Service, Since: s.Since,
+			Object: apiService(s), Command: unregister(s),
+			Why: fmt.Sprintf("%s: %s. While it does not answer, no object of %s can be read, and no namespace can be deleted. "+
+				"Bring the Service back; the command is for an API server that is gone for good", s.Available.Reason, s.Available.Message, s.Version)})
+	}
+	for _, w := range l.webhooks {
+		if w.Problem == "" {
+			continue
+		}
+		does := "what it would be asked about is refused, deletions and finalizers too if its rules name them"
+		if !w.Fails {
+			does = "each request that it would be asked about waits for it first"
+		}
+		path := fmt.Sprintf("/webhooks/%d", w.Index)
+		list = append(list, Finding{Reason: WebhookDown, By: "service " + w.Service, Object: w.Config,
+			Why:     fmt.Sprintf("webhook %s: %s: %s. Bring the Service back; the command is for a webhook that is gone for good", w.Name, w.Problem, does),
+			Command: patch(w.Config, remove(path), path+"/name", w.Name)})
+	}
+	return list
+}
+
+func down(s APIService) bool { return s.Service != "" && s.Available.Status == "False" }
+
+func apiService(s APIService) gc.Coordinates {
+	return gc.Coordinates{APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService", Resource: "apiservices", Name: s.Name, UID: s.UID}
+}
+
+func unregister(s APIService) []string { return kubectl("delete", apiService(s)) }

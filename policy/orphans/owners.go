@@ -1,0 +1,141 @@
+package orphans
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// owners reports references that cannot be resolved.
+func (l *Look) owners() (list []Finding) {
+	for x := range l.graph.Owned {
+		if x.Terminating || !l.wanted(x.Object) {
+			continue // what holds it is told of what is being deleted
+		}
+		for at, o := range x.Owners {
+			reason, why := l.judge(x.Object, o)
+			if reason == "" {
+				continue
+			}
+			f := Finding{Reason: reason, Object: x.Object, By: named(o.Coordinates, x.Object.Namespace), Why: why}
+			switch reason {
+			case OwnerUnknown:
+				f.Command, f.Looks = get(l.withResource(o.Coordinates)), true
+			case OwnerVersionNotServed:
+				f.Command = replaceVersion(x.Object, at, o.UID, l.versionOf(o))
+			default:
+				f.Command = removeReference(x.Object, at, o.UID)
+			}
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// judge says what is wrong with a reference; no reason: nothing is.
+func (l *Look) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
+	t := l.types[typeName{o.APIVersion, o.Kind}]
+	switch o.Judgement {
+	case "unresolvable":
+		return OwnerNamespaced, "the object has no namespace, so nobody can tell in which one its owner would be: no collector ever deletes it because of that owner"
+	case "dangling":
+		return l.gone(dependent, o)
+	case "unknown":
+		if t == nil {
+			return l.unserves(o)
+		}
+		why := l.unread[key(o.Coordinates)]
+		if why == "" {
+			why = t.unread
+		}
+		if why == "" {
+			why = "it was not found out"
+		}
+		return OwnerUnknown, "whether the owner is there is not known: " + why
+	}
+	if t == nil && l.partial[o.APIVersion] == "" {
+		return OwnerVersionNotServed, "the owner is there, and " + o.APIVersion + " is not served any more: ebb takes it for the same owner, " +
+			"the kube-controller-manager cannot look it up there, and may take it for gone; the command names the version that is served"
+	}
+	return "", ""
+}
+
+// versionOf is the version in which an owner was seen.
+func (l *Look) versionOf(o cascade.Explained) string {
+	for _, s := range l.graph.Seen(o.UID) {
+		if groupOf(s.APIVersion) == groupOf(o.APIVersion) && s.Kind == o.Kind && s.Name == o.Name {
+			return s.APIVersion
+		}
+	}
+	return o.APIVersion
+}
+
+// gone is for an owner that was proven not to be at the reference's coordinates.
+func (l *Look) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
+	const deletes = "; a garbage collector that runs deletes or mends it"
+	seen := l.graph.Seen(o.UID)
+	for _, s := range seen {
+		if s.Namespace != dependent.Namespace && s.Namespace != "" && s.Kind == o.Kind && s.Name == o.Name && groupOf(s.APIVersion) == groupOf(o.APIVersion) {
+			return OwnerElsewhere, "the owner is in namespace " + s.Namespace + ", and owners must be in the same one" + deletes
+		}
+	}
+	if len(seen) > 0 {
+		return OwnerIsAnother, "that UID is of " + named(seen[0], "") + deletes
+	}
+	if other, ok := l.replaced[key(o.Coordinates)]; ok {
+		return OwnerReplaced, "the owner of UID " + o.UID + " is gone, and another has its name, with UID " + other + deletes
+	}
+	return OwnerAbsent, "there is no such owner" + deletes
+}
+
+// unserves is for a type that is not served.
+func (l *Look) unserves(o cascade.Explained) (gc.Reason, string) {
+	if why, ok := l.partial[o.APIVersion]; ok {
+		return OwnerUnknown, "whether the owner is there is not known: what " + o.APIVersion + " serves is not: " + why
+	}
+	why := "no type " + o.Kind + " of " + o.APIVersion + " is served"
+	switch {
+	case !l.groups[groupOf(o.APIVersion)]:
+		why = "nothing of the group " + groupOf(o.APIVersion) + " is served"
+	case l.servedOtherwise(o) != "":
+		why += ", but one of " + l.servedOtherwise(o)
+	}
+	if seen := l.graph.Seen(o.UID); len(seen) > 0 {
+		why += "; that UID is of " + named(seen[0], "")
+	}
+	return OwnerTypeNotServed, why + ": no collector can tell whether the owner is gone, so none deletes the object"
+}
+
+// servedOtherwise is another version of a group that has the kind.
+func (l *Look) servedOtherwise(o cascade.Explained) (first string) {
+	for n := range l.types {
+		if n.kind == o.Kind && groupOf(n.apiVersion) == groupOf(o.APIVersion) && (first == "" || n.apiVersion < first) {
+			first = n.apiVersion
+		}
+	}
+	return first
+}
+
+// withResource completes coordinates for kubectl.
+func (l *Look) withResource(o gc.Coordinates) gc.Coordinates {
+	if t := l.types[typeName{o.APIVersion, o.Kind}]; t != nil {
+		o.Resource = t.Resource
+	}
+	return o
+}
+
+// named is an object for a sentence.
+func named(o gc.Coordinates, beside string) string {
+	kind := cascade.BaseKind(o.Kind)
+	if group := groupOf(o.APIVersion); group != "" {
+		kind = strings.ToLower(kind) + "." + group
+	} else {
+		kind = strings.ToLower(kind)
+	}
+	if o.Namespace != "" && o.Namespace != beside {
+		return fmt.Sprintf("%s/%s in namespace %s", kind, o.Name, o.Namespace)
+	}
+	return kind + "/" + o.Name
+}

@@ -1,0 +1,80 @@
+package orphans
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// revision is one Secret in which Helm keeps a release.
+type revision struct {
+	version int
+	status  string
+	secret  gc.Coordinates
+}
+
+// mostNamed bounds how many Secrets one command deletes.
+const mostNamed = 20
+
+// past are the states of revisions that nothing rests on. A release that was uninstalled
+// and kept, or whose every attempt failed, still has its newest revision.
+var past = []string{"superseded", "failed", "uninstalled"}
+
+// Release takes a Secret of the type helm.sh/release.v1 and its labels. What does not say
+// that it is Helm's, in name and labels, is ignored.
+func (l *Look) Release(o gc.Object, labels map[string]string) {
+	name, version := labels["name"], labels["version"]
+	n, err := strconv.Atoi(version)
+	if o.Terminating || labels["owner"] != "helm" || name == "" || err != nil || n < 0 || o.Name != "sh.helm.release.v1."+name+".v"+version {
+		return
+	}
+	k := [2]string{strings.Clone(o.Namespace), strings.Clone(name)}
+	status := "" // of another word nothing is known
+	if i := slices.Index(past, labels["status"]); i >= 0 {
+		status = past[i]
+	}
+	l.releases[k] = append(l.releases[k], revision{n, status, gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Resource: "secrets",
+		Namespace: k[0], Name: strings.Clone(o.Name), UID: strings.Clone(o.UID)}})
+}
+
+// ForgetReleases begins anew.
+func (l *Look) ForgetReleases() { clear(l.releases) }
+
+// histories reports releases with more revisions than are kept, and names the oldest of
+// those that nothing rests on.
+func (l *Look) histories() (list []Finding) {
+	for k, all := range l.releases {
+		many := len(all) - l.config.History
+		if many <= 0 || !l.wanted(all[0].secret) {
+			continue
+		}
+		slices.SortFunc(all, func(a, b revision) int { return a.version - b.version })
+		var old []revision
+		for _, r := range all[:len(all)-1] { // the newest stays, whatever it says
+			if r.status != "" && len(old) < many {
+				old = append(old, r)
+			}
+		}
+		f := Finding{Reason: ReleaseHistory, Object: all[0].secret, By: k[1],
+			Why: fmt.Sprintf("the Helm release %s has %d revisions, %d more than %d; helm upgrade --history-max=%d keeps it so", k[1], len(all), many, l.config.History, l.config.History)}
+		switch {
+		case len(old) == 0:
+			f.Why += "; none of the old ones has a status of the past, so none is named here"
+		default:
+			f.Object = old[0].secret
+			f.Command = []string{"delete"}
+			for _, r := range old[:min(len(old), mostNamed)] {
+				f.Command = append(f.Command, Target(r.secret))
+			}
+			f.Command = append(f.Command, "--namespace="+k[0])
+			if len(old) > mostNamed {
+				f.Why += fmt.Sprintf("; the command deletes the first %d", mostNamed)
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}

@@ -1,0 +1,128 @@
+package orphans
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Stuck are the namespaces that have been deleted for too long: their conditions tell why,
+// and are not in the metadata.
+func (l *Look) Stuck(now time.Time) (list []gc.Coordinates) {
+	if k := l.types[typeName{"v1", "Namespace"}]; k != nil {
+		for _, d := range k.deleted {
+			if l.overdue(now, d) {
+				list = append(list, d.Coordinates)
+			}
+		}
+	}
+	return list
+}
+
+// overdue says whether somebody has waited long enough. A deletionTimestamp that cannot be
+// read is no reason to stay silent.
+func (l *Look) overdue(now time.Time, d deleted) bool {
+	return d.at.IsZero() || now.Sub(d.at) >= l.config.OlderThan
+}
+
+// stuck reports what has been deleted and does not go, and who holds it.
+func (l *Look) stuck(now time.Time) (list []Finding) {
+	for _, k := range l.types {
+		for _, d := range k.deleted {
+			if !l.overdue(now, d) {
+				continue
+			}
+			for at, f := range d.finalizers {
+				list = append(list, l.held(d, at, f))
+			}
+			switch {
+			case k.APIVersion == "v1" && k.Kind == "Namespace":
+				list = append(list, l.namespace(d)...)
+			case len(d.finalizers) == 0:
+				list = append(list, l.unheld(d))
+			}
+		}
+	}
+	return list
+}
+
+// held is about one finalizer.
+func (l *Look) held(d deleted, at int, finalizer string) Finding {
+	f := Finding{Object: d.Coordinates, By: finalizer, Since: d.at}
+	switch finalizer {
+	case gc.ForegroundFinalizer:
+		if waits := l.graph.Holding(key(d.Coordinates)); len(waits) > 0 {
+			f.Reason, f.By = HeldByDependents, named(waits[0], d.Namespace)
+			f.Why = "it waits for what depends on it and blocks its deletion"
+			if len(waits) > 1 {
+				f.Why += fmt.Sprintf(", %d or more objects", len(waits))
+			}
+			f.Command, f.Looks = get(waits[0]), true
+			return f
+		}
+		fallthrough
+	case gc.OrphanFinalizer:
+		f.Reason = HeldForCollector
+		f.Why = "a garbage collector takes this off: is one running? If none is to, the command does; what depends on the object stays as it is"
+		f.Command = removeFinalizer(d.Coordinates, at, finalizer)
+		return f
+	}
+	if by, known := l.serves(finalizer); known {
+		f.Reason, f.Why = HeldByFinalizer, "whoever serves this finalizer has not taken it off ("+by+" is served here): is that controller running, and what does it log?"
+		f.Command, f.Looks = get(d.Coordinates), true
+		return f
+	}
+	f.Reason, f.Why = HeldByUnserved, "no type that is served here is of this finalizer's domain: nobody known would take it off. If its controller is gone for good, the command does; what it was to clean up stays"
+	f.Command = removeFinalizer(d.Coordinates, at, finalizer)
+	return f
+}
+
+// unheld is about an object that nothing holds.
+func (l *Look) unheld(d deleted) Finding {
+	why := "it has no finalizers: the API server that keeps it has not removed it"
+	if d.APIVersion == "v1" && d.Kind == "Pod" {
+		why = "its kubelet has not said that it ended: is its Node there, and ready?"
+	}
+	return Finding{Reason: HeldByNothing, Object: d.Coordinates, Since: d.at, Why: why, Command: get(d.Coordinates), Looks: true}
+}
+
+// conditions are what the namespace controller says, and what that means here.
+var conditions = map[string]gc.Reason{
+	"NamespaceDeletionDiscoveryFailure":           NamespaceDiscovery,
+	"NamespaceDeletionGroupVersionParsingFailure": NamespaceVersions,
+	"NamespaceDeletionContentFailure":             NamespaceDeletion,
+	"NamespaceContentRemaining":                   NamespaceContent,
+	"NamespaceFinalizersRemaining":                NamespaceFinalizers,
+}
+
+// namespace is about a namespace: what its controller says.
+func (l *Look) namespace(d deleted) (list []Finding) {
+	n, known := l.namespaces[d.UID]
+	f := Finding{Object: d.Coordinates, Since: d.at, By: strings.Join(n.Finalizers, ","), Command: get(d.Coordinates), Looks: true}
+	for _, c := range n.Conditions {
+		reason := conditions[c.Type]
+		if reason == "" || c.Status != "True" {
+			continue
+		}
+		f := f
+		f.Reason, f.By, f.Why = reason, c.Reason, c.Message
+		for _, s := range l.services {
+			if down(s) && (reason == NamespaceDiscovery || reason == NamespaceDeletion) && strings.Contains(c.Message, s.Version) {
+				f.By, f.Command, f.Looks = s.Name, unregister(s), false
+			}
+		}
+		list = append(list, f)
+	}
+	switch {
+	case len(list) > 0:
+		return list
+	case !known || n.Unread != "":
+		f.Why = "its conditions could not be read: " + n.Unread
+	default:
+		f.Why = "the namespace controller has said nothing of it: does a kube-controller-manager run?"
+	}
+	f.Reason = NamespaceSilent
+	return []Finding{f}
+}

@@ -1,0 +1,157 @@
+package volumes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Collector knows all PersistentVolumes, and what bears on them. It is not safe for
+// concurrent use.
+type Collector struct {
+	gc.Collection[*kept] // PersistentVolumes, VolumeAttachments, CSINodes
+	config               Config
+
+	claims  set[claimed]  // by namespace/name, each with what it says
+	nodes   set[struct{}] // by name
+	drivers set[struct{}] // CSIDrivers by name
+	classes set[string]   // StorageClasses, each with its provisioner
+	known   map[string]bool
+	nodeOf  gc.Type
+
+	index   index
+	blind   int // volumes, claims and attachments whose fields could not be read
+	counts  map[gc.Reason]int
+	calls   map[uint64]call    // DeleteVolumes on their way
+	resting map[string]*rest   // drivers that cannot serve
+	words   map[string]string  // those that many objects share
+	byNode  map[string][]*kept // attachments and CSINodes
+}
+
+// call is a DeleteVolume on its way.
+type call struct{ uid, driver string }
+
+// rest of a driver.
+type rest struct {
+	until time.Time
+	pause time.Duration
+}
+
+// kept is what is known of an object.
+type kept struct {
+	gc.Entry
+	kind        kind
+	why         gc.Reason // when it was judged last
+	terminating bool
+	owned       bool
+	volume      *volume
+	left        *left
+}
+
+type kind uint8
+
+const (
+	aVolume kind = iota
+	anAttachment
+	aCSINode
+	others
+)
+
+func kindOf(t gc.Type) kind {
+	switch t.Kind {
+	case "PersistentVolume":
+		return aVolume
+	case "VolumeAttachment":
+		return anAttachment
+	case "CSINode":
+		return aCSINode
+	}
+	return others
+}
+
+// New makes an empty collector.
+func New(config Config) *Collector {
+	c := &Collector{
+		config: config, known: map[string]bool{}, index: newIndex(), counts: map[gc.Reason]int{},
+		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, byNode: map[string][]*kept{},
+	}
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone})
+	return c
+}
+
+// Configure takes another configuration: all is judged anew.
+func (c *Collector) Configure(now time.Time, config Config) {
+	c.Tell(now)
+	c.config = config
+	clear(c.resting) // whoever configures may have mended it
+	for e := range c.Objects().All {
+		if e.volume != nil {
+			e.volume.failures, e.volume.retry = 0, time.Time{}
+		}
+	}
+	c.PlanAll()
+}
+
+func (c *Collector) serves(driver string) bool { return slices.Contains(c.config.Serve, driver) }
+
+// word gives one copy of what many objects say.
+func (c *Collector) word(s string) string {
+	if w, known := c.words[s]; known {
+		return w
+	}
+	c.words[s] = s
+	return s
+}
+
+// before it is judged anew: since when its Node is missing, and what is made of it now.
+func (c *Collector) before(e *kept) {
+	if e.left != nil {
+		c.miss(e.left)
+	}
+	c.recount(e)
+}
+
+func (c *Collector) recount(e *kept) {
+	why, _ := c.decide(e)
+	if why == e.why {
+		return
+	}
+	c.uncount(e)
+	e.why = why
+	c.counts[why]++
+}
+
+func (c *Collector) uncount(e *kept) {
+	if e.why == "" {
+		return
+	}
+	if c.counts[e.why]--; c.counts[e.why] == 0 {
+		delete(c.counts, e.why)
+	}
+	e.why = ""
+}
+
+// gone is an object that was forgotten.
+func (c *Collector) gone(e *kept) {
+	c.uncount(e)
+	if e.volume != nil {
+		c.unindex(e)
+		c.unseen(e.volume.unread, false)
+	} else {
+		c.unleave(e)
+		c.unseen(e.left.unread, false)
+	}
+}
+
+func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
+	if e.volume != nil {
+		return c.decideVolume(e)
+	}
+	return c.decideLeft(e)
+}
+
+// Len is how many objects are known.
+func (c *Collector) Len() int {
+	return c.Collection.Len() + len(c.claims.present) + len(c.nodes.present) + len(c.drivers.present) + len(c.classes.present)
+}

@@ -1,0 +1,57 @@
+package volumes
+
+import (
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Live is what a volume is deleted by, as a live read has it.
+type Live struct {
+	Driver, Handle string
+	Namespace      string // of its claim
+	Claim          string // name
+	Secret         struct{ Namespace, Name string }
+	Finalizer      int // index of the provisioner's; below 0: it has none
+}
+
+// Confirm says whether what an action asks for may be done now. It is for a collector of
+// the same Config that was told of live lists of PersistentVolumes, PersistentVolumeClaims
+// and VolumeAttachments, and of nothing else; why says what speaks against it.
+func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, ok bool) {
+	c.Tell(now)
+	e := c.Objects().Get(a.Object.UID)
+	if e == nil || e.volume == nil || e.Name != a.Object.Name || e.ResourceVersion != a.ResourceVersion || e.volume.driver != a.Driver || a.Driver == "" {
+		return v, Changed, false
+	}
+	why, due := c.decide(e)
+	switch {
+	case due.IsZero():
+		return v, why, false
+	case due.After(now):
+		return v, Changed, false
+	case c.named(e):
+		return v, Shared, false
+	}
+	v = Live{Driver: e.volume.driver, Handle: e.volume.handle, Secret: e.volume.secret, Finalizer: e.volume.finalizer - 1}
+	v.Namespace, v.Claim = cut(e.volume.claim)
+	return v, why, true
+}
+
+// named says whether the handle stands anywhere in a volume of another kind: before a
+// driver took their place, disks had volumes of kinds of their own, which name the same.
+func (c *Collector) named(e *kept) bool {
+	for other := range c.Objects().All {
+		if v := other.volume; v != nil && v.driver == "" && strings.Contains(v.other, e.volume.handle) {
+			return true
+		}
+	}
+	return false
+}
+
+// cut a key into namespace and name.
+func cut(key string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}

@@ -1,0 +1,188 @@
+package volumes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// volume is what is kept of a PersistentVolume.
+type volume struct {
+	phase, policy, driver, provisioner string // shared
+	handle, other                      string
+	claim, claimUID                    string // namespace/name
+	secret                             struct{ Namespace, Name string }
+	since                              gc.Stamp
+	unread                             bool  // its fields are not known
+	own                                bool  // its driver made it, and nobody has taken that one's place
+	foreign                            bool  // it has finalizers of others
+	finalizer                          int   // place of the provisioner's, from 1; 0: none
+	failures                           uint8 // in a row
+	retry                              time.Time
+}
+
+func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
+	was := false
+	if e.volume != nil {
+		was = e.volume.unread
+		c.unindex(e)
+	}
+	f, known := fields.(Volume)
+	v := &volume{
+		phase: c.word(f.Phase), policy: c.word(f.Policy), driver: c.word(f.Driver), provisioner: c.word(f.ProvisionedBy),
+		handle: f.Handle, other: f.Other, claimUID: f.Claim.UID, secret: f.Secret, since: gc.StampOf(f.Since), unread: !known,
+	}
+	v.own = f.Driver != "" && f.ProvisionedBy == f.Driver && (f.MigratedTo == "" || f.MigratedTo == f.Driver)
+	if f.MigratedTo != "" { // its driver deletes what others made
+		v.provisioner = c.word(f.MigratedTo)
+	}
+	if f.Claim.Name != "" {
+		v.claim = f.Claim.Namespace + "/" + f.Claim.Name
+	}
+	for i, name := range o.Finalizers {
+		switch name {
+		case Finalizer:
+			v.finalizer = i + 1
+		case "kubernetes.io/pv-protection": // goes by itself
+		default:
+			v.foreign = true
+		}
+	}
+	e.volume = v
+	c.add(e)
+	c.unseen(was, !known)
+}
+
+// decideVolume says when a volume is to go, and why; at the zero time, why it is kept.
+func (c *Collector) decideVolume(e *kept) (gc.Reason, time.Time) {
+	v, never := e.volume, time.Time{}
+	for _, why := range []func(*kept) gc.Reason{c.itself, c.claimed, c.referred, c.made} {
+		if r := why(e); r != "" {
+			return r, never
+		}
+	}
+	due := v.since.Time().Add(c.config.releasedFor())
+	if v.retry.After(due) {
+		due = v.retry
+	}
+	if r := c.resting[v.driver]; r != nil && r.until.After(due) {
+		due = r.until
+	}
+	return Released, due
+}
+
+// itself is why a volume is kept whatever else there is.
+func (c *Collector) itself(e *kept) gc.Reason {
+	switch v := e.volume; {
+	case v.unread || !c.known["PersistentVolume"]:
+		return Unread
+	case e.terminating:
+		return Terminating
+	case v.policy != "Delete":
+		return Retained
+	case v.phase == "Failed":
+		return ReclaimFailed
+	case v.phase != "Released":
+		return NotReleased
+	}
+	return ""
+}
+
+// claimed is why a claim keeps a volume.
+func (c *Collector) claimed(e *kept) gc.Reason {
+	v := e.volume
+	if !c.known["PersistentVolumeClaim"] || c.blind > 0 {
+		return OtherUnread
+	}
+	if v.claim == "" || v.claimUID == "" {
+		return ClaimUnknown
+	}
+	if now := c.claims.present[v.claim]; now != nil && now.uid != v.claimUID {
+		return OtherClaim
+	} else if now != nil {
+		return ClaimThere
+	}
+	if c.index.wanted[e.Name] > 0 {
+		return ClaimWants
+	}
+	return ""
+}
+
+// referred is why what else refers to the data keeps a volume.
+func (c *Collector) referred(e *kept) gc.Reason {
+	v := e.volume
+	switch {
+	case len(c.index.byHandle[v.handle]) > 1:
+		return Shared
+	case !c.known["VolumeAttachment"]:
+		return OtherUnread
+	case c.index.attached[e.Name] > 0 || v.handle != "" && c.index.inline[v.handle] > 0:
+		return Attached
+	case v.foreign:
+		return HeldByFinalizers
+	}
+	return ""
+}
+
+// made is why whoever made a volume keeps it.
+func (c *Collector) made(e *kept) gc.Reason {
+	v := e.volume
+	switch {
+	case v.provisioner == "" || v.driver != "" && v.handle == "":
+		return NotProvisioned
+	case v.own && c.serves(v.driver):
+	case !c.known["CSIDriver"] || !c.known["CSINode"] || !c.known["StorageClass"]:
+		return OtherUnread
+	case v.driver == v.provisioner && c.index.drivers[v.driver] == 0:
+		return DriverGone
+	case c.index.drivers[v.provisioner] == 0 && c.index.classes[v.provisioner] == 0:
+		return ProvisionerGone
+	default:
+		return LeftToProvisioner
+	}
+	switch {
+	case (v.secret.Name == "") != (v.secret.Namespace == ""):
+		return SecretUnclear
+	case v.since == gc.NoStamp:
+		return SinceUnknown
+	}
+	return ""
+}
+
+// tried notes how a deletion went. A driver that cannot serve is left alone for a while.
+func (c *Collector) tried(of call, r gc.Result) {
+	if r == gc.TooMany {
+		d := c.resting[of.driver]
+		if d == nil {
+			d = new(rest)
+			c.resting[of.driver] = d
+		}
+		if !d.until.After(c.Now()) { // what was sent before is no news
+			d.pause = min(max(2*d.pause, leastPause), mostPause)
+			d.until = c.Now().Add(d.pause)
+			c.planDriver(of.driver)
+		}
+		return
+	}
+	if r == gc.Done && c.resting[of.driver] != nil {
+		delete(c.resting, of.driver)
+		c.planDriver(of.driver)
+	}
+	e := c.Objects().Get(of.uid)
+	if e == nil || e.volume == nil || e.Overtaken() || !slices.Contains([]gc.Result{gc.Failed, gc.Conflict, gc.Forbidden}, r) {
+		return
+	}
+	v := e.volume
+	v.retry = c.Now().Add(min(leastRetry<<min(v.failures, 10), mostRetry))
+	v.failures = min(v.failures+1, 10)
+	c.Plan(e)
+}
+
+func (c *Collector) planDriver(driver string) {
+	for e := range c.Objects().All {
+		if e.volume != nil && e.volume.driver == driver {
+			c.Plan(e)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package volumes_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/volumes"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// good is a volume that is to go.
+func good() volumes.Volume {
+	v := volumes.Volume{Phase: "Released", Policy: "Delete", Driver: one, Handle: "h", ProvisionedBy: one, Since: noon.Add(-24 * time.Hour)}
+	v.Claim.Namespace, v.Claim.Name, v.Claim.UID = "ns", "data", "uid-1"
+	return v
+}
+
+func object(kind, name, uid string) gc.Object {
+	t := typeOf(kind)
+	o := gc.Object{APIVersion: t.APIVersion, Kind: kind, Name: name, UID: uid, ResourceVersion: "7"}
+	if t.Namespaced {
+		o.Namespace = "ns"
+	}
+	return o
+}
+
+// cluster is what a collector is told.
+type cluster struct {
+	volume  volumes.Volume
+	object  gc.Object
+	unread  string // a type that cannot be read
+	others  []thing
+	changed func(*volumes.Config)
+}
+
+func (c *cluster) add(kind, name, uid string, fields any) {
+	c.others = append(c.others, thing{object(kind, name, uid), fields})
+}
+
+func (c *cluster) collector(config volumes.Config) *volumes.Collector {
+	if c.changed != nil {
+		c.changed(&config)
+	}
+	to := volumes.New(config)
+	for kind := range resources {
+		to.Listing(noon, typeOf(kind))
+	}
+	to.Observe(noon, typeOf("PersistentVolume"), c.object, c.volume)
+	for _, o := range c.others {
+		to.Observe(noon, typeOf(o.Kind), o.Object, o.fields)
+	}
+	for kind := range resources {
+		if to.Synced(noon, typeOf(kind)); kind == c.unread {
+			to.Unreadable(noon, typeOf(kind))
+		}
+	}
+	return to
+}
+
+func volumeAction(c *cluster) gc.Action {
+	return gc.Action{Verb: gc.DeleteVolume, Driver: c.volume.Driver, ResourceVersion: c.object.ResourceVersion,
+		Object: gc.Coordinates{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes", Name: "pv", UID: "uid-pv"}}
+}
+
+// TestRules: one thing is otherwise than with a volume that goes, and it stays. Each is a
+// way in which live data could be deleted, or a right to delete is missing.
+func TestRules(t *testing.T) {
+	config := volumes.Config{Serve: []string{one}}
+	for name, test := range map[string]struct {
+		change func(c *cluster)
+		want   gc.Reason
+	}{
+		"nothing":                  {func(*cluster) {}, volumes.Released},
+		"retained":                 {func(c *cluster) { c.volume.Policy = "Retain" }, volumes.Retained},
+		"a policy nobody knows":    {func(c *cluster) { c.volume.Policy = "" }, volumes.Retained},
+		"bound":                    {func(c *cluster) { c.volume.Phase = "Bound" }, volumes.NotReleased},
+		"no phase":                 {func(c *cluster) { c.volume.Phase = "" }, volumes.NotReleased},
+		"failed":                   {func(c *cluster) { c.volume.Phase = "Failed" }, volumes.ReclaimFailed},
+		"deleted already":          {func(c *cluster) { c.object.Terminating = true }, volumes.Terminating},
+		"released when?":           {func(c *cluster) { c.volume.Since = time.Time{} }, volumes.SinceUnknown},
+		"the claim is there":       {func(c *cluster) { c.add("PersistentVolumeClaim", "data", "uid-1", volumes.Claim{}) }, volumes.ClaimThere},
+		"the claim was made anew":  {func(c *cluster) { c.add("PersistentVolumeClaim", "data", "uid-2", volumes.Claim{}) }, volumes.OtherClaim},
+		"whose claim?":             {func(c *cluster) { c.volume.Claim.UID = "" }, volumes.ClaimUnknown},
+		"no claim":                 {func(c *cluster) { c.volume.Claim.Name = "" }, volumes.ClaimUnknown},
+		"another claim names it":   {func(c *cluster) { c.add("PersistentVolumeClaim", "new", "uid-2", volumes.Claim{Volume: "pv"}) }, volumes.ClaimWants},
+		"a claim that is garbled":  {func(c *cluster) { c.add("PersistentVolumeClaim", "new", "uid-2", nil) }, volumes.OtherUnread},
+		"claims are not read":      {func(c *cluster) { c.unread = "PersistentVolumeClaim" }, volumes.OtherUnread},
+		"another has the data":     {func(c *cluster) { c.add("PersistentVolume", "b", "b", volumes.Volume{Driver: one, Handle: "h"}) }, volumes.Shared},
+		"by another driver":        {func(c *cluster) { c.add("PersistentVolume", "b", "b", volumes.Volume{Driver: two, Handle: "h"}) }, volumes.Shared},
+		"another is garbled":       {func(c *cluster) { c.add("PersistentVolume", "b", "b", nil) }, volumes.OtherUnread},
+		"volumes are not read":     {func(c *cluster) { c.unread = "PersistentVolume" }, volumes.Unread},
+		"attached":                 {func(c *cluster) { c.add("VolumeAttachment", "a", "a", volumes.Attachment{Volume: "pv", Node: "n"}) }, volumes.Attached},
+		"attached inline":          {func(c *cluster) { c.add("VolumeAttachment", "a", "a", volumes.Attachment{Handle: "h", Node: "n"}) }, volumes.Attached},
+		"an attachment is garbled": {func(c *cluster) { c.add("VolumeAttachment", "a", "a", nil) }, volumes.OtherUnread},
+		"attachments are not read": {func(c *cluster) { c.unread = "VolumeAttachment" }, volumes.OtherUnread},
+		"somebody holds it":        {func(c *cluster) { c.object.Finalizers = []string{volumes.Finalizer, "example.com/keep"} }, volumes.HeldByFinalizers},
+		"nobody made it":           {func(c *cluster) { c.volume.ProvisionedBy = "" }, volumes.NotProvisioned},
+		"another made it":          {func(c *cluster) { c.volume.ProvisionedBy = two }, volumes.ProvisionerGone},
+		"another who is there":     {func(c *cluster) { c.volume.ProvisionedBy = two; c.add("CSIDriver", two, "d", nil) }, volumes.LeftToProvisioner},
+		"another who has a class":  {func(c *cluster) { c.volume.ProvisionedBy = two; c.add("StorageClass", "c", "c", volumes.Class(two)) }, volumes.LeftToProvisioner},
+		"moved to another":         {func(c *cluster) { c.volume.MigratedTo = two }, volumes.ProvisionerGone},
+		"taken over from another":  {func(c *cluster) { c.volume.ProvisionedBy, c.volume.MigratedTo = two, one }, volumes.DriverGone},
+		"moved to itself":          {func(c *cluster) { c.volume.MigratedTo = one }, volumes.Released},
+		"no CSI":                   {func(c *cluster) { c.volume.Driver, c.volume.Handle, c.volume.Other = "", "", "disk" }, volumes.ProvisionerGone},
+		"no handle":                {func(c *cluster) { c.volume.Handle = "" }, volumes.NotProvisioned},
+		"not served":               {func(c *cluster) { c.changed = func(c *volumes.Config) { c.Serve = []string{two} } }, volumes.DriverGone},
+		"not served, on a node": {func(c *cluster) {
+			c.changed = func(c *volumes.Config) { c.Serve = nil }
+			c.add("CSINode", "n", "n", volumes.Drivers{one})
+		}, volumes.LeftToProvisioner},
+		"not served, drivers unread":  {func(c *cluster) { c.changed = func(c *volumes.Config) { c.Serve = nil }; c.unread = "CSIDriver" }, volumes.OtherUnread},
+		"a secret without a place":    {func(c *cluster) { c.volume.Secret.Name = "s" }, volumes.SecretUnclear},
+		"a secret without a name":     {func(c *cluster) { c.volume.Secret.Namespace = "n" }, volumes.SecretUnclear},
+		"a Node's list is irrelevant": {func(c *cluster) { c.unread = "Node" }, volumes.Released},
+	} {
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		test.change(c)
+		to := c.collector(config)
+		f, _ := to.Explain(gc.Coordinates{UID: "uid-pv"})
+		if f.Reason != test.want || f.Due.IsZero() == (test.want == volumes.Released) {
+			t.Errorf("%s: %+v, not %s", name, f, test.want)
+		}
+		if got := to.Ready(noon.AddDate(9, 0, 0), 10); len(got) > 0 != (test.want == volumes.Released) {
+			t.Errorf("%s: asks for %v", name, got)
+		}
+		proof := c.collector(config)
+		if _, why, ok := proof.Confirm(noon, volumeAction(c)); ok != (test.want == volumes.Released) || why != test.want && why != volumes.Changed {
+			t.Errorf("%s: confirmed: %v, %s", name, ok, why)
+		}
+	}
+}
+
+// TestReleasedFor: a day at least, by the API server's time.
+func TestReleasedFor(t *testing.T) {
+	for _, test := range []struct {
+		config, since, due time.Duration
+	}{
+		{0, -24 * time.Hour, 0}, {time.Hour, -23 * time.Hour, time.Hour}, {-5, 0, 24 * time.Hour}, {48 * time.Hour, -24 * time.Hour, 24 * time.Hour},
+		{0, 5 * time.Hour, 29 * time.Hour}, // in the future: somebody's clock is wrong
+	} {
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		c.volume.Since = noon.Add(test.since)
+		to := c.collector(volumes.Config{Serve: []string{one}, ReleasedFor: test.config})
+		if next := to.Next(); !next.Equal(noon.Add(test.due)) {
+			t.Errorf("%+v: next at %v", test, next)
+		}
+		if got := to.Ready(noon.Add(test.due-1), 1); len(got) > 0 {
+			t.Errorf("%+v: too early: %v", test, got)
+		}
+		if _, _, ok := to.Confirm(noon.Add(test.due-1), volumeAction(c)); ok {
+			t.Errorf("%+v: confirmed too early", test)
+		}
+	}
+}
+
+// TestConfirm: what is confirmed is that very volume, in that very version, and nothing
+// else names its data.
+func TestConfirm(t *testing.T) {
+	config := volumes.Config{Serve: []string{one}}
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	c.object.Finalizers = []string{"kubernetes.io/pv-protection", volumes.Finalizer}
+	c.volume.Secret.Namespace, c.volume.Secret.Name = "n", "s"
+	live, _, ok := c.collector(config).Confirm(noon, volumeAction(c))
+	if !ok || live.Driver != one || live.Handle != "h" || live.Namespace != "ns" || live.Claim != "data" || live.Finalizer != 1 || live.Secret != c.volume.Secret {
+		t.Errorf("%+v, %v", live, ok)
+	}
+	for name, change := range map[string]func(a *gc.Action, c *cluster){
+		"another version": func(a *gc.Action, _ *cluster) { a.ResourceVersion = "6" },
+		"another UID":     func(a *gc.Action, _ *cluster) { a.Object.UID = "uid" },
+		"another name":    func(a *gc.Action, _ *cluster) { a.Object.Name = "b" },
+		"another driver":  func(a *gc.Action, _ *cluster) { a.Driver = two },
+		"no driver":       func(a *gc.Action, _ *cluster) { a.Driver = "" },
+		"a disk of old": func(_ *gc.Action, c *cluster) {
+			c.add("PersistentVolume", "b", "b", volumes.Volume{Other: "\x0a\x10aws://zone/h"})
+		},
+	} {
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		a := volumeAction(c)
+		change(&a, c)
+		if _, why, ok := c.collector(config).Confirm(noon, a); ok {
+			t.Errorf("%s is confirmed: %s", name, why)
+		}
+	}
+}
+
+// TestResting: a driver that cannot serve is left alone, with all its volumes, ever longer;
+// another goes on. A volume that it will not delete is tried again ever more seldom.
+func TestResting(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	other := good()
+	other.Driver, other.ProvisionedBy, other.Handle = two, two, "h-2"
+	c.add("PersistentVolume", "b", "uid-b", other)
+	to := c.collector(volumes.Config{Serve: []string{one, two}})
+	now := noon
+	finish := func(uid string, r gc.Result) time.Duration {
+		t.Helper()
+		asked := false
+		for _, a := range to.Ready(now, 10) {
+			if a.Object.UID != uid {
+				to.Finished(now, a.ID, gc.Withheld)
+				continue
+			}
+			asked = true
+			to.Finished(now, a.ID, r)
+		}
+		if !asked {
+			t.Fatalf("%s is not asked for", uid)
+		}
+		f, _ := to.Explain(gc.Coordinates{UID: uid})
+		return f.Due.Sub(now)
+	}
+	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 600, 600} {
+		if got := finish("uid-pv", gc.TooMany); got != want*time.Second {
+			t.Errorf("a rest of %v, not %v", got, want*time.Second)
+		}
+		now = now.Add(want * time.Second)
+	}
+	to.Release(now)
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := finish("uid-b", gc.Forbidden); got != want*time.Minute {
+			t.Errorf("a pause of %v, not %v", got, want*time.Minute)
+		}
+		now = now.Add(want * time.Minute)
+		to.Release(now)
+	}
+	changed := object("PersistentVolume", "b", "uid-b")
+	changed.ResourceVersion = "8"
+	finish("uid-b", gc.Forbidden)
+	to.Observe(now, typeOf("PersistentVolume"), changed, other)
+	if f, _ := to.Explain(gc.Coordinates{UID: "uid-b"}); f.Due.After(now) {
+		t.Errorf("it changed, and is due at %v", f.Due)
+	}
+}
+
+// TestAtOnce: so many volumes are on their way at most.
+func TestAtOnce(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	for _, name := range []string{"b", "c", "d", "e", "f"} {
+		v := good()
+		v.Handle = name
+		c.add("PersistentVolume", name, name, v)
+	}
+	to := c.collector(volumes.Config{Serve: []string{one}})
+	got := to.Ready(noon, 10)
+	if len(got) != 4 || !to.Next().IsZero() || len(to.Ready(noon, 10)) > 0 {
+		t.Fatalf("%d are asked for, next %v", len(got), to.Next())
+	}
+	to.Finished(noon, got[0].ID, gc.Done)
+	if to.Next().IsZero() || len(to.Ready(noon, 10)) != 1 {
+		t.Error("an answer makes no room")
+	}
+}
+
+// TestRestored: nothing is known any more, and nothing asked for.
+func TestRestored(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	c.add("VolumeAttachment", "a", "a", nil)
+	c.add("CSINode", "n", "n", volumes.Drivers{two})
+	to := c.collector(volumes.Config{Serve: []string{one}})
+	to.Restored(noon)
+	if to.Len() != 0 || !to.Next().IsZero() {
+		t.Errorf("%d are known, next %v", to.Len(), to.Next())
+	}
+	for why, n := range to.Counts(noon) {
+		t.Errorf("%d are counted as %s", n, why)
+	}
+	to.Observe(noon, typeOf("PersistentVolume"), c.object, c.volume)
+	to.Synced(noon, typeOf("PersistentVolume"))
+	if f, _ := to.Explain(gc.Coordinates{UID: "uid-pv"}); f.Reason != volumes.OtherUnread {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestLeft: what a Node has left goes after the quarantine and a live read, if that is
+// wanted.
+func TestLeft(t *testing.T) {
+	for kind, fields := range map[string]any{"VolumeAttachment": volumes.Attachment{Volume: "pv", Node: "n"}, "CSINode": volumes.Drivers{one}} {
+		left := object(kind, "n", "uid-n")
+		tell := func(config volumes.Config, o gc.Object, fields any, nodes ...string) *volumes.Collector {
+			c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+			c.others = []thing{{o, fields}}
+			for _, n := range nodes {
+				c.add("Node", n, n, nil)
+			}
+			return c.collector(config)
+		}
+		wanted := volumes.Config{Attachments: true, CSINodes: true, Quarantine: time.Minute}
+		owned, going := left, left
+		owned.Owners = []gc.Reference{{Kind: "Node", Name: "n"}}
+		going.Terminating = true
+		for _, test := range []struct {
+			to   *volumes.Collector
+			want gc.Reason
+		}{
+			{tell(volumes.Config{}, left, fields), volumes.NodeGone}, // reported
+			{tell(wanted, left, fields, "n"), volumes.NodeThere},
+			{tell(wanted, owned, fields), volumes.Owned},
+			{tell(wanted, going, fields), volumes.Terminating},
+		} {
+			if f, _ := test.to.Explain(gc.Coordinates{UID: "uid-n"}); f.Reason != test.want || !f.Due.IsZero() || len(test.to.Ready(noon.AddDate(1, 0, 0), 9)) > 0 {
+				t.Errorf("%s: %+v, not %s", kind, f, test.want)
+			}
+		}
+		to := tell(wanted, left, fields)
+		if next := to.Next(); !next.Equal(noon.Add(time.Minute)) {
+			t.Fatalf("%s: next at %v", kind, next)
+		}
+		now := noon.Add(time.Minute)
+		read := to.Ready(now, 9)
+		if len(read) != 1 || read[0].Verb != gc.Verify || read[0].Object.Kind != "Node" || read[0].Object.Name != "n" {
+			t.Fatalf("%s: %+v", kind, read)
+		}
+		to.Answered(now, now, read[0].ID, gc.Answer{State: gc.Exists})
+		if next := to.Next(); !next.Equal(now.Add(time.Minute)) {
+			t.Errorf("%s: the Node is there after all, and next is %v", kind, next)
+		}
+		now = now.Add(time.Minute)
+		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
+		if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Delete || got[0].Object.UID != "uid-n" || got[0].ResourceVersion != "7" || got[0].Owner.Name != "n" {
+			t.Errorf("%s: %+v", kind, got)
+		}
+	}
+	garbled := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	garbled.add("VolumeAttachment", "a", "uid-n", nil)
+	if f, _ := garbled.collector(volumes.Config{Attachments: true}).Explain(gc.Coordinates{UID: "uid-n"}); f.Reason != volumes.Unread {
+		t.Errorf("garbled: %+v", f)
+	}
+}

@@ -1,0 +1,163 @@
+package containerd
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/cri"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// cache keeps what cannot change, for as long as it is still there.
+type cache struct {
+	mu       sync.Mutex
+	facts    inventory.Facts
+	changes  uint64                   // of facts
+	carrying map[inventory.Layer]bool // layers that something other than a layer stood on
+	names    map[string][]string      // in the CRI's namespace, of the images that were checked last
+	ends     map[string]time.Time     // CRI container ID → when it ended, for good
+}
+
+// Learn takes over what an earlier agent has learnt, before anything is asked for. What
+// cannot be right is left out. It returns the count of changes that [Runtime.Learnt] goes on from.
+func (r *Runtime) Learn(f inventory.Facts) (changes uint64) {
+	for digest, t := range f.Targets {
+		if cri.ValidID(t.ImageID) {
+			r.cache.putContent(digest, imageContent{id: t.ImageID, chain: t.ChainID})
+		}
+	}
+	for id, size := range f.Sizes {
+		r.cache.putSize(id, size)
+	}
+	r.cache.mu.Lock()
+	defer r.cache.mu.Unlock()
+	return r.cache.changes
+}
+
+// Learnt is what was learnt so far, and how often that has changed. It is nil where that
+// is as often as the caller knows.
+func (r *Runtime) Learnt(known uint64) (*inventory.Facts, uint64) {
+	c := &r.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes == known {
+		return nil, known
+	}
+	return &inventory.Facts{Targets: maps.Clone(c.facts.Targets), Sizes: maps.Clone(c.facts.Sizes)}, c.changes
+}
+
+func (c *cache) content(target string) (imageContent, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.facts.Targets[target]
+	return imageContent{id: t.ImageID, chain: t.ChainID}, ok
+}
+
+func (c *cache) putContent(target string, v imageContent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.facts.Targets == nil {
+		c.facts.Targets = map[string]inventory.Target{}
+	}
+	c.facts.Targets[target] = inventory.Target{ImageID: v.id, ChainID: v.chain}
+	c.changes++
+}
+
+// targetsOf returns the targets that lead to images; all is false if one of the images
+// has none yet.
+func (c *cache) targetsOf(ids []string) (targets map[string]bool, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	targets, led := map[string]bool{}, map[string]bool{}
+	for digest, t := range c.facts.Targets {
+		if slices.Contains(ids, t.ImageID) {
+			targets[digest], led[t.ImageID] = true, true
+		}
+	}
+	return targets, len(led) == len(ids)
+}
+
+// chainsOf returns the top layers of images, of those that are known.
+func (c *cache) chainsOf(ids []string) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	chains := map[string]bool{}
+	for _, t := range c.facts.Targets {
+		if t.ChainID != "" && slices.Contains(ids, t.ImageID) {
+			chains[t.ChainID] = true
+		}
+	}
+	return chains
+}
+
+// size is what a snapshot takes, if it is still the one that was asked about.
+func (c *cache) size(namespace string, s snapshotRecord) (inventory.SizeFact, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.facts.Sizes[s.id(namespace)]
+	return f, ok && f.Created.Equal(s.created)
+}
+
+func (c *cache) putSize(id inventory.SnapshotID, f inventory.SizeFact) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.facts.Sizes == nil {
+		c.facts.Sizes = map[inventory.SnapshotID]inventory.SizeFact{}
+	}
+	c.facts.Sizes[id] = f
+	c.changes++
+}
+
+// setNames notes what images are called that were checked.
+func (c *cache) setNames(records []imageRecord) {
+	names := map[string][]string{}
+	for _, rec := range records {
+		names[rec.content.id] = append(names[rec.content.id], rec.name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names = names
+}
+
+func (c *cache) namesOf(imageID string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names[imageID]
+}
+
+// mayCarry is false for a layer on which nothing but layers stood at the last full reading.
+func (c *cache) mayCarry(l inventory.Layer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.carrying == nil || c.carrying[l]
+}
+
+// sweep forgets what a full reading no longer saw, and notes what it saw standing on layers.
+func (c *cache) sweep(spaces []space) {
+	targets := map[string]bool{}
+	live := map[inventory.SnapshotID]bool{}
+	carrying := map[inventory.Layer]bool{}
+	for i := range spaces {
+		for _, img := range spaces[i].images {
+			targets[img.target] = true
+		}
+		for _, s := range spaces[i].snapshots {
+			if s.committed {
+				live[s.id(spaces[i].name)] = true
+			} else {
+				carrying[inventory.Layer{Namespace: spaces[i].name, Snapshotter: s.snapshotter, ChainID: s.parent}] = true
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.carrying = carrying
+	was := len(c.facts.Targets) + len(c.facts.Sizes)
+	maps.DeleteFunc(c.facts.Targets, func(digest string, _ inventory.Target) bool { return !targets[digest] })
+	maps.DeleteFunc(c.facts.Sizes, func(id inventory.SnapshotID, _ inventory.SizeFact) bool { return !live[id] })
+	if len(c.facts.Targets)+len(c.facts.Sizes) != was {
+		c.changes++
+	}
+}

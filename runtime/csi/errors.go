@@ -1,0 +1,62 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What an error of this package may be, for errors.Is.
+var (
+	// ErrUnavailable: the driver cannot serve now, or does not answer. It says nothing of the
+	// volume.
+	ErrUnavailable = errors.New("the driver cannot serve")
+	// ErrOther: another driver listens on the socket, or one that deletes no volumes.
+	ErrOther = errors.New("not the driver that was expected")
+	// ErrNotFound: the driver does not know the volume. It may not be the right backend.
+	ErrNotFound = errors.New("the driver does not know the volume")
+	// ErrRefused: the driver will not delete it as things are.
+	ErrRefused = errors.New("the driver refuses")
+)
+
+// sentinelOf says what a code means for whoever wants a volume deleted; nil for those that
+// may pass.
+func sentinelOf(c codes.Code) error {
+	switch c {
+	case codes.NotFound:
+		return ErrNotFound
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.OutOfRange, codes.Unimplemented:
+		return ErrRefused
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		return ErrUnavailable
+	}
+	return nil
+}
+
+// mostText bounds what is repeated of an answer.
+const mostText = 300
+
+// translate names the operation. Drivers may repeat what they were given: secrets are cut
+// out.
+func translate(operation string, err error, secrets map[string]string) error {
+	if err == nil {
+		return nil
+	}
+	s := status.Convert(err)
+	text := s.Message()
+	for _, v := range secrets {
+		if v != "" {
+			text = strings.ReplaceAll(text, v, "…")
+		}
+	}
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	}
+	if sentinel := sentinelOf(s.Code()); sentinel != nil {
+		return fmt.Errorf("%s: %w: %s: %q", operation, sentinel, s.Code(), text)
+	}
+	return fmt.Errorf("%s: %s: %q", operation, s.Code(), text)
+}

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/conn"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+const (
+	// maxBackoff is the longest pause between two attempts to do what costs a server
+	// little: to watch from a version, to ask for the newest one.
+	maxBackoff = 8 * time.Second
+	// maxRefused is the same where somebody has to act first: a right is missing.
+	maxRefused = 30 * time.Second
+	// maxRetryAfter bounds how long a server can send a client away.
+	maxRetryAfter = 5 * time.Minute
+	// quickEnd is how long a watch must live not to count as one that ended at once;
+	// after quickMost of those in a row the pods are not known any more.
+	quickEnd  = time.Second
+	quickMost = 3
+)
+
+// follower is where the goroutine of Run is with one API server.
+type follower struct {
+	*APIServer
+	tell func(really bool)
+
+	version string // where the watch goes on; "": only a list can tell
+	seen    string // the newest version of any answer; "": none yet
+
+	// window is what the pause before the next list is drawn from: nothing at first. A
+	// list is what costs a server most, and after an outage thousands want one.
+	window time.Duration
+	due    time.Time // when its turn is; zero: not drawn yet
+
+	pause time.Duration // the last one before a small request
+	quick int           // watches in a row that ended at once
+}
+
+// Run implements Source: it lists the pods and follows what changes. It lists them
+// anew only if the server does not know any more what happened since.
+func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
+	f := follower{APIServer: s, tell: func(really bool) {
+		if !really {
+			return
+		}
+		select {
+		case changed <- struct{}{}:
+		default: // one is waiting to be received, and stands for this one, too
+		}
+	}}
+	defer s.client.close()
+	for {
+		step := f.resume
+		if f.version == "" {
+			step = f.begin
+		}
+		pause, err := step(ctx)
+		if err != nil && ctx.Err() == nil {
+			f.tell(s.store.fail(err))
+			// What was renewed on disk in the meantime counts from the next connection.
+			s.client.close()
+		}
+		if wait(ctx, pause) {
+			s.store.fail(&fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "not watched any more"})
+			return nil
+		}
+	}
+}
+
+// begin lists the pods when it is their turn, and says how long to wait otherwise.
+func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
+	newest, err := f.newest(ctx)
+	if err != nil {
+		// The server is away, and so it is for others.
+		f.window, f.due = f.timing.spread, time.Time{}
+		return f.again(err), err
+	}
+	f.pause = 0
+	if f.due.IsZero() && f.window > 0 {
+		f.due = time.Now().Add(rand.N(f.window))
+	}
+	if left := time.Until(f.due); left > 0 {
+		return left, &fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable,
+			Text: "it answers; the pods are listed when it is this node's turn, within " + f.timing.spread.String()}
+	}
+	if f.version, err = f.list(ctx, newest); err != nil {
+		f.window = min(max(4*f.window, f.timing.firstWindow), f.timing.spread)
+		pause = max(f.window/2+rand.N(f.window), retryAfter(err))
+		f.due = time.Now().Add(pause)
+		return pause, err
+	}
+	f.window, f.due = f.timing.spread, time.Time{}
+	return 0, nil
+}
+
+// again is how long to wait before a small request is repeated: within seconds, but
+// where somebody has to act first. Who was sent away by the server for a while does not
+// come back at the same moment as all the others.
+func (f *follower) again(err error) time.Duration {
+	most := f.timing.maxPause
+	if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrForbidden) {
+		most = max(most, maxRefused)
+	}
+	f.pause = min(max(2*f.pause, f.timing.firstPause), most)
+	return retryAfter(err) + conn.Jitter(f.pause)
+}
+
+// wait tells whether ctx ended first.
+func wait(ctx context.Context, d time.Duration) (over bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-t.C:
+		return ctx.Err() != nil
+	}
+}

@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+// onePod is where one pod is asked for, to learn the newest version. There need be none
+// of that name.
+const (
+	onePod     = "/api/v1/namespaces/default/pods"
+	onePodName = "ebb"
+)
+
+// newest asks for the version of the newest state there is, by a list of one pod by its
+// name: the API server reads one key of etcd, however many pods there are. A list that
+// is not older than that has every pod that was there when it was asked for, and
+// yet comes from the server's cache. Without such a bound (resourceVersion=0) it could be
+// of any age. "" says that the server refuses the question.
+func (f *follower) newest(ctx context.Context) (string, error) {
+	q := f.query()
+	q.Set("fieldSelector", "metadata.name="+onePodName+","+q.Get("fieldSelector"))
+	version, err := f.readList(ctx, onePod, q, func(item) error { return nil })
+	if refusedAsSuch(err) {
+		return "", nil // whoever may not list at all will be told so by the list
+	}
+	if err != nil {
+		return "", err
+	}
+	return version, f.believe(onePod, version)
+}
+
+// list reads all pods, and returns where to watch from. It asks for a state that is not
+// older than newest. A server that cannot, or whose cache does not get there in time, is
+// asked for its newest state, which it reads from etcd.
+func (f *follower) list(ctx context.Context, newest string) (string, error) {
+	q := f.query()
+	if newest != "" {
+		q.Set("resourceVersion", newest)
+		q.Set("resourceVersionMatch", "NotOlderThan")
+	}
+	version, pods, err := f.readPods(ctx, q)
+	if newest != "" && (refusedAsSuch(err) || tooLarge(err)) {
+		version, pods, err = f.readPods(ctx, f.query())
+	}
+	if err == nil {
+		err = f.believe(allPods, version)
+	}
+	if err != nil {
+		return "", err
+	}
+	f.tell(f.store.replace(pods))
+	return version, nil
+}
+
+// readPods reads one list of this node's pods.
+func (f *follower) readPods(ctx context.Context, q map[string][]string) (string, map[podName]Pod, error) {
+	pods := make(map[podName]Pod)
+	version, err := f.readList(ctx, allPods, q, func(it item) error {
+		if it.node != f.node {
+			return nonsense("a pod of node %s is in the list of %s", fault.Clean(it.node), f.node)
+		}
+		name := podName{it.Namespace, it.Name}
+		if _, twice := pods[name]; twice {
+			return nonsense("pod %s/%s is listed twice", it.Namespace, it.Name)
+		}
+		pods[name] = it.Pod
+		return nil
+	})
+	return version, pods, err
+}
+
+func (f *follower) readList(ctx context.Context, path string, q map[string][]string, each func(item) error) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timing.call)
+	defer cancel()
+	resp, err := f.client.get(ctx, path, "application/json", q)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	version, err := decodeList(resp.Body, each)
+	if err == nil && !validName(version) {
+		err = nonsense("the list has the resource version %s", fault.Clean(version))
+	}
+	if err != nil {
+		return "", f.client.broken(f.client.op(path), err)
+	}
+	return version, nil
+}
+
+// believe refuses an answer that is older than what was seen. The next one is taken: if
+// the newest version is an older one twice, the server's etcd is one from a backup. Of
+// that history nothing was seen yet.
+func (f *follower) believe(path, version string) error {
+	if seen := f.seen; older(version, seen) {
+		f.seen = ""
+		return &fault.Fault{Op: f.client.op(path), Kind: ErrUnavailable,
+			Text: "the answer is of the version " + version + ", older than " + seen + ", which was seen: was etcd restored? Asking again"}
+	}
+	f.seen = version
+	return nil
+}
+
+// refusedAsSuch tells whether a server answered that it does not want to be asked like
+// that, as opposed to now or by this client.
+func refusedAsSuch(err error) bool {
+	var answer *answerError
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// tooLarge tells whether the server's cache did not reach a version within the few
+// seconds that it waits: before Kubernetes 1.31 it hears of no version but by changes of
+// pods and every five seconds.
+func tooLarge(err error) bool {
+	var answer *answerError
+	if !errors.As(err, &answer) {
+		return false
+	}
+	for _, c := range answer.status.Details.Causes {
+		if c.Reason == "ResourceVersionTooLarge" {
+			return true
+		}
+	}
+	return strings.Contains(answer.status.Message, "Too large resource version")
+}
+
+// retryAfter is how long a server wants to be left alone.
+func retryAfter(err error) time.Duration {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.retryAfter
+	}
+	return 0
+}
