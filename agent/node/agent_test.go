@@ -367,7 +367,7 @@ func TestRuntimeTroubleIsRiddenOut(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.rt.CutEvents(errors.New("connection reset"))
-		w.rt.SetFaults(fake.Faults{Inventory: errors.New("unavailable"), Check: errors.New("timeout")})
+		w.rt.SetFaults(fake.Faults{Inventory: errors.New("unavailable"), Check: errors.New("timeout"), Withdraw: errors.New("timeout")})
 		w.fill(81)
 		w.pass(10 * time.Minute)
 		w.wantRemoved()

@@ -16,6 +16,18 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
+// withdraw takes an image's names away as an agent does that then dies.
+func (w *world) withdraw(id string) {
+	w.t.Helper()
+	checked, err := w.rt.Check(w.t.Context(), id)
+	if err == nil {
+		_, err = w.rt.Withdraw(w.t.Context(), checked[id])
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // history is what is on record of images, and where the kernel stamps them.
 func (w *world) history(ids ...string) map[string]state.Image {
 	w.t.Helper()
@@ -97,9 +109,7 @@ func TestMendKeepsHistory(t *testing.T) {
 				before[ids[2]] = used
 				w.kernel.ran(w.keyOf(ids[2])) // the last thing that the earlier agent did not see
 				for _, id := range ids[:3] {
-					if _, err := w.rt.Withdraw(t.Context(), id); err != nil {
-						t.Fatal(err)
-					}
+					w.withdraw(id)
 				}
 				w.rt.SetFaults(fake.Faults{Unseen: f.unseen})
 				if f.fails > 0 {
@@ -127,9 +137,7 @@ func TestImagesThatDoNotComeBackAreForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.down()
-		if _, err := w.rt.Withdraw(t.Context(), ids[0]); err != nil {
-			t.Fatal(err)
-		}
+		w.withdraw(ids[0])
 		w.rt.Untag(fake.CRINamespace, "i1")
 		w.rt.SetFaults(fake.Faults{End: errors.New("no space left on device")})
 		w.up()

@@ -53,6 +53,19 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(spacing)))
 }
 
+// takeEvents notes what the runtime has told of already: who plans from the latest inventory
+// relies on it that nothing was.
+func (a *Agent) takeEvents() {
+	for {
+		select {
+		case e := <-a.events:
+			a.runtimeEvent(e)
+		default:
+			return
+		}
+	}
+}
+
 // happened is when: the loop may have been busy since, with a removal for minutes.
 func (a *Agent) happened(e inventory.Event, now time.Time) time.Time {
 	if e.At.IsZero() {

@@ -47,6 +47,9 @@ const (
 	resultObserved   = "observed"    // mode observe: only said
 )
 
+// whyChanged is why an image stays that is not as the plan knew it.
+const whyChanged = "pulled or tagged since the plan was made"
+
 // verdict says how the look goes on after a plan was executed.
 type verdict bool
 
@@ -68,6 +71,7 @@ type run struct {
 	result    string
 	err       error // the node could not be read, or the runtime went away
 	hurry     bool  // this pass may plan from an inventory that was at hand
+	listed    bool  // the runtime has told of nothing since it listed its images
 	doubt     bool  // something failed in it: it may be the runtime, not the image
 }
 
@@ -259,7 +263,7 @@ func (a *Agent) nowKept(i inventory.Image) string {
 	case i.Sandbox:
 		return "the sandbox image"
 	case !i.Updated.Equal(a.known[i.ID].Updated):
-		return "pulled or tagged since the plan was made"
+		return whyChanged
 	}
 	if rule := a.keep.Match(i.References); rule != "" {
 		return "kept by rule " + rule
@@ -267,6 +271,11 @@ func (a *Agent) nowKept(i inventory.Image) string {
 	if why := a.podsKeep(i); why != "" {
 		return why
 	}
+	return a.usedSince(i)
+}
+
+// usedSince asks the kernel whether an image was used since the plan was made; "" if not.
+func (a *Agent) usedSince(i inventory.Image) string {
 	if a.probes == nil {
 		return ""
 	}

@@ -23,6 +23,7 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 	run := &run{crossedNS: crossedNS}
 	for pass := range maxPasses {
 		run.hurry, run.doubt = pass == 0 && crossedNS != 0, false
+		had := a.latest
 		inv, err := a.observe(ctx, run.hurry)
 		if ctx.Err() != nil {
 			return
@@ -31,7 +32,7 @@ func (a *Agent) look(ctx context.Context, crossedNS uint64) {
 			a.lookFailed(err)
 			return
 		}
-		run.inv = inv
+		run.inv, run.listed = inv, inv == had
 		if !a.decide(inv) {
 			a.keepLatest(inv)
 			break
@@ -88,6 +89,7 @@ func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, 
 	a.alive()
 	a.catchUp()
 	a.mend(ctx)
+	a.takeEvents()
 	if err := a.findPlaces(ctx); err != nil {
 		return nil, err
 	}

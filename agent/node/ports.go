@@ -26,7 +26,7 @@ type Runtime interface {
 	Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error)
 	Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error)
 	Remove(ctx context.Context, imageID string) error
-	Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error)
+	Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error)
 	Mend(ctx context.Context) (mended []string, err error)
 	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
 	Watch(ctx context.Context, out chan<- inventory.Event) error

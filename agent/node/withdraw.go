@@ -88,7 +88,11 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 	if _, err := a.readPods(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
-	begun, fresh := a.clock.now(), a.fresh(ctx, plan)
+	begun, fresh := a.clock.now(), listed(r.inv, plan)
+	if !r.listed {
+		fresh = a.fresh(ctx, plan)
+	}
+	r.listed = false
 	for n, d := range plan {
 		i, err := fresh(n)
 		l, why := leaving{Decision: d, image: i, begun: begun}, ""
@@ -97,7 +101,10 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 		}
 		if err == nil && why == "" {
 			a.away.taken(d.ImageID, begun)
-			l.names, err = a.rt.Withdraw(ctx, d.ImageID)
+			if l.names, err = a.rt.Withdraw(ctx, i); errors.Is(err, inventory.ErrChanged) {
+				delete(a.away, d.ImageID)
+				why, err = whyChanged, nil
+			}
 		}
 		switch {
 		case errors.Is(err, inventory.ErrNotFound):
@@ -126,6 +133,19 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 		group = append(group, l)
 	}
 	return group, goOn
+}
+
+// listed is fresh for images of which the runtime has told nothing since it listed them:
+// the withdrawal refuses one that was pulled all the same, and the last look finds who else came.
+func listed(inv *inventory.Inventory, plan []image.Decision) func(n int) (inventory.Image, error) {
+	return func(n int) (inventory.Image, error) {
+		for _, i := range inv.Images {
+			if i.ID == plan[n].ImageID {
+				return i, nil
+			}
+		}
+		return inventory.Image{}, inventory.ErrNotFound
+	}
 }
 
 // fresh reads the images of a plan anew, all at once; should that fail, each alone when it is
@@ -259,6 +279,8 @@ func (a *Agent) needed(ctx context.Context, batch []leaving) (needed []string, e
 	for n, l := range batch {
 		if needed[n] = a.podsKeep(l.image); len(users[n]) > 0 {
 			needed[n] = "in use by " + users[n][0]
+		} else if needed[n] == "" {
+			needed[n] = a.usedSince(l.image)
 		}
 	}
 	return needed, nil

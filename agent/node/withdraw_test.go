@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -17,11 +19,12 @@ import (
 
 // What turns up while an image's names are away brings them back.
 func TestImageIsNeededAtTheLastMoment(t *testing.T) {
-	tests := map[string]func(*world, string){
-		"a pod": func(w *world, _ string) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
-		"a container": func(w *world, _ string) {
+	tests := map[string]func(*world, bpf.Key){
+		"a pod": func(w *world, _ bpf.Key) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
+		"a container": func(w *world, _ bpf.Key) {
 			w.rt.Snapshot(fake.CRINamespace, "new", "shares-i0")
 		},
+		"a use": func(w *world, key bpf.Key) { w.kernel.ran(key) },
 	}
 	for name, during := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,9 +40,10 @@ func TestImageIsNeededAtTheLastMoment(t *testing.T) {
 				w.up()
 				w.use("docker.io/library/i0:latest")
 				w.use("i1")
+				key := w.keyOf(i0)
 				w.rt.SetFaults(fake.Faults{During: func(id string) {
 					if id == i0 {
-						during(w, id)
+						during(w, key)
 					}
 				}})
 				_ = i1
@@ -54,6 +58,20 @@ func TestImageIsNeededAtTheLastMoment(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The latest list has to do for the first image that goes. It was pulled since, and no event
+// has told of that yet.
+func TestPulledSinceTheList(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.five()
+		w.pods.asked = sync.OnceFunc(func() { w.add("i0", 40) })
+		w.fill(81)
+		w.pass(time.Second)
+		w.wantRemoved(ids[1], ids[2])
+		w.wantLogged(1, "image stays after all", whyChanged)
+	})
 }
 
 // A withdrawal that cannot be ended is mended, also by the next agent, and the

@@ -127,9 +127,7 @@ func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer
 		// The CRI marks a pin in a label; its own answer may be a moment older.
 		img.Pinned = img.Pinned || rec.labels["io.cri-containerd.pinned"] == "pinned"
 		img.Sandbox = img.Sandbox || rec.name == r.sandbox.name
-		if rec.updated.After(img.Updated) {
-			img.Updated = rec.updated
-		}
+		img.Updated = latest(img.Updated, rec.updated)
 	}
 	img.Sandbox = img.Sandbox || r.sandbox.name != "" && slices.Contains(e.cri.Names, r.sandbox.name)
 	img.References = sortedSet(img.References)

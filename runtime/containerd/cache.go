@@ -16,7 +16,6 @@ type cache struct {
 	facts    inventory.Facts
 	changes  uint64                   // of facts
 	carrying map[inventory.Layer]bool // layers that something other than a layer stood on
-	names    map[string][]string      // in the CRI's namespace, of the images that were checked last
 	ends     map[string]time.Time     // CRI container ID → when it ended, for good
 }
 
@@ -108,23 +107,6 @@ func (c *cache) putSize(id inventory.SnapshotID, f inventory.SizeFact) {
 	}
 	c.facts.Sizes[id] = f
 	c.changes++
-}
-
-// setNames notes what images are called that were checked.
-func (c *cache) setNames(records []imageRecord) {
-	names := map[string][]string{}
-	for _, rec := range records {
-		names[rec.content.id] = append(names[rec.content.id], rec.name)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.names = names
-}
-
-func (c *cache) namesOf(imageID string) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.names[imageID]
 }
 
 // mayCarry is false for a layer on which nothing but layers stood at the last full reading.

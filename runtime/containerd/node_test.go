@@ -292,7 +292,7 @@ func TestMendWithoutContent(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *harness) {
 		id := h.Import(t, node.CRINamespace, runtimetest.Image{Name: "bare.test/a:1", Layers: []runtimetest.Layer{{Seed: "bare", Bytes: 1 << 10}}})
 		r := connect(t, h.Node)
-		w, err := r.Withdraw(t.Context(), id)
+		w, err := r.Withdraw(t.Context(), find(t, r, id))
 		must(t, "withdraw", err)
 		ctx := h.in(t, node.CRINamespace)
 		manager := h.Client().LeasesService()

@@ -87,16 +87,22 @@ func (r *Runtime) readImages(ctx context.Context, s *space) error {
 func (r *Runtime) imageRecords(ctx context.Context, list []images.Image) []imageRecord {
 	records := make([]imageRecord, 0, len(list))
 	for _, i := range list {
-		updated := i.CreatedAt
-		if i.UpdatedAt.After(updated) {
-			updated = i.UpdatedAt
-		}
 		records = append(records, imageRecord{
-			name: i.Name, target: i.Target.Digest.String(), labels: i.Labels, updated: updated,
+			name: i.Name, target: i.Target.Digest.String(), labels: i.Labels, updated: updated(i),
 			content: r.resolve(ctx, i.Target),
 		})
 	}
 	return records
+}
+
+// updated is when a record was made or last written.
+func updated(i images.Image) time.Time { return latest(i.CreatedAt, i.UpdatedAt) }
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // imagesOf lists the records of some images in the context's namespace, without the

@@ -103,9 +103,7 @@ func (r *Runtime) readNamed(ctx context.Context, reading *reading, ids []string)
 		if err != nil {
 			return err
 		}
-		if s.images = r.imageRecords(in, list); s.name == criNamespace {
-			r.cache.setNames(s.images)
-		}
+		s.images = r.imageRecords(in, list)
 	}
 	return r.readCRIContainers(ctx, reading)
 }

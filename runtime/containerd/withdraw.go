@@ -50,33 +50,33 @@ type withdrawal struct {
 	records        []images.Image
 }
 
-// Withdraw takes an image's names away, those that it has in the CRI's namespace, and keeps
-// everything else. A name that it has got since the last [Runtime.Check] of it may stay, and
-// shows as a user. From then on nobody can start a container by the others, and whoever is
+// Withdraw takes an image's names away, those that the caller knows from an inventory or
+// [Runtime.Check], and keeps everything else. A name that it has got since stays, and shows
+// as a user. From then on nobody can start a container by the others, and whoever is
 // about to either shows, or pulls it. The caller looks once more and ends the withdrawal:
 // by Restore or by Complete. What a crash leaves is for [Runtime.Mend].
 //
 // If this fails, the names are back, or Mend will bring them. An image that is gone
-// is inventory.ErrNotFound; one that cannot be withdrawn, only removed, is
-// inventory.ErrUnsupported.
-func (r *Runtime) Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error) {
-	w, err := r.prepare(ctx, imageID)
+// is inventory.ErrNotFound; one that was pulled since, or has lost a name, is
+// inventory.ErrChanged; one that cannot be withdrawn, only removed, is inventory.ErrUnsupported.
+func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
+	w, err := r.prepare(ctx, i)
 	if err != nil {
-		return nil, fmt.Errorf("withdraw image %s: %w", imageID, err)
+		return nil, fmt.Errorf("withdraw image %s: %w", i.ID, err)
 	}
 	if err := w.takeNames(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("withdraw image %s: %w", imageID, err), w.Restore(ctx))
+		return nil, errors.Join(fmt.Errorf("withdraw image %s: %w", i.ID, err), w.Restore(ctx))
 	}
 	return w, nil
 }
 
 // prepare records the image and makes the lease.
-func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, error) {
+func (r *Runtime) prepare(ctx context.Context, known inventory.Image) (*withdrawal, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	w := &withdrawal{r: r, imageID: imageID}
+	w := &withdrawal{r: r, imageID: known.ID}
 	ctx = inCRI(ctx)
-	list, err := r.recordsNow(ctx, imageID)
+	list, err := r.recordsNow(ctx, known)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,6 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 		options = append(options, leases.WithLabel(key, string(text)))
 		w.records, w.chain = append(w.records, i), r.resolve(ctx, i.Target).chain
 	}
-	if len(w.records) == 0 {
-		return nil, inventory.ErrNotFound
-	}
 	if w.lease, err = r.client.LeasesService().Create(ctx, options...); err != nil {
 		return nil, wrap("create lease", err)
 	}
@@ -105,10 +102,11 @@ func (r *Runtime) prepare(ctx context.Context, imageID string) (*withdrawal, err
 	return w, nil
 }
 
-// recordsNow reads the records of an image by the names that the last check found: for a
-// list, containerd goes through thousands of others.
-func (r *Runtime) recordsNow(ctx context.Context, imageID string) (list []images.Image, err error) {
-	for _, name := range r.cache.namesOf(imageID) {
+// recordsNow reads the records of an image by its names: for a list, containerd goes through
+// thousands of others.
+func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list []images.Image, err error) {
+	var newest time.Time
+	for _, name := range known.References {
 		i, err := r.client.ImageService().Get(ctx, name)
 		if errdefs.IsNotFound(err) {
 			continue
@@ -116,14 +114,18 @@ func (r *Runtime) recordsNow(ctx context.Context, imageID string) (list []images
 		if err != nil {
 			return nil, wrap(fmt.Sprintf("read name %q", name), err)
 		}
-		if r.resolve(ctx, i.Target).id == imageID {
+		if r.resolve(ctx, i.Target).id == known.ID {
 			list = append(list, i)
+			newest = latest(newest, updated(i))
 		}
 	}
-	if len(list) == 0 {
-		return r.imagesOf(ctx, imageID)
+	if len(list) > 0 && len(list) == len(known.References) && newest.Equal(known.Updated) {
+		return list, nil
 	}
-	return list, nil
+	if list, err = r.imagesOf(ctx, known.ID); err == nil && len(list) == 0 {
+		return nil, inventory.ErrNotFound
+	}
+	return nil, errors.Join(inventory.ErrChanged, err)
 }
 
 // hold puts what the records stand for under the lease. The rest hangs on that:

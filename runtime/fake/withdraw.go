@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
@@ -17,7 +18,8 @@ type withdrawal struct {
 }
 
 // Withdraw answers as runtime/containerd does.
-func (r *Runtime) Withdraw(ctx context.Context, id string) (inventory.Withdrawal, error) {
+func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
+	id := i.ID
 	if err := r.begin(ctx); err != nil {
 		return nil, fmt.Errorf("withdraw image %s: %w", id, err)
 	}
@@ -30,13 +32,22 @@ func (r *Runtime) Withdraw(ctx context.Context, id string) (inventory.Withdrawal
 	if !slices.Contains(r.ids(), id) {
 		return nil, fmt.Errorf("withdraw image %s: %w", id, inventory.ErrNotFound)
 	}
-	r.withdrawn++
-	w := &withdrawal{r: r, lease: fmt.Sprint("withdrawn-", r.withdrawn), records: map[key]record{}}
-	for k, rec := range r.records {
-		if k.namespace == CRINamespace && rec.id == id {
+	w := &withdrawal{r: r, records: map[key]record{}}
+	var newest time.Time
+	for _, name := range i.References {
+		k := key{CRINamespace, name}
+		if rec, ok := r.records[k]; ok && rec.id == id {
 			w.records[k], w.image = rec, rec.stored
+			if rec.updated.After(newest) {
+				newest = rec.updated
+			}
 		}
 	}
+	if len(w.records) == 0 || len(w.records) < len(i.References) || !newest.Equal(i.Updated) {
+		return nil, fmt.Errorf("withdraw image %s: %w", id, inventory.ErrChanged)
+	}
+	r.withdrawn++
+	w.lease = fmt.Sprint("withdrawn-", r.withdrawn)
 	r.leases[key{CRINamespace, w.lease}] = w.image
 	r.withdrawals = append(r.withdrawals, w)
 	for _, k := range sortedKeys(w.records) {

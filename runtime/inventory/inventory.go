@@ -17,6 +17,10 @@ import (
 // have. Removing an image that is not there is not an error.
 var ErrNotFound = errors.New("not found")
 
+// ErrChanged is returned (wrapped) for an image that got other names, or was pulled again,
+// since the caller has read it.
+var ErrChanged = errors.New("pulled or tagged since it was read")
+
 // ErrNoSpace is returned (wrapped) when the runtime could not do a thing
 // because its disk is full.
 var ErrNoSpace = errors.New("no space left on device")

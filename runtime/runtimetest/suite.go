@@ -41,6 +41,7 @@ func Run(t *testing.T, start func(*testing.T) Harness) {
 		{"RemovalIsIdempotent", (*suite).removalIdempotent},
 		{"WithdrawAndComplete", (*suite).withdrawAndComplete},
 		{"NamedSinceCheck", (*suite).namedSinceCheck},
+		{"ChangedSinceCheck", (*suite).changedSinceCheck},
 		{"CompleteTogether", (*suite).completeTogether},
 		{"WithdrawAndRestore", (*suite).withdrawAndRestore},
 		{"WithdrawAndMend", (*suite).withdrawAndMend},

@@ -12,7 +12,16 @@ import (
 
 func (s *suite) withdraw(t *testing.T, id string) inventory.Withdrawal {
 	t.Helper()
-	w, err := s.Runtime.Withdraw(t.Context(), id)
+	i, there := s.check(t, id)
+	if !there {
+		t.Fatalf("image %s is not there", id)
+	}
+	return s.withdrawKnown(t, i)
+}
+
+func (s *suite) withdrawKnown(t *testing.T, i inventory.Image) inventory.Withdrawal {
+	t.Helper()
+	w, err := s.Runtime.Withdraw(t.Context(), i)
 	if err != nil {
 		t.Fatalf("withdraw: %v", err)
 	}
@@ -45,7 +54,8 @@ func (s *suite) eventuallyThere(t *testing.T, id string, want bool) {
 func (s *suite) withdrawAndComplete(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("w"), Tags: []string{name("w2")}, Layers: []Layer{{"withdraw", 4 * mib}}})
 	computed, before := s.frees(t, id), s.Node.StoredBytes(t)
-	w := s.withdraw(t, id)
+	known := s.find(t, id)
+	w := s.withdrawKnown(t, known)
 	s.eventuallyThere(t, id, false)
 	if now := s.Node.StoredBytes(t); now+mib < before {
 		t.Errorf("%d bytes went with the names", before-now)
@@ -61,7 +71,7 @@ func (s *suite) withdrawAndComplete(t *testing.T) {
 	if mended, err := s.Runtime.Mend(t.Context()); len(mended) > 0 || err != nil {
 		t.Errorf("mended %q, %v", mended, err)
 	}
-	if _, err := s.Runtime.Withdraw(t.Context(), id); !errors.Is(err, inventory.ErrNotFound) {
+	if _, err := s.Runtime.Withdraw(t.Context(), known); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("withdrawing it again: %v", err)
 	}
 }
@@ -159,16 +169,16 @@ func (s *suite) pulledAgain(t *testing.T) {
 	s.eventuallyThere(t, id, true)
 }
 
-// namedSinceCheck: a name that comes between the check and the withdrawal is not lost. It
-// is withdrawn, too, or shows as a user.
+// namedSinceCheck: a name that comes between the check and the withdrawal is not lost: it
+// stays, and shows as a user.
 func (s *suite) namedSinceCheck(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}})
 	defer s.discard(t, id)
 	before, _ := s.check(t, id)
 	s.Node.Tag(t, criNamespace, name("w"), name("since"))
-	w := s.withdraw(t, id)
-	if users := s.users(t, w); len(users) > 0 && !slices.Equal(users, []string{"name " + name("since")}) {
-		t.Errorf("used by %q", users)
+	w := s.withdrawKnown(t, before)
+	if users, want := s.users(t, w), []string{"name " + name("since")}; !slices.Equal(users, want) {
+		t.Errorf("used by %q, want %q", users, want)
 	}
 	if err := w.Restore(t.Context()); err != nil {
 		t.Fatalf("restore: %v", err)
@@ -176,6 +186,24 @@ func (s *suite) namedSinceCheck(t *testing.T) {
 	want := append(slices.Clone(before.References), name("since"))
 	slices.Sort(want)
 	s.wantReferences(t, id, want)
+}
+
+// changedSinceCheck: an image that was pulled again since, or of which a name was given to
+// another, is not withdrawn by what was known of it.
+func (s *suite) changedSinceCheck(t *testing.T) {
+	img := Image{Name: name("w"), Tags: []string{name("w2")}, Layers: []Layer{{"withdraw", mib}}}
+	id := s.Node.Import(t, criNamespace, img)
+	defer s.discard(t, id)
+	for _, since := range []Image{img, {Name: name("w2"), Layers: []Layer{{"other", mib}}}} {
+		before := s.find(t, id)
+		if other := s.Node.Import(t, criNamespace, since); other != id {
+			defer s.discard(t, other)
+		}
+		if w, err := s.Runtime.Withdraw(t.Context(), before); !errors.Is(err, inventory.ErrChanged) {
+			t.Errorf("after a pull of %s: withdrawn as %v, %v", since.Name, w, err)
+		}
+		s.find(t, id)
+	}
 }
 
 // nameGivenAway: whoever pulls meanwhile is not overruled.

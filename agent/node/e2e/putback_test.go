@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,8 +18,7 @@ func (b *bed) withdraw(names ...string) {
 	rt, err := containerd.Connect(b.ctx, b.node.Socket(), slog.New(slog.DiscardHandler))
 	b.must(err)
 	for _, name := range names {
-		_, err := rt.Withdraw(b.ctx, b.cast.ids[name])
-		b.must(err)
+		b.must(withdraw(b.ctx, rt, b.cast.ids[name]))
 	}
 	b.must(rt.Close())
 	b.eventually("the CRI to miss the images", func() error {
@@ -56,4 +56,14 @@ func TestPutBackKeepsHistory(t *testing.T) {
 		b.journal.await(t, mark, "reclaim run ended")
 		b.checkRun(mark)
 	})
+}
+
+// withdraw takes the names of one image away.
+func withdraw(ctx context.Context, rt *containerd.Runtime, id string) error {
+	checked, err := rt.Check(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = rt.Withdraw(ctx, checked[id])
+	return err
 }

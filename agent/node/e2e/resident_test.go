@@ -40,11 +40,11 @@ type hooked struct {
 	before func(imageID string) error
 }
 
-func (h hooked) Withdraw(ctx context.Context, imageID string) (inventory.Withdrawal, error) {
-	if err := h.before(imageID); err != nil {
+func (h hooked) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
+	if err := h.before(i.ID); err != nil {
 		return nil, err
 	}
-	return h.Runtime.Withdraw(ctx, imageID)
+	return h.Runtime.Withdraw(ctx, i)
 }
 
 // newResidentBed is newBed, and at the end a check for leaked goroutines. The

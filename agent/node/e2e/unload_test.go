@@ -87,8 +87,7 @@ func (b *bed) withdrawAndDie(name string) {
 	b.Helper()
 	rt, err := containerd.Connect(b.ctx, b.node.Socket(), slog.New(slog.DiscardHandler))
 	b.must(err)
-	_, err = rt.Withdraw(b.ctx, b.cast.ids[name])
-	b.must(errors.Join(err, rt.Close()))
+	b.must(errors.Join(withdraw(b.ctx, rt, b.cast.ids[name]), rt.Close()))
 	for _, namespace := range []string{node.CRINamespace, "elsewhere"} {
 		in := namespaces.WithNamespace(b.ctx, namespace)
 		_, err := b.node.Client().LeasesService().Create(in, leases.WithRandomID(), leases.WithExpiration(time.Hour),
