@@ -319,7 +319,9 @@ func (a *Agent) lookDone(now time.Time) {
 		a.alarms.set(alarmRest, now.Add(restPause))
 	}
 	a.retryWait, a.lastLook = retryFirst, now
-	a.setReady("")
+	if !a.brokeOff {
+		a.setReady("")
+	}
 	a.metrics.lastSuccess.Set(float64(a.wall().Unix()))
 	a.said.clear(a.log, "look", "the node can be read again")
 }

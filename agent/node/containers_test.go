@@ -31,7 +31,6 @@ type fakePods struct {
 	passes  int       // of removals
 	heard   time.Time // zero: each answer is new
 	changed chan<- struct{}
-	asked   func() // what happens just then
 }
 
 func (p *fakePods) Run(ctx context.Context, changed chan<- struct{}) error {
@@ -45,9 +44,6 @@ func (p *fakePods) Run(ctx context.Context, changed chan<- struct{}) error {
 func (p *fakePods) Pods(context.Context) (kube.Pods, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asked != nil {
-		p.asked()
-	}
 	return kube.Pods{List: slices.Clone(p.list), StaticKnown: true, Heard: p.heard}, p.err
 }
 

@@ -54,15 +54,10 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 }
 
 // takeEvents notes what the runtime has told of already: who plans from the latest inventory
-// relies on it that nothing was.
+// relies on it that nothing was. What comes meanwhile waits.
 func (a *Agent) takeEvents() {
-	for {
-		select {
-		case e := <-a.events:
-			a.runtimeEvent(e)
-		default:
-			return
-		}
+	for range len(a.events) {
+		a.runtimeEvent(<-a.events)
 	}
 }
 

@@ -48,7 +48,7 @@ const (
 )
 
 // whyChanged is why an image stays that is not as the plan knew it.
-const whyChanged = "pulled or tagged since the plan was made"
+const whyChanged = "it has changed since the plan was made"
 
 // verdict says how the look goes on after a plan was executed.
 type verdict bool

@@ -89,14 +89,14 @@ func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, 
 	a.alive()
 	a.catchUp()
 	a.mend(ctx)
-	a.takeEvents()
 	if err := a.findPlaces(ctx); err != nil {
 		return nil, err
 	}
 	// Without an answer the last one counts: what was wanted still is.
 	_, _ = a.readPods(ctx)
+	a.takeEvents()
 	inv := a.latest
-	if a.latest = nil; inv != nil && hurry && !a.told {
+	if a.latest = nil; inv != nil && hurry && !a.told && !a.heard.IsZero() {
 		a.harvest()
 	} else {
 		var err error

@@ -88,8 +88,10 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 	if _, err := a.readPods(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
-	begun, fresh := a.clock.now(), listed(r.inv, plan)
-	if !r.listed {
+	// Where the runtime has told of nothing since it listed them, no reading is needed: the
+	// withdrawal refuses what has changed all the same, and the last look finds who else came.
+	begun, fresh := a.clock.now(), func(n int) (inventory.Image, error) { return a.known[plan[n].ImageID], nil }
+	if !r.listed || len(a.events) > 0 {
 		fresh = a.fresh(ctx, plan)
 	}
 	r.listed = false
@@ -133,19 +135,6 @@ func (a *Agent) withdraw(ctx context.Context, r *run, plan []image.Decision) (gr
 		group = append(group, l)
 	}
 	return group, goOn
-}
-
-// listed is fresh for images of which the runtime has told nothing since it listed them:
-// the withdrawal refuses one that was pulled all the same, and the last look finds who else came.
-func listed(inv *inventory.Inventory, plan []image.Decision) func(n int) (inventory.Image, error) {
-	return func(n int) (inventory.Image, error) {
-		for _, i := range inv.Images {
-			if i.ID == plan[n].ImageID {
-				return i, nil
-			}
-		}
-		return inventory.Image{}, inventory.ErrNotFound
-	}
 }
 
 // fresh reads the images of a plan anew, all at once; should that fail, each alone when it is
@@ -311,6 +300,7 @@ func (a *Agent) mend(ctx context.Context) {
 	mended, err := a.rt.Mend(ctx)
 	a.away.back(a.clock.now(), mended...)
 	if n := len(mended); n > 0 {
+		a.told = true
 		a.metrics.mended.Add(float64(n))
 		a.log.Info("names of images put back", "images", n, "reason", "their removal was begun and not ended")
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,14 +19,14 @@ import (
 // What turns up while an image's names are away brings them back.
 func TestImageIsNeededAtTheLastMoment(t *testing.T) {
 	tests := map[string]func(*world, bpf.Key){
-		"a pod": func(w *world, _ bpf.Key) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
-		"a container": func(w *world, _ bpf.Key) {
+		"wanted by": func(w *world, _ bpf.Key) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
+		"in use by snapshot elsewhere/new": func(w *world, _ bpf.Key) {
 			w.rt.Snapshot("elsewhere", "new", "shares-i0")
 		},
-		"a use": func(w *world, key bpf.Key) { w.kernel.ran(key) },
+		"used since": func(w *world, key bpf.Key) { w.kernel.ran(key) },
 	}
-	for name, during := range tests {
-		t.Run(name, func(t *testing.T) {
+	for why, during := range tests {
+		t.Run(why, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.pods = &fakePods{}
 				i0 := w.add("docker.io/library/i0:latest", 40)
@@ -54,22 +53,51 @@ func TestImageIsNeededAtTheLastMoment(t *testing.T) {
 				if !happened {
 					t.Error("its names were not taken away: there is nothing to test")
 				}
+				if w.logs.count("image stays after all", i0, why) == 0 {
+					t.Error("it is not said why")
+				}
 			})
 		})
 	}
 }
 
-// The latest list has to do for the first image that goes. It was pulled since, and no event
-// has told of that yet.
-func TestPulledSinceTheList(t *testing.T) {
+// For the first image that goes the latest list has to do, unless the runtime has told of
+// something since: then it is read anew.
+func TestFirstImageIsNotReadAnew(t *testing.T) {
+	for name, told := range map[string]bool{"told of nothing": false, "told of something": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				ids := w.five()
+				w.pass(time.Minute)
+				w.rt.SetFaults(fake.Faults{Check: errors.New("timeout")})
+				if told {
+					w.add("i0", 40) // again, so that it is the youngest
+				}
+				w.fill(81)
+				if told {
+					w.wantRemoved()
+				} else {
+					w.wantRemoved(ids[0])
+				}
+			})
+		})
+	}
+}
+
+// An image that has changed since it was read stays for this pass.
+func TestImageHasChanged(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.pods = &fakePods{}
 		ids := w.five()
-		w.pods.asked = sync.OnceFunc(func() { w.add("i0", 40) })
+		w.rt.SetFaults(fake.Faults{Withdraw: inventory.ErrChanged})
 		w.fill(81)
-		w.pass(time.Second)
-		w.wantRemoved(ids[1], ids[2])
-		w.wantLogged(1, "image stays after all", whyChanged)
+		w.wantRemoved()
+		w.wantLogged(0, "could not be removed")
+		if w.logs.count("image stays after all", whyChanged) == 0 {
+			t.Error("it is not said why")
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(time.Hour)
+		w.wantRemoved(ids[0], ids[1])
 	})
 }
 

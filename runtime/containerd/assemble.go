@@ -125,7 +125,7 @@ func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer
 	for _, rec := range e.records {
 		img.References = append(img.References, rec.name)
 		// The CRI marks a pin in a label; its own answer may be a moment older.
-		img.Pinned = img.Pinned || rec.labels["io.cri-containerd.pinned"] == "pinned"
+		img.Pinned = img.Pinned || isPinned(rec.labels)
 		img.Sandbox = img.Sandbox || rec.name == r.sandbox.name
 		img.Updated = latest(img.Updated, rec.updated)
 	}

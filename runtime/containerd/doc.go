@@ -15,8 +15,9 @@
 //   - An image is in use if a container of any namespace and state was made
 //     from it, or if an active or view snapshot stands on its top layer. Where
 //     two answers are possible the image counts as in use.
-//   - Only [Runtime.Check] is fresh enough to remove by; an inventory is many
-//     calls long, and may mix two states.
+//   - An inventory is many calls long, and may mix two states. An image goes by what
+//     [Runtime.Check] says of it, or by [Runtime.Withdraw], which refuses one that has
+//     changed, and [Runtime.Users].
 //   - The graph holds no edge to an object that does not exist, and none into
 //     the record of an image that the CRI can remove: once the record is gone,
 //     a lease on it holds nothing (a dead edge, for containerd, too).

@@ -106,7 +106,7 @@ func (h *harness) Tag(t *testing.T, namespace, from, to string) {
 	ctx, store := h.in(t, namespace), h.Client().ImageService()
 	img, err := store.Get(ctx, from)
 	must(t, "tag", err)
-	img = images.Image{Name: to, Target: img.Target}
+	img = images.Image{Name: to, Target: img.Target, Labels: img.Labels} // as ctr has it
 	_, err = store.Create(ctx, img)
 	if errdefs.IsAlreadyExists(err) {
 		_, err = store.Update(ctx, img)
@@ -135,7 +135,11 @@ func (h *harness) awaitKnown(t *testing.T, name string) {
 
 func (h *harness) Label(t *testing.T, namespace, name string, labels map[string]string) {
 	t.Helper()
-	_, err := h.Client().ImageService().Update(h.in(t, namespace), images.Image{Name: name, Labels: labels}, "labels")
+	var fields []string
+	for key := range labels {
+		fields = append(fields, "labels."+key)
+	}
+	_, err := h.Client().ImageService().Update(h.in(t, namespace), images.Image{Name: name, Labels: labels}, fields...)
 	must(t, "label", err)
 }
 

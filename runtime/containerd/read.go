@@ -98,6 +98,9 @@ func (r *Runtime) imageRecords(ctx context.Context, list []images.Image) []image
 // updated is when a record was made or last written.
 func updated(i images.Image) time.Time { return latest(i.CreatedAt, i.UpdatedAt) }
 
+// isPinned tells of a pin that the CRI has given, or somebody by hand.
+func isPinned(labels map[string]string) bool { return labels["io.cri-containerd.pinned"] == "pinned" }
+
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

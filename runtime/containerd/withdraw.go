@@ -57,8 +57,10 @@ type withdrawal struct {
 // by Restore or by Complete. What a crash leaves is for [Runtime.Mend].
 //
 // If this fails, the names are back, or Mend will bring them. An image that is gone
-// is inventory.ErrNotFound; one that was pulled since, or has lost a name, is
+// is inventory.ErrNotFound; one that was pulled or pinned since, or has lost a name, is
 // inventory.ErrChanged; one that cannot be withdrawn, only removed, is inventory.ErrUnsupported.
+// Where the CRI writes an image's records anew because of a new name (containerd 1.6, for names
+// that were made without its label), that is a change, too.
 func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
 	w, err := r.prepare(ctx, i)
 	if err != nil {
@@ -114,7 +116,7 @@ func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list [
 		if err != nil {
 			return nil, wrap(fmt.Sprintf("read name %q", name), err)
 		}
-		if r.resolve(ctx, i.Target).id == known.ID {
+		if r.resolve(ctx, i.Target).id == known.ID && !isPinned(i.Labels) {
 			list = append(list, i)
 			newest = latest(newest, updated(i))
 		}
@@ -122,10 +124,13 @@ func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list [
 	if len(list) > 0 && len(list) == len(known.References) && newest.Equal(known.Updated) {
 		return list, nil
 	}
-	if list, err = r.imagesOf(ctx, known.ID); err == nil && len(list) == 0 {
+	if list, err = r.imagesOf(ctx, known.ID); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
 		return nil, inventory.ErrNotFound
 	}
-	return nil, errors.Join(inventory.ErrChanged, err)
+	return nil, inventory.ErrChanged
 }
 
 // hold puts what the records stand for under the lease. The rest hangs on that:

@@ -163,7 +163,9 @@ func (r *Runtime) Tag(namespace, from, to string) {
 func (r *Runtime) Pin(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lookup(CRINamespace, name).Pinned = true
+	s := r.lookup(CRINamespace, name)
+	s.Pinned = true
+	r.put(CRINamespace, name, s)
 }
 
 // Untag deletes a name, and the image with its last one.

@@ -17,9 +17,9 @@ import (
 // have. Removing an image that is not there is not an error.
 var ErrNotFound = errors.New("not found")
 
-// ErrChanged is returned (wrapped) for an image that got other names, or was pulled again,
+// ErrChanged is returned (wrapped) for an image that was pulled or pinned, or has lost a name,
 // since the caller has read it.
-var ErrChanged = errors.New("pulled or tagged since it was read")
+var ErrChanged = errors.New("the image has changed since it was read")
 
 // ErrNoSpace is returned (wrapped) when the runtime could not do a thing
 // because its disk is full.
@@ -43,8 +43,8 @@ type Roots struct {
 	Containers string // writable layers
 }
 
-// Inventory is one consistent-enough reading of the runtime. It is never
-// trusted for a removal: see Check in runtime/containerd.
+// Inventory is one consistent-enough reading of the runtime. It is never trusted for a
+// removal: see Check and Withdraw in runtime/containerd.
 type Inventory struct {
 	Images     []Image
 	Graph      image.Graph
