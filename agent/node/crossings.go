@@ -30,7 +30,6 @@ func (a *Agent) crossed(ctx context.Context, c bpf.Crossing) {
 		a.setLineAgain(f)
 	case err == nil && a.putOff(f, r):
 	case f.holdsImages():
-		a.said.once(a.log, f.topic(), slog.LevelInfo, "filesystem reached its line", "reason", "threshold", "inodes", c.Inodes, "path", f.path)
 		a.look(ctx, c.BootNS)
 	default:
 		a.tendTo(f, r, err)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -109,7 +110,10 @@ func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, 
 		if err != nil {
 			return nil, err // and r may be another filesystem's
 		}
-		s.reading = r
+		if s.reading = r; s.lines.HighReached(r.Disk) { // whoever found it: the kernel's event may be on its way
+			a.said.once(a.log, s.topic(), slog.LevelInfo, "filesystem reached its line",
+				"reason", "threshold", "inodes", r.UsedPercent() < s.lines.HighPercent, "path", s.path)
+		}
 	}
 	return inv, nil
 }

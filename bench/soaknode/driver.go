@@ -246,7 +246,10 @@ func (d *driver) end(ctx context.Context) error {
 	if len(d.stays) == 0 {
 		return nil
 	}
-	n := d.random.IntN(len(d.stays))
+	return d.endOne(ctx, d.random.IntN(len(d.stays)))
+}
+
+func (d *driver) endOne(ctx context.Context, n int) error {
 	s := d.stays[n]
 	begun := time.Now()
 	if err := s.Kill(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/tools/agentrun"
 )
 
 // fault is one that is on, while steps go on.
@@ -40,7 +41,7 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 	kinds := []kind{
 		{"agent killed", d.killAgent}, {"agent restarted", d.restartAgent}, {"containerd killed", d.killContainerd},
 		{"runtime hangs", d.hang}, {"state disk full", d.fillState}, {"disk full", d.fillDisk}, {"API server away", d.stopAPI},
-		{"clock set", d.setClock}, {"memory limit", d.limitMemory},
+		{"clock set", d.setClock}, {"memory limit", d.limitMemory}, {"reboot", d.reboot},
 	}
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool {
 		return d.cp == nil && k.name == "API server away" || d.memory.limit == "" && k.name == "memory limit"
@@ -107,20 +108,55 @@ func (d *driver) setClock(ctx context.Context) (func(context.Context) error, err
 	if err := p.Stop(); err != nil {
 		return nil, err
 	}
-	store, records, aside, err := state.Open(d.config.State.Directory, time.Now())
+	behind := time.Duration(d.random.Int64N(int64(48 * time.Hour)))
+	err := d.editState(func(r *state.Records) {
+		r.Shift(behind - d.behind)
+		r.Meta.Anchor.Wall = r.Meta.Anchor.Wall.Add(behind - d.behind)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if aside != "" {
-		return nil, errors.Join(fmt.Errorf("the agent left a state file that cannot be read: %s", aside), store.Close())
-	}
-	behind := time.Duration(d.random.Int64N(int64(48 * time.Hour)))
-	records.Shift(behind - d.behind)
-	records.Meta.Anchor.Wall = records.Meta.Anchor.Wall.Add(behind - d.behind)
 	d.behind = behind
-	if err := errors.Join(store.Save(records), store.Close()); err != nil {
+	return nil, d.startAgent(ctx)
+}
+
+// editState changes what the agent has saved, while none runs.
+func (d *driver) editState(edit func(*state.Records)) error {
+	store, records, aside, err := state.Open(d.config.State.Directory, time.Now())
+	if err != nil {
+		return err
+	}
+	if aside != "" {
+		return errors.Join(fmt.Errorf("the agent left a state file that cannot be read: %s", aside), store.Close())
+	}
+	edit(&records)
+	return errors.Join(store.Save(records), store.Close())
+}
+
+// reboot is all of one but the machine's: every process is killed, what the kernel knew is
+// gone, and the agent finds the state of another boot.
+func (d *driver) reboot(ctx context.Context) (func(context.Context) error, error) {
+	p := d.running()
+	d.setAgent(nil)
+	if err := p.Kill(); err != nil {
 		return nil, err
 	}
+	for n := len(d.stays) - 1; n >= 0; n-- {
+		if err := d.endOne(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(agentrun.Unload(d.config), d.node.Kill()); err != nil {
+		return nil, err
+	}
+	if err := d.editState(func(r *state.Records) { r.Meta.Anchor.BootID = "another" }); err != nil {
+		return nil, err
+	}
+	if err := d.node.Restart(ctx); err != nil {
+		return nil, err
+	}
+	d.oracle.Rebooted()
+	d.behind = 0
 	return nil, d.startAgent(ctx)
 }
 

@@ -144,6 +144,16 @@ func (o *Oracle) Tried(id string, ended time.Time) {
 	}
 }
 
+// Rebooted tells that the machine came up anew: what was used before then is as old as it was
+// when the machine went down, and nobody knows for how long it was off.
+func (o *Oracle) Rebooted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, i := range o.images {
+		i.begun, i.ended = time.Time{}, time.Time{}
+	}
+}
+
 // Removal is what the agent's log says of one.
 type Removal struct {
 	Image               string
