@@ -44,7 +44,8 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 		{"clock set", d.setClock}, {"memory limit", d.limitMemory}, {"reboot", d.reboot},
 	}
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool {
-		return d.cp == nil && k.name == "API server away" || d.memory.limit == "" && k.name == "memory limit"
+		return d.cp == nil && k.name == "API server away" || d.memory.limit == "" && k.name == "memory limit" ||
+			k.name == "reboot" && d.random.IntN(3) > 0 // it ends all that stays
 	})
 	k := kinds[d.random.IntN(len(kinds))]
 	say("fault: %s", k.name)
