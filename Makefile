@@ -34,7 +34,7 @@ test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 
 	@# One package after the other: the node's and the kernel's tests share the machine's
 	@# loop devices and mount namespaces.
 	$(GO_COMPILE) ./... >/dev/null
-	$(GO_TEST) -timeout 25m -p 1 ./...
+	$(GO_TEST) -timeout 45m -p 1 ./...
 
 # Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
 # build: "make test" skips those tests, these run them. Those that need a node share the
@@ -51,13 +51,13 @@ e2e-control: test-tools helm # those that need no node
 	@peers=$$(tools/peers/build); tools/peers/build kubectl >/dev/null; \
 	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
 	$(GO_COMPILE) $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
+	EBB_PEERS=$$peers $(GO_TEST) -timeout 60m -p 1 $$packages
 
 e2e-node: test-tools containerd-v2 # all others
 	@peers=$$(tools/peers/build); \
 	packages=$$($(E2E) | grep -Ev '$(E2E_CONTROL)'); \
 	$(GO_COMPILE) $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO_TEST) -timeout 30m -p 1 $$packages
+	EBB_PEERS=$$peers $(GO_TEST) -timeout 60m -p 1 $$packages
 
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant

@@ -53,7 +53,7 @@ type bed struct {
 
 func makeBed(ctx context.Context, o options, fs string) (_ *bed, err error) {
 	b := &bed{options: o, oracle: oracle.New(oracle.Config{High: high, Low: low, Settled: 2 * time.Second, MinimumAge: minimumAge,
-		Late: o.late, LastUse: time.Second, Noticed: 6 * time.Second, LinesPerMinute: 10})}
+		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), LinesPerMinute: 10})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -124,7 +124,7 @@ func (b *bed) startAPI(ctx context.Context, name string) (err error) {
 
 // startAgent returns when it is ready.
 func (b *bed) startAgent(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	p, err := agentrun.Start(ctx, agentrun.Options{Binary: b.options.agent, Dir: b.node.Dir(), Config: b.config, OnLine: b.line})
 	if err == nil {

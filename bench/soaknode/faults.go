@@ -70,7 +70,7 @@ func (d *driver) endFault(ctx context.Context) error {
 	}
 	d.fault = nil
 	defer func() { f.ended(time.Now()) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("a fault could not be mended"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("a fault could not be mended"))
 	defer cancel()
 	if f.mend != nil {
 		if err := f.mend(ctx); err != nil {

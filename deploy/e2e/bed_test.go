@@ -114,7 +114,7 @@ var errNotYet = errors.New("not yet")
 // await asks until there is no error.
 func await(t testing.TB, what string, holds func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		err := holds()

@@ -209,7 +209,7 @@ func (p *Process) URL() string { return p.base }
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Stop ends the agent as a DaemonSet would, and reports if it does not end
-// well within ten seconds.
+// within a pod's thirty seconds of grace.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -220,7 +220,7 @@ func (p *Process) Stop() error {
 			return fmt.Errorf("ebb-agent: %w", p.failure())
 		}
 		return nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		return errors.Join(errors.New("ebb-agent does not end"), p.Kill())
 	}
 }

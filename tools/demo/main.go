@@ -26,7 +26,7 @@ func main() {
 	results := flag.String("results", "bench/results", "where demo.json goes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the demo takes longer than three minutes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, errors.New("the demo takes longer than ten minutes"))
 	err := run(ctx, *agent, *results)
 	cancel()
 	stop()

@@ -17,10 +17,13 @@ type suite struct {
 	pkg     string
 	run     string // tests to run; all if ""
 	skip    string // tests to leave out
-	slow    string // tests to leave out of a quick run, too
+	slow    string // tests to leave out of a quick run, too, or all
 	args    []string
 	timeout time.Duration
 }
+
+// all is slow where a quick run has no test of the package.
+const all = "."
 
 var suites = []suite{
 	// Left out: what user space does with files of a bpffs, the same on every
@@ -44,10 +47,10 @@ var suites = []suite{
 			"TestWhoDeletesShrinks|TestWritersAreAdopted|TestHeatNamesItsTier",
 	},
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
-	{pkg: "runtime/cgroup", timeout: time.Minute},
+	{pkg: "runtime/cgroup", timeout: 5 * time.Minute},
 	// Compares files of the repository, which is not in the machine.
 	// Most of it knows no kernel but a fake one, and a quick run leaves all of it out.
-	{pkg: "agent/node", skip: "TestGenerated", slow: ".", timeout: 10 * time.Minute},
+	{pkg: "agent/node", skip: "TestGenerated", slow: all, timeout: 10 * time.Minute},
 	// The main job, last use, writers and quotas, on containerd 1.6: what depends on
 	// the kernel. The faults of sockets, clocks and files are the same on every kernel.
 	{
@@ -95,7 +98,7 @@ func (s Selection) suites() ([]suite, error) {
 
 // quick are all suites without what takes long.
 func quick() []suite {
-	list := slices.Clone(suites)
+	list := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return s.slow == all })
 	for i := range list {
 		list[i].skip = strings.Trim(list[i].skip+"|"+list[i].slow, "|")
 	}

@@ -84,7 +84,7 @@ func isStatus(err error, code int) bool {
 // await asks again until something holds.
 func await(t *testing.T, what string, holds func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var last error
 	for {

@@ -72,7 +72,7 @@ func testBrakeAlone(t *testing.T, b *bed) {
 
 // One that has spent its envelope goes on at the slope; the other one at full speed.
 func testTwoTenants(t *testing.T, b *bed) {
-	const burst, perMinute, n = 100, 1200, 300
+	const burst, perMinute, n = 100, 240, 300
 	big, small := b.scene(t), b.scene(t)
 	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Envelope = config.Envelope{Burst: burst, PerMinute: perMinute} })
 	defer r.stop()
@@ -108,10 +108,12 @@ func testTwoTenants(t *testing.T, b *bed) {
 	if text := r.log.text(); strings.Count(text, "a cascade is slowed") != 1 || !strings.Contains(text, `root="Deployment `+big.namespace+`/d"`) {
 		t.Error("who is slowed is not said, once")
 	}
-	notes := b.events(t, big.namespace, "CascadeSlowed")
-	if len(notes) != 1 {
-		t.Errorf("events %q", notes)
-	}
+	await(t, "one event", func(context.Context) error {
+		if notes := b.events(t, big.namespace, "CascadeSlowed"); len(notes) != 1 {
+			return fmt.Errorf("events %q", notes)
+		}
+		return nil
+	})
 	awaitLong(t, "the big one to go", func(ctx context.Context) error {
 		all, _, err := big.left(ctx, "pod")
 		if err == nil && all > 0 {

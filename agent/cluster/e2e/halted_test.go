@@ -30,10 +30,6 @@ func testHaltKept(t *testing.T, b *bed, binary string) {
 		s = b.mixed(t, 30)
 		s.begin()
 		p.awaitReady("ok (braked")
-		all, _, err := s.left(t.Context(), "secret")
-		if all == 0 || err != nil {
-			t.Fatalf("%d left, %v", all, err)
-		}
 		await(t, "the brake to be kept", func(ctx context.Context) error {
 			var lease struct {
 				Metadata struct{ Annotations map[string]string }
@@ -44,6 +40,10 @@ func testHaltKept(t *testing.T, b *bed, binary string) {
 			}
 			return err
 		})
+		all := s.atRest("secret")
+		if all == 0 {
+			t.Fatal("none is left")
+		}
 		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

@@ -185,7 +185,7 @@ func testTwo(t *testing.T, b *bed, binary string) {
 	s.ended(100)
 }
 
-const elected = "leaderElection: {leaseDuration: 2s, renewDeadline: 1500ms, retryPeriod: 200ms}\n"
+const elected = "leaderElection: {leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 200ms}\n"
 
 // One leads, the other waits; at a clean end the Lease is given back at once.
 func testElection(t *testing.T, b *bed, binary string) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // kinds of objects in scenes.
@@ -169,6 +170,24 @@ func (s *scene) awaitLeft(kind string, all, owned int) {
 		}
 		return err
 	})
+}
+
+// atRest returns how many of a kind are left once none went for half a second: nothing tells
+// that nothing comes.
+func (s *scene) atRest(kind string) (all int) {
+	s.t.Helper()
+	await(s.t, "no more "+kind+" to go", func(ctx context.Context) (err error) {
+		if all, _, err = s.left(ctx, kind); err != nil {
+			return err
+		}
+		time.Sleep(500 * time.Millisecond)
+		again, _, err := s.left(ctx, kind)
+		if err == nil && again != all {
+			err = fmt.Errorf("%d, then %d", all, again)
+		}
+		return err
+	})
+	return all
 }
 
 // want says how the scene is to be in the end: "-cm/a" is gone, "cm/a" is there, and

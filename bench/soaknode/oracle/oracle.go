@@ -21,6 +21,7 @@ type Config struct {
 	MinimumAge     time.Duration // of an image that may go
 	Late           time.Duration // over the high line, at most, while something could go
 	LastUse        time.Duration // how far a last use may be from the truth
+	Heard          time.Duration // after it a use has been heard of
 	Noticed        time.Duration // after it an image that has come is looked at
 	LinesPerMinute int           // beside real changes
 }
@@ -231,7 +232,7 @@ func (o *Oracle) OutageBegins(at time.Time) (ended func(at time.Time)) {
 	defer o.mu.Unlock()
 	o.outages++
 	for _, i := range o.images {
-		i.hidden = i.hidden || at.Sub(i.ended) < o.config.LastUse
+		i.hidden = i.hidden || at.Sub(i.ended) < o.config.Heard
 	}
 	return func(at time.Time) {
 		o.mu.Lock()
@@ -245,7 +246,7 @@ func (o *Oracle) OutageBegins(at time.Time) (ended func(at time.Time)) {
 func (o *Oracle) Excused(at time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.outages > 0 || at.Sub(o.lastOutage) < o.config.Settled
+	return o.outages > 0 || at.Sub(o.lastOutage) < max(o.config.Settled, o.config.Heard)
 }
 
 // Disk tells how full the disk is. Lateness counts from the last of: the crossing, the
@@ -300,7 +301,7 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	defer o.mu.Unlock()
 	i := o.images[id]
 	// What is in use is used until now. What has just ended is still to be heard of.
-	if i == nil || i.gone || len(i.reasons) > 0 || i.ended.IsZero() || asked.Sub(latest(i.ended, o.lastOutage)) < o.config.LastUse ||
+	if i == nil || i.gone || len(i.reasons) > 0 || i.ended.IsZero() || asked.Sub(latest(i.ended, o.lastOutage)) < o.config.Heard ||
 		asked.Sub(i.came) < o.config.Noticed {
 		return
 	}

@@ -11,7 +11,7 @@ func at(s float64) time.Time {
 }
 
 func made() *Oracle {
-	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Noticed: 2 * time.Second, LinesPerMinute: 3})
+	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Heard: time.Second, Noticed: 2 * time.Second, LinesPerMinute: 3})
 	o.Came("a", 30, at(0))
 	return o
 }

@@ -22,7 +22,7 @@ const (
 
 	// patience is for what takes seconds; pause, between two looks at what tells
 	// nobody when it changes.
-	patience = 90 * time.Second
+	patience = 4 * time.Minute
 	pause    = 150 * time.Millisecond
 
 	containerdSocket = "/run/containerd/containerd.sock"
@@ -127,7 +127,7 @@ func (b *bed) within(limit time.Duration, what string, ask func() error) error {
 
 // rollout waits for a workload's pods to be those that it describes, and ready.
 func (b *bed) rollout(workload string) error {
-	_, err := b.kubectl("--namespace", namespace, "rollout", "status", workload, "--timeout=90s")
+	_, err := b.kubectl("--namespace", namespace, "rollout", "status", workload, "--timeout=4m")
 	return err
 }
 

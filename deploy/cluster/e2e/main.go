@@ -14,8 +14,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/cluster"
 )
 
-// deadline of a whole run: more than twice of what it is to take.
-const deadline = 15 * time.Minute
+// deadline of a whole run: many times of what it is to take, for machines are busy.
+const deadline = 45 * time.Minute
 
 // options are the command line; the inner process gets the same one.
 type options struct {

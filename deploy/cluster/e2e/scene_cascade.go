@@ -34,7 +34,7 @@ func (b *bed) cascade() error {
 	for _, way := range ways {
 		b.notes.command(fmt.Sprintf("kubectl delete deployment web-%[1]s --cascade=%[1]s", way))
 		// kubectl waits until the object itself is gone: with foreground, last of all.
-		if _, err := b.kubectl("delete", "deployment", "web-"+way, "--cascade="+way, "--timeout=60s"); err != nil {
+		if _, err := b.kubectl("delete", "deployment", "web-"+way, "--cascade="+way, "--timeout=4m"); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (b *bed) deploy(name string) error {
 	if err := b.apply(fmt.Sprintf(aDeployment, name, appImage)); err != nil {
 		return err
 	}
-	_, err := b.kubectl("rollout", "status", "deployment/"+name, "--timeout=60s")
+	_, err := b.kubectl("rollout", "status", "deployment/"+name, "--timeout=4m")
 	return err
 }
 

@@ -37,7 +37,7 @@ func (b *bed) helmed() error {
 	if err := b.helm("uninstall", "ebb", "--namespace", namespace, "--timeout", "3m"); err != nil {
 		return err
 	}
-	if _, err := b.kubectl("delete", "namespace", namespace, "--timeout=60s"); err != nil {
+	if _, err := b.kubectl("delete", "namespace", namespace, "--timeout=4m"); err != nil {
 		return err
 	}
 	return b.nothingLeft()

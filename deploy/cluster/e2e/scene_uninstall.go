@@ -125,7 +125,7 @@ func (b *bed) leave() error {
 	}
 	b.notes.said(said)
 	b.notes.command("kubectl delete namespace ebb-system")
-	if _, err := b.kubectl("delete", "namespace", namespace, "--timeout=60s"); err != nil {
+	if _, err := b.kubectl("delete", "namespace", namespace, "--timeout=4m"); err != nil {
 		return err
 	}
 	return b.nothingLeft()

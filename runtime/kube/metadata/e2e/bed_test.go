@@ -96,7 +96,7 @@ func (b *bed) must(t testing.TB, method, path string, in any) (uid string) {
 // await asks again until something holds.
 func (b *bed) await(t testing.TB, what string, holds func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		err := holds(ctx)
@@ -206,7 +206,7 @@ func (s *seen) sink(_ context.Context, batch []metadata.Event) error {
 // until waits until what was told fulfils something.
 func (s *seen) until(t testing.TB, what string, holds func(*seen) bool) {
 	t.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(3 * time.Minute)
 	for {
 		s.mu.Lock()
 		ok, changed, state := holds(s), s.changed, fmt.Sprintf("%d objects, synced %t, %v, %v", len(s.objects), s.synced, s.counts, s.last)
