@@ -65,7 +65,7 @@ func TestReportOfARunningAgent(t *testing.T) {
 	// It runs while statistics are on: the sample begins before and ends after.
 	done := make(chan *Report, 1)
 	go func() {
-		r, err := ReadReport(context.Background(), dir, 500*time.Millisecond)
+		r, err := ReadReport(context.Background(), dir, 5*time.Second)
 		if err != nil {
 			t.Error(err)
 		}

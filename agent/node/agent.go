@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,7 +37,7 @@ const (
 	retryMost  = time.Minute
 )
 
-// Options is what an Agent is made of. Probes, Cgroups, Pods, Patience and Rested may be left out; all else is
+// Options is what an Agent is made of. Probes, Cgroups, Pods and Rested may be left out; all else is
 // required.
 type Options struct {
 	Config   config.Config
@@ -50,8 +49,7 @@ type Options struct {
 	Disk     Disk
 	Log      *slog.Logger
 	Metrics  *Metrics
-	Patience time.Duration // for one removal to show on the disk; 0: 3 s
-	Rested   func()        // called by the loop when work that only a start has is over; may be nil
+	Rested   func() // called by the loop when work that only a start has is over; may be nil
 }
 
 // Agent keeps the filesystems of one node low. Make it with New, run it once.
@@ -63,8 +61,7 @@ type Agent struct {
 	noProbes error
 	cgroups  Cgroups
 	pods     PodSource
-	patience time.Duration // for one removal to show on the disk
-	rested   func()        // may be nil
+	rested   func() // may be nil
 	disk     Disk
 	log      *slog.Logger
 	metrics  *Metrics
@@ -135,7 +132,7 @@ type Agent struct {
 // starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, patience: cmp.Or(o.Patience, showDeadline), rested: o.Rested,
+		cfg: o.Config, dial: o.Dial, probes: o.Probes, noProbes: o.NoProbes, cgroups: o.Cgroups, pods: o.Pods, rested: o.Rested,
 		disk: o.Disk, log: o.Log, metrics: o.Metrics,
 		connected:   make(chan Runtime),
 		events:      make(chan inventory.Event, 256),

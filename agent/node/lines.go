@@ -114,7 +114,7 @@ func (a *Agent) readDisk(ctx context.Context, f *filesystem) (reading, error) {
 	if err != nil || !late && (!lags(r.Type) || !f.lines.HighReached(a.counted(r))) {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.patience)
+	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	_, err = a.disk.Settle(ctx, f.path)
 	if err != nil {

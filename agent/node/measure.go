@@ -78,7 +78,7 @@ func enough(d image.Decision) uint64 { return d.FreesBytes - min(d.FreesBytes, s
 // fills the disk at the same time looks like a shortfall where what was given back
 // is not counted.
 func (a *Agent) measure(ctx context.Context, before measured, d image.Decision) (after measured, settled bool) {
-	ctx, cancel := context.WithTimeout(ctx, a.patience)
+	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	_, err := a.disk.Settle(ctx, a.target.path)
 	if settled = err == nil; settled {

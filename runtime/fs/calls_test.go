@@ -35,7 +35,7 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || disk.CapacityBytes == 0 {
 			t.Errorf("settled as %+v, %v", disk, err)
 		}
-		if took := time.Since(began); took > flushMost {
+		if took := time.Since(began); took > 30*time.Second { // it stays frozen: without a bound this were for ever
 			t.Errorf("took %v", took)
 		}
 		if n := descriptorsOn(t, point); n != 2 {
@@ -46,7 +46,7 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	thawed = true
-	if _, err := Settle(t.Context(), point); err != nil { // it waits for the call that hung
+	if _, err := settle(t, point); err != nil { // it waits for the call that hung
 		t.Error(err)
 	}
 	if n := descriptorsOn(t, point); n != 1 {

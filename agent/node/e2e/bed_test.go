@@ -275,6 +275,16 @@ func (b *bed) seriesOf(series string) (v float64, there bool) {
 }
 
 // awaitMetric waits until a series has that value.
+func (b *bed) awaitAtLeast(series string, least float64) {
+	b.Helper()
+	b.eventually(fmt.Sprintf("%s %g or more", series, least), func() error {
+		if got, there := b.seriesOf(series); !there || got < least {
+			return fmt.Errorf("it is %g, there: %v", got, there)
+		}
+		return nil
+	})
+}
+
 func (b *bed) awaitMetric(series string, want float64) {
 	b.Helper()
 	b.eventually(fmt.Sprintf("%s %g", series, want), func() error {

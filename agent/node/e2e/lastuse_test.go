@@ -222,10 +222,14 @@ func TestKilledAgain(t *testing.T) {
 	b.cast.used("a2") // in use
 	b.awaitOrder()
 
-	mark := b.journal.mark()
 	b.cross()
 	for range 3 {
-		b.journal.await(t, mark, "first removal done")
+		b.eventually("a first removal", func() error {
+			if len(b.gone()) == 0 {
+				return errors.New("none is gone")
+			}
+			return nil
+		})
 		b.kill()
 		b.start()
 	}

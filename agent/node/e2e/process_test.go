@@ -127,10 +127,6 @@ func TestLockNotWritable(t *testing.T) {
 	}
 }
 
-// stopTime is long for a busy machine, and well below the 10 s and more after
-// which supervisors use SIGKILL.
-const stopTime = 4 * time.Second
-
 // TestStopped: SIGTERM ends the agent at once, also in the middle of a run,
 // which the next agent takes up.
 func TestStopped(t *testing.T) {

@@ -8,4 +8,7 @@ import "time"
 var buildFlags = []string{"-race"}
 
 // busyMost is how long a run may take beside a busy writer; the race detector makes all of it several times slower.
-const busyMost = 10 * time.Second
+const busyMost = 30 * time.Second
+
+// stopTime is how long an agent may take to end.
+const stopTime = 9 * time.Second

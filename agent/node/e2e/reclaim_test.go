@@ -44,8 +44,12 @@ func TestReclaim(t *testing.T) {
 		if got, want := b.metric(`ebb_node_images_removed_total{reason="threshold"}`), len(b.removals(mark)); got != float64(want) {
 			t.Errorf("%g removals were counted, %d logged", got, want)
 		}
-		if line := b.journal.await(t, mark, "first removal done"); line.Number("since_crossing_ms") <= 0 {
-			t.Errorf("no reaction time: %v", line.Fields)
+		// A look for another reason can have come first; the kernel tells all the same.
+		b.awaitAtLeast(`ebb_node_line_crossings_total{filesystem="images"}`, 1)
+		for _, line := range b.journal.since(mark, "first removal done") {
+			if line.Number("since_crossing_ms") <= 0 {
+				t.Errorf("no reaction time: %v", line.Fields)
+			}
 		}
 	})
 }
@@ -150,7 +154,7 @@ func TestObserve(t *testing.T) {
 	mark := b.journal.mark()
 	b.cross()
 	b.journal.await(t, mark, "image would be removed")
-	b.awaitMetric(`ebb_node_reclaim_runs_total{result="observed",trigger="threshold"}`, 1)
+	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="observed",trigger="threshold"}`, 1)
 	var said []string
 	for _, l := range b.journal.since(mark, "image would be removed") {
 		said = append(said, b.cast.name(l.Text("image")))

@@ -59,17 +59,17 @@ func newResidentBed(t *testing.T, flavor node.Flavor, images ...node.Image) *bed
 // startInside runs the agent in the test, until it is ready.
 func (b *bed) startInside(beforeRemove func(imageID string) error) {
 	b.Helper()
-	b.startInsideOn(agent.RealDisk{}, 0, beforeRemove)
+	b.startInsideOn(agent.RealDisk{}, beforeRemove)
 }
 
 // startInsideOn is startInside with faults of the disk.
-func (b *bed) startInsideOn(disk agent.Disk, patience time.Duration, beforeRemove func(imageID string) error) {
+func (b *bed) startInsideOn(disk agent.Disk, beforeRemove func(imageID string) error) {
 	b.Helper()
 	log := slog.New(slog.NewJSONHandler(b.journal, nil))
 	probes, err := bpf.Load(b.ctx, bpf.Options{PinDir: b.config.Kernel.PinDirectory, Logger: log})
 	b.must(err)
 	a, err := agent.New(agent.Options{
-		Config: b.config, Probes: probes, Disk: disk, Patience: patience, Log: log, Metrics: agent.NewMetrics(b.config),
+		Config: b.config, Probes: probes, Disk: disk, Log: log, Metrics: agent.NewMetrics(b.config),
 		Dial: func(ctx context.Context) (agent.Runtime, error) {
 			rt, err := containerd.Connect(ctx, b.config.Runtime.Socket, log)
 			if err != nil {
@@ -211,6 +211,8 @@ func (d stuckDisk) Settle(ctx context.Context, path string) (image.Disk, error) 
 	if !d.stuck.Load() {
 		return d.RealDisk.Settle(ctx, path)
 	}
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
 	<-ctx.Done()
 	disk, _, err := d.Stat(path)
 	return disk, errors.Join(err, context.Cause(ctx))
@@ -226,7 +228,7 @@ func TestDiskDoesNotSettle(t *testing.T) {
 	b.config.Images.LowThresholdPercent = 70
 	var stuck atomic.Bool
 	var once sync.Once
-	b.startInsideOn(stuckDisk{stuck: &stuck}, 200*time.Millisecond, func(string) error {
+	b.startInsideOn(stuckDisk{stuck: &stuck}, func(string) error {
 		once.Do(func() { stuck.Store(true) })
 		return nil
 	})
@@ -268,7 +270,7 @@ func (d refusedDisk) Settle(_ context.Context, path string) (image.Disk, error) 
 func TestSettlingIsRefused(t *testing.T) {
 	b := newBedOn(t, "xfs", node.V2, plains("a", 9)...)
 	b.config.Images.LowThresholdPercent = 70
-	b.startInsideOn(refusedDisk{}, 0, func(string) error { return nil })
+	b.startInsideOn(refusedDisk{}, func(string) error { return nil })
 	b.use("a3", "a6", "a1", "a8", "a5", "a0", "a4", "a2", "a7")
 	b.awaitOrder()
 	busy := b.churn(200)
