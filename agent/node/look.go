@@ -85,7 +85,7 @@ func (a *Agent) inventory(ctx context.Context) (asked time.Time, inv *inventory.
 
 // observe reads disk, runtime and kernel and brings the records up to date. Where it
 // hurries, the latest inventory has to do, if the runtime has told of nothing since: to
-// list thousands of images takes seconds, and before one goes it is looked at anyway.
+// list thousands of images takes seconds, and one that has changed is not withdrawn.
 func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, error) {
 	a.alive()
 	a.catchUp()

@@ -22,6 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
 const (
@@ -37,7 +38,7 @@ type bed struct {
 	node   *node.Node
 	cp     *peers.ControlPlane
 	admin  *http.Client
-	relay  *relay
+	relay  *socketrelay.Relay
 	config config.Config
 	oracle *oracle.Oracle
 	memory memory
@@ -63,11 +64,11 @@ func makeBed(ctx context.Context, o options, fs string) (_ *bed, err error) {
 	if b.node, err = node.Start(ctx, node.Config{Name: name, FS: fs, SizeBytes: 768 * mib, Containerd: node.Flavor(o.flavor)}); err != nil {
 		return b, err
 	}
-	if b.relay, err = startRelay(filepath.Join(b.node.Dir(), "relay.sock"), b.node.Socket()); err != nil {
+	if b.relay, err = socketrelay.Start(filepath.Join(b.node.Dir(), "relay.sock"), b.node.Socket()); err != nil {
 		return b, err
 	}
 	c := agentrun.ConfigFor(b.node)
-	c.Runtime.Socket = b.relay.path()
+	c.Runtime.Socket = b.relay.Path()
 	c.Images.MinimumAge = config.Duration(minimumAge)
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
 	c.Images.Keep = []string{prefix + "kept/*"}
@@ -220,7 +221,7 @@ func (b *bed) close() error {
 		errs = append(errs, agentrun.Unload(b.config))
 	}
 	if b.relay != nil {
-		b.relay.close()
+		errs = append(errs, b.relay.Close())
 	}
 	if b.cp != nil {
 		errs = append(errs, b.cp.Close())

@@ -170,8 +170,8 @@ func (d *driver) killContainerd(ctx context.Context) (func(context.Context) erro
 }
 
 func (d *driver) hang(context.Context) (func(context.Context) error, error) {
-	d.relay.frozen.Store(true)
-	return func(context.Context) error { d.relay.thaw(); return nil }, nil
+	d.relay.Freeze()
+	return func(context.Context) error { d.relay.Thaw(); return nil }, nil
 }
 
 // fillState leaves no room where the agent keeps its state.

@@ -160,7 +160,7 @@ func TestStoppedWhileRuntimeHangs(t *testing.T) {
 	b.start()
 	b.use("a0", "a1", "a2")
 	b.awaitOrder() // all layers are resolved: the agent holds a lease
-	r.frozen.Store(true)
+	r.Freeze()
 	b.fill(85) // so that the agent is waiting for an answer when it is told to end
 	begun := time.Now()
 	b.stop()

@@ -2,96 +2,31 @@ package e2e
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
-
-// relay is a socket between the agent and containerd that can break.
-type relay struct {
-	listener net.Listener
-	target   string
-	working  sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  []net.Conn
-	frozen atomic.Bool
-}
 
 // fakeSocket is where a test puts something else than containerd's socket.
 func (b *bed) fakeSocket() string { return filepath.Join(b.node.Dir(), "fake.sock") }
 
 // startRelay serves the node's containerd at path until the test ends.
-func (b *bed) startRelay(path string) *relay {
+func (b *bed) startRelay(path string) *socketrelay.Relay {
 	b.Helper()
-	listener, err := net.Listen("unix", path)
+	r, err := socketrelay.Start(path, b.node.Socket())
 	b.must(err)
-	r := &relay{listener: listener, target: b.node.Socket()}
-	r.working.Go(r.accept)
 	b.Cleanup(func() {
-		if err := listener.Close(); err != nil {
+		if err := r.Close(); err != nil {
 			b.Error(err)
 		}
-		r.cut()
-		r.working.Wait()
 	})
 	return r
-}
-
-func (r *relay) accept() {
-	for {
-		in, err := r.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		out, err := net.Dial("unix", r.target)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		r.mu.Lock()
-		r.conns = append(r.conns, in, out)
-		r.mu.Unlock()
-		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-			r.working.Go(func() {
-				_, _ = io.Copy(icy{pair[0], r}, pair[1]) // ends when either side is closed
-				in.Close()
-				out.Close()
-			})
-		}
-	}
-}
-
-// icy swallows what is written while the relay is frozen, so that the other
-// side waits for an answer for ever, as with a runtime that hangs.
-type icy struct {
-	net.Conn
-	relay *relay
-}
-
-func (i icy) Write(b []byte) (int, error) {
-	if i.relay.frozen.Load() {
-		return len(b), nil
-	}
-	return i.Conn.Write(b)
-}
-
-// cut breaks all connections that there are.
-func (r *relay) cut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.conns {
-		c.Close()
-	}
-	r.conns = nil
 }
 
 // staleSocket leaves a socket's file that nobody listens on.
@@ -171,7 +106,7 @@ func TestEventStreamCut(t *testing.T) {
 	b.awaitOrder()
 	for _, late := range []string{"late0", "late1"} {
 		mark := b.journal.mark()
-		r.cut()
+		r.Cut()
 		b.importImages(plain(late, layerBytes))
 		b.use("a1", late)
 		b.journal.await(t, mark, "runtime events broke off; reconnecting")

@@ -1,4 +1,5 @@
-package main
+// Package socketrelay is a Unix socket between a client and a server that can break and hang.
+package socketrelay
 
 import (
 	"io"
@@ -7,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// relay is a socket between the agent and containerd that can hang.
-type relay struct {
+// Relay passes on what is said, until it is cut or frozen.
+type Relay struct {
 	listener net.Listener
 	target   string
 	working  sync.WaitGroup
@@ -18,19 +19,21 @@ type relay struct {
 	conns []net.Conn
 }
 
-func startRelay(path, target string) (*relay, error) {
+// Start serves at path what listens at target. The caller must Close it.
+func Start(path, target string) (*Relay, error) {
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	r := &relay{listener: listener, target: target}
+	r := &Relay{listener: listener, target: target}
 	r.working.Go(r.accept)
 	return r, nil
 }
 
-func (r *relay) path() string { return r.listener.Addr().String() }
+// Path is where it serves.
+func (r *Relay) Path() string { return r.listener.Addr().String() }
 
-func (r *relay) accept() {
+func (r *Relay) accept() {
 	for {
 		in, err := r.listener.Accept()
 		if err != nil {
@@ -58,7 +61,7 @@ func (r *relay) accept() {
 // waits for its answer.
 type hanging struct {
 	net.Conn
-	relay *relay
+	relay *Relay
 }
 
 func (h hanging) Write(b []byte) (int, error) {
@@ -68,13 +71,17 @@ func (h hanging) Write(b []byte) (int, error) {
 	return h.Conn.Write(b)
 }
 
-// thaw goes on, with new connections: what was swallowed is missing in the old ones.
-func (r *relay) thaw() {
+// Freeze swallows what is said from now on, as with a server that hangs: nobody gets an answer.
+func (r *Relay) Freeze() { r.frozen.Store(true) }
+
+// Thaw goes on, with new connections: what was swallowed is missing in the old ones.
+func (r *Relay) Thaw() {
 	r.frozen.Store(false)
-	r.cut()
+	r.Cut()
 }
 
-func (r *relay) cut() {
+// Cut breaks all connections that there are.
+func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.conns {
@@ -83,8 +90,10 @@ func (r *relay) cut() {
 	r.conns = nil
 }
 
-func (r *relay) close() {
-	r.listener.Close()
-	r.cut()
+// Close ends it, and returns when nothing of it works any more.
+func (r *Relay) Close() error {
+	err := r.listener.Close()
+	r.Cut()
 	r.working.Wait()
+	return err
 }
