@@ -141,6 +141,12 @@ func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 		if due.IsZero() {
 			return Action{}, false
 		}
+		// The moment came by an earlier judgement. Other objects or the clock can have
+		// moved it since.
+		if nanos(due) > nanos(now) {
+			c.queue.Schedule(e, due)
+			return Action{}, false
+		}
 		return c.rules.Act(e, why), true
 	})
 }

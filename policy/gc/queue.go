@@ -94,21 +94,25 @@ func (q *Queue[E]) Len() int { return len(q.heap) }
 // its way goes on.
 func (q *Queue[E]) Schedule(e E, at time.Time) {
 	i := e.queued()
-	i.flags.set(wanted, !at.IsZero())
-	switch {
-	case at.IsZero():
-	case at.After(latest):
-		i.due = math.MaxInt64
-	case at.Before(earliest):
-		i.due = math.MinInt64
-	default:
-		i.due = at.UnixNano()
+	if i.flags.set(wanted, !at.IsZero()); !at.IsZero() {
+		i.due = nanos(at)
 	}
 	q.put(e)
 }
 
 // earliest and latest are what fits into an Item: times of others may be anything.
 var earliest, latest = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+
+// nanos returns Unix nanoseconds, within what fits.
+func nanos(t time.Time) int64 {
+	switch {
+	case t.After(latest):
+		return math.MaxInt64
+	case t.Before(earliest):
+		return math.MinInt64
+	}
+	return t.UnixNano()
+}
 
 // Changed says that the object was seen in another version: what was withheld, failed or
 // had no effect may go another way now, and so may what is on its way, if it comes to that.
@@ -141,7 +145,7 @@ func (q *Queue[E]) Drop(e E) {
 func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []Action {
 	q.now = now
 	var out []Action
-	for len(out) < most && len(q.heap) > 0 && q.heap[0].queued().at() <= now.UnixNano() && q.pass() {
+	for len(out) < most && len(q.heap) > 0 && q.heap[0].queued().at() <= nanos(now) && q.pass() {
 		e := q.heap[0]
 		i := e.queued()
 		i.flags.set(wanted|overtaken, false) // wanted unless ask says otherwise

@@ -104,7 +104,7 @@ func (w *world) change() {
 			f.Labels = []string{"x=y", "gone=yes"}
 		}
 		if f.Ready || w.pick(8) == 0 {
-			f.Heard = w.clock()
+			f.Heard = w.clock().Truncate(time.Second) // as objects have it
 		}
 		n.fields = f
 		w.write(n)
