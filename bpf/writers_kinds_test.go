@@ -2,7 +2,9 @@ package bpf
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,15 +72,10 @@ func TestWriterProperty(t *testing.T) {
 			if kind != "ext4" {
 				all = map[string]string{}
 				for _, more := range []map[string]string{steps, sharingSteps} {
-					for name, script := range more {
-						all[name] = script
-					}
+					maps.Copy(all, more)
 				}
 			}
-			names := make([]string, 0, len(all))
-			for name := range all {
-				names = append(names, name)
-			}
+			names := slices.Sorted(maps.Keys(all)) // the same for the same seed
 			rapid.Check(t, func(rt *rapid.T) {
 				var script []string
 				for range rapid.IntRange(2, 12).Draw(rt, "steps") {

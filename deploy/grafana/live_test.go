@@ -131,7 +131,10 @@ func (s *stage) play() {
 	}}})
 	s.must(err)
 	s.await(`ebb_node_filesystem_time_to_full_seconds{resource="bytes"} < Inf`)
-	s.must(s.node.FillTo("filler", 82))
+	u, err := s.node.Usage()
+	s.must(err)
+	// In one go: FillTo would go on while ebb removes images, until ebb has to hold.
+	s.must(s.node.Fill("filler", int64(u.AvailableBytes)-int64(u.CapacityBytes)*18/100))
 	s.await(`ebb_node_images_removed_total{reason="threshold"} > 0`)
 }
 

@@ -77,7 +77,7 @@ func TestConfigurationFindsTargets(t *testing.T) {
 	if _, err := prometheus.Promtool(t.Context(), dir, "check", "config", "config.yml"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s, err := prometheus.Start(ctx, dir, string(text))
 	if err != nil {

@@ -95,7 +95,7 @@ func lacks(t *testing.T, p *agentrun.Process) (list []string) {
 
 func await(t *testing.T, holds func() bool) bool {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if holds() {
 			return true
 		}

@@ -136,7 +136,7 @@ func TestHTTP(t *testing.T) {
 func TestCommand(t *testing.T) {
 	file := written(t, good)
 	sh := func(script string) Source {
-		return Source{Command: []string{"/bin/sh", "-c", script}, Timeout: 500 * time.Millisecond}
+		return Source{Command: []string{"/bin/sh", "-c", script}, Timeout: time.Minute}
 	}
 	reads(t, "cat", Source{Command: []string{"cat", file}}, "")
 	reads(t, "no shell", Source{Command: []string{"cat " + file}}, "no such file")
@@ -146,7 +146,9 @@ func TestCommand(t *testing.T) {
 	reads(t, "half", sh("head -c 60 "+file), "a part is missing")
 	reads(t, "too much", Source{Command: []string{"yes"}}, "more than")
 	pids := filepath.Join(t.TempDir(), "pids")
-	reads(t, "a child that hangs", sh("sleep 1000 & echo $! >"+pids+"; wait"), "no answer within 500ms")
+	hangs := sh("sleep 1000 & echo $! >" + pids + "; wait")
+	hangs.Timeout = 2 * time.Second // by then the shell has begun
+	reads(t, "a child that hangs", hangs, "no answer within 2s")
 	gone(t, pids)
 	reads(t, "a child that stays", Source{Command: []string{"/bin/sh", "-c", "sleep 1000 & echo $! >" + pids + "; cat " + file}, Timeout: time.Minute}, "still holds its output")
 	gone(t, pids)

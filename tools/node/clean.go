@@ -23,8 +23,8 @@ import (
 // Bounds for the removal of one node: killed processes end in milliseconds, and
 // so does a loop device after the unmount; an unmount of btrfs may take long.
 const (
-	cleanTimeout = 60 * time.Second
-	loopTimeout  = 15 * time.Second
+	cleanTimeout = 2 * time.Minute
+	loopTimeout  = time.Minute
 )
 
 // Clean finishes off every node below base that no living process owns, and

@@ -24,7 +24,7 @@ import (
 const SandboxImage = "node.test/pause:1"
 
 const (
-	readyTimeout = 30 * time.Second
+	readyTimeout = 2 * time.Minute // nobody waits when all is well
 	stopTimeout  = 15 * time.Second
 )
 

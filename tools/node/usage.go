@@ -88,7 +88,7 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 // fillTime bounds FillTo: each round writes what the reading says is missing. What
 // the filesystem adds for itself brings the target nearer; somebody who removes at
 // the same time, such as an agent, has nothing left to remove at some time.
-const fillTime = 30 * time.Second
+const fillTime = time.Minute
 
 // FillTo fills until the filesystem is at least that full, in percent as
 // Usage counts, or until nothing more can be written; on a filesystem that is

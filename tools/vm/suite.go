@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,20 @@ type suite struct {
 	timeout time.Duration
 }
 
+//go:embed bpf-slow.txt
+var bpfSlow string
+
+// slowOfBPF matches the tests of package bpf that "make test" leaves out, too.
+func slowOfBPF() string {
+	var names []string
+	for line := range strings.Lines(bpfSlow) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			names = append(names, line)
+		}
+	}
+	return strings.Join(names, "|")
+}
+
 // all is slow where a quick run has no test of the package.
 const all = "."
 
@@ -39,12 +54,7 @@ var suites = []suite{
 			"TestNeverLateByAnyWay/./(synced|fallocate_of|truncate|copy|tiny|unpacking|direct_write_into|mapped_reflink)|" +
 			"TestCountedOnEveryProfile/(raid0|raid1c|raid10|raid5|raid6|singleraid|.*768)|" +
 			"TestWriterAgreesWithTheFilesystem/(ext4_1k|ext4_indirect|xfs_|btrfs_)",
-		slow: "TestWriterAgreesWithTheFilesystem|TestNestedCgroups|TestManyFiles|TestNeverLateFromAfar|Property|" +
-			"TestNeverLateWithManyWriters|TestOverwriting|TestCountedOnEveryProfile|TestDeletingArms|TestWriterProperty|" +
-			"TestInodesOfXfs|TestHeatOfManyAtOnce|TestHeatGoesOnWhileClosed|TestHeatSameInodeNumbers|TestSixteenLines|" +
-			"TestFullTableIsCarriedOver|TestUnreadableEarlierStampsAreReported|TestTooSmallSuccessor|TestCancelledLoad|" +
-			"TestPreallocationIsTakenBack|TestTwoWritersAtOnce|TestImpossibleSlotsAreDropped|TestOtherHierarchiesEndNothing|" +
-			"TestWhoDeletesShrinks|TestWritersAreAdopted|TestHeatNamesItsTier",
+		slow: slowOfBPF(),
 	},
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
 	{pkg: "runtime/cgroup", timeout: 5 * time.Minute},

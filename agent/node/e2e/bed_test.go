@@ -99,7 +99,7 @@ func (b *bed) checkLogFile() {
 		return // no agent ran as a process
 	}
 	if at := crash.FindIndex(log); at != nil {
-		b.Errorf("an agent crashed or raced:\n%.8000s", log[at[0]:])
+		b.Errorf("FINAL: an agent crashed or raced:\n%.8000s", log[at[0]:])
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *bed) mustStay(names ...string) {
 	have := b.onNode()
 	for _, name := range names {
 		if !slices.Contains(have, b.cast.ids[name]) {
-			b.Errorf("image %s is gone", name)
+			b.Errorf("FINAL: image %s is gone", name)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (b *bed) checkRun(mark int, stays ...string) {
 	removed := b.removedNames(mark)
 	want, _ := b.cast.goes(len(removed), stays...)
 	if !slices.Equal(removed, want) {
-		b.Errorf("removed %v; used longest ago were %v", removed, want)
+		b.Errorf("FINAL: removed %v; used longest ago were %v", removed, want)
 	}
 	for _, l := range b.removals(mark) {
 		if l.Text("reason") == "" {
@@ -141,7 +141,7 @@ func (b *bed) checkGone(stays ...string) {
 	}
 	want, lastFrees := b.cast.goes(len(removed), stays...)
 	if !slices.Equal(removed, want) {
-		b.Errorf("gone are %v; used longest ago were %v", removed, want)
+		b.Errorf("FINAL: gone are %v; used longest ago were %v", removed, want)
 	}
 	u, err := b.node.Usage()
 	b.must(err)
