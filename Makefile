@@ -6,13 +6,25 @@ SHELL := /bin/bash
 GO ?= go
 BIN := bin
 
-# What is built, linted and generated is built in one way, so that a cold cache is filled
-# once; tests are built in another: the race detector needs cgo, and lint has vetted them.
+# Programs, and what is generated, are built in one way; what is tested, vetted and linted in
+# another, with the race detector, which needs cgo. A cold cache is filled once for each.
 export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
-GO_TEST := CGO_ENABLED=1 $(GO) test -race -vet=off
-# What tests are made of, compiled side by side and not linked yet: each is, when its turn comes.
-GO_COMPILE := CGO_ENABLED=1 $(GO) list -race -test -deps -export
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+RACE := CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race"
+# Chance has no say in whether a change passes: every property has the same histories each
+# time. "make test-full" draws others.
+export RAPID_SEED ?= 1
+# Without this the race detector sleeps for a second at the end of each process.
+export GORACE ?= atexit_sleep_ms=0
+
+# Each stage of the tests adds a line to this file; see tools/gate.
+ifeq ($(origin EBB_RECORD),undefined)
+NEW_RECORD := rm -f bin/gate.tsv
+endif
+export EBB_RECORD ?= $(CURDIR)/bin/gate.tsv
+GATE := $(BIN)/gate
+# $(call gate,STAGE,FLAGS OF THE GATE,FLAGS OF GO TEST,PACKAGES)
+gate = CGO_ENABLED=1 $(GATE) test $(2) $(1) -race -vet=off $(3) -- $(4)
 
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
@@ -28,36 +40,103 @@ help: ## show what can be made
 demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 	@$(GO) run ./tools/demo --agent $(BIN)/ebb-agent
 
+# Tests of real components: they need root, or Debian's packages. They run one package after
+# the other, because they share the machine's loop devices and mount namespaces.
+REAL := agent/doctor agent/node/e2e bpf deploy/grafana deploy/prometheus deploy/rights runtime/cgroup runtime/containerd \
+	runtime/fs runtime/podlogs tools/chart tools/cluster tools/image tools/manual tools/node tools/node/cmd/throwaway \
+	tools/peers tools/vm/initramfs
+# Those that need the real Kubernetes, which takes ten minutes to build: for "make e2e".
+PEERS := agent/cluster/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/uninstall/e2e deploy/e2e runtime/kube/e2e \
+	runtime/kube/metadata/e2e tools/extension
+HERMETIC = $$($(GO) list ./... | grep -Ev '/ebb/($(subst $() ,|,$(strip $(REAL) $(PEERS)))|policy(/.*)?)$$')
+
+.PHONY: check
+check: $(GATE) ## format, vet, staticcheck, and the tests that need nothing but Go and Linux, about four minutes
+	@$(NEW_RECORD)
+	@$(MAKE) --no-print-directory check-stages
+	@echo "left out: $(REAL) (make test); $(PEERS) (make e2e)"
+	@$(if $(NEW_RECORD),$(GATE) report)
+
+.PHONY: check-stages
+check-stages:
+	@$(GATE) run lint $(MAKE) --no-print-directory lint
+	@CGO_ENABLED=0 $(GATE) test policy -vet=off -- ./policy/...
+	@RAPID_CHECKS=20 $(call gate,hermetic,,-timeout 10m,$(HERMETIC))
+
 .PHONY: test
-test: test-tools containerd-v2 helm ## all checks and tests, on real containerd 1.6 and 2.4 (root)
-	$(MAKE) --no-print-directory lint
-	@# One package after the other: the node's and the kernel's tests share the machine's
-	@# loop devices and mount namespaces.
-	$(GO_COMPILE) ./... >/dev/null
-	$(GO_TEST) -timeout 45m -p 1 ./...
+test: test-tools $(GATE) ## all that, and the tests on real filesystems, kernel programs, containerd 1.6 and 2.4, Prometheus and helm, about ten minutes, twice that with cold caches (root)
+	@$(NEW_RECORD)
+	@$(MAKE) --no-print-directory check-stages
+	@$(MAKE) --no-print-directory containerd-v2 helm
+	@$(MAKE) --no-print-directory test-real
+	@$(if $(NEW_RECORD),$(GATE) report)
 
-# Packages whose tests import peerstest need the real Kubernetes, which takes minutes to
-# build: "make test" skips those tests, these run them. Those that need a node share the
-# machine's loop devices and mount namespaces with all tests of that kind; those with a
-# control plane alone, or with the kubelet's own container policy, disturb nobody.
-E2E := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
-	awk '/[[ ][^ ]*\/tools\/peers\/peerstest[] ]/ {print $$1}'
-E2E_CONTROL := /((agent/cluster|agent/orphans|agent/preview|deploy|runtime/kube/metadata)/e2e|policy/container|bench/soak|tools/extension)$$
+# A failed test of these gets a second look, see tools/gate. All that they left out is in
+# "make test-full".
+.PHONY: test-real
+test-real: export RAPID_CHECKS := 10
+test-real:
+	@$(call gate,real,-second-look -skip '^TestImage$$',-count=1 -p 1 -timeout 15m,$(addprefix ./,$(filter-out bpf agent/node/e2e,$(REAL))))
+	@$(call gate,bpf,-second-look -skip "$$(grep -v '^#' tools/vm/bpf-slow.txt | paste -sd '|')",-count=1 -timeout 10m,./bpf)
+	@$(call gate,node,-second-look -run "$$(grep -v '^#' agent/node/e2e/gate.txt | paste -sd '|')",-count=1 -timeout 10m,./agent/node/e2e)
 
-.PHONY: e2e e2e-control e2e-node
-e2e: e2e-control e2e-node ## tests beside the real kubelet and control plane, built on first use (root)
+.PHONY: $(GATE)
+$(GATE):
+	@mkdir -p $(BIN)
+	@$(GO) build -o $@ ./tools/gate
 
-e2e-control: test-tools helm # those that need no node
+.PHONY: e2e e2e-control e2e-node e2e-image
+e2e: e2e-control e2e-node e2e-image ## what make test leaves out, and tests beside the real kubelet and control plane, built on first use (root)
+
+# Those that need no node.
+e2e-control: test-tools helm $(GATE)
 	@peers=$$(tools/peers/build); tools/peers/build kubectl >/dev/null; \
-	packages=$$($(E2E) | grep -E '$(E2E_CONTROL)'); \
-	$(GO_COMPILE) $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO_TEST) -timeout 60m -p 1 $$packages
+	export EBB_PEERS=$$peers; $(call gate,e2e-control,,-count=1 -timeout 60m -p 1,$(addprefix ./,$(filter-out agent/node/beside agent/uninstall/e2e runtime/kube/e2e,$(PEERS)) policy/container bench/soak))
 
-e2e-node: test-tools containerd-v2 # all others
+# All others. They share the machine's loop devices and mount namespaces.
+e2e-node: test-tools containerd-v2 $(GATE)
 	@peers=$$(tools/peers/build); \
-	packages=$$($(E2E) | grep -Ev '$(E2E_CONTROL)'); \
-	$(GO_COMPILE) $$packages >/dev/null; \
-	EBB_PEERS=$$peers $(GO_TEST) -timeout 60m -p 1 $$packages
+	export EBB_PEERS=$$peers; $(call gate,e2e-node,,-count=1 -timeout 60m -p 1,./agent/doctor ./agent/node/beside ./agent/node/e2e ./agent/uninstall/e2e ./bpf ./runtime/kube/e2e ./tools/peers)
+
+e2e-image: test-tools $(GATE)
+	@$(call gate,e2e-image,-run '^TestImage$$',-count=1 -timeout 30m,./tools/image)
+
+# What chance, minutes or the clock decide, one stage after the other. One that was green on
+# this commit is not run again. ONLY="soak fuzz" runs these alone.
+FULL := random e2e-control e2e-node e2e-image e2e-cluster kernels soak soak-cluster fuzz image verify
+ONLY ?= $(FULL)
+.PHONY: test-full
+test-full: export EBB_RECORD = $(CURDIR)/bench/results/full/$(shell date -u +%F)-$(shell git rev-parse --short=12 HEAD).tsv
+test-full: export RAPID_SEED = $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+test-full: export RAPID_CHECKS = 100
+test-full: export GORACE = halt_on_error=0
+test-full: $(GATE) ## everything else, for hours: whole end-to-end tests, clusters, other kernels, soaks, fuzzing, random seeds; ONLY=STAGE (root)
+	@red=; for stage in $(ONLY); do \
+		if cut -f 1,4,7 bench/results/full/*-$$(git rev-parse --short=12 HEAD).tsv 2>/dev/null | grep -qx "[^	]*	$$stage	ok"; then \
+			echo "make test-full: $$stage was green"; continue; \
+		fi; \
+		$(MAKE) --no-print-directory full-$$stage || red="$$red $$stage"; \
+	done; $(GATE) report; \
+	[ -z "$$red" ] || { echo "make test-full: red:$$red" >&2; exit 1; }
+
+.PHONY: $(addprefix full-,$(FULL))
+full-random: # ten times as many histories
+	@RAPID_CHECKS=1000 CGO_ENABLED=0 $(GATE) test random -count=1 -vet=off -timeout 30m -- ./policy/...
+full-e2e-control full-e2e-node full-e2e-image: full-%:
+	@$(MAKE) --no-print-directory $*
+full-e2e-cluster full-soak full-soak-cluster full-fuzz full-image full-verify: full-%:
+	@$(GATE) run $* $(MAKE) --no-print-directory $*
+full-kernels:
+	@$(GATE) run kernels $(MAKE) --no-print-directory test-vm VM_FLAGS="--kernels cloud-amd64,6.12-amd64"
+
+# So long for each fuzz target.
+FUZZ ?= 10s
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ=10s
+	@grep -rHoP '^func \KFuzz\w+' --include=*_test.go . | sed 's|/[^/]*:| |' | sort | while read -r package target; do \
+		echo "$$package $$target"; \
+		CGO_ENABLED=1 $(GO) test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) "$$package" </dev/null; \
+	done
 
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
@@ -117,8 +196,9 @@ image: ## the container image, for amd64 and arm64, as bin/image/ebb.tar; see to
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'd:" $$unformatted; exit 1; fi
-	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(RACE) $(GO) vet ./...
+	GOFLAGS="-trimpath" CGO_ENABLED=0 $(GO) build -o $(BIN)/ honnef.co/go/tools/cmd/staticcheck
+	$(RACE) $(BIN)/staticcheck ./...
 
 .PHONY: generate
 generate: ## rebuild the BPF objects, the admission policy, the manifests and generated docs (needs clang and libbpf-dev)
@@ -136,10 +216,13 @@ manifests: ## render deploy/manifests from the Helm chart, with its schema and t
 docs: ## rewrite what is made from the commands: manual pages and completions
 	$(GO) test ./cmd/... -run TestGeneratedManual -update
 
-.PHONY: verify
-verify: ## regenerate everything generated and fail on a difference
+.PHONY: generated
+generated: ## regenerate everything generated and fail on a difference
 	$(MAKE) --no-print-directory generate
-	git diff --exit-code -- bpf deploy docs go.mod go.sum
+	git diff --exit-code -- bpf deploy docs
+
+.PHONY: verify
+verify: ## the modules are tidy, and what they download is what go.sum says
 	$(GO) mod tidy -diff
 	cd tools/containerd && $(GO) mod verify
 	cd tools/helm && $(GO) mod verify
@@ -216,17 +299,12 @@ soak-cluster: build ## ebb-controller beside real API servers while everything g
 		$(BIN)/bench-soak -controller $(BIN)/ebb-controller -soak $(SOAK) $(SOAK_FLAGS)
 
 .PHONY: clean-node
-clean-node: ## remove throwaway nodes that a crash has left behind
-	@$(GO) run ./tools/node/cmd/throwaway clean
-	@$(GO) run ./tools/cluster/cmd/throwaway-machine clean
+clean-node: ## remove throwaway nodes, machines and control planes that a crash has left behind
+	@$(GO) run ./tools/cmd/clean
 
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN)
-
-.PHONY: cluster-binaries
-cluster-binaries:
-	@tools/peers/build $(CLUSTER_BINARIES) >/dev/null
 
 .PHONY: node-tools
 node-tools:
@@ -239,6 +317,11 @@ vm-tools: node-tools
 .PHONY: test-tools
 test-tools: node-tools
 	@tools/need.sh $(TEST_PACKAGES)
+
+.PHONY: prefetch
+prefetch: test-tools # all that .ci/run downloads
+	@tools/need.sh $(BPF_PACKAGES)
+	@for module in . tools/containerd tools/helm; do (cd $$module && $(GO) mod download); done
 
 .PHONY: containerd-v2
 containerd-v2:
