@@ -44,14 +44,14 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 # the other, because they share the machine's loop devices and mount namespaces.
 REAL := agent/doctor agent/node/e2e bpf deploy/grafana deploy/prometheus deploy/rights runtime/cgroup runtime/containerd \
 	runtime/fs runtime/podlogs tools/chart tools/cluster tools/image tools/manual tools/node tools/node/cmd/throwaway \
-	tools/peers tools/vm/initramfs
+	tools/peers tools/prometheus tools/vm/initramfs
 # Those that need the real Kubernetes, which takes ten minutes to build: for "make e2e".
 PEERS := agent/cluster/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/uninstall/e2e deploy/e2e runtime/kube/e2e \
 	runtime/kube/metadata/e2e tools/extension
 HERMETIC = $$($(GO) list ./... | grep -Ev '/ebb/($(subst $() ,|,$(strip $(REAL) $(PEERS)))|policy(/.*)?)$$')
 
 .PHONY: check
-check: $(GATE) ## format, vet, staticcheck, and the tests that need nothing but Go and Linux, about four minutes
+check: $(GATE) ## format, vet, staticcheck, and the tests that need nothing but Go and Linux, two minutes
 	@$(NEW_RECORD)
 	@$(MAKE) --no-print-directory check-stages
 	@echo "left out: $(REAL) (make test); $(PEERS) (make e2e)"
@@ -64,7 +64,7 @@ check-stages:
 	@RAPID_CHECKS=20 $(call gate,hermetic,,-timeout 10m,$(HERMETIC))
 
 .PHONY: test
-test: test-tools $(GATE) ## all that, and the tests on real filesystems, kernel programs, containerd 1.6 and 2.4, Prometheus and helm, about ten minutes, twice that with cold caches (root)
+test: test-tools $(GATE) ## all that, and the tests on real filesystems, kernel programs, containerd 1.6 and 2.4, Prometheus and helm, seven minutes, thirteen with cold caches (root)
 	@$(NEW_RECORD)
 	@$(MAKE) --no-print-directory check-stages
 	@$(MAKE) --no-print-directory containerd-v2 helm
