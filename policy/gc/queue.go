@@ -126,7 +126,7 @@ func (q *Queue[E]) Changed(e E) {
 
 // Wait has nothing done about e before a moment.
 func (q *Queue[E]) Wait(e E, until time.Time) {
-	e.queued().after = until.UnixNano()
+	e.queued().after = nanos(until)
 	q.put(e)
 }
 
@@ -227,7 +227,7 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 		pause = min(pause<<min(i.failures, 20), longest)
 		i.failures = min(i.failures+1, 20)
 	}
-	i.after = now.Add(pause).UnixNano()
+	i.after = nanos(now.Add(pause))
 	q.put(e)
 	return e, true
 }
