@@ -31,8 +31,8 @@ type results struct {
 
 // pkg is a package that failed.
 type pkg struct {
-	tests map[string]string // output of each failed test at the top
-	final string            // why there is no second look; empty if there may be one
+	tests map[string]bool // that failed, at the top
+	final string          // why there is no second look; empty if there may be one
 }
 
 // failures are the failed tests, and the packages that failed without one.
@@ -94,12 +94,14 @@ func goCommand() string {
 	return "go"
 }
 
-// read what go test -json prints. Each package has a line on out, and all output of what
-// failed follows it.
+// outputs are what tests at the top have printed so far; "": what the package itself has.
+type outputs map[string]*strings.Builder
+
+// read what go test -json prints. A package that took a second has a line on out; of one that
+// failed, all output of what failed follows.
 func read(in io.Reader, out io.Writer) (*results, error) {
 	r := &results{packages: map[string]*pkg{}}
-	output := map[[2]string]*strings.Builder{} // by package and test at the top; "": the package's own
-	builds := map[string]string{}
+	packages, builds := map[string]outputs{}, map[string]string{}
 	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, 64<<20)
 	for scan.Scan() {
@@ -108,82 +110,64 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 			fmt.Fprintln(out, scan.Text()) // not of go test
 			continue
 		}
+		printed := packages[e.Package]
+		if printed == nil {
+			printed = outputs{}
+			packages[e.Package] = printed
+		}
 		top, _, sub := strings.Cut(e.Test, "/")
-		key := [2]string{e.Package, top}
-		switch e.Action {
-		case "output":
-			if output[key] == nil {
-				output[key] = &strings.Builder{}
+		switch {
+		case e.Action == "output":
+			if printed[top] == nil {
+				printed[top] = &strings.Builder{}
 			}
-			output[key].WriteString(e.Output)
-		case "build-output":
+			printed[top].WriteString(e.Output)
+		case e.Action == "build-output":
 			builds[e.ImportPath] += e.Output
-		case "pass", "skip", "fail":
-			if e.Test == "" {
-				r.end(e, output, builds[e.FailedBuild], out)
-				break
-			}
-			r.count(e, sub, output)
+		case e.Test == "" && (e.Action == "pass" || e.Action == "skip" || e.Action == "fail"):
+			r.end(e, printed, builds[e.FailedBuild], out)
+			delete(packages, e.Package)
+		case e.Action == "skip":
+			r.skipped = append(r.skipped, e.Package+" "+e.Test)
+		case sub:
+		case e.Action == "pass":
+			r.passed++
+			delete(printed, top)
+		case e.Action == "fail":
+			r.failed(e.Package).tests[top] = true
 		}
 	}
 	return r, scan.Err()
 }
 
-// count a test that has ended.
-func (r *results) count(e event, sub bool, output map[[2]string]*strings.Builder) {
-	top, _, _ := strings.Cut(e.Test, "/")
-	switch {
-	case e.Action == "skip":
-		r.skipped = append(r.skipped, e.Package+" "+e.Test)
-	case sub:
-	case e.Action == "pass":
-		r.passed++
-		delete(output, [2]string{e.Package, top})
-	default:
-		p := r.failed(e.Package)
-		p.tests[top] = ""
-	}
-}
-
 func (r *results) failed(path string) *pkg {
 	if r.packages[path] == nil {
-		r.packages[path] = &pkg{tests: map[string]string{}}
+		r.packages[path] = &pkg{tests: map[string]bool{}}
 	}
 	return r.packages[path]
 }
 
-// end of a package.
-func (r *results) end(e event, output map[[2]string]*strings.Builder, build string, out io.Writer) {
-	var all strings.Builder
-	all.WriteString(build)
-	keys := slices.SortedFunc(maps.Keys(output), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) })
-	if e.Action == "fail" {
-		p := r.failed(e.Package)
-		for _, key := range keys {
-			if key[0] != e.Package {
-				continue
-			}
-			text := output[key].String()
-			if _, is := p.tests[key[1]]; is {
-				p.tests[key[1]] = text
-			} else if key[1] != "" && len(p.tests) > 0 && !final.MatchString(text) {
-				continue // a test that was skipped, or had not ended
-			}
-			all.WriteString(text)
+// end of a package. printed is what its tests have that did not pass.
+func (r *results) end(e event, printed outputs, build string, out io.Writer) {
+	if e.Action != "fail" {
+		if e.Elapsed >= 1 {
+			fmt.Fprintf(out, "ok   %s (%.1f s)\n", e.Package, e.Elapsed)
 		}
-		switch found := final.FindString(all.String()); {
-		case len(p.tests) == 0:
-			p.final = "the package failed, not one of its tests"
-		case found != "":
-			p.final = "it said " + strings.TrimSpace(found)
-		}
-		fmt.Fprintf(out, "--- FAIL %s (%.1f s)\n%s", e.Package, e.Elapsed, all.String())
-	} else if e.Elapsed >= 1 {
-		fmt.Fprintf(out, "ok   %s (%.1f s)\n", e.Package, e.Elapsed)
+		return
 	}
-	for _, key := range keys {
-		if key[0] == e.Package {
-			delete(output, key)
+	p, all := r.failed(e.Package), build
+	for _, top := range slices.Sorted(maps.Keys(printed)) {
+		text := printed[top].String()
+		// With failed tests, one that was skipped or had not ended says nothing of why.
+		if top == "" || p.tests[top] || len(p.tests) == 0 || final.MatchString(text) {
+			all += text
 		}
 	}
+	switch found := final.FindString(all); {
+	case len(p.tests) == 0:
+		p.final = "the package failed, not one of its tests"
+	case found != "":
+		p.final = "it said " + strings.TrimSpace(found)
+	}
+	fmt.Fprintf(out, "--- FAIL %s (%.1f s)\n%s", e.Package, e.Elapsed, all)
 }
