@@ -28,8 +28,8 @@ gate = CGO_ENABLED=1 $(GATE) test $(2) $(1) -race -vet=off $(3) -- $(4)
 
 # What the throwaway node needs of Debian; each target installs what is missing.
 NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux kmod
-# go test -race; the image's version; rules and dashboard; pages and completions as people see them.
-TEST_PACKAGES := gcc libc6-dev git prometheus groff-base bash-completion
+# go test -race; the image's version; rules, alerts and dashboard; pages and completions as people see them.
+TEST_PACKAGES := gcc libc6-dev git prometheus prometheus-alertmanager groff-base bash-completion
 BPF_PACKAGES  := clang llvm libbpf-dev
 
 .PHONY: help
@@ -43,10 +43,11 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 # Tests of real components: they need root, or Debian's packages. They run one package after
 # the other, because they share the machine's loop devices and mount namespaces.
 REAL := agent/doctor agent/node/e2e bpf deploy/grafana deploy/prometheus deploy/rights runtime/cgroup runtime/containerd \
-	runtime/fs runtime/podlogs tools/chart tools/cluster tools/image tools/manual tools/node tools/node/cmd/throwaway \
-	tools/peers tools/prometheus tools/vm/initramfs
+	runtime/fs runtime/podlogs tools/chart tools/cluster tools/image tools/manual tools/node \
+	tools/peers tools/prometheus tools/cgroup tools/process tools/vm/initramfs
 # Those that need the real Kubernetes, which takes ten minutes to build: for "make e2e".
-PEERS := agent/cluster/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/uninstall/e2e deploy/e2e runtime/kube/e2e \
+PEERS := agent/cluster/e2e agent/desk/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/sysdump/e2e agent/uninstall/e2e \
+	deploy/e2e runtime/kube/e2e \
 	runtime/kube/metadata/e2e tools/extension
 HERMETIC = $$($(GO) list ./... | grep -Ev '/ebb/($(subst $() ,|,$(strip $(REAL) $(PEERS)))|policy(/.*)?)$$')
 
@@ -101,6 +102,16 @@ e2e-node: test-tools containerd-v2 $(GATE)
 e2e-image: test-tools $(GATE)
 	@$(call gate,e2e-image,-run '^TestImage$$',-count=1 -timeout 30m,./tools/image)
 
+# Releases between the two of "make test": 1.7 in the place of Debian's, the others in that of 2.4.
+.PHONY: test-containerd
+test-containerd: test-tools $(GATE) ## the container runtime's suite, reclaim, a full disk and an upgrade in place on the last containerd 1.7, 2.0, 2.1, 2.2 and 2.3 (root)
+	@for release in 1.7 2.0 2.1 2.2 2.3; do \
+		dir=$$(tools/containerd/build $$release); \
+		case $$release in 1.*) export PATH=$$dir:$$PATH flavor=debian ;; *) export EBB_CONTAINERD=$$dir flavor=v2 ;; esac; \
+		$(call gate,containerd-$$release,-run "/^$$flavor\$$",-count=1 -timeout 20m,./runtime/containerd); \
+		$(call gate,containerd-$$release-agent,-run "^(TestReclaim|TestFullAtStart|TestRuntimeUpgrade)\$$/^$$flavor\$$",-count=1 -timeout 20m,./agent/node/e2e); \
+	done
+
 # What chance, minutes or the clock decide, one stage after the other. One that was green on
 # this commit is not run again. ONLY="soak fuzz" runs these alone.
 FULL := random e2e-control e2e-node e2e-image e2e-cluster kernels soak soak-cluster fuzz image verify
@@ -129,19 +140,10 @@ full-e2e-cluster full-soak full-soak-cluster full-fuzz full-image full-verify: f
 full-kernels:
 	@$(GATE) run kernels $(MAKE) --no-print-directory test-vm VM_FLAGS="--kernels cloud-amd64,6.12-amd64"
 
-# So long for each fuzz target.
-FUZZ ?= 10s
-.PHONY: fuzz
-fuzz: ## each fuzz target for FUZZ=10s
-	@grep -rHoP '^func \KFuzz\w+' --include=*_test.go . | sed 's|/[^/]*:| |' | sort | while read -r package target; do \
-		echo "$$package $$target"; \
-		CGO_ENABLED=1 $(GO) test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) "$$package" </dev/null; \
-	done
-
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
 CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
-# TRANSCRIPT=docs/install.md puts what the run says there.
+# TRANSCRIPT=docs/install-transcript.md puts what the run says there.
 TRANSCRIPT ?=
 
 .PHONY: cluster
@@ -152,11 +154,12 @@ cluster: ## what deploy/cluster/provision.sh takes for a cluster, into bin/clust
 	@$(GO) run ./deploy/cluster/e2e --write-images $(BIN)/cluster
 
 .PHONY: e2e-cluster
-e2e-cluster: node-tools ## a whole cluster on this machine, ebb installed from its image and manifests, about five minutes (root)
+e2e-cluster: node-tools build ## a whole cluster on this machine, docs/install.md followed command by command, about five minutes (root)
 	@tools/need.sh $(CLUSTER_PACKAGES)
 	@VAGRANT_HOME=$(CURDIR)/$(BIN)/vagrant VAGRANT_DOTFILE_PATH=$(CURDIR)/$(BIN)/vagrant/state \
 		vagrant validate --ignore-provider
-	@$(MAKE) --no-print-directory image
+	@# The run makes the image where there is no network to download anything.
+	@$(GO) list -deps -export ./tools/image/cmd/image >/dev/null
 	@$(GO) build -o $(BIN)/e2e-cluster ./deploy/cluster/e2e
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); helm=$$(tools/helm/build); \
 		$(BIN)/e2e-cluster --binaries "$$peers" --helm "$$helm/helm" --transcript "$(TRANSCRIPT)"
@@ -178,10 +181,36 @@ test-vm-arm64: vm-tools ## every kernel program loaded and attached on Debian's 
 	@tools/need.sh qemu-system-arm
 	@$(GO) run ./tools/vm/cmd/testvm --kernels cloud-arm64,6.12-cloud-arm64 $(VM_ARM64_FLAGS)
 
+# What virtual machines need, and their box, which deploy/vagrant/box.sh makes.
+VAGRANT_PACKAGES := vagrant vagrant-libvirt libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients \
+	dnsmasq-base qemu-system-x86 qemu-utils rsync mmdebstrap fdisk e2fsprogs grub-common grub-pc-bin
+
+.PHONY: vagrant-box
+vagrant-box: ## the box of "vagrant up", of Debian's packages, about a minute (root)
+	@tools/need.sh $(VAGRANT_PACKAGES)
+	@mkdir -p $(BIN)
+	@deploy/vagrant/box.sh $(BIN)/ebb.box
+	@vagrant box add --force --name ebb/bookworm $(BIN)/ebb.box
+	@rm $(BIN)/ebb.box # Vagrant has unpacked it
+
+.PHONY: vagrant-bench
+vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench
+	@peers=$$($(NODE_PEERS)); containerd=$$(tools/containerd/build); \
+		install -D --target-directory=$(BIN)/vagrant-bench $(BIN)/ebb-agent \
+		"$$peers"/kubelet "$$peers"/etcd "$$peers"/kube-apiserver "$$containerd/containerd" "$$containerd/containerd-shim-runc-v2"
+	@# There is no checkout inside: the program says of which commit its result is.
+	@$(GO) build -buildvcs=true -o $(BIN)/vagrant-bench/ ./bench/node
+	@$(GO) version -m $(BIN)/vagrant-bench/node | grep -q vcs.revision || \
+		{ echo "vagrant-bench: Go finds no commit: build in a clone, not in a worktree of git" >&2; exit 1; }
+
 .PHONY: build
 build: ## build the binaries into bin/
 	@mkdir -p $(BIN)
 	$(GO) build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+.PHONY: kubectl-plugin
+kubectl-plugin: build ## bin/kubectl-ebb: put it on your PATH beside ebb, for "kubectl ebb"
+	@ln -sf ebb $(BIN)/kubectl-ebb
 
 # Without a tag, it is that of the manifests: the chart's appVersion. For instance
 # IMAGE=registry.example/ebb:mine, or IMAGE_FLAGS="--arch amd64".
@@ -191,6 +220,14 @@ IMAGE_FLAGS ?=
 .PHONY: image
 image: ## the container image, for amd64 and arm64, as bin/image/ebb.tar; see tools/image
 	@$(GO) run ./tools/image/cmd/image --output $(BIN)/image --name $(IMAGE) $(IMAGE_FLAGS)
+
+# For instance REGISTRY=registry.example/team, with the credentials of docker login or podman login.
+REGISTRY ?=
+
+.PHONY: push
+push: ## the container image, as make image makes it, to REGISTRY=registry.example/team
+	@[ -n "$(REGISTRY)" ] || { echo "say where to: make push REGISTRY=registry.example/team"; exit 1; }
+	@$(GO) run ./tools/image/cmd/image --output $(BIN)/image --name $(REGISTRY)/ebb $(IMAGE_FLAGS) --push
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck
@@ -203,7 +240,7 @@ lint: ## gofmt, go vet and staticcheck
 .PHONY: generate
 generate: ## rebuild the BPF objects, the admission policy, the manifests and generated docs (needs clang and libbpf-dev)
 	@tools/need.sh $(BPF_PACKAGES)
-	$(GO) generate ./bpf/... ./tools/admission ./tools/dashboard
+	$(GO) generate ./bpf/... ./tools/admission
 	$(MAKE) --no-print-directory manifests
 	$(GO) test ./agent/node ./agent/cluster -run TestGenerated -update
 	$(MAKE) --no-print-directory docs
@@ -214,7 +251,7 @@ manifests: ## render deploy/manifests from the Helm chart, with its schema and t
 
 .PHONY: docs
 docs: ## rewrite what is made from the commands: manual pages and completions
-	$(GO) test ./cmd/... -run TestGeneratedManual -update
+	$(GO) test ./cmd/... -run TestGenerated -update
 
 .PHONY: generated
 generated: ## regenerate everything generated and fail on a difference
@@ -232,22 +269,54 @@ verify: ## the modules are tidy, and what they download is what go.sum says
 
 # For instance BENCH_FLAGS="-only write"; see bin/bench-probes -h.
 BENCH_FLAGS ?=
+# What of Kubernetes a benchmark runs ebb beside.
+NODE_PEERS := tools/peers/build etcd kube-apiserver kubelet
+CLUSTER_PEERS := tools/peers/build etcd kube-apiserver kube-controller-manager csr-cleaner
+
+# What README quotes: all of it has to be of the same sources. And what takes hours.
+BENCHES := idle reaction node containers cascade collectors probes
+BENCHES_FULL := shapes images account size pods
+
+.PHONY: bench bench-full bench-publish bench-smoke
+bench: ## every benchmark that README quotes, in one go, in an hour; then make bench-publish
+	@for name in $(BENCHES); do \
+		echo "make bench: $$SECONDS s: $$name"; $(MAKE) --no-print-directory bench-$$name BENCH_FLAGS=; \
+	done; echo "make bench: $$SECONDS s"
+
+bench-full: bench ## those, and the others: other shapes of cascades, thousands of images, a million objects, 500 agents; about three hours
+	@for name in $(BENCHES_FULL); do \
+		echo "make bench-full: $$SECONDS s: $$name"; $(MAKE) --no-print-directory bench-$$name BENCH_FLAGS=; \
+	done; echo "make bench-full: $$SECONDS s"
+
+bench-publish: ## the tables in README, docs/benchmarks.md and bench/RESULTS.md from bench/results, if these are of the sources as they are
+	@$(GO) run ./bench/headline
+	@for name in $(BENCHES) $(BENCHES_FULL); do \
+		case $$name in reaction|account|images) continue ;; shapes) set cascade -shapes ;; *) set $$name ;; esac; \
+		! grep -qs '^{"origin"' bench/results/$$name.json || \
+		$(GO) run ./bench/$$1 -render $${2-}; \
+	done
 
 .PHONY: bench-idle
-bench-idle: node-tools build ## what the agent costs with 200 images and 100 containers and nothing to do
-	@$(GO) run ./bench/idle --agent $(BIN)/ebb-agent
+bench-idle: node-tools containerd-v2 build ## what the agent and the kubelet cost with 200 images, 100 pods and nothing to do, about seven minutes
+	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/idle --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-reaction
-bench-reaction: node-tools build ## from the write that crosses the line to the first removal, 100 times
-	@$(GO) run ./bench/reaction --agent $(BIN)/ebb-agent
+bench-reaction: node-tools build ## from the write that crosses the high threshold to the first removal, 120 times
+	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/reaction --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-node
 bench-node: node-tools containerd-v2 build ## ebb and the real kubelet before the same full disk, about ten minutes
-	@EBB_PEERS=$$(tools/peers/build kubelet) $(GO) run ./bench/node --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/node --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-images
 bench-images: node-tools containerd-v2 build ## what thousands of images cost: ready, idle, and how fast many go, about twenty minutes
-	@$(GO) run ./bench/images --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/images --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
+.PHONY: bench-account
+bench-account: node-tools containerd-v2 build ## what it costs to say what 10,000 images take and why they stay, whether plans free what they say, and 500 nodes asked from a desk, about fifteen minutes
+	@mkdir -p $(BIN)
+	@$(GO) build -o $(BIN)/bench-account ./bench/account
+	@EBB_PEERS=$$($(NODE_PEERS)) $(BIN)/bench-account --agent $(BIN)/ebb-agent --ebb $(BIN)/ebb $(BENCH_FLAGS)
 
 .PHONY: bench-probes
 bench-probes: node-tools ## what the kernel programs cost against none attached, and 1,200 random crossings
@@ -257,30 +326,53 @@ bench-probes: node-tools ## what the kernel programs cost against none attached,
 	@$(BIN)/bench-probes $(BENCH_FLAGS)
 
 .PHONY: bench-cascade
-bench-cascade: build ## ebb-controller and the kube-controller-manager's collector on the same API server, about ten minutes
-	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
-		$(GO) run ./bench/cascade --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+bench-cascade: build ## ebb-controller and the kube-controller-manager on the same API server, as shipped and at their best, about fifteen minutes
+	@EBB_PEERS=$$($(CLUSTER_PEERS)) $(GO) run ./bench/cascade --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+
+.PHONY: bench-shapes
+bench-shapes: ## the same at their best, with many owners, chains, Pods and custom resources, about ten minutes
+	@$(MAKE) --no-print-directory bench-cascade BENCH_FLAGS="-shapes $(BENCH_FLAGS)"
 
 .PHONY: bench-size
 bench-size: build ## ebb-controller with a million objects, and the kube-controller-manager's collector beside it, about fifteen minutes
-	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager); \
-		$(GO) run ./bench/size --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(CLUSTER_PEERS)) $(GO) run ./bench/size --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
 
 .PHONY: bench-collectors
 bench-collectors: build ## ebb-controller's other collectors and the kube-controller-manager's on the same API server, about ten minutes
-	@export EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager csr-cleaner); \
-		$(GO) run ./bench/collectors --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(CLUSTER_PEERS)) $(GO) run ./bench/collectors --controller $(BIN)/ebb-controller $(BENCH_FLAGS)
 
 .PHONY: bench-pods
 bench-pods: ## what 500 agents ask of one API server for their pods, idle and after outages, about twenty minutes
 	@mkdir -p $(BIN)
 	@$(GO) build -o $(BIN)/bench-pods ./bench/pods
-	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver) $(BIN)/bench-pods $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(NODE_PEERS)) $(BIN)/bench-pods $(BENCH_FLAGS)
 
 .PHONY: bench-containers
-bench-containers: node-tools build ## from exit to removal, 5,000 dead containers, and 2,000 pods racing against removals
+bench-containers: node-tools containerd-v2 build ## from exit to removal, 5,000 dead containers, and 1,000 pods racing against removals
 	@$(GO) build -o $(BIN)/bench-containers ./bench/containers
-	@$(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+	@EBB_PEERS=$$($(NODE_PEERS)) $(BIN)/bench-containers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
+# As short as each can be and still do what it does; its figures say nothing. What only waits
+# for the kubelet's five minutes is left out.
+SMOKE := $(BIN)/smoke/results
+SMOKE_idle := -images 4 -containers 2 -period 2s -rest 1s
+SMOKE_reaction := -runs 3
+SMOKE_node := -only ebb,beside -repeats 1 -storm 2s
+SMOKE_containers := -exits 3 -dead 3 -starts 30 -kubelet-starts 20
+SMOKE_cascade := -only start,speed,fsync,memory -rounds 1 -dependents 40 -slow 20 -tracked 300 -rest 1s
+SMOKE_shapes := -rounds 1 -dependents 40
+SMOKE_collectors := -rounds 1 -batch 20 -objects 100 -csrs 40 -families 5 -lasts 2s -ahead 8s -rest 1s
+SMOKE_probes := -pairs 2 -window 50ms -crossings 30 -steps 300 -spurious-gib 1
+SMOKE_images := -images 300 -idle 1s -rest 1s
+SMOKE_account := -images 50 -runs 1 -rest 1s
+SMOKE_size := -objects 2000 -rest 1s
+SMOKE_pods := -agents 5 -idle 1s -outage 6s -after 1s -spread 1s
+
+bench-smoke: ## every benchmark runs, and says what the pages quote; a few minutes, no figures
+	@rm -rf $(BIN)/smoke
+	@$(foreach name,$(BENCHES) $(BENCHES_FULL),echo "make bench-smoke: $$SECONDS s: $(name)"; \
+		$(MAKE) --no-print-directory bench-$(name) BENCH_FLAGS="-results $(SMOKE) $(SMOKE_$(name))";) \
+	$(GO) run ./bench/headline -results $(SMOKE) -show; echo "make bench-smoke: $$SECONDS s"
 
 # For instance SOAK=1h, or SOAK_FLAGS="-seed 42" to replay; see bin/bench-soak -h and bin/bench-soaknode -h.
 SOAK ?= 10m
@@ -292,11 +384,22 @@ soak: node-tools containerd-v2 build ## ebb-agent on throwaway nodes on which ev
 	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver) \
 		$(BIN)/bench-soaknode -agent $(BIN)/ebb-agent -soak $(SOAK) $(SOAK_FLAGS)
 
+.PHONY: soak-reboot
+soak-reboot: vm-tools ## ebb-agent through a reset of an emulated machine in the middle of its work
+	@$(GO) run ./tools/vm/cmd/testvm --reboot --kernels cloud-amd64 $(VM_FLAGS)
+
 .PHONY: soak-cluster
 soak-cluster: build ## ebb-controller beside real API servers while everything goes wrong at random, for SOAK=10m, judged by an oracle
 	@$(GO) build -o $(BIN)/bench-soak ./bench/soak
 	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver kube-controller-manager) \
 		$(BIN)/bench-soak -controller $(BIN)/ebb-controller -soak $(SOAK) $(SOAK_FLAGS)
+
+# So many seconds for all targets together.
+FUZZ ?= 600
+
+.PHONY: fuzz
+fuzz: ## all fuzz targets in turn, for FUZZ seconds together; what they find is kept in ~/.cache/ebb/fuzz
+	@tools/fuzz.sh $(FUZZ)
 
 .PHONY: clean-node
 clean-node: ## remove throwaway nodes, machines and control planes that a crash has left behind

@@ -9,6 +9,22 @@ import (
 	"testing"
 )
 
+// TestUnloadWithoutBPFFS: the directory that a container had a bpffs of its own on goes, unless
+// there is something in it.
+func TestUnloadWithoutBPFFS(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pins")
+	file := filepath.Join(dir, "file")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o600), Unload(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(file), Unload(dir), Unload(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+}
+
 // TestUnloadBesideClaim: who has locked the directory has the one that others find,
 // however often another's Unload takes it away meanwhile.
 func TestUnloadBesideClaim(t *testing.T) {

@@ -95,6 +95,21 @@ func cgroupID(t testing.TB, dir string) uint64 {
 	return id
 }
 
+// ownCgroup is the cgroup of the test in the v2 hierarchy that is mounted at root.
+func ownCgroup(t testing.TB, root string) uint64 {
+	t.Helper()
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, path, _ := strings.Cut("\n"+string(groups), "\n0::")
+	path, _, ok := strings.Cut(path, "\n")
+	if !ok {
+		t.Fatalf("no v2 cgroup in %q", groups)
+	}
+	return cgroupID(t, filepath.Join(root, path))
+}
+
 // actor is a shell in a cgroup of its own, on a filesystem.
 type actor struct {
 	t   testing.TB

@@ -23,10 +23,10 @@ func counted(t testing.TB, p *Probes, fs *filesystem) uint64 {
 	return free
 }
 
-// watchOnly gives fs a line that is never reached, so that it is counted.
+// watchOnly gives fs a watermark that is never reached, so that it is counted.
 func watchOnly(t testing.TB, p *Probes, fs *filesystem) {
 	t.Helper()
-	setLine(t, p, fs, Line{RaiseFree: 1, RearmFree: 1})
+	setWatermark(t, p, fs, Watermark{RaiseFree: 1, RearmFree: 1})
 }
 
 // TestCountedIsWhatStatfsWillShow: before a commit statfs does not know what
@@ -34,7 +34,7 @@ func watchOnly(t testing.TB, p *Probes, fs *filesystem) {
 func TestCountedIsWhatStatfsWillShow(t *testing.T) {
 	p, fs := load(t, Options{}), newBtrfs(t)
 	if _, ok, err := p.Counted(fs.dev); ok || err != nil {
-		t.Fatalf("counted without a line: %v, %v", ok, err)
+		t.Fatalf("counted without a watermark: %v, %v", ok, err)
 	}
 	watchOnly(t, p, fs)
 	if _, ok, err := p.Counted(fs.dev); ok || err != nil {
@@ -61,11 +61,11 @@ func TestCountedIsWhatStatfsWillShow(t *testing.T) {
 	if is, _ := fs.free(t); is != was || counted(t, p, fs) != is {
 		t.Errorf("%d blocks by statfs, %d counted, want %d", is, counted(t, p, fs), was)
 	}
-	if err := p.ClearLine(fs.dev); err != nil {
+	if err := p.ClearWatermark(fs.dev); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := p.Counted(fs.dev); ok || err != nil {
-		t.Fatalf("counted after the line was cleared: %v, %v", ok, err)
+		t.Fatalf("counted after the watermark was cleared: %v, %v", ok, err)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestCountedOnEveryProfile(t *testing.T) {
 		t.Run(fmt.Sprint(c.data, c.metadata, c.devices), func(t *testing.T) {
 			fs := newBtrfsOver(t, c.data, c.metadata, c.devices)
 			watchOnly(t, p, fs)
-			defer clearLine(t, p, fs)
+			defer clearWatermark(t, p, fs)
 			for range 2 {
 				dir := fs.path()
 				mkdir(t, dir)
@@ -193,7 +193,7 @@ func TestNoRoomForMetadata(t *testing.T) {
 		fs.sync(t)
 		free, _ = fs.free(t)
 	}
-	setLine(t, p, fs, Line{RaiseFree: free / 2, RearmFree: free / 2})
+	setWatermark(t, p, fs, Watermark{RaiseFree: free / 2, RearmFree: free / 2})
 	for n := 0; free > 0; n++ {
 		err := unix.Setxattr(fs.dir, fmt.Sprint("user.", n), make([]byte, 15000), unix.XATTR_CREATE)
 		if err != nil && !errors.Is(err, unix.ENOSPC) {
@@ -202,7 +202,7 @@ func TestNoRoomForMetadata(t *testing.T) {
 		is, _ := armed(t, p, fs)
 		free, _ = fs.free(t)
 		if is == (free == 0) {
-			t.Fatalf("attribute %d: %d free, line armed %v, write: %v", n, free, is, err)
+			t.Fatalf("attribute %d: %d free, watermark armed %v, write: %v", n, free, is, err)
 		}
 		if err != nil && free > 0 {
 			t.Fatalf("attribute %d: %v with %d free: there is nothing to test", n, err, free)

@@ -38,22 +38,22 @@ func nextCrossings(t testing.TB, p *Probes, n int) (got []Crossing) {
 	return got
 }
 
-// TestFullRingKeepsTheLineArmed: an event that finds no room is counted, and
+// TestFullRingKeepsTheWatermarkArmed: an event that finds no room is counted, and
 // sent by the next allocation that finds some.
-func TestFullRingKeepsTheLineArmed(t *testing.T) {
+func TestFullRingKeepsTheWatermarkArmed(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	line := Line{RaiseFree: blocks, RearmFree: blocks}
+	watermark := Watermark{RaiseFree: blocks, RearmFree: blocks}
 	sent := 0
 	for ; counters(t, p).CrossingsHeld == 0; sent++ {
 		if sent > 10000 {
 			t.Fatal("the ring buffer never filled")
 		}
-		setLine(t, p, fs, line)
+		setWatermark(t, p, fs, watermark)
 		fs.take(t, 1)
 	}
 	if is, _ := armed(t, p, fs); !is {
-		t.Fatal("nobody was told, yet the line is disarmed")
+		t.Fatal("nobody was told, yet the watermark is disarmed")
 	}
 	nextCrossing(t, p) // makes room
 	fs.take(t, 1)
@@ -67,7 +67,7 @@ func TestEventsWaitForTheirReader(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p, fs := load(t, o), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: blocks, RearmFree: blocks})
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks, RearmFree: blocks})
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,12 @@ func FuzzDecodeCrossing(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(raw)
+	near := good
+	near.Resource = resourceNear
+	if raw, err = binary.Append(nil, binary.NativeEndian, near); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
 	f.Add(raw[:len(raw)-1])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -110,8 +116,11 @@ func FuzzDecodeCrossing(f *testing.F) {
 			return
 		}
 		back := crossingValue{Dev: c.Dev, BootNs: c.BootNS, Free: c.Free}
-		if c.Inodes {
+		switch {
+		case c.Inodes:
 			back.Resource = resourceInodes
+		case c.Near:
+			back.Resource = resourceNear
 		}
 		back.Pad = binary.NativeEndian.Uint32(raw[28:])
 		again, err := binary.Append(nil, binary.NativeEndian, back)

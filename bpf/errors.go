@@ -22,20 +22,23 @@ var (
 	ErrInUse = errors.New("pin directory is in use by another process")
 	// ErrNotAttached: the programs that would answer could not be attached.
 	ErrNotAttached = errors.New("programs are not attached")
-	// ErrFull: there is no slot for another layer, or no room for another line.
+	// ErrFull: there is no slot for another layer, or no room for another watermark.
 	ErrFull = errors.New("no room left")
 )
 
-// needed are the capabilities that loading and pinning ask for. Kernels before
-// 5.8 know only CAP_SYS_ADMIN; it implies the other two on all.
-var needed = []struct {
-	bit  uint
-	name string
-	why  string
-}{
-	{unix.CAP_BPF, "CAP_BPF", "create maps and programs"},
-	{unix.CAP_PERFMON, "CAP_PERFMON", "trace the kernel"},
-	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mount bpffs, trace modules"},
+// errSwitchedOff is why nothing is known that nobody asked for.
+var errSwitchedOff = errors.New("switched off")
+
+// Capability is one that loading and pinning ask for.
+type Capability struct {
+	Name, For string
+	bit       uint
+}
+
+var needed = []Capability{
+	{"CAP_BPF", "create maps and programs", unix.CAP_BPF},
+	{"CAP_PERFMON", "trace the kernel", unix.CAP_PERFMON},
+	{"CAP_SYS_ADMIN", "mount bpffs and trace modules", unix.CAP_SYS_ADMIN},
 }
 
 // classify adds the sentinel, and what is missing, to an error of the kernel.
@@ -77,20 +80,33 @@ func lockedDown(err error) bool {
 	})
 }
 
-// missingCapabilities names the needed capabilities this process lacks.
-func missingCapabilities() string {
+// MissingCapabilities are the needed ones that this process lacks. CAP_SYS_ADMIN implies
+// the other two; kernels before 5.8 know no other.
+func MissingCapabilities() (missing []Capability, err error) {
 	has, err := capabilities()
 	if err != nil {
-		return "capabilities unknown: " + err.Error()
+		return nil, err
 	}
-	var missing []string
 	for _, c := range needed {
-		if !has(c.bit) {
-			missing = append(missing, fmt.Sprintf("%s to %s", c.name, c.why))
+		if !has(c.bit) && !has(unix.CAP_SYS_ADMIN) {
+			missing = append(missing, c)
 		}
 	}
-	if missing == nil {
+	return missing, nil
+}
+
+// missingCapabilities names them.
+func missingCapabilities() string {
+	list, err := MissingCapabilities()
+	switch {
+	case err != nil:
+		return "capabilities unknown: " + err.Error()
+	case len(list) == 0:
 		return "all capabilities are there: seccomp, an LSM or the machine below refuses"
+	}
+	var missing []string
+	for _, c := range list {
+		missing = append(missing, c.Name+" to "+c.For)
 	}
 	return "missing " + strings.Join(missing, ", ")
 }

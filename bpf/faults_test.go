@@ -87,9 +87,9 @@ func TestEachCapability(t *testing.T) {
 func wantOnlyMissing(t *testing.T, has, said string) {
 	t.Helper()
 	for _, c := range needed {
-		has := slices.Contains(strings.Fields(has), c.name)
-		if named := strings.Contains(said, c.name); named == has {
-			t.Errorf("it has %v: %v, is named: %v: %s", c.name, has, named, said)
+		has := slices.Contains(strings.Fields(has), c.Name)
+		if named := strings.Contains(said, c.Name); named == has {
+			t.Errorf("it has %v: %v, is named: %v: %s", c.Name, has, named, said)
 		}
 	}
 }

@@ -18,9 +18,9 @@ func TestGivenBack(t *testing.T) {
 		return blocks
 	}
 	if _, ok, err := p.GivenBack(fs.dev); ok || err != nil {
-		t.Fatalf("before a line was set: %v, %v", ok, err)
+		t.Fatalf("before a watermark was set: %v, %v", ok, err)
 	}
-	if err := p.SetLine(fs.dev, "ext4", Line{RaiseFree: 1, RearmFree: 1}); err != nil {
+	if err := p.SetWatermark(fs.dev, "ext4", Watermark{RaiseFree: 1, RearmFree: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if n := givenBack(); n != 0 {
@@ -47,10 +47,10 @@ func TestGivenBack(t *testing.T) {
 			t.Errorf("%s: %d blocks, want %d", step.script, n, step.blocks)
 		}
 	}
-	if err := p.ClearLine(fs.dev); err != nil {
+	if err := p.ClearWatermark(fs.dev); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := p.GivenBack(fs.dev); ok || err != nil {
-		t.Fatalf("after the line was cleared: %v, %v", ok, err)
+		t.Fatalf("after the watermark was cleared: %v, %v", ok, err)
 	}
 }

@@ -21,7 +21,7 @@ type heatHeatBucket struct {
 type heatHeatCounters struct {
 	_          structs.HostLayout
 	Touched    uint64
-	Strange    uint64
+	Untracked  uint64
 	FilesFull  uint64
 	LayersFull uint64
 	Unreadable uint64
@@ -52,7 +52,7 @@ const (
 	heatMapHeatSlots       = "heat_slots"
 	heatMapHeatStock       = "heat_stock"
 	heatMapHeatStocked     = "heat_stocked"
-	heatMapHeatStrangers   = "heat_strangers"
+	heatMapHeatUntracked   = "heat_untracked"
 	heatProgHeatFault      = "heat_fault"
 	heatProgHeatMap        = "heat_map"
 	heatProgHeatOpen       = "heat_open"
@@ -121,7 +121,7 @@ type heatMapSpecs struct {
 	HeatSlots     *ebpf.MapSpec `ebpf:"heat_slots"`
 	HeatStock     *ebpf.MapSpec `ebpf:"heat_stock"`
 	HeatStocked   *ebpf.MapSpec `ebpf:"heat_stocked"`
-	HeatStrangers *ebpf.MapSpec `ebpf:"heat_strangers"`
+	HeatUntracked *ebpf.MapSpec `ebpf:"heat_untracked"`
 }
 
 // heatVariableSpecs contains global variables before they are loaded into the kernel.
@@ -158,7 +158,7 @@ type heatMaps struct {
 	HeatSlots     *ebpf.Map `ebpf:"heat_slots"`
 	HeatStock     *ebpf.Map `ebpf:"heat_stock"`
 	HeatStocked   *ebpf.Map `ebpf:"heat_stocked"`
-	HeatStrangers *ebpf.Map `ebpf:"heat_strangers"`
+	HeatUntracked *ebpf.Map `ebpf:"heat_untracked"`
 }
 
 func (m *heatMaps) Close() error {
@@ -169,7 +169,7 @@ func (m *heatMaps) Close() error {
 		m.HeatSlots,
 		m.HeatStock,
 		m.HeatStocked,
-		m.HeatStrangers,
+		m.HeatUntracked,
 	)
 }
 

@@ -55,12 +55,12 @@ func TestHeatFilesFullIsCounted(t *testing.T) {
 		all = append(all, layerFile(n))
 	}
 	r.touch(t, all...)
-	got, c := heat(t, p, r.top), counters(t, p)
+	got, c := heatOf(t, p, r.top), counters(t, p)
 	if got.Files != uint64(heatWords) || got.Lost < 12 || c.HeatFilesLost != got.Lost || c.HeatTouched != got.Files {
 		t.Fatalf("%+v, counters %+v", got, c)
 	}
 	r.touch(t, all...)
-	if again := heat(t, p, r.top); again.Files != got.Files || again.Bytes != got.Bytes {
+	if again := heatOf(t, p, r.top); again.Files != got.Files || again.Bytes != got.Bytes {
 		t.Fatalf("files that were counted count again: %+v, then %+v", got, again)
 	}
 	// Room comes back with the layers that go.
@@ -85,7 +85,7 @@ func TestHeatLayersFullIsCounted(t *testing.T) {
 	if c := counters(t, p); c.HeatLayersLost == 0 {
 		t.Errorf("counters %+v", c)
 	}
-	if err := p.ForgetHeat(heat(t, p, one.top).HeatKey); err != nil {
+	if err := p.ForgetHeat(heatOf(t, p, one.top).HeatKey); err != nil {
 		t.Fatal(err)
 	}
 	three.touch(t, layerFile(2)) // one that was not found strange a moment ago
@@ -104,7 +104,7 @@ func TestHeatSlotsComeBackClean(t *testing.T) {
 		for i, r := range stack {
 			r.touch(t, layerFile((round+i)%6), layerFile(5))
 			wantFiles(t, p, r.top, (round+i)%6, 5)
-			if err := p.ForgetHeat(heat(t, p, r.top).HeatKey); err != nil {
+			if err := p.ForgetHeat(heatOf(t, p, r.top).HeatKey); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,7 +149,7 @@ func wantEmptyHeat(t *testing.T, p *Probes) {
 	if ring := uint64(p.heat.maps[heatMapHeatStock].MaxEntries()); err != nil || put-taken != ring {
 		t.Fatalf("%d slots are free, %v; want %d", put-taken, err, ring)
 	}
-	buckets, err := readArray[heatHeatBucket](p.heat.maps[heatMapHeatSeen])
+	buckets, err := readArray[heatHeatBucket](p.heat.maps[heatMapHeatSeen], p.heat.maps[heatMapHeatSeen].MaxEntries())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestHeatLeftoversAreFound(t *testing.T) {
 	p := loadAlone(t, o)
 	r := busyLayer(t, 4)
 	r.touch(t, layerFile(1), layerFile(2))
-	key := heat(t, p, r.top).HeatKey
+	key := heatOf(t, p, r.top).HeatKey
 	if err := p.heat.maps[heatMapHeatLayers].Delete(key.kernel()); err != nil { // as forget does first
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestHeatOfDeepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.touch(t, deep+"f", layerFile(1))
-		l, c := heat(t, p, r.top), counters(t, p)
+		l, c := heatOf(t, p, r.top), counters(t, p)
 		if l.Files+c.HeatUnreadable != 2 {
 			t.Errorf("%+v, counters %+v", l, c)
 		}

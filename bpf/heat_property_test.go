@@ -50,7 +50,7 @@ func TestHeatProperty(t *testing.T) {
 		oracle, known := make([]map[int]bool, layers), []HeatKey{}
 		for n := range dirs {
 			oracle[n] = map[int]bool{}
-			known = append(known, heat(t, p, dirs[n]).HeatKey)
+			known = append(known, heatOf(t, p, dirs[n]).HeatKey)
 		}
 		if err := p.ForgetHeat(known...); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestHeatProperty(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "forget":
-				if err := p.ForgetHeat(heat(t, p, dirs[n]).HeatKey); err != nil {
+				if err := p.ForgetHeat(heatOf(t, p, dirs[n]).HeatKey); err != nil {
 					t.Fatal(err)
 				}
 				oracle[n] = map[int]bool{}
@@ -85,7 +85,7 @@ func TestHeatProperty(t *testing.T) {
 			for file := range want {
 				bytes += layerBytes(file)
 			}
-			if got := heat(t, p, dirs[n]); got.Files != uint64(len(want)) || got.Bytes != bytes {
+			if got := heatOf(t, p, dirs[n]); got.Files != uint64(len(want)) || got.Bytes != bytes {
 				rt.Fatalf("layer %d: %+v, want %v", n, got, want)
 			}
 		}

@@ -43,7 +43,7 @@ func loadAlone(t testing.TB, o Options) *Probes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	if p.heat == nil {
+	if p.heat.set == nil {
 		t.Fatal(p.HeatTier())
 	}
 	return p
@@ -189,7 +189,7 @@ func (r rootfs) touch(t testing.TB, paths ...string) {
 }
 
 // heat reads what is known of each directory; zero if nothing.
-func heat(t testing.TB, p *Probes, dir string) (found LayerHeat) {
+func heatOf(t testing.TB, p *Probes, dir string) (found LayerHeat) {
 	t.Helper()
 	all, err := p.Heat()
 	if err != nil {
@@ -206,7 +206,7 @@ func heat(t testing.TB, p *Probes, dir string) (found LayerHeat) {
 
 func wantHeat(t testing.TB, p *Probes, dir string, files ...int) {
 	t.Helper()
-	got := heat(t, p, dir)
+	got := heatOf(t, p, dir)
 	if got.Files != uint64(len(files)) || got.Bytes != layerBytes(files...) || got.Lost != 0 {
 		t.Errorf("%s: %+v, want %d files with %d bytes", filepath.Base(dir), got, len(files), layerBytes(files...))
 	}
@@ -238,7 +238,7 @@ func TestHeatCountsEachFileOnce(t *testing.T) {
 		two.touch(t, layerFile(5), layerFile(6), layerFile(1)) // another container shares a layer
 		wantHeat(t, p, bottom, 5, 6, 1)
 		wantHeat(t, p, middle, 1, 2)
-		if l := heat(t, p, bottom); l.SinceNS < since || l.SinceNS > now(t) {
+		if l := heatOf(t, p, bottom); l.SinceNS < since || l.SinceNS > now(t) {
 			t.Errorf("since %d, want %d to now", l.SinceNS, since)
 		}
 		wantNothingLost(t, p)
@@ -257,21 +257,21 @@ func TestHeatKnowsUnreadLayers(t *testing.T) {
 		overlay(t, base+"/three", unused)      // nobody runs there
 		one.touch(t, layerFile(5))
 		for _, dir := range []string{one.top, middle, bottom} {
-			if l := heat(t, p, dir); l.SinceNS == 0 {
+			if l := heatOf(t, p, dir); l.SinceNS == 0 {
 				t.Errorf("%s is not known: %+v", filepath.Base(dir), l)
 			}
 		}
-		if l := heat(t, p, two.top); l.SinceNS != 0 {
+		if l := heatOf(t, p, two.top); l.SinceNS != 0 {
 			t.Errorf("nobody has touched a file there: %+v", l)
 		}
 		two.touch(t, layerFile(6))
-		if l := heat(t, p, two.top); l.SinceNS == 0 {
+		if l := heatOf(t, p, two.top); l.SinceNS == 0 {
 			t.Error("the second image is not known, whose base was known before")
 		}
 		wantHeat(t, p, bottom, 5, 6)
 		wantHeat(t, p, middle)
 		for _, dir := range []string{unused, base + "/three"} {
-			if l := heat(t, p, dir); l.SinceNS != 0 {
+			if l := heatOf(t, p, dir); l.SinceNS != 0 {
 				t.Errorf("%s was in nobody's root: %+v", filepath.Base(dir), l)
 			}
 		}
@@ -298,7 +298,7 @@ func TestHeatNamesItsTier(t *testing.T) {
 }
 
 // What is not a container's own image makes nothing warm.
-func TestHeatOfStrangers(t *testing.T) {
+func TestHeatOfUntrackedFiles(t *testing.T) {
 	eachTier(t, func(t *testing.T, o Options) {
 		p := loadAlone(t, o)
 		image, reader := busyLayer(t, 6), busyLayer(t, 6)

@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -28,6 +27,15 @@ type heatTable struct {
 	maps map[string]*ebpf.Map
 }
 
+// slots reads which layer has which slot.
+func (t heatTable) slots() (map[heatHeatKey]uint32, error) {
+	slots, err := readHash[heatHeatKey, uint32](t.maps[heatMapHeatLayers])
+	if err != nil {
+		return nil, fmt.Errorf("read layers: %w", err)
+	}
+	return slots, nil
+}
+
 // read returns the layers and what is known of each. Entries without sense are
 // left out; reclaim removes them.
 func (t heatTable) read() (map[heatHeatKey]heatHeatLayer, error) {
@@ -35,7 +43,7 @@ func (t heatTable) read() (map[heatHeatKey]heatHeatLayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := readArray[heatHeatLayer](t.maps[heatMapHeatSlots])
+	records, err := readArray[heatHeatLayer](t.maps[heatMapHeatSlots], t.maps[heatMapHeatSlots].MaxEntries())
 	if err != nil {
 		return nil, fmt.Errorf("read heat of layers: %w", err)
 	}
@@ -48,45 +56,10 @@ func (t heatTable) read() (map[heatHeatKey]heatHeatLayer, error) {
 	return read, nil
 }
 
-// slots reads which layer has which slot, in one call: an entry that is there all
-// the time is not missed.
-func (t heatTable) slots() (map[heatHeatKey]uint32, error) {
-	m := t.maps[heatMapHeatLayers]
-	keys, values := make([]heatHeatKey, m.MaxEntries()), make([]uint32, m.MaxEntries())
-	var cursor ebpf.MapBatchCursor
-	n, err := m.BatchLookup(&cursor, keys, values, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil, fmt.Errorf("read layers: %w", err)
-	}
-	slots := make(map[heatHeatKey]uint32, n)
-	for i := range n {
-		slots[keys[i]] = values[i]
-	}
-	return slots, nil
-}
-
-// readArray reads a whole array.
-func readArray[V any](m *ebpf.Map) ([]V, error) {
-	n := int(m.MaxEntries())
-	keys, values := make([]uint32, n), make([]V, n)
-	var cursor ebpf.MapBatchCursor
-	for read := 0; read < n; {
-		got, err := m.BatchLookup(&cursor, keys[read:], values[read:], nil)
-		read += got
-		if errors.Is(err, ebpf.ErrKeyNotExist) && read == n {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
-}
-
 // forget removes layers, then makes their slots and words free for others.
-func (t heatTable) forget(keys []heatHeatKey) error {
-	for _, k := range keys {
-		if err := t.maps[heatMapHeatLayers].Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+func (t heatTable) forget(gone []HeatKey) error {
+	for _, k := range gone {
+		if err := deleteKey(t.maps[heatMapHeatLayers], k.kernel()); err != nil {
 			return fmt.Errorf("delete layer: %w", err)
 		}
 	}
@@ -124,7 +97,7 @@ func (t heatTable) reclaim() error {
 // has it, and while a program is between the two it seems idle.
 func (t heatTable) idle() (map[uint32]bool, error) {
 	stock := t.maps[heatMapHeatStock]
-	ring, err := readArray[uint32](stock)
+	ring, err := readArray[uint32](stock, stock.MaxEntries())
 	if err != nil {
 		return nil, fmt.Errorf("read stock: %w", err)
 	}
@@ -143,7 +116,7 @@ func (t heatTable) idle() (map[uint32]bool, error) {
 	taken := map[uint32]bool{}
 	for key, slot := range slots {
 		if !idle[slot] || taken[slot] { // damaged
-			if err := t.maps[heatMapHeatLayers].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := deleteKey(t.maps[heatMapHeatLayers], key); err != nil {
 				return nil, fmt.Errorf("drop damaged entry: %w", err)
 			}
 			continue

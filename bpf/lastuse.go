@@ -4,7 +4,158 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf/btf"
 )
+
+const objectLastUse = "lastuse"
+
+// lastUseAttach says which program goes to which tracepoint.
+var lastUseAttach = map[string]string{
+	lastuseProgLastuseExec: "sched_process_exec",
+	lastuseProgLastuseExit: "sched_process_exit",
+}
+
+// lastuse is when images were last used. At every exec and at the end of every
+// process, lastuse.bpf.c looks at the process's root. If that is an overlayfs, its
+// topmost lower directory, the unpacked last layer, names the image, and its stamp is
+// set to now. User space says which directories are layers, and reads the stamps when
+// it wants to know; nothing is sent. What a process reads does not matter, and one
+// whose root is not an overlayfs is not seen.
+//
+// The end of a container's use is the exit of its last process (do_exit,
+// kernel/exit.c). The removal of its cgroup would need a table of live containers,
+// which can fill, and a cgroup v2 hierarchy, which not every node has.
+//
+// A slot of the stamps array is given to another layer only after every program that
+// may have looked it up for the old one has ended.
+type lastuse struct {
+	pins      *pins
+	maxLayers uint32
+
+	mu sync.Mutex // guards all below
+	attachment
+	table *layerTable // nil if not attached
+	lost  bool
+}
+
+// lastUseObject is lastuse.bpf.c with room for maxLayers layers.
+func lastUseObject(maxLayers uint32) (*object, error) {
+	spec, err := loadLastuse()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[lastuseMapLayers].MaxEntries = maxLayers
+	spec.Maps[lastuseMapStamps].MaxEntries = maxLayers
+	return &object{
+		name:   objectLastUse,
+		code:   _LastuseBytes,
+		spec:   spec,
+		maps:   []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved, lastuseMapLastuseCounts},
+		attach: lastUseAttach,
+		needs:  "overlay",
+	}, nil
+}
+
+func (l *lastuse) parts() []part {
+	return []part{{objectLastUse, l.err, l.load}}
+}
+
+func (l *lastuse) load(types *btf.Cache) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, err := lastUseObject(l.maxLayers)
+	if err != nil {
+		return err
+	}
+	if l.set, err = l.pins.open(o, types); err == nil {
+		err = l.inherit(o)
+	}
+	if l.err = classify(err); err != nil {
+		l.pins.log.Warn("last use is not recorded", "reason", l.err)
+	}
+	return nil
+}
+
+// inherit builds the table of layers, from this set and from earlier ones.
+func (l *lastuse) inherit(o *object) error {
+	log := l.pins.log
+	table, damaged, err := newLayerTable(l.set)
+	if err != nil {
+		return err
+	}
+	l.table = table
+	if damaged > 0 {
+		l.lost = true
+		log.Warn("layers with impossible slots were dropped", "count", damaged)
+	}
+	dirs, err := l.pins.outdated(o)
+	if err != nil {
+		return err
+	}
+	if len(dirs) > 0 {
+		// A run of the earlier programs that began before these were attached may
+		// be about to write the stamp that only it knows of.
+		if err := waitForPrograms(); err != nil {
+			l.lost = true
+			log.Warn("earlier programs may still be running", "reason", err)
+		}
+	}
+	for _, dir := range dirs {
+		if err := carryStamps(table, l.set, dir); err != nil {
+			l.lost = true
+			log.Warn("earlier stamps could not be read", "dir", dir, "reason", err)
+		}
+	}
+	l.pins.removeSets(dirs)
+	return nil
+}
+
+func (l *lastuse) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.table = nil
+	return l.attachment.close()
+}
+
+func (l *lastuse) status() []ProgramStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.statusOf(objectLastUse, lastUseAttach, "")
+}
+
+func (l *lastuse) count(c *Counters) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cpus, err := countersOf[lastuseLastuseCounters](l.attachment, objectLastUse, lastuseMapLastuseCounts, c)
+	for _, n := range cpus {
+		c.Execs += n.Execs
+		c.Exits += n.Exits
+		c.Stamped += n.Stamped
+		c.Unresolved += n.Unresolved
+		c.UnresolvedLost += n.UnresolvedFull
+		c.UnreadableLost += n.Unreadable
+	}
+	if l.table != nil {
+		c.UnresolvedLost += l.table.lost
+	}
+	return err
+}
+
+// ask has the table do something, if there is one.
+func (l *lastuse) ask(what string, do func(*layerTable) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := notAttached(l.err)
+	if l.table != nil {
+		err = do(l.table)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
 
 // Track asks for the uses of a layer to be stamped. If the layer was used
 // before, while nobody tracked it, that use is its first stamp. Tracking a
@@ -12,93 +163,55 @@ import (
 //
 // A directory that was removed and made anew can have the same Key: Untrack it
 // in between, or the old one's stamp is taken for the new one's.
-func (p *Probes) Track(k Key) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
-		return p.noLastUse("track layer")
-	}
-	if err := p.table.track(k, 0); err != nil {
-		return fmt.Errorf("track layer %d:%d: %w", k.Dev, k.Ino, err)
-	}
-	return nil
+func (l *lastuse) Track(k Key) error {
+	return l.ask("track layer", func(t *layerTable) error { return k.wrap(t.track(k, 0)) })
 }
 
 // Untrack forgets a layer and everything known about its use.
-func (p *Probes) Untrack(k Key) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
-		return p.noLastUse("untrack layer")
-	}
-	if err := p.table.untrack(k); err != nil {
-		return fmt.Errorf("untrack layer %d:%d: %w", k.Dev, k.Ino, err)
-	}
-	return nil
+func (l *lastuse) Untrack(k Key) error {
+	return l.ask("untrack layer", func(t *layerTable) error { return k.wrap(t.untrack(k)) })
 }
 
 // LastUse returns when a tracked layer was last used, by CLOCK_BOOTTIME; false
 // if it was not, or is not tracked.
-func (p *Probes) LastUse(k Key) (bootNS uint64, ok bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
-		return 0, false, p.noLastUse("last use")
-	}
-	last, err := p.table.lastUse(k)
-	if err != nil {
-		return 0, false, fmt.Errorf("last use of layer %d:%d: %w", k.Dev, k.Ino, err)
-	}
-	return last, last != 0, nil
+func (l *lastuse) LastUse(k Key) (bootNS uint64, ok bool, err error) {
+	err = l.ask("last use", func(t *layerTable) error {
+		bootNS, err = t.lastUse(k)
+		return k.wrap(err)
+	})
+	return bootNS, bootNS != 0, err
 }
 
 // LastUses returns LastUse of every tracked layer that was used, with two
 // system calls in all.
-func (p *Probes) LastUses() (map[Key]uint64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
-		return nil, p.noLastUse("last uses")
-	}
-	uses, err := p.table.lastUses()
-	if err != nil {
-		return nil, fmt.Errorf("last uses: %w", err)
-	}
-	return uses, nil
+func (l *lastuse) LastUses() (uses map[Key]uint64, err error) {
+	err = l.ask("last uses", func(t *layerTable) error {
+		uses, err = t.lastUses()
+		return err
+	})
+	return uses, err
 }
 
 // Tracked returns the tracked layers, those of the process before included.
-func (p *Probes) Tracked() []Key {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
+func (l *lastuse) Tracked() []Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.table == nil {
 		return nil
 	}
-	return slices.Collect(maps.Keys(p.table.slots))
+	return slices.Collect(maps.Keys(l.table.slots))
 }
 
 // Purge makes room among the noted uses of layers that were never tracked, by
 // forgetting those from before a moment of CLOCK_BOOTTIME.
-func (p *Probes) Purge(before uint64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.table == nil {
-		return p.noLastUse("purge")
-	}
-	if err := p.table.purge(before); err != nil {
-		return fmt.Errorf("purge: %w", err)
-	}
-	return nil
+func (l *lastuse) Purge(before uint64) error {
+	return l.ask("purge", func(t *layerTable) error { return t.purge(before) })
 }
 
 // Lost tells whether stamps of an earlier run were there and could not be
 // read. Then no stamp is not proof of no use: every image counts as recent.
-func (p *Probes) Lost() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lost
-}
-
-func (p *Probes) noLastUse(what string) error {
-	return fmt.Errorf("%s: %w", what, notAttached(p.lastuseErr))
+func (l *lastuse) Lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
 }

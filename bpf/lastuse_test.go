@@ -148,7 +148,7 @@ func TestStragglerIsNotForgotten(t *testing.T) {
 	p := load(t, Options{})
 	k := Key{Dev: 1 << 40, Ino: 7}
 	track(t, p, k)
-	if err := p.table.unresolved.Put(k.kernel(), uint64(1234)); err != nil {
+	if err := p.table.unresolved.Put(k, uint64(1234)); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Purge(5000); err != nil {
@@ -173,7 +173,7 @@ func TestUnresolvedFullIsCountedAndKeepsWhatItHas(t *testing.T) {
 	known, unknown := overlay(t), overlay(t)
 	track(t, p, known.key)
 	for ino := uint64(1); ; ino++ {
-		err := p.table.unresolved.Update(lastuseLayerKey{Dev: 1 << 40, Ino: ino}, uint64(1), ebpf.UpdateNoExist)
+		err := p.table.unresolved.Update(Key{Dev: 1 << 40, Ino: ino}, uint64(1), ebpf.UpdateNoExist)
 		if errors.Is(err, unix.E2BIG) {
 			break
 		}

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,17 +9,22 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
-// Key is where a layer's files are, as the kernel sees it.
+// Key is where a layer's files are, as the kernel sees it: struct layer_key in
+// lastuse.bpf.c.
 type Key struct {
 	Dev uint64 // s_dev of the superblock: major<<20 | minor; or its ErofsFilesystem
 	Ino uint64 // inode number of the directory
 }
 
-func (k Key) kernel() lastuseLayerKey { return lastuseLayerKey{Dev: k.Dev, Ino: k.Ino} }
-
-func keyOf(k lastuseLayerKey) Key { return Key{Dev: k.Dev, Ino: k.Ino} }
+func (k Key) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("layer %d:%d: %w", k.Dev, k.Ino, err)
+}
 
 // layerTable is user space's side of lastuse.bpf.c: it alone decides which
 // layer has which slot. It is not safe for concurrent use.
@@ -47,7 +53,7 @@ func newLayerTable(s *set) (t *layerTable, damaged int, err error) {
 	if !s.adopted {
 		return t, 0, nil
 	}
-	owned, err := readHash[uint32](t.layers)
+	owned, err := readHash[Key, uint32](t.layers)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read layers: %w", err)
 	}
@@ -55,7 +61,7 @@ func newLayerTable(s *set) (t *layerTable, damaged int, err error) {
 	for key, slot := range owned {
 		if int(slot) >= len(taken) || taken[slot] {
 			damaged++
-			if err := t.layers.Delete(key.kernel()); err != nil {
+			if err := t.layers.Delete(key); err != nil {
 				return nil, 0, fmt.Errorf("drop damaged entry: %w", err)
 			}
 			continue
@@ -91,7 +97,7 @@ func (t *layerTable) track(k Key, lastNS uint64) error {
 	}
 	stamp := lastuseStamp{LastNs: max(lastNS, noted)}
 	if err = t.stamps.Put(slot, stamp); err == nil {
-		err = t.layers.Put(k.kernel(), slot)
+		err = t.layers.Put(k, slot)
 	}
 	if err != nil {
 		t.retired = append(t.retired, slot)
@@ -111,7 +117,7 @@ func (t *layerTable) untrack(k Key) error {
 	if !ok {
 		return t.forget(k, math.MaxUint64)
 	}
-	if err := t.layers.Delete(k.kernel()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := deleteKey(t.layers, k); err != nil {
 		return fmt.Errorf("delete layer: %w", err)
 	}
 	delete(t.slots, k)
@@ -145,7 +151,7 @@ func (t *layerTable) takeSlot() (uint32, error) {
 // one has come since.
 func (t *layerTable) forget(k Key, upTo uint64) error {
 	var noted uint64
-	err := t.unresolved.LookupAndDelete(k.kernel(), &noted)
+	err := t.unresolved.LookupAndDelete(k, &noted)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}
@@ -155,7 +161,7 @@ func (t *layerTable) forget(k Key, upTo uint64) error {
 	if noted <= upTo {
 		return nil
 	}
-	err = t.unresolved.Update(k.kernel(), noted, ebpf.UpdateNoExist)
+	err = t.unresolved.Update(k, noted, ebpf.UpdateNoExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("put unresolved use back: %w", err)
 	}
@@ -186,9 +192,9 @@ func (t *layerTable) lastUses() (map[Key]uint64, error) {
 		return map[Key]uint64{}, nil
 	}
 	high := slices.Max(slices.Collect(maps.Values(t.slots))) + 1
-	stamps, err := readStamps(t.stamps, high)
+	stamps, err := readArray[lastuseStamp](t.stamps, high)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read stamps: %w", err)
 	}
 	noted, err := readUnresolved(t.unresolved)
 	if err != nil {
@@ -219,6 +225,67 @@ func (t *layerTable) purge(before uint64) error {
 		}
 		if err := t.forget(key, before-1); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// readUnresolved returns the uses of layers that were not tracked.
+func readUnresolved(m *ebpf.Map) (map[Key]uint64, error) {
+	uses, err := readHash[Key, uint64](m)
+	if err != nil {
+		return nil, fmt.Errorf("read unresolved uses: %w", err)
+	}
+	return uses, nil
+}
+
+// carryStamps brings the layers, stamps and unresolved uses of an earlier set,
+// which may still be recording, into t, which is the table of s. The programs of
+// s must be attached already: then what the earlier set records from now on, s
+// records as well. Layers that t has are left alone; their stamps came from an
+// earlier attempt.
+func carryStamps(t *layerTable, s *set, dir string) error {
+	old, err := openMaps(dir, []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved}, like(s))
+	if err != nil {
+		return err
+	}
+	defer closeMaps(old)
+	slots, err := readHash[Key, uint32](old[lastuseMapLayers])
+	if err != nil {
+		return fmt.Errorf("read layers: %w", err)
+	}
+	stamps, err := readArray[lastuseStamp](old[lastuseMapStamps], old[lastuseMapStamps].MaxEntries())
+	if err != nil {
+		return fmt.Errorf("read stamps: %w", err)
+	}
+	for key, slot := range slots {
+		if int(slot) >= len(stamps) {
+			return fmt.Errorf("slot %d of %d: %w", slot, len(stamps), errForeign)
+		}
+		if err := t.track(key, stamps[slot].LastNs); err != nil {
+			return err
+		}
+	}
+	return carryUnresolved(t, old[lastuseMapUnresolved])
+}
+
+// carryUnresolved leaves what t has: it is as new or newer. The oldest uses may
+// find no room, because the programs of t have noted others since; they are
+// counted with those that the programs lose for the same reason.
+func carryUnresolved(t *layerTable, unresolved *ebpf.Map) error {
+	uses, err := readUnresolved(unresolved)
+	if err != nil {
+		return err
+	}
+	latestFirst := slices.SortedFunc(maps.Keys(uses), func(a, b Key) int { return cmp.Compare(uses[b], uses[a]) })
+	for i, key := range latestFirst {
+		err := t.unresolved.Update(key, uses[key], ebpf.UpdateNoExist)
+		if errors.Is(err, unix.E2BIG) {
+			t.lost += uint64(len(latestFirst) - i)
+			return nil
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return fmt.Errorf("write unresolved use: %w", err)
 		}
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 // layouts says which Go types user space reads and writes a map with. A map that
 // user space does not touch has none. Keys are object/map.
 var layouts = map[string]struct{ key, value any }{
-	"lastuse/layers":         {lastuseLayerKey{}, uint32(0)},
+	"lastuse/layers":         {Key{}, uint32(0)},
 	"lastuse/stamps":         {uint32(0), lastuseStamp{}},
-	"lastuse/unresolved":     {lastuseLayerKey{}, uint64(0)},
+	"lastuse/unresolved":     {Key{}, uint64(0)},
 	"lastuse/lastuse_counts": {uint32(0), lastuseLastuseCounters{}},
 
 	"usage_ext4/watches":       {uint64(0), watchValue{}},

@@ -68,7 +68,7 @@ func locate(t testing.TB, kind, dir string) *filesystem {
 	return &filesystem{kind: kind, dir: dir, dev: place.Dev}
 }
 
-// free is what statfs says, in the terms of a line: blocks and inodes.
+// free is what statfs says, in the terms of a watermark: blocks and inodes.
 func (fs *filesystem) free(t testing.TB) (blocks, inodes uint64) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -183,30 +183,30 @@ func remove(t testing.TB, path string) {
 	}
 }
 
-// armed reads the state of both halves of a line: disarmed is, synchronously
+// armed reads the state of both halves of a watermark: disarmed is, synchronously
 // with the allocation, what an event is at its reader some time later.
 func armed(t testing.TB, p *Probes, fs *filesystem) (bytes, inodes bool) {
 	t.Helper()
 	var w watchValue
-	if err := p.usage[fs.kind].maps[mapWatches].Lookup(fs.dev, &w); err != nil {
+	if err := p.usage.on[fs.kind].set.maps[mapWatches].Lookup(fs.dev, &w); err != nil {
 		t.Fatal(err)
 	}
 	return w.Bytes.Armed == 1, w.Inodes.Armed == 1
 }
 
-// setLine sets a line whose figures count what ext4 keeps for root as free.
-func setLine(t testing.TB, p *Probes, fs *filesystem, l Line) {
+// setWatermark sets a watermark whose figures count what ext4 keeps for root as free.
+func setWatermark(t testing.TB, p *Probes, fs *filesystem, l Watermark) {
 	t.Helper()
-	if err := p.SetLine(fs.dev, fs.kind, l); err != nil {
+	if err := p.SetWatermark(fs.dev, fs.kind, l); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// clearLine is for tests with one filesystem after another: they can be on the
+// clearWatermark is for tests with one filesystem after another: they can be on the
 // same loop device.
-func clearLine(t testing.TB, p *Probes, fs *filesystem) {
+func clearWatermark(t testing.TB, p *Probes, fs *filesystem) {
 	t.Helper()
-	if err := p.ClearLine(fs.dev); err != nil {
+	if err := p.ClearWatermark(fs.dev); err != nil {
 		t.Error(err)
 	}
 }

@@ -83,7 +83,7 @@ func TestMissedRunsAreLost(t *testing.T) {
 	}
 	program := interrupted(t)
 	p.lastuse.programs["interrupted"] = program // closed with the set
-	p.usage["xfs"].programs["interrupted"] = mustClone(t, program)
+	p.usage.on["xfs"].programs["interrupted"] = mustClone(t, program)
 	for range 10 {
 		if err := faultInKernel(); err != nil {
 			t.Fatal(err)

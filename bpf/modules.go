@@ -24,16 +24,20 @@ func (e *absentError) Error() string {
 
 func (e *absentError) Unwrap() error { return ErrUnsupported }
 
-// present returns an absentError if o has to wait for its filesystem.
-func (p *Probes) present(o *object, types *btf.Cache) error {
-	if o.needs == "" {
-		return nil
-	}
-	absent := p.absent
+// waits returns what a program waits for, if that is why it is not attached.
+func waits(why error) *absentError {
+	var absent *absentError
+	errors.As(why, &absent)
+	return absent
+}
+
+// present returns an absentError if o has to wait for its filesystem. An absent
+// that is not nil says so in place of the kernel.
+func (o *object) present(types *btf.Cache, absent func(string) bool) error {
 	if absent == nil {
 		absent = func(module string) bool { return !builtIn(types, module) && !moduleLive(module) }
 	}
-	if absent(o.needs) {
+	if o.needs != "" && absent(o.needs) {
 		return &absentError{o.needs}
 	}
 	return nil
@@ -68,38 +72,8 @@ func requestOverlay() {
 	}
 }
 
-// CatchUp attaches what had to wait for a module of the kernel that has been
-// loaded since, and reports whether there was any. It costs the lookup of a file
-// for each type of filesystem that the kernel lacks, and nothing if it lacks
-// none. What fails again is not an error of CatchUp: Status has it.
-//
-// Whoever finds a filesystem mounted finds its module loaded; so it is enough to
-// call this before setting lines.
-func (p *Probes) CatchUp() (came bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lock == nil {
-		return false, fmt.Errorf("catch up: %w", ErrNotAttached) // closed
-	}
-	types := btf.NewCache()
-	for _, part := range p.parts() {
-		var absent *absentError
-		if !errors.As(part.err, &absent) || !p.arrived(absent.module) {
-			continue
-		}
-		if err := part.load(types); err != nil {
-			return came, fmt.Errorf("catch up on %s: %w", part.name, err)
-		}
-		came = true
-	}
-	if came {
-		close(p.more)
-		p.more = make(chan struct{})
-	}
-	return came, nil
-}
-
-func (p *Probes) arrived(module string) bool {
+// arrived tells whether a module that was absent has come.
+func (p *pins) arrived(module string) bool {
 	if p.absent != nil {
 		return !p.absent(module)
 	}

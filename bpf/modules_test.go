@@ -82,8 +82,8 @@ func TestEachModuleBringsItsPrograms(t *testing.T) {
 	}
 	crossings := readAll(t, p)
 	for _, kind := range []string{"xfs", "ext4", "btrfs"} {
-		if err := p.SetLine(1, kind, Line{}); p.CanWatch(kind) || !errors.Is(err, ErrNotAttached) {
-			t.Errorf("line of a %s before its module: %v", kind, err)
+		if err := p.SetWatermark(1, kind, Watermark{}); p.CanWatch(kind) || !errors.Is(err, ErrNotAttached) {
+			t.Errorf("watermark of a %s before its module: %v", kind, err)
 		}
 		m.insert(kind)
 		catchUp(t, p, true)
@@ -104,12 +104,12 @@ func TestEachModuleBringsItsPrograms(t *testing.T) {
 	}
 }
 
-// TestHopeless: Load fails if nothing works, unless a module is all that lacks.
-func TestHopeless(t *testing.T) {
+// TestUnusable: Load fails if nothing works, unless a module is all that lacks.
+func TestUnusable(t *testing.T) {
 	absent := error(&absentError{"xfs"})
 	for name, tt := range map[string]struct {
 		lastuse, ext4, xfs error
-		hopeless           bool
+		unusable           bool
 	}{
 		"all is well":        {},
 		"usage of one":       {lastuse: ErrUnsupported, xfs: absent},
@@ -118,13 +118,15 @@ func TestHopeless(t *testing.T) {
 		"one can come":       {ErrUnsupported, ErrUnsupported, absent, false},
 		"nothing is allowed": {ErrNotPermitted, ErrNotPermitted, absent, true},
 	} {
-		p := &Probes{lastuseErr: tt.lastuse, usage: map[string]usageSet{}}
+		c := concerns{lastuse: lastuse{attachment: attachment{err: tt.lastuse}}, usage: usage{on: map[string]usageSet{}}}
 		for fsType, err := range map[string]error{"ext4": tt.ext4, "xfs": tt.xfs} {
-			if p.usage[fsType] = (usageSet{err: err}); err == nil {
-				p.usage[fsType] = usageSet{set: &set{}}
+			on := attachment{err: err}
+			if err == nil {
+				on.set = &set{}
 			}
+			c.usage.on[fsType] = usageSet{attachment: on}
 		}
-		if err := p.hopeless(); (err != nil) != tt.hopeless || err != nil && !errors.Is(err, tt.lastuse) {
+		if err := c.unusable(); (err != nil) != tt.unusable || err != nil && !errors.Is(err, tt.lastuse) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -158,17 +160,17 @@ func readAll(t testing.TB, p *Probes) <-chan Crossing {
 	return out
 }
 
-// cross brings a filesystem to a line and waits for the event. btrfs has to come
+// cross brings a filesystem to a watermark and waits for the event. btrfs has to come
 // last: while it makes a block group it can send an event too many
 // (usage_btrfs.bpf.c), which would be taken for the next filesystem's.
 func cross(t testing.TB, p *Probes, fs *filesystem, crossings <-chan Crossing) {
 	t.Helper()
 	free, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000})
-	defer clearLine(t, p, fs)
-	fs.take(t, 200) // of 4 KiB; the line counts blocks of 1 or 4
+	setWatermark(t, p, fs, Watermark{RaiseFree: free - 1000, RearmFree: free - 1000})
+	defer clearWatermark(t, p, fs)
+	fs.take(t, 200) // of 4 KiB; the watermark counts blocks of 1 or 4
 	if is, _ := armed(t, p, fs); !is {
-		t.Fatalf("%s: an event above the line", fs.kind)
+		t.Fatalf("%s: an event above the watermark", fs.kind)
 	}
 	fs.take(t, 900)
 	if c := <-crossings; c.Dev != fs.dev {

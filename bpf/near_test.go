@@ -15,7 +15,7 @@ import (
 // fromAfar skips where every block is watched anyway.
 func fromAfar(t *testing.T, p *Probes) {
 	t.Helper()
-	if p.usage["ext4"].closely == nil {
+	if p.usage.on["ext4"].closely == nil {
 		t.Skip("SKIPPED: ext4 of this kernel has no large folios, so usage_reserve is always attached")
 	}
 }
@@ -38,18 +38,18 @@ func newFarExt4(t *testing.T) *filesystem {
 }
 
 // watcher does what the agent does: it reads the figure at each event, and sets
-// the line again.
+// the watermark again.
 type watcher struct {
-	line Line
-	near atomic.Uint64 // events that only said so
-	told chan struct{} // closed when an event has shown the line reached
+	watermark Watermark
+	near      atomic.Uint64 // events that only said so
+	told      chan struct{} // closed when an event has shown the watermark reached
 }
 
-func watch(t *testing.T, p *Probes, fs *filesystem, line Line) *watcher {
+func watch(t *testing.T, p *Probes, fs *filesystem, watermark Watermark) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	events, done := make(chan Crossing), make(chan error, 2)
-	w := &watcher{line: line, told: make(chan struct{})}
+	w := &watcher{watermark: watermark, told: make(chan struct{})}
 	go func() { done <- p.Crossings(ctx, events) }()
 	go func() { done <- w.run(ctx, t, p, fs, events) }()
 	t.Cleanup(func() {
@@ -60,8 +60,8 @@ func watch(t *testing.T, p *Probes, fs *filesystem, line Line) *watcher {
 			}
 		}
 	})
-	w.line.Free, _ = fs.free(t)
-	setLine(t, p, fs, w.line)
+	w.watermark.Free, _ = fs.free(t)
+	setWatermark(t, p, fs, w.watermark)
 	return w
 }
 
@@ -74,21 +74,21 @@ func (w *watcher) run(ctx context.Context, t *testing.T, p *Probes, fs *filesyst
 			if c.Dev != fs.dev || c.Inodes {
 				t.Errorf("crossing is %+v", c)
 			}
-			line := w.line
-			line.Free, _ = fs.free(t)
-			if line.Free <= line.RaiseFree {
+			watermark := w.watermark
+			watermark.Free, _ = fs.free(t)
+			if watermark.Free <= watermark.RaiseFree {
 				close(w.told)
 				return nil
 			}
 			if !c.Near {
-				t.Errorf("event %d blocks early", line.Free-line.RaiseFree)
+				t.Errorf("event %d blocks early", watermark.Free-watermark.RaiseFree)
 			}
 			w.near.Add(1)
-			if err := p.SetLine(fs.dev, fs.kind, line); err != nil {
+			if err := p.SetWatermark(fs.dev, fs.kind, watermark); err != nil {
 				return err
 			}
-			// What was taken before the line was set again.
-			if free, _ := fs.free(t); free <= line.RaiseFree {
+			// What was taken before the watermark was set again.
+			if free, _ := fs.free(t); free <= watermark.RaiseFree {
 				close(w.told)
 				return nil
 			}
@@ -99,13 +99,13 @@ func (w *watcher) run(ctx context.Context, t *testing.T, p *Probes, fs *filesyst
 // looks is how often the programs looked.
 func looks(t *testing.T, p *Probes) uint64 { return counters(t, p).Checked }
 
-// TestFarWritersAreLeftAlone: megabytes written far from the line cost a look for
+// TestFarWritersAreLeftAlone: megabytes written far from the watermark cost a look for
 // each folio, not for each block.
 func TestFarWritersAreLeftAlone(t *testing.T) {
 	p, fs := load(t, Options{}), newFarExt4(t)
 	fromAfar(t, p)
 	free, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000, Free: free})
+	setWatermark(t, p, fs, Watermark{RaiseFree: 1000, RearmFree: 1000, Free: free})
 	f, was := fs.open(t, 0), looks(t, p)
 	for range 64 {
 		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
@@ -116,9 +116,9 @@ func TestFarWritersAreLeftAlone(t *testing.T) {
 		t.Errorf("%d looks at %d blocks", n, 64*256)
 	}
 	if closely(t, p) || counters(t, p).Neared != 0 {
-		t.Error("watched closely, far from the line")
+		t.Error("watched closely, far from the watermark")
 	}
-	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000})
+	setWatermark(t, p, fs, Watermark{RaiseFree: 1000, RearmFree: 1000})
 	if !closely(t, p) {
 		t.Error("not watched closely, though nobody said what is free")
 	}
@@ -129,13 +129,13 @@ func TestFarWritersAreLeftAlone(t *testing.T) {
 	if n := looks(t, p) - was; n < 256 {
 		t.Errorf("%d looks at 256 blocks", n)
 	}
-	setLine(t, p, fs, Line{RaiseFree: 1000, RearmFree: 1000, Free: free})
+	setWatermark(t, p, fs, Watermark{RaiseFree: 1000, RearmFree: 1000, Free: free})
 	if closely(t, p) {
 		t.Error("watched closely after it was far again")
 	}
 }
 
-// TestNeverLateFromAfar: from far above the line down to it, in ways that dirty
+// TestNeverLateFromAfar: from far above the watermark down to it, in ways that dirty
 // pages, that dirty none, and that take blocks in folios that are dirty already.
 func TestNeverLateFromAfar(t *testing.T) {
 	for name, start := range map[string]taking{
@@ -152,24 +152,24 @@ func TestNeverLateFromAfar(t *testing.T) {
 			fromAfar(t, p)
 			step := start(t, fs)
 			free, _ := fs.free(t)
-			w := watch(t, p, fs, Line{RaiseFree: free - 93000, RearmFree: free - 93000})
+			w := watch(t, p, fs, Watermark{RaiseFree: free - 93000, RearmFree: free - 93000})
 			for {
 				if err := step(); err != nil {
 					t.Fatal(err)
 				}
 				free, _ := fs.free(t)
-				if free > w.line.RaiseFree {
+				if free > w.watermark.RaiseFree {
 					continue
 				}
 				select {
 				case <-w.told:
 				case <-time.After(30 * time.Second): // nothing else happens meanwhile
-					t.Fatalf("%d free, line %d, and no event; counters %+v", free, w.line.RaiseFree, counters(t, p))
+					t.Fatalf("%d free, watermark %d, and no event; counters %+v", free, w.watermark.RaiseFree, counters(t, p))
 				}
 				break
 			}
 			if n := w.near.Load(); n > 3 {
-				t.Errorf("%d events before the line was reached", n)
+				t.Errorf("%d events before the watermark was reached", n)
 			}
 		})
 	}
@@ -261,26 +261,26 @@ func mixed(t *testing.T, fs *filesystem) func() error {
 }
 
 // TestFarSurvivesItsOwner: what was near is far again for the next process until
-// it has set a line of its own, and nothing stays attached without one.
+// it has set a watermark of its own, and nothing stays attached without one.
 func TestFarSurvivesItsOwner(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p, fs := load(t, o), newFarExt4(t)
 	fromAfar(t, p)
 	free, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	setWatermark(t, p, fs, Watermark{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
 	if !closely(t, p) {
-		t.Fatal("not watched closely near the line")
+		t.Fatal("not watched closely near the watermark")
 	}
 	p = reload(t, p, o)
 	if closely(t, p) {
-		t.Fatal("watched closely without a line")
+		t.Fatal("watched closely without a watermark")
 	}
 	for _, s := range p.Status() {
 		if s.Object == objectUsage+"ext4" && s.Attached && !s.Adopted {
 			t.Errorf("%s was not adopted", s.Name)
 		}
 	}
-	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	setWatermark(t, p, fs, Watermark{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
 	fs.take(t, 900)
 	f := fs.open(t, 0)
 	if _, err := f.Write(make([]byte, 200*4096)); err != nil {
@@ -289,16 +289,16 @@ func TestFarSurvivesItsOwner(t *testing.T) {
 	if c := nextCrossing(t, p); c.Near || c.Free > free-1000 {
 		t.Errorf("crossing is %+v", c)
 	}
-	clearLine(t, p, fs)
+	clearWatermark(t, p, fs)
 	if closely(t, p) {
-		t.Error("watched closely after the line was cleared")
+		t.Error("watched closely after the watermark was cleared")
 	}
 	dir := (&pins{dir: o.PinDir}).dirOf(mustUsage(t))
 	if err := os.Remove(filepath.Join(dir, "programs", usageExt4ProgUsageReserve)); err != nil {
 		t.Fatal(err)
 	}
 	p = reload(t, p, o) // damaged: replaced
-	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
+	setWatermark(t, p, fs, Watermark{RaiseFree: free - 1000, RearmFree: free - 1000, Free: free})
 	if !closely(t, p) {
 		t.Error("not watched closely after the pins were replaced")
 	}

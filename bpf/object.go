@@ -11,23 +11,25 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
 // object is one compiled .bpf.c with its sizes settled, ready to load.
 type object struct {
-	name    string
-	code    []byte
-	spec    *ebpf.CollectionSpec
-	maps    []string          // those user space needs, hence pins
-	attach  map[string]string // program to tracepoint, or to the function of a kprobe
-	modules []string          // whose types the programs look into, where they are modules
+	name   string
+	code   []byte
+	spec   *ebpf.CollectionSpec
+	maps   []string          // those user space needs, hence pins
+	attach map[string]string // program to tracepoint, or to the function of a kprobe
 
 	// far and near name two programs of attach, "" if there are none. The first
 	// watches from afar, on kernels where that can be done, and then the second
 	// is attached only while it is needed, else always.
 	far, near string
-	needs     string // the filesystem without which there is nothing to see
+	// needs is the filesystem without which there is nothing to see, and whose
+	// types the programs look into, where it is a module; "" if there is none.
+	needs string
 
 	// base is the set whose maps it uses in place of its own of the same name.
 	base *set
@@ -43,38 +45,6 @@ type object struct {
 	reuse map[string]*ebpf.Map // maps of an earlier set, to go on with
 }
 
-// The objects' names, in pins and in Status.
-const (
-	objectLastUse = "lastuse"
-	objectUsage   = "usage_"  // and the type of filesystem
-	objectWriters = "writers" // and, for what a type of filesystem does, "_" and the type
-)
-
-// Which program goes to which tracepoint.
-var (
-	lastUseAttach = map[string]string{
-		lastuseProgLastuseExec: "sched_process_exec",
-		lastuseProgLastuseExit: "sched_process_exit",
-	}
-	usageAttach = map[string]map[string]string{
-		"ext4": {
-			usageExt4ProgUsageDirty:    "writeback_dirty_folio",
-			usageExt4ProgUsageReserve:  "ext4_da_reserve_space",
-			usageExt4ProgUsageAllocate: "ext4_allocate_blocks",
-			usageExt4ProgUsageInode:    "ext4_allocate_inode",
-			usageExt4ProgUsageGiveBack: "ext4_free_blocks",
-		},
-		"xfs": {
-			usageXfsProgUsageTrans:    "xfs_trans_free",
-			usageXfsProgUsageDelalloc: "xfs_iomap_alloc",
-		},
-		"btrfs": {
-			usageBtrfsProgUsagePromise: "update_bytes_may_use",
-			usageBtrfsProgUsageCommit:  "btrfs_transaction_commit",
-		},
-	}
-)
-
 // objects lists them all.
 func objects(maxLayers uint32) ([]*object, error) {
 	lastuse, err1 := lastUseObject(maxLayers)
@@ -89,25 +59,6 @@ func objects(maxLayers uint32) ([]*object, error) {
 	}
 	heat, err := heatObject(HeatByPages, heatSize{})
 	return append(all, heat), errors.Join(append(errs, err)...)
-}
-
-// lastUseObject is lastuse.bpf.c with room for maxLayers layers.
-func lastUseObject(maxLayers uint32) (*object, error) {
-	spec, err := loadLastuse()
-	if err != nil {
-		return nil, err
-	}
-	spec.Maps[lastuseMapLayers].MaxEntries = maxLayers
-	spec.Maps[lastuseMapStamps].MaxEntries = maxLayers
-	return &object{
-		name:    "lastuse",
-		code:    _LastuseBytes,
-		spec:    spec,
-		maps:    []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved, lastuseMapLastuseCounts},
-		attach:  lastUseAttach,
-		modules: []string{"overlay"},
-		needs:   "overlay",
-	}, nil
 }
 
 // layout names everything that must be the same for pins to be adopted. What
@@ -140,15 +91,13 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		opts.MapReplacements = maps.Clone(o.base.maps)
 		maps.DeleteFunc(opts.MapReplacements, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil })
 	}
-	for _, name := range o.modules {
-		module, err := types.Module(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // built in, or not there: attaching or the relocation will tell
+	if o.needs != "" {
+		module, err := types.Module(o.needs)
+		if err == nil {
+			opts.Programs.ExtraRelocationTargets = []*btf.Spec{module}
+		} else if !errors.Is(err, fs.ErrNotExist) { // built in, or not there: attaching or the relocation will tell
+			return nil, fmt.Errorf("read BTF of module %s: %w", o.needs, err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read BTF of module %s: %w", name, err)
-		}
-		opts.Programs.ExtraRelocationTargets = append(opts.Programs.ExtraRelocationTargets, module)
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
 	if errors.Is(err, ebpf.ErrNotSupported) && len(opts.Programs.ExtraRelocationTargets) > 0 && lacks(unix.CAP_SYS_ADMIN) {
@@ -166,31 +115,56 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 	return coll, nil
 }
 
-// attachIn is what of attach is attached as soon as coll is loaded, and stays.
-func (o *object) attachIn(coll *ebpf.Collection) map[string]string {
-	attach := maps.Clone(o.attach)
-	switch {
-	case o.near == "":
-	case coll.Programs[o.far] == nil: // not for this kernel
-		delete(attach, o.far)
-	default:
-		delete(attach, o.near)
+// attachAll attaches the programs of coll, but for the near one where the far one
+// can be had, and takes what user space needs from it. It goes on after failures.
+func (o *object) attachAll(coll *ebpf.Collection) (s *set, failed []error) {
+	s = newSet()
+	if coll.Programs[o.far] != nil {
+		s.near = coll.DetachProgram(o.near)
 	}
-	return attach
+	for name, at := range o.attach {
+		if name == o.far && coll.Programs[name] == nil || name == o.near && s.near != nil {
+			continue // not for this kernel, or not now
+		}
+		l, err := attach(coll.Programs[name], at)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, at, err))
+			continue
+		}
+		s.links[name], s.programs[name] = l, coll.DetachProgram(name)
+	}
+	for _, name := range o.maps {
+		s.maps[name] = coll.DetachMap(name)
+	}
+	return s, failed
+}
+
+// attach attaches a program. A tracing program knows itself where it belongs.
+func attach(program *ebpf.Program, at string) (link.Link, error) {
+	if program.Type() == ebpf.Kprobe {
+		return link.Kprobe(at, program, nil)
+	}
+	return link.AttachTracing(link.TracingOptions{Program: program})
+}
+
+// findType looks a type up in the kernel, then in the module.
+func findType(types *btf.Cache, name, module string, found any) error {
+	spec, err := types.Kernel()
+	if err != nil {
+		return err
+	}
+	if err = spec.TypeByName(name, found); errors.Is(err, btf.ErrNotFound) {
+		if spec, err = types.Module(module); err == nil {
+			err = spec.TypeByName(name, found)
+		}
+	}
+	return err
 }
 
 // hasFunction reports whether the kernel or the module has a function.
 func hasFunction(types *btf.Cache, name, module string) (bool, error) {
-	spec, err := types.Kernel()
-	if err != nil {
-		return false, err
-	}
 	var found *btf.Func
-	if err = spec.TypeByName(name, &found); errors.Is(err, btf.ErrNotFound) {
-		if spec, err = types.Module(module); err == nil {
-			err = spec.TypeByName(name, &found)
-		}
-	}
+	err := findType(types, name, module, &found)
 	if errors.Is(err, btf.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -200,18 +174,8 @@ func hasFunction(types *btf.Cache, name, module string) (bool, error) {
 // tracepointParams counts the arguments of a tracepoint of the kernel or of
 // the module. The prototype has one more, for the tracer's own data.
 func tracepointParams(types *btf.Cache, name, module string) (int, error) {
-	spec, err := types.Kernel()
-	if err != nil {
-		return 0, err
-	}
 	var def *btf.Typedef
-	err = spec.TypeByName("btf_trace_"+name, &def)
-	if errors.Is(err, btf.ErrNotFound) {
-		if spec, err = types.Module(module); err == nil {
-			err = spec.TypeByName("btf_trace_"+name, &def)
-		}
-	}
-	if err != nil {
+	if err := findType(types, "btf_trace_"+name, module, &def); err != nil {
 		return 0, fmt.Errorf("find tracepoint %s: %w", name, err)
 	}
 	if pointer, ok := def.Type.(*btf.Pointer); ok {

@@ -1,9 +1,13 @@
 package bpf
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,23 +40,19 @@ func newSet() *set {
 
 func (s *set) close() error {
 	var errs []error
-	for name, l := range s.links {
-		if err := l.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close link %s: %w", name, err))
-		}
-	}
-	for name, m := range s.maps {
-		if err := m.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close map %s: %w", name, err))
-		}
-	}
-	for name, program := range s.programs {
-		if err := program.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close program %s: %w", name, err))
-		}
-	}
+	errs = append(errs, closeEach("link", s.links), closeEach("map", s.maps), closeEach("program", s.programs))
 	if s.near != nil {
 		errs = append(errs, s.near.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func closeEach[C io.Closer](kind string, all map[string]C) error {
+	var errs []error
+	for name, one := range all {
+		if err := one.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s %s: %w", kind, name, err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -60,6 +60,11 @@ func (s *set) close() error {
 // pins is the directory below which sets are pinned. The caller holds its lock.
 type pins struct {
 	dir string
+	log *slog.Logger
+
+	// absent says which filesystems have to wait for their module. Only tests set
+	// it.
+	absent func(string) bool
 
 	// step is called before each change of the directory; an error stands for
 	// a crash at that point. Only tests set it.
@@ -76,6 +81,44 @@ func (p *pins) before(what, path string) error {
 // dirOf is where an object's set is pinned.
 func (p *pins) dirOf(o *object) string {
 	return filepath.Join(p.dir, o.name+"-"+o.layout())
+}
+
+// open adopts o's pinned set or makes a new one. A set that is damaged is set
+// aside, not removed: its stamps may still be readable.
+func (p *pins) open(o *object, types *btf.Cache) (*set, error) {
+	dir := p.dirOf(o)
+	_, err := os.Lstat(dir)
+	if err == nil {
+		s, err := p.adopt(o)
+		if err == nil {
+			p.log.Info("probes adopted", "object", o.name, "dir", dir)
+			return s, nil
+		}
+		p.log.Warn("pinned probes are damaged", "object", o.name, "dir", dir, "reason", err)
+		if err := p.discard(o); err != nil {
+			return nil, fmt.Errorf("set damaged pins aside: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err := o.present(types, p.absent); err != nil {
+		return nil, err
+	}
+	s, err := p.create(o, types)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("probes attached", "object", o.name, "dir", dir)
+	return s, nil
+}
+
+// warn tells of what a node may miss. A filesystem that is not there is no loss.
+func (p *pins) warn(what string, why error, about ...any) {
+	level := slog.LevelWarn
+	if waits(why) != nil {
+		level = slog.LevelInfo
+	}
+	p.log.Log(context.Background(), level, what, append(about, "reason", why)...)
 }
 
 // adopt opens the pinned set of o. It is all there or it is refused.
@@ -156,37 +199,19 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 		return nil, err
 	}
 	defer coll.Close()
-	s := newSet()
+	s, failed := o.attachAll(coll)
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	if coll.Programs[o.far] != nil {
-		s.near = coll.DetachProgram(o.near)
-	}
-	for name, tracepoint := range o.attachIn(coll) {
-		l, err := attach(coll.Programs[name], tracepoint)
-		if err != nil {
-			return nil, fmt.Errorf("attach %s to %s: %w", name, tracepoint, err)
-		}
-		s.links[name], s.programs[name] = l, coll.DetachProgram(name)
-	}
-	for _, name := range o.maps {
-		s.maps[name] = coll.DetachMap(name)
+	if len(failed) > 0 {
+		return nil, failed[0]
 	}
 	if err := p.commit(o, s); err != nil {
 		return nil, fmt.Errorf("pin: %w", err)
 	}
 	return s, nil
-}
-
-// attach attaches a program. A tracing program knows itself where it belongs.
-func attach(program *ebpf.Program, at string) (link.Link, error) {
-	if program.Type() == ebpf.Kprobe {
-		return link.Kprobe(at, program, nil)
-	}
-	return link.AttachTracing(link.TracingOptions{Program: program})
 }
 
 // commit pins a set under a name that counts for nothing, then renames it.
@@ -203,47 +228,41 @@ func (p *pins) commit(o *object, s *set) error {
 			return err
 		}
 	}
-	for name, m := range s.maps {
-		if err := p.pin(m, fresh, "maps", name); err != nil {
-			return err
-		}
-	}
-	for name, l := range s.links {
-		if err := p.pin(l, fresh, "links", name); err != nil {
-			return err
-		}
-	}
-	for name, program := range s.programs {
-		if err := p.pin(program, fresh, "programs", name); err != nil {
-			return err
-		}
-	}
+	programs := maps.Clone(s.programs)
 	if s.near != nil {
-		if err := p.pin(s.near, fresh, "programs", o.near); err != nil {
-			return err
-		}
+		programs[o.near] = s.near
+	}
+	if err := pinEach(p, filepath.Join(fresh, "maps"), s.maps); err != nil {
+		return err
+	}
+	if err := pinEach(p, filepath.Join(fresh, "links"), s.links); err != nil {
+		return err
+	}
+	if err := pinEach(p, filepath.Join(fresh, "programs"), programs); err != nil {
+		return err
 	}
 	return p.rename(fresh, p.dirOf(o))
 }
 
-func (p *pins) pin(what interface{ Pin(string) error }, set, kind, name string) error {
-	if err := p.before("pin", name); err != nil {
-		return err
+func pinEach[P interface{ Pin(string) error }](p *pins, dir string, all map[string]P) error {
+	for name, one := range all {
+		if err := p.before("pin", name); err != nil {
+			return err
+		}
+		if err := one.Pin(filepath.Join(dir, name)); err != nil {
+			return err
+		}
 	}
-	return what.Pin(filepath.Join(set, kind, name))
+	return nil
 }
 
-// discard takes a damaged set out of the way. One without maps of its own has
-// nothing to read, and its programs count where their successors will.
+// discard takes a damaged set out of the way, by a name that its successor does
+// not need. One without maps of its own has nothing to read, and its programs
+// count where their successors will.
 func (p *pins) discard(o *object) error {
 	if o.base != nil {
 		return p.remove(p.dirOf(o))
 	}
-	return p.setAside(o)
-}
-
-// setAside gives a damaged set a name that its successor does not need.
-func (p *pins) setAside(o *object) error {
 	for n := 0; ; n++ {
 		aside := fmt.Sprintf("%s%s%d", p.dirOf(o), suffixOld, n)
 		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
@@ -273,6 +292,35 @@ func (p *pins) outdated(o *object) ([]string, error) {
 		dirs = append(dirs, dir)
 	}
 	return dirs, nil
+}
+
+// removeOutdated removes earlier sets of o, which has succeeded them.
+func (p *pins) removeOutdated(o *object) error {
+	dirs, err := p.outdated(o)
+	p.removeSets(dirs)
+	return err
+}
+
+// removeAll removes every set of an object that nobody wants.
+func (p *pins) removeAll(name string) error {
+	dirs, err := filepath.Glob(filepath.Join(p.dir, name+"-*"))
+	if err != nil {
+		return fmt.Errorf("find earlier sets of %s: %w", name, err)
+	}
+	p.removeSets(dirs)
+	return nil
+}
+
+// removeSets unpins sets. One that stays behind costs some memory and is tried
+// again by the next Load.
+func (p *pins) removeSets(dirs []string) {
+	for _, dir := range dirs {
+		if err := p.remove(dir); err != nil {
+			p.log.Warn("earlier probes could not be removed", "dir", dir, "reason", err)
+			continue
+		}
+		p.log.Info("earlier probes removed", "dir", dir)
+	}
 }
 
 func (p *pins) rename(from, to string) error {

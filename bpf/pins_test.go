@@ -118,7 +118,7 @@ func TestFullTableIsCarriedOver(t *testing.T) {
 	r.run(t, "true")
 	stamp := lastUse(t, p, r.key)
 	for ino := uint64(1); ; ino++ { // the later, the larger
-		err := p.table.unresolved.Update(lastuseLayerKey{Dev: 1 << 40, Ino: ino}, ino, ebpf.UpdateNoExist)
+		err := p.table.unresolved.Update(Key{Dev: 1 << 40, Ino: ino}, ino, ebpf.UpdateNoExist)
 		if errors.Is(err, unix.E2BIG) {
 			break
 		}
@@ -214,7 +214,7 @@ func TestImpossibleSlotsAreDropped(t *testing.T) {
 	p := load(t, o)
 	good, bad := Key{Dev: 1 << 40, Ino: 1}, Key{Dev: 1 << 40, Ino: 2}
 	track(t, p, good)
-	if err := p.table.layers.Put(bad.kernel(), uint32(99)); err != nil {
+	if err := p.table.layers.Put(bad, uint32(99)); err != nil {
 		t.Fatal(err)
 	}
 	p = reload(t, p, o)
@@ -309,7 +309,7 @@ func TestClosedProbesAnswerWithErrors(t *testing.T) {
 	_, lastUses := p.LastUses()
 	for name, err := range map[string]error{
 		"Track": p.Track(Key{}), "Untrack": p.Untrack(Key{}), "LastUse": lastUse, "LastUses": lastUses,
-		"Purge": p.Purge(1), "SetLine": p.SetLine(1, "ext4", Line{}), "ClearLine": p.ClearLine(1),
+		"Purge": p.Purge(1), "SetWatermark": p.SetWatermark(1, "ext4", Watermark{}), "ClearWatermark": p.ClearWatermark(1),
 		"Crossings": p.Crossings(context.Background(), nil),
 	} {
 		if !errors.Is(err, ErrNotAttached) {

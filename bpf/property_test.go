@@ -11,14 +11,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lineModel is what the line has to do, by statfs before and after each step.
-type lineModel struct {
-	Line
+// watermarkModel is what the watermark has to do, by statfs before and after each step.
+type watermarkModel struct {
+	Watermark
 	armed  bool
 	raised uint64
 }
 
-func (m *lineModel) step(before, after uint64) {
+func (m *watermarkModel) step(before, after uint64) {
 	if after >= before {
 		return // nothing was allocated: no program ran
 	}
@@ -29,9 +29,9 @@ func (m *lineModel) step(before, after uint64) {
 	}
 }
 
-// TestLineProperty: whatever is written and deleted, an event is raised if and
-// only if free space came down to the line while it was armed.
-func TestLineProperty(t *testing.T) {
+// TestWatermarkProperty: whatever is written and deleted, an event is raised if and
+// only if free space came down to the watermark while it was armed.
+func TestWatermarkProperty(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	empty, _ := fs.free(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -43,11 +43,11 @@ func TestLineProperty(t *testing.T) {
 			fs.awaitFree(t, empty-16) // but for a larger directory, the next history begins like this one
 		}()
 		raise := empty - uint64(rapid.IntRange(100, 2500).Draw(rt, "depth"))
-		m := &lineModel{armed: true, Line: Line{
+		m := &watermarkModel{armed: true, Watermark: Watermark{
 			RaiseFree: raise,
 			RearmFree: raise + uint64(rapid.IntRange(0, 300).Draw(rt, "gap")),
 		}}
-		setLine(t, p, fs, m.Line)
+		setWatermark(t, p, fs, m.Watermark)
 		start := counters(t, p).Raised
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			before, _ := fs.free(t)
@@ -71,10 +71,10 @@ func TestLineProperty(t *testing.T) {
 			after, _ := fs.free(t)
 			m.step(before, after)
 			if is, _ := armed(t, p, fs); is != m.armed {
-				rt.Fatalf("free %d to %d, line %+v: armed %v, want %v", before, after, m.Line, is, m.armed)
+				rt.Fatalf("free %d to %d, watermark %+v: armed %v, want %v", before, after, m.Watermark, is, m.armed)
 			}
 			if n := counters(t, p).Raised - start; n != m.raised {
-				rt.Fatalf("free %d to %d, line %+v: %d events, want %d", before, after, m.Line, n, m.raised)
+				rt.Fatalf("free %d to %d, watermark %+v: %d events, want %d", before, after, m.Watermark, n, m.raised)
 			}
 		}
 		nextCrossings(t, p, int(m.raised)) // or the ring fills

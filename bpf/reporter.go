@@ -3,7 +3,6 @@ package bpf
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -70,31 +69,26 @@ func setDirs(dir string) ([]string, error) {
 func (r *reporter) open(all []*object, dirs []string) {
 	at := &pins{dir: r.PinDir}
 	for _, o := range all {
-		r.lean(o)
-		report := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}
-		if !slices.Contains(dirs, at.dirOf(o)) {
+		r.shareMaps(o)
+		report, s := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}, (*set)(nil)
+		if i := slices.Index(dirs, at.dirOf(o)); i < 0 {
 			report.State, report.Reason = StateMissing, "not pinned: the agent that runs could not load it, or is of another version"
-			r.add(report, o.attach, nil, nil)
-			continue
+		} else {
+			var err error
+			if s, err = at.adopt(o); err != nil {
+				report.State, report.Reason = StateFailed, classify(err).Error()
+			}
+			dirs = slices.Delete(dirs, i, i+1)
 		}
-		s, err := at.adopt(o)
-		if err != nil {
-			report.State, report.Reason = StateFailed, classify(err).Error()
-			r.add(report, o.attach, nil, nil)
-			continue
-		}
-		r.live[o.name] = s
-		r.add(report, o.attach, s.links, s.near)
+		r.add(report, o.attach, s)
 	}
 	for _, dir := range dirs {
-		if !slices.ContainsFunc(all, func(o *object) bool { return at.dirOf(o) == dir }) {
-			r.openOther(dir)
-		}
+		r.openOther(dir)
 	}
 }
 
-// lean gives an object the set whose maps it shares.
-func (r *reporter) lean(o *object) {
+// shareMaps gives an object the set whose maps it uses.
+func (r *reporter) shareMaps(o *object) {
 	if o.family != nil && o.name != objectWriters {
 		o.base = r.live[objectWriters]
 	}
@@ -104,20 +98,20 @@ func (r *reporter) lean(o *object) {
 func (r *reporter) openOther(dir string) {
 	name, layout, _ := strings.Cut(filepath.Base(dir), "-")
 	report := ObjectReport{Name: name, Layout: layout, State: StateOther}
-	links, attach := map[string]link.Link{}, map[string]string{}
+	s, attach := newSet(), map[string]string{}
+	defer s.close()
 	entries, err := os.ReadDir(filepath.Join(dir, "links"))
 	for _, e := range entries {
 		var l link.Link
 		if l, err = link.LoadPinnedLink(filepath.Join(dir, "links", e.Name()), nil); err != nil {
 			break
 		}
-		defer l.Close()
-		links[e.Name()], attach[e.Name()] = l, ""
+		s.links[e.Name()], attach[e.Name()] = l, ""
 	}
 	if err != nil {
 		report.State, report.Reason = StateFailed, classify(err).Error()
 	}
-	r.add(report, attach, links, nil)
+	r.add(report, attach, s)
 }
 
 // try loads every object for as long as the report takes. A program that
@@ -125,7 +119,7 @@ func (r *reporter) openOther(dir string) {
 func (r *reporter) try(all []*object) {
 	types := btf.NewCache()
 	for _, o := range all {
-		r.lean(o)
+		r.shareMaps(o)
 		var report ObjectReport
 		var s *set
 		if o.name == objectHeat {
@@ -133,12 +127,7 @@ func (r *reporter) try(all []*object) {
 		} else {
 			report, s = trial(o, types)
 		}
-		if s == nil {
-			r.add(report, o.attach, nil, nil)
-			continue
-		}
-		r.live[o.name] = s
-		r.add(report, o.attach, s.links, s.near)
+		r.add(report, o.attach, s)
 	}
 }
 
@@ -167,7 +156,7 @@ func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
 func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 	report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
 	var coll *ebpf.Collection
-	err := (&Probes{}).present(o, types)
+	err := o.present(types, nil)
 	if err == nil {
 		coll, err = o.load(types)
 	}
@@ -176,37 +165,27 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 		return report, nil
 	}
 	defer coll.Close()
-	s := newSet()
-	if coll.Programs[o.far] != nil {
-		s.near = coll.DetachProgram(o.near)
-	}
-	var failed []error
-	for name, at := range o.attachIn(coll) {
-		l, err := attach(coll.Programs[name], at)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("attach %s to %s: %w", name, at, err))
-			continue
-		}
-		s.links[name], s.programs[name] = l, coll.DetachProgram(name)
-	}
-	for _, name := range o.maps {
-		s.maps[name] = coll.DetachMap(name)
-	}
+	s, failed := o.attachAll(coll)
 	if err := classify(errors.Join(failed...)); err != nil {
 		report.State, report.Reason = StateFailed, err.Error()
 	}
 	return report, s
 }
 
-// add enters an object, and opens the programs behind its links. The one that
-// has none, near, is attached now and then by the agent.
-func (r *reporter) add(report ObjectReport, attach map[string]string, links map[string]link.Link, near *ebpf.Program) {
+// add enters an object, keeps its set if it is of this version, and opens the
+// programs behind its links. The near one has none: the agent attaches it now and then.
+func (r *reporter) add(report ObjectReport, attach map[string]string, s *set) {
+	if s == nil {
+		s = newSet()
+	} else if report.State != StateOther {
+		r.live[report.Name] = s
+	}
 	report.Programs, report.Maps = []ProgramReport{}, []MapReport{}
 	var open []*ebpf.Program
 	for _, name := range slices.Sorted(maps.Keys(attach)) {
 		p := ProgramReport{Name: name, AttachPoint: attach[name], Reason: report.Reason}
 		var program *ebpf.Program
-		if l := links[name]; l != nil {
+		if l := s.links[name]; l != nil {
 			info, err := l.Info()
 			if err == nil {
 				program, err = ebpf.NewProgramFromID(info.Program)
@@ -217,8 +196,8 @@ func (r *reporter) add(report ObjectReport, attach map[string]string, links map[
 			} else {
 				p.ID = uint32(info.Program)
 			}
-		} else if near != nil {
-			program, p.ID = openNear(near)
+		} else if s.near != nil {
+			program, p.ID = openNear(s.near)
 		}
 		report.Programs, open = append(report.Programs, p), append(open, program)
 	}
@@ -255,22 +234,32 @@ func (r *reporter) measure() {
 		}
 		slices.SortFunc(object.Maps, func(a, b MapReport) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	p := &Probes{
-		lastuse: r.live[objectLastUse], writers: r.live[objectWriters], heat: r.live[objectHeat],
-		usage: map[string]usageSet{}, writersOn: map[string]usageSet{},
-	}
-	for _, fsType := range fsTypes {
-		p.usage[fsType] = usageSet{set: r.live[objectUsage+fsType]}
-		p.writersOn[fsType] = usageSet{set: r.live[writersName(fsType)]}
-	}
-	counters, err := p.Counters()
+	kernel := r.concerns()
+	counters, err := kernel.Counters()
 	if err != nil {
 		r.Note = classify(err).Error()
 	}
 	r.Events, r.Lost = counters.Events(), counters.Lost()
-	for _, s := range p.Status() {
+	for _, s := range kernel.Status() {
 		r.limit(s)
 	}
+}
+
+// concerns are those that the open sets make up. What is closed is the reporter's.
+func (r *reporter) concerns() *concerns {
+	c := &concerns{
+		lastuse: lastuse{attachment: attachment{set: r.live[objectLastUse]}},
+		heat:    heat{attachment: attachment{set: r.live[objectHeat]}},
+		usage:   usage{on: map[string]usageSet{}},
+		writers: writers{on: map[string]attachment{}},
+	}
+	for _, fsType := range fsTypes {
+		c.usage.on[fsType] = usageSet{attachment: attachment{set: r.live[objectUsage+fsType]}}
+	}
+	for _, fsType := range writersTypes {
+		c.writers.on[fsType] = attachment{set: r.live[writersName(fsType)]}
+	}
+	return c
 }
 
 // limit notes in what way an attached program is less exact.

@@ -42,7 +42,7 @@ func suspend(t testing.TB, d time.Duration) time.Duration {
 
 // TestSuspend: stamps and events stay in order over a suspend to memory, and
 // the time slept is in them: an image used before is that much older. Programs,
-// pins and lines are there afterwards, and a container that slept along was in
+// pins and watermarks are there afterwards, and a container that slept along was in
 // use.
 func TestSuspend(t *testing.T) {
 	if os.Getenv(suspendVariable) == "" {
@@ -52,7 +52,7 @@ func TestSuspend(t *testing.T) {
 	before, during, after := overlay(t), overlay(t), overlay(t)
 	track(t, p, before.key, during.key, after.key)
 	free, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: free - 1000, RearmFree: free - 1000})
+	setWatermark(t, p, fs, Watermark{RaiseFree: free - 1000, RearmFree: free - 1000})
 	before.run(t, "true")
 	end := during.hold(t)
 

@@ -3,6 +3,7 @@ package bpf
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,10 @@ const (
 // to them, the kernel takes their mounts back when the last process is gone,
 // and with the mounts the pins and loop devices.
 func TestMain(m *testing.M) {
+	// A history on a real disk takes a second; "make test-long" has more of them.
+	if err := flag.Set("rapid.checks", "10"); err != nil {
+		panic(err)
+	}
 	switch {
 	case os.Getenv(envRole) != "":
 		os.Exit(helper(os.Getenv(envRole)))
@@ -50,16 +55,17 @@ func TestMain(m *testing.M) {
 	os.Exit(inNamespace())
 }
 
-// leaveLoops gives back the copies of loop mounts that came with the namespace:
-// each would keep the filesystem of somebody else's test alive after its end.
+// leaveLoops gives back the copies of loop mounts that came with the namespace, and of the
+// overlays of containers, which lie on them: each would keep the filesystem of somebody else's
+// test alive after its end.
 func leaveLoops() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line) // device, mount point, …
-		if !strings.HasPrefix(fields[0], "/dev/loop") {
+		fields := strings.Fields(line) // device, mount point, type, …
+		if !strings.HasPrefix(fields[0], "/dev/loop") && fields[2] != "overlay" || fields[1] == "/" {
 			continue
 		}
 		if err := unix.Unmount(fields[1], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -154,11 +160,11 @@ func deprive() error {
 	}
 	runtime.LockOSThread() // the bounding set is a thread's
 	for _, c := range needed {
-		if slices.Contains(strings.Fields(keep), c.name) {
+		if slices.Contains(strings.Fields(keep), c.Name) {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c.bit), 0, 0, 0); err != nil {
-			return fmt.Errorf("drop %s: %w", c.name, err)
+			return fmt.Errorf("drop %s: %w", c.Name, err)
 		}
 	}
 	var env []string

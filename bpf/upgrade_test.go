@@ -2,8 +2,9 @@ package bpf
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/dice"
 )
 
 // TestNoUseIsMissedByAnUpgrade replaces the programs by others of another
@@ -23,6 +24,7 @@ func TestNoUseIsMissedByAnUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chance := dice.New(t)
 	uses, missed, steps := 0, 0, 0
 	for round := range rounds {
 		for i, r := range all {
@@ -33,7 +35,7 @@ func TestNoUseIsMissedByAnUpgrade(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
 		begin, ended := make(chan struct{}), make(chan struct{})
 		used := make(chan map[Key]uint64, 1)

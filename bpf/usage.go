@@ -1,340 +1,184 @@
 package bpf
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"time"
+	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
+	"github.com/cilium/ebpf/btf"
 )
 
-// MaxLines is how many filesystems can have a line at once.
-const MaxLines = 16
-
-// Line says when to be told about a filesystem: once free space is at or below
-// Raise, and not again before it was above Rearm. Space is counted in blocks
-// that unprivileged writers can get, as statfs does in f_bavail; inodes as in
-// f_ffree. A Raise of 0 switches that half off; btrfs has no second half.
+// usage watches how full filesystems are. At each allocation usage_TYPE.bpf.c compares
+// the filesystem's own counters with a [Watermark] and sends one [Crossing] when free space
+// has come down to it. The watermark is then disarmed until free space was above a second,
+// higher figure, or user space sets it again. A watermark belongs to a superblock and stays
+// when that is unmounted, and the next one can have its number: whoever follows mounts
+// clears it.
 //
-// A Worse that is not 0 is for a line that is reached already: the line begins
-// disarmed, as if its event had been sent, and one more event comes when free
-// space is at or below Worse.
-type Line struct {
-	RaiseFree, RearmFree, WorseFree       uint64
-	RaiseInodes, RearmInodes, WorseInodes uint64
+// An event is never late. It can be early:
+//   - ext4: while promised blocks become allocated ones, they count twice, as for
+//     statfs(2) (ext4_statfs, fs/ext4/super.c; ext4_mb_new_blocks, fs/ext4/mballoc.c;
+//     ext4_da_reserve_space, fs/ext4/inode.c).
+//   - xfs: by what transactions hold at the moment and what files being written were
+//     given in advance, as for statfs(2) (xfs_fs_statfs, fs/xfs/xfs_super.c;
+//     xfs_trans_reserve; xfs_buffered_write_iomap_begin, fs/xfs/xfs_iomap.c).
+//   - btrfs: statfs(2) shows growth up to half a minute late (btrfs_statfs,
+//     btrfs_calc_avail_data_space), so what was promised counts as well
+//     (btrfs_reserve_data_bytes, fs/btrfs/space-info.c; btrfs_add_reserved_bytes,
+//     fs/btrfs/block-group.c). That can be more than will be taken, and what is freed
+//     counts from the next commit on: overwriting can raise one event for each
+//     headroom's worth. What a commit adds to the metadata counts when the block group
+//     for it is made.
+//
+// On btrfs, therefore, the caller makes statfs true (fs.Settle) before it decides
+// anything, and compares a watermark it has set with [Probes.Counted]. A caller that gets
+// early events in quick succession leaves time between them.
+type usage struct {
+	pins       *pins
+	nearBlocks uint32
 
-	// Reserved is f_bfree less f_bavail of the same reading: what ext4 keeps
-	// for root. The programs see f_bfree there. With btrfs the difference means
-	// something else, and is not used.
-	Reserved uint64
-
-	// Free is f_bfree of the same reading. If that is far above RaiseFree, ext4
-	// is watched from afar, which writers do not feel; 0 is close, as is every
-	// other filesystem.
-	Free uint64
+	mu   sync.Mutex          // guards all below
+	on   map[string]usageSet // by type of filesystem; nil once closed
+	more chan struct{}       // closed when another type has been attached
 }
 
-// Crossing is a filesystem that came down to its line, or near it. Free may have
-// changed since; the caller reads the exact figure and sets the line again.
-type Crossing struct {
-	Dev    uint64
-	Inodes bool   // inodes ran low, not space
-	Near   bool   // not reached, but watched closely from now on
-	BootNS uint64 // CLOCK_BOOTTIME
-	Free   uint64 // blocks, with what is reserved; or inodes
+// usageSet is what became of the object for one type of filesystem.
+type usageSet struct {
+	attachment
+	closely *closeWatch // nil where all is watched alike
 }
 
-// SetLine watches a filesystem, or moves its line, and arms it. The type is as
-// mountinfo has it. An allocation raises the event: if free space is at or below
-// the line already, only the next allocation does. So read the figure after
-// setting the line; on btrfs, read [Probes.Counted] too.
-func (p *Probes) SetLine(dev uint64, fsType string, l Line) error {
-	if err := p.setLine(dev, fsType, l); err != nil {
-		return fmt.Errorf("set line of %s: %w", deviceName(dev), err)
-	}
-	return nil
-}
-
-func (p *Probes) setLine(dev uint64, fsType string, l Line) error {
-	if fsType == "btrfs" {
-		l.Reserved = 0
-		if l.RaiseInodes != 0 {
-			return fmt.Errorf("inodes: btrfs does not count them")
-		}
-	}
-	if err := l.validate(); err != nil {
-		return err
-	}
-	watches, err := p.usageMap(fsType, mapWatches)
-	if err != nil {
-		return err
-	}
-	if err := p.startCounting(dev, fsType); err != nil {
-		return err
-	}
-	value := watchValue{
-		Bytes:  kernelLine(l.RaiseFree, l.RearmFree, l.WorseFree, l.Reserved),
-		Inodes: kernelLine(l.RaiseInodes, l.RearmInodes, l.WorseInodes, 0),
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if closely := p.usage[fsType].closely; closely != nil {
-		return closely.setClosely(watches, dev, l, value)
-	}
-	return lineFull(watches.Put(dev, value))
-}
-
-func lineFull(err error) error {
-	if errors.Is(err, unix.E2BIG) {
-		return fmt.Errorf("%d filesystems have a line: %w", MaxLines, ErrFull)
-	}
-	return err
-}
-
-// figures are what an object counts besides, and begins with.
-var figures = map[string]struct {
-	name  string // of the map
-	first uint64
-}{"btrfs": {mapCounted, uncounted}, "ext4": {mapGivenBack, 0}}
-
-// startCounting makes room for the figure of a filesystem, if there is none.
-func (p *Probes) startCounting(dev uint64, fsType string) error {
-	figure, ok := figures[fsType]
-	if !ok {
-		return nil
-	}
-	m, err := p.usageMap(fsType, figure.name)
-	if err != nil {
-		return err
-	}
-	err = m.Update(dev, figure.first, ebpf.UpdateNoExist)
-	if errors.Is(err, ebpf.ErrKeyExist) {
-		return nil
-	}
-	return lineFull(err)
-}
-
-// uncounted: a line was set, and nothing happened on the filesystem since.
-const uncounted = math.MaxUint64
-
-// Counted returns the kernel's own figure of free blocks, in the measure of
-// RaiseFree, for filesystems whose statfs lags behind what was written: btrfs.
-// It is the figure at the latest allocation or commit since the first SetLine;
-// ok is false if there was none, and for every other filesystem.
-func (p *Probes) Counted(dev uint64) (free uint64, ok bool, err error) {
-	free, ok, err = p.figure(dev, "btrfs")
-	return free, ok && free != uncounted, err
-}
-
-// GivenBack returns how many blocks, in the measure of RaiseFree, were freed on a
-// filesystem since the first SetLine, whoever did it and whoever took them again.
-// ok is false for every filesystem but ext4: others give back what was only
-// promised, too, or free blocks long after a file has gone.
-func (p *Probes) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
-	return p.figure(dev, "ext4")
-}
-
-func (p *Probes) figure(dev uint64, fsType string) (figure uint64, ok bool, err error) {
-	if !p.CanWatch(fsType) {
-		return 0, false, nil
-	}
-	m, err := p.usageMap(fsType, figures[fsType].name)
-	if err == nil {
-		err = m.Lookup(dev, &figure)
-	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("read figure of %s: %w", deviceName(dev), err)
-	}
-	return figure, true, nil
-}
-
-func kernelLine(raise, rearm, worse, reserved uint64) lineValue {
-	line := lineValue{Raise: raise, Rearm: rearm, Worse: worse}
-	for _, figure := range []*uint64{&line.Raise, &line.Rearm, &line.Worse} {
-		if *figure != 0 {
-			*figure += reserved
-		}
-	}
-	if worse == 0 {
-		line.Armed = 1
-	}
-	return line
-}
-
-// validate keeps figures within what the kernel computes with.
-func (l Line) validate() error {
-	for _, half := range []struct {
-		name                string
-		raise, rearm, worse uint64
-	}{{"free", l.RaiseFree, l.RearmFree, l.WorseFree}, {"inodes", l.RaiseInodes, l.RearmInodes, l.WorseInodes}} {
-		if half.worse > half.raise {
-			return fmt.Errorf("%s: worse %d is above raise %d", half.name, half.worse, half.raise)
-		}
-		if half.raise > half.rearm {
-			return fmt.Errorf("%s: raise %d is above rearm %d", half.name, half.raise, half.rearm)
-		}
-		if half.rearm > math.MaxInt64 || l.Reserved > math.MaxInt64-half.rearm {
-			return fmt.Errorf("%s: rearm %d is too large", half.name, half.rearm)
-		}
-	}
-	return nil
-}
-
-// ClearLine stops watching a filesystem.
-func (p *Probes) ClearLine(dev uint64) error {
-	watches, err := p.usageMaps(mapWatches)
-	if err != nil {
-		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
-	}
-	for fsType, figure := range figures {
-		if m, err := p.usageMap(fsType, figure.name); err == nil {
-			watches = append(watches, m)
-		}
-	}
-	for _, m := range watches {
-		if err := m.Delete(dev); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.usage["ext4"].closely.leave(dev); err != nil {
-		return fmt.Errorf("clear line of %s: %w", deviceName(dev), err)
-	}
-	return nil
-}
-
-// Crossings sends events to out until ctx ends, and then returns its error. It
-// sleeps in the kernel in between. One caller at a time; events raised while
-// there is none wait in the ring buffer. One that out has not taken when ctx
-// ends is dropped: whoever comes next reads the figure and sets the line anew.
-func (p *Probes) Crossings(ctx context.Context, out chan<- Crossing) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		read := map[*ebpf.Map]bool{}
-		for {
-			rings, more, err := p.rings()
-			if err != nil {
-				return fmt.Errorf("read crossings: %w", err)
-			}
-			for _, ring := range rings {
-				if read[ring] {
-					continue
-				}
-				read[ring] = true
-				g.Go(func() error {
-					if err := p.readCrossings(ctx, ring, out); err != nil {
-						return fmt.Errorf("read crossings: %w", err)
-					}
-					return nil
-				})
-			}
-			select {
-			case <-more:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	})
-	return g.Wait()
-}
-
-// rings returns the ring buffers there are, and what is closed once there are
-// others.
-func (p *Probes) rings() ([]*ebpf.Map, <-chan struct{}, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lock == nil {
-		return nil, nil, ErrNotAttached // closed
-	}
-	var all []*ebpf.Map
+func (u *usage) parts() (all []part) {
 	for _, fsType := range fsTypes {
-		if u := p.usage[fsType]; u.set != nil {
-			all = append(all, u.maps[mapCrossings])
-		}
+		load := func(types *btf.Cache) error { return u.load(types, fsType) }
+		all = append(all, part{objectUsage + fsType, u.on[fsType].err, load})
 	}
-	return all, p.more, nil
+	return all
 }
 
-// readCrossings reads one ring; it ends only with an error.
-func (p *Probes) readCrossings(ctx context.Context, ring *ebpf.Map, out chan<- Crossing) error {
-	reader, err := ringbuf.NewReader(ring)
+// load brings up the watermarks of one type of filesystem.
+func (u *usage) load(types *btf.Cache, fsType string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	o, err := usageObject(fsType, u.nearBlocks)
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
-	// Closing is what wakes a blocked Read.
-	stop := context.AfterFunc(ctx, func() { reader.Close() })
-	defer stop()
-	for {
-		record, err := reader.Read()
-		if ctx.Err() != nil && errors.Is(err, os.ErrClosed) {
-			return ctx.Err()
+	s, err := u.pins.open(o, types)
+	if err == nil {
+		err = u.reset(o, s)
+	}
+	if err != nil {
+		err = classify(err)
+		u.pins.warn("usage is not watched", err, "type", fsType)
+		if s != nil {
+			err = errors.Join(err, s.close())
 		}
+		u.on[fsType] = usageSet{attachment: attachment{err: err}}
+		return nil
+	}
+	u.on[fsType] = usageSet{attachment{set: s}, newCloseWatch(s, u.nearBlocks)}
+	close(u.more)
+	u.more = make(chan struct{})
+	return nil
+}
+
+// watermarkMaps have an entry for each filesystem with a watermark, in the objects that
+// have them.
+var watermarkMaps = []string{mapWatches, mapCounted, mapGivenBack}
+
+// reset forgets the watermarks of the process before, whose watches would keep their
+// room for ever if their filesystems are gone; and its sets.
+func (u *usage) reset(o *object, s *set) error {
+	for _, name := range watermarkMaps {
+		m, ok := s.maps[name]
+		if !ok {
+			continue
+		}
+		var dev uint64
+		for m.NextKey(nil, &dev) == nil {
+			if err := deleteKey(m, dev); err != nil {
+				return fmt.Errorf("clear watermark: %w", err)
+			}
+		}
+	}
+	return u.pins.removeOutdated(o)
+}
+
+func (u *usage) close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var errs []error
+	for _, on := range u.on {
+		errs = append(errs, on.closely.close(), on.attachment.close())
+	}
+	u.on = nil
+	return errors.Join(errs...)
+}
+
+func (u *usage) status() (all []ProgramStatus) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, fsType := range fsTypes {
+		on := u.on[fsType]
+		programs := on.statusOf(objectUsage+fsType, usageTypes[fsType].attach, approximation(on.set))
+		on.closely.status(programs)
+		all = append(all, programs...)
+	}
+	return all
+}
+
+func (u *usage) count(c *Counters) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, fsType := range fsTypes {
+		cpus, err := countersOf[usageCounters](u.on[fsType].attachment, objectUsage+fsType, mapUsageCounts, c)
 		if err != nil {
 			return err
 		}
-		crossing, err := decodeCrossing(record.RawSample)
-		if err != nil {
-			return err
-		}
-		if crossing.Near {
-			p.comeNear(crossing.Dev, crossing.Free)
-		}
-		select {
-		case out <- crossing:
-		case <-ctx.Done():
-			return ctx.Err()
+		for _, n := range cpus {
+			c.Checked += n.Checked
+			c.Summed += n.Summed
+			c.Approximate += n.Approximate
+			c.Raised += n.Raised
+			c.Neared += n.Neared
+			c.Rearmed += n.Rearmed
+			c.CrossingsHeld += n.RingFull
 		}
 	}
+	return nil
 }
 
-// Resources, as enum resource in headers/line.h.
-const (
-	resourceBytes = iota
-	resourceInodes
-	resourceNear
-)
-
-// decodeCrossing reads a struct crossing.
-func decodeCrossing(raw []byte) (Crossing, error) {
-	var c crossingValue
-	if len(raw) < binary.Size(c) {
-		return Crossing{}, fmt.Errorf("crossing of %d bytes, want %d", len(raw), binary.Size(c))
-	}
-	if _, err := binary.Decode(raw, binary.NativeEndian, &c); err != nil {
-		return Crossing{}, fmt.Errorf("decode crossing: %w", err)
-	}
-	if c.Resource > resourceNear {
-		return Crossing{}, fmt.Errorf("crossing of unknown resource %d", c.Resource)
-	}
-	return Crossing{
-		Dev:    c.Dev,
-		Inodes: c.Resource == resourceInodes,
-		Near:   c.Resource == resourceNear,
-		BootNS: c.BootNs,
-		Free:   c.Free,
-	}, nil
+// CanWatch reports whether a filesystem of this type can have a watermark. It stays
+// as it is until CatchUp.
+func (u *usage) CanWatch(fsType string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.on[fsType].set != nil
 }
 
-// deviceName writes a device as mountinfo does.
-func deviceName(dev uint64) string { return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1)) }
-
-// BootTime returns the clock stamps are made with, now.
-func BootTime() (uint64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0, fmt.Errorf("read boot time: %w", err)
+// maps returns those of that name, of all objects that are attached and have one.
+func (u *usage) maps(name string) (all []*ebpf.Map) {
+	for _, on := range u.on {
+		if on.set != nil && on.set.maps[name] != nil {
+			all = append(all, on.set.maps[name])
+		}
 	}
-	return uint64(time.Duration(ts.Nano())), nil
+	return all
+}
+
+// reason says why nothing is watched; nil if something is.
+func (u *usage) reason() error {
+	var errs []error
+	for _, fsType := range fsTypes {
+		on := u.on[fsType]
+		if on.set != nil {
+			return nil
+		}
+		if on.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", fsType, on.err))
+		}
+	}
+	return errors.Join(errs...)
 }

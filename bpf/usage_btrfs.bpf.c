@@ -1,7 +1,7 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The line of a btrfs filesystem. statfs(2) shows growth only when delayed
+ * The watermark of a btrfs filesystem. statfs(2) shows growth only when delayed
  * references run, which can be half a minute later. So the figure here is what
  * statfs will show as f_bavail (btrfs_statfs) once all that was promised by now
  * is written:
@@ -21,13 +21,13 @@
  *
  * While a block group is made (create_chunk) its bytes count twice for a moment,
  * for statfs as well: in the group, and not yet taken from the device. A CPU that
- * comes by just then can arm a line that was reached, which is then reached once
+ * comes by just then can arm a watermark that was reached, which is then reached once
  * more: an event too many, never one too few, because whoever had the group made
  * comes by after it.
  *
  * btrfs has no limit on inodes.
  */
-#include "headers/line.h"
+#include "headers/watermark.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -219,10 +219,15 @@ __noinline u64 all_devices(u64 devices, u64 profile, u32 me)
 /*
  * only_device is what the only device of a filesystem has, or NO_SUCH if there
  * are several: nearly always there is one, and that one is known by its type,
- * so that reading it takes no call of a helper. It is the whole list if it is
- * the list's first and last.
+ * so that reading it takes no call of a helper.
  */
 #define NO_SUCH (~0ULL)
+
+/* A device is the whole list if it is the list's first and last. */
+static __always_inline bool only(struct btrfs_fs_devices *all, struct btrfs_device *dev)
+{
+	return all->devices.next == &dev->dev_list && dev->dev_list.next == &all->devices;
+}
 
 static __always_inline u64 only_device(struct btrfs_fs_devices *all, u64 min_stripe)
 {
@@ -231,7 +236,7 @@ static __always_inline u64 only_device(struct btrfs_fs_devices *all, u64 min_str
 	if (!bpf_core_field_exists(all->latest_dev))
 		return NO_SUCH;
 	dev = all->latest_dev;
-	if (all->devices.next != &dev->dev_list || dev->dev_list.next != &all->devices)
+	if (!only(all, dev))
 		return NO_SUCH;
 	return dev->bdev ? on_device(dev->total_bytes, dev->bytes_used, min_stripe) : 0;
 }
@@ -291,13 +296,13 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 	struct watch *w = bpf_map_lookup_elem(&watches, &dev);
 	struct usage_counters *n = counts();
 	struct reading r = {};
-	struct line *l;
+	struct watermark *l;
 	u64 *figure;
 	u32 bits;
 
 	if (!w || !n)
 		return 0;
-	l = line_of(w, RESOURCE_BYTES);
+	l = watermark_of(w, RESOURCE_BYTES);
 	if (!l)
 		return 0;
 	n->checked++;
@@ -312,19 +317,47 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 	figure = bpf_map_lookup_elem(&counted, &dev);
 	if (figure)
 		*figure = r.free;
-	return check_line(fs, l, dev, RESOURCE_BYTES, &r);
+	return check_watermark(fs, l, dev, RESOURCE_BYTES, &r);
+}
+
+/* How much was in block groups at the last promise of metadata, and of which filesystem. */
+static u64 grouped;
+
+/*
+ * Promises of metadata are looked at for the block group that had to be made for them:
+ * then their only device has less that is in none. Each page that is written has one or
+ * two of them.
+ */
+static __always_inline bool same_groups(struct btrfs_fs_info *fs)
+{
+	struct btrfs_fs_devices *all = fs->fs_devices;
+	struct btrfs_space_info *m = fs->global_block_rsv.space_info;
+	struct btrfs_device *dev;
+	u64 now;
+
+	if (!bpf_core_field_exists(all->latest_dev) || BPF_CORE_READ_BITFIELD(m, full))
+		return false;
+	dev = all->latest_dev;
+	if (!only(all, dev))
+		return false;
+	now = (fs->sb->s_dev * GOLDEN) ^ dev->bytes_used;
+	if (now == grouped)
+		return true;
+	grouped = now;
+	return false;
 }
 
 /*
  * Everything that takes space is promised it first (btrfs_reserve_data_bytes),
  * and what is then allocated is taken off the promise (btrfs_add_reserved_bytes).
- * This comes just before the promise changes, with the lock on it. Promises of
- * metadata are looked at for the block group that had to be made for them.
+ * This comes just before the promise changes, with the lock on it.
  */
 SEC("tp_btf/update_bytes_may_use")
 int BPF_PROG(usage_promise, struct btrfs_fs_info *fs, struct btrfs_space_info *space, u64 old, s64 change)
 {
-	return fs ? check(fs, space, change, PROMISE) : 0;
+	if (!fs || (space != fs->data_sinfo && same_groups(fs)))
+		return 0;
+	return check(fs, space, change, PROMISE);
 }
 
 /* The end of a commit: what was deleted is given back, what was late is in. */

@@ -8,47 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type usageBtrfsRooms struct {
-	_    structs.HostLayout
-	Room [16]uint64
-}
-
-type usageBtrfsUsageCounters struct {
-	_           structs.HostLayout
-	Checked     uint64
-	Summed      uint64
-	Approximate uint64
-	Raised      uint64
-	Neared      uint64
-	Rearmed     uint64
-	RingFull    uint64
-}
-
-type usageBtrfsWatch struct {
-	_     structs.HostLayout
-	Bytes struct {
-		_     structs.HostLayout
-		Raise uint64
-		Rearm uint64
-		Worse uint64
-		Armed uint64
-	}
-	Inodes struct {
-		_     structs.HostLayout
-		Raise uint64
-		Rearm uint64
-		Worse uint64
-		Armed uint64
-	}
-	Near      uint64
-	Dirtied   uint64
-	DirtyThen uint64
-}
 
 // Names of all BPF objects in the ELF.
 //

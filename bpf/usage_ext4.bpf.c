@@ -1,7 +1,7 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The line of an ext4 filesystem. The figure is the one that statfs(2) shows
+ * The watermark of an ext4 filesystem. The figure is the one that statfs(2) shows
  * (ext4_statfs): free clusters less those promised to delayed allocation.
  */
 #include "headers/near.h"
@@ -72,16 +72,16 @@ static __always_inline int check(struct super_block *sb, u32 resource, u32 own, 
 	u64 dev = sb->s_dev;
 	struct watch *w = bpf_map_lookup_elem(&watches, &dev);
 	struct reading r = {.own = own};
-	struct line *l;
+	struct watermark *l;
 
 	if (!w || !n)
 		return 0;
-	l = line_of(w, resource);
+	l = watermark_of(w, resource);
 	if (!l)
 		return 0;
 	n->checked++;
 	glance(sb->s_fs_info, resource, &r);
-	check_line(sb->s_fs_info, l, dev, resource, &r);
+	check_watermark(sb->s_fs_info, l, dev, resource, &r);
 	if (resource == RESOURCE_INODES)
 		return 0;
 	__sync_fetch_and_add(&w->dirtied, dirtied);
@@ -91,7 +91,7 @@ static __always_inline int check(struct super_block *sb, u32 resource, u32 own, 
 /*
  * A folio becomes dirty after its blocks were promised: write(2) and a page
  * fault both promise first (ext4_da_write_begin, ext4_page_mkwrite). How many is
- * not known here, and need not be: a line that is disarmed is near.
+ * not known here, and need not be: a watermark that is disarmed is near.
  */
 SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(usage_dirty, struct folio *folio, struct address_space *mapping)

@@ -28,14 +28,6 @@ type usageExt4Crossing struct {
 	Pad      uint32
 }
 
-type usageExt4Line struct {
-	_     structs.HostLayout
-	Raise uint64
-	Rearm uint64
-	Worse uint64
-	Armed uint64
-}
-
 type usageExt4UsageCounters struct {
 	_           structs.HostLayout
 	Checked     uint64
@@ -49,11 +41,19 @@ type usageExt4UsageCounters struct {
 
 type usageExt4Watch struct {
 	_         structs.HostLayout
-	Bytes     usageExt4Line
-	Inodes    usageExt4Line
+	Bytes     usageExt4Watermark
+	Inodes    usageExt4Watermark
 	Near      uint64
 	Dirtied   uint64
 	DirtyThen uint64
+}
+
+type usageExt4Watermark struct {
+	_     structs.HostLayout
+	Raise uint64
+	Rearm uint64
+	Worse uint64
+	Armed uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -14,8 +14,8 @@ import (
 )
 
 // TestCrossing takes space in every way there is, a little at a time, and
-// compares the line with statfs after each step: the event comes with the very
-// step that brings free space to the line.
+// compares the watermark with statfs after each step: the event comes with the very
+// step that brings free space to the watermark.
 func TestCrossing(t *testing.T) {
 	type crossing struct {
 		inodes bool
@@ -43,24 +43,24 @@ func TestCrossing(t *testing.T) {
 			fs, was := newExt4(t, c.mkfs...), counters(t, p)
 			step := fs.begin(t, c.way)
 			blocks, inodes := fs.free(t)
-			line := Line{RaiseFree: blocks - 400, RearmFree: blocks - 300}
+			watermark := Watermark{RaiseFree: blocks - 400, RearmFree: blocks - 300}
 			if c.inodes {
-				line = Line{RaiseInodes: inodes - 300, RearmInodes: inodes - 200}
+				watermark = Watermark{RaiseInodes: inodes - 300, RearmInodes: inodes - 200}
 			}
-			setLine(t, p, fs, line)
-			defer clearLine(t, p, fs)
+			setWatermark(t, p, fs, watermark)
+			defer clearWatermark(t, p, fs)
 			before := now(t)
-			free := crossBySteps(t, p, fs, line, step)
+			free := crossBySteps(t, p, fs, watermark, step)
 			got := nextCrossing(t, p)
 			if got.Dev != fs.dev || got.Inodes != c.inodes || got.BootNS < before || got.BootNS > now(t) {
 				t.Errorf("crossing is %+v", got)
 			}
 			// A step can take more after the crossing, never less.
-			if raise := max(line.RaiseFree, line.RaiseInodes); got.Free > raise || got.Free < free {
-				t.Errorf("crossing with %d free; the line is %d and statfs said %d", got.Free, raise, free)
+			if raise := max(watermark.RaiseFree, watermark.RaiseInodes); got.Free > raise || got.Free < free {
+				t.Errorf("crossing with %d free; the watermark is %d and statfs said %d", got.Free, raise, free)
 			}
 
-			// Nothing more is sent below the line.
+			// Nothing more is sent below the watermark.
 			for range 20 {
 				if err := step(); err != nil {
 					t.Fatal(err)
@@ -74,10 +74,10 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// crossBySteps steps until statfs shows the line reached, and checks after
-// each step that the line was disarmed if and only if it was. It returns what
+// crossBySteps steps until statfs shows the watermark reached, and checks after
+// each step that the watermark was disarmed if and only if it was. It returns what
 // is free at last.
-func crossBySteps(t *testing.T, p *Probes, fs *filesystem, line Line, step func() error) uint64 {
+func crossBySteps(t *testing.T, p *Probes, fs *filesystem, watermark Watermark, step func() error) uint64 {
 	t.Helper()
 	for range 2000 {
 		if err := step(); err != nil {
@@ -85,11 +85,11 @@ func crossBySteps(t *testing.T, p *Probes, fs *filesystem, line Line, step func(
 		}
 		blocks, inodes := fs.free(t)
 		bytesArmed, inodesArmed := armed(t, p, fs)
-		if reached := line.RaiseFree != 0 && blocks <= line.RaiseFree; reached == bytesArmed {
-			t.Fatalf("%d blocks free, line %d, armed %v", blocks, line.RaiseFree, bytesArmed)
+		if reached := watermark.RaiseFree != 0 && blocks <= watermark.RaiseFree; reached == bytesArmed {
+			t.Fatalf("%d blocks free, watermark %d, armed %v", blocks, watermark.RaiseFree, bytesArmed)
 		}
-		if reached := line.RaiseInodes != 0 && inodes <= line.RaiseInodes; reached == inodesArmed {
-			t.Fatalf("%d inodes free, line %d, armed %v", inodes, line.RaiseInodes, inodesArmed)
+		if reached := watermark.RaiseInodes != 0 && inodes <= watermark.RaiseInodes; reached == inodesArmed {
+			t.Fatalf("%d inodes free, watermark %d, armed %v", inodes, watermark.RaiseInodes, inodesArmed)
 		}
 		if !bytesArmed {
 			return blocks
@@ -98,16 +98,16 @@ func crossBySteps(t *testing.T, p *Probes, fs *filesystem, line Line, step func(
 			return inodes
 		}
 	}
-	t.Fatal("the line was never reached")
+	t.Fatal("the watermark was never reached")
 	return 0
 }
 
-// TestOneAllocationThroughBothLines: free space goes from above rearm to below
+// TestOneAllocationThroughBothWatermarks: free space goes from above rearm to below
 // raise in one step, time and again, with deletes that no program sees.
-func TestOneAllocationThroughBothLines(t *testing.T) {
+func TestOneAllocationThroughBothWatermarks(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 600})
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks - 1000, RearmFree: blocks - 600})
 	for n := range 5 {
 		file := fs.take(t, 1500)
 		if is, _ := armed(t, p, fs); is {
@@ -117,7 +117,7 @@ func TestOneAllocationThroughBothLines(t *testing.T) {
 		fs.take(t, 1)
 		remove(t, file)
 		if is, _ := armed(t, p, fs); is {
-			t.Fatal("a delete armed the line: nothing hooks deletes")
+			t.Fatal("a delete armed the watermark: nothing hooks deletes")
 		}
 	}
 	if n := counters(t, p); n.Raised != 5 || n.Rearmed != 4 {
@@ -125,21 +125,21 @@ func TestOneAllocationThroughBothLines(t *testing.T) {
 	}
 }
 
-func TestRearmedOnlyAboveTheSecondLine(t *testing.T) {
+func TestRearmedOnlyAboveTheSecondWatermark(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: blocks - 1000, RearmFree: blocks - 500})
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks - 1000, RearmFree: blocks - 500})
 	part, rest := fs.take(t, 300), fs.take(t, 800)
-	remove(t, part) // between the lines: an event here would be one too many
+	remove(t, part) // between the watermarks: an event here would be one too many
 	part = fs.take(t, 300)
 	if n := counters(t, p); n.Raised != 1 || n.Rearmed != 0 {
-		t.Fatalf("%+v between the lines", n)
+		t.Fatalf("%+v between the watermarks", n)
 	}
 	remove(t, rest)
 	remove(t, part)
-	fs.take(t, 1) // above the second line
+	fs.take(t, 1) // above the second watermark
 	if is, _ := armed(t, p, fs); !is {
-		t.Fatal("not armed again above the second line")
+		t.Fatal("not armed again above the second watermark")
 	}
 	fs.take(t, 1200)
 	if n := counters(t, p); n.Raised != 2 || n.Rearmed != 1 {
@@ -147,100 +147,100 @@ func TestRearmedOnlyAboveTheSecondLine(t *testing.T) {
 	}
 }
 
-func TestLineSetBelowItselfFiresAtTheNextAllocation(t *testing.T) {
+func TestWatermarkSetBelowItselfFiresAtTheNextAllocation(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
-	line := Line{RaiseFree: blocks + 10, RearmFree: blocks + 10}
+	watermark := Watermark{RaiseFree: blocks + 10, RearmFree: blocks + 10}
 	for range 3 { // setting it is arming it
-		setLine(t, p, fs, line)
+		setWatermark(t, p, fs, watermark)
 		fs.take(t, 1)
 		if c := nextCrossing(t, p); c.Free >= blocks {
 			t.Fatalf("crossing with %d of %d free", c.Free, blocks)
 		}
 	}
-	if err := p.ClearLine(fs.dev); err != nil {
+	if err := p.ClearWatermark(fs.dev); err != nil {
 		t.Fatal(err)
 	}
 	was := counters(t, p).Checked
 	fs.take(t, 10)
 	if is := counters(t, p).Checked; is != was {
-		t.Fatal("a cleared line is still checked")
+		t.Fatal("a cleared watermark is still checked")
 	}
 }
 
-// TestWorse: a line that was reached before stays silent until free space is
-// at the second figure, speaks once then, and is an ordinary line again once
+// TestWorse: a watermark that was reached before stays silent until free space is
+// at the second figure, speaks once then, and is an ordinary watermark again once
 // free space was above it.
 func TestWorse(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	empty, _ := fs.free(t)
 	fill := fs.take(t, 1000)
-	line := Line{RaiseFree: empty - 500, RearmFree: empty - 400, WorseFree: empty - 1300}
-	setLine(t, p, fs, line)
+	watermark := Watermark{RaiseFree: empty - 500, RearmFree: empty - 400, WorseFree: empty - 1300}
+	setWatermark(t, p, fs, watermark)
 	for {
 		fs.take(t, 1)
 		free, _ := fs.free(t)
-		if want, got := free <= line.WorseFree, counters(t, p).Raised == 1; want != got {
-			t.Fatalf("%d free, line %+v: event %v", free, line, got)
+		if want, got := free <= watermark.WorseFree, counters(t, p).Raised == 1; want != got {
+			t.Fatalf("%d free, watermark %+v: event %v", free, watermark, got)
 		}
-		if free+20 < line.WorseFree {
+		if free+20 < watermark.WorseFree {
 			break // twenty more allocations, and still one event
 		}
 	}
-	if c := nextCrossing(t, p); c.Inodes || c.Free > line.WorseFree {
+	if c := nextCrossing(t, p); c.Inodes || c.Free > watermark.WorseFree {
 		t.Fatalf("crossing is %+v", c)
 	}
 	remove(t, fill)
-	fs.take(t, 300) // from above the second line to below the first
+	fs.take(t, 300) // from above the second watermark to below the first
 	if n := counters(t, p); n.Raised != 2 || n.Rearmed != 1 {
 		t.Fatalf("%+v after free space came back and went again", n)
 	}
 }
 
-func TestSixteenLines(t *testing.T) {
+func TestSixteenWatermarks(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
-	for dev := range uint64(MaxLines - 1) {
-		setLine(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Line{})
+	for dev := range uint64(MaxWatermarks - 1) {
+		setWatermark(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Watermark{})
 	}
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: blocks - 10, RearmFree: blocks})
-	if err := p.SetLine(1<<41, "ext4", Line{}); !errors.Is(err, ErrFull) {
-		t.Fatalf("line %d: %v", MaxLines+1, err)
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks - 10, RearmFree: blocks})
+	if err := p.SetWatermark(1<<41, "ext4", Watermark{}); !errors.Is(err, ErrFull) {
+		t.Fatalf("watermark %d: %v", MaxWatermarks+1, err)
 	}
-	setLine(t, p, fs, Line{RaiseFree: blocks - 20, RearmFree: blocks}) // moving one is no new one
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks - 20, RearmFree: blocks}) // moving one is no new one
 	for range 2 {
-		if err := p.ClearLine(1 << 40); err != nil {
+		if err := p.ClearWatermark(1 << 40); err != nil {
 			t.Fatal(err)
 		}
 	}
-	setLine(t, p, &filesystem{kind: "ext4", dev: 1 << 41}, Line{})
+	setWatermark(t, p, &filesystem{kind: "ext4", dev: 1 << 41}, Watermark{})
 	fs.take(t, 30)
 	if c := nextCrossing(t, p); c.Dev != fs.dev {
 		t.Fatalf("crossing is %+v", c)
 	}
 }
 
-func TestLinesDoNotOutliveTheirOwner(t *testing.T) {
+func TestWatermarksDoNotOutliveTheirOwner(t *testing.T) {
 	o := Options{PinDir: pinDir(t)}
 	p, fs := load(t, o), newExt4(t)
-	for dev := range uint64(MaxLines) {
-		setLine(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Line{})
+	for dev := range uint64(MaxWatermarks) {
+		setWatermark(t, p, &filesystem{kind: "ext4", dev: 1<<40 + dev}, Watermark{})
 	}
 	p = reload(t, p, o)
 	blocks, _ := fs.free(t)
-	setLine(t, p, fs, Line{RaiseFree: blocks, RearmFree: blocks})
+	setWatermark(t, p, fs, Watermark{RaiseFree: blocks, RearmFree: blocks})
 	fs.take(t, 1)
 	nextCrossing(t, p)
 }
 
-func TestBadLinesAreRefused(t *testing.T) {
-	for name, l := range map[string]Line{
+func TestBadWatermarksAreRefused(t *testing.T) {
+	for name, l := range map[string]Watermark{
 		"free":   {RaiseFree: 2, RearmFree: 1},
 		"inodes": {RaiseInodes: 2, RearmInodes: 1},
 		"worse":  {WorseFree: 2, RaiseFree: 1, RearmFree: 1},
 		"large":  {RaiseFree: 1, RearmFree: 1 << 63},
 	} {
-		if err := (&Probes{}).SetLine(1, "ext4", l); err == nil || errors.Is(err, ErrNotAttached) {
+		if err := l.validate(); err == nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -250,7 +250,7 @@ func TestBadLinesAreRefused(t *testing.T) {
 // a bounded amount, and Status says so.
 func TestCautiousBound(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
-	if err := p.usage["ext4"].maps[mapCPUOffsets].Put(uint32(0), cpuOffsets{}); err != nil {
+	if err := p.usage.on["ext4"].maps[mapCPUOffsets].Put(uint32(0), cpuOffsets{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range p.Status() {
@@ -260,7 +260,7 @@ func TestCautiousBound(t *testing.T) {
 	}
 	blocks, _ := fs.free(t)
 	raise := blocks - 2000
-	setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: blocks})
+	setWatermark(t, p, fs, Watermark{RaiseFree: raise, RearmFree: blocks})
 	for {
 		fs.take(t, 1)
 		free, _ := fs.free(t)
@@ -272,7 +272,7 @@ func TestCautiousBound(t *testing.T) {
 			break
 		}
 		if free <= raise {
-			t.Fatalf("%d free, line %d: late", free, raise)
+			t.Fatalf("%d free, watermark %d: late", free, raise)
 		}
 	}
 	if counters(t, p).Approximate == 0 {
@@ -285,7 +285,7 @@ func TestNeverLateWithManyWriters(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	blocks, _ := fs.free(t)
 	raise := blocks - 4000
-	setLine(t, p, fs, Line{RaiseFree: raise, RearmFree: blocks})
+	setWatermark(t, p, fs, Watermark{RaiseFree: raise, RearmFree: blocks})
 	var wg sync.WaitGroup
 	for n := range 8 {
 		f := fs.open(t, 0)
@@ -312,10 +312,10 @@ func TestNeverLateWithManyWriters(t *testing.T) {
 	wg.Wait()
 	free, _ := fs.free(t)
 	if free > raise {
-		t.Fatalf("test wrote too little: %d free, line %d", free, raise)
+		t.Fatalf("test wrote too little: %d free, watermark %d", free, raise)
 	}
 	if is, _ := armed(t, p, fs); is {
-		t.Fatalf("%d free, line %d, and no event", free, raise)
+		t.Fatalf("%d free, watermark %d, and no event", free, raise)
 	}
 	nextCrossing(t, p)
 	if n := counters(t, p).Raised; n != 1 {

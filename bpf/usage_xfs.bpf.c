@@ -1,7 +1,7 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The line of an xfs filesystem. The figures are those that statfs(2) shows
+ * The watermark of an xfs filesystem. The figures are those that statfs(2) shows
  * (xfs_fs_statfs): free blocks less those set aside for the free-space btrees;
  * free inodes are those in inode chunks, and all that would fit into free
  * blocks, up to a share of the disk.
@@ -13,7 +13,7 @@
  * a mapped page, reserves without one (xfs_bmapi_reserve_delalloc), for a
  * copy-on-write too and with what is preallocated beyond it; xfs_iomap_alloc
  * comes after that. Space comes back by transactions only, but for writes that
- * fail halfway: so a deletion arms the line by itself, and own is never needed.
+ * fail halfway: so a deletion arms the watermark by itself, and own is never needed.
  *
  * What other transactions hold at the moment counts as taken, for statfs(2) as
  * well: an event can be early by that much.
@@ -96,14 +96,14 @@ static __noinline int look(void *fs, u32 resource, struct reading *r)
 static __always_inline int check(struct xfs_mount *mp, struct watch *w, u64 dev, u32 resource)
 {
 	struct usage_counters *n = counts();
-	struct line *l = line_of(w, resource);
+	struct watermark *l = watermark_of(w, resource);
 	struct reading r = {};
 
 	if (!l || !n)
 		return 0;
 	n->checked++;
 	glance(mp, resource, &r);
-	return check_line(mp, l, dev, resource, &r);
+	return check_watermark(mp, l, dev, resource, &r);
 }
 
 /* Free inodes fall with free blocks, so every event is one for both. */

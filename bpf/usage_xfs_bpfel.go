@@ -8,48 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type usageXfsCpuOffsets struct {
-	_      structs.HostLayout
-	Known  uint64
-	Offset [1024]uint64
-}
-
-type usageXfsUsageCounters struct {
-	_           structs.HostLayout
-	Checked     uint64
-	Summed      uint64
-	Approximate uint64
-	Raised      uint64
-	Neared      uint64
-	Rearmed     uint64
-	RingFull    uint64
-}
-
-type usageXfsWatch struct {
-	_     structs.HostLayout
-	Bytes struct {
-		_     structs.HostLayout
-		Raise uint64
-		Rearm uint64
-		Worse uint64
-		Armed uint64
-	}
-	Inodes struct {
-		_     structs.HostLayout
-		Raise uint64
-		Rearm uint64
-		Worse uint64
-		Armed uint64
-	}
-	Near      uint64
-	Dirtied   uint64
-	DirtyThen uint64
-}
 
 // Names of all BPF objects in the ELF.
 //

@@ -10,69 +10,110 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
+const objectUsage = "usage_" // and the type of filesystem
+
 // fsTypes are the filesystems with programs of their own, as mountinfo names
 // them. Each has an object to itself, so that none keeps another from loading.
 var fsTypes = []string{"ext4", "xfs", "btrfs"}
 
-// The objects share headers/line.h, so the names and layouts in it are theirs
+// usageType is what is particular to the watermarks of one type of filesystem.
+type usageType struct {
+	load      func() (*ebpf.CollectionSpec, error)
+	code      []byte
+	attach    map[string]string // program to tracepoint
+	far, near string            // of attach, see object; "" where all is watched alike
+	maps      []string          // besides those that all types have
+
+	// figure names the map of what is counted besides, by device; first is what
+	// it begins with.
+	figure string
+	first  uint64
+
+	// blocksAlone: there is no table of inodes, and what statfs keeps from
+	// unprivileged writers is no reserve for root.
+	blocksAlone bool
+
+	prepare func(spec *ebpf.CollectionSpec, types *btf.Cache, nearBlocks uint32) error
+}
+
+var usageTypes = map[string]usageType{
+	"ext4": {
+		load: loadUsageExt4, code: _UsageExt4Bytes,
+		attach: map[string]string{
+			usageExt4ProgUsageDirty:    "writeback_dirty_folio",
+			usageExt4ProgUsageReserve:  "ext4_da_reserve_space",
+			usageExt4ProgUsageAllocate: "ext4_allocate_blocks",
+			usageExt4ProgUsageInode:    "ext4_allocate_inode",
+			usageExt4ProgUsageGiveBack: "ext4_free_blocks",
+		},
+		far: usageExt4ProgUsageDirty, near: usageExt4ProgUsageReserve,
+		maps:    []string{mapCPUOffsets, mapGivenBack},
+		figure:  mapGivenBack,
+		prepare: prepareUsageExt4,
+	},
+	"xfs": {
+		load: loadUsageXfs, code: _UsageXfsBytes,
+		attach: map[string]string{
+			usageXfsProgUsageTrans:    "xfs_trans_free",
+			usageXfsProgUsageDelalloc: "xfs_iomap_alloc",
+		},
+		maps:    []string{mapCPUOffsets},
+		prepare: prepareUsage,
+	},
+	"btrfs": {
+		load: loadUsageBtrfs, code: _UsageBtrfsBytes,
+		attach: map[string]string{
+			usageBtrfsProgUsagePromise: "update_bytes_may_use",
+			usageBtrfsProgUsageCommit:  "btrfs_transaction_commit",
+		},
+		maps:   []string{mapCounted},
+		figure: mapCounted, first: uncounted,
+		blocksAlone: true,
+	},
+}
+
+// The objects share headers/watermark.h, so the names and layouts in it are theirs
 // alike; a test compares them.
 type (
-	lineValue     = usageExt4Line
-	watchValue    = usageExt4Watch
-	crossingValue = usageExt4Crossing
-	usageCounters = usageExt4UsageCounters
-	cpuOffsets    = usageExt4CpuOffsets
+	watermarkValue = usageExt4Watermark
+	watchValue     = usageExt4Watch
+	crossingValue  = usageExt4Crossing
+	usageCounters  = usageExt4UsageCounters
+	cpuOffsets     = usageExt4CpuOffsets
 )
 
 const (
 	mapWatches     = usageExt4MapWatches
 	mapCrossings   = usageExt4MapCrossings
 	mapUsageCounts = usageExt4MapUsageCounts
-	mapCPUOffsets  = usageExt4MapCpuOffsets       // not of btrfs
-	mapCounted     = usageBtrfsMapCounted         // of btrfs alone
-	mapGivenBack   = usageExt4MapGivenBack        // of ext4 alone
-	progCPUOffsets = usageExt4ProgUsageCpuOffsets // not of btrfs
+	mapCPUOffsets  = usageExt4MapCpuOffsets
+	mapCounted     = usageBtrfsMapCounted
+	mapGivenBack   = usageExt4MapGivenBack
+	progCPUOffsets = usageExt4ProgUsageCpuOffsets
 )
 
-// usageSet is what became of the object for one type of filesystem.
-type usageSet struct {
-	*set              // nil if not attached
-	err     error     // why not
-	closely *approach // nil where all is watched alike
-}
-
-// usageObject is usage_TYPE.bpf.c. Headroom above nearBlocks is far, on ext4.
+// usageObject is usage_TYPE.bpf.c. Headroom above nearBlocks is far.
 func usageObject(fsType string, nearBlocks uint32) (*object, error) {
-	load, code := loadUsageExt4, _UsageExt4Bytes
-	switch fsType {
-	case "xfs":
-		load, code = loadUsageXfs, _UsageXfsBytes
-	case "btrfs":
-		load, code = loadUsageBtrfs, _UsageBtrfsBytes
-	}
-	spec, err := load()
+	about := usageTypes[fsType]
+	spec, err := about.load()
 	if err != nil {
 		return nil, err
 	}
 	o := &object{
-		name:    objectUsage + fsType,
-		code:    code,
-		spec:    spec,
-		maps:    []string{mapWatches, mapCrossings, mapUsageCounts},
-		attach:  usageAttach[fsType],
-		modules: []string{fsType},
-		needs:   fsType,
+		name:   objectUsage + fsType,
+		code:   about.code,
+		spec:   spec,
+		maps:   append([]string{mapWatches, mapCrossings, mapUsageCounts}, about.maps...),
+		attach: about.attach,
+		far:    about.far,
+		near:   about.near,
+		needs:  fsType,
+		start:  learnCPUOffsets,
 	}
-	if fsType == "btrfs" {
-		o.maps = append(o.maps, mapCounted)
-		return o, nil
-	}
-	o.maps = append(o.maps, mapCPUOffsets)
-	o.prepare, o.start = prepareUsage, learnCPUOffsets
-	if fsType == "ext4" {
-		o.far, o.near = usageExt4ProgUsageDirty, usageExt4ProgUsageReserve
-		o.prepare = prepareUsageExt4(nearBlocks)
-		o.maps = append(o.maps, mapGivenBack)
+	if about.prepare != nil {
+		o.prepare = func(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+			return about.prepare(spec, types, nearBlocks)
+		}
 	}
 	return o, nil
 }
@@ -80,7 +121,7 @@ func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 // prepareUsage tells the programs how many CPUs keep shares of a counter, how
 // large a share can be (compute_batch_value in lib/percpu_counter.c: twice the
 // online CPUs, at least 32), and what their tracepoint passes.
-func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
+func prepareUsage(spec *ebpf.CollectionSpec, _ *btf.Cache, _ uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
@@ -95,61 +136,27 @@ func prepareUsage(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	)
 }
 
-// learnCPUOffsets lets the kernel fill cpu_offsets. Where it cannot, lines work
-// with the cautious bound; cpu_offsets itself says so, and Status repeats it.
+// learnCPUOffsets lets the kernel fill cpu_offsets, where an object has them.
+// Where it cannot, watermarks work with the cautious bound; cpu_offsets itself says
+// so, and Status repeats it.
 func learnCPUOffsets(coll *ebpf.Collection) {
 	if program := coll.Programs[progCPUOffsets]; program != nil {
 		_, _ = program.Run(&ebpf.RunOptions{})
 	}
 }
 
-// CanWatch reports whether a filesystem of this type can have a line. It stays
-// as it is until CatchUp.
-func (p *Probes) CanWatch(fsType string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.usage[fsType].set != nil
-}
-
-// usageMap returns a map of the object for a type of filesystem.
-func (p *Probes) usageMap(fsType, name string) (*ebpf.Map, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u := p.usage[fsType]
-	if u.set == nil {
-		return nil, fmt.Errorf("filesystem type %q: %w", fsType, notAttached(u.err))
+// approximation says whether watermarks work with the cautious bound.
+func approximation(s *set) string {
+	if s == nil || s.maps[mapCPUOffsets] == nil {
+		return ""
 	}
-	return u.maps[name], nil
-}
-
-// usageMaps returns the maps of that name, of all objects that are attached
-// and have one.
-func (p *Probes) usageMaps(name string) ([]*ebpf.Map, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []*ebpf.Map
-	for _, fsType := range fsTypes {
-		if u := p.usage[fsType]; u.set != nil && u.maps[name] != nil {
-			all = append(all, u.maps[name])
-		}
+	var offsets cpuOffsets
+	err := s.maps[mapCPUOffsets].Lookup(uint32(0), &offsets)
+	if err != nil {
+		return "cpu offsets: " + err.Error()
 	}
-	if all == nil {
-		return nil, notAttached(usageError(p.usage))
+	if offsets.Known == 0 {
+		return "counters cannot be summed over CPUs: crossings come early"
 	}
-	return all, nil
-}
-
-// usageError says why nothing is watched; nil if something is.
-func usageError(usage map[string]usageSet) error {
-	var errs []error
-	for _, fsType := range fsTypes {
-		u := usage[fsType]
-		if u.set != nil {
-			return nil
-		}
-		if u.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", fsType, u.err))
-		}
-	}
-	return errors.Join(errs...)
+	return ""
 }

@@ -34,7 +34,7 @@ func (fs *filesystem) sync(t testing.TB) {
 }
 
 // TestNeverLateByAnyWay: on xfs and btrfs, the step that brings free space to
-// the line raises the event, before anything is synced; and it is not early by
+// the watermark raises the event, before anything is synced; and it is not early by
 // more than what is in flight.
 func TestNeverLateByAnyWay(t *testing.T) {
 	p := load(t, Options{})
@@ -45,14 +45,14 @@ func TestNeverLateByAnyWay(t *testing.T) {
 				step := fs.begin(t, way)
 				fs.sync(t)
 				free, _ := fs.free(t)
-				line := Line{RaiseFree: free - 400, RearmFree: free - 300}
-				setLine(t, p, fs, line)
-				defer clearLine(t, p, fs)
+				watermark := Watermark{RaiseFree: free - 400, RearmFree: free - 300}
+				setWatermark(t, p, fs, watermark)
+				defer clearWatermark(t, p, fs)
 				before := now(t)
-				crossByAnyWay(t, p, fs, line.RaiseFree, way, step)
+				crossByAnyWay(t, p, fs, watermark.RaiseFree, way, step)
 				got := nextCrossing(t, p)
-				if got.Dev != fs.dev || got.Inodes || got.BootNS < before || got.BootNS > now(t) || got.Free > line.RaiseFree {
-					t.Errorf("crossing is %+v, line %d", got, line.RaiseFree)
+				if got.Dev != fs.dev || got.Inodes || got.BootNS < before || got.BootNS > now(t) || got.Free > watermark.RaiseFree {
+					t.Errorf("crossing is %+v, watermark %d", got, watermark.RaiseFree)
 				}
 			})
 		}
@@ -97,15 +97,15 @@ func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, way lo
 		}
 		free, _ := fs.free(t)
 		if is && free <= raise {
-			t.Fatalf("step %d: %d free, line %d, and no event: late", n, free, raise)
+			t.Fatalf("step %d: %d free, watermark %d, and no event: late", n, free, raise)
 		}
 		if !is && free > raise+inFlight {
-			t.Fatalf("step %d: %d free, line %d: event %d early", n, free, raise, free-raise)
+			t.Fatalf("step %d: %d free, watermark %d: event %d early", n, free, raise, free-raise)
 		}
 		if !is {
 			return
 		}
 	}
 	free, _ := fs.free(t)
-	t.Fatalf("the line %d was never reached: %d free", raise, free)
+	t.Fatalf("the watermark %d was never reached: %d free", raise, free)
 }

@@ -1,5 +1,5 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Who fills the disk: bytes and inodes that each container took and gave back
  * on the watched filesystems. This object has the maps, which those of the

@@ -1,5 +1,5 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Who fills a btrfs filesystem with data. A byte of data is promised to whoever
  * writes (bytes_may_use), then reserved, when write-back finds room for it, then
@@ -20,10 +20,10 @@
  *
  * An extent is as large as it was written and stays whole as long as a part of
  * it is referred to: by files that share it, or because the file was overwritten
- * in part. Whoever drops a reference (add_delayed_data_ref) does not know
- * whether it is the last: that shows when the reference is taken off, at a
- * commit, by anybody. So who dropped it is noted, and the extent is booked for
- * the last one if it is then freed, that is, pinned until the commit is over
+ * in part. Whoever drops a reference (add_delayed_ref_head) does not know whether
+ * it is the last: that shows when the reference is taken off, at a commit, by
+ * anybody. So who dropped it is noted, and the extent is booked for the last one
+ * if it is then freed, that is, pinned until the commit is over
  * (btrfs_update_block_group).
  *
  * Workers write back, and drop what was overwritten when that is done. What they
@@ -52,6 +52,12 @@ char LICENSE[] SEC("license") = "GPL";
 /* Older kernels (seen on 6.1) pass parts of what these tracepoints pass; set by the loader. */
 volatile const bool reference_in_parts = false;
 volatile const bool search_in_parts = false;
+
+struct super_block___named {
+	struct {
+		__u8 b[16];
+	} s_uuid;
+} CORE;
 
 struct btrfs_fs_info___super {
 	struct super_block___blocks *sb;
@@ -111,6 +117,7 @@ struct btrfs_delayed_data_ref {
 
 struct btrfs_delayed_ref_head {
 	u64 bytenr;
+	unsigned int is_data : 1;
 } CORE;
 
 struct extent_io_tree {
@@ -167,9 +174,14 @@ static __always_inline int book_for_owner(struct super_block___blocks *sb, struc
 	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0, me);
 }
 
+/* Not by s_dev, which the next filesystem gets when this one is unmounted: a note can stay longer. */
 static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr)
 {
-	return bytenr ^ sb->s_dev * GOLDEN;
+	struct super_block___named *named = (void *)sb;
+	u64 uuid = 0;
+
+	bpf_core_read(&uuid, sizeof(uuid), &named->s_uuid);
+	return (bytenr ^ uuid) & ~DONE_WITH;
 }
 
 /*
@@ -279,27 +291,35 @@ int BPF_PROG(writers_unwritten, struct btrfs_inode *inode, struct btrfs_ordered_
 	return book_for_owner(root->fs_info->sb, &k, -(s64)ordered->disk_num_bytes, BTRFS_UNWRITTEN);
 }
 
-/* dropped notes whom the end of an extent is to be booked for. */
+/* A reference is about to be dropped, under the lock without which nobody takes it off. */
+SEC("tp_btf/add_delayed_ref_head")
+int BPF_PROG(writers_dropping, struct btrfs_fs_info___super *fs, struct btrfs_delayed_ref_head *head, int action)
+{
+	struct account *a;
+
+	if (!fs || !head || action != DROP_DELAYED_REF || !BPF_CORE_READ_BITFIELD_PROBED(head, is_data))
+		return 0;
+	a = account_of(fs->sb, BTRFS_DROPPING);
+	return a && a->to ? put_drop(extent_of(fs->sb, BPF_CORE_READ(head, bytenr)), a->to) : 0;
+}
+
+/* dropped notes whom a worker has dropped a reference for. */
 static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr, u64 root, u64 ino)
 {
 	struct super_block___blocks *sb = fs->sb;
 	struct inode_key k = key_of(sb, root, ino);
+	u64 *to = bpf_map_lookup_elem(&owners, &k);
 	struct writers_counters *n;
-	struct account *a;
-	u64 *to;
 
-	if (in_worker()) {
-		to = bpf_map_lookup_elem(&owners, &k);
-		if (to)
-			return put_drop(extent_of(sb, bytenr), *to);
-	}
-	a = account_of(sb, BTRFS_DROPPED);
+	if (to)
+		return put_drop(extent_of(sb, bytenr), *to);
 	n = counts();
-	if (a && n && in_worker())
+	if (n && account_of(sb, BTRFS_DROPPED))
 		add_one(&n->unowned);
-	return a && a->to ? put_drop(extent_of(sb, bytenr), a->to) : 0;
+	return 0;
 }
 
+/* Only here the inode is told; without the lock, when a commit can have come first. */
 SEC("tp_btf/add_delayed_data_ref")
 int writers_dropped(unsigned long long *ctx)
 {
@@ -308,7 +328,7 @@ int writers_dropped(unsigned long long *ctx)
 	struct btrfs_delayed_data_ref *ref;
 	u64 action;
 
-	if (!fs || !node)
+	if (!fs || !node || !in_worker())
 		return 0;
 	if (reference_in_parts) {
 		ref = (void *)(*(volatile u64 *)&ctx[2]);
@@ -342,17 +362,13 @@ int BPF_PROG(writers_freed, struct extent_io_tree *tree, u64 start, u64 length, 
 	return 0;
 }
 
-/* All that was to be done with an extent's references is done. */
+/* All that was to be done with an extent's references is done, and has been for a moment. */
 SEC("tp_btf/run_delayed_ref_head")
 int BPF_PROG(writers_done, struct btrfs_fs_info___super *fs, struct btrfs_delayed_ref_head *head)
 {
-	struct drop *d;
-
 	if (!fs || !head)
 		return 0;
-	d = find_drop(extent_of(fs->sb, BPF_CORE_READ(head, bytenr)));
-	if (d)
-		d->extent = 0;
+	done_with(extent_of(fs->sb, BPF_CORE_READ(head, bytenr)));
 	return 0;
 }
 

@@ -8,64 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type writersBtrfsAccount struct {
-	_             structs.HostLayout
-	Cgroup        uint64
-	Dev           uint64
-	Watching      uint64
-	Other         uint64
-	OtherWatching uint64
-	To            uint64
-	Booked        uint64
-	Changes       uint64
-	Grown         uint64
-	Shrunk        uint64
-	Made          uint64
-	Removed       uint64
-	UnitBits      uint32
-	Pad           uint32
-}
-
-type writersBtrfsDrop struct {
-	_      structs.HostLayout
-	Extent uint64
-	To     uint64
-}
-
-type writersBtrfsInodeKey struct {
-	_   structs.HostLayout
-	Fs  uint64
-	Ino uint64
-}
-
-type writersBtrfsThread struct {
-	_         structs.HostLayout
-	Inode     writersBtrfsInodeKey
-	Reserving uint64
-}
-
-type writersBtrfsWriter struct {
-	_       structs.HostLayout
-	Grown   uint64
-	Shrunk  uint64
-	Made    uint64
-	Removed uint64
-	EndedNs uint64
-	Path    [384]int8
-}
-
-type writersBtrfsWritersCounters struct {
-	_           structs.HostLayout
-	Lost        uint64
-	BytesLost   uint64
-	MembersFull uint64
-	Unowned     uint64
-}
 
 // Names of all BPF objects in the ELF.
 //
@@ -83,6 +28,7 @@ const (
 	writersBtrfsMapWritersCounts       = "writers_counts"
 	writersBtrfsProgWritersDone        = "writers_done"
 	writersBtrfsProgWritersDropped     = "writers_dropped"
+	writersBtrfsProgWritersDropping    = "writers_dropping"
 	writersBtrfsProgWritersEvict       = "writers_evict"
 	writersBtrfsProgWritersFreed       = "writers_freed"
 	writersBtrfsProgWritersNew         = "writers_new"
@@ -142,6 +88,7 @@ type writersBtrfsSpecs struct {
 type writersBtrfsProgramSpecs struct {
 	WritersDone        *ebpf.ProgramSpec `ebpf:"writers_done"`
 	WritersDropped     *ebpf.ProgramSpec `ebpf:"writers_dropped"`
+	WritersDropping    *ebpf.ProgramSpec `ebpf:"writers_dropping"`
 	WritersEvict       *ebpf.ProgramSpec `ebpf:"writers_evict"`
 	WritersFreed       *ebpf.ProgramSpec `ebpf:"writers_freed"`
 	WritersNew         *ebpf.ProgramSpec `ebpf:"writers_new"`
@@ -242,6 +189,7 @@ type writersBtrfsVariables struct {
 type writersBtrfsPrograms struct {
 	WritersDone        *ebpf.Program `ebpf:"writers_done"`
 	WritersDropped     *ebpf.Program `ebpf:"writers_dropped"`
+	WritersDropping    *ebpf.Program `ebpf:"writers_dropping"`
 	WritersEvict       *ebpf.Program `ebpf:"writers_evict"`
 	WritersFreed       *ebpf.Program `ebpf:"writers_freed"`
 	WritersNew         *ebpf.Program `ebpf:"writers_new"`
@@ -257,6 +205,7 @@ func (p *writersBtrfsPrograms) Close() error {
 	return _WritersBtrfsClose(
 		p.WritersDone,
 		p.WritersDropped,
+		p.WritersDropping,
 		p.WritersEvict,
 		p.WritersFreed,
 		p.WritersNew,

@@ -1,5 +1,5 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Who fills an ext4 filesystem. What it takes or gives back is counted where
  * the task that causes it still runs, for the cgroup of that task:

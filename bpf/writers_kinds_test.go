@@ -6,9 +6,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -92,6 +96,43 @@ func TestWriterProperty(t *testing.T) {
 				}
 				a.do("exec 5>&-; rm -rf *") // the next history begins like this one
 			})
+		})
+	}
+}
+
+// TestDeletedDuringSync: what is deleted while somebody syncs is given back once.
+func TestDeletedDuringSync(t *testing.T) {
+	for _, kind := range fsTypes {
+		t.Run(kind, func(t *testing.T) {
+			p := load(t, Options{})
+			fs := countedOn(t, p, kind)
+			a := newActor(t, cgroup(t, "someone"), fs.dir)
+			truth := newTruth(t, p, fs, a)
+			dir, err := os.Open(fs.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ended atomic.Bool
+			var syncs errgroup.Group
+			syncs.Go(func() error {
+				defer dir.Close()
+				for !ended.Load() {
+					if err := unix.Syncfs(int(dir.Fd())); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			end := sync.OnceValue(func() error {
+				ended.Store(true)
+				return syncs.Wait()
+			})
+			t.Cleanup(func() { end() })
+			a.do("for i in $(seq 1000); do dd if=/dev/zero of=f$i bs=4k count=38 status=none; rm -f f$((i-4)); done; rm f*")
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			truth.check(t)
 		})
 	}
 }

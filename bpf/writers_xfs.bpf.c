@@ -1,5 +1,5 @@
 //go:build ignore
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Who fills an xfs filesystem. Every transaction sums up what it takes from
  * the free blocks and gives back, and the inodes it takes into use

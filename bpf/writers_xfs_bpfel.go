@@ -8,59 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type writersXfsAccount struct {
-	_             structs.HostLayout
-	Cgroup        uint64
-	Dev           uint64
-	Watching      uint64
-	Other         uint64
-	OtherWatching uint64
-	To            uint64
-	Booked        uint64
-	Changes       uint64
-	Grown         uint64
-	Shrunk        uint64
-	Made          uint64
-	Removed       uint64
-	UnitBits      uint32
-	Pad           uint32
-}
-
-type writersXfsInodeKey struct {
-	_   structs.HostLayout
-	Fs  uint64
-	Ino uint64
-}
-
-type writersXfsWork struct {
-	_        structs.HostLayout
-	To       uint64
-	Inactive uint64
-	Rolled   uint64
-}
-
-type writersXfsWriter struct {
-	_       structs.HostLayout
-	Grown   uint64
-	Shrunk  uint64
-	Made    uint64
-	Removed uint64
-	EndedNs uint64
-	Path    [384]int8
-}
-
-type writersXfsWritersCounters struct {
-	_           structs.HostLayout
-	Lost        uint64
-	BytesLost   uint64
-	MembersFull uint64
-	Unowned     uint64
-}
 
 // Names of all BPF objects in the ELF.
 //

@@ -2,13 +2,13 @@ package bpf
 
 import (
 	"errors"
-	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
+
+const objectWriters = "writers" // and, for what a type of filesystem does, "_" and the type
 
 // Which program goes to which tracepoint, by type of filesystem; "" is what all
 // need.
@@ -46,6 +46,7 @@ var writersAttach = map[string]map[string]string{
 		writersBtrfsProgWritersOutstanding: "btrfs_inode_mod_outstanding_extents",
 		writersBtrfsProgWritersOrdered:     "btrfs_ordered_extent_add",
 		writersBtrfsProgWritersUnwritten:   "btrfs_ordered_extent_remove",
+		writersBtrfsProgWritersDropping:    "add_delayed_ref_head",
 		writersBtrfsProgWritersDropped:     "add_delayed_data_ref",
 		writersBtrfsProgWritersFreed:       "btrfs_set_extent_bit",
 		writersBtrfsProgWritersDone:        "run_delayed_ref_head",
@@ -69,10 +70,7 @@ func writersName(fsType string) string {
 // writers_TYPE.bpf.c, with room for as many writers as they say themselves
 // unless told otherwise.
 func writersObject(fsType string, room uint32) (*object, error) {
-	load := map[string]func() (*ebpf.CollectionSpec, error){
-		"": loadWriters, "ext4": loadWritersExt4, "xfs": loadWritersXfs, "btrfs": loadWritersBtrfs,
-	}
-	spec, err := load[fsType]()
+	spec, err := writersLoad[fsType]()
 	if err != nil {
 		return nil, err
 	}
@@ -82,22 +80,28 @@ func writersObject(fsType string, room uint32) (*object, error) {
 		}
 	}
 	o := &object{
-		name:   writersName(fsType),
-		spec:   spec,
-		attach: writersAttach[fsType],
-		family: [][]byte{_WritersBytes, _WritersExt4Bytes, _WritersXfsBytes, _WritersBtrfsBytes},
+		name:    writersName(fsType),
+		spec:    spec,
+		attach:  writersAttach[fsType],
+		needs:   fsType,
+		prepare: writersPrepare[fsType],
+		family:  [][]byte{_WritersBytes, _WritersExt4Bytes, _WritersXfsBytes, _WritersBtrfsBytes},
 	}
 	if fsType == "" {
 		o.maps = []string{writersMapWriters, writersMapMembers, writersMapDevices, writersMapWatching,
 			writersMapAccounts, writersMapWritersCounts, writersMapBlank, writersMapOwners}
-		return o, nil
 	}
-	o.modules, o.needs = []string{fsType}, fsType
-	o.prepare = map[string]func(*ebpf.CollectionSpec, *btf.Cache) error{
-		"ext4": prepareWritersExt4, "btrfs": prepareWritersBtrfs,
-	}[fsType]
 	return o, nil
 }
+
+var (
+	writersLoad = map[string]func() (*ebpf.CollectionSpec, error){
+		"": loadWriters, "ext4": loadWritersExt4, "xfs": loadWritersXfs, "btrfs": loadWritersBtrfs,
+	}
+	writersPrepare = map[string]func(*ebpf.CollectionSpec, *btf.Cache) error{
+		"ext4": prepareWritersExt4, "btrfs": prepareWritersBtrfs,
+	}
+)
 
 // prepareWritersExt4 tells the programs what their tracepoint passes.
 func prepareWritersExt4(spec *ebpf.CollectionSpec, types *btf.Cache) error {
@@ -123,139 +127,4 @@ func prepareWritersBtrfs(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	return errors.Join(err,
 		spec.Variables[writersBtrfsVarReferenceInParts].Set(reference > 2),
 		spec.Variables[writersBtrfsVarSearchInParts].Set(search > 2))
-}
-
-// loadWriters brings up what the objects of the filesystems need.
-func (p *Probes) loadWriters(types *btf.Cache) error {
-	o, err := writersObject("", p.options.maxWriters)
-	if err != nil {
-		return err
-	}
-	p.writers, err = p.open(o, types)
-	if p.writersErr = classify(err); err != nil {
-		p.say("writers are not counted", p.writersErr)
-	}
-	return nil
-}
-
-// loadWritersOn brings up the counting on one type of filesystem.
-func (p *Probes) loadWritersOn(types *btf.Cache, fsType string) error {
-	if p.writers == nil {
-		p.writersOn[fsType] = usageSet{err: p.writersErr}
-		return nil
-	}
-	o, err := writersObject(fsType, p.options.maxWriters)
-	if err != nil {
-		return err
-	}
-	o.base = p.writers
-	s, err := p.open(o, types)
-	if err = classify(err); err != nil {
-		p.say("writers are not counted", err, "type", fsType)
-	}
-	p.writersOn[fsType] = usageSet{set: s, err: err}
-	return nil
-}
-
-// CanCountWriters reports whether filesystems of this type can count. It stays
-// as it is until CatchUp.
-func (p *Probes) CanCountWriters(fsType string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.writersOn[fsType].set != nil
-}
-
-// carryWriters brings the counts of an earlier set into this one. Both count
-// while it runs, so the earlier figures, which have everything, replace those
-// of this set: lost is what a cgroup does between the reading of its entry and
-// the writing of it.
-func carryWriters(s *set, dir string) error {
-	if err := trustedSet(dir); err != nil {
-		return err
-	}
-	old := map[string]*ebpf.Map{}
-	defer func() {
-		for _, m := range old {
-			m.Close()
-		}
-	}()
-	for _, name := range []string{writersMapWriters, writersMapAccounts, writersMapDevices} {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "maps", name), nil)
-		if err != nil {
-			return fmt.Errorf("open map %s: %w", name, err)
-		}
-		old[name] = m
-		if m.Type() != s.maps[name].Type() || m.KeySize() != s.maps[name].KeySize() || m.ValueSize() != s.maps[name].ValueSize() {
-			return fmt.Errorf("map %s: %w", name, errForeign)
-		}
-	}
-	var dev uint64
-	var one uint32
-	devices := old[writersMapDevices].Iterate()
-	for devices.Next(&dev, &one) {
-		if err := s.maps[writersMapDevices].Put(dev, one); err != nil {
-			return fmt.Errorf("write device: %w", err)
-		}
-	}
-	if err := errors.Join(devices.Err(), closeAccounts(s.maps[writersMapWatching])); err != nil {
-		return err
-	}
-	writers, err := readWriters(old)
-	if err != nil {
-		return err
-	}
-	for id, w := range writers {
-		if err := s.maps[writersMapWriters].Put(id, w); err != nil {
-			return fmt.Errorf("write writer: %w", mapFull(err))
-		}
-	}
-	return nil
-}
-
-// inheritWriters takes over what earlier sets counted, once their successors
-// are attached. What cannot be read is only missing from a figure for people,
-// so it is said and no more.
-func (p *Probes) inheritWriters() error {
-	if p.writers == nil {
-		return nil
-	}
-	for _, fsType := range writersTypes {
-		o, err := writersObject(fsType, p.options.maxWriters)
-		if err != nil {
-			return err
-		}
-		dirs, err := p.pins.outdated(o)
-		if err != nil {
-			return err
-		}
-		for _, dir := range dirs {
-			if fsType != "" {
-				break // its counts are in maps of the base
-			}
-			if err := carryWriters(p.writers, dir); err != nil {
-				p.log.Warn("earlier counts of writers could not be read", "dir", dir, "reason", err)
-			}
-		}
-		p.removeEarlier(p.pins, dirs)
-	}
-	return nil
-}
-
-// errNoWriters is why nothing is counted if nobody asked for it.
-var errNoWriters = errors.New("switched off")
-
-// dropWriters ends what an earlier process began.
-func (p *Probes) dropWriters() error {
-	p.writersErr = errNoWriters
-	for _, fsType := range writersTypes {
-		if fsType != "" {
-			p.writersOn[fsType] = usageSet{err: errNoWriters}
-		}
-		dirs, err := filepath.Glob(filepath.Join(p.pins.dir, writersName(fsType)+"-*"))
-		if err != nil {
-			return fmt.Errorf("find earlier counts of writers: %w", err)
-		}
-		p.removeEarlier(p.pins, dirs)
-	}
-	return nil
 }

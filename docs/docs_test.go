@@ -93,13 +93,15 @@ func TestLinks(t *testing.T) {
 
 var testLink = regexp.MustCompile("\\[`((?:Test|Fuzz)\\w+)(?:/[^`]*)?`\\]\\(([^)\\s]+)\\)")
 
-// TestClaims: each row of README's tables of features names a test, which exists.
+// TestClaims: each row of the tables that compare ebb with others names a test, which
+// exists.
 func TestClaims(t *testing.T) {
-	readme := pages(t)["README.md"]
-	_, table, found := strings.Cut(readme, "<!-- begin features -->")
+	const path = "docs/compare.md"
+	page := pages(t)[path]
+	_, table, found := strings.Cut(page, "<!-- begin features -->")
 	table, _, end := strings.Cut(table, "<!-- end features -->")
 	if !found || !end {
-		t.Fatal("README.md has no features between marks")
+		t.Fatalf("%s has no features between marks", path)
 	}
 	rows := 0
 	for row := range strings.Lines(table) {
@@ -115,8 +117,8 @@ func TestClaims(t *testing.T) {
 	if rows < 15 {
 		t.Errorf("%d features", rows)
 	}
-	for _, m := range testLink.FindAllStringSubmatch(readme, -1) {
-		source, err := os.ReadFile(filepath.Join(root, m[2]))
+	for _, m := range testLink.FindAllStringSubmatch(page, -1) {
+		source, err := os.ReadFile(filepath.Join(root, filepath.Dir(path), m[2]))
 		if err != nil {
 			t.Error(err)
 		} else if !strings.Contains(string(source), "func "+m[1]+"(") {
@@ -147,6 +149,34 @@ func TestTargets(t *testing.T) {
 			if !known[m[1]] {
 				t.Errorf("%s: there is no make %s", path, m[1])
 			}
+		}
+	}
+}
+
+// TestLicencesOfSources: each source of the kernel programs names both licences, and
+// the text of each is there.
+func TestLicencesOfSources(t *testing.T) {
+	var sources []string
+	for _, pattern := range []string{"bpf/*.c", "bpf/headers/*.h"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(found), err)
+		}
+		sources = append(sources, found...)
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */\n") {
+			t.Errorf("%s does not name its licences", path)
+		}
+	}
+	for name, begins := range map[string]string{"GPL-2.0-only": "GNU GENERAL PUBLIC LICENSE Version 2, June 1991", "Apache-2.0": "Apache License Version 2.0, January 2004"} {
+		text, err := os.ReadFile(filepath.Join(root, "LICENSES", name+".txt"))
+		if err != nil || !strings.HasPrefix(strings.Join(strings.Fields(string(text)), " "), begins) {
+			t.Errorf("LICENSES/%s.txt is not that licence: %v", name, err)
 		}
 	}
 }

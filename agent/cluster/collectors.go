@@ -10,8 +10,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// attached is a collector that is on.
-type attached struct {
+// runningCollector is a collector that is on.
+type runningCollector struct {
 	gc.Interface
 	name gc.Collector
 	// serial tells its actions from those of one that was turned off meanwhile.
@@ -21,41 +21,41 @@ type attached struct {
 // serialShift is where the serial stands in the ID of an action.
 const serialShift = 40
 
-// sides are the collectors beside the one of owners.
-type sides struct {
-	all      []*attached
-	inFlight int       // requests of all of them
-	last     bool      // the last request was one of those
-	cascades time.Time // when one of owners last deleted a dependent, or took a reference
-	turn     int       // who is asked first
-	serial   uint64
+// collectorSet has the running collectors other than the cascade.
+type collectorSet struct {
+	all              []*runningCollector
+	inFlight         int       // requests of all of them
+	lastWasCollector bool      // the last request was one of those
+	lastCascade      time.Time // when one of owners last deleted a dependent, or took a reference
+	turn             int       // who is asked first
+	serial           uint64
 }
 
-// offer is a collector that a configuration may turn on.
-type offer struct {
-	name  gc.Collector
-	types []typeKey
-	make  func(c config.Config) gc.Interface
+// registration describes a collector that a configuration may turn on.
+type registration struct {
+	name   gc.Collector
+	types  []typeKey
+	create func(c config.Config) gc.Interface
 	// configure takes other limits over.
 	configure func(now time.Time, of gc.Interface, c config.Config)
 }
 
-// attach turns collectors on and off as a configuration says. A type of which other
-// fields are wanted than before is listed anew.
-func (c *Controller) attach(now time.Time, next config.Config) {
+// configureCollectors turns collectors on and off as a configuration says. A type of which
+// other fields are wanted than before is listed again.
+func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 	at := c.serverTime(now)
-	was := c.sides.all
-	c.sides.all = nil
-	for _, o := range offers {
-		i := slices.IndexFunc(was, func(a *attached) bool { return a.name == o.name })
+	was := c.collectors.all
+	c.collectors.all = nil
+	for _, o := range registry {
+		i := slices.IndexFunc(was, func(a *runningCollector) bool { return a.name == o.name })
 		switch on := next.Collectors.Mode(o.name) != config.Off; {
 		case on && i >= 0:
 			o.configure(at, was[i].Interface, next)
 			was[i].Release(at)
-			c.sides.all = append(c.sides.all, was[i])
+			c.collectors.all = append(c.collectors.all, was[i])
 		case on:
-			c.sides.serial++
-			c.sides.all = append(c.sides.all, &attached{o.make(next), o.name, c.sides.serial})
+			c.collectors.serial++
+			c.collectors.all = append(c.collectors.all, &runningCollector{o.create(next), o.name, c.collectors.serial})
 		}
 	}
 	for _, s := range c.types {
@@ -65,7 +65,7 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 		}
 		if s.listeners = heard; s.following != nil {
 			s.unfollow()
-			c.collector.Unreadable(now, s.APIVersion, s.Kind) // nobody tells of it until it is listed
+			c.collector.Unreadable(now, s.APIVersion, s.Kind) // nobody reports it until it is listed
 			c.follow(s)
 		}
 	}
@@ -73,10 +73,10 @@ func (c *Controller) attach(now time.Time, next config.Config) {
 }
 
 // listeners are the collectors that want to hear of a type.
-func (c *Controller) listeners(key typeKey) (list []*attached) {
-	for _, a := range c.sides.all {
-		i := slices.IndexFunc(offers, func(o offer) bool { return o.name == a.name })
-		if slices.Contains(offers[i].types, key) {
+func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
+	for _, a := range c.collectors.all {
+		i := slices.IndexFunc(registry, func(o registration) bool { return o.name == a.name })
+		if slices.Contains(registry[i].types, key) {
 			list = append(list, a)
 		}
 	}
@@ -84,7 +84,7 @@ func (c *Controller) listeners(key typeKey) (list []*attached) {
 }
 
 // fields are what is wanted of a type beside its metadata; nil: nothing.
-func (s *served) fields() metadata.Fields {
+func (s *servedType) fields() metadata.Fields {
 	switch len(s.listeners) {
 	case 0:
 		return nil
@@ -96,7 +96,7 @@ func (s *served) fields() metadata.Fields {
 		of[i] = fieldsFor(s.key(), a.name)
 	}
 	return func(message []byte) (any, error) {
-		all := make(each, len(of))
+		all := make(fieldsByListener, len(of))
 		for i, read := range of {
 			var err error
 			if all[i], err = read(message); err != nil {
@@ -107,26 +107,26 @@ func (s *served) fields() metadata.Fields {
 	}
 }
 
-// each listener's fields of an object.
-type each []any
+// fieldsByListener has the fields of an object that each listener wants.
+type fieldsByListener []any
 
-// of the listener at a place.
-func (f each) of(place int, all any) any {
+// forListener is what the listener at a place wants.
+func (f fieldsByListener) forListener(place int, all any) any {
 	if f == nil {
 		return all
 	}
 	return f[place]
 }
 
-// tell the collectors what was told of a type.
-func (s *served) tell(at time.Time, e *metadata.Event) {
-	several, _ := e.Fields.(each)
+// notify hands an event of a type to the collectors that listen to it.
+func (s *servedType) notify(at time.Time, e *metadata.Event) {
+	several, _ := e.Fields.(fieldsByListener)
 	for i, a := range s.listeners {
 		switch e.Kind {
 		case metadata.Listing:
 			a.Listing(at, s.Type)
 		case metadata.Observed:
-			a.Observe(at, s.Type, e.Object, several.of(i, e.Fields))
+			a.Observe(at, s.Type, e.Object, several.forListener(i, e.Fields))
 		case metadata.Deleted:
 			a.Forget(at, s.Type, e.Object)
 		case metadata.Synced:
@@ -137,8 +137,8 @@ func (s *served) tell(at time.Time, e *metadata.Event) {
 	}
 }
 
-// serverTime is the API server's, or this machine's before it is known: nothing has been
-// told by then.
+// serverTime is the API server's time, or this machine's while that is not known. No
+// follower has reported anything by then.
 func (c *Controller) serverTime(now time.Time) time.Time {
 	if at, known := c.api.Time(now); known {
 		return at
@@ -146,26 +146,26 @@ func (c *Controller) serverTime(now time.Time) time.Time {
 	return now
 }
 
-// room is how many more requests the collectors may send: of all that may be on their way
-// a half, and one while cascades reach dependents, which would wait behind them in the API
-// server. What has ended is in no hurry.
-func (c *Controller) room(now time.Time) int {
+// collectorRoom is how many more requests the collectors may send: half of the limit, and
+// one while cascades reach dependents, which would wait behind them in the API server.
+// What collectors delete is in no hurry.
+func (c *Controller) collectorRoom(now time.Time) int {
 	const cascadesLast = 5 * time.Second
 	most := max(1, c.limit.limit/2)
-	if now.Sub(c.sides.cascades) < cascadesLast {
+	if now.Sub(c.collectors.lastCascade) < cascadesLast {
 		most = 1
 	}
-	return min(c.limit.free(now), most-c.sides.inFlight)
+	return min(c.limit.free(now), most-c.collectors.inFlight)
 }
 
-// reserve is what owners leave to the collectors. If there may be one request at a time,
-// they take turns.
-func (c *Controller) reserve(now time.Time) int {
-	if len(c.sides.all) == 0 || c.sides.inFlight > 0 || c.limit.limit < 2 && c.sides.last {
+// reservedForCollectors is how many requests the cascade leaves to the collectors. If only
+// one request may be in flight, they take turns.
+func (c *Controller) reservedForCollectors(now time.Time) int {
+	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.limit.limit < 2 && c.collectors.lastWasCollector {
 		return 0
 	}
 	at := c.serverTime(now)
-	for _, a := range c.sides.all {
+	for _, a := range c.collectors.all {
 		if next := a.Next(); !next.IsZero() && !next.After(at) {
 			return 1
 		}
@@ -173,17 +173,17 @@ func (c *Controller) reserve(now time.Time) int {
 	return 0
 }
 
-// dispatchSides hands out what the collectors want, in turn.
-func (c *Controller) dispatchSides(now time.Time) {
-	n := len(c.sides.all)
+// dispatchCollectors hands out what the collectors want, in turn.
+func (c *Controller) dispatchCollectors(now time.Time) {
+	n := len(c.collectors.all)
 	if n == 0 {
 		return
 	}
 	at := c.serverTime(now)
 	for i := range n {
-		a := c.sides.all[(c.sides.turn+i)%n]
-		a.Hold(at, c.door.holdsSide(a.name))
-		room := c.room(now)
+		a := c.collectors.all[(c.collectors.turn+i)%n]
+		a.Hold(at, c.gate.collectorHeld(a.name))
+		room := c.collectorRoom(now)
 		fair := (room + n - i - 1) / (n - i)
 		ready := a.Ready(at, fair)
 		for _, action := range ready {
@@ -192,24 +192,24 @@ func (c *Controller) dispatchSides(now time.Time) {
 			}
 			action.ID |= a.serial << serialShift
 			if action.Verb != gc.DeleteVolume && action.Verb != gc.Inventory {
-				c.sides.inFlight++
+				c.collectors.inFlight++
 			}
 			c.begin(now, action)
 		}
 		if fair > 0 && len(ready) == fair {
-			c.limit.filled()
+			c.limit.markFull()
 		}
 	}
-	c.sides.turn++
+	c.collectors.turn++
 }
 
-// nextOfSides is when a collector has something by itself; zero: never.
-func (c *Controller) nextOfSides(now time.Time) (next time.Time) {
-	if len(c.sides.all) == 0 || c.room(now) <= 0 && c.limit.inFlight > 0 {
+// nextOfCollectors is the next deadline of a collector; zero: none.
+func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
+	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.limit.inFlight > 0 {
 		return time.Time{} // an answer makes room
 	}
 	at := c.serverTime(now)
-	for _, a := range c.sides.all {
+	for _, a := range c.collectors.all {
 		if t := a.Next(); !t.IsZero() && (next.IsZero() || now.Add(t.Sub(at)).Before(next)) {
 			next = now.Add(t.Sub(at))
 		}
@@ -217,16 +217,16 @@ func (c *Controller) nextOfSides(now time.Time) (next time.Time) {
 	return next
 }
 
-// answeredSide takes an answer to what a collector wanted.
-func (c *Controller) answeredSide(now time.Time, a answer) {
-	i := slices.IndexFunc(c.sides.all, func(s *attached) bool { return s.serial == a.action.ID>>serialShift })
+// collectorAnswered hands an answer to the collector that wanted it.
+func (c *Controller) collectorAnswered(now time.Time, a answer) {
+	i := slices.IndexFunc(c.collectors.all, func(s *runningCollector) bool { return s.serial == a.action.ID>>serialShift })
 	if a.action.Verb != gc.DeleteVolume {
-		c.sides.inFlight--
+		c.collectors.inFlight--
 	}
 	if i < 0 {
 		return // it was turned off
 	}
-	s, at := c.sides.all[i], c.serverTime(now)
+	s, at := c.collectors.all[i], c.serverTime(now)
 	a.action.ID &= 1<<serialShift - 1
 	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
 		s.Answered(at, at.Add(a.asOf.Sub(now)), a.action.ID, a.read)
@@ -236,9 +236,9 @@ func (c *Controller) answeredSide(now time.Time, a answer) {
 		s.Patched(at, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		s.Hold(at, c.door.holdsSide(s.name))
-		if !a.until.IsZero() {
-			s.Slow(at, at.Add(a.until.Sub(now)), a.most)
+		s.Hold(at, c.gate.collectorHeld(s.name))
+		if !a.retryAt.IsZero() {
+			s.Slow(at, at.Add(a.retryAt.Sub(now)), a.batch)
 		}
 	}
 	s.Finished(at, a.action.ID, a.Result)
@@ -249,8 +249,8 @@ func rootOf(name gc.Collector) gc.Coordinates {
 	return gc.Coordinates{Kind: "Collector", Name: string(name), UID: "collector/" + string(name)}
 }
 
-// isDeletion says whether an action deletes: the brake counts it.
+// isDeletion says whether an action deletes. The circuit breaker counts only those.
 func isDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
 
-// isSide says whether a collector beside the one of owners asked for an action.
-func isSide(a gc.Action) bool { return cmp.Or(a.Collector, gc.Owners) != gc.Owners }
+// isOtherCollector says whether a collector other than the cascade asked for an action.
+func isOtherCollector(a gc.Action) bool { return cmp.Or(a.Collector, gc.Owners) != gc.Owners }

@@ -17,7 +17,7 @@ func withJobs(f *fake) {
 }
 
 // jobs makes n of them that finish now, with a TTL.
-func (b *bed) jobs(n int, ttl time.Duration) (list []gc.Object) {
+func (b *fixture) jobs(n int, ttl time.Duration) (list []gc.Object) {
 	b.t.Helper()
 	seconds := int32(ttl / time.Second)
 	for i := range n {
@@ -32,7 +32,7 @@ func (b *bed) jobs(n int, ttl time.Duration) (list []gc.Object) {
 }
 
 // found is what the collectors but the one of owners say of an object.
-func (b *bed) found(o gc.Object) (list []Found) {
+func (b *fixture) found(o gc.Object) (list []Found) {
 	b.t.Helper()
 	key := at(o)
 	key.UID = o.UID
@@ -44,7 +44,7 @@ func (b *bed) found(o gc.Object) (list []Found) {
 }
 
 // deletions that were sent of objects of some kinds.
-func (b *bed) deletions(kinds ...string) (n int) {
+func (b *fixture) deletions(kinds ...string) (n int) {
 	defer b.api.lock()()
 	for _, a := range b.api.sent {
 		if a.Verb == gc.Delete && slices.Contains(kinds, a.Object.Kind) {
@@ -68,7 +68,7 @@ func collecting(m config.Mode) func(*config.Config) {
 // TestCollectors: a collector acts at its moment, through the gate, and not before it is
 // told to; turned off, it does not even read.
 func TestCollectors(t *testing.T) {
-	inBubble(t, collecting(config.Observe), withJobs, func(b *bed) {
+	inBubble(t, collecting(config.Observe), withJobs, func(b *fixture) {
 		list := b.jobs(50, time.Minute)
 		b.want("explained", b.found(list[0])[0].Reason, jobs.TTL)
 		b.metric("collector_objects", 50)
@@ -85,7 +85,7 @@ func TestCollectors(t *testing.T) {
 		b.want("still planned, as it was withheld", planned(0), "jobs observe 50 50 2")
 		b.want("sent", len(b.api.sent), 0)
 		b.want("said", b.said("would have been deleted"), 50)
-		last := b.c.door.record.latest()[0]
+		last := b.c.gate.decisions.latest()[0]
 		b.want("decision", last.Collector+" "+last.Result+" "+last.Verb+" "+last.Policy, "jobs observed delete Foreground")
 		b.configure(collecting(config.Off))
 		b.after(time.Second)
@@ -105,13 +105,13 @@ func TestCollectors(t *testing.T) {
 	})
 }
 
-// TestCollectorsAreBounded: what a collector deletes is counted by the brake, by an
+// TestCollectorsAreBounded: what a collector deletes is counted by the circuit breaker, by an
 // envelope of its own, and leaves room for owners.
 func TestCollectorsAreBounded(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		collecting(config.Enforce)(c)
 		c.Envelope = config.Envelope{Burst: 100, PerMinute: 60}
-	}, withJobs, func(b *bed) {
+	}, withJobs, func(b *fixture) {
 		list := b.jobs(200, time.Minute)
 		b.after(61 * time.Second)
 		if left := b.left(list); left < 90 || left > 100 {
@@ -132,14 +132,14 @@ func TestCollectorsAreBounded(t *testing.T) {
 // TestCollectorTurnedOffMeanwhile: an answer to one that was turned off, and on again, is
 // not taken for the new one's.
 func TestCollectorTurnedOffMeanwhile(t *testing.T) {
-	inBubble(t, collecting(config.Enforce), func(f *fake) { withJobs(f); f.hang = 10 * time.Second }, func(b *bed) {
+	inBubble(t, collecting(config.Enforce), func(f *fake) { withJobs(f); f.hang = 10 * time.Second }, func(b *fixture) {
 		list := b.jobs(5, time.Second)
 		b.after(2 * time.Second) // the requests are on their way
 		b.configure(collecting(config.Off))
 		b.configure(collecting(config.Enforce))
 		b.after(time.Minute)
 		b.want("left", b.left(list), 0)
-		b.want("in flight", b.c.sides.inFlight, 0)
+		b.want("in flight", b.c.collectors.inFlight, 0)
 	})
 }
 
@@ -147,8 +147,8 @@ func TestCollectorTurnedOffMeanwhile(t *testing.T) {
 func TestTurns(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		collecting(config.Enforce)(c)
-		c.Concurrency = config.Concurrency{Start: 1, Most: 1}
-	}, func(f *fake) { withJobs(f); f.hang = 10 * time.Millisecond }, func(b *bed) {
+		c.Concurrency = config.Concurrency{Start: 1, Max: 1}
+	}, func(f *fake) { withJobs(f); f.hang = 10 * time.Millisecond }, func(b *fixture) {
 		list := b.jobs(20, 2*time.Second)
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 500)

@@ -26,7 +26,7 @@ type Options struct {
 	API     API
 	Log     *slog.Logger
 	Metrics *Metrics
-	Memory  Memory // nil: a restart ends a pause by hand and lets go of the brake
+	State   StateStore // nil: a restart ends a pause by hand and closes the circuit breaker
 	Journal journal.Store
 	// Machines reads the inventory; nil: by runtime/machines.
 	Machines Machines
@@ -37,23 +37,23 @@ type Options struct {
 // Controller collects what has lost its owners. See the package comment for who
 // owns what.
 type Controller struct {
-	api        API
-	log        *slog.Logger
-	metrics    *Metrics
-	door       *door
-	herald     *herald
-	keeper     keeper
-	orphans    *orphans
-	machines   Machines
-	unsurveyed atomic.Pointer[string] // why the inventory could not be read; empty: it was
+	api              API
+	log              *slog.Logger
+	metrics          *Metrics
+	gate             *gate
+	events           *eventRecorder
+	saver            saver
+	orphans          *orphanJournal
+	machines         Machines
+	inventoryProblem atomic.Pointer[string] // why the inventory could not be read; empty: it was
 
-	inputs   chan input
-	answers  chan answer
-	jobs     chan gc.Action
-	poked    chan struct{} // the scout is to look at wanted
-	recorded chan struct{} // something came into the journal
-	ended    chan struct{} // the loop has
-	leads    atomic.Bool
+	inputs       chan input
+	answers      chan answer
+	jobs         chan gc.Action
+	discoveryDue chan struct{} // nextDiscovery has changed
+	journalGrew  chan struct{} // something came into the journal
+	ended        chan struct{} // the loop has
+	leads        atomic.Bool
 
 	previews chan struct{} // one at a time: each takes memory
 
@@ -61,29 +61,29 @@ type Controller struct {
 	discoveryInterval, shutdownGrace time.Duration
 	address                          config.Server
 
-	wanted   atomic.Int64 // when the loop wants the next discovery, in Unix nanoseconds; 0: whenever
-	earliest atomic.Int64 // when the scout may ask again
+	nextDiscovery     atomic.Int64 // when the loop wants the next discovery, in Unix nanoseconds; 0: whenever
+	earliestDiscovery atomic.Int64 // when the discovery poller may ask again
 
-	beat   atomic.Int64 // when the loop last moved, in Unix nanoseconds
-	status atomic.Pointer[status]
+	lastBeat atomic.Int64 // when the loop last moved, in Unix nanoseconds
+	status   atomic.Pointer[status]
 
 	// What follows belongs to the loop.
-	collector   *cascade.Collector
-	sides       sides
-	limit       limiter
-	workers     int // started so far
-	types       map[typeKey]*served
-	partial     map[string]error // of the last discovery
-	askedAt     time.Time        // when that was asked for
-	absences    uint64           // of the API server, as far as was told
-	definitions definitions
-	slim        bool            // what the first lists took was given back
-	following   context.Context // ends with the loop
-	group       sync.WaitGroup  // all that Run has started
-	work        context.Context // ends when requests on their way are given up
+	collector        *cascade.Collector
+	collectors       collectorSet
+	limit            limiter
+	workers          int // started so far
+	types            map[typeKey]*servedType
+	partial          map[string]error // of the last discovery
+	discoveryAskedAt time.Time        // when that was asked for
+	absences         uint64           // of the API server, as far as followers reported
+	definitions      definitions
+	memoryReturned   bool            // what the first lists took was given back
+	following        context.Context // ends with the loop
+	group            sync.WaitGroup  // all that Run has started
+	work             context.Context // ends when requests on their way are given up
 }
 
-// input is something for the loop to do; done is told when it did.
+// input is something for the loop to do; done receives when the loop has done it.
 type input struct {
 	do   func(now time.Time)
 	done chan<- struct{}
@@ -95,43 +95,43 @@ type answer struct {
 	asOf      time.Time // it was sent
 	read      gc.Answer
 	inventory *nodes.Inventory // nil: it could not be read
-	passage
+	gateResult
 }
 
-// mostWorkers is the highest concurrency that a configuration allows: queues of
+// maxWorkers is the highest concurrency that a configuration allows: queues of
 // that size never block.
-const mostWorkers = 1024
+const maxWorkers = 1024
 
 // New makes a controller that does nothing until Run.
 func New(o Options) *Controller {
-	h := newHerald(o)
+	h := newEventRecorder(o)
 	c := &Controller{
-		api: o.API, log: o.Log, metrics: o.Metrics, herald: h, door: newDoor(o, h),
-		inputs: make(chan input), answers: make(chan answer, mostWorkers), jobs: make(chan gc.Action, mostWorkers),
-		poked: make(chan struct{}, 1), recorded: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
+		api: o.API, log: o.Log, metrics: o.Metrics, events: h, gate: newGate(o, h),
+		inputs: make(chan input), answers: make(chan answer, maxWorkers), jobs: make(chan gc.Action, maxWorkers),
+		discoveryDue: make(chan struct{}, 1), journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
 		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
-		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Most),
-		types:     map[typeKey]*served{}, definitions: newDefinitions(),
+		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
+		types:     map[typeKey]*servedType{}, definitions: newDefinitions(),
 	}
 	if c.machines = o.Machines; c.machines == nil {
 		c.machines = readMachines
 	}
-	h.quiet = c.door.silent
+	h.muted = c.gate.muted
 	o.Metrics.scraped.ask = c.counts
-	c.orphans = newOrphans(o.Journal, o.Config.LeaderElection)
-	c.door.recorded = c.orphans.journal.Has
-	c.keeper = keeper{memory: o.Memory, kick: make(chan struct{}, 1)}
-	c.door.changed = c.keeper.changed
+	c.orphans = newOrphanJournal(o.Journal, o.Config.LeaderElection)
+	c.gate.inJournal = c.orphans.journal.Has
+	c.saver = saver{store: o.State, wake: make(chan struct{}, 1)}
+	c.gate.notifySaver = c.saver.notify
 	c.status.Store(&status{problems: []string{"types are not known yet"}})
 	return c
 }
 
-// Guard has the door ask, before each change, whether this instance still leads.
+// Guard has the gate ask, before each change, whether this instance still leads.
 func (c *Controller) Guard(holds func() bool) {
-	c.door.mu.Lock()
-	defer c.door.mu.Unlock()
-	c.door.holds = holds
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	c.gate.leaseHeld = holds
 }
 
 // Run collects until ctx ends, then lets requests on their way finish, for
@@ -146,21 +146,21 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer abandon()
 	c.following, c.work = following, work
 	defer stopFollowing()
-	c.apply(time.Now(), c.door.settings()) // may be others than New had
-	c.group.Go(func() { c.scout(following) })
-	c.group.Go(func() { c.herald.run(following) })
-	c.group.Go(func() { c.keepJournal(following, fenced) })
+	c.apply(time.Now(), c.gate.settings()) // may be others than New had
+	c.group.Go(func() { c.pollDiscovery(following) })
+	c.group.Go(func() { c.events.run(following) })
+	c.group.Go(func() { c.runJournal(following, fenced) })
 	c.group.Go(func() { c.sweepJournal(following) })
 	c.leads.Store(true)
-	if c.keeper.memory != nil {
-		c.group.Go(func() { c.keep(following) })
+	if c.saver.store != nil {
+		c.group.Go(func() { c.saveState(following) })
 	}
 	c.metrics.leader.Set(1)
 	defer c.metrics.leader.Set(0)
 	c.loop(ctx)
 	c.leads.Store(false)
-	c.door.close()
-	defer c.door.volumes.close()
+	c.gate.close()
+	defer c.gate.volumes.close()
 	stopFollowing()
 	close(c.ended)
 	close(c.jobs)
@@ -171,7 +171,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer stop.Stop()
 	c.group.Wait()
 	if !errors.Is(context.Cause(ctx), election.ErrLost) {
-		c.keepLast(context.WithoutCancel(ctx))
+		c.saveFinal(context.WithoutCancel(ctx))
 	}
 	if errors.Is(context.Cause(ctx), election.ErrLost) {
 		return election.ErrLost
@@ -202,7 +202,7 @@ func (c *Controller) loop(ctx context.Context) {
 		} else {
 			timer.Stop()
 		}
-		c.beat.Store(now.UnixNano())
+		c.lastBeat.Store(now.UnixNano())
 		select {
 		case <-ctx.Done():
 		case a := <-c.answers:
@@ -218,7 +218,7 @@ func (c *Controller) loop(ctx context.Context) {
 
 // arm sets the timer for when something changes by itself.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
-	next, side := c.collector.Next(), c.nextOfSides(now)
+	next, side := c.collector.Next(), c.nextOfCollectors(now)
 	if !next.IsZero() && !next.After(now) && c.limit.free(now) == 0 && !now.Before(c.limit.until) {
 		next = time.Time{} // an answer makes room
 	}
@@ -226,7 +226,7 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 		next = side
 	}
 	switch {
-	case !c.door.open() || next.IsZero():
+	case !c.gate.open() || next.IsZero():
 		timer.Stop()
 		return
 	case now.Before(c.limit.until) && next.Before(c.limit.until):
@@ -235,14 +235,14 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	timer.Reset(next.Sub(now))
 }
 
-// enter has the loop do something, and returns when it did. An error says that the
-// loop has ended, or ctx has before it could begin.
-func (c *Controller) enter(ctx context.Context, do func(now time.Time)) error {
-	return c.enterBy(ctx, make(chan struct{}, 1), do)
+// inLoop has the loop do something, and returns when it has. An error says that the
+// loop has ended, or that ctx ended before it could begin.
+func (c *Controller) inLoop(ctx context.Context, do func(now time.Time)) error {
+	return c.inLoopVia(ctx, make(chan struct{}, 1), do)
 }
 
-// enterBy does the same with a channel of the caller's, of capacity 1.
-func (c *Controller) enterBy(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
+// inLoopVia is inLoop with a channel of the caller's, of capacity 1.
+func (c *Controller) inLoopVia(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
 	select {
 	case c.inputs <- input{do, done}:
 		<-done // it is being done: what it reads is the caller's until then
@@ -256,11 +256,11 @@ func (c *Controller) enterBy(ctx context.Context, done chan struct{}, do func(no
 
 // dispatch hands out what is to be done, as far as workers are free.
 func (c *Controller) dispatch(now time.Time) {
-	if !c.door.open() {
+	if !c.gate.open() {
 		return
 	}
-	c.collector.Hold(now, c.door.holdsDeletions())
-	reserve := c.reserve(now)
+	c.collector.Hold(now, c.gate.deletionsHeld())
+	reserve := c.reservedForCollectors(now)
 	for free := c.limit.free(now) - reserve; free > 0; free = c.limit.free(now) - reserve {
 		actions := c.collector.Ready(now, free)
 		if len(actions) == 0 {
@@ -270,7 +270,7 @@ func (c *Controller) dispatch(now time.Time) {
 			c.begin(now, a)
 		}
 	}
-	c.dispatchSides(now)
+	c.dispatchCollectors(now)
 	roots, deferred := c.collector.Slowed()
 	c.metrics.slowed.Set(float64(roots))
 	c.metrics.deferred.Set(float64(deferred))
@@ -286,18 +286,18 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		c.warn(a)
 		return
 	case gc.Record, gc.Withdraw:
-		c.orphans.ask(a)
+		c.orphans.add(a)
 		return
 	case gc.DeleteVolume: // takes as long as a driver does, which is no business of the API server's
 		c.group.Go(func() { c.answers <- c.carryOut(a) })
 		return
 	case gc.Inventory:
-		c.askInventory(a)
+		c.readInventory(a)
 		return
 	}
 	c.limit.sent()
-	if c.sides.last = isSide(a); !c.sides.last && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
-		c.sides.cascades = now
+	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
+		c.collectors.lastCascade = now
 	}
 	if c.limit.inFlight > c.workers {
 		c.workers++
@@ -318,7 +318,7 @@ func (c *Controller) carryOut(a gc.Action) answer {
 	begun := time.Now()
 	switch a.Verb {
 	case gc.Verify, gc.Read:
-		if c.work.Err() != nil || !c.door.open() {
+		if c.work.Err() != nil || !c.gate.open() {
 			return answer{action: a, asOf: begun}
 		}
 		read, err := c.api.Read(c.work, a.Object, a.Object.Namespace != "")
@@ -327,16 +327,16 @@ func (c *Controller) carryOut(a gc.Action) answer {
 		if err != nil {
 			c.log.Debug("not known", "verb", a.Verb.String(), "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "error", err)
 		}
-		out := answer{action: a, asOf: begun, read: read, passage: passage{sent: true, Outcome: metadata.Outcome{Took: took, Result: gc.Done}}}
+		out := answer{action: a, asOf: begun, read: read, gateResult: gateResult{sent: true, Outcome: metadata.Outcome{Took: took, Result: gc.Done}}}
 		out.RetryAfter, out.Throttled = metadata.Throttled(err)
 		return out
 	default:
-		p := c.door.carryOut(c.work, a)
+		p := c.gate.carryOut(c.work, a)
 		if p.sent {
 			p.Took = time.Since(begun)
 			c.metrics.request(a.Verb, p.Took)
 		}
-		return answer{action: a, asOf: begun, passage: p}
+		return answer{action: a, asOf: begun, gateResult: p}
 	}
 }
 
@@ -347,13 +347,13 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.collector.Finished(now, a.action.ID, a.Result)
 		return
 	case gc.Inventory:
-		c.surveyed(now, a)
+		c.inventoryRead(now, a)
 		return
 	}
-	switch v := well; {
+	switch v := succeeded; {
 	case a.action.Verb == gc.DeleteVolume:
 	case !a.sent:
-		c.limit.unsent()
+		c.limit.cancel()
 	default:
 		if a.Throttled {
 			v = throttled
@@ -365,8 +365,8 @@ func (c *Controller) answered(now time.Time, a answer) {
 		}
 		c.limit.answered(now, v, a.Took, a.RetryAfter)
 	}
-	if isSide(a.action) {
-		c.answeredSide(now, a)
+	if isOtherCollector(a.action) {
+		c.collectorAnswered(now, a)
 		return
 	}
 	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
@@ -377,14 +377,14 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.collector.Patched(now, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		c.collector.Hold(now, c.door.holdsDeletions())
-		if !a.until.IsZero() {
-			c.collector.Slow(now, a.action.Root.UID, a.until, a.most)
+		c.collector.Hold(now, c.gate.deletionsHeld())
+		if !a.retryAt.IsZero() {
+			c.collector.Slow(now, a.action.Root.UID, a.retryAt, a.batch)
 		}
 	}
 	c.collector.Finished(now, a.action.ID, a.Result)
 	if a.action.Reason == cascade.TypesGivenUp && a.Result == gc.Done {
 		c.metrics.givenUp.Inc()
-		c.door.givenUp(a.action)
+		c.gate.reportGivenUp(a.action)
 	}
 }

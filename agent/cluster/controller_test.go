@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestPolicies(t *testing.T) {
 	for _, policy := range []gc.Policy{gc.Background, gc.Foreground, gc.Orphan} {
 		t.Run(string(policy), func(t *testing.T) {
-			inBubble(t, nil, nil, func(b *bed) {
+			inBubble(t, nil, nil, func(b *fixture) {
 				owner := b.api.put(set("s"))
 				pods := b.pods(owner, 300)
 				b.api.remove(owner, policy)
@@ -40,7 +40,7 @@ func TestPolicies(t *testing.T) {
 				if n := len(b.api.sent); n > len(pods)+1 {
 					b.t.Errorf("%d requests", n)
 				}
-				b.want("deleted of pods, as the record has it", len(b.c.door.record.latest()), len(b.api.sent))
+				b.want("deleted of pods, as the record has it", len(b.c.gate.decisions.latest()), len(b.api.sent))
 			})
 		})
 	}
@@ -57,7 +57,7 @@ func TestThrottled(t *testing.T) {
 			}
 			return &metadata.Outcome{Result: gc.TooMany, Throttled: true, RetryAfter: time.Second, Err: errors.New("429")}
 		}
-	}, func(b *bed) {
+	}, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 200)
 		begun := time.Now()
@@ -80,70 +80,72 @@ func TestThrottled(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 500)
 		b.api.remove(owner, gc.Background)
 		time.Sleep(5 * time.Millisecond) // in the middle of it
-		b.want("on their way after the pause", b.c.door.pause(b.t.Context()), 0)
+		b.want("on their way after the pause", b.c.gate.pause(b.t.Context()), 0)
 		sent := len(b.api.sent)
 		if sent == 0 || sent == len(pods) {
 			b.t.Fatalf("%d sent before the pause", sent)
 		}
 		b.after(time.Hour)
 		b.want("sent in the pause", len(b.api.sent)-sent, 0)
-		b.want("silent", b.c.door.silent(), true)
-		b.want("still", b.c.door.resume(), "")
-		b.want("entered", b.c.enter(b.t.Context(), func(time.Time) {}), nil)
+		b.want("silent", b.c.gate.muted(), true)
+		b.want("still", b.c.gate.resume(), "")
+		b.want("entered", b.c.inLoop(b.t.Context(), func(time.Time) {}), nil)
 		b.after(time.Minute)
 		b.want("pods left", b.left(pods), 0)
 		b.metric("paused", 0)
 	})
 }
 
-func TestBrake(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Brake = config.Brake{Deletions: 100, Window: config.Duration(time.Minute)} }, nil, func(b *bed) {
+func TestCircuitBreaker(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		c.CircuitBreaker = config.CircuitBreaker{Deletions: 100, Window: config.Duration(time.Minute)}
+	}, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 250)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Hour)
 		b.want("pods left", b.left(pods), 150)
-		b.metric("braked", 1)
+		b.metric("circuit_breaker_open", 1)
 		b.want("events", len(b.api.notices), 1)
-		b.want("event", b.api.notices[0].Reason, eventBraked)
+		b.want("event", b.api.notices[0].Reason, eventTripped)
 		b.want("said", b.said("deletions stop"), 1)
-		b.want("state", b.c.door.state(), "braked: too many deletions")
+		b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
 		for range 2 {
-			b.c.door.resume()
-			_ = b.c.enter(b.t.Context(), func(time.Time) {})
+			b.c.gate.resume()
+			_ = b.c.inLoop(b.t.Context(), func(time.Time) {})
 			b.after(time.Hour)
 		}
 		b.want("pods left", b.left(pods), 0)
-		b.metric("braked", 0)
+		b.metric("circuit_breaker_open", 0)
 	})
 }
 
 // Observing decides once for each object, changes nothing, and goes on to enforce
 // what it decided.
 func TestObserve(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Mode = config.Default().Mode }, nil, func(b *bed) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Default().Mode }, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 50)
 		b.api.remove(owner, gc.Background)
 		b.after(24 * time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("events", len(b.api.notices), 0)
-		list := b.c.door.record.latest()
+		list := b.c.gate.decisions.latest()
 		b.want("decisions", len(list), len(pods))
 		b.want("decision", list[0].Result+" "+list[0].Verb+" "+list[0].Reason, "observed delete owners_absent")
 		b.want("explained", b.explain(pods[0]), "owners_absent")
 		b.want("said", b.said("would have been deleted"), len(pods))
-		b.want("state", b.c.door.state(), "observe: nothing is changed until mode is enforce")
+		b.want("state", b.c.gate.stateText(), "observe: nothing is changed until mode is enforce")
 		b.metric("observing", 1)
 		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)
 		b.metric("observing", 0)
 		b.after(time.Second) // it takes the journal over first
-		b.want("state", b.c.door.state(), "")
+		b.want("state", b.c.gate.stateText(), "")
 		b.want("pods left", b.left(pods), 0)
 	})
 }
@@ -151,7 +153,7 @@ func TestObserve(t *testing.T) {
 func TestExclusions(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		c.Exclude = config.Exclude{Types: []string{"sets.apps"}, Namespaces: []string{"b"}}
-	}, nil, func(b *bed) {
+	}, nil, func(b *fixture) {
 		owner, other := b.api.put(set("s")), set("s")
 		other.Namespace = "b"
 		other = b.api.put(other)
@@ -175,7 +177,7 @@ func TestExclusions(t *testing.T) {
 // While it is not sure that what was told still holds, nothing is sent, and nobody asks
 // again and again.
 func TestUnsure(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 50)
 		end := b.api.doubt()
@@ -183,7 +185,7 @@ func TestUnsure(t *testing.T) {
 		b.after(time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("pods left", b.left(pods), 50)
-		b.want("state", b.c.door.state(), "the API server was away: nothing is sent until each type has told how it stands")
+		b.want("state", b.c.gate.stateText(), "the API server was away: nothing is sent until each type has caught up")
 		end()
 		b.after(time.Second)
 		b.want("pods left", b.left(pods), 0)
@@ -192,7 +194,7 @@ func TestUnsure(t *testing.T) {
 
 // After an etcd was restored nothing is believed until it was seen again.
 func TestWentBack(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner, held := b.api.put(set("s")), b.api.put(set("t"))
 		b.pods(owner, 3)
 		b.journalFails(errors.New("503"))
@@ -205,7 +207,7 @@ func TestWentBack(t *testing.T) {
 		unlock()
 		b.journalFails(nil)
 		b.after(time.Minute)
-		b.metric("restores_total", 1)
+		b.metric("etcd_restores_total", 1)
 		b.want("orphaned", b.api.get(held) == nil, true)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
@@ -215,7 +217,7 @@ func TestWentBack(t *testing.T) {
 
 // The words are the kube-controller-manager's, and so is the rate.
 func TestInvalidNamespace(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		away := owner
 		away.Namespace = "b"
@@ -224,10 +226,10 @@ func TestInvalidNamespace(t *testing.T) {
 		b.want("events", len(b.api.notices), 1)
 		b.want("event", b.api.notices[0].Message, fmt.Sprintf(`ownerRef [apps/v1/Set, namespace: b, name: s, uid: %s] does not exist in namespace "b"`, owner.UID))
 		for range 100 {
-			b.c.herald.say(b.api.notices[0])
+			b.c.events.record(b.api.notices[0])
 			b.after(time.Millisecond)
 		}
-		b.want("events of one object", len(b.api.notices), heraldBurst)
+		b.want("events of one object", len(b.api.notices), eventBurst)
 	})
 }
 
@@ -244,7 +246,7 @@ func TestEnd(t *testing.T) {
 		"lease is lost": {election.ErrLost, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, nil, func(b *bed) {
+			inBubble(t, nil, nil, func(b *fixture) {
 				owner := b.api.put(set("s"))
 				b.pods(owner, 100)
 				b.api.hang = tc.took
@@ -272,15 +274,15 @@ func TestEnd(t *testing.T) {
 }
 
 func TestRecordIsBounded(t *testing.T) {
-	var r record
+	var r decisionLog
 	for i := range 3000 {
 		r.add(gc.Action{Verb: gc.Delete, Object: gc.Coordinates{Name: fmt.Sprint(i)}}, "done", metadata.Outcome{}, time.Time{})
 	}
 	list := r.latest()
-	if len(list) != recordSize || list[0].Object.Name != "2999" || list[recordSize-1].Object.Name != fmt.Sprint(3000-recordSize) {
+	if len(list) != decisionLogSize || list[0].Object.Name != "2999" || list[decisionLogSize-1].Object.Name != fmt.Sprint(3000-decisionLogSize) {
 		t.Errorf("%d, from %s to %s", len(list), list[0].Object.Name, list[len(list)-1].Object.Name)
 	}
-	if short(strings.Repeat("é", 500)) == strings.Repeat("é", 500) {
+	if truncate(strings.Repeat("é", 500)) == strings.Repeat("é", 500) {
 		t.Error("long texts are cut")
 	}
 }

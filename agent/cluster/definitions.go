@@ -9,26 +9,27 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// looks are when types are discovered after a definition came, changed or went: what is
-// served lags behind what was written, and behind one API server more than another.
-var looks = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second, 10 * time.Second, 30 * time.Second}
+// discoveryDelays are when types are discovered after a definition was added, changed or
+// deleted: what is served lags behind what was written, on one API server more than on
+// another.
+var discoveryDelays = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second, 10 * time.Second, 30 * time.Second}
 
 // What leaves UID and generation of a definition as they were (its status, an APIService,
 // which has no generation, a type that cannot be read any more) shares a few
 // discoveries: somebody may write it all the time.
 const (
-	restlessBurst = 5
-	restlessEvery = time.Minute
-	restlessPause = time.Second // several are one
+	unversionedBurst    = 5
+	unversionedInterval = time.Minute
+	unversionedDelay    = time.Second // several are one
 )
 
 // definitions are the objects that define types, and the discoveries that they want.
 // They belong to the loop.
 type definitions struct {
-	known    map[string]identity // by name: those of CRDs and APIServices differ
-	looks    map[string]*schedule
-	restless *rate.Limiter
-	due      time.Time // a discovery because of what was restless, or missing; zero: none
+	known   map[string]identity // by name: those of CRDs and APIServices differ
+	pending map[string]*pendingDefinition
+	limiter *rate.Limiter
+	due     time.Time // a discovery because of what was restless, or missing; zero: none
 }
 
 type identity struct {
@@ -37,15 +38,15 @@ type identity struct {
 }
 
 // schedule is what one UID and generation may cost.
-type schedule struct {
-	seen time.Time
-	next int  // of looks
-	came bool // once it is served there is nothing more to look for
-	went bool // once it is not
+type pendingDefinition struct {
+	seen    time.Time
+	next    int  // index into discoveryDelays
+	added   bool // done once discovery has it
+	deleted bool // once it is not
 }
 
 func newDefinitions() definitions {
-	return definitions{known: map[string]identity{}, looks: map[string]*schedule{}, restless: rate.NewLimiter(rate.Every(restlessEvery), restlessBurst)}
+	return definitions{known: map[string]identity{}, pending: map[string]*pendingDefinition{}, limiter: rate.NewLimiter(rate.Every(unversionedInterval), unversionedBurst)}
 }
 
 // apiServiceOf is the name of the APIService of a group version.
@@ -57,8 +58,8 @@ func apiServiceOf(groupVersion string) string {
 	return version + "." + group
 }
 
-// observe a definition as a list or a watch told it: whatever discovery lacks of it is
-// looked for, beginning with a discovery that was asked for after it was seen.
+// observe takes a definition from a list or a watch. Discovery is polled until it shows
+// the definition; only discoveries that began after it was seen count.
 func (d *definitions) observe(now time.Time, e *metadata.Event) {
 	o := &e.Object
 	was, known := d.known[o.Name]
@@ -68,30 +69,30 @@ func (d *definitions) observe(now time.Time, e *metadata.Event) {
 	}
 	name := strings.Clone(o.Name)
 	d.known[name] = identity{strings.Clone(o.UID), e.Generation}
-	d.looks[name] = &schedule{seen: now, came: !known || was.uid != o.UID}
+	d.pending[name] = &pendingDefinition{seen: now, added: !known || was.uid != o.UID}
 }
 
 func (d *definitions) forget(now time.Time, name string) {
 	name = strings.Clone(name)
 	delete(d.known, name)
-	d.looks[name] = &schedule{seen: now, went: true}
+	d.pending[name] = &pendingDefinition{seen: now, deleted: true}
 }
 
 // changed wants a discovery for what has no generation to tell by.
 func (d *definitions) changed(now time.Time) {
 	if d.due.IsZero() {
-		d.due = now.Add(max(restlessPause, d.restless.ReserveN(now, 1).DelayFrom(now)))
+		d.due = now.Add(max(unversionedDelay, d.limiter.ReserveN(now, 1).DelayFrom(now)))
 	}
 }
 
-// wentBefore says whether a definition was seen to go before some moment.
-func (d *definitions) wentBefore(name string, asked time.Time) bool {
-	s := d.looks[name]
-	return s != nil && s.went && s.seen.Before(asked)
+// deletedBefore says whether a definition was seen to be deleted before some moment.
+func (d *definitions) deletedBefore(name string, asked time.Time) bool {
+	s := d.pending[name]
+	return s != nil && s.deleted && s.seen.Before(asked)
 }
 
-// open says whether anything is looked for.
-func (d *definitions) open() bool { return len(d.looks) > 0 }
+// anyPending says whether a definition waits for discovery to show it.
+func (d *definitions) anyPending() bool { return len(d.pending) > 0 }
 
 // discovered notes a discovery: when it was asked for, and which definitions it shows
 // at work. Some type is missing if another discovery is wanted again after a while.
@@ -102,15 +103,15 @@ func (d *definitions) discovered(asked time.Time, again time.Duration, served ma
 	if at := asked.Add(again); again > 0 && (d.due.IsZero() || d.due.After(at)) {
 		d.due = at
 	}
-	for name, s := range d.looks {
+	for name, s := range d.pending {
 		if !s.seen.Before(asked) {
 			continue
 		}
-		for s.next < len(looks) && !s.seen.Add(looks[s.next]).After(asked) {
+		for s.next < len(discoveryDelays) && !s.seen.Add(discoveryDelays[s.next]).After(asked) {
 			s.next++
 		}
-		if s.next == len(looks) || s.came && served[name] || s.went && !served[name] {
-			delete(d.looks, name)
+		if s.next == len(discoveryDelays) || s.added && served[name] || s.deleted && !served[name] {
+			delete(d.pending, name)
 		}
 	}
 }
@@ -118,8 +119,8 @@ func (d *definitions) discovered(asked time.Time, again time.Duration, served ma
 // next is when a discovery is wanted; zero: none is.
 func (d *definitions) next() time.Time {
 	at := d.due
-	for _, s := range d.looks {
-		if t := s.seen.Add(looks[s.next]); at.IsZero() || t.Before(at) {
+	for _, s := range d.pending {
+		if t := s.seen.Add(discoveryDelays[s.next]); at.IsZero() || t.Before(at) {
 			at = t
 		}
 	}

@@ -46,25 +46,25 @@ func TestDefinitions(t *testing.T) {
 	check("three at the start", served, quiet, 1, 1)
 	d.observe(now, event("refused.example.com", "u2", 1))
 	d.observe(now, event("v1.broken.example.com", "u3", 0))
-	check("two that are never served", served, quiet, len(looks), len(looks))
+	check("two that are never served", served, quiet, len(discoveryDelays), len(discoveryDelays))
 	d.observe(now, event("widgets.example.com", "u1", 2))
-	check("another generation", served, quiet, len(looks), len(looks))
+	check("another generation", served, quiet, len(discoveryDelays), len(discoveryDelays))
 	d.observe(now, event("widgets.example.com", "u9", 1))
 	check("made again", served, quiet, 1, 1)
 	check("writes that change no generation", served, func(now time.Time) {
 		d.observe(now, event("widgets.example.com", "u9", 1))
 		d.observe(now, event("refused.example.com", "u2", 1))
-	}, 1, restlessBurst+10)
+	}, 1, unversionedBurst+10)
 	d.observe(now, event("widgets.example.com", "u9", 1))
 	check("the last of them", served, quiet, 1, 1)
 	d.forget(now, "widgets.example.com")
-	if !d.wentBefore("widgets.example.com", now.Add(1)) || d.wentBefore("widgets.example.com", now) {
+	if !d.deletedBefore("widgets.example.com", now.Add(1)) || d.deletedBefore("widgets.example.com", now) {
 		t.Error("it is not known when it went")
 	}
-	check("one that went, and is served on", served, quiet, len(looks), len(looks))
+	check("one that went, and is served on", served, quiet, len(discoveryDelays), len(discoveryDelays))
 	d.forget(now, "refused.example.com")
 	check("one that went", served, quiet, 1, 1)
-	if len(d.looks) > 0 || len(d.known) != 3 {
-		t.Errorf("left behind: %v, %v", d.looks, d.known)
+	if len(d.pending) > 0 || len(d.known) != 3 {
+		t.Errorf("left behind: %v, %v", d.pending, d.known)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // fake is an API server in memory, for faults that a real one cannot be made to
-// produce. How a real one behaves is the business of the e2e tests.
+// produce. Without them it does what a real one does: apitest says what that is.
 type fake struct {
 	unsure   chan struct{} // nil: what was told holds
 	mu       sync.Mutex
@@ -176,6 +176,14 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 		return metadata.Outcome{Result: gc.Conflict}
 	}
 	o.Owners, o.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
+	elsewhere := func(p gc.Position) bool {
+		p.Block = p.Index < len(o.Owners) && o.Owners[p.Index].Block // of which nobody asks
+		return p.Index >= len(o.Owners) || o.Owners[p.Index] != p.Reference
+	}
+	if slices.ContainsFunc(a.Refs, elsewhere) ||
+		a.Verb == gc.RemoveFinalizer && (a.Index >= len(o.Finalizers) || o.Finalizers[a.Index] != a.Finalizer) {
+		return metadata.Outcome{Result: gc.Conflict}
+	}
 	switch a.Verb {
 	case gc.Delete:
 		f.strip(o, a.Policy)

@@ -13,20 +13,20 @@ import (
 )
 
 // follow starts to list and watch a type, from nothing.
-func (c *Controller) follow(s *served) {
+func (c *Controller) follow(s *servedType) {
 	ctx, stop := context.WithCancel(c.following)
 	f := &following{stop: stop}
-	s.told = 0
+	s.listedUpTo = 0
 	done := make(chan struct{}, 1)
 	f.Follower = c.api.Follow(s.Type, s.fields(), func(ctx context.Context, batch []metadata.Event) error {
-		return c.enterBy(ctx, done, func(now time.Time) {
+		return c.inLoopVia(ctx, done, func(now time.Time) {
 			if !f.over {
-				c.take(now, s, batch)
+				c.applyBatch(now, s, batch)
 			}
 		})
 	})
 	s.following = f
-	s.become(stateListing, "", time.Now())
+	s.setState(stateListing, "", time.Now())
 	c.group.Go(func() {
 		if err := f.Run(ctx); err != nil && ctx.Err() == nil {
 			c.log.Error("a type is not followed any more", "type", s.name(), "error", err)
@@ -35,7 +35,7 @@ func (c *Controller) follow(s *served) {
 }
 
 // unfollow ends it. What is still handed on is ignored.
-func (s *served) unfollow() {
+func (s *servedType) unfollow() {
 	if s.following != nil {
 		s.following.over = true
 		s.following.stop()
@@ -43,118 +43,118 @@ func (s *served) unfollow() {
 	}
 }
 
-// take a batch into the graph. The strings in it are not kept.
-func (c *Controller) take(now time.Time, s *served, batch []metadata.Event) {
+// applyBatch takes a batch into the graph. The strings in it are not kept.
+func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.Event) {
 	v, kind := s.APIVersion, s.Kind
 	if batch[0].Kind != metadata.Unreadable {
-		s.heard = now
+		s.lastHeard = now
 	}
 	at := c.serverTime(now)
 	for i := range batch {
 		e := &batch[i]
-		s.tell(at, e)
+		s.notify(at, e)
 		switch e.Kind {
 		case metadata.Observed:
-			if s.told > 0 && c.collector.Contradicts(e.Object, s.told) {
-				c.wentBack(now, s, "what is listed is not what was told before")
+			if s.listedUpTo > 0 && c.collector.Contradicts(e.Object, s.listedUpTo) {
+				c.onRestore(now, s, "a list contradicts what was watched before")
 				return
 			}
 			c.collector.Observe(now, e.Object)
-			if s.tells {
+			if s.definesTypes {
 				c.definitions.observe(now, e)
-				c.want()
+				c.scheduleDiscovery()
 			}
 		case metadata.Deleted:
 			c.collector.Forget(now, e.Object)
-			if s.tells {
+			if s.definesTypes {
 				c.definitions.forget(now, e.Object.Name)
-				c.want()
+				c.scheduleDiscovery()
 			}
 		case metadata.Skipped:
-			c.skip(s, e)
+			c.skipObject(s, e)
 		case metadata.Listing:
 			s.skipped = 0
 			c.collector.Listing(now, v, kind)
-			s.expect(e.ResourceVersion)
+			s.setListedUpTo(e.ResourceVersion)
 			if s.state != stateSynced {
-				s.become(stateListing, s.why, now)
+				s.setState(stateListing, s.why, now)
 			}
 		case metadata.Synced:
-			s.told, s.skipSaid = 0, s.skipped > 0
+			s.listedUpTo, s.skipLogged = 0, s.skipped > 0
 			c.collector.Synced(now, v, kind)
 			c.readable(now, s)
 		case metadata.Unreadable:
 			c.collector.Unreadable(now, v, kind)
 			c.unreadable(now, s, e.Err)
 		case metadata.Away:
-			c.wasAway(now, e.Absences)
+			c.onAbsence(now, e.Absences)
 		case metadata.WentBack:
-			c.wentBack(now, s, "resourceVersions went backwards")
+			c.onRestore(now, s, "resourceVersions went backwards")
 			return // the rest is of a follower that is over
 		}
 	}
 }
 
-// expect that a list is not behind what was told. Other API servers may count as they
-// like.
-func (s *served) expect(version string) {
-	s.told = 0
+// setListedUpTo notes the version of a list: the list must not be older than what was seen
+// before. Aggregated API servers may count as they like.
+func (s *servedType) setListedUpTo(version string) {
+	s.listedUpTo = 0
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil && !s.Aggregated {
-		s.told = v
+		s.listedUpTo = v
 	}
 }
 
-func (c *Controller) readable(now time.Time, s *served) {
-	s.refused, s.refusals = time.Time{}, 0
+func (c *Controller) readable(now time.Time, s *servedType) {
+	s.refusedSince, s.refusals = time.Time{}, 0
 	if s.state == stateUnreadable {
 		c.log.Info("type can be read again", "type", s.name(), "reason", "listed", "after", now.Sub(s.since).Round(time.Millisecond).String())
 	}
-	s.become(stateSynced, "", now)
+	s.setState(stateSynced, "", now)
 	c.publish(now)
 }
 
-func (c *Controller) unreadable(now time.Time, s *served, err error) {
+func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 	why := fmt.Sprint(err)
 	switch {
 	case !errors.Is(err, metadata.ErrNotServed):
-		s.refused, s.refusals = time.Time{}, 0
+		s.refusedSince, s.refusals = time.Time{}, 0
 	case s.refusals == 0:
-		s.refused, s.refusals = now, 1
+		s.refusedSince, s.refusals = now, 1
 	default:
 		s.refusals++
 	}
 	if s.state != stateUnreadable {
 		c.log.Warn("type cannot be read; the others go on", "type", s.name(), "reason", why)
 		c.definitions.changed(now) // it may be gone
-		c.want()
-		s.become(stateUnreadable, why, now)
+		c.scheduleDiscovery()
+		s.setState(stateUnreadable, why, now)
 	}
 	s.why = why
 	c.publish(now)
 }
 
-// wasAway is told by each type that resumes or is listed after an absence, before
-// anything else of it.
-func (c *Controller) wasAway(now time.Time, absences uint64) {
+// onAbsence is called by each type that resumes or is listed after an absence of the API
+// server, before anything else of that type.
+func (c *Controller) onAbsence(now time.Time, absences uint64) {
 	if absences > c.absences {
 		c.absences = absences
-		c.log.Info("the API server was away; what was proven to be gone is looked at again", "reason", "absence")
+		c.log.Info("the API server was away; what was proven to be gone is checked again", "reason", "absence")
 		c.collector.Away(now)
 	}
 }
 
-// wentBack is for an etcd that was restored: nothing is believed until it was seen
-// again, so everything is listed again, by followers that remember nothing.
-func (c *Controller) wentBack(now time.Time, by *served, why string) {
+// onRestore handles an etcd that was restored. Nothing is believed until it was seen
+// again, so new followers list everything again.
+func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 	c.log.Warn("etcd was restored; everything is listed again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
 	c.collector.Restored(now)
-	for _, a := range c.sides.all {
+	for _, a := range c.collectors.all {
 		a.Restored(c.serverTime(now))
 	}
-	c.orphans.restored()
-	c.door.knowJournal(false, false)
-	c.door.etcdRestored(why)
+	c.orphans.reload()
+	c.gate.setJournal(false, false)
+	c.gate.onRestore(why)
 	for _, s := range c.types {
 		if s.following != nil {
 			s.unfollow()
@@ -164,7 +164,7 @@ func (c *Controller) wentBack(now time.Time, by *served, why string) {
 	c.publish(now)
 }
 
-// warn tells of a reference into another namespace, as the kube-controller-manager
+// warn reports a reference into another namespace, as the kube-controller-manager
 // does, in its words; or of an object that cannot be caught.
 func (c *Controller) warn(a gc.Action) {
 	switch a.Reason {
@@ -174,12 +174,12 @@ func (c *Controller) warn(a gc.Action) {
 	case cascade.ChangesTooOften:
 		c.log.Warn("an object changes between each read and the request about it; tried again, ever more seldom", "reason", string(a.Reason),
 			"apiVersion", a.Object.APIVersion, "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "uid", a.Object.UID)
-		c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventChanges, Message: "it is to go, and something changes it all the time: " +
+		c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventChanges, Message: "it is to go, and something changes it all the time: " +
 			"each request met a conflict; it is tried again, ever more seldom"})
 		return
 	}
 	o := a.Owner
-	c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventNamespace, Message: fmt.Sprintf(
+	c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventNamespace, Message: fmt.Sprintf(
 		"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 		o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID, a.Object.Namespace)})
 }

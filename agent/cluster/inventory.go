@@ -19,26 +19,26 @@ func readMachines(ctx context.Context, from config.Inventory) (*nodes.Inventory,
 }
 
 // surveyor is a collector that asks for the inventory.
-type surveyor interface {
+type inventoryUser interface {
 	Surveyed(now time.Time, id uint64, list *nodes.Inventory)
 }
 
-// askInventory reads it beside the workers: it is no request to the API server, and may take
+// readInventory reads it beside the workers: it is no request to the API server, and may take
 // long. It ends with the loop.
-func (c *Controller) askInventory(a gc.Action) {
+func (c *Controller) readInventory(a gc.Action) {
 	ctx := c.following
 	c.group.Go(func() {
 		out := answer{action: a, asOf: time.Now()}
-		if c.door.open() && !c.door.waits(a.Collector) {
-			out.inventory = c.inventory(ctx)
+		if c.gate.open() && !c.gate.collectorAwaits(a.Collector) {
+			out.inventory = c.fetchInventory(ctx)
 		}
 		c.answers <- out
 	})
 }
 
-// inventory reads it; nil: it could not be. A problem is said once.
-func (c *Controller) inventory(ctx context.Context) *nodes.Inventory {
-	list, err := c.machines(ctx, c.door.settings().Collectors.Nodes.Inventory)
+// fetchInventory reads the inventory; nil: it could not be read. A problem is logged once.
+func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
+	list, err := c.machines(ctx, c.gate.settings().Collectors.Nodes.Inventory)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -46,27 +46,27 @@ func (c *Controller) inventory(ctx context.Context) *nodes.Inventory {
 	if err != nil {
 		problem, list = err.Error(), nil
 	}
-	before := c.unsurveyed.Swap(&problem)
-	switch said := before != nil && *before != ""; {
-	case err != nil && (!said || *before != problem):
-		c.log.Warn("no Node is deleted: the inventory of machines cannot be read", "reason", short(problem))
-	case err == nil && said:
+	before := c.inventoryProblem.Swap(&problem)
+	switch failed := before != nil && *before != ""; {
+	case err != nil && (!failed || *before != problem):
+		c.log.Warn("no Node is deleted: the inventory of machines cannot be read", "reason", truncate(problem))
+	case err == nil && failed:
 		c.log.Info("the inventory of machines can be read again", "reason", "read", "machines", len(list.Machines), "time", list.Time)
 	}
-	c.metrics.surveyed(list)
+	c.metrics.inventory(list)
 	return list
 }
 
 // surveyed takes the answer.
-func (c *Controller) surveyed(now time.Time, a answer) {
-	i := slices.IndexFunc(c.sides.all, func(s *attached) bool { return s.serial == a.action.ID>>serialShift })
+func (c *Controller) inventoryRead(now time.Time, a answer) {
+	i := slices.IndexFunc(c.collectors.all, func(s *runningCollector) bool { return s.serial == a.action.ID>>serialShift })
 	if i < 0 {
 		return // it was turned off
 	}
-	c.sides.all[i].Interface.(surveyor).Surveyed(c.serverTime(now), a.action.ID&(1<<serialShift-1), a.inventory)
+	c.collectors.all[i].Interface.(inventoryUser).Surveyed(c.serverTime(now), a.action.ID&(1<<serialShift-1), a.inventory)
 }
 
-func (m *Metrics) surveyed(list *nodes.Inventory) {
+func (m *Metrics) inventory(list *nodes.Inventory) {
 	if list == nil {
 		m.inventoryReads.WithLabelValues("failed").Inc()
 		return

@@ -40,7 +40,7 @@ func collectingNodes(m config.Mode) func(*config.Config) {
 }
 
 // machinesThere answers with the machines of the Nodes that are ready, and counts.
-func (b *bed) machinesThere() *atomic.Int32 {
+func (b *fixture) machinesThere() *atomic.Int32 {
 	asked := new(atomic.Int32)
 	b.asks(func(context.Context, config.Inventory) (*nodes.Inventory, error) {
 		asked.Add(1)
@@ -58,7 +58,7 @@ func readyMachines() *nodes.Inventory {
 }
 
 // asks has the inventory read by m.
-func (b *bed) asks(m Machines) {
+func (b *fixture) asks(m Machines) {
 	defer b.api.lock()()
 	b.api.machines = m
 }
@@ -72,7 +72,7 @@ func (f *fake) inventory(ctx context.Context, from config.Inventory) (*nodes.Inv
 }
 
 // nodesThere are how many Nodes are.
-func (b *bed) nodesThere() (n int) {
+func (b *fixture) nodesThere() (n int) {
 	defer b.api.lock()()
 	for _, o := range b.api.objects {
 		if o.Kind == "Node" {
@@ -83,7 +83,7 @@ func (b *bed) nodesThere() (n int) {
 }
 
 // staleNodes are how many Nodes are, by what is made of them.
-func (b *bed) staleNodes() map[gc.Reason]int {
+func (b *fixture) staleNodes() map[gc.Reason]int {
 	b.t.Helper()
 	list, err := b.c.Collectors(b.t.Context(), 0, 0)
 	i := slices.IndexFunc(list, func(s CollectorStatus) bool { return s.Collector == nodes.Name.String() })
@@ -95,7 +95,7 @@ func (b *bed) staleNodes() map[gc.Reason]int {
 
 // TestNodes: what is not in the inventory goes, one an hour of so few.
 func TestNodes(t *testing.T) {
-	inBubble(t, collectingNodes(config.Enforce), withNodes, func(b *bed) {
+	inBubble(t, collectingNodes(config.Enforce), withNodes, func(b *fixture) {
 		asked := b.machinesThere()
 		b.after(nodes.WatchFor - 10*time.Second)
 		b.want("asked within the quarantine", asked.Load(), 0)
@@ -116,7 +116,7 @@ func TestNodes(t *testing.T) {
 // TestNodesObserved: in mode observe it is said what would go, once, and the inventory is
 // not asked again and again.
 func TestNodesObserved(t *testing.T) {
-	inBubble(t, collectingNodes(config.Observe), withNodes, func(b *bed) {
+	inBubble(t, collectingNodes(config.Observe), withNodes, func(b *fixture) {
 		asked := b.machinesThere()
 		b.after(48 * time.Hour)
 		b.want("there", b.nodesThere(), 10)
@@ -129,7 +129,7 @@ func TestNodesObserved(t *testing.T) {
 // leads next either.
 func TestNodesAfterRestore(t *testing.T) {
 	m := &memory{}
-	inBubbleWith(t, m, collectingNodes(config.Enforce), withNodes, func(b *bed) {
+	inBubbleWith(t, m, collectingNodes(config.Enforce), withNodes, func(b *fixture) {
 		asked := b.machinesThere()
 		b.restore()
 		b.after(48 * time.Hour)
@@ -139,7 +139,7 @@ func TestNodesAfterRestore(t *testing.T) {
 		o := gc.Object{APIVersion: "v1", Kind: "Node", Name: "gone-1", UID: "node-gone-1"}
 		b.want("explained", b.found(o)[0].Held != "", true)
 	})
-	inBubbleWith(t, m, collectingNodes(config.Enforce), withNodes, func(b *bed) {
+	inBubbleWith(t, m, collectingNodes(config.Enforce), withNodes, func(b *fixture) {
 		asked := b.machinesThere()
 		b.after(48 * time.Hour)
 		b.want("asked", asked.Load(), 0)
@@ -156,8 +156,8 @@ func TestNodesAfterRestore(t *testing.T) {
 func TestInventoryFails(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		collectingNodes(config.Enforce)(c)
-		c.Concurrency = config.Concurrency{Start: 1, Most: 1}
-	}, withNodes, func(b *bed) {
+		c.Concurrency = config.Concurrency{Start: 1, Max: 1}
+	}, withNodes, func(b *fixture) {
 		var asked, mode atomic.Int32
 		const page, hangs, good = 0, 1, 2
 		b.asks(func(ctx context.Context, _ config.Inventory) (*nodes.Inventory, error) {

@@ -9,9 +9,9 @@ const (
 	// slowFactor is how much longer than the quickest of late requests take on
 	// average when the API server is slow.
 	slowFactor = 5
-	// cutPause is the least time between two cuts: the answers to what was sent
+	// halveInterval is the least time between two halvings: the answers to what was sent
 	// before the first one say nothing new.
-	cutPause = 250 * time.Millisecond
+	halveInterval = 250 * time.Millisecond
 	// forgetAfter is how long the quickest answer is remembered.
 	forgetAfter = time.Minute
 	// probeMin and probeMax bound the pause after the API server refused or failed
@@ -31,7 +31,7 @@ type limiter struct {
 	average     time.Duration
 	quickest    time.Duration
 	quickestAt  time.Time
-	cutAt       time.Time
+	halvedAt    time.Time
 	failures    int // in a row
 	until       time.Time
 }
@@ -56,17 +56,17 @@ func (l *limiter) sent() {
 	}
 }
 
-// filled says that more would be on their way if whoever sends them might.
-func (l *limiter) filled() { l.full = l.inFlight }
+// markFull notes that more requests would be in flight if they were allowed.
+func (l *limiter) markFull() { l.full = l.inFlight }
 
-// unsent takes one back that never left.
-func (l *limiter) unsent() { l.inFlight-- }
+// cancel takes a request back that was never sent.
+func (l *limiter) cancel() { l.inFlight-- }
 
 // verdict is what an answer says of the API server's strength.
 type verdict uint8
 
 const (
-	well      verdict = iota
+	succeeded verdict = iota
 	failed            // no answer, or a 5xx: of one object, or of all
 	throttled         // 429
 	webhook           // nothing: an admission webhook failed
@@ -81,7 +81,7 @@ func (l *limiter) answered(now time.Time, v verdict, took, retryAfter time.Durat
 	case webhook:
 	case throttled:
 		l.failures++
-		l.cut(now)
+		l.halve(now)
 		if retryAfter <= 0 {
 			retryAfter = l.backoff()
 		}
@@ -90,14 +90,14 @@ func (l *limiter) answered(now time.Time, v verdict, took, retryAfter time.Durat
 		// One object whose webhook is broken must not slow the others: only a row of
 		// failures as long as what is on its way is the API server's.
 		if l.failures++; l.failures >= l.limit {
-			l.cut(now)
+			l.halve(now)
 			l.pause(now, l.backoff())
 		}
 	default:
 		l.failures = 0
 		l.measure(now, took)
 		if l.slow() {
-			l.cut(now)
+			l.halve(now)
 		} else if wasFull {
 			l.grow()
 		}
@@ -110,11 +110,11 @@ func (l *limiter) grow() {
 	}
 }
 
-func (l *limiter) cut(now time.Time) {
-	if now.Sub(l.cutAt) < cutPause {
+func (l *limiter) halve(now time.Time) {
+	if now.Sub(l.halvedAt) < halveInterval {
 		return
 	}
-	l.cutAt, l.credit, l.limit = now, 0, max(1, l.limit/2)
+	l.halvedAt, l.credit, l.limit = now, 0, max(1, l.limit/2)
 	l.average = 0 // measured anew
 }
 

@@ -28,14 +28,14 @@ func TestLimiter(t *testing.T) {
 	}{
 		"grows while all is well": {func(l *limiter) time.Time {
 			for range 100 {
-				l.round(start, well, quick)
+				l.round(start, succeeded, quick)
 			}
 			return start
 		}, 32},
 		"does not grow when there is little to do": {func(l *limiter) time.Time {
 			for range 1000 {
 				l.sent()
-				l.answered(start, well, quick, 0)
+				l.answered(start, succeeded, quick, 0)
 			}
 			return start
 		}, 16},
@@ -44,9 +44,9 @@ func TestLimiter(t *testing.T) {
 			return start.Add(time.Hour)
 		}, 8},
 		"halves when answers take long": {func(l *limiter) time.Time {
-			l.round(start, well, quick)
+			l.round(start, succeeded, quick)
 			for range 4 {
-				l.round(start.Add(time.Second), well, slow)
+				l.round(start.Add(time.Second), succeeded, slow)
 			}
 			return start.Add(time.Hour)
 		}, 8},
@@ -55,7 +55,7 @@ func TestLimiter(t *testing.T) {
 				l.sent()
 				l.answered(start, failed, quick, 0)
 				l.sent()
-				l.answered(start, well, quick, 0)
+				l.answered(start, succeeded, quick, 0)
 			}
 			return start
 		}, 16},
@@ -80,7 +80,7 @@ func TestLimiter(t *testing.T) {
 				now = now.Add(time.Minute)
 			}
 			for range 1000 {
-				l.round(now, well, quick)
+				l.round(now, succeeded, quick)
 			}
 			return now
 		}, 32},
@@ -130,7 +130,7 @@ func TestLimiterBounds(t *testing.T) {
 			}
 		}
 		for range flying {
-			l.answered(now, well, time.Millisecond, 0)
+			l.answered(now, succeeded, time.Millisecond, 0)
 		}
 		if l.free(now.Add(time.Minute)) == 0 {
 			t.Fatal("nothing may be sent a minute after the last answer")

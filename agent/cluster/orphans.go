@@ -8,99 +8,106 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ebb-agent/ebb/agent/cluster/brake"
+	"github.com/ebb-agent/ebb/agent/cluster/breaker"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 const (
-	// journalGap is the least time between two writes of the journal: what is asked for
+	// minWriteInterval is the least time between two writes of the journal: what is asked for
 	// within it goes together.
-	journalGap = 100 * time.Millisecond
+	minWriteInterval = 100 * time.Millisecond
 	// journalRetryMin and journalRetryMax bound the pause after the journal could not be
 	// taken over.
 	journalRetryMin, journalRetryMax = 250 * time.Millisecond, 15 * time.Second
 	// journalTimeout bounds one write, and one attempt to take the journal over.
 	journalTimeout = 20 * time.Second
-	// mostHeldNamed bounds the owners that are told that they are held.
-	mostHeldNamed = 1024
+	// maxHeldNamed bounds the owners that get an event that they are held.
+	maxHeldNamed = 1024
 )
 
-// orphans keeps the durable journal of orphaned owners, beside the loop.
-type orphans struct {
+// orphanJournal writes the durable journal of orphaned owners, beside the loop.
+//
+// Before the finalizer orphan is removed, the owner's UID is stored in the journal
+// (package journal); the gate refuses to remove such a finalizer otherwise. Nothing is
+// sent before the journal is taken over, which also fences a predecessor that wakes up
+// late. Records that are asked for within 100 ms are written together. In mode observe
+// the journal is read and not written.
+type orphanJournal struct {
 	journal *journal.Journal
 	name    string // for people
-	kick    chan struct{}
+	wake    chan struct{}
 
 	mu      sync.Mutex
 	pending []gc.Action // Record and Withdraw, in order
 	forget  []string    // UIDs that a sweep has done with
 	stale   bool        // it must be taken over again: etcd was restored
 
-	// Of the goroutine of keepJournal alone.
-	read, taken bool            // by this process, since it began or etcd was restored
-	held        map[string]bool // UIDs of owners that were told that they wait
+	// Of the goroutine of runJournal alone.
+	read, owned bool            // by this process, since it began or etcd was restored
+	held        map[string]bool // UIDs of owners that have an event that they wait
 
 	problem atomic.Pointer[string] // why it cannot be written; nil or empty: it can be
 }
 
-func newOrphans(store journal.Store, c config.LeaderElection) *orphans {
+func newOrphanJournal(store journal.Store, c config.LeaderElection) *orphanJournal {
 	name := c.JournalName()
-	return &orphans{journal: journal.New(store, name), name: c.Namespace + "/" + name, kick: make(chan struct{}, 1), held: map[string]bool{}}
+	return &orphanJournal{journal: journal.New(store, name), name: c.Namespace + "/" + name, wake: make(chan struct{}, 1), held: map[string]bool{}}
 }
 
-// ask hands over a Record or a Withdraw. It never blocks.
-func (o *orphans) ask(a gc.Action) {
-	o.mu.Lock()
-	o.pending = append(o.pending, a)
-	o.mu.Unlock()
-	o.look()
+// add queues a Record or a Withdraw. It never blocks.
+func (j *orphanJournal) add(a gc.Action) {
+	j.mu.Lock()
+	j.pending = append(j.pending, a)
+	j.mu.Unlock()
+	j.notify()
 }
 
-// done hands over what a sweep has done with.
-func (o *orphans) done(uids []string) {
-	o.later(uids)
-	o.look()
+// forgetNow removes owners that a sweep has done with.
+func (j *orphanJournal) forgetNow(uids []string) {
+	j.forgetLater(uids)
+	j.notify()
 }
 
-// later keeps what could not be forgotten for the next write.
-func (o *orphans) later(uids []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.forget = append(o.forget, uids...)
+// forgetLater keeps what could not be removed for the next write.
+func (j *orphanJournal) forgetLater(uids []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forget = append(j.forget, uids...)
 }
 
-// restored has the journal taken over again: the cluster's may be an older one.
-func (o *orphans) restored() {
-	o.mu.Lock()
-	o.stale = true
-	o.mu.Unlock()
-	o.look()
+// reload has the journal taken over again: after a restore it may be an older one.
+func (j *orphanJournal) reload() {
+	j.mu.Lock()
+	j.stale = true
+	j.mu.Unlock()
+	j.notify()
 }
 
-func (o *orphans) look() {
+func (j *orphanJournal) notify() {
 	select {
-	case o.kick <- struct{}{}:
+	case j.wake <- struct{}{}:
 	default:
 	}
 }
 
-// batch takes what is to be written.
-func (o *orphans) batch() (actions []gc.Action, forget []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	actions, forget = o.pending, o.forget
-	o.pending, o.forget = nil, nil
+// takePending takes what is to be written.
+func (j *orphanJournal) takePending() (actions []gc.Action, forget []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	actions, forget = j.pending, j.forget
+	j.pending, j.forget = nil, nil
 	return actions, forget
 }
 
-// holds is why owners cannot be orphaned; empty if they can.
-func (o *orphans) holds() string {
-	if p := o.problem.Load(); p != nil {
+// holdReason is why owners cannot be orphaned; empty if they can.
+func (j *orphanJournal) holdReason() string {
+	if p := j.problem.Load(); p != nil {
 		return *p
 	}
 	return ""
@@ -108,32 +115,33 @@ func (o *orphans) holds() string {
 
 // ready says whether the journal is as the mode wants it: taken over or, by who only
 // observes, read.
-func (o *orphans) ready(observes bool) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.stale {
-		o.stale, o.read, o.taken = false, false, false
+func (j *orphanJournal) ready(observes bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stale {
+		j.stale, j.read, j.owned = false, false, false
 	}
-	return o.taken || observes && o.read
+	return j.owned || observes && j.read
 }
 
-// keepJournal runs until ctx ends. fenced is told when another process has taken the
+// runJournal runs until ctx ends. It calls fenced when another process has taken the
 // journal over, which only a leader does.
-func (c *Controller) keepJournal(ctx context.Context, fenced context.CancelCauseFunc) {
-	o, pause := c.orphans, journalRetryMin
+func (c *Controller) runJournal(ctx context.Context, fenced context.CancelCauseFunc) {
+	o, backoff := c.orphans, wait.Backoff{Min: journalRetryMin, Max: journalRetryMax}
 	for ctx.Err() == nil {
-		if !o.ready(c.door.observes()) {
+		if !o.ready(c.gate.observes()) {
 			err := c.takeJournal(ctx)
-			if c.heldBy(err); err != nil {
-				c.answerRecords(err)
-				sleep(ctx, pause)
-				pause = min(2*pause, journalRetryMax)
+			if c.setOrphaningProblem(err); err != nil {
+				c.refuseRecords(err)
+				wait.Sleep(ctx, backoff.Next())
 				continue
 			}
-			pause = journalRetryMin
+			backoff.Reset()
 		}
-		if !await(ctx, o.kick, 0) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-o.wake:
 		}
 		err := c.writeJournal(ctx)
 		if errors.Is(err, journal.ErrFenced) {
@@ -141,37 +149,14 @@ func (c *Controller) keepJournal(ctx context.Context, fenced context.CancelCause
 			fenced(election.ErrLost)
 			return
 		}
-		sleep(ctx, journalGap)
+		wait.Sleep(ctx, minWriteInterval)
 	}
-}
-
-// await waits until it is kicked or, if d is not 0, for a while. It says whether ctx
-// goes on.
-func await(ctx context.Context, kick <-chan struct{}, d time.Duration) bool {
-	var over <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		over = timer.C
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-kick:
-	case <-over:
-	}
-	return true
-}
-
-// sleep says whether it was not ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	return d <= 0 || await(ctx, nil, d)
 }
 
 // takeJournal takes the journal over and has the collector know what is in it, before
 // anything is sent. Who only observes reads it, and goes on without if that fails.
 func (c *Controller) takeJournal(ctx context.Context) (err error) {
-	o, observes := c.orphans, c.door.observes()
+	o, observes := c.orphans, c.gate.observes()
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	var found journal.Taken
@@ -180,7 +165,7 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 		o.read = err == nil
 	} else {
 		known := map[string]time.Time{}
-		if c.enter(ctx, func(time.Time) {
+		if c.inLoop(ctx, func(time.Time) {
 			for _, e := range c.collector.Journal() {
 				known[e.UID] = e.Recorded
 			}
@@ -188,11 +173,11 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 			return errIdle
 		}
 		found, err = o.journal.TakeOver(ctx, known)
-		o.taken = err == nil
+		o.owned = err == nil
 	}
 	if len(found.Lost) > 0 {
 		c.log.Error("a part of the journal of orphaned owners is gone: dependents of the owners in it that are seen late are deleted",
-			"reason", "somebody deleted it", "parts", some(found.Lost))
+			"reason", "somebody deleted it", "parts", firstNames(found.Lost))
 	}
 	entries := make([]cascade.Entry, 0, len(found.Entries))
 	for uid, at := range found.Entries {
@@ -201,26 +186,26 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 	// Where there is no journal, and none can be kept, nobody was ever orphaned by ebb:
 	// then only orphaning waits.
 	known := err == nil || found.Absent && errors.Is(err, journal.ErrRefused)
-	return errors.Join(err, c.enter(ctx, func(now time.Time) {
+	return errors.Join(err, c.inLoop(ctx, func(now time.Time) {
 		c.collector.Recall(now, entries)
-		c.door.knowJournal(known || observes, known && !observes)
+		c.gate.setJournal(known || observes, known && !observes)
 	}))
 }
 
 // writeJournal stores what is asked for, and answers.
 func (c *Controller) writeJournal(ctx context.Context) error {
 	o := c.orphans
-	actions, forget := o.batch()
+	actions, forget := o.takePending()
 	begun := time.Now()
 	var admitted []gc.Action
 	add := map[string]time.Time{}
 	for _, a := range actions {
-		switch why, _ := c.door.enter(begun, a); {
+		switch why, _ := c.gate.admit(begun, a); {
 		case why != "":
-			c.door.note(a, why, metadata.Outcome{}, begun)
-			c.answerRecord(a, withheldBy(why), nil)
+			c.gate.report(a, why, metadata.Outcome{}, begun)
+			c.answerRecord(a, resultOfRefusal(why), nil)
 		case a.Verb == gc.Withdraw:
-			c.door.leave(brake.Answer{}, gc.Done)
+			c.gate.finish(breaker.Grant{}, gc.Done)
 			delete(add, a.Object.UID)
 			forget = append(forget, a.Object.UID)
 		default:
@@ -228,61 +213,61 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 			admitted = append(admitted, a)
 		}
 	}
-	if c.door.observes() || len(add) == 0 && len(forget) == 0 {
+	if c.gate.observes() || len(add) == 0 && len(forget) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	err := o.journal.Write(ctx, add, forget)
 	c.metrics.journal(o.journal.Len(), err)
-	c.heldBy(err)
+	c.setOrphaningProblem(err)
 	outcome := metadata.Outcome{Result: gc.Done, Took: time.Since(begun)}
 	if err != nil {
 		outcome.Result, outcome.Err = gc.Failed, err
-		o.later(forget)
+		o.forgetLater(forget)
 	}
 	for _, a := range admitted {
-		c.door.leave(brake.Answer{}, outcome.Result)
-		c.door.note(a, outcome.Result.String(), outcome, begun)
+		c.gate.finish(breaker.Grant{}, outcome.Result)
+		c.gate.report(a, outcome.Result.String(), outcome, begun)
 		c.answerRecord(a, outcome.Result, err)
 	}
-	c.sweepSoon()
+	c.notifySweeper()
 	return err
 }
 
-// answerRecords refuses all that is asked for.
-func (c *Controller) answerRecords(err error) {
-	actions, _ := c.orphans.batch()
+// refuseRecords refuses all pending records.
+func (c *Controller) refuseRecords(err error) {
+	actions, _ := c.orphans.takePending()
 	for _, a := range actions {
 		c.answerRecord(a, gc.Failed, err)
 	}
 }
 
-// answerRecord tells the collector how a Record went, and the owner that it waits.
+// answerRecord informs the collector how a Record went, and the owner that it waits.
 func (c *Controller) answerRecord(a gc.Action, r gc.Result, err error) {
 	if a.Verb != gc.Record {
 		return
 	}
-	if o := c.orphans; err != nil && !o.held[a.Object.UID] && len(o.held) < mostHeldNamed {
+	if o := c.orphans; err != nil && !o.held[a.Object.UID] && len(o.held) < maxHeldNamed {
 		o.held[a.Object.UID] = true
-		c.herald.say(metadata.Notice{Object: a.Object, Type: warning, Reason: eventHeld, Message: fmt.Sprintf(
-			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %s", o.name, short(err.Error()))})
+		c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventHeld, Message: fmt.Sprintf(
+			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %s", o.name, truncate(err.Error()))})
 	}
 	select {
-	case c.answers <- answer{action: a, passage: passage{Outcome: metadata.Outcome{Result: r}}}:
+	case c.answers <- answer{action: a, gateResult: gateResult{Outcome: metadata.Outcome{Result: r}}}:
 	case <-c.ended:
 	}
 }
 
-// heldBy notes why owners cannot be orphaned at present, and says it once.
-func (c *Controller) heldBy(err error) {
+// setOrphaningProblem notes why owners cannot be orphaned at present, and logs a change.
+func (c *Controller) setOrphaningProblem(err error) {
 	o, problem := c.orphans, ""
 	if err != nil && !errors.Is(err, context.Canceled) {
 		problem = err.Error()
 	}
-	c.metrics.orphaningHeld.Set(truth(problem != ""))
+	c.metrics.orphaningHeld.Set(boolGauge(problem != ""))
 	switch {
-	case problem == o.holds():
+	case problem == o.holdReason():
 	case problem == "":
 		clear(o.held)
 		c.log.Info("owners can be orphaned again", "reason", "the journal of orphaned owners can be written", "journal", o.name)
@@ -295,15 +280,15 @@ func (c *Controller) heldBy(err error) {
 	o.problem.Store(&problem)
 }
 
-// withheldBy is what the gate's refusal of an action means for the collector.
-func withheldBy(why string) gc.Result {
+// resultOfRefusal is what the gate's refusal of an action means for the collector.
+func resultOfRefusal(why string) gc.Result {
 	if why == resultObserved || why == resultExcluded {
 		return gc.Withheld
 	}
 	return gc.Failed
 }
 
-func short(s string) string {
+func truncate(s string) string {
 	const most = 300
 	if len(s) > most {
 		return s[:most] + "…"

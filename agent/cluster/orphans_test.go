@@ -15,7 +15,7 @@ import (
 
 var errEtcd = errors.New("etcdserver: request timed out")
 
-func (b *bed) journalFails(err error) {
+func (b *fixture) journalFails(err error) {
 	b.kept.Set(func(m *journal.Memory) {
 		m.Fail = nil
 		if err != nil {
@@ -24,13 +24,13 @@ func (b *bed) journalFails(err error) {
 	})
 }
 
-func (b *bed) puts() (n int) {
+func (b *fixture) puts() (n int) {
 	b.kept.Set(func(m *journal.Memory) { n = m.Puts })
 	return n
 }
 
 // stored are the UIDs that another process would find.
-func (b *bed) stored() int {
+func (b *fixture) stored() int {
 	found, err := journal.New(b.kept, config.Default().LeaderElection.JournalName()).Read(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
@@ -55,7 +55,7 @@ func TestOrphaningHeld(t *testing.T) {
 				if tc.start {
 					f.kept.Fail = func(journal.Segment) (bool, error) { return false, tc.err }
 				}
-			}, func(b *bed) {
+			}, func(b *fixture) {
 				b.journalFails(tc.err)
 				owner, background := b.api.put(set("s")), b.api.put(set("t"))
 				pods, gone := b.pods(owner, 10), b.pods(background, 10)
@@ -86,13 +86,13 @@ func TestOrphaningHeld(t *testing.T) {
 
 // Nothing is sent before it is known who was orphaned.
 func TestJournalUnreadable(t *testing.T) {
-	inBubble(t, nil, func(f *fake) { f.kept.Deaf = errEtcd }, func(b *bed) {
+	inBubble(t, nil, func(f *fake) { f.kept.Deaf = errEtcd }, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 3)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 3)
-		b.want("state", b.c.door.state(), "reading the journal of orphaned owners")
+		b.want("state", b.c.gate.stateText(), "reading the journal of orphaned owners")
 		b.kept.Set(func(m *journal.Memory) { m.Deaf = nil })
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 0)
@@ -101,7 +101,7 @@ func TestJournalUnreadable(t *testing.T) {
 
 // What is deleted at the same time is written together, and within a second.
 func TestJournalBatches(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		before := b.puts()
 		var owners []gc.Object
 		for i := range 50 {
@@ -127,8 +127,8 @@ func TestLateDependent(t *testing.T) {
 	for _, moment := range []string{"at once", "with another leader"} {
 		t.Run(moment, func(t *testing.T) {
 			var owner, late gc.Object
-			var before *bed
-			inBubble(t, nil, nil, func(b *bed) {
+			var before *fixture
+			inBubble(t, nil, nil, func(b *fixture) {
 				owner, before = b.api.put(set("s")), b
 				b.api.remove(owner, gc.Orphan)
 				b.after(time.Second)
@@ -149,7 +149,7 @@ func TestLateDependent(t *testing.T) {
 			inBubble(t, nil, func(f *fake) {
 				f.kept = before.kept
 				f.store(late)
-			}, func(b *bed) {
+			}, func(b *fixture) {
 				b.after(time.Minute)
 				o := b.api.get(late)
 				b.want("the late one is there", o != nil && !o.Terminating && len(o.Owners) == 0, true)
@@ -160,7 +160,7 @@ func TestLateDependent(t *testing.T) {
 
 // Whoever has taken the journal over leads: the other sends nothing any more.
 func TestFenced(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		if _, err := journal.New(b.kept, config.Default().LeaderElection.JournalName()).TakeOver(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -176,7 +176,7 @@ func TestFenced(t *testing.T) {
 // What is a day old goes, once every type has told all that was before; a type that
 // cannot be read holds it, and says so.
 func TestJournalSwept(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		b.api.remove(owner, gc.Orphan)
 		b.after(23 * time.Hour)
@@ -185,21 +185,21 @@ func TestJournalSwept(t *testing.T) {
 		b.api.fault("Pod", errors.New("503"))
 		b.after(4 * time.Hour)
 		b.want("stored while pods cannot be read", b.stored(), 1)
-		b.metric("orphan_journal_holders", 1)
+		b.metric("orphan_journal_blocking_types", 1)
 		if n := b.api.catchUps; n == 0 || n > 4*len(b.api.types) {
 			t.Errorf("%d questions in four hours", n)
 		}
 		b.api.fault("Pod", nil)
 		b.after(2 * time.Hour)
 		b.want("stored at last", b.stored(), 0)
-		b.metric("orphan_journal_holders", 0)
+		b.metric("orphan_journal_blocking_types", 0)
 	})
 }
 
 // An etcd of before: the union of what it has and what is known is written, and nobody
 // is deleted meanwhile.
 func TestJournalRestored(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		restore := b.kept.Backup()
 		owner := b.api.put(set("s"))
 		b.api.remove(owner, gc.Orphan)
@@ -221,7 +221,7 @@ func TestJournalRestored(t *testing.T) {
 
 // Who observes writes nothing; told to enforce, it takes the journal over first.
 func TestJournalObserved(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *bed) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		b.pods(owner, 2)
 		b.api.remove(owner, gc.Orphan)
@@ -238,10 +238,10 @@ func TestJournalObserved(t *testing.T) {
 
 // The gate lets no finalizer orphan go whose object is not in the journal.
 func TestGateAsksTheJournal(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		a := gc.Action{Verb: gc.RemoveFinalizer, Finalizer: gc.OrphanFinalizer, Object: at(set("s"))}
 		a.Object.UID = "nobody"
-		why, _ := b.c.door.enter(time.Now(), a)
+		why, _ := b.c.gate.admit(time.Now(), a)
 		b.want("result", why, resultUnrecorded)
 		synctest.Wait()
 	})

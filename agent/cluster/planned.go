@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Bounds of what /collectors answers, and what it does if it is not told.
+// Bounds and defaults of /collectors.
 const (
 	defaultWithin  = 24 * time.Hour
 	defaultPlanned = 20
-	mostPlanned    = 1000
+	maxPlanned     = 1000
 )
 
 // CollectorStatus is what another collector than that of owners would do, as /collectors
@@ -51,8 +51,8 @@ func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 func (c *Controller) Collectors(ctx context.Context, within time.Duration, most int) (list []CollectorStatus, err error) {
 	list = []CollectorStatus{}
 	err = c.query(ctx, func(now time.Time) {
-		settings := c.door.settings()
-		for _, a := range c.sides.all {
+		settings := c.gate.settings()
+		for _, a := range c.collectors.all {
 			s := CollectorStatus{Collector: a.name.String(), Mode: settings.Collectors.Mode(a.name), Objects: a.Len()}
 			if settings.Mode == config.Observe {
 				s.Mode = config.Observe
@@ -78,12 +78,12 @@ func (c *Controller) serveCollectors(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if v := r.URL.Query().Get("most"); v != "" {
-		if most, err = strconv.Atoi(v); err != nil || most < 0 || most > mostPlanned {
-			http.Error(w, fmt.Sprintf("most=%.40q: want a number from 0 to %d", v, mostPlanned), http.StatusBadRequest)
+	if v := r.URL.Query().Get("limit"); v != "" {
+		if most, err = strconv.Atoi(v); err != nil || most < 0 || most > maxPlanned {
+			http.Error(w, fmt.Sprintf("limit=%.40q: want a number from 0 to %d", v, maxPlanned), http.StatusBadRequest)
 			return
 		}
 	}
 	list, err := c.Collectors(r.Context(), within, most)
-	c.reply(w, list, err)
+	c.replyJSON(w, list, err)
 }

@@ -32,7 +32,7 @@ type API interface {
 	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
 	// Time is the API server's, if it is known.
 	Time(now time.Time) (at time.Time, known bool)
-	// Sure says whether what was told may be acted on; changed is closed once it may.
+	// Sure says whether the watched state may be acted on; changed is closed once it may.
 	Sure() (sure bool, changed <-chan struct{})
 	Warn(ctx context.Context, n metadata.Notice) error
 	// Names are what people call the types.
@@ -49,7 +49,7 @@ type Driver interface {
 }
 
 // Over makes an API of a client.
-func Over(c *metadata.Client) API { return client{c} }
+func FromClient(c *metadata.Client) API { return client{c} }
 
 type client struct{ *metadata.Client }
 

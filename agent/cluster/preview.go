@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// mostPreviewed bounds the part of the graph that is copied for one preview. The
+	// maxPreviewed bounds the part of the graph that is copied for one preview. The
 	// loop is held for some 3 µs an object, and the copy and what is computed on it
 	// take some 2 KiB each.
-	mostPreviewed = 20_000
-	previewWait   = 30 * time.Second
+	maxPreviewed = 20_000
+	previewWait  = 30 * time.Second
 )
 
 // Errors of Preview, beside those of agent/preview and runtime/kube/naming.
 var (
 	errBusy = errors.New("another preview is being computed")
-	errMany = fmt.Errorf("more than %d objects bear on it: ask the API server instead (ebb cascade without --controller)", mostPreviewed)
+	errMany = fmt.Errorf("more than %d objects bear on it: ask the API server instead (ebb cascade without --controller)", maxPreviewed)
 )
 
 // Preview says what a deletion would do, from what the controller watches. One is
@@ -49,8 +49,8 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 	if err != nil && !errors.Is(err, naming.ErrNoNames) {
 		c.log.Debug("names of types are not known", "error", err) // plurals and kinds will do
 	}
-	var v vista
-	if err := c.query(ctx, func(now time.Time) { err = v.take(c, now, q, names) }); err != nil {
+	var v graphView
+	if err := c.query(ctx, func(now time.Time) { err = v.copyFrom(c, now, q, names) }); err != nil {
 		return preview.Answer{}, err
 	}
 	if err != nil {
@@ -70,16 +70,16 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 	return a, nil
 }
 
-// vista is what the loop hands out: nothing in it is the graph's to change.
-type vista struct {
+// graphView is a copy of what bears on a preview: the graph does not change it.
+type graphView struct {
 	target gc.Type
 	world  foresight.World
 	answer preview.Answer
 }
 
-func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []naming.Resource) (err error) {
-	v.answer = preview.Answer{Source: preview.FromController, Controller: c.door.stands(now)}
-	settings := c.door.settings()
+func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, names []naming.Resource) (err error) {
+	v.answer = preview.Answer{Source: preview.FromController, Controller: c.gate.preview(now)}
+	settings := c.gate.settings()
 	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
 	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[gc.Coordinates]gc.Answer)}
 	v.types(c, settings)
@@ -89,7 +89,7 @@ func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []nami
 	if s := c.types[typeKey{v.target.APIVersion, v.target.Kind}]; s.state != stateSynced {
 		return q.Failed(v.target, fmt.Errorf("%w: it is %s %s", preview.ErrNotRead, s.state, s.why))
 	}
-	part, err := c.collector.Part(q.At(v.target), mostPreviewed)
+	part, err := c.collector.Part(q.At(v.target), maxPreviewed)
 	if errors.Is(err, cascade.ErrTooMany) {
 		err = errMany
 	}
@@ -105,7 +105,7 @@ func (v *vista) take(c *Controller, now time.Time, q preview.Query, names []nami
 }
 
 // served are the types as a name may mean them: one that cannot be read is one, too.
-func (v *vista) served(c *Controller) (list []gc.Type) {
+func (v *graphView) served(c *Controller) (list []gc.Type) {
 	for _, s := range c.types {
 		list = append(list, s.Type)
 	}
@@ -116,7 +116,7 @@ func (v *vista) served(c *Controller) (list []gc.Type) {
 }
 
 // types says which are known, how old that is, and which are not.
-func (v *vista) types(c *Controller, settings config.Config) {
+func (v *graphView) types(c *Controller, settings config.Config) {
 	a := &v.answer
 	for _, s := range c.types {
 		t := s.Type
@@ -125,7 +125,7 @@ func (v *vista) types(c *Controller, settings config.Config) {
 		if s.state == stateReferred {
 			continue
 		}
-		w := preview.Watched{Type: s.name(), APIVersion: s.APIVersion, State: s.state, Since: s.since, Heard: s.heard,
+		w := preview.Watched{Type: s.name(), APIVersion: s.APIVersion, State: s.state, Since: s.since, Heard: s.lastHeard,
 			Objects: c.collector.Objects(s.APIVersion, s.Kind), Excluded: s.Excluded}
 		a.Controller.Watched = append(a.Controller.Watched, w)
 		if s.state == stateSynced {
@@ -137,26 +137,26 @@ func (v *vista) types(c *Controller, settings config.Config) {
 		if why == "" {
 			why = "it is being listed"
 		}
-		v.lacks(s.name(), why)
+		v.addNotSeen(s.name(), why)
 	}
 	for groupVersion, why := range c.partial {
-		v.lacks(groupVersion, why.Error())
+		v.addNotSeen(groupVersion, why.Error())
 	}
 	if !c.status.Load().discovered {
-		v.lacks("types", "they are not known yet")
+		v.addNotSeen("types", "they are not known yet")
 	}
 	slices.SortFunc(a.Controller.Watched, func(a, b preview.Watched) int {
 		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
 	})
-	a.Controller.OrphaningHeld = short(c.orphans.holds())
+	a.Controller.OrphaningHeld = truncate(c.orphans.holdReason())
 }
 
-// lacks notes what is not seen.
-func (v *vista) lacks(name, why string) {
-	v.answer.NotSeen = append(v.answer.NotSeen, preview.NotSeen{Type: name, Why: short(why)})
+// addNotSeen notes what cannot be seen.
+func (v *graphView) addNotSeen(name, why string) {
+	v.answer.NotSeen = append(v.answer.NotSeen, preview.NotSeen{Type: name, Why: truncate(why)})
 }
 
-// recount has notes tell of everything in a namespace, or of a custom type: what was
+// recount has notes count everything in a namespace, or of a custom type: what was
 // copied is not all.
 func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error {
 	if len(notes) == 0 {
@@ -175,7 +175,7 @@ func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error 
 		}
 		n.Content = 0
 		for t, count := range types {
-			if resourceName(t.Resource, groupOf(t.APIVersion)) == n.Object.Name {
+			if resourceName(t.Resource, gc.GroupOf(t.APIVersion)) == n.Object.Name {
 				n.Content += count
 			}
 		}
@@ -206,19 +206,19 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
-	c.reply(w, a, err)
+	c.replyJSON(w, a, err)
 }
 
-// stands says what the door would do now.
-func (d *door) stands(now time.Time) *preview.Controller {
-	halted := strings.Join(d.stops(), ", ")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := &preview.Controller{Mode: string(d.config.Mode), Halted: halted}
-	if left, limited := d.brake.Left(now); limited {
-		s.BrakeAllows = &left
+// preview says what the gate would do now.
+func (g *gate) preview(now time.Time) *preview.Controller {
+	halted := strings.Join(g.haltReasons(), ", ")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := &preview.Controller{Mode: string(g.config.Mode), Halted: halted}
+	if left, limited := g.breaker.Left(now); limited {
+		s.BreakerAllows = &left
 	}
-	if e := d.config.Envelope; e.Burst > 0 {
+	if e := g.config.Envelope; e.Burst > 0 {
 		s.Envelope = &preview.Envelope{Burst: e.Burst, PerMinute: e.PerMinute}
 	}
 	return s

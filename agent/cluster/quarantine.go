@@ -6,28 +6,28 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// skip notes an object of another API server that cannot be followed. It is said once,
-// until a list of the type had none.
-func (c *Controller) skip(s *served, e *metadata.Event) {
+// skipObject notes an object of another API server that cannot be followed. It is logged
+// once, until a list of the type has none.
+func (c *Controller) skipObject(s *servedType, e *metadata.Event) {
 	s.skipped++
 	c.metrics.skipped.Inc()
-	if !s.skipSaid {
-		s.skipSaid = true
+	if !s.skipLogged {
+		s.skipLogged = true
 		c.log.Warn("an object cannot be followed; the others of its type are", "type", s.name(),
 			"namespace", e.Object.Namespace, "name", e.Object.Name, "reason", fmt.Sprint(e.Err))
 	}
 }
 
-// sure notes whether somebody says which types other API servers serve.
-func (c *Controller) sure(unsure error) {
+// setUncertain notes whether it is known which types other API servers serve.
+func (c *Controller) setUncertain(unsure error) {
 	st := *c.status.Load()
-	was := st.unsure
-	if st.unsure = ""; unsure != nil {
-		st.unsure = unsure.Error()
+	was := st.uncertain
+	if st.uncertain = ""; unsure != nil {
+		st.uncertain = unsure.Error()
 	}
 	switch {
 	case was == "" && unsure != nil:
-		c.log.Warn("nobody says which types other API servers serve; those of which it was not known are treated as if", "reason", st.unsure)
+		c.log.Warn("nobody says which types other API servers serve; those of which it was not known are treated as if", "reason", st.uncertain)
 	case was != "" && unsure == nil:
 		c.log.Info("it is known again which types other API servers serve", "reason", "listed")
 	}

@@ -10,8 +10,8 @@ import (
 	report "github.com/ebb-agent/ebb/policy/orphans"
 )
 
-// scraped is what the loop tells when it is scraped, so that nothing is counted for nobody.
-// A standby, which has no graph, tells nothing.
+// scraped is what the loop reports when it is scraped, so that nothing is counted for nobody.
+// A standby, which has no graph, reports nothing.
 type scraped struct {
 	ask func(context.Context) ([]prometheus.Metric, error)
 }
@@ -23,7 +23,7 @@ func described(name, help, label string) *prometheus.Desc {
 var (
 	descObjects  = described("objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", "type")
 	descUnproven = described("owners_unproven",
-		"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", "why")
+		"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", "reason")
 	// One alone is nothing: that they stay, and none goes, is what an alert looks for.
 	descWaiting = described("owners_waiting",
 		"Deleted owners that have a collector's finalizer: foregroundDeletion until their dependents are gone, orphan until these are orphaned.", "finalizer")
@@ -67,7 +67,7 @@ func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err 
 		unserved, namespaced := c.collector.Unresolved()
 		show(descUnresolved, unserved, string(report.OwnerTypeNotServed))
 		show(descUnresolved, namespaced, string(report.OwnerNamespaced))
-		for _, a := range c.sides.all {
+		for _, a := range c.collectors.all {
 			show(descKept, a.Len(), a.name.String())
 			for why, n := range a.counts(c.serverTime(now)) {
 				show(descFindings, n, a.name.String(), string(why))
@@ -89,7 +89,7 @@ func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err 
 }
 
 // counts how many objects there are by what is made of them; nil: it does not say.
-func (a *attached) counts(now time.Time) map[gc.Reason]int {
+func (a *runningCollector) counts(now time.Time) map[gc.Reason]int {
 	if of, counts := a.Interface.(interface {
 		Counts(now time.Time) map[gc.Reason]int
 	}); counts {

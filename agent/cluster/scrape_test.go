@@ -10,10 +10,10 @@ import (
 )
 
 // waiting is what a scrape says of owners that wait; nil if nothing.
-func (b *bed) waiting() map[string]float64 { return b.scraped("ebb_controller_owners_waiting") }
+func (b *fixture) waiting() map[string]float64 { return b.scraped("ebb_controller_owners_waiting") }
 
 // scraped is what a scrape says of a metric with one label.
-func (b *bed) scraped(name string) map[string]float64 {
+func (b *fixture) scraped(name string) map[string]float64 {
 	b.t.Helper()
 	families, err := b.c.metrics.Registry.Gather()
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *bed) scraped(name string) map[string]float64 {
 
 func TestOwnersWaiting(t *testing.T) {
 	observe := func(c *config.Config) { c.Mode = config.Observe }
-	inBubble(t, observe, nil, func(b *bed) {
+	inBubble(t, observe, nil, func(b *fixture) {
 		b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "stranded",
 			Owners: []gc.Reference{{APIVersion: "gone.test/v1", Kind: "Gadget", Name: "g", UID: "uid-of-gone"}}})
 		owner := func(name, finalizer string) gc.Object {
@@ -58,6 +58,25 @@ func TestOwnersWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got, want := b.waiting(), map[string]float64{"foregroundDeletion": 0, "orphan": 0}; !maps.Equal(got, want) {
 			t.Errorf("%v wait after all that could be done, want %v", got, want)
+		}
+	})
+}
+
+// Alerts that page ask which collectors may act: that takes the collector's mode and the
+// controller's.
+func TestCollectorsThatEnforce(t *testing.T) {
+	inBubble(t, collecting(config.Enforce), withJobs, func(b *fixture) {
+		enforce := func() map[string]float64 { return b.scraped("ebb_controller_collector_enforcing") }
+		want := map[string]float64{"pods": 0, "jobs": 1, "csrs": 0, "leases": 0, "nodes": 0, "volumes": 0}
+		if got := enforce(); !maps.Equal(got, want) {
+			b.t.Errorf("enforcing are %v, want %v", got, want)
+		}
+		c := enforcing()
+		collecting(config.Enforce)(&c)
+		c.Mode = config.Observe
+		b.want("configured", b.c.Configure(b.t.Context(), c), nil)
+		if got := enforce(); got["jobs"] != 0 || len(got) != len(want) {
+			b.t.Errorf("in mode observe, enforcing are %v", got)
 		}
 	})
 }

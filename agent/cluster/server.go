@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -34,28 +32,43 @@ const (
 func (c *Controller) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server := c.address
+	if err := program.CheckWebConfig(server.WebConfigFile); err != nil {
+		return fmt.Errorf("server.webConfigFile: %w", err)
+	}
 	if server.Address != "" {
 		listener, err := net.Listen("tcp", server.Address)
 		if err != nil {
 			return fmt.Errorf("server.address: %w", err)
 		}
-		c.log.Info("serving", "address", listener.Addr().String(), "reason", "start")
-		group.Go(func() error { return program.Serve(ctx, listener, c.reader(listener.Addr())) })
+		c.log.Info("serving", "address", listener.Addr().String(), "webConfigFile", server.WebConfigFile, "reason", "start")
+		group.Go(func() error {
+			return program.ServeProtected(ctx, listener, c.reader(listener.Addr()), server.WebConfigFile, c.log)
+		})
+	}
+	if server.HealthAddress != "" {
+		listener, err := net.Listen("tcp", server.HealthAddress)
+		if err != nil {
+			return fmt.Errorf("server.healthAddress: %w", err)
+		}
+		c.log.Info("serving health", "address", listener.Addr().String(), "reason", "start")
+		mux := http.NewServeMux()
+		c.addHealth(mux)
+		group.Go(func() error { return program.Serve(ctx, listener, mux) })
 	}
 	if server.AdminSocket != "" {
-		listener, err := listenPrivately(server.AdminSocket)
+		listener, err := program.ListenPrivately(server.AdminSocket)
 		if err != nil {
 			return fmt.Errorf("server.adminSocket: %w", err)
 		}
-		group.Go(func() error { return program.Serve(ctx, listener, c.admin()) })
+		group.Go(func() error { return program.Serve(ctx, listener, c.adminHandler()) })
 	}
 	return group.Wait()
 }
 
-// admin is what the socket serves: everything.
-func (c *Controller) admin() *http.ServeMux {
-	mux := c.probes()
-	c.people(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
+// adminHandler is what the socket serves: everything.
+func (c *Controller) adminHandler() *http.ServeMux {
+	mux := c.probeHandler()
+	c.peopleHandler(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
 	mux.HandleFunc("POST /control/pause", c.servePause)
 	mux.HandleFunc("POST /control/resume", c.serveResume)
 	mux.HandleFunc("POST /control/confirm-restore", c.serveConfirmRestore)
@@ -63,37 +76,45 @@ func (c *Controller) admin() *http.ServeMux {
 }
 
 // reader is what an address serves. What names objects is for those who are on the
-// same machine, or in the same pod: it tells of objects that who asks may have no
+// same machine, or in the same pod: it names objects that the caller may have no
 // right to read.
 func (c *Controller) reader(address net.Addr) *http.ServeMux {
-	mux := c.probes()
+	mux := c.probeHandler()
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		c.people(mux, atHome)
+		c.peopleHandler(mux, atHome)
 	}
 	return mux
 }
 
-func (c *Controller) probes() *http.ServeMux {
+func (c *Controller) probeHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", program.Metrics(c.metrics.Registry))
-	mux.HandleFunc("GET /healthz", c.healthz)
-	mux.HandleFunc("GET /readyz", c.readyz)
+	c.addHealth(mux)
 	return mux
 }
 
-// people adds what people ask.
-func (c *Controller) people(mux *http.ServeMux, guard func(http.HandlerFunc) http.HandlerFunc) {
+func (c *Controller) addHealth(mux *http.ServeMux) {
+	mux.HandleFunc("GET /healthz", c.healthz)
+	mux.HandleFunc("GET /readyz", c.readyz)
+}
+
+// peopleHandler adds what people ask.
+//
+// Requests that change something are served on the admin socket alone. Those that name
+// objects (/preview, /explain, /decisions, /types) are served there and on a loopback
+// address, never on an open one: the caller may have no right to read these objects.
+func (c *Controller) peopleHandler(mux *http.ServeMux, guard func(http.HandlerFunc) http.HandlerFunc) {
 	mux.HandleFunc("GET /explain", guard(c.serveExplain))
 	mux.HandleFunc("GET "+preview.Path, guard(c.servePreview))
-	mux.HandleFunc("GET /decisions", guard(func(w http.ResponseWriter, _ *http.Request) { c.reply(w, c.Decisions(), nil) }))
+	mux.HandleFunc("GET /decisions", guard(func(w http.ResponseWriter, _ *http.Request) { c.replyJSON(w, c.Decisions(), nil) }))
 	mux.HandleFunc("GET /cascades", guard(func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Cascades(r.Context())
-		c.reply(w, list, err)
+		c.replyJSON(w, list, err)
 	}))
 	mux.HandleFunc("GET /collectors", guard(c.serveCollectors))
 	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Types(r.Context())
-		c.reply(w, list, err)
+		c.replyJSON(w, list, err)
 	}))
 }
 
@@ -114,34 +135,11 @@ func atHome(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// listenPrivately makes a unix socket for this user alone, in the place of one that
-// was left behind.
-func listenPrivately(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: another process serves it", path), conn.Close())
-		}
-		// One that just ends has taken its socket with it.
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	// Between these two lines it is as open as the umask; its directory is private.
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return listener, nil
-}
-
 // healthz is whether the process should live on.
 func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 	if c.leads.Load() {
 		err := c.query(r.Context(), func(time.Time) {})
-		if quiet := time.Since(time.Unix(0, c.beat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
+		if quiet := time.Since(time.Unix(0, c.lastBeat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
 			http.Error(w, fmt.Sprintf("the loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
 			return
 		}
@@ -152,7 +150,7 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz is whether this instance does its job, or would at once. A type that
 // cannot be read is said, and holds nothing back: the others go on.
 func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
-	state := c.door.state()
+	state := c.gate.stateText()
 	if state != "" {
 		state = " (" + state + ")"
 	}
@@ -172,9 +170,9 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	if st.discovery != "" {
 		fmt.Fprintln(w, "types cannot be discovered:", st.discovery)
 	}
-	c.sayDeferred(w, r)
-	if st.unsure != "" {
-		fmt.Fprintln(w, "nobody says which types other API servers serve; those of which it was not known are treated as if:", st.unsure)
+	c.writeDeferred(w, r)
+	if st.uncertain != "" {
+		fmt.Fprintln(w, "nobody says which types other API servers serve; those of which it was not known are treated as if:", st.uncertain)
 	}
 	_, verbose := r.URL.Query()["verbose"]
 	list, err := c.Types(r.Context())
@@ -188,8 +186,8 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sayDeferred says how many deletions are put off, and names nothing.
-func (c *Controller) sayDeferred(w http.ResponseWriter, r *http.Request) {
+// writeDeferred writes how many deletions are put off, and names nothing.
+func (c *Controller) writeDeferred(w http.ResponseWriter, r *http.Request) {
 	roots, deferred := 0, 0
 	if c.query(r.Context(), func(time.Time) { roots, deferred = c.collector.Slowed() }) == nil && roots+deferred > 0 {
 		fmt.Fprintf(w, "%d cascades are slowed, %d deletions are put off: see /cascades\n", roots, deferred)
@@ -212,10 +210,10 @@ func (c *Controller) serveExplain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, err := c.Explain(r.Context(), o)
-	c.reply(w, x, err)
+	c.replyJSON(w, x, err)
 }
 
-func (c *Controller) reply(w http.ResponseWriter, v any, err error) {
+func (c *Controller) replyJSON(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -234,7 +232,7 @@ func (c *Controller) servePause(w http.ResponseWriter, r *http.Request) {
 	} else {
 		fmt.Fprintln(w, "paused; nothing is on its way")
 	}
-	c.sayKept(w, r)
+	c.replySaved(w, r)
 }
 
 func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
@@ -243,19 +241,19 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "going on")
-	if c.door.waitsAfterRestore() {
+	if c.gate.awaitsConfirmationNow() {
 		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, and POST /control/confirm-restore is what ends that")
 	}
-	c.sayKept(w, r)
+	c.replySaved(w, r)
 }
 
-// sayKept writes a switch down, and says if a restart would not know of it.
-func (c *Controller) sayKept(w http.ResponseWriter, r *http.Request) {
+// replySaved writes a switch down, and says if a restart would not know of it.
+func (c *Controller) replySaved(w http.ResponseWriter, r *http.Request) {
 	if !c.leads.Load() {
 		fmt.Fprintln(w, "this instance does not lead; the one that does is another one's to ask")
 	}
-	if err := c.keepNow(r.Context()); err != nil {
-		c.keeper.changed()
+	if err := c.saveNow(r.Context()); err != nil {
+		c.saver.notify()
 		fmt.Fprintln(w, "not written down yet, so that a restart would not know of it:", err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/program/programtest"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -93,7 +95,7 @@ func TestServer(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket: %v, %v", info.Mode(), err)
 	}
-	if l, err := listenPrivately(socket); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+	if l, err := program.ListenPrivately(socket); err == nil || !strings.Contains(err.Error(), "another process serves it") {
 		t.Errorf("a second one: %v, %v", l, err)
 	}
 	api.fault("Set", errors.New("a <b>webhook</b> is down"))
@@ -124,7 +126,7 @@ func TestServer(t *testing.T) {
 		{tcp, "GET", "/preview?resource=pods&name=none&namespace=a", 404, "pods/none in namespace a: not found"},
 		{tcp, "GET", "/preview?resource=sets&name=x&namespace=a", 503, "its type cannot be read: it is unreadable a <b>webhook</b>"},
 		{tcp, "GET", "/preview?resource=carrots&name=p", 404, "no such resource type"}, {tcp, "GET", "/preview?resource=pods", 400, "want resource and name"},
-		{tcp, "GET", "/preview?resource=pods&name=p&most=99999", 400, "1 to 10000"}, {tcp, "GET", "/preview?resource=pods&name=p&policy=no", 400, "none of background"},
+		{tcp, "GET", "/preview?resource=pods&name=p&limit=99999", 400, "1 to 10000"}, {tcp, "GET", "/preview?resource=pods&name=p&policy=no", 400, "none of background"},
 		{tcp, "GET", "/preview?resource=" + long + "&name=p", 400, "at most"}, {tcp, "POST", "/preview", 405, ""},
 	})
 	for _, r := range []struct{ host, origin string }{{"evil.example", ""}, {"10.0.0.1:9479", ""}, {address, "http://evil.example"}} {
@@ -172,7 +174,7 @@ func TestSocketOfOneThatEnds(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- predecessor.Close() }()
-		l, err := listenPrivately(path)
+		l, err := program.ListenPrivately(path)
 		if err == nil {
 			err = l.Close()
 		}
@@ -182,5 +184,40 @@ func TestSocketOfOneThatEnds(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestProtected: with a web configuration file metrics take TLS and a password, and health takes
+// none at its own address, where there is nothing else.
+func TestProtected(t *testing.T) {
+	cfg := enforcing()
+	file, client := programtest.Web(t)
+	cfg.Server = config.Server{Address: programtest.FreeAddress(t), HealthAddress: programtest.FreeAddress(t), WebConfigFile: file}
+	api := newFake()
+	c := New(Options{Config: cfg, API: api, Journal: api.kept, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics()})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(ctx) }()
+	programtest.Answers(t, []programtest.Answer{
+		{Client: client, URL: "https://" + cfg.Server.Address + "/metrics", Password: programtest.Password, Status: 200},
+		{Client: client, URL: "https://" + cfg.Server.Address + "/metrics", Password: "wrong", Status: 401},
+		{Client: client, URL: "https://" + cfg.Server.Address + "/decisions", Status: 401},
+		{Client: &http.Client{}, URL: "http://" + cfg.Server.Address + "/metrics", Password: programtest.Password, Status: 400},
+		{Client: &http.Client{}, URL: "http://" + cfg.Server.HealthAddress + "/healthz", Status: 200},
+		{Client: &http.Client{}, URL: "http://" + cfg.Server.HealthAddress + "/readyz", Status: 200},
+		{Client: &http.Client{}, URL: "http://" + cfg.Server.HealthAddress + "/metrics", Status: 404},
+		{Client: &http.Client{}, URL: "http://" + cfg.Server.HealthAddress + "/decisions", Status: 404},
+	})
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	if err := os.WriteFile(file, []byte("basic_auth_user: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Serve(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "server.webConfigFile: "+file+": ") || !strings.Contains(err.Error(), "basic_auth_user") {
+		t.Errorf("a bad file: %v", err)
 	}
 }

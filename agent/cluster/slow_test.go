@@ -16,10 +16,10 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// The brake holds deletions alone: finalizers, orphaning and references go on, and what
+// The circuit breaker holds deletions alone: finalizers, orphaning and references go on, and what
 // is deleted in the foreground ends when its dependents have gone otherwise.
-func TestBrakeHoldsDeletionsAlone(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Brake.Deletions = 10 }, nil, func(b *bed) {
+func TestCircuitBreakerHoldsDeletionsAlone(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.CircuitBreaker.Deletions = 10 }, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 30)
 		b.api.remove(owner, gc.Background)
@@ -41,7 +41,7 @@ func TestBrakeHoldsDeletionsAlone(t *testing.T) {
 		b.want("gone", b.left([]gc.Object{empty, orphans}), 0)
 		b.want("orphans", b.left(kept), 5)
 		b.want("owners", len(b.api.get(both).Owners), 1)
-		b.want("state", b.c.door.state(), "braked: too many deletions")
+		b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
 		b.want("resumed", b.c.Resume(b.t.Context()), "")
 		b.after(time.Second)
 		b.want("left", b.left(pods), 10)
@@ -50,7 +50,7 @@ func TestBrakeHoldsDeletionsAlone(t *testing.T) {
 
 // A message says whose cascade it was.
 func TestMessagesNameTheRoot(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 40, 30 }, nil, func(b *bed) {
+	inBubble(t, func(c *config.Config) { c.CircuitBreaker.Deletions, c.Envelope.Burst = 40, 30 }, nil, func(b *fixture) {
 		owner := b.api.put(set("deployment"))
 		child := set("replicaset")
 		child.Owners = []gc.Reference{{APIVersion: "apps/v1", Kind: "Set", Name: owner.Name, UID: owner.UID}}
@@ -61,7 +61,7 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.want("slowed after", b.left(pods), 31)
 		b.want("said", b.said(`"a cascade is slowed; it goes on by itself, and others are not held" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
 		b.want("event on", b.api.notices[0].Object.Name+" "+b.api.notices[0].Reason, "deployment CascadeSlowed")
-		b.metric("cascades_slowed", 1)
+		b.metric("slowed_cascades", 1)
 		x, err := b.c.Explain(b.t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})
 		b.want("explained", fmt.Sprint(x.Reason, x.Root.Name, x.Retry.After(time.Now()), err), "sloweddeploymenttrue <nil>")
 		list, err := b.c.Cascades(b.t.Context())
@@ -69,9 +69,9 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.want("decision", fmt.Sprint(b.c.Decisions()[0].Owner.Name, b.c.Decisions()[0].Root.Name), "replicasetdeployment")
 		b.after(time.Hour)
 		b.want("left", b.left(pods), 21)
-		b.want("braked", b.said("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
+		b.want("open", b.said("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
 		last := b.api.notices[len(b.api.notices)-1]
-		b.want("event", last.Reason+" "+last.Message, "DeletionsBraked 40 objects were deleted within 10m0s: no more are, until somebody has looked and says so. "+
+		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m0s: no more are, until somebody has looked and says so. "+
 			"This one was to go because of Set a/deployment. Most went because of Set a/deployment (40).")
 	})
 }
@@ -81,8 +81,8 @@ func TestMessagesNameTheRoot(t *testing.T) {
 // at once.
 func TestTwoTenants(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
-		c.Envelope, c.Concurrency = config.Envelope{Burst: 50, PerMinute: 600}, config.Concurrency{Start: 2, Most: 2}
-	}, nil, func(b *bed) {
+		c.Envelope, c.Concurrency = config.Envelope{Burst: 50, PerMinute: 600}, config.Concurrency{Start: 2, Max: 2}
+	}, nil, func(b *fixture) {
 		big, small := b.api.put(set("big")), b.api.put(set("small"))
 		many, few := b.pods(big, 2000), b.pods(small, 49)
 		b.api.remove(big, gc.Background)
@@ -111,13 +111,13 @@ func TestTwoTenants(t *testing.T) {
 		if now := b.left(many); now < left-110 { // what has flown off meanwhile
 			t.Errorf("%d left before the pause, %d after it", left, now)
 		}
-		next := b.c.door.settings()
+		next := b.c.gate.settings()
 		next.Envelope.Burst = 100_000
 		b.want("configured", b.c.Configure(b.t.Context(), next), nil)
 		b.after(2 * time.Second)
 		b.want("left", b.left(many), 0)
 		b.after(2 * time.Second)
-		b.metric("cascades_slowed", 0)
+		b.metric("slowed_cascades", 0)
 		b.metric("deletions_deferred", 0)
 	})
 }
@@ -125,7 +125,7 @@ func TestTwoTenants(t *testing.T) {
 // Deletions that the API server refuses are none.
 func TestRefusedDeletionsDoNotCount(t *testing.T) {
 	refused := 0
-	inBubble(t, func(c *config.Config) { c.Brake.Deletions, c.Envelope.Burst = 20, 20 }, func(f *fake) {
+	inBubble(t, func(c *config.Config) { c.CircuitBreaker.Deletions, c.Envelope.Burst = 20, 20 }, func(f *fake) {
 		f.do = func(a gc.Action) *metadata.Outcome {
 			defer f.lock()()
 			if a.Verb == gc.Delete && refused < 500 {
@@ -134,21 +134,21 @@ func TestRefusedDeletionsDoNotCount(t *testing.T) {
 			}
 			return nil
 		}
-	}, func(b *bed) {
+	}, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 10)
 		b.api.remove(owner, gc.Background)
 		b.after(100 * time.Hour)
 		b.want("left", b.left(pods), 0)
 		b.want("refused", refused, 500)
-		b.metric("braked", 0)
+		b.metric("circuit_breaker_open", 0)
 	})
 }
 
 // From what is excluded only the collector's finalizers are taken, when nothing refers
 // to it any more; what does is named, once.
 func TestExcludedFinalizers(t *testing.T) {
-	inBubble(t, func(c *config.Config) { c.Exclude = config.Exclude{Types: []string{}, Namespaces: []string{"a"}} }, nil, func(b *bed) {
+	inBubble(t, func(c *config.Config) { c.Exclude = config.Exclude{Types: []string{}, Namespaces: []string{"a"}} }, nil, func(b *fixture) {
 		job, orphans := b.api.put(set("job")), b.api.put(set("orphans"))
 		pods, kept := b.pods(job, 2), b.pods(orphans, 1)
 		b.api.remove(job, gc.Foreground)
@@ -179,12 +179,12 @@ func TestExcludedFinalizers(t *testing.T) {
 }
 
 // succeed ends a controller, and begins another one on the same API server and Lease.
-func (b *bed) succeed(cause error, m Memory) {
+func (b *fixture) succeed(cause error, m StateStore) {
 	b.t.Helper()
 	b.stop(cause)
 	<-b.done
-	cfg := b.c.door.settings()
-	b.c = New(Options{Config: cfg, API: b.api, Journal: b.kept, Metrics: NewMetrics(), Memory: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	cfg := b.c.gate.settings()
+	b.c = New(Options{Config: cfg, API: b.api, Journal: b.kept, Metrics: NewMetrics(), State: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, stop := context.WithCancelCause(b.t.Context())
 	b.stop, b.done = stop, make(chan struct{})
 	done := b.done
@@ -205,8 +205,8 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{}
 			inBubbleWith(t, m, func(c *config.Config) {
-				c.Brake.Deletions, c.Envelope = 1500, config.Envelope{Burst: 1000, PerMinute: 60}
-			}, nil, func(b *bed) {
+				c.CircuitBreaker.Deletions, c.Envelope = 1500, config.Envelope{Burst: 1000, PerMinute: 60}
+			}, nil, func(b *fixture) {
 				owner := b.api.put(set("s"))
 				pods := b.pods(owner, 700)
 				b.api.remove(owner, gc.Background)
@@ -232,12 +232,12 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 				if all > 1500 || all < 1500-tc.slack-30 {
 					t.Errorf("%d went in all, %d of them at first", all, gone)
 				}
-				b.metric("braked", 1)
+				b.metric("circuit_breaker_open", 1)
 				if m.n == written {
 					t.Error("nothing was written")
 				}
 				b.succeed(tc.cause, m)
-				b.want("state", b.c.door.state(), "braked: too many deletions")
+				b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
 			})
 		})
 	}
@@ -247,14 +247,14 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 // goes on, and so do deletions once it can.
 func TestUnwritten(t *testing.T) {
 	m := &memory{}
-	inBubbleWith(t, m, nil, nil, func(b *bed) {
+	inBubbleWith(t, m, nil, nil, func(b *fixture) {
 		m.set(errors.New("the API server is away"))
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 1000)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 1000-128)
-		b.want("state", b.c.door.state(), "deletions wait until it is written down how many there were")
+		b.want("state", b.c.gate.stateText(), "deletions wait until it is written down how many there were")
 		b.want("explained", b.explain(pods[999]), "held")
 		b.want("said", b.said("a restart would not know how it stands"), 1)
 		empty := b.api.put(set("empty"))
@@ -264,7 +264,7 @@ func TestUnwritten(t *testing.T) {
 		m.set(nil)
 		b.after(30 * time.Second)
 		b.want("left", b.left(pods), 0)
-		b.want("state", b.c.door.state(), "")
+		b.want("state", b.c.gate.stateText(), "")
 		written := m.n
 		b.after(24 * time.Hour)
 		b.want("written in a quiet day", m.n-written < 3, true)
@@ -275,14 +275,14 @@ func TestUnwritten(t *testing.T) {
 // is shipped, and costs a few writes of the Lease.
 func TestDefaultsDoNotSlowABigCascade(t *testing.T) {
 	m := &memory{}
-	inBubbleWith(t, m, nil, nil, func(b *bed) {
+	inBubbleWith(t, m, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 5000)
 		written := m.n
 		b.api.remove(owner, gc.Background)
 		b.after(10 * time.Second)
 		b.want("left", b.left(pods), 0)
-		b.metric("cascades_slowed_total", 0)
+		b.metric("cascade_slowdowns_total", 0)
 		if n := m.n - written; n > 12 { // each claims more than the last one
 			t.Errorf("the Lease was written %d times", n)
 		}

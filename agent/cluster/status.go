@@ -17,14 +17,14 @@ import (
 type status struct {
 	discovered bool   // once, at least
 	discovery  string // why it fails at present; "" if it does not
-	unsure     string // why nobody says which types other API servers serve; "" if somebody does
+	uncertain  string // why nobody says which types other API servers serve; "" if somebody does
 	problems   []string
 }
 
-// mostNamed bounds the names in one line of text.
-const mostNamed = 10
+// maxNamed bounds the names in one line of text.
+const maxNamed = 10
 
-// publish tells how types stand, after one of them changed.
+// publish publishes the states of types, after one of them changed.
 func (c *Controller) publish(now time.Time) {
 	counts := map[string]int{stateListing: 0, stateSynced: 0, stateUnreadable: 0, stateReferred: 0}
 	var listing, broken []string
@@ -40,29 +40,29 @@ func (c *Controller) publish(now time.Time) {
 	for state, n := range counts {
 		c.metrics.types.WithLabelValues(state).Set(float64(n))
 	}
-	text := some(broken)
-	c.door.broken.Store(&text)
+	text := firstNames(broken)
+	c.gate.unreadableTypes.Store(&text)
 	st := *c.status.Load()
 	st.problems = nil
 	switch {
 	case !st.discovered:
 		st.problems = append(st.problems, "types are not known yet: "+st.discovery)
 	case len(listing) > 0:
-		st.problems = append(st.problems, fmt.Sprintf("%d types are being listed: %s", len(listing), some(listing)))
+		st.problems = append(st.problems, fmt.Sprintf("%d types are being listed: %s", len(listing), firstNames(listing)))
 	}
 	c.status.Store(&st)
-	if len(st.problems) == 0 && !c.slim {
-		c.slim = true
+	if len(st.problems) == 0 && !c.memoryReturned {
+		c.memoryReturned = true
 		// The lists took more than what is kept of them.
 		c.group.Go(debug.FreeOSMemory)
 	}
 }
 
 // some of many names, in order.
-func some(names []string) string {
+func firstNames(names []string) string {
 	slices.Sort(names)
-	if len(names) > mostNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 	}
 	return strings.Join(names, ", ")
 }
@@ -98,7 +98,7 @@ func (c *Controller) typesNow() (list []TypeStatus) {
 	for _, s := range c.types {
 		unproven, alone := c.collector.Unproven(s.APIVersion, s.Kind)
 		list = append(list, TypeStatus{
-			Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.heard,
+			Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.lastHeard,
 			Objects:    c.collector.Objects(s.APIVersion, s.Kind),
 			Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
 			Skipped: s.skipped, Unproven: unproven, Alone: alone,
@@ -128,14 +128,14 @@ func (c *Controller) query(ctx context.Context, do func(now time.Time)) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	return c.enter(ctx, do)
+	return c.inLoop(ctx, do)
 }
 
-// Configure takes what can change while the controller runs: mode, pause, brake,
+// Configure takes what can change while the controller runs: mode, pause, circuit breaker,
 // exclusions, what orphaning does not wait for, and the concurrency. What was
 // withheld is decided anew.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
-	c.door.configure(next) // at once
+	c.gate.configure(next) // at once
 	err := c.query(ctx, func(now time.Time) { c.apply(now, next) })
 	if errors.Is(err, errIdle) {
 		return nil // Run begins with it
@@ -145,18 +145,18 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 
 // apply what the loop has to do with a configuration.
 func (c *Controller) apply(now time.Time, next config.Config) {
-	c.limit.resize(next.Concurrency.Most)
+	c.limit.resize(next.Concurrency.Max)
 	for _, s := range c.types {
 		t := s.Type
-		if t.Excluded = config.Patterns(next.Exclude.Types).Match(t.Resource, groupOf(t.APIVersion)); t != s.Type {
+		if t.Excluded = config.Patterns(next.Exclude.Types).Match(t.Resource, gc.GroupOf(t.APIVersion)); t != s.Type {
 			s.Type = t
 			c.collector.TypeCame(now, t)
 		}
 	}
 	c.collector.ExcludeNamespaces(now, next.Exclude.Namespaces)
 	c.collector.Release(now)
-	c.attach(now, next)
-	c.orphans.look() // it may have to be taken over
+	c.configureCollectors(now, next)
+	c.orphans.notify() // it may have to be taken over
 }
 
 // Explain says why an object is still there. Without a UID, it is looked up.
@@ -168,10 +168,10 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 	}
 	err = c.query(ctx, func(time.Time) {
 		x = explained(c.collector.Explain(o))
-		for _, a := range c.sides.all {
+		for _, a := range c.collectors.all {
 			if f, known := a.Explain(o); known {
 				made := found(a.name, f)
-				if c.door.waits(a.name) {
+				if c.gate.collectorAwaits(a.name) {
 					made.Held = "etcd was restored; a person confirms that by POST /control/confirm-restore"
 				}
 				x.Collectors = append(x.Collectors, made)
@@ -210,18 +210,18 @@ func (c *Controller) lookUp(ctx context.Context, o *gc.Coordinates) error {
 }
 
 // Decisions are the last ones, the latest first.
-func (c *Controller) Decisions() []Decision { return c.door.record.latest() }
+func (c *Controller) Decisions() []Decision { return c.gate.decisions.latest() }
 
 // Pause has nothing sent from now on, and waits a moment for what is on its way;
 // left is what has no answer by then.
-func (c *Controller) Pause(ctx context.Context) (left int) { return c.door.pause(ctx) }
+func (c *Controller) Pause(ctx context.Context) (left int) { return c.gate.pause(ctx) }
 
-// Resume ends a pause and lets go of the brake. still says why nothing is sent
+// Resume ends a pause and closes the circuit breaker. still says why nothing is sent
 // nevertheless.
 func (c *Controller) Resume(ctx context.Context) (still string) {
-	still = c.door.resume()
-	// The loop looks at the door after whatever it is asked; one that does not
-	// answer in time does so later.
+	still = c.gate.resume()
+	// Any query wakes the loop, which then checks the gate. A loop that does not
+	// answer in time checks it later.
 	_ = c.query(ctx, func(time.Time) {})
 	return still
 }
@@ -229,7 +229,7 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 // ConfirmRestore has the collectors go on that wait since etcd was restored. was says
 // whether they did.
 func (c *Controller) ConfirmRestore(ctx context.Context) (was bool) {
-	was = c.door.confirm()
+	was = c.gate.confirmRestore()
 	_ = c.query(ctx, func(time.Time) {})
 	return was
 }

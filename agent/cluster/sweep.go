@@ -12,25 +12,27 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 const (
-	// sweepGap is the least time between two sweeps: each asks every type for one object.
-	sweepGap = time.Hour
-	// sweepAtOnce bounds the types that are asked side by side.
-	sweepAtOnce = 16
+	// sweepInterval is the least time between two sweeps: each asks every type for one object.
+	sweepInterval = time.Hour
+	// sweepConcurrency bounds the types that are asked side by side.
+	sweepConcurrency = 16
 	// sweepTimeout bounds how long a type may take to catch up: bookmarks come once a
 	// minute, and an aggregated type is listed.
 	sweepTimeout = 5 * time.Minute
 )
 
 // sweepJournal takes owners out of the journal, until ctx ends: those that were orphaned
-// so long ago that no type can have a dependent of theirs that was not told of.
+// so long ago that no type can have a dependent of theirs that was not seen.
 func (c *Controller) sweepJournal(ctx context.Context) {
 	last := time.Now() // what a predecessor recorded begins to count now
 	for {
 		var oldest time.Time
-		if c.enter(ctx, func(time.Time) {
+		if c.inLoop(ctx, func(time.Time) {
 			for _, e := range c.collector.Journal() {
 				if oldest.IsZero() || e.Recorded.Before(oldest) {
 					oldest = e.Recorded
@@ -40,33 +42,35 @@ func (c *Controller) sweepJournal(ctx context.Context) {
 			return
 		}
 		if oldest.IsZero() {
-			if !await(ctx, c.recorded, 0) {
+			select {
+			case <-ctx.Done():
 				return
+			case <-c.journalGrew:
 			}
 			continue
 		}
-		due := later(last.Add(sweepGap), oldest.Add(cascade.KeepOrphaned))
-		if !sleep(ctx, time.Until(due)) {
+		due := latest(last.Add(sweepInterval), oldest.Add(cascade.KeepOrphaned))
+		if !wait.Sleep(ctx, time.Until(due)) {
 			return
 		}
 		last = time.Now()
-		if !c.door.observes() {
+		if !c.gate.observes() {
 			c.sweep(ctx)
 		}
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// sweepSoon tells that something was recorded.
-func (c *Controller) sweepSoon() {
+// notifySweeper says that something was recorded.
+func (c *Controller) notifySweeper() {
 	select {
-	case c.recorded <- struct{}{}:
+	case c.journalGrew <- struct{}{}:
 	default:
 	}
 }
@@ -80,17 +84,17 @@ func (c *Controller) sweep(ctx context.Context) {
 		holders["discovery"] = err
 	}
 	var followed map[string]*following
-	if c.enter(ctx, func(time.Time) {
+	if c.inLoop(ctx, func(time.Time) {
 		followed = c.followed()
 		for groupVersion, err := range c.partial {
-			holders["*."+groupOf(groupVersion)] = err
+			holders["*."+gc.GroupOf(groupVersion)] = err
 		}
 	}) != nil {
 		return
 	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	slots := make(chan struct{}, sweepAtOnce)
+	slots := make(chan struct{}, sweepConcurrency)
 	for name, f := range followed {
 		all.Go(func() {
 			slots <- struct{}{}
@@ -103,7 +107,7 @@ func (c *Controller) sweep(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	without := config.Patterns(c.door.settings().OrphanWithout)
+	without := config.Patterns(c.gate.settings().OrphanWithout)
 	maps.DeleteFunc(holders, func(name string, _ error) bool {
 		resource, group, _ := strings.Cut(name, ".")
 		return without.Match(resource, group)
@@ -136,14 +140,14 @@ func (c *Controller) swept(ctx context.Context, begun time.Time, holders map[str
 	if len(holders) > 0 {
 		name := slices.Sorted(maps.Keys(holders))[0]
 		c.log.Warn("the journal of orphaned owners keeps what is old", "reason", "types cannot be read that may hold dependents",
-			"types", some(slices.Collect(maps.Keys(holders))), "first", name, "error", short(fmt.Sprint(holders[name])),
-			"help", "mend them, or list those that hold no dependents in orphanWithout")
+			"types", firstNames(slices.Collect(maps.Keys(holders))), "first", name, "error", truncate(fmt.Sprint(holders[name])),
+			"help", "fix them, or list those that hold no dependents in orphanWithout")
 		return
 	}
-	_ = c.enter(ctx, func(now time.Time) {
+	_ = c.inLoop(ctx, func(now time.Time) {
 		if forgotten := c.collector.Swept(now, begun); len(forgotten) > 0 {
-			c.orphans.done(forgotten)
-			c.log.Info("orphaned owners are forgotten", "reason", "every type has told what was before", "owners", len(forgotten))
+			c.orphans.forgetNow(forgotten)
+			c.log.Info("orphaned owners are forgotten", "reason", "every type has caught up", "owners", len(forgotten))
 		}
 	})
 }

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// goneAfter is how long discovery must lack a type before it may be gone: two API
+	// minMissing is how long discovery must lack a type before it may be gone: two API
 	// servers of two versions behind one address answer in turn.
-	goneAfter = 5 * time.Second
-	// refusedFor and refusals are how long, and how often in a row, a type that is
+	minMissing = 5 * time.Second
+	// minRefused and minRefusals are how long, and how often in a row, a type that is
 	// followed and not missing in another version must have been answered a bare 404
 	// besides: the API server that answers discovery may be an older one than those that
 	// serve it.
-	refusedFor = 30 * time.Second
-	refusals   = 4
-	// unreadableFor is how long it must have been missing if it cannot be read for
-	// another reason: who has no right to it is not told that it is not served.
-	unreadableFor = 10 * time.Minute
+	minRefused  = 30 * time.Second
+	minRefusals = 4
+	// minUnreadable is how long it must have been missing if it cannot be read for
+	// another reason: without the right to read it, the answer does not tell whether it is
+	// served.
+	minUnreadable = 10 * time.Minute
 )
 
 // States of a type.
@@ -37,22 +38,22 @@ const (
 
 type typeKey struct{ apiVersion, kind string }
 
-// served is a type that the collector was told of.
-type served struct {
+// servedType is a type that the collector knows.
+type servedType struct {
 	gc.Type
-	following *following  // nil: unwatched
-	listeners []*attached // collectors that want to hear of it
-	tells     bool        // its objects are types themselves
-	state     string
-	why       string // it is unreadable
-	since     time.Time
-	heard     time.Time // the last batch
-	skipped   int       // objects since its last list that cannot be followed
-	skipSaid  bool
-	told      uint64    // while it is listed again: the version up to which all was told before
-	missing   time.Time // the first discovery in a row that lacked it; zero: none did
-	refused   time.Time // the first bare 404 in a row that its list or watch was answered; zero: none
-	refusals  int       // how many
+	following    *following          // nil: unwatched
+	listeners    []*runningCollector // collectors that want to hear of it
+	definesTypes bool                // its objects are types themselves
+	state        string
+	why          string // it is unreadable
+	since        time.Time
+	lastHeard    time.Time // the last batch
+	skipped      int       // objects since its last list that cannot be followed
+	skipLogged   bool
+	listedUpTo   uint64    // while it is listed again: the version up to which everything was reported before
+	missingSince time.Time // the first discovery in a row that lacked it; zero: none did
+	refusedSince time.Time // the first bare 404 in a row that its list or watch was answered; zero: none
+	refusals     int       // how many
 }
 
 // following is one go at listing and watching a type.
@@ -62,17 +63,17 @@ type following struct {
 	over bool
 }
 
-func (s *served) become(state, why string, now time.Time) {
+func (s *servedType) setState(state, why string, now time.Time) {
 	if s.state != state {
 		s.since = now
 	}
 	s.state, s.why = state, why
 }
 
-func (s *served) key() typeKey { return typeKey{s.APIVersion, s.Kind} }
+func (s *servedType) key() typeKey { return typeKey{s.APIVersion, s.Kind} }
 
 // name of a type, as kubectl has it.
-func (s *served) name() string { return resourceName(s.Resource, groupOf(s.APIVersion)) }
+func (s *servedType) name() string { return resourceName(s.Resource, gc.GroupOf(s.APIVersion)) }
 
 func resourceName(resource, group string) string {
 	if group == "" {
@@ -86,39 +87,39 @@ const (
 	apiServices = "apiservices.apiregistration.k8s.io"
 )
 
-// discovered compares what is served with what the collector was told.
+// discovered compares what is served with what the collector knows.
 func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
-	if asked.Before(c.askedAt) {
+	if asked.Before(c.discoveryAskedAt) {
 		return // one that was asked for later came earlier
 	}
-	c.askedAt = asked
+	c.discoveryAskedAt = asked
 	if st := c.status.Load(); st.discovery != "" {
 		c.log.Info("types can be discovered again", "reason", "discovered")
 	}
 	c.partial = d.Partial
-	c.sure(d.Unsure)
+	c.setUncertain(d.Unsure)
 	found := c.chooseVersions(d.Types)
 	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
-		c.came(now, found[key])
+		c.typeAdded(now, found[key])
 	}
 	var again time.Duration
 	for _, key := range slices.SortedFunc(maps.Keys(c.types), compareKeys) {
 		s := c.types[key]
 		_, served := found[key]
 		if _, unsure := d.Partial[s.APIVersion]; served || unsure {
-			s.missing = time.Time{}
+			s.missingSince = time.Time{}
 			continue
 		}
-		if s.missing.IsZero() {
-			s.missing = asked
+		if s.missingSince.IsZero() {
+			s.missingSince = asked
 		}
 		if c.isGone(asked, s) {
-			c.went(now, s)
-		} else if s.following == nil || s.state == stateUnreadable || c.elsewhere(s) {
+			c.typeRemoved(now, s)
+		} else if s.following == nil || s.state == stateUnreadable || c.inOtherVersion(s) {
 			// The next one may tell. Of the others the end of their watch will.
-			again = goneAfter
-			if asked.Sub(s.missing) > 2*refusedFor {
-				again = restlessEvery
+			again = minMissing
+			if asked.Sub(s.missingSince) > 2*minRefused {
+				again = unversionedInterval
 			}
 		}
 	}
@@ -133,22 +134,22 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 // far as can be told: its definition was seen to go, or discovery has lacked it for a
 // while, and either nothing follows it, or it is followed in another version, or its own
 // list and watch are refused.
-func (c *Controller) isGone(asked time.Time, s *served) bool {
-	long := asked.Sub(s.missing) >= goneAfter
+func (c *Controller) isGone(asked time.Time, s *servedType) bool {
+	long := asked.Sub(s.missingSince) >= minMissing
 	switch {
-	case c.definitions.wentBefore(s.name(), asked):
+	case c.definitions.deletedBefore(s.name(), asked):
 		return true
-	case s.following == nil, c.elsewhere(s):
+	case s.following == nil, c.inOtherVersion(s):
 		return long
 	}
-	return long && s.refusals >= refusals && asked.Sub(s.refused) >= refusedFor ||
-		s.state == stateUnreadable && asked.Sub(s.missing) >= unreadableFor && asked.Sub(s.since) >= unreadableFor
+	return long && s.refusals >= minRefusals && asked.Sub(s.refusedSince) >= minRefused ||
+		s.state == stateUnreadable && asked.Sub(s.missingSince) >= minUnreadable && asked.Sub(s.since) >= minUnreadable
 }
 
-// elsewhere says whether a resource is read in another version.
-func (c *Controller) elsewhere(s *served) bool {
+// inOtherVersion says whether a resource is read in another version.
+func (c *Controller) inOtherVersion(s *servedType) bool {
 	for _, o := range c.types {
-		if o != s && o.state == stateSynced && o.Resource == s.Resource && o.Kind == s.Kind && groupOf(o.APIVersion) == groupOf(s.APIVersion) {
+		if o != s && o.state == stateSynced && o.Resource == s.Resource && o.Kind == s.Kind && gc.GroupOf(o.APIVersion) == gc.GroupOf(s.APIVersion) {
 			return true
 		}
 	}
@@ -157,12 +158,12 @@ func (c *Controller) elsewhere(s *served) bool {
 
 // servedNames are the names that definitions of what is served have.
 func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
-	if !c.definitions.open() {
+	if !c.definitions.anyPending() {
 		return nil
 	}
 	names := make(map[string]bool, 2*len(d.Types))
 	for _, t := range d.Types {
-		names[resourceName(t.Resource, groupOf(t.APIVersion))] = true
+		names[resourceName(t.Resource, gc.GroupOf(t.APIVersion))] = true
 		names[apiServiceOf(t.APIVersion)] = true
 	}
 	for groupVersion := range d.Partial {
@@ -179,12 +180,12 @@ func compareKeys(a, b typeKey) int {
 // as that is served: the order of versions may change from answer to answer.
 func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 	found := make(map[typeKey]gc.Type, len(types))
-	excluded := config.Patterns(c.door.settings().Exclude.Types)
+	excluded := config.Patterns(c.gate.settings().Exclude.Types)
 	for _, t := range types {
-		if g := groupOf(t.APIVersion); t.Resource == "events" && (g == "" || g == "events.k8s.io") {
+		if g := gc.GroupOf(t.APIVersion); t.Resource == "events" && (g == "" || g == "events.k8s.io") {
 			continue // as the kube-controller-manager does
 		}
-		t.Excluded = excluded.Match(t.Resource, groupOf(t.APIVersion))
+		t.Excluded = excluded.Match(t.Resource, gc.GroupOf(t.APIVersion))
 		found[typeKey{t.APIVersion, t.Kind}] = t
 	}
 	for key, s := range c.types {
@@ -193,7 +194,7 @@ func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 			continue
 		}
 		for other, o := range found {
-			if o.Resource == t.Resource && o.Kind == t.Kind && groupOf(o.APIVersion) == groupOf(t.APIVersion) && !o.Unwatched {
+			if o.Resource == t.Resource && o.Kind == t.Kind && gc.GroupOf(o.APIVersion) == gc.GroupOf(t.APIVersion) && !o.Unwatched {
 				o.Unwatched = true
 				found[other] = o
 				t.Unwatched = false
@@ -205,12 +206,12 @@ func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 	return found
 }
 
-// came tells the collector of a type, and follows it. One that has changed in
-// what matters comes anew.
-func (c *Controller) came(now time.Time, t gc.Type) {
+// typeAdded gives a type to the collector, and follows it. A type whose identity has
+// changed is removed and added again.
+func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	s := c.types[typeKey{t.APIVersion, t.Kind}]
 	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched || s.Aggregated != t.Aggregated) {
-		c.went(now, s)
+		c.typeRemoved(now, s)
 		s = nil
 	}
 	if s != nil {
@@ -220,8 +221,8 @@ func (c *Controller) came(now time.Time, t gc.Type) {
 		}
 		return
 	}
-	s = &served{Type: t, state: stateReferred, since: now}
-	s.tells = s.name() == crds || s.name() == apiServices
+	s = &servedType{Type: t, state: stateReferred, since: now}
+	s.definesTypes = s.name() == crds || s.name() == apiServices
 	s.listeners = c.listeners(s.key())
 	c.types[s.key()] = s
 	c.collector.TypeCame(now, t)
@@ -231,11 +232,11 @@ func (c *Controller) came(now time.Time, t gc.Type) {
 	}
 }
 
-// went ends a type. Its objects stay in the graph and are left alone.
-func (c *Controller) went(now time.Time, s *served) {
+// typeRemoved ends a type. Its objects stay in the graph and are left alone.
+func (c *Controller) typeRemoved(now time.Time, s *servedType) {
 	c.log.Info("type went", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
 	s.unfollow()
-	s.tell(c.serverTime(now), &metadata.Event{Kind: metadata.Unreadable})
+	s.notify(c.serverTime(now), &metadata.Event{Kind: metadata.Unreadable})
 	delete(c.types, s.key())
 	c.collector.TypeWent(now, s.APIVersion, s.Kind)
 }

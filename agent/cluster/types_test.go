@@ -15,7 +15,7 @@ func widget(name string) gc.Object {
 	return gc.Object{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "a", Name: name}
 }
 
-func (b *bed) served(t gc.Type) (s TypeStatus, ok bool) {
+func (b *fixture) served(t gc.Type) (s TypeStatus, ok bool) {
 	b.t.Helper()
 	list, err := b.c.Types(b.t.Context())
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bed) served(t gc.Type) (s TypeStatus, ok bool) {
 
 // A type that comes late is followed within seconds.
 func TestLateType(t *testing.T) {
-	inBubble(t, nil, nil, func(b *bed) {
+	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(widget("w"))
 		pods := b.pods(owner, 3)
 		b.after(time.Hour)
@@ -49,37 +49,37 @@ func TestLateType(t *testing.T) {
 // too; seen to be deleted is gone at once. Nothing of that deletes anything.
 func TestTypeGoes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		go_  func(*bed)
+		go_  func(*fixture)
 		wait time.Duration
 		gone bool
 	}{
-		"missing for a moment": {func(b *bed) { b.serve(b.api.types[:3]...) }, 3 * time.Second, false},
-		"missing":              {func(b *bed) { b.serve(b.api.types[:3]...) }, time.Minute, true},
-		"missing for another API server": {func(b *bed) {
+		"missing for a moment": {func(b *fixture) { b.serve(b.api.types[:3]...) }, 3 * time.Second, false},
+		"missing":              {func(b *fixture) { b.serve(b.api.types[:3]...) }, time.Minute, true},
+		"missing for another API server": {func(b *fixture) {
 			unlock := b.api.lock()
 			b.api.older = true
 			unlock()
 			b.serve(b.api.types[:3]...)
 		}, time.Hour, false},
-		"flapping": {func(b *bed) {
+		"flapping": {func(b *fixture) {
 			all := b.api.types
 			for i := range 40 {
 				b.serve(all[:3+i%2]...)
 				b.after(time.Second)
 			}
 		}, time.Millisecond, false},
-		"its part of discovery fails": {func(b *bed) {
+		"its part of discovery fails": {func(b *fixture) {
 			unlock := b.api.lock()
 			b.api.partial = map[string]error{"example.com/v1": errors.New("stale")}
 			unlock()
 			b.serve(b.api.types[:3]...)
 		}, time.Hour, false},
-		"discovery is empty": {func(b *bed) { b.serve() }, time.Hour, false},
-		"discovery fails": {func(b *bed) {
+		"discovery is empty": {func(b *fixture) { b.serve() }, time.Hour, false},
+		"discovery fails": {func(b *fixture) {
 			defer b.api.lock()()
 			b.api.discover = errors.New("no route to host")
 		}, time.Hour, false},
-		"its definition is deleted": {func(b *bed) {
+		"its definition is deleted": {func(b *fixture) {
 			crd := gc.Object{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "widgets.example.com"}
 			crd = b.api.put(crd)
 			b.after(10 * time.Second)
@@ -89,7 +89,7 @@ func TestTypeGoes(t *testing.T) {
 		}, 2 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets) }, func(b *bed) {
+			inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets) }, func(b *fixture) {
 				owner := b.api.put(widget("w"))
 				pods := b.pods(owner, 3)
 				tc.go_(b)
@@ -117,7 +117,7 @@ func TestVersions(t *testing.T) {
 	second.APIVersion, second.Unwatched = "example.com/v2", true
 	newer := second
 	newer.Unwatched, older.Unwatched = false, true
-	inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets, second) }, func(b *bed) {
+	inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets, second) }, func(b *fixture) {
 		for range 5 {
 			b.serve(append(newFake().types, older, newer)...)
 			b.after(3 * time.Second)
@@ -135,7 +135,7 @@ func TestVersions(t *testing.T) {
 
 // One that has another scope by now comes anew.
 func TestScopeChanges(t *testing.T) {
-	inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets) }, func(b *bed) {
+	inBubble(t, nil, func(f *fake) { f.types = append(f.types, widgets) }, func(b *fixture) {
 		wide := widgets
 		wide.Namespaced = false
 		b.serve(append(newFake().types, wide)...)
@@ -151,7 +151,7 @@ func TestEventsAreLeftOut(t *testing.T) {
 		for _, v := range []string{"v1", "events.k8s.io/v1", "example.com/v1"} {
 			f.types = append(f.types, gc.Type{APIVersion: v, Kind: "Event", Resource: "events", Namespaced: true})
 		}
-	}, func(b *bed) {
+	}, func(b *fixture) {
 		for v, want := range map[string]bool{"v1": false, "events.k8s.io/v1": false, "example.com/v1": true} {
 			_, ok := b.served(gc.Type{APIVersion: v, Kind: "Event"})
 			b.want(v, ok, want)
@@ -161,7 +161,7 @@ func TestEventsAreLeftOut(t *testing.T) {
 
 // Without any discovery nothing is ready; the first one makes it so.
 func TestNoDiscovery(t *testing.T) {
-	inBubble(t, nil, func(f *fake) { f.discover = errors.New("no route to host") }, func(b *bed) {
+	inBubble(t, nil, func(f *fake) { f.discover = errors.New("no route to host") }, func(b *fixture) {
 		b.after(time.Minute)
 		b.want("said", b.said("types cannot be discovered"), 1)
 		b.want("problems", b.c.status.Load().problems, "[types are not known yet: no route to host]")

@@ -28,7 +28,7 @@ type deleter struct {
 	drivers map[string]Driver
 }
 
-func newDeleter(o Options, d *door) *deleter {
+func newDeleter(o Options, d *gate) *deleter {
 	v := &deleter{api: o.API, metrics: o.Metrics, open: o.Driver, drivers: map[string]Driver{}}
 	if v.open == nil {
 		v.open = func(name, socket string) Driver { return csi.New(name, socket) }
@@ -36,7 +36,7 @@ func newDeleter(o Options, d *door) *deleter {
 	v.bars = func(a gc.Action) string {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.bars(a)
+		return d.refusal(a)
 	}
 	return v
 }

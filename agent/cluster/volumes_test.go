@@ -69,7 +69,7 @@ func servingVolumes(c *config.Config) {
 }
 
 // volume makes one that is to go.
-func (b *bed) volume(name string) gc.Object {
+func (b *fixture) volume(name string) gc.Object {
 	v := volumes.Volume{Phase: "Released", Policy: "Delete", Driver: "d.example.com", ProvisionedBy: "d.example.com", Handle: "h-" + name, Since: time.Now().Add(-48 * time.Hour)}
 	v.Claim.Namespace, v.Claim.Name, v.Claim.UID = "a", "claim-"+name, "old"
 	b.api.mu.Lock()
@@ -78,7 +78,7 @@ func (b *bed) volume(name string) gc.Object {
 	return b.api.put(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: name, UID: "uid-" + name, Finalizers: []string{"kubernetes.io/pv-protection", volumes.Finalizer}})
 }
 
-func (b *bed) putClaim(name, uid string) {
+func (b *fixture) putClaim(name, uid string) {
 	b.api.mu.Lock()
 	b.api.fields[uid] = volumes.Claim{}
 	b.api.mu.Unlock()
@@ -86,14 +86,14 @@ func (b *bed) putClaim(name, uid string) {
 }
 
 // inVolumes runs a controller that has one driver.
-func inVolumes(t *testing.T, d *driver, configure func(*config.Config), test func(b *bed)) {
+func inVolumes(t *testing.T, d *driver, configure func(*config.Config), test func(b *fixture)) {
 	inBubble(t, func(c *config.Config) {
 		servingVolumes(c)
 		if configure != nil {
 			configure(c)
 		}
-	}, withVolumes, func(b *bed) {
-		b.c.door.volumes.open = func(string, string) Driver { return d }
+	}, withVolumes, func(b *fixture) {
+		b.c.gate.volumes.open = func(string, string) Driver { return d }
 		test(b)
 	})
 }
@@ -101,15 +101,15 @@ func inVolumes(t *testing.T, d *driver, configure func(*config.Config), test fun
 // TestVolumes: the data goes, then the provisioner's finalizer, then the object.
 func TestVolumes(t *testing.T) {
 	d := &driver{}
-	inVolumes(t, d, nil, func(b *bed) {
+	inVolumes(t, d, nil, func(b *fixture) {
 		v := b.volume("v")
 		b.after(time.Second)
 		b.want("calls", d.called(), "ready delete:h-v")
 		now := b.api.get(v)
 		b.want("finalizers", now.Finalizers, []string{"kubernetes.io/pv-protection"})
 		b.want("terminating", now.Terminating, true)
-		last := b.c.door.record.latest()[0]
-		b.want("requests on their way", b.c.limit.inFlight+b.c.sides.inFlight, 0)
+		last := b.c.gate.decisions.latest()[0]
+		b.want("requests on their way", b.c.limit.inFlight+b.c.collectors.inFlight, 0)
 		b.want("decision", last.Collector+" "+last.Verb+" "+last.Result+" "+last.Owner.Name+" "+last.Root.Name, "volumes delete-volume done claim-v volumes")
 		b.after(time.Hour)
 		b.want("calls", d.called(), "ready delete:h-v")
@@ -132,7 +132,7 @@ func TestVolumesWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &driver{}
-			inVolumes(t, d, configure, func(b *bed) {
+			inVolumes(t, d, configure, func(b *fixture) {
 				v := b.volume("v")
 				b.after(time.Hour)
 				b.want("calls", d.called(), "")
@@ -142,7 +142,7 @@ func TestVolumesWait(t *testing.T) {
 	}
 	t.Run("etcd restored", func(t *testing.T) {
 		d := &driver{}
-		inVolumes(t, d, nil, func(b *bed) {
+		inVolumes(t, d, nil, func(b *fixture) {
 			b.restore()
 			b.volume("v")
 			b.after(time.Hour)
@@ -156,22 +156,22 @@ func TestVolumesWait(t *testing.T) {
 
 // TestVolumesLateNews: what happens between the decision and the call keeps the data.
 func TestVolumesLateNews(t *testing.T) {
-	for name, happens := range map[string]func(b *bed){
-		"a claim of another life": func(b *bed) { b.putClaim("claim-v", "new") },
-		"a claim of this life":    func(b *bed) { b.putClaim("claim-v", "old") },
-		"another has the handle": func(b *bed) {
+	for name, happens := range map[string]func(b *fixture){
+		"a claim of another life": func(b *fixture) { b.putClaim("claim-v", "new") },
+		"a claim of this life":    func(b *fixture) { b.putClaim("claim-v", "old") },
+		"another has the handle": func(b *fixture) {
 			b.api.mu.Lock()
 			b.api.fields["uid-w"] = volumes.Volume{Phase: "Bound", Driver: "d.example.com", Handle: "h-v"}
 			b.api.mu.Unlock()
 			b.api.put(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: "w", UID: "uid-w"})
 		},
-		"attached": func(b *bed) {
+		"attached": func(b *fixture) {
 			b.api.mu.Lock()
 			b.api.fields["uid-a"] = volumes.Attachment{Volume: "v", Node: "n"}
 			b.api.mu.Unlock()
 			b.api.put(gc.Object{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Name: "a", UID: "uid-a"})
 		},
-		"it changed": func(b *bed) {
+		"it changed": func(b *fixture) {
 			o := b.api.get(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: "v", UID: "uid-v"})
 			b.api.mu.Lock()
 			v := b.api.fields["uid-v"].(volumes.Volume)
@@ -180,12 +180,12 @@ func TestVolumesLateNews(t *testing.T) {
 			b.api.mu.Unlock()
 			b.api.put(*o)
 		},
-		"paused":                    func(b *bed) { b.c.door.mu.Lock(); b.c.door.paused = true; b.c.door.mu.Unlock() },
-		"attachments are forbidden": func(b *bed) { b.api.fault("VolumeAttachment", fmt.Errorf("forbidden")) },
-		"Pods are forbidden":        func(b *bed) { b.api.fault("Pod", fmt.Errorf("forbidden")) },
-		"etcd restored":             func(b *bed) { b.c.door.etcdRestored("test") },
-		"the lease is lost":         func(b *bed) { b.c.Guard(func() bool { return false }) },
-		"used by a Pod": func(b *bed) {
+		"paused":                    func(b *fixture) { b.c.gate.mu.Lock(); b.c.gate.paused = true; b.c.gate.mu.Unlock() },
+		"attachments are forbidden": func(b *fixture) { b.api.fault("VolumeAttachment", fmt.Errorf("forbidden")) },
+		"Pods are forbidden":        func(b *fixture) { b.api.fault("Pod", fmt.Errorf("forbidden")) },
+		"etcd restored":             func(b *fixture) { b.c.gate.onRestore("test") },
+		"the lease is lost":         func(b *fixture) { b.c.Guard(func() bool { return false }) },
+		"used by a Pod": func(b *fixture) {
 			b.api.mu.Lock()
 			b.api.fields["uid-p"] = volumes.Uses{Claims: []string{"claim-v"}}
 			b.api.mu.Unlock()
@@ -194,7 +194,7 @@ func TestVolumesLateNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, once := &driver{}, sync.Once{}
-			inVolumes(t, d, nil, func(b *bed) {
+			inVolumes(t, d, nil, func(b *fixture) {
 				d.ready = func() error { once.Do(func() { happens(b) }); return nil }
 				v := b.volume("v")
 				b.after(10 * time.Second)
@@ -216,7 +216,7 @@ func TestVolumesHang(t *testing.T) {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", csi.ErrUnavailable, ctx.Err())
 	}}
-	inVolumes(t, d, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Most: 1} }, func(b *bed) {
+	inVolumes(t, d, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Max: 1} }, func(b *fixture) {
 		var list []gc.Object
 		for i := range 10 {
 			list = append(list, b.volume(fmt.Sprint("v", i)))
@@ -228,7 +228,7 @@ func TestVolumesHang(t *testing.T) {
 		b.after(10 * time.Second)
 		b.want("pods left", b.left(pods), 0)
 		b.want("volumes left", b.left(list), 10)
-		b.want("on their way", b.c.door.sending, 4)
+		b.want("on their way", b.c.gate.inFlight, 4)
 		b.want("requests", b.c.limit.inFlight, 0)
 	})
 }

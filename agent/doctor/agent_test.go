@@ -34,7 +34,7 @@ func TestBesideAnAgent(t *testing.T) {
 	binary := buildtest.Program(t, "cmd/ebb-agent")
 	n := nodetest.Start(t, node.Config{Containerd: node.Debian, SizeBytes: 256 << 20})
 	c := agentrun.ConfigFor(n)
-	c.Server.Address = freeAddress(t)
+	c.Server.Address, c.Server.AdminSocket = freeAddress(t), ""
 	agent, err := agentrun.Start(t.Context(), agentrun.Options{Binary: binary, Dir: n.Dir(), Config: c})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestBesideAnAgent(t *testing.T) {
 	})
 	before := pins(t, c.Kernel.PinDirectory)
 	// Kubelets of other tests may run on this machine; they are nobody's here.
-	f := Look(t.Context(), Options{Config: c, KubeletPID: os.Getpid()})
+	f := Collect(t.Context(), Options{Config: c, KubeletPID: os.Getpid()})
 	if diff := cmp.Diff(before, pins(t, c.Kernel.PinDirectory)); diff != "" || len(before) == 0 {
 		t.Errorf("pins changed:\n%s", diff)
 	}

@@ -3,19 +3,18 @@
 //
 // # Purpose
 //
-// Two collectors of images on one node, a line that the kubelet's eviction
-// manager reaches first, a kernel without what the agent needs: none of these
-// fails. Each only makes a node behave otherwise than its operator thinks. So
-// [Look] reads what there is into [Facts], [Judge] turns them into a [Report],
-// and text.go writes it for people. The report as JSON is for machines; its
-// field names stay (docs/doctor.md).
+// Two collectors of images on one node, an eviction threshold of the kubelet's that is
+// reached before ebb's, a kernel without what the agent needs: none of these fails. Each
+// only makes a node behave otherwise than its operator thinks. So [Collect] reads what
+// there is into [Facts], [Evaluate] turns them into a [Report], and text.go writes it for
+// people. The report as JSON is for machines; its field names stay (docs/doctor.md).
 //
 // # Invariants
 //
 //   - Nothing on the node is changed: nothing is written, mounted, created or
 //     signalled. Where nothing is pinned the kernel programs are loaded without
 //     pins, and gone a moment later; Options.SkipProbes leaves that out.
-//   - [Judge] is pure: the same facts, the same report, in the same order.
+//   - [Evaluate] is pure: the same facts, the same report, in the same order.
 //   - What could not be found out is said, and never taken for good.
 //   - Whatever is not right comes with why it matters and what to do.
 //   - Everything that is shown is on one line and bounded: command lines, paths
@@ -25,11 +24,4 @@
 //
 // Each reading has a time limit of its own. One that fails becomes a check that
 // says so; the others go on.
-//
-// # Sources
-//
-// What the kubelet does with its settings: Kubernetes v1.36.3,
-// pkg/kubelet/kubelet.go (StartGarbageCollection),
-// pkg/kubelet/pod_container_deletor.go, pkg/kubelet/kuberuntime/kuberuntime_gc.go
-// and pkg/kubelet/eviction; see agent/doctor/kubelet.
 package doctor

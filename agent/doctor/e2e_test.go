@@ -1,7 +1,9 @@
 package doctor_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/runtime/kube"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -64,14 +67,14 @@ var variants = []variant{
 	},
 }
 
-// bed is a throwaway node with a real kubelet.
-type bed struct {
+// fixture is a throwaway node with a real kubelet.
+type fixture struct {
 	*peers.Kubelet
 	node *node.Node
 	base []byte // its configuration as it began
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	peerstest.Need(t)
 	n := nodetest.Start(t, node.Config{Containerd: node.Debian, SizeBytes: 512 << 20})
@@ -80,11 +83,11 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bed{Kubelet: k, node: n, base: base}
+	return &fixture{Kubelet: k, node: n, base: base}
 }
 
 // become restarts the kubelet as a variant of itself.
-func (b *bed) become(t *testing.T, v variant) {
+func (b *fixture) become(t *testing.T, v variant) {
 	t.Helper()
 	if err := os.WriteFile(b.ConfigFile(), append(slices.Clone(b.base), v.fields...), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,7 +112,7 @@ func (b *bed) become(t *testing.T, v variant) {
 	}
 }
 
-func (b *bed) options(t *testing.T) doctor.Options {
+func (b *fixture) options(t *testing.T) doctor.Options {
 	t.Helper()
 	c := config.Default()
 	c.Mode = config.ModeEnforce
@@ -119,19 +122,19 @@ func (b *bed) options(t *testing.T) doctor.Options {
 	return doctor.Options{Config: c, SkipProbes: true}
 }
 
-func (b *bed) access(t *testing.T) kubelet.Access {
+func (b *fixture) access(t *testing.T) kube.KubeletOptions {
 	t.Helper()
 	files, err := b.ClientFiles(peers.User{Name: "doctor", Groups: []string{"system:masters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kubelet.Access{URL: b.URL(), CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
+	return kube.KubeletOptions{URL: b.URL(), CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
 }
 
 // values are settings without the places they come from.
 func values(s kubelet.Settings) map[string]string {
 	m := map[string]string{}
-	for _, l := range s.Lines() {
+	for _, l := range s.List() {
 		m[l.Name] = l.Value
 	}
 	return m
@@ -140,12 +143,12 @@ func values(s kubelet.Settings) map[string]string {
 // TestRealKubeletsFiles: what is read from command line and files is what the
 // kubelet itself says that it runs with.
 func TestRealKubeletsFiles(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			b.become(t, v)
 			o := b.options(t)
-			read := doctor.Look(t.Context(), o).Kubelet
+			read := doctor.Collect(t.Context(), o).Kubelet
 			if read.Chosen == nil || read.Chosen.PID != b.PID() {
 				t.Fatalf("found %+v, chose %+v; the kubelet is %d (%v)", read.Found, read.Chosen, b.PID(), read.FindErr)
 			}
@@ -153,7 +156,7 @@ func TestRealKubeletsFiles(t *testing.T) {
 				t.Fatal(read.Err)
 			}
 			o.Kubelet = b.access(t)
-			asked := doctor.Look(t.Context(), o).Kubelet
+			asked := doctor.Collect(t.Context(), o).Kubelet
 			if asked.Err != nil {
 				t.Fatal(asked.Err)
 			}
@@ -167,13 +170,13 @@ func TestRealKubeletsFiles(t *testing.T) {
 // TestRealKubeletJudged: the report is true of a kubelet that collects images
 // and of one that does not.
 func TestRealKubeletJudged(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	o := b.options(t)
 	b.become(t, variants[0])
 	expect(t, o, map[string]doctor.Level{
 		"kubelet": doctor.OK, "image-collectors": doctor.Warning, "container-collectors": doctor.Note,
 		"runtime": doctor.OK, "runtime.cri": doctor.OK, "runtime.endpoint": doctor.OK, "runtime.sandbox": doctor.OK,
-		"eviction-line.images.bytes": doctor.OK, "eviction-line.images.inodes": doctor.OK, "disk.images": doctor.OK,
+		"eviction-threshold.images.bytes": doctor.OK, "eviction-threshold.images.inodes": doctor.OK, "disk.images": doctor.OK,
 	})
 	b.become(t, variant{
 		fields: "imageGCHighThresholdPercent: 100\n",
@@ -182,19 +185,19 @@ func TestRealKubeletJudged(t *testing.T) {
 	o.Config.Images.HighThresholdPercent = 85
 	report := expect(t, o, map[string]doctor.Level{
 		"image-collectors": doctor.OK, "image-records": doctor.OK, "container-collectors": doctor.OK,
-		"eviction-line.images.bytes": doctor.Error, "eviction-line.images.inodes": doctor.OK,
+		"eviction-threshold.images.bytes": doctor.Error, "eviction-threshold.images.inodes": doctor.OK,
 	})
-	if report.ExitCode() != doctor.ExitErrors {
-		t.Errorf("exit code %d", report.ExitCode())
+	if report.Summary.Errors == 0 {
+		t.Errorf("%+v", report.Summary)
 	}
 	o.Config.Images.HighThresholdPercent = 84
-	expect(t, o, map[string]doctor.Level{"eviction-line.images.bytes": doctor.Warning})
+	expect(t, o, map[string]doctor.Level{"eviction-threshold.images.bytes": doctor.Warning})
 }
 
 // TestRealKubeletNotRestarted: files that the kubelet has not read yet are told
 // from what it runs with.
 func TestRealKubeletNotRestarted(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	o := b.options(t)
 	expect(t, o, map[string]doctor.Level{"image-collectors": doctor.Warning})
 	changed := append(slices.Clone(b.base), "imageGCHighThresholdPercent: 100\n"...)
@@ -216,7 +219,7 @@ func TestRealKubeletNotRestarted(t *testing.T) {
 	report := expect(t, o, map[string]doctor.Level{
 		"kubelet.stale": doctor.Warning, "image-collectors": doctor.Warning, "agent.pods": doctor.OK,
 	})
-	o.Kubelet = kubelet.Access{URL: access.URL, CAFile: access.CAFile} // anonymous
+	o.Kubelet = kube.KubeletOptions{URL: access.URL, CAFile: access.CAFile} // anonymous
 	expect(t, o, map[string]doctor.Level{"kubelet": doctor.OK, "kubelet.asked": doctor.Warning, "kubelet.stale": doctor.Warning})
 	for _, c := range report.Checks {
 		if c.ID == "kubelet.stale" && !strings.Contains(c.Found, "imageGCHighThresholdPercent is 85, not 100") {
@@ -231,7 +234,7 @@ const app = "doctor.test/app:1"
 // exits the kubelet removes its older dead ones, all but one; a larger number
 // keeps more. docs/kubelet.md and container-keeping rest on it.
 func TestRealKubeletKeepsDead(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	if _, err := b.node.Import(t.Context(), node.CRINamespace, node.Image{Name: app}); err != nil {
 		t.Fatal(err)
 	}
@@ -253,12 +256,11 @@ func TestRealKubeletKeepsDead(t *testing.T) {
 }
 
 // deadAt waits until a container was tried so often, and counts the dead ones.
-func (b *bed) deadAt(t *testing.T, attempt uint32) (dead int) {
+func (b *fixture) deadAt(t *testing.T, attempt uint32) (dead int) {
 	t.Helper()
 	cri, _ := b.node.CRI()
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
-		list, err := cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	await.Holds(t, 2*time.Minute, fmt.Sprint("attempt ", attempt), func(ctx context.Context) error {
+		list, err := cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,37 +272,31 @@ func (b *bed) deadAt(t *testing.T, attempt uint32) (dead int) {
 				dead++
 			}
 		}
-		if latest >= attempt {
-			return dead
+		if latest < attempt {
+			return fmt.Errorf("attempt %d, %d dead", latest, dead)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("attempt %d of %d, %d dead", latest, attempt, dead)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
+	return dead
 }
 
 // waitForPods waits until the kubelet has heard of all its pods: it was started
 // a moment ago.
-func (b *bed) waitForPods(t *testing.T, o doctor.Options) {
+func (b *fixture) waitForPods(t *testing.T, o doctor.Options) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		pods := doctor.Look(t.Context(), o).Pods
-		if pods.Err == nil {
-			return
+	await.Holds(t, time.Minute, "the kubelet's pods", func(ctx context.Context) error {
+		err := doctor.Collect(ctx, o).Pods.Err
+		if err != nil && !errors.Is(err, kube.ErrIncomplete) {
+			t.Fatal(err)
 		}
-		if !errors.Is(pods.Err, kube.ErrIncomplete) || time.Now().After(deadline) {
-			t.Fatal(pods.Err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return err
+	})
 }
 
-// expect looks and judges, and compares the levels of some checks.
+// expect collects and evaluates, and compares the levels of some checks.
 func expect(t *testing.T, o doctor.Options, want map[string]doctor.Level) doctor.Report {
 	t.Helper()
-	report := doctor.Judge(doctor.Look(t.Context(), o))
+	report := doctor.Evaluate(doctor.Collect(t.Context(), o))
 	got := map[string]doctor.Level{}
 	for _, c := range report.Checks {
 		if _, asked := want[c.ID]; asked {

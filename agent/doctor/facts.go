@@ -31,8 +31,7 @@ type KubeletFacts struct {
 	Settings kubelet.Settings
 	Err      error // not nil: the settings are not complete
 
-	Asked     bool     // the kubelet itself told
-	AskErr    error    // it would not tell; its files hold
+	AskErr    error    // the kubelet itself would not tell; its files hold
 	Demanded  bool     // a person wanted it to be asked
 	Different []string // where it runs with something else than its files say
 	Changed   []string // files changed since it began; only if it was not asked
@@ -54,6 +53,9 @@ const (
 	DiskNode = "nodefs"
 )
 
+// watched are the directories that ebb watches.
+var watched = []string{DiskImages, DiskContent, DiskContainers, DiskKubelet, DiskLogs}
+
 // Disk is a directory and the filesystem it is on.
 type Disk struct {
 	Name, Path string
@@ -68,9 +70,9 @@ type Disk struct {
 // KernelFacts are what the kernel offers to this process.
 type KernelFacts struct {
 	Release  string
-	BTF      error  // nil: there and readable
+	BTF      error  // nil: there
 	Lockdown string // "none", "integrity", "confidentiality"; "" if unknown
-	Missing  []Capability
+	Missing  []bpf.Capability
 	CapsErr  error
 
 	BPFFS      Mounted // where kernel.pinDirectory is
@@ -78,9 +80,6 @@ type KernelFacts struct {
 	CgroupV2   error // nil: a v2 hierarchy is there
 	BPFFSKnown bool  // the kernel knows the filesystem
 }
-
-// Capability is one that the agent needs.
-type Capability struct{ Name, For string }
 
 // Mounted tells whether a filesystem is where it belongs.
 type Mounted struct {
@@ -109,7 +108,6 @@ type AgentFacts struct {
 	Answered bool
 	Ready    bool
 	Says     string // why it is not ready
-	Err      error
 
 	StateDir string
 	StateErr error // not nil: cannot be written

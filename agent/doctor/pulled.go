@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -20,40 +19,36 @@ type PulledFacts struct {
 	Err   error
 }
 
-// lookAtPulled counts the files, and reads none of them.
-func (k *KubeletFacts) lookAtPulled() {
+// readPulled counts the files, and reads none of them.
+func (k *KubeletFacts) readPulled() {
 	if !k.known() {
 		return
 	}
 	path := filepath.Join(k.Settings.RootDir.V, "image_manager", "pulled")
-	open := func() (*os.File, error) { return os.Open(path) }
+	var dir *os.File
+	var err error
 	if p := k.Chosen; p != nil && !p.SameMounts() {
-		open = func() (*os.File, error) { return p.Open(path, unix.O_RDONLY|unix.O_DIRECTORY) }
+		dir, err = p.Open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	} else {
+		dir, err = os.Open(path)
 	}
-	dir, err := open()
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
 	k.Pulled = PulledFacts{Dir: path, Err: err}
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	for k.Pulled.Err == nil {
+	if err == nil {
+		defer dir.Close()
 		var names []string
-		names, k.Pulled.Err = dir.Readdirnames(1024)
-		k.Pulled.Count += len(names)
-	}
-	if errors.Is(k.Pulled.Err, io.EOF) {
-		k.Pulled.Err = nil
+		names, k.Pulled.Err = dir.Readdirnames(-1)
+		k.Pulled.Count = len(names)
 	}
 }
 
-// judgePulled: the kubelet prunes its records only after it has itself looked for
+// evaluatePulled: the kubelet prunes its records only after it has itself looked for
 // images to remove for space (GarbageCollect and DeleteUnusedImages in
 // pkg/kubelet/images/image_gc_manager.go). A node that is never so full keeps them,
 // whoever removes the images.
-func judgePulled(all *findings, f *Facts) {
+func evaluatePulled(all *findings, f *Facts) {
 	const id = "image-records"
 	p := &f.Kubelet.Pulled
 	found := fmt.Sprintf("the kubelet's records of pulled images: %d in %s", p.Count, p.Dir)
@@ -66,7 +61,7 @@ func judgePulled(all *findings, f *Facts) {
 	default:
 		all.add(Note, id, found,
 			"one for each image that it ever pulled, 4 KiB and an inode each, and it reads them when it starts; it removes those of images that are gone "+
-				"only when the disk has reached imageGCHighThresholdPercent or its eviction line, so a threshold below 100 that is not reached changes nothing",
+				"only when the disk has reached imageGCHighThresholdPercent or its eviction threshold, so a threshold below 100 that is not reached changes nothing",
 			`remove those of images that are gone, with the kubelet stopped: docs/kubelet.md, "Pull records"`,
 			"leave those of images that are there: without its record a private image is free for every pod of this node")
 	}

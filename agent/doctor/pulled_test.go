@@ -32,7 +32,7 @@ func TestPulledRecordsAreJudged(t *testing.T) {
 				t.Errorf("level %q, want %q", got, c.want)
 			}
 			all := &findings{}
-			judgePulled(all, &f)
+			evaluatePulled(all, &f)
 			for _, word := range c.words {
 				if !strings.Contains(fmt.Sprint(all.checks), word) {
 					t.Errorf("%q is not in %+v", word, all.checks)
@@ -46,7 +46,7 @@ func TestPulledRecordsAreCounted(t *testing.T) {
 	root := t.TempDir()
 	k := KubeletFacts{Source: "a test", Settings: kubelet.Defaults()}
 	k.Settings.RootDir.V = root
-	if k.lookAtPulled(); k.Pulled != (PulledFacts{}) {
+	if k.readPulled(); k.Pulled != (PulledFacts{}) {
 		t.Errorf("without a directory: %+v", k.Pulled)
 	}
 	dir := filepath.Join(root, "image_manager", "pulled")
@@ -59,7 +59,7 @@ func TestPulledRecordsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if k.lookAtPulled(); k.Pulled != (PulledFacts{Dir: dir, Count: many}) {
+	if k.readPulled(); k.Pulled != (PulledFacts{Dir: dir, Count: many}) {
 		t.Errorf("%+v", k.Pulled)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -68,7 +68,7 @@ func TestPulledRecordsAreCounted(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k.lookAtPulled(); k.Pulled.Dir != dir || k.Pulled.Err == nil {
+	if k.readPulled(); k.Pulled.Dir != dir || k.Pulled.Err == nil {
 		t.Errorf("a file for a directory: %+v", k.Pulled)
 	}
 }

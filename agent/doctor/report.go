@@ -17,7 +17,14 @@ const (
 	Error   Level = "error"   // does harm, or does not work
 )
 
-// Check is one thing that was looked at.
+func levelIf(so bool, then, otherwise Level) Level {
+	if so {
+		return then
+	}
+	return otherwise
+}
+
+// Check is one thing that was checked.
 type Check struct {
 	Section string   `json:"section"`
 	ID      string   `json:"id"` // stable: for scripts
@@ -37,9 +44,9 @@ type Summary struct {
 
 // KubeletReport is what the kubelet is set to.
 type KubeletReport struct {
-	PID      int            `json:"pid,omitempty"`
-	Complete bool           `json:"complete"` // false: not all could be read
-	Settings []kubelet.Line `json:"settings"`
+	PID      int               `json:"pid,omitempty"`
+	Complete bool              `json:"complete"` // false: not all could be read
+	Settings []kubelet.Setting `json:"settings"`
 }
 
 // Report is all that the doctor says.
@@ -51,25 +58,6 @@ type Report struct {
 	Kubelet *KubeletReport `json:"kubelet,omitempty"`
 	Checks  []Check        `json:"checks"`
 	Summary Summary        `json:"summary"`
-}
-
-// Exit codes of `ebb doctor`.
-const (
-	ExitFine     = 0
-	ExitWarnings = 1
-	ExitErrors   = 2
-	ExitNotRun   = 3
-)
-
-// ExitCode tells a script how it stands.
-func (r *Report) ExitCode() int {
-	switch {
-	case r.Summary.Errors > 0:
-		return ExitErrors
-	case r.Summary.Warnings > 0:
-		return ExitWarnings
-	}
-	return ExitFine
 }
 
 // findings collects checks, of one section after the other.
@@ -88,41 +76,27 @@ func (f *findings) add(level Level, id, found, why string, fix ...string) {
 
 func (f *findings) ok(id, found string) { f.add(OK, id, found, "") }
 
-func (f *findings) summary() (s Summary) {
-	for _, c := range f.checks {
-		switch c.Level {
-		case OK:
-			s.OK++
-		case Note:
-			s.Notes++
-		case Warning:
-			s.Warnings++
-		case Error:
-			s.Errors++
-		}
+// check adds what is good of a check that passed, else the rest.
+func (f *findings) check(passed bool, id, good string, level Level, found, why string, fix ...string) {
+	if passed {
+		f.ok(id, good)
+	} else {
+		f.add(level, id, found, why, fix...)
 	}
-	return s
+}
+
+func (f *findings) summary() Summary {
+	n := map[Level]int{}
+	for _, c := range f.checks {
+		n[c.Level]++
+	}
+	return Summary{OK: n[OK], Notes: n[Note], Warnings: n[Warning], Errors: n[Error]}
 }
 
 // maxLine bounds what one check shows of anything.
 const maxLine = 1000
 
-// line keeps a text on one line of visible characters. Errors joined from
-// several have lines of their own.
+// line keeps a text on one line. Errors joined from several have lines of their own.
 func line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n':
-			return ';'
-		case r < ' ', r >= 0x7f && r < 0xa0, r >= 0x2028 && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return ' ' // controls, and what turns the direction of writing
-		}
-		return r
-	}, strings.ToValidUTF8(strings.TrimSpace(s), "?"))
-	s = strings.ReplaceAll(s, ";", "; ")
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > maxLine {
-		return string(r[:maxLine]) + "…"
-	}
-	return s
+	return kubelet.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "), maxLine)
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebb-agent/ebb/agent/node/state"
-	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
 )
 
@@ -32,18 +30,18 @@ func TestPulledAgainIsCounted(t *testing.T) {
 		w.wantRemoved(ids[:3]...)
 		back(0)
 		w.wantLogged(1, "pulled again", "image="+ids[0], "freed_bytes=20971520", "times=1")
-		if i := w.image(ids[0]); i.Again != 1 || i.LastUsed != nil {
+		if i := w.image(ids[0]); i.PulledAgain != 1 || i.LastUsed != nil {
 			t.Errorf("it is said of it: %+v", i)
 		}
 		w.down()
 		w.up()
 		back(1)
-		if n, bytes := w.metric("ebb_node_images_pulled_again_total"), w.metric("ebb_node_images_pulled_again_bytes_total"); n != 1 || bytes != float64(20*mib) {
+		if n, bytes := w.metric("ebb_node_images_repulled_total"), w.metric("ebb_node_images_repulled_bytes_total"); n != 1 || bytes != float64(20*mib) {
 			t.Errorf("%v images of %v bytes count as pulled again since the start", n, bytes)
 		}
-		w.pass(againWithin)
+		w.pass(24 * time.Hour)
 		back(2)
-		if i := w.image(ids[2]); i.Again != 0 {
+		if i := w.image(ids[2]); i.PulledAgain != 0 {
 			t.Errorf("of one that came after a day is said: %+v", i)
 		}
 		// The first one once more: what is known of it went with it.
@@ -55,19 +53,4 @@ func TestPulledAgainIsCounted(t *testing.T) {
 		back(0)
 		w.wantLogged(1, "pulled again", "image="+ids[0], "times=2")
 	})
-}
-
-// However many go, a bounded number is remembered: the latest.
-func TestRemovedAreBounded(t *testing.T) {
-	a, now := &Agent{rec: state.New()}, time.Unix(1e9, 0)
-	for n := range removedMost + 10 {
-		a.noteRemoved(leaving{Decision: image.Decision{ImageID: fmt.Sprint(n)}}, now.Add(time.Duration(n)*time.Second))
-	}
-	if _, oldest := a.rec.Removed["9"]; len(a.rec.Removed) != removedMost || oldest {
-		t.Errorf("%d are remembered, the tenth: %v", len(a.rec.Removed), oldest)
-	}
-	a.noteRemoved(leaving{}, now.Add(3*againWithin))
-	if len(a.rec.Removed) != 1 {
-		t.Errorf("%d are remembered for days", len(a.rec.Removed))
-	}
 }

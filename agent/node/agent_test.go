@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/saver"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -27,7 +29,7 @@ func (w *world) five() []string {
 	return ids
 }
 
-func TestNothingGoesBelowTheLine(t *testing.T) {
+func TestNothingGoesBelowTheThreshold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.fill(79)
@@ -39,7 +41,7 @@ func TestNothingGoesBelowTheLine(t *testing.T) {
 	})
 }
 
-func TestReclaimStopsAtTheLowLine(t *testing.T) {
+func TestReclaimStopsAtTheLowThreshold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.fill(81)
@@ -47,10 +49,10 @@ func TestReclaimStopsAtTheLowLine(t *testing.T) {
 		if used := w.rt.Disk().UsedPercent(); used > 75 {
 			t.Errorf("%d %% used", used)
 		}
-		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "low_reached"); n != 1 {
+		if n := w.metric("ebb_node_reclaim_runs_total", "low_reached"); n != 1 {
 			t.Errorf("%v runs counted", n)
 		}
-		if n := w.metric("ebb_node_crossing_to_first_removal_seconds"); n != 1 {
+		if n := w.metric("ebb_node_reclaim_reaction_duration_seconds"); n != 1 {
 			t.Errorf("%v reactions measured", n)
 		}
 		if n := w.metric("ebb_node_image_freed_bytes_total"); n != float64(80*mib) {
@@ -62,11 +64,11 @@ func TestReclaimStopsAtTheLowLine(t *testing.T) {
 
 // The kernel is told the figure at which the kubelet's arithmetic says 80 %,
 // and how much more of what it counts as free is for root.
-func TestLineInTheKernel(t *testing.T) {
+func TestWatermarkInTheKernel(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
 		raise, _ := image.RaiseAt(size, 80)
-		got, want := w.kernel.lines[fakeDev], raise/blockSize
+		got, want := w.kernel.watermarks[fakeDev], raise/blockSize
 		if got.RaiseFree != want || got.Reserved != reserved {
 			t.Errorf("raised at %d free blocks with %d reserved, want %d and %d", got.RaiseFree, got.Reserved, want, reserved)
 		}
@@ -81,7 +83,7 @@ func TestObserveModeOnlySays(t *testing.T) {
 		w.pass(3 * time.Hour)
 		w.wantRemoved()
 		w.wantLogged(2, "image would be removed")
-		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "observed"); n < 1 {
+		if n := w.metric("ebb_node_reclaim_runs_total", "observed"); n < 1 {
 			t.Errorf("%v runs counted", n)
 		}
 	})
@@ -91,9 +93,9 @@ func TestObserveModeOnlySays(t *testing.T) {
 func TestIdleWakesOnlyToReconcile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
-		before := w.metric("ebb_node_own_wakeups_total")
+		before := w.metric("ebb_node_timer_wakeups_total")
 		w.pass(10 * time.Hour)
-		woke := w.metric("ebb_node_own_wakeups_total") - before
+		woke := w.metric("ebb_node_timer_wakeups_total") - before
 		if woke < 100 || woke > 140 {
 			t.Errorf("woke %v times in ten hours; a reconcile each 5 min is 120", woke)
 		}
@@ -115,7 +117,7 @@ func TestFailedRemovalIsLeftAloneForAWhile(t *testing.T) {
 		w.fill(81) // falls below, crosses again
 		w.wantRemoved(ids[1], ids[2], ids[3], ids[4])
 		w.fill(81)
-		w.pass(failureFirst + time.Second)
+		w.pass(30*time.Second + time.Second)
 		w.wantRemoved(ids[1], ids[2], ids[3], ids[4], ids[0])
 	})
 }
@@ -126,7 +128,7 @@ func TestHourlyCap(t *testing.T) {
 		ids := w.five()
 		w.fill(81)
 		w.wantRemoved(ids[0])
-		if n := w.metric("ebb_node_reclaim_runs_total", "threshold", "capped"); n != 1 {
+		if n := w.metric("ebb_node_reclaim_runs_total", "capped"); n != 1 {
 			t.Errorf("%v capped runs", n)
 		}
 		w.pass(59 * time.Minute)
@@ -144,9 +146,9 @@ func TestMaximumAgeNeedsNoEvent(t *testing.T) {
 		w.cfg.Images.MaximumAge = config.Duration(48 * time.Hour)
 		id := w.add("old", 40)
 		w.up()
-		w.pass(48*time.Hour - time.Minute)
+		w.pass(48*time.Hour - time.Second)
 		w.wantRemoved()
-		w.pass(2 * time.Minute)
+		w.pass(time.Second)
 		w.wantRemoved(id)
 		w.wantLogged(1, "image removed", "reason=maximum_age")
 	})
@@ -229,26 +231,26 @@ func TestHoldSaysWhatHoldsTheSpaceAndDoesNotGrind(t *testing.T) {
 		w.up()
 		w.fill(99)
 		w.wantRemoved(ids[0], ids[1], ids[2])
-		if w.metric("ebb_node_holding") != 1 || w.metric("ebb_node_space_held_bytes", "in_use") != float64(40*mib) ||
-			w.metric("ebb_node_space_held_bytes", "keep_rule") != float64(40*mib) {
-			t.Errorf("hold %+v", w.explain().Hold)
+		if w.metric("ebb_node_reclaim_holding") != 1 || w.metric("ebb_node_reclaim_held_bytes", "in_use") != float64(40*mib) ||
+			w.metric("ebb_node_reclaim_held_bytes", "keep_rule") != float64(40*mib) {
+			t.Errorf("hold %+v", w.status().Filesystems)
 		}
-		w.wantLogged(1, "the low line cannot be reached; holding", "in_use 40 MiB", "not_images")
+		w.wantLogged(1, "the low threshold cannot be reached; holding", "in_use 40 MiB", "not_images")
 		runs := w.metric("ebb_node_reclaim_runs_total")
 		w.pass(3 * time.Hour)
-		w.wantLogged(1, "the low line cannot be reached; holding")
+		w.wantLogged(1, "the low threshold cannot be reached; holding")
 		if n := w.metric("ebb_node_reclaim_runs_total"); n != runs {
 			t.Errorf("%v more runs while nothing changed", n-runs)
 		}
 		w.fill(60)
 		w.pass(time.Hour)
-		if w.metric("ebb_node_holding") != 0 {
+		if w.metric("ebb_node_reclaim_holding") != 0 {
 			t.Error("still holding at 60 %")
 		}
 	})
 }
 
-// Above its line, the disk is looked at again when it gets a point worse.
+// Above its high threshold, the disk is looked at again when it gets a point worse.
 func TestWorseIsNoticedInHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
@@ -289,7 +291,7 @@ func TestShortfall(t *testing.T) {
 		if took := time.Since(began) - time.Minute; took < 0 {
 			t.Errorf("took %s", took)
 		}
-		if n := w.metric("ebb_node_image_shortfalls_total"); n != 5 {
+		if n := w.metric("ebb_node_image_removal_shortfalls_total"); n != 5 {
 			t.Errorf("%v shortfalls counted", n)
 		}
 	})
@@ -337,7 +339,7 @@ func TestLateResolution(t *testing.T) {
 		w.kernel.ran(key)
 		w.pass(10 * time.Minute)
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveMost)
+		w.pass(10 * time.Minute)
 		if got := w.image(id).LastUsed; got == nil || got.Sub(used).Abs() > time.Second {
 			t.Errorf("last used %v, want %v", got, used)
 		}
@@ -354,11 +356,11 @@ func TestWithoutKernelPrograms(t *testing.T) {
 		w.use("i0") // created, run and deleted between two looks
 		w.fill(81)
 		w.wantRemoved()
-		w.pass(pollInterval)
+		w.pass(watermark.PollInterval)
 		w.wantRemoved(ids[1], ids[2])
 		w.wantLogged(1, "level=WARN", "no kernel programs")
-		if w.metric("ebb_node_line_source", "images", "poll") != 1 || w.metric("ebb_node_line_source", "images", "kernel") != 0 {
-			t.Error("the source of the line is not told")
+		if w.metric("ebb_node_filesystem_polled", "images") != 1 {
+			t.Error("the source of the threshold is not told")
 		}
 	})
 }
@@ -372,14 +374,14 @@ func TestRuntimeTroubleIsRiddenOut(t *testing.T) {
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
 		w.wantLogged(0, "could not be removed; going on with others")
-		if w.metric("ebb_node_ready") != 0 || w.agent.notReady.Load() == nil {
+		if w.metric("ebb_node_ready") != 0 || w.agent.health.notReady.Load() == nil {
 			t.Error("ready without a runtime")
 		}
 		w.rt.SetFaults(fake.Faults{})
 		w.rt.ResumeEvents()
 		w.pass(retryMost + time.Second)
 		w.wantRemoved(ids[0], ids[1])
-		if w.metric("ebb_node_ready") != 1 || w.agent.notReady.Load() != nil {
+		if w.metric("ebb_node_ready") != 1 || w.agent.health.notReady.Load() != nil {
 			t.Error("not ready again")
 		}
 		w.wantLogged(1, "level=WARN", "runtime events broke off")
@@ -433,6 +435,23 @@ func TestStampFromBeforeTheImage(t *testing.T) {
 	})
 }
 
+// The record of an image may be updated after its first use, and before the agent looks: by the
+// CRI, which labels it, or by another pull.
+func TestUseBeforeTheRecordIsUpdated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.up()
+		w.pass(time.Hour)
+		id := w.add("new", 40)
+		w.pass(10 * time.Millisecond)
+		w.kernel.ran(w.keyOf(id))
+		used := time.Now()
+		w.pass(10 * time.Millisecond)
+		w.add("new", 40)
+		w.pass(time.Hour)
+		w.wantUsed(id, used)
+	})
+}
+
 // A state that cannot be written is tried again without anything happening,
 // and what was learned in between is not lost.
 func TestStateIsWrittenOnceItCan(t *testing.T) {
@@ -443,14 +462,14 @@ func TestStateIsWrittenOnceItCan(t *testing.T) {
 		}
 		w.cfg.State.Directory = blocked
 		ids := w.five()
-		if w.metric("ebb_node_state_persisted") != 0 {
+		if w.metric("ebb_node_state_writable") != 0 {
 			t.Error("said to be persisted")
 		}
 		if err := os.Remove(blocked); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(2 * saveRetry)
-		if w.metric("ebb_node_state_persisted") != 1 {
+		w.pass(2 * saver.Retry)
+		if w.metric("ebb_node_state_writable") != 1 {
 			t.Error("still not persisted")
 		}
 		w.wantLogged(1, "level=WARN", "state cannot be written")

@@ -10,11 +10,6 @@ const (
 	alarmEvents                 // a burst of runtime events has had its pause
 	alarmRetry                  // something failed or was capped and may work now
 	alarmReconcile              // the safety net
-	alarmLine                   // a filesystem is to be read again and its line set anew
-	alarmPoll                   // no kernel line on this filesystem: read the disk
-	alarmSave                   // the state could not be written
-	alarmTidy                   // dead containers are to be looked for
-	alarmResolve                // the resolver is to be asked again for layers
 	alarmRest                   // work that only a start has is over
 	alarmCount
 )
@@ -35,18 +30,16 @@ func (a *alarms) sooner(which alarm, at time.Time) {
 	}
 }
 
-// next returns how long until the earliest alarm; ok is false if none is set.
-func (a *alarms) next(now time.Time) (wait time.Duration, ok bool) {
+// next returns how long until the earliest alarm or deadline of another part; ok is false
+// if there is none.
+func (a *alarms) next(now time.Time, deadlines ...time.Time) (wait time.Duration, ok bool) {
 	var first time.Time
-	for _, at := range a.at {
+	for _, at := range append(deadlines, a.at[:]...) {
 		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
-	if first.IsZero() {
-		return 0, false
-	}
-	return max(0, first.Sub(now)), true
+	return max(0, first.Sub(now)), !first.IsZero()
 }
 
 // due clears and returns the alarms that have come.

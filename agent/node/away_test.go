@@ -34,19 +34,26 @@ func (w *world) history(ids ...string) map[string]state.Image {
 	all := make(map[string]state.Image)
 	w.atRest(func() {
 		for _, id := range ids {
-			all[id] = w.agent.rec.Images[id]
+			all[id] = w.agent.lastUse.Image(id)
 		}
 	})
 	return all
 }
 
+// records are those that the agent would save now.
+func (w *world) records() (r state.Records) {
+	w.agent.lastUse.Save(&r)
+	return r
+}
+
 // atRest reads what belongs to the loop, after it has harvested.
 func (w *world) atRest(read func()) {
 	w.t.Helper()
-	w.explain()
 	synctest.Wait()
-	read()
-	w.explain() // it goes on only after the reading
+	w.agent.monitor.DoQuietly(func() {
+		w.agent.lastUse.Harvest()
+		read()
+	})
 }
 
 func (w *world) wantHistory(want map[string]state.Image) {
@@ -117,7 +124,7 @@ func TestMendKeepsHistory(t *testing.T) {
 				}
 				w.up()
 				w.atRest(func() {
-					if n := len(w.agent.rec.Layers); n != len(ids) {
+					if n := len(w.records().Layers); n != len(ids) {
 						t.Errorf("it is remembered of %d layers where they are, not of %d", n, len(ids))
 					}
 				})
@@ -145,12 +152,12 @@ func TestImagesThatDoNotComeBackAreForgotten(t *testing.T) {
 		if got := w.history(ids[1])[ids[1]]; got.LastUsed.IsZero() {
 			t.Error("an image that may have been withdrawn is forgotten at once")
 		}
-		w.pass(2 * awayMost)
+		w.pass(30 * time.Minute)
 		w.atRest(func() {
-			if n := len(w.agent.rec.Images) + len(w.agent.away); n != 3 {
+			if n := len(w.records().Images); n != 3 {
 				t.Errorf("%d images are remembered; 3 are there", n)
 			}
-			if n := len(w.agent.rec.Layers); n != 3 {
+			if n := len(w.records().Layers); n != 3 {
 				t.Errorf("%d layers are remembered", n)
 			}
 		})
@@ -194,15 +201,15 @@ func TestPulledAgainIsNew(t *testing.T) {
 			t.Fatal("it is another image")
 		}
 		w.pass(10 * time.Second)
-		if got := w.history(ids[8])[ids[8]]; !got.LastUsed.IsZero() || w.agent.clock.now().Sub(got.Arrived) > time.Minute {
+		if got := w.history(ids[8])[ids[8]]; !got.LastUsed.IsZero() || w.agent.clock.Now().Sub(got.Arrived) > time.Minute {
 			t.Errorf("it is remembered as it was before: %+v", got)
 		}
-		w.pass(3 * awayBack)
+		w.pass(3 * time.Minute)
 		w.rt.Untag(fake.CRINamespace, "docker.io/library/i00:latest")
 		w.pass(time.Minute)
 		w.add("docker.io/library/i00:latest", 20)
 		w.pass(time.Minute)
-		if got := w.history(ids[0])[ids[0]]; !got.LastUsed.IsZero() || w.agent.clock.now().Sub(got.Arrived) > 2*time.Minute {
+		if got := w.history(ids[0])[ids[0]]; !got.LastUsed.IsZero() || w.agent.clock.Now().Sub(got.Arrived) > 2*time.Minute {
 			t.Errorf("the one that was put back is remembered as it was before: %+v", got)
 		}
 	})

@@ -4,60 +4,7 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
-
-	"github.com/ebb-agent/ebb/policy/image"
 )
-
-// What is believed is the truth as long as nobody else writes, however much of it the
-// disk shows at any time. With writers it is never less than the disk shows, nor more
-// beyond that than was removed.
-func TestBelief(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.up()
-		rapid.Check(t, func(t *rapid.T) {
-			const capacity = 1 << 40
-			f := &filesystem{path: "/late"}
-			f.CapacityBytes, f.Inodes = capacity, capacity
-			f.AvailableBytes, f.InodesAvailable = 1<<30, 1<<20
-			truth, inodes := f.AvailableBytes, f.InodesAvailable
-			hidden, removed, wrote := uint64(0), uint64(0), false
-			for range rapid.IntRange(0, 30).Draw(t, "steps") {
-				switch rapid.SampledFrom([]string{"remove", "remove", "show", "write"}).Draw(t, "step") {
-				case "remove":
-					d := image.Decision{FreesBytes: rapid.Uint64Range(0, 1<<30).Draw(t, "frees"), FreesInodes: rapid.Uint64Range(0, 1<<10).Draw(t, "inodes")}
-					before := measured{reading: f.reading}
-					truth, inodes, hidden, removed = truth+d.FreesBytes, inodes+d.FreesInodes, hidden+d.FreesBytes, removed+d.FreesBytes
-					w.agent.believe(f, d, before, before)
-				case "show":
-					n := rapid.Uint64Range(0, hidden).Draw(t, "shown")
-					hidden, f.AvailableBytes = hidden-n, f.AvailableBytes+n
-				case "write":
-					n := rapid.Uint64Range(0, min(1<<20, f.AvailableBytes)).Draw(t, "written")
-					wrote = wrote || n > 0
-					truth, f.AvailableBytes = truth-n, f.AvailableBytes-n
-				}
-			}
-			d := f.disk()
-			if !wrote && (d.AvailableBytes != truth || d.InodesAvailable != inodes) {
-				t.Fatalf("believed are %d bytes and %d inodes, the truth is %d and %d", d.AvailableBytes, d.InodesAvailable, truth, inodes)
-			}
-			if d.AvailableBytes < f.AvailableBytes || d.AvailableBytes-f.AvailableBytes > removed {
-				t.Fatalf("%d bytes are believed of %d that the disk shows and %d removed", d.AvailableBytes, f.AvailableBytes, removed)
-			}
-			if f.believed.none() != (f.believed == belief{}) {
-				t.Fatal("something is believed without an end")
-			}
-			w.agent.alarms = alarms{}
-			w.agent.shown(f, true)
-			if d := f.disk(); d != f.Disk {
-				t.Fatalf("the figure is true, and %+v is believed", d)
-			}
-		})
-		w.pass(time.Millisecond)
-	})
-}
 
 // The filesystem goes away while a removal is measured, and comes back. Nothing goes in
 // place of what went, and nothing is believed of the one that is there then.
@@ -71,7 +18,7 @@ func TestFilesystemGoesWhileMeasured(t *testing.T) {
 		w.fill(81)
 		w.pass(time.Second)
 		w.wantRemoved(ids[0])
-		if w.agent.notReady.Load() == nil {
+		if w.agent.health.notReady.Load() == nil {
 			t.Error("ready without the images' filesystem")
 		}
 		w.disk.unmount("/") // what was mounted over it
@@ -79,11 +26,12 @@ func TestFilesystemGoesWhileMeasured(t *testing.T) {
 		w.wantRemoved(ids[0], ids[1])
 		w.wantReady()
 		w.wantLogged(0, "the disk does not show yet")
-		if w.agent.target == nil {
+		f, _ := w.agent.reclaim.Target()
+		if f == nil {
 			t.Fatal("the filesystem was not found again")
 		}
-		if f := w.agent.target.filesystem; !f.believed.none() {
-			t.Errorf("believed is %+v", f.believed)
+		if f.Believing() {
+			t.Errorf("believed is %+v of %+v", f.Believed(), f.Disk)
 		}
 	})
 }

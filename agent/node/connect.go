@@ -4,6 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // dialMost bounds the wait between two attempts to reach the runtime. They cost
@@ -15,29 +19,53 @@ const dialMost = 10 * time.Second
 // includes reconnecting.
 func (a *Agent) connect(ctx context.Context) error {
 	wait := retryFirst
-	var told said
 	for {
 		rt, err := a.dial(ctx)
 		if err == nil {
-			a.resolverRuntime.Store(&rt)
 			select {
-			case a.connected <- rt:
+			case a.in.connected <- rt:
 			case <-ctx.Done():
 				return rt.Close()
 			}
-			return ignoreDone(ctx, rt.Watch(ctx, a.events))
+			return ignoreDone(ctx, a.in.watch(ctx, rt))
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		a.metrics.dialFailures.Inc()
-		a.setReady(err.Error())
-		told.once(a.log, "dial", slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", wait.String())
+		a.health.setReady(err.Error())
+		a.conditions.Begin("dial", slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", wait.String())
 		if !sleep(ctx, wait) {
 			return nil
 		}
 		wait = min(2*wait, dialMost)
 	}
+}
+
+// watch puts the runtime's events into the inbox, and says that they are there.
+func (in *inbox) watch(ctx context.Context, rt Runtime) error {
+	g, ctx := errgroup.WithContext(ctx)
+	told := make(chan inventory.Event)
+	g.Go(func() error { return rt.Watch(ctx, told) })
+	g.Go(func() error {
+		for {
+			select {
+			case e := <-told:
+				select {
+				case in.events <- e:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				select {
+				case in.news <- struct{}{}:
+				default: // said, and not heard yet
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	return g.Wait()
 }
 
 // sleep waits unless ctx ends first.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/workloads"
 	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
@@ -21,7 +23,7 @@ import (
 )
 
 // fakePods is a source of pods that says what a test wants, also that it says
-// nothing, and two different things one after the other.
+// nothing, and two different things one after the other; sourcetest says what else it promises.
 type fakePods struct {
 	mu      sync.Mutex
 	list    []kube.Pod
@@ -38,13 +40,19 @@ func (p *fakePods) Run(ctx context.Context, changed chan<- struct{}) error {
 	p.changed = changed
 	p.mu.Unlock()
 	<-ctx.Done()
-	return ctx.Err()
+	return nil
 }
 
 func (p *fakePods) Pods(context.Context) (kube.Pods, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return kube.Pods{List: slices.Clone(p.list), StaticKnown: true, Heard: p.heard}, p.err
+	if p.err != nil {
+		return kube.Pods{}, p.err
+	}
+	list := slices.SortedFunc(slices.Values(p.list), func(a, b kube.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return kube.Pods{List: list, StaticKnown: true, Heard: p.heard}, nil
 }
 
 // hear has the other side say something.
@@ -64,8 +72,11 @@ func (p *fakePods) Pass() kube.Pass {
 func (p *fakePods) Gone(_ context.Context, _, _, uid string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := cmp.Or(p.err, p.goneErr); err != nil {
+		return false, err
+	}
 	there := slices.ContainsFunc(p.list, func(pod kube.Pod) bool { return pod.UID == uid })
-	return !there && !p.notGone[uid], p.goneErr
+	return !there && !p.notGone[uid], nil
 }
 
 // set replaces the pods and says so.
@@ -154,7 +165,7 @@ func TestExitIsActedOnWhenMinAgeEnds(t *testing.T) {
 		w.wantDid()
 		w.pass(time.Second)
 		w.wantDid("c")
-		if n := w.metric("ebb_node_own_wakeups_total"); n > 8 { // two looks each after the start, the exit and the removal; the end of the age; and a rest
+		if n := w.metric("ebb_node_timer_wakeups_total"); n > 8 { // two looks each after the start, the exit and the removal; the end of the age; and a rest
 			t.Errorf("%v wake-ups for one exit", n)
 		}
 	})
@@ -181,9 +192,9 @@ func TestExitThatTheCRISeesLate(t *testing.T) {
 		w.rt.AddContainer(c)
 		w.rt.ExitUnseen("d")
 		w.pass(10 * time.Minute)
-		before := w.metric("ebb_node_own_wakeups_total")
+		before := w.metric("ebb_node_timer_wakeups_total")
 		w.pass(time.Hour)
-		if n := w.metric("ebb_node_own_wakeups_total") - before; n > 0 {
+		if n := w.metric("ebb_node_timer_wakeups_total") - before; n > 0 {
 			t.Errorf("woke %v times for a container that runs", n)
 		}
 	})
@@ -219,9 +230,9 @@ func TestPodIsGoneWithoutNews(t *testing.T) {
 		w.pods.mu.Unlock()
 		w.pass(3 * time.Second)
 		w.wantDid("c-a", "s-a")
-		before := w.metric("ebb_node_own_wakeups_total")
+		before := w.metric("ebb_node_timer_wakeups_total")
 		w.pass(12 * time.Hour)
-		if n := w.metric("ebb_node_own_wakeups_total") - before; n > 3 {
+		if n := w.metric("ebb_node_timer_wakeups_total") - before; n > 3 {
 			t.Errorf("woke %v times with nothing to do", n)
 		}
 	})
@@ -237,13 +248,13 @@ func TestPodsAreNotKnown(t *testing.T) {
 		w.pods.set(errors.New("connection refused"))
 		w.pass(time.Hour)
 		w.wantDid()
-		if n := w.metric("ebb_node_pods_known"); n != 0 {
+		if n := w.metric("ebb_node_pods_source_up"); n != 0 {
 			t.Error("the pods count as known")
 		}
 		w.wantLogged(1, "level=WARN", "none is taken for gone", "connection refused")
-		e, err := w.agent.askContainers(context.Background())
-		if err != nil || !strings.Contains(e.PodsError, "connection refused") {
-			t.Errorf("/containers says %+v, %v", e, err)
+		var e workloads.Explanation
+		if w.get("/containers", &e); !strings.Contains(e.PodsError, "connection refused") {
+			t.Errorf("/containers says %+v", e)
 		}
 		w.pods.set(nil)
 		w.pass(time.Second)
@@ -264,7 +275,7 @@ func TestPodTurnsUpBeforeTheRemoval(t *testing.T) {
 				w.up()
 				w.pass(time.Second)
 				w.wantDid()
-				if n := w.metric("ebb_node_workloads_spared_total", "container"); n == 0 {
+				if n := w.metric("ebb_node_workload_removals_skipped_total", "container"); n == 0 {
 					t.Error("not counted as spared")
 				}
 			})
@@ -409,7 +420,7 @@ func TestSwitchedOff(t *testing.T) {
 	})
 }
 
-// Ended pods give way when a filesystem is over its line and no image can help.
+// Ended pods give way when a filesystem is over its high threshold and no image can help.
 func TestEndedPodsGiveWay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}}}
@@ -446,19 +457,6 @@ func TestWantedImagesStay(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantRemoved(other, id)
 	})
-}
-
-func TestStoredName(t *testing.T) {
-	digest := "sha256:" + strings.Repeat("ab", 32)
-	for from, want := range map[string]string{
-		"busybox": "docker.io/library/busybox:latest", "busybox:1": "docker.io/library/busybox:1",
-		"quay.io/a/b@" + digest: "quay.io/a/b@" + digest, "a:1@" + digest: "docker.io/library/a@" + digest,
-		digest: digest, "": "", "UPPER/../x": "UPPER/../x",
-	} {
-		if got := storedName(from); got != want {
-			t.Errorf("%q is %q, want %q", from, got, want)
-		}
-	}
 }
 
 // Logs of pods that are gone go, and nothing else; on a real filesystem.
@@ -509,27 +507,4 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 			t.Errorf("%v links counted", n)
 		}
 	})
-}
-
-// TestExitsThatTheCRIHasNotSeen: containerd tells of the end of a container, or of a
-// sandbox, before the CRI knows it: it is looked at again until it does.
-func TestExitsThatTheCRIHasNotSeen(t *testing.T) {
-	d := newDeadBook()
-	d.workloads.Containers = []container.Container{{ID: "c", State: container.StateRunning}}
-	d.workloads.Sandboxes = []container.Sandbox{{ID: "s"}}
-	if wait := d.lag(); wait != 0 {
-		t.Fatalf("nothing has ended, and the next look is in %v", wait)
-	}
-	d.ended["c"], d.ended["s"] = 0, 0
-	if wait := d.lag(); wait != lagFirst {
-		t.Fatalf("both have ended: the next look is in %v", wait)
-	}
-	d.workloads.Containers[0].State = container.StateExited
-	if wait := d.lag(); wait != 2*lagFirst {
-		t.Fatalf("the sandbox has ended: the next look is in %v", wait)
-	}
-	d.workloads.Sandboxes[0].NotReady = true
-	if wait := d.lag(); wait != 0 || len(d.ended) != 0 {
-		t.Fatalf("the CRI knows both: the next look is in %v, for %v", wait, d.ended)
-	}
 }

@@ -1,63 +1,83 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/workloads"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
+const (
+	// eventPause is how long a burst of runtime events is collected before the
+	// world is looked at again, and eventSpacing the least time between two
+	// such looks: a look lists the whole runtime.
+	eventPause   = 500 * time.Millisecond
+	eventSpacing = 5 * time.Second
+
+	// calmSpacing is eventSpacing for containers that come and go while the
+	// disk is low: their uses are stamped anyway, nothing is to be decided.
+	calmSpacing = 30 * time.Second
+)
+
+// eventsBroken is the condition that the runtime's events do not come.
+const eventsBroken = "events"
+
 // runtimeUp takes over a fresh connection.
-func (a *Agent) runtimeUp(ctx context.Context, rt Runtime) {
-	a.rt, a.unmended = rt, true
-	if f := a.rec.Facts; f != nil {
-		a.rec.Facts, a.factsSaved = nil, rt.Learn(*f)
-	}
+func (a *Agent) runtimeUp(rt Runtime) {
+	a.rt = rt
+	a.reclaim.Connected(rt)
+	a.lastUse.Layers().Connected(rt)
+	a.learnt.connected(rt)
 	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
-	a.look(ctx, 0)
-	a.tidy(ctx)
+	a.looks.request(0)
+	a.dead.want()
 }
 
 // runtimeEvent notes an event. Uses are stamped at once; everything else waits
 // for the burst to pass.
 func (a *Agent) runtimeEvent(e inventory.Event) {
-	now, spacing := a.clock.now(), eventSpacing
+	now, spacing := a.now(), eventSpacing
 	at := a.happened(e, now)
-	a.told = true
+	a.looks.told = true
 	if e.Kind != inventory.EventDown {
-		a.holdsMayEnd()
+		a.watermark.HoldsMayEnd()
 	}
 	switch e.Kind {
 	case inventory.EventDown:
-		a.brokeOff, a.unheard, a.heard = true, true, time.Time{}
+		a.lastUse.EventsBroke()
 		a.metrics.runtimeUp.Set(0)
-		a.setReady("the container runtime's event stream broke off: " + e.Err.Error())
-		a.said.once(a.log, "events", slog.LevelWarn, "runtime events broke off; reconnecting", "error", e.Err)
+		a.health.setReady("the container runtime's event stream broke off: " + e.Err.Error())
+		a.conditions.Begin(eventsBroken, slog.LevelWarn, "runtime events broke off; reconnecting", "error", e.Err)
 		return
 	case inventory.EventResync:
 		a.metrics.runtimeUp.Set(1)
-		a.said.clear(a.log, "events", "runtime events are back")
-		if a.brokeOff {
-			clear(a.layers.blind) // it may be another runtime, or set up otherwise
-		}
-		a.brokeOff, a.unheard, a.heard = false, true, at
-		a.tidySoon(tidyPause)
+		a.conditions.End(eventsBroken, "runtime events are back")
+		a.lastUse.EventsBack(at)
+		a.workloads.Soon(workloads.LookPause)
+		spacing = 0 // the agent is not ready before that look
 	case inventory.EventContainer, inventory.EventTask:
-		a.stampUse(e, at)
-		a.noteDead(e)
-		if !a.aboveLine() {
+		a.lastUse.Event(e, at)
+		a.workloads.Noted(e)
+		if !a.reclaim.Above() {
 			spacing = calmSpacing
 		}
 	}
-	a.alarms.sooner(alarmEvents, latest(now.Add(eventPause), a.lastLook.Add(spacing)))
+	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), a.looks.last.Add(spacing)))
 }
 
 // takeEvents notes what the runtime has told of already: who plans from the latest inventory
-// relies on it that nothing was. What comes meanwhile waits.
+// relies on it that nothing was.
 func (a *Agent) takeEvents() {
-	for range len(a.events) {
-		a.runtimeEvent(<-a.events)
+	for range cap(a.in.events) {
+		select {
+		case e := <-a.in.events:
+			a.runtimeEvent(e)
+		default:
+			return
+		}
 	}
 }
 
@@ -66,12 +86,16 @@ func (a *Agent) happened(e inventory.Event, now time.Time) time.Time {
 	if e.At.IsZero() {
 		return now
 	}
-	return a.clock.end(e.At)
+	return a.clock.End(e.At)
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// layerResolved takes the resolver's answer on one layer.
+func (a *Agent) layerResolved(r lastuse.Resolution) {
+	done, news := a.lastUse.Layers().Resolved(r)
+	if news {
+		a.saver.Save()
 	}
-	return b
+	if done {
+		a.looks.indexHeat()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	iofs "io/fs"
 	"sync"
 
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/fs"
@@ -52,9 +53,13 @@ func (d *fakeDisk) at(path string) (fakeMount, error) {
 	} else if ok || path != "/" {
 		return fakeMount{}, fmt.Errorf("stat %q: %w", path, iofs.ErrNotExist)
 	}
-	return fakeMount{dev: fakeDev, kind: cmp.Or(d.kind, "ext4"), project: d.root, read: func() image.Disk {
+	kind := cmp.Or(d.kind, "ext4")
+	return fakeMount{dev: fakeDev, kind: kind, project: d.root, read: func() image.Disk {
 		disk := d.rt.Disk()
 		disk.AvailableBytes += uint64(d.written)
+		if kind == "btrfs" {
+			disk.Inodes, disk.InodesAvailable = 0, 0
+		}
 		return disk
 	}}, nil
 }
@@ -124,9 +129,9 @@ func (d *fakeDisk) Settle(ctx context.Context, path string) (image.Disk, error) 
 	return m.read(), nil
 }
 
-func (d *fakeDisk) Directory(path string) (Directory, error) {
+func (d *fakeDisk) Directory(path string) (lastuse.Directory, error) {
 	at := fake.PlaceAt(path)
-	return Directory{Dev: at.Dev, Ino: at.Ino, Birth: 1}, nil
+	return lastuse.Directory{Dev: at.Dev, Ino: at.Ino, Birth: 1}, nil
 }
 
 func (d *fakeDisk) Identify(path string) (fs.Identity, error) {

@@ -1,10 +1,14 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -16,8 +20,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/events"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/pods"
+	"github.com/ebb-agent/ebb/agent/node/stats"
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/bpf/bpftest"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -38,8 +48,9 @@ type world struct {
 	kernel  *fakeKernel
 	disk    fakeDisk
 	cfg     config.Config
-	cgroups Cgroups
+	cgroups stats.Cgroups
 	pods    *fakePods // nil: none
+	events  events.Poster
 	dial    func(context.Context) (Runtime, error)
 	agent   *Agent
 	logs    *logBook
@@ -65,7 +76,7 @@ func inWorld(t *testing.T, f func(*world)) {
 		w.cfg = config.Default()
 		w.cfg.Mode = config.ModeEnforce
 		w.cfg.State.Directory = dir
-		w.cfg.Server.Address = ""
+		w.cfg.Server.Address, w.cfg.Server.AdminSocket = "", ""
 		w.cfg.Writers.Top = 10
 		w.cfg.Images.MinimumAge = 0
 		w.cfg.Containers.Logs = false // those of this machine are none of a test's business
@@ -92,18 +103,19 @@ func (w *world) up() {
 		w.kernel.crossings = make(chan bpf.Crossing, 8)
 		w.kernel.disk = &w.disk
 	}
-	var pods PodSource
+	var source pods.Source
 	if w.pods != nil {
-		pods = w.pods
+		source = w.pods
 	}
 	a, err := New(Options{
-		Pods: pods, Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
-		Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: NewMetrics(w.cfg),
+		Pods: source, Events: w.events, Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
+		Log:     slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Sources: clock.Sources{Boot: w.sinceBoot, Wall: func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }},
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.boot, a.wall, a.bootID = w.sinceBoot, func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }, w.bootID
+	a.bootID = w.bootID
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -149,11 +161,12 @@ func (w *world) use(name string) {
 // fill brings the disk to so many percent with things that are not images, and
 // raises the crossing as the kernel would.
 func (w *world) fill(percent uint64) {
+	before := w.rt.Disk()
 	w.rt.SetDisk(size, 0, 100000)
 	images := size - w.rt.Disk().AvailableBytes
 	w.rt.SetDisk(size, size*percent/100-images, 100000)
 	if w.kernel != nil {
-		w.kernel.wrote(fakeDev, w.rt.Disk())
+		w.kernel.wrote(fakeDev, before, w.rt.Disk())
 	}
 	synctest.Wait()
 }
@@ -166,19 +179,50 @@ func (w *world) wantRemoved(want ...string) {
 }
 
 // explain asks the running agent.
-func (w *world) explain() Explanation {
+func (w *world) explain() page.Images {
 	w.t.Helper()
-	e, err := w.agent.ask(context.Background())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	var e page.Images
+	w.get("/images", &e)
 	return e
 }
 
-func (w *world) image(id string) ImageExplanation {
+func (w *world) status() (s page.Status) {
+	w.t.Helper()
+	w.get("/status", &s)
+	return s
+}
+
+// get asks the running agent's admin handler, which is to answer.
+func (w *world) get(path string, into any) {
+	w.t.Helper()
+	if status := w.ask(http.MethodGet, path, nil, into); status != http.StatusOK {
+		w.t.Fatalf("%s: status %d", path, status)
+	}
+}
+
+// ask sends a request to the running agent's admin handler.
+func (w *world) ask(method, path string, body, into any) (status int) {
+	w.t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(context.Background(), method, path, bytes.NewReader(data))
+	r.Header.Set(page.HeaderCaller, "jane")
+	a := httptest.NewRecorder()
+	w.agent.admin.handler().ServeHTTP(a, r)
+	if into != nil {
+		if err := json.Unmarshal(a.Body.Bytes(), into); err != nil {
+			w.t.Fatalf("%s: %v: %s", path, err, a.Body)
+		}
+	}
+	return a.Code
+}
+
+func (w *world) image(id string) page.Image {
 	w.t.Helper()
 	e := w.explain()
-	i := slices.IndexFunc(e.Images, func(i ImageExplanation) bool { return i.ID == id })
+	i := slices.IndexFunc(e.Images, func(i page.Image) bool { return i.ID == id })
 	if i < 0 {
 		w.t.Fatalf("no image %s", id)
 	}
@@ -192,14 +236,15 @@ func (w *world) wantReason(id string, want image.Reason) {
 	}
 }
 
-// fakeKernel does what bpf.Probes promises, without a kernel.
+// fakeKernel does what bpf.Probes promises, without a kernel; bpftest says what that is.
 type fakeKernel struct {
 	mu         sync.Mutex
 	now        func() time.Duration
 	tracked    map[bpf.Key]uint64
 	unresolved map[bpf.Key]uint64
-	lines      map[uint64]bpf.Line
-	armed      map[uint64]bool
+	watermarks map[uint64]bpf.Watermark
+	armed      map[fakeHalf]bool
+	types      map[uint64]string // of filesystems with a watermark
 	crossings  chan bpf.Crossing
 	disk       *fakeDisk
 	promised   uint64 // blocks that Counted misses and the disk has
@@ -211,19 +256,23 @@ type fakeKernel struct {
 	absent     bool   // the filesystems' modules are not loaded
 	waiting    bool   // absent at the last CatchUp
 	status     []bpf.ProgramStatus
+	givenBack  map[uint64]uint64 // bytes, by filesystem
 
-	counted     []uint64 // filesystems
-	writers     []bpf.Writer
-	failWriters error
-	givenBack   uint64
+	bpftest.FakeWriters
 
 	heat     []bpf.LayerHeat
 	failHeat error
 }
 
+// fakeHalf is a filesystem's watermark of blocks, or of inodes.
+type fakeHalf struct {
+	dev    uint64
+	inodes bool
+}
+
 func newFakeKernel() *fakeKernel {
-	return &fakeKernel{tracked: map[bpf.Key]uint64{}, unresolved: map[bpf.Key]uint64{},
-		lines: map[uint64]bpf.Line{}, armed: map[uint64]bool{}}
+	return &fakeKernel{tracked: map[bpf.Key]uint64{}, unresolved: map[bpf.Key]uint64{}, watermarks: map[uint64]bpf.Watermark{},
+		armed: map[fakeHalf]bool{}, types: map[uint64]string{}, givenBack: map[uint64]uint64{}}
 }
 
 // ran is what the kernel sees when a process with that root ends.
@@ -237,23 +286,39 @@ func (k *fakeKernel) ran(key bpf.Key) {
 	k.unresolved[key] = uint64(k.now())
 }
 
-// wrote raises the line as usage_*.bpf.c do after an allocation.
-func (k *fakeKernel) wrote(dev uint64, d image.Disk) {
+// wrote raises the events as usage_*.bpf.c do after an allocation, of what a disk had less
+// after it than before.
+func (k *fakeKernel) wrote(dev uint64, before, after image.Disk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l, ok := k.lines[dev]
+	l, ok := k.watermarks[dev]
 	if !ok {
 		return
 	}
-	free := d.AvailableBytes / blockSize
-	k.armed[dev] = k.armed[dev] || free > l.RearmFree
-	worse := !k.armed[dev] && l.WorseFree > 0 && free <= l.WorseFree
-	if k.armed[dev] && free <= l.RaiseFree || worse {
-		k.armed[dev] = false
-		l.WorseFree = 0
-		k.lines[dev] = l
-		k.crossings <- bpf.Crossing{Dev: dev, BootNS: uint64(k.now()), Free: free}
+	took := func(before, after uint64) uint64 { return before - min(before, after) }
+	blocks := after.AvailableBytes / blockSize
+	if k.reaches(fakeHalf{dev, false}, blocks, took(before.AvailableBytes, after.AvailableBytes)/blockSize, l.RaiseFree, l.RearmFree, &l.WorseFree) {
+		k.crossings <- bpf.Crossing{Dev: dev, BootNS: uint64(k.now()), Free: blocks + l.Reserved}
 	}
+	inodes := after.InodesAvailable
+	if k.reaches(fakeHalf{dev, true}, inodes, took(before.InodesAvailable, inodes), l.RaiseInodes, l.RearmInodes, &l.WorseInodes) {
+		k.crossings <- bpf.Crossing{Dev: dev, Inodes: true, BootNS: uint64(k.now()), Free: inodes}
+	}
+	k.watermarks[dev] = l
+}
+
+func (k *fakeKernel) reaches(h fakeHalf, free, took, raise, rearm uint64, worse *uint64) bool {
+	switch {
+	case raise == 0:
+		return false
+	case k.armed[h] || free+took > rearm:
+		k.armed[h] = free > raise
+		return !k.armed[h]
+	case *worse > 0 && free <= *worse:
+		*worse = 0
+		return true
+	}
+	return false
 }
 
 func (k *fakeKernel) CatchUp() (bool, error) {
@@ -264,11 +329,20 @@ func (k *fakeKernel) CatchUp() (bool, error) {
 	return came, nil
 }
 
-func (k *fakeKernel) Track(key bpf.Key) error {
+// attached takes the lock for programs that are there, until the caller gives it back.
+func (k *fakeKernel) attached() (unlock func(), err error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.waiting {
-		return bpf.ErrNotAttached
+		return k.mu.Unlock, bpf.ErrNotAttached
+	}
+	return k.mu.Unlock, nil
+}
+
+func (k *fakeKernel) Track(key bpf.Key) error {
+	unlock, err := k.attached()
+	defer unlock()
+	if err != nil {
+		return err
 	}
 	if k.failTrack != nil {
 		return k.failTrack
@@ -284,10 +358,13 @@ func (k *fakeKernel) Track(key bpf.Key) error {
 }
 
 func (k *fakeKernel) Untrack(key bpf.Key) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.tracked, key)
-	return nil
+	unlock, err := k.attached()
+	defer unlock()
+	if err == nil {
+		delete(k.tracked, key)
+		delete(k.unresolved, key)
+	}
+	return err
 }
 
 func (k *fakeKernel) Tracked() []bpf.Key {
@@ -297,52 +374,72 @@ func (k *fakeKernel) Tracked() []bpf.Key {
 }
 
 func (k *fakeKernel) LastUse(key bpf.Key) (uint64, bool, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	unlock, err := k.attached()
+	defer unlock()
 	ns := k.tracked[key]
-	return ns, ns > 0, nil
+	return ns, ns > 0, err
 }
 
 func (k *fakeKernel) LastUses() (map[bpf.Key]uint64, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return maps.Clone(k.tracked), nil
+	unlock, err := k.attached()
+	defer unlock()
+	uses := maps.Clone(k.tracked)
+	maps.DeleteFunc(uses, func(_ bpf.Key, ns uint64) bool { return ns == 0 })
+	return uses, err
 }
 
 func (k *fakeKernel) Purge(before uint64) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.unresolved, func(_ bpf.Key, ns uint64) bool { return ns < before })
-	return nil
+	unlock, err := k.attached()
+	defer unlock()
+	if err == nil {
+		maps.DeleteFunc(k.unresolved, func(_ bpf.Key, ns uint64) bool { return ns < before })
+	}
+	return err
 }
 
 func (k *fakeKernel) CanWatch(fsType string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.waiting && (fsType == "ext4" || fsType == "btrfs")
+	return k.canWatch(fsType)
 }
 
+func (k *fakeKernel) canWatch(fsType string) bool {
+	return !k.waiting && slices.Contains([]string{"ext4", "xfs", "btrfs"}, fsType)
+}
+
+// Counted is of the runtime's disk only.
 func (k *fakeKernel) Counted(dev uint64) (uint64, bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.disk.kind != "btrfs" || dev != fakeDev {
+	if k.types[dev] != "btrfs" || dev != fakeDev {
 		return 0, false, nil
 	}
 	return k.disk.rt.Disk().AvailableBytes/blockSize - k.promised, true, nil
 }
 
-func (k *fakeKernel) SetLine(dev uint64, fsType string, l bpf.Line) error {
+func (k *fakeKernel) SetWatermark(dev uint64, fsType string, l bpf.Watermark) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lines[dev], k.armed[dev] = l, l.WorseFree == 0
+	_, moved := k.watermarks[dev]
+	switch {
+	case fsType == "btrfs" && l.RaiseInodes > 0, l.RaiseFree > l.RearmFree, l.RaiseInodes > l.RearmInodes, l.WorseFree > l.RaiseFree, l.WorseInodes > l.RaiseInodes:
+		return fmt.Errorf("no watermark: %+v", l)
+	case !k.canWatch(fsType):
+		return bpf.ErrNotAttached
+	case !moved && len(k.watermarks) >= bpf.MaxWatermarks:
+		return bpf.ErrFull
+	}
+	k.watermarks[dev], k.types[dev] = l, fsType
+	k.armed[fakeHalf{dev, false}], k.armed[fakeHalf{dev, true}] = l.WorseFree == 0, l.WorseInodes == 0
 	return nil
 }
 
-func (k *fakeKernel) ClearLine(dev uint64) error {
+func (k *fakeKernel) ClearWatermark(dev uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.lines, dev)
-	delete(k.armed, dev)
+	delete(k.watermarks, dev)
+	delete(k.types, dev)
+	delete(k.givenBack, dev)
 	return nil
 }
 
@@ -350,46 +447,31 @@ func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) err
 	for {
 		select {
 		case c := <-k.crossings:
-			out <- c
+			select {
+			case out <- c:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (k *fakeKernel) CanCountWriters(fsType string) bool { return fsType != "zfs" }
-
-func (k *fakeKernel) CountWriters(devs ...uint64) error {
+// GivenBack has what a test said was.
+func (k *fakeKernel) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.counted = devs
-	return nil
+	return k.givenBack[dev] / blockSize, k.types[dev] == "ext4", nil
 }
 
-func (k *fakeKernel) Writers() ([]bpf.Writer, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.writers), k.failWriters
-}
-
-// GivenBack has what a test said was, on ext4.
-func (k *fakeKernel) GivenBack(uint64) (blocks uint64, ok bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.givenBack / blockSize, k.disk.kind == "" || k.disk.kind == "ext4", nil
-}
-
+// gave is space that comes free on the runtime's disk.
 func (k *fakeKernel) gave(bytes uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.givenBack += bytes
-}
-
-func (k *fakeKernel) ForgetWriters(ended ...bpf.Writer) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.writers = slices.DeleteFunc(k.writers, func(w bpf.Writer) bool { return slices.Contains(ended, w) })
-	return nil
+	if k.types[fakeDev] != "" { // nobody counts before
+		k.givenBack[fakeDev] += bytes
+	}
 }
 
 func (k *fakeKernel) Heat() ([]bpf.LayerHeat, error) {
@@ -476,7 +558,7 @@ func (w *world) wantLogged(n int, words ...string) {
 // hold all the given values.
 func (w *world) metric(name string, labels ...string) float64 {
 	w.t.Helper()
-	families, err := w.agent.metrics.Registry.Gather()
+	families, err := w.agent.registry.Gather()
 	if err != nil {
 		w.t.Fatal(err)
 	}

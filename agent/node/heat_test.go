@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/stats"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -39,10 +40,10 @@ func (w *world) read(id string, below int, files, bytes, lost uint64) bpf.HeatKe
 	return key
 }
 
-func (w *world) heat(id string) ImageHeat {
+func (w *world) heat(id string) stats.ImageHeat {
 	w.t.Helper()
-	e := w.agent.explainHeat()
-	i := slices.IndexFunc(e.Images, func(i ImageHeat) bool { return i.ID == id })
+	e := w.agent.heat.Explain()
+	i := slices.IndexFunc(e.Images, func(i stats.ImageHeat) bool { return i.ID == id })
 	if i < 0 || e.Unknown != "" || e.Tier != bpf.HeatByPages || e.Sees == "" {
 		w.t.Fatalf("no image %s in %+v", id, e)
 	}
@@ -74,18 +75,18 @@ func TestHeatOfImages(t *testing.T) {
 			t.Errorf("b: %+v", got)
 		}
 		wantUnseen(t, w.heat(cold), 1, "sandbox")
-		if e := w.agent.explainHeat(); e.Images[2].ID != cold {
+		if e := w.agent.heat.Explain(); e.Images[2].ID != cold {
 			t.Errorf("the least read image is not the last: %+v", e.Images)
 		}
 		for name, want := range map[string]float64{
 			"ebb_node_layer_bytes": float64(130 * mib), "ebb_node_layer_read_bytes": float64(124 * mib),
-			"ebb_node_layer_read_files": 9, "ebb_node_layers_unread_unknown": 2, "ebb_node_image_read_percent": 2,
+			"ebb_node_layers_partially_observed": 2,
 		} {
 			if got := w.metric(name); got != want {
 				t.Errorf("%s is %g, want %g", name, got, want)
 			}
 		}
-		if w.metric("ebb_node_layer_heat_tier", bpf.HeatByPages) != 1 || w.metric("ebb_node_layer_heat_tier") != 1 {
+		if w.metric("ebb_node_layer_heat_info", bpf.HeatByPages) != 1 || w.metric("ebb_node_layer_heat_info") != 1 {
 			t.Error("the tier is not exported")
 		}
 	})
@@ -122,7 +123,7 @@ func TestHeatUnknownIsNotZero(t *testing.T) {
 }
 
 // wantUnseen checks that so many layers, from the topmost one, are not known.
-func wantUnseen(t *testing.T, got ImageHeat, layers int, why string) {
+func wantUnseen(t *testing.T, got stats.ImageHeat, layers int, why string) {
 	t.Helper()
 	if got.Known || !got.AtLeast || got.ReadPercent != nil || !strings.Contains(got.Unknown, why) {
 		t.Errorf("%+v", got)
@@ -177,43 +178,24 @@ func TestHeatWithoutProgramsOrWish(t *testing.T) {
 		w.add("a", 20)
 		w.cfg.Kernel.LayerHeat = config.HeatOff
 		w.up()
-		if e := w.agent.explainHeat(); e.Unknown != "switched off by kernel.layerHeat" || e.Tier != bpf.HeatNone || len(e.Images) != 0 {
+		if e := w.agent.heat.Explain(); e.Unknown != "switched off by kernel.layerHeat" || e.Tier != bpf.HeatNone || len(e.Images) != 0 {
 			t.Errorf("switched off: %+v", e)
 		}
-		if w.metric("ebb_node_layer_heat_tier", bpf.HeatNone) != 1 {
+		if w.metric("ebb_node_layer_heat_info", bpf.HeatNone) != 1 {
 			t.Error("the tier is not none")
 		}
 		w.down()
 		w.cfg.Kernel.LayerHeat = config.HeatAuto
 		w.kernel.failHeat = errors.New("no such map")
 		w.up()
-		if e := w.agent.explainHeat(); e.Unknown != "no such map" {
+		if e := w.agent.heat.Explain(); e.Unknown != "no such map" {
 			t.Errorf("unreadable: %+v", e)
 		}
 		w.down()
 		w.kernel = nil
 		w.up()
-		if e := w.agent.explainHeat(); e.Unknown == "" || e.Tier != bpf.HeatNone {
+		if e := w.agent.heat.Explain(); e.Unknown == "" || e.Tier != bpf.HeatNone {
 			t.Errorf("without programs: %+v", e)
 		}
 	})
-}
-
-// A directory that was made anew has nothing of the one before.
-func TestHeatOfDirectoriesMadeAnew(t *testing.T) {
-	at := bpf.HeatKey{Filesystem: 8, Inode: 5, Generation: 1}
-	before, after := bpf.LayerHeat{HeatKey: at, SinceNS: 10, Files: 100}, bpf.LayerHeat{HeatKey: at, SinceNS: 20, Files: 2}
-	after.Generation = 2
-	old, both := newHeatFinder([]bpf.LayerHeat{before}), newHeatFinder([]bpf.LayerHeat{after, before})
-	place := inventory.Place{Dev: 8, Ino: 5, Generation: 2}
-	if l, ok := old.at(place); ok {
-		t.Errorf("found %+v", l)
-	}
-	if l, ok := both.at(place); !ok || l.Files != 2 {
-		t.Errorf("found %+v, %v", l, ok)
-	}
-	place.Generation = 0 // the filesystem does not say
-	if l, ok := both.at(place); !ok || l.Files != 2 {
-		t.Errorf("without generations found %+v, %v", l, ok)
-	}
 }

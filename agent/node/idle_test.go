@@ -129,7 +129,7 @@ func TestEndsAreNotNotedInVain(t *testing.T) {
 			w.rt.Delete(fake.CRINamespace, id)
 		}
 		w.pass(time.Hour)
-		if n := len(w.agent.dead.ended); n > 0 {
+		if n := w.agent.workloads.Unnoted(); n > 0 {
 			t.Errorf("%d ended containers are remembered", n)
 		}
 		if n := rt.workloads.Load(); n > 0 {

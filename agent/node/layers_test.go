@@ -52,7 +52,7 @@ func TestUseThatFoundNoRoom(t *testing.T) {
 		}
 		last := *w.image(unknown).LastUsed
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveMost)
+		w.pass(10 * time.Minute)
 		w.kernel.lose() // of somebody else's directory: this one has its stamp
 		w.wantUsed(unknown, last)
 		w.wantUsed(tracked, time.Time{})
@@ -105,7 +105,7 @@ func TestRoomOfLayersThatWent(t *testing.T) {
 		w.kernel.slots = 1
 		w.kernel.mu.Unlock()
 		w.rt.SetFaults(fake.Faults{})
-		w.pass(2 * resolveMost)
+		w.pass(10 * time.Minute)
 		if keys := w.kernel.Tracked(); len(keys) != 1 || keys[0] == old {
 			t.Errorf("tracked are %v, want the new layer", keys)
 		}
@@ -136,7 +136,7 @@ func TestOneLayerOfABatchFails(t *testing.T) {
 			w.add(fmt.Sprint("image", n), 40)
 		}
 		w.up()
-		w.pass(6 * resolveMost)
+		w.pass(30 * time.Minute)
 		if n := len(w.kernel.Tracked()); n != 2 {
 			t.Errorf("%d layers are tracked, want 2", n)
 		}

@@ -1,63 +1,179 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/reclaim"
+	"github.com/ebb-agent/ebb/agent/node/stats"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// maxPasses bounds how often one look may find more to remove after it has
-// removed. Each pass plans anew from a fresh reading, so two are usual: one
-// that works, one that finds nothing left to do.
-const maxPasses = 8
+const (
+	// maxPasses bounds how often one look may find more to remove after it has
+	// removed. Each pass plans anew from a fresh reading, so two are usual: one
+	// that works, one that finds nothing left to do.
+	maxPasses = 8
+
+	// retryFirst and retryMost bound the wait after a failed look.
+	retryFirst = time.Second
+	retryMost  = time.Minute
+)
+
+// looks looks at the images: it reads disk, runtime and kernel, and has images removed if the
+// policy asks for it. What others want of it is collected meanwhile.
+type looks struct {
+	*parts
+	worker
+	hear func() // takes in what the runtime has told of already
+
+	wanted    request
+	errand    *errand // somebody asks for a run; nil: nobody
+	shown     shown
+	looking   bool                                   // it is at work
+	moved     bool                                   // mounts changed meanwhile
+	roots     inventory.Roots                        // where the runtime keeps its things; zero: not asked
+	latest    *inventory.Inventory                   // nil: to be read again
+	snapshots map[inventory.Layer]inventory.Snapshot // of the latest inventory
+	told      bool                                   // the runtime has told of something since it listed
+	last      time.Time                              // when the latest look ended
+	retryWait time.Duration
+}
+
+// shown is what pages show.
+type shown struct {
+	inv   *inventory.Inventory // nil while the runtime is asked, and before it was
+	asked time.Time            // when it was asked for that
+	news  chan struct{}        // closed, and replaced, whenever there is another one
+}
+
+func (s *shown) take(inv *inventory.Inventory) {
+	s.inv = inv
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// request is what the next look is wanted for.
+type request struct {
+	list   bool   // for something else than a reading of the disk
+	since  uint64 // CLOCK_BOOTTIME of the first crossing, or reading that showed one; 0: none
+	during bool   // that one came while a look was going on
+}
+
+// request has the images looked at. since is the CLOCK_BOOTTIME of the crossing that
+// asks for it, 0 for other causes.
+func (l *looks) request(since uint64) {
+	r := &l.wanted
+	if since == 0 {
+		r.list = true
+	} else if r.since == 0 || since < r.since {
+		r.since, r.during = since, l.looking
+	}
+	l.want()
+}
+
+// demanded does what a reading of the filesystems asks for.
+func (l *looks) demanded(d watermark.Demand) {
+	if d.Workloads {
+		l.workloads.Soon(0)
+	}
+	switch {
+	case d.Err != nil:
+		l.failed(d.Err)
+	case d.Images:
+		l.request(d.Since)
+	}
+}
+
+// work looks at the images, if there is a runtime yet.
+func (l *looks) work(ctx context.Context) {
+	r := l.wanted
+	l.wanted = request{}
+	if l.rt == nil || r == (request{}) && l.errand == nil {
+		return // the connector is at it, or the look before has answered
+	}
+	l.looking = true
+	if r != (request{}) && (r.list || !r.during || l.stillHigh(ctx)) {
+		l.look(ctx, r.since, !r.list)
+	}
+	l.carryOut(ctx)
+	if l.looking = false; l.moved {
+		l.moved = false
+		if l.survey() {
+			l.request(0)
+		}
+	}
+}
+
+// stillHigh is for a crossing that came during a look, which may have answered it: nothing is
+// listed for it then.
+func (l *looks) stillHigh(ctx context.Context) bool {
+	if l.reclaim.StillHigh(ctx) {
+		return true
+	}
+	l.demanded(l.watermark.Looked(ctx))
+	found, _ := l.reclaim.Target()
+	return found == nil
+}
 
 // look reads the world, decides, acts, and sets the next alarms. crossedNS is
-// the CLOCK_BOOTTIME of the crossing that caused it, 0 for other causes.
-func (a *Agent) look(ctx context.Context, crossedNS uint64) {
-	if a.rt == nil {
-		return // the connector is at it
-	}
-	run := &run{crossedNS: crossedNS}
-	for pass := range maxPasses {
-		run.hurry, run.doubt = pass == 0 && crossedNS != 0, false
-		had := a.latest
-		inv, err := a.observe(ctx, run.hurry)
-		if ctx.Err() != nil {
-			return
+// the CLOCK_BOOTTIME of the crossing that asks for it, if there was one; hurry, that nothing
+// else does.
+func (l *looks) look(ctx context.Context, crossedNS uint64, hurry bool) {
+	run := l.reclaim.Begin(crossedNS, hurry)
+	err := l.passes(ctx, run, func(inv *inventory.Inventory, atHand bool) (bool, error) { return run.Plan(inv, atHand), nil })
+	if err != nil {
+		if ctx.Err() == nil {
+			l.failed(err)
 		}
-		if err != nil {
-			a.lookFailed(err)
-			return
-		}
-		run.inv, run.listed = inv, inv == had
-		if !a.decide(inv) {
-			a.keepLatest(inv)
-			break
-		}
-		if a.execute(ctx, run) != goOn {
-			break
-		}
-	}
-	a.runEnded(run)
-	next := a.planned()
-	if run.err != nil {
-		a.lookFailed(run.err)
 		return
 	}
-	now := a.clock.now()
-	a.lookDone(now)
-	a.alarms.set(alarmEvents, time.Time{})
-	a.alarms.set(alarmPlan, planAlarm(next, now))
-	a.askAgain()
-	a.exportPlan()
-	a.save()
-	a.resolveMore(now)
-	a.setLines()
-	a.tendOthers(ctx)
+	next, err := run.End(nil)
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	now := l.now()
+	l.done(now)
+	l.alarms.set(alarmPlan, planAlarm(next, now))
+	if at := l.pods.AskAgain(l.reclaim.PodsMissed()); !at.IsZero() {
+		l.alarms.sooner(alarmRetry, at)
+	}
+	inUse, last := l.lastUse.Uses()
+	l.unused.Looked(l.now, inUse, last)
+	l.saver.Save()
+	l.lastUse.Layers().Resolve()
+	l.demanded(l.watermark.Looked(ctx))
+}
+
+// passes has a run look, plan and remove until there is nothing left to do.
+func (l *looks) passes(ctx context.Context, run *reclaim.Run, plan func(inv *inventory.Inventory, atHand bool) (work bool, err error)) error {
+	for range maxPasses {
+		inv, atHand, err := l.observe(ctx, run.Hurries())
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return err
+		}
+		work, err := plan(inv, atHand)
+		if err != nil {
+			return err
+		}
+		if !work {
+			l.keepLatest(inv)
+			return nil
+		}
+		if !run.Execute(ctx) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // planAlarm is when the plan changes by itself. It is kept a second away at
@@ -66,68 +182,140 @@ func planAlarm(next, now time.Time) time.Time {
 	if next.IsZero() {
 		return time.Time{}
 	}
-	return latest(next, now.Add(time.Second))
+	return clock.Latest(next, now.Add(time.Second))
 }
 
-// inventory reads the runtime, again if it lacks images whose names have just been put back.
-func (a *Agent) inventory(ctx context.Context) (asked time.Time, inv *inventory.Inventory, err error) {
-	for {
-		asked = a.clock.now()
-		if inv, err = a.rt.Inventory(ctx); err != nil {
-			return asked, nil, err
-		}
-		if !a.away.late(a.clock.now(), missingFrom(inv)) || !sleep(ctx, listedTick) {
-			return asked, inv, nil
-		}
-		a.alive()
+// failed notes an error of a whole look and plans the next try.
+func (l *looks) failed(err error) {
+	l.metrics.lookFailures.Inc()
+	l.health.setReady(err.Error())
+	l.conditions.Begin("look", slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", l.retryWait.String())
+	l.alarms.sooner(alarmRetry, l.now().Add(l.retryWait))
+	l.retryWait = min(2*l.retryWait, retryMost)
+}
+
+func (l *looks) done(now time.Time) {
+	if l.last.IsZero() {
+		l.alarms.set(alarmRest, now.Add(restPause))
 	}
+	l.retryWait, l.last = retryFirst, now
+	if !l.conditions.Holds(eventsBroken) {
+		l.health.setReady("")
+	}
+	l.metrics.lastSuccess.Set(float64(l.clock.Wall().Unix()))
+	l.conditions.End("look", "the node can be read again")
 }
 
 // observe reads disk, runtime and kernel and brings the records up to date. Where it
-// hurries, the latest inventory has to do, if the runtime has told of nothing since: to
+// hurries, the inventory at hand has to do, if the runtime has told of nothing since: to
 // list thousands of images takes seconds, and one that has changed is not withdrawn.
-func (a *Agent) observe(ctx context.Context, hurry bool) (*inventory.Inventory, error) {
-	a.alive()
-	a.catchUp()
-	a.mend(ctx)
-	if err := a.findPlaces(ctx); err != nil {
-		return nil, err
+func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Inventory, atHand bool, err error) {
+	l.health.alive()
+	l.kernel.catchUp()
+	if l.reclaim.Mend(ctx) > 0 {
+		l.told = true
+	}
+	if err := l.findPlaces(ctx); err != nil {
+		return nil, false, err
 	}
 	// Without an answer the last one counts: what was wanted still is.
-	_, _ = a.readPods(ctx)
-	a.takeEvents()
-	inv := a.latest
-	if a.latest = nil; inv != nil && hurry && !a.told && !a.heard.IsZero() {
-		a.harvest()
-	} else {
+	_, _ = l.pods.Read(ctx)
+	l.hear()
+	l.alarms.set(alarmEvents, time.Time{}) // this is the look
+	inv = l.latest
+	if l.latest = nil; inv != nil && hurry && !l.told && l.lastUse.HearsEvents() {
+		atHand = true
+		l.lastUse.Harvest()
+		return inv, atHand, l.reclaim.Read(ctx)
+	}
+	l.wanted.list = false // it was wanted meanwhile: this is it
+	l.shown.inv = nil     // not two at a time
+	if inv, err = l.list(ctx); err != nil {
+		return nil, false, err
+	}
+	l.shown.take(inv)
+	return inv, atHand, l.reclaim.Read(ctx)
+}
+
+// findPlaces looks where everything is. Without the images there is nothing to
+// decide.
+func (l *looks) findPlaces(ctx context.Context) error {
+	if l.roots.Images == "" {
+		var roots inventory.Roots
 		var err error
-		if inv, err = a.list(ctx); err != nil {
-			return nil, err
+		if l.health.outside(func() { roots, err = l.rt.Roots(ctx) }); err != nil {
+			return fmt.Errorf("find the image filesystem: %w", err)
 		}
+		l.roots = roots
+		l.watermark.Place(roots)
 	}
-	for _, s := range a.stores {
-		r, err := a.readDisk(ctx, s.filesystem)
-		if err != nil {
-			return nil, err // and r may be another filesystem's
-		}
-		if s.reading = r; s.lines.HighReached(r.Disk) { // whoever found it: the kernel's event may be on its way
-			a.said.once(a.log, s.topic(), slog.LevelInfo, "filesystem reached its line",
-				"reason", "threshold", "inodes", r.UsedPercent() < s.lines.HighPercent, "path", s.path)
-		}
+	l.survey()
+	_, err := l.watermark.Named(watermark.Images)
+	return err
+}
+
+// survey follows the filesystems that moved; false if none did.
+func (l *looks) survey() (moved bool) {
+	if moved = l.watermark.Survey(); moved {
+		l.reclaim.Find()
 	}
+	return moved
+}
+
+// mountsChanged follows what was mounted and unmounted. Most of it, such as a
+// container's root, concerns nothing that is watched.
+func (l *looks) mountsChanged() {
+	l.metrics.mounts.Inc()
+	if l.moved = l.looking; l.moved {
+		return // it would take the ground from under the look
+	}
+	if l.rt != nil && l.survey() {
+		l.request(0)
+	}
+}
+
+// list reads the runtime and takes over what it says.
+func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
+	l.told = false
+	asked, inv, err := l.inventory(ctx)
+	l.shown.asked = asked
+	if err != nil {
+		l.roots = inventory.Roots{} // the runtime may come back with others
+		return nil, fmt.Errorf("read the runtime's images: %w", err)
+	}
+	l.reclaim.Forget(l.lastUse.Listed(inv, asked, l.reclaim.Unmended())...)
+	if missing := missingFrom(inv); !l.reclaim.Unmended() && !l.lastUse.AnyAway(missing) {
+		l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage)
+	}
+	mounts := make([]stats.Mount, len(l.watermark.Filesystems()))
+	for n, f := range l.watermark.Filesystems() {
+		mounts[n] = stats.Mount{Dev: f.Dev, Type: f.Type}
+	}
+	l.writers.Review(inv.Containers, mounts, func(bootNS uint64) bool { return l.clock.AtBoot(bootNS).Before(asked) })
+	l.snapshots = inv.Snapshots
+	l.indexHeat()
 	return inv, nil
+}
+
+// inventory reads the runtime, again if it lacks images whose names have just been put back.
+func (l *looks) inventory(ctx context.Context) (asked time.Time, inv *inventory.Inventory, err error) {
+	for {
+		asked = l.now()
+		if l.health.outside(func() { inv, err = l.rt.Inventory(ctx) }); err != nil {
+			return asked, nil, err
+		}
+		if !l.lastUse.Late(missingFrom(inv)) || !l.sleep(ctx, lastuse.ListedTick) {
+			return asked, inv, nil
+		}
+	}
 }
 
 // keepLatest keeps an inventory for the next look that hurries, unless the runtime has yet
 // to list an image again: it does not tell when it does.
-func (a *Agent) keepLatest(inv *inventory.Inventory) {
-	missing := missingFrom(inv)
-	for id := range a.away {
-		if missing(id) {
-			return
-		}
+func (l *looks) keepLatest(inv *inventory.Inventory) {
+	if !l.lastUse.AnyAway(missingFrom(inv)) {
+		l.latest = inv
 	}
-	a.latest = inv
 }
 
 func missingFrom(inv *inventory.Inventory) func(id string) bool {
@@ -136,22 +324,20 @@ func missingFrom(inv *inventory.Inventory) func(id string) bool {
 	}
 }
 
-// list reads the runtime and takes over what it says.
-func (a *Agent) list(ctx context.Context) (*inventory.Inventory, error) {
-	a.told = false
-	asked, inv, err := a.inventory(ctx)
-	if err != nil {
-		a.roots = inventory.Roots{} // the runtime may come back with others
-		return nil, fmt.Errorf("read the runtime's images: %w", err)
-	}
-	now := a.clock.now()
-	a.merge(inv, asked, now)
-	a.trackKnown(now)
-	a.harvest()
-	a.noteContainers(inv.Containers, asked)
-	a.rec.Meta.Listed = asked
-	a.reviewWriters(inv, asked)
-	a.snapshots = inv.Snapshots
-	a.indexHeat()
-	return inv, nil
+// hearEvents takes in what the runtime has told of already: who plans from the latest inventory
+// relies on it that nothing was.
+func (l *looks) hearEvents() (told bool) {
+	l.hear()
+	return l.told
 }
+
+// podsKnown has what stayed for the lack of an answer decided on.
+func (l *looks) podsKnown() {
+	if l.reclaim.PodsMissed() {
+		l.watermark.HoldsMayEnd()
+		l.alarms.sooner(alarmEvents, l.now().Add(eventPause))
+	}
+}
+
+// indexHeat tells what the layers of all images are, as far as it is known where they are.
+func (l *looks) indexHeat() { l.heat.Index(l.lastUse.Known(), l.lastUse.Layers().Root, l.snapshots) }

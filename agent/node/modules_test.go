@@ -6,14 +6,14 @@ import (
 )
 
 // TestModulesComeLater: an agent that began before the modules of the node's
-// filesystems were loaded tracks layers and sets its line at the first look at
+// filesystems were loaded tracks layers and sets its watermark at the first look at
 // which they are there.
 func TestModulesComeLater(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.kernel.absent, w.kernel.waiting = true, true
 		ids := w.five()
 		w.pass(time.Minute)
-		if got := w.metric("ebb_node_line_source", "images", "poll"); got != 1 {
+		if got := w.metric("ebb_node_filesystem_polled", "images"); got != 1 {
 			t.Errorf("polling is %g", got)
 		}
 		if n := len(w.kernel.Tracked()); n != 0 {
@@ -23,8 +23,8 @@ func TestModulesComeLater(t *testing.T) {
 		w.kernel.ran(w.keyOf(ids[0])) // before anybody tracks it
 		w.use("i4")                   // a look
 		w.pass(eventSpacing)
-		if got := w.metric("ebb_node_line_source", "images", "kernel"); got != 1 {
-			t.Errorf("the kernel's line is %g", got)
+		if got := w.metric("ebb_node_filesystem_polled", "images"); got != 0 {
+			t.Errorf("polling goes on: %g", got)
 		}
 		if n := len(w.kernel.Tracked()); n != len(ids) {
 			t.Errorf("%d layers are tracked, want %d", n, len(ids))

@@ -15,11 +15,11 @@ type mounter struct {
 	random *rand.Rand
 	disks  map[uint64]*plainDisk // by device number
 	on     map[string]uint64     // directory → device number
-	high   map[string]int        // the line of a directory without images
+	high   map[string]int        // the high threshold of a directory without images
 }
 
 // Whatever is mounted where, in any order: each superblock that a directory is
-// on has one line, where a dumb count says; and nothing else has one.
+// on has one watermark, where a dumb count says; and nothing else has one.
 func TestAnyMounts(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -69,15 +69,16 @@ func (m *mounter) act() {
 		}
 	case act < 6:
 		d := m.disks[dev]
+		before := d.read()
 		d.available.Store(d.capacity * m.random.Uint64N(100) / 100)
-		m.kernel.wrote(dev, d.read())
+		m.kernel.wrote(dev, before, d.read())
 	default:
 		m.disk.mount(dir, dev, "ext4", m.disks[dev].read)
 		m.on[dir] = dev
 	}
 }
 
-// check counts which filesystems must have a line, and where.
+// check counts which filesystems must have a watermark, and where.
 func (m *mounter) check() {
 	m.t.Helper()
 	want := map[uint64]int{}
@@ -87,7 +88,7 @@ func (m *mounter) check() {
 		}
 	}
 	want[m.on["/"]] = m.cfg.Images.HighThresholdPercent
-	m.wantLines(slices.Collect(maps.Keys(want))...)
+	m.wantWatermarks(slices.Collect(maps.Keys(want))...)
 	for dev, percent := range want {
 		capacity := uint64(size)
 		if d := m.disks[dev]; d != nil {

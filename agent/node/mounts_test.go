@@ -7,20 +7,20 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// What is mounted over a directory takes its place at once, and the line of
+// What is mounted over a directory takes its place at once, and the watermark of
 // what it covers is cleared.
 func TestMountOverADirectory(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := newPlainDisk(otherDev, 100*mib), newPlainDisk(thirdDev, 50*mib)
 		w.mountAt(kubeletDir, first)
 		w.up()
-		w.wantLines(fakeDev, otherDev)
+		w.wantWatermarks(fakeDev, otherDev)
 		w.mountAt(kubeletDir, second)
-		w.wantLines(fakeDev, thirdDev)
+		w.wantWatermarks(fakeDev, thirdDev)
 		w.wantRaise(thirdDev, 50*mib, 85)
 		w.disk.unmount(kubeletDir)
 		w.pass(time.Millisecond)
-		w.wantLines(fakeDev)
+		w.wantWatermarks(fakeDev)
 		w.wantLogged(2, "level=INFO", "a filesystem is no longer watched", "path="+kubeletDir)
 		w.fill(79)
 		if got := w.metric("ebb_node_filesystem_info", "kubelet"); got != 0 {
@@ -42,7 +42,7 @@ func TestDirectoryThatComesLater(t *testing.T) {
 		w.disk.mounts = map[string]fakeMount{kubeletDir: {id: 9, dev: otherDev, kind: "ext4", read: newPlainDisk(otherDev, mib).read}}
 		w.disk.mu.Unlock() // mkdir: no mount, nothing is reported
 		w.pass(6 * time.Minute)
-		w.wantLines(fakeDev, otherDev)
+		w.wantWatermarks(fakeDev, otherDev)
 	})
 }
 
@@ -52,12 +52,12 @@ func TestMountOverTheImages(t *testing.T) {
 		ids := w.five()
 		w.disk.mount("/", otherDev, "ext4", w.rt.Disk)
 		w.pass(time.Millisecond)
-		w.wantLines(otherDev)
+		w.wantWatermarks(otherDev)
 		w.rt.SetDisk(size, size*61/100, 100000) // with the images 81 %
-		w.kernel.wrote(fakeDev, w.rt.Disk())
+		w.kernel.wrote(fakeDev, w.rt.Disk(), w.rt.Disk())
 		w.pass(time.Millisecond)
 		w.wantRemoved()
-		w.kernel.wrote(otherDev, w.rt.Disk())
+		w.kernel.wrote(otherDev, w.rt.Disk(), w.rt.Disk())
 		w.pass(time.Millisecond)
 		w.wantRemoved(ids[0], ids[1])
 	})
@@ -70,16 +70,16 @@ func TestImagesUnmounted(t *testing.T) {
 		ids := w.five()
 		w.disk.mount("/", 0, "", nil)
 		w.pass(time.Millisecond)
-		w.wantLines()
-		if why := w.agent.notReady.Load(); why == nil {
+		w.wantWatermarks()
+		if why := w.agent.health.notReady.Load(); why == nil {
 			t.Error("ready without images")
 		}
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
 		w.disk.unmount("/")
 		w.pass(time.Millisecond)
-		w.wantLines(fakeDev)
-		if why := w.agent.notReady.Load(); why != nil {
+		w.wantWatermarks(fakeDev)
+		if why := w.agent.health.notReady.Load(); why != nil {
 			t.Errorf("not ready: %s", *why)
 		}
 		w.fill(81)
@@ -93,10 +93,10 @@ func TestDeviceNumberIsUsedAgain(t *testing.T) {
 		first, second := newPlainDisk(otherDev, 100*mib), newPlainDisk(otherDev, 500*mib)
 		w.mountAt(kubeletDir, first)
 		w.up()
-		w.fillPlain(first, 90) // its line is disarmed
+		w.fillPlain(first, 90) // its watermark is disarmed
 		w.wantLogged(1, "level=INFO", nothingHelps)
 		w.mountAt(kubeletDir, second)
-		w.wantLines(fakeDev, otherDev)
+		w.wantWatermarks(fakeDev, otherDev)
 		w.wantRaise(otherDev, 500*mib, 85)
 		w.fillPlain(second, 86)
 		w.wantLogged(2, "level=INFO", nothingHelps)
@@ -116,8 +116,8 @@ func TestCrossingOfWhatWasDropped(t *testing.T) {
 		}
 		w.pass(time.Minute)
 		w.wantRemoved()
-		w.wantLines(fakeDev)
-		if got := w.metric("ebb_node_line_crossings_total"); got != 0 {
+		w.wantWatermarks(fakeDev)
+		if got := w.metric("ebb_node_filesystem_threshold_crossings_total"); got != 0 {
 			t.Errorf("%g crossings counted", got)
 		}
 		if n := w.logs.count("") - logged; n != 0 {
@@ -126,16 +126,16 @@ func TestCrossingOfWhatWasDropped(t *testing.T) {
 	})
 }
 
-// So may that of a filesystem that an earlier agent watched. Its line goes: the
+// So may that of a filesystem that an earlier agent watched. Its watermark goes: the
 // kernel would arm it again and again.
-func TestLineOfAnEarlierAgent(t *testing.T) {
+func TestWatermarkOfAnEarlierAgent(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.kernel.lines[thirdDev] = bpf.Line{RaiseFree: 100, RearmFree: 101}
+		w.kernel.watermarks[thirdDev] = bpf.Watermark{RaiseFree: 100, RearmFree: 101}
 		w.five()
-		w.wantLines(fakeDev, thirdDev)
+		w.wantWatermarks(fakeDev, thirdDev)
 		w.kernel.crossings <- bpf.Crossing{Dev: thirdDev}
 		w.pass(time.Millisecond)
-		w.wantLines(fakeDev)
+		w.wantWatermarks(fakeDev)
 		w.wantRemoved()
 	})
 }
@@ -146,23 +146,23 @@ func TestMountsThatConcernNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
 		w.pass(time.Minute)
-		woken := w.metric("ebb_node_own_wakeups_total")
-		reports := w.metric("ebb_node_mount_reports_total")
+		woken := w.metric("ebb_node_timer_wakeups_total")
+		reports := w.metric("ebb_node_mount_changes_total")
 		for range 1000 {
 			w.disk.changed()
 			w.pass(time.Millisecond)
 		}
-		if got := w.metric("ebb_node_mount_reports_total") - reports; got != 1000 {
+		if got := w.metric("ebb_node_mount_changes_total") - reports; got != 1000 {
 			t.Errorf("%g reports came", got)
 		}
-		if got := w.metric("ebb_node_own_wakeups_total") - woken; got != 0 {
+		if got := w.metric("ebb_node_timer_wakeups_total") - woken; got != 0 {
 			t.Errorf("woke %g times", got)
 		}
 		w.kernel.mu.Lock()
-		delete(w.kernel.lines, fakeDev) // a look would set it again
+		delete(w.kernel.watermarks, fakeDev) // a look would set it again
 		w.kernel.mu.Unlock()
 		w.disk.changed()
 		w.pass(time.Millisecond)
-		w.wantLines()
+		w.wantWatermarks()
 	})
 }

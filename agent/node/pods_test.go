@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/pods"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/kube"
@@ -68,7 +69,7 @@ func TestSilentSourceIsAskedAgain(t *testing.T) {
 		w.pods.mu.Lock()
 		w.pods.err = nil
 		w.pods.mu.Unlock()
-		w.pass(askFirst + time.Second)
+		w.pass(pods.AskFirst + time.Second)
 		w.wantRemoved(id)
 	})
 }

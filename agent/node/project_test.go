@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
@@ -32,17 +33,17 @@ func TestProjectIsPolled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.limit("/", project)
 		ids := w.five()
-		w.wantLines()
+		w.wantWatermarks()
 		w.pass(time.Minute)
 		w.fill(81)
-		w.pass(pollInterval)
+		w.pass(watermark.PollInterval)
 		w.wantRemoved(ids[0], ids[1])
 		w.pass(time.Hour)
 		w.wantLogged(1, "level=WARN", limitHolds, "filesystem=images,content,containers", "project=42")
-		if w.metric("ebb_node_line_source", "images", "poll") != 1 || w.metric("ebb_node_line_source", "images", "kernel") != 0 {
-			t.Error("the source of the line is not told")
+		if w.metric("ebb_node_filesystem_polled", "images") != 1 {
+			t.Error("the source of the threshold is not told")
 		}
-		if list := w.explain().Filesystems; len(list) != 1 || list[0].Project == nil || *list[0].Project != 42 || list[0].Kernel {
+		if list := w.status().Filesystems; len(list) != 1 || list[0].Project == nil || *list[0].Project != 42 || list[0].Kernel {
 			t.Errorf("filesystems: %+v", list)
 		}
 	})
@@ -52,26 +53,26 @@ func TestProjectIsPolled(t *testing.T) {
 func TestLimitComesAndGoes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
-		w.wantLines(fakeDev)
+		w.wantWatermarks(fakeDev)
 		w.limit("/", project)
 		w.use("i4") // a look
 		w.pass(calmSpacing)
-		w.wantLines()
+		w.wantWatermarks()
 		w.wantLogged(1, "level=WARN", limitHolds)
 		w.fill(81)
-		w.pass(pollInterval)
+		w.pass(watermark.PollInterval)
 		w.wantRemoved(ids[0], ids[1])
 
 		w.limit("/", fs.Project{})
-		w.pass(pollInterval)
-		w.wantLines(fakeDev)
+		w.pass(watermark.PollInterval)
+		w.wantWatermarks(fakeDev)
 		if w.metric("ebb_node_ready") != 1 {
 			t.Error("not ready")
 		}
 		w.wantLogged(0, "cannot read the node")
-		polls := w.metric("ebb_node_disk_polls_total")
+		polls := w.metric("ebb_node_filesystem_polls_total")
 		w.pass(time.Hour)
-		if n := w.metric("ebb_node_disk_polls_total"); n != polls {
+		if n := w.metric("ebb_node_filesystem_polls_total"); n != polls {
 			t.Errorf("%g polls more", n-polls)
 		}
 		w.fill(81)
@@ -80,43 +81,41 @@ func TestLimitComesAndGoes(t *testing.T) {
 }
 
 // Only the directories of the project are apart; those of the same filesystem outside of
-// it, and other filesystems, keep their lines in the kernel.
+// it, and other filesystems, keep their watermarks in the kernel.
 func TestLimitOfOneDirectory(t *testing.T) {
 	inWorld(t, func(w *world) {
 		kubelet, logs := newPlainDisk(fakeDev, 100*mib), newPlainDisk(otherDev, 100*mib)
 		w.disk.mount(kubeletDir, fakeDev, "ext4", w.rt.Disk)
 		w.mountAt(logsDir, logs)
 		w.five()
-		w.wantLines(fakeDev, otherDev)
+		w.wantWatermarks(fakeDev, otherDev)
 
 		w.disk.mount(kubeletDir, fakeDev, "ext4", kubelet.read)
 		w.limit(kubeletDir, project)
 		w.pass(6 * time.Minute) // the reconcile at the latest
-		w.wantLines(fakeDev, otherDev)
+		w.wantWatermarks(fakeDev, otherDev)
 		w.wantRaise(fakeDev, size, 80)
 		w.wantLogged(1, "level=WARN", limitHolds, "filesystem=kubelet", "project=42")
-		if got := len(w.explain().Filesystems); got != 3 {
+		if got := len(w.status().Filesystems); got != 3 {
 			t.Errorf("%d filesystems", got)
 		}
 		kubelet.available.Store(10 * mib)
-		w.pass(pollInterval)
+		w.pass(watermark.PollInterval)
 		w.wantLogged(1, "level=INFO", nothingHelps, "filesystem=kubelet", "used_percent=90")
-		w.kernel.mu.Lock()
-		counted := slices.Clone(w.kernel.counted)
-		w.kernel.mu.Unlock()
+		counted := w.kernel.CountedOn()
 		if !slices.Equal(counted, []uint64{fakeDev, otherDev}) {
 			t.Errorf("writers are counted on %#x", counted)
 		}
 
 		w.limit(kubeletDir, fs.Project{})
 		w.pass(time.Minute)
-		w.wantLines(fakeDev, otherDev)
-		if got := len(w.explain().Filesystems); got != 2 {
+		w.wantWatermarks(fakeDev, otherDev)
+		if got := len(w.status().Filesystems); got != 2 {
 			t.Errorf("%d filesystems", got)
 		}
-		polls := w.metric("ebb_node_disk_polls_total")
+		polls := w.metric("ebb_node_filesystem_polls_total")
 		w.pass(time.Hour)
-		if n := w.metric("ebb_node_disk_polls_total"); n != polls {
+		if n := w.metric("ebb_node_filesystem_polls_total"); n != polls {
 			t.Errorf("%g polls more", n-polls)
 		}
 		w.wantRemoved()
@@ -133,9 +132,9 @@ func TestProjectByBindMount(t *testing.T) {
 		w.limit(kubeletDir, project)
 		w.mountAt(logsDir, rest)
 		ids := w.five()
-		w.wantLines(fakeDev)
+		w.wantWatermarks(fakeDev)
 		w.wantRaise(fakeDev, 4000*mib, 85)
-		list := w.explain().Filesystems
+		list := w.status().Filesystems
 		if len(list) != 2 || !slices.Equal(list[0].Names, []string{"images", "content", "containers", "kubelet"}) {
 			t.Errorf("filesystems: %+v", list)
 		}
@@ -144,32 +143,32 @@ func TestProjectByBindMount(t *testing.T) {
 		w.wantRemoved()
 		w.wantLogged(1, "level=INFO", nothingHelps, "filesystem=logs")
 		w.fill(81)
-		w.pass(pollInterval)
+		w.pass(watermark.PollInterval)
 		w.wantRemoved(ids[0], ids[1])
 	})
 }
 
-// A steady writer is read ever more often on its way to the line, and is seen there
+// A steady writer is read ever more often on its way to the threshold, and is seen there
 // within a second; a quiet disk is read every ten seconds.
 func TestPollsFollowTheWriter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.limit("/", project)
 		ids := w.five()
 		w.pass(time.Minute)
-		polls := w.metric("ebb_node_disk_polls_total")
+		polls := w.metric("ebb_node_filesystem_polls_total")
 		w.pass(10 * time.Minute)
-		if n := w.metric("ebb_node_disk_polls_total") - polls; n < 59 || n > 61 {
+		if n := w.metric("ebb_node_filesystem_polls_total") - polls; n < 59 || n > 61 {
 			t.Errorf("%g polls of a quiet disk in 10 min", n)
 		}
 		w.fill(40)
-		w.pass(pollInterval + time.Second)
-		polls = w.metric("ebb_node_disk_polls_total")
+		w.pass(watermark.PollInterval + time.Second)
+		polls = w.metric("ebb_node_filesystem_polls_total")
 		for tenths := range uint64(390) { // one percent a second
 			w.rt.SetDisk(size, size*(400+tenths)/1000-w.imageBytes(), 100000)
 			w.pass(100 * time.Millisecond)
 		}
 		w.wantRemoved()
-		if n := w.metric("ebb_node_disk_polls_total") - polls; n > 20 {
+		if n := w.metric("ebb_node_filesystem_polls_total") - polls; n > 20 {
 			t.Errorf("%g polls on the way", n)
 		}
 		w.rt.SetDisk(size, size*81/100-w.imageBytes(), 100000)

@@ -1,16 +1,20 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/program/programtest"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -21,20 +25,41 @@ func TestReadySaysThatItObserves(t *testing.T) {
 		config.Default().Mode: "ok (observe: nothing is removed until mode is enforce)\n",
 		config.ModeEnforce:    "ok\n",
 	} {
-		a := &Agent{cfg: config.Config{Mode: mode}}
+		h := &health{mode: mode}
 		w := httptest.NewRecorder()
-		a.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		h.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 		if w.Code != http.StatusOK || w.Body.String() != want {
 			t.Errorf("%s: %d %q, want %q", mode, w.Code, w.Body, want)
 		}
 		missing := "no runtime"
-		a.notReady.Store(&missing)
+		h.notReady.Store(&missing)
 		w = httptest.NewRecorder()
-		a.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		h.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), missing) {
 			t.Errorf("%s, not ready: %d %q", mode, w.Code, w.Body)
 		}
 	}
+}
+
+// Once events are back, the agent is ready again without the pause that keeps looks apart.
+func TestReadySoonAfterEventsAreBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.pass(time.Minute)
+		ready := func() bool { return w.agent.health.notReady.Load() == nil }
+		for range 2 { // the second time there was a look just now
+			w.rt.CutEvents(errors.New("containerd restarts"))
+			w.pass(100 * time.Millisecond)
+			if ready() {
+				t.Error("ready without events")
+			}
+			w.rt.ResumeEvents()
+			w.pass(time.Second)
+			if !ready() {
+				t.Error("not ready a second after events are back")
+			}
+		}
+	})
 }
 
 // What cannot be read is missing in a scrape, which says so, and takes nothing else away.
@@ -45,7 +70,7 @@ func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 		w.pass(time.Second)
 		scrape := func() string {
 			r := httptest.NewRecorder()
-			program.Metrics(w.agent.metrics.Registry).ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			program.Metrics(w.agent.registry).ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 			if r.Code != http.StatusOK {
 				t.Fatalf("status %d: %s", r.Code, r.Body)
 			}
@@ -56,12 +81,12 @@ func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 			body := scrape()
 			for _, line := range []string{
 				fmt.Sprintf(`ebb_node_filesystem_readable{filesystem="kubelet"} %d`, readable),
-				fmt.Sprintf(`ebb_node_kernel_counts_readable{counts="writers"} %d`, readable),
-				fmt.Sprintf(`ebb_node_kernel_counts_readable{counts="heat"} %d`, readable),
-				`ebb_node_kernel_counts_readable{counts="events"} 1`,
+				fmt.Sprintf(`ebb_node_probe_counters_readable{counters="writers"} %d`, readable),
+				fmt.Sprintf(`ebb_node_probe_counters_readable{counters="heat"} %d`, readable),
+				`ebb_node_probe_counters_readable{counters="events"} 1`,
 				`ebb_node_filesystem_readable{filesystem="images"} 1`,
 				`ebb_node_filesystem_capacity_bytes{filesystem="images"} 1.048576e+09`,
-				`ebb_node_filesystem_line_percent{filesystem="kubelet",line="high",resource="bytes"} 85`,
+				`ebb_node_filesystem_threshold_ratio{filesystem="kubelet",resource="bytes",threshold="high"} 0.85`,
 				`ebb_node_ready 1`,
 			} {
 				if !strings.Contains(body, line+"\n") {
@@ -77,12 +102,48 @@ func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 		was := w.disk.mounts["/var/lib/kubelet"]
 		delete(w.disk.mounts, "/var/lib/kubelet")
 		w.disk.mu.Unlock()
-		w.kernel.failWriters, w.kernel.failHeat = errors.New("no writers"), errors.New("no heat")
+		w.kernel.FailWriters(errors.New("no writers"))
+		w.kernel.failHeat = errors.New("no heat")
 		check(0)
 		w.disk.mu.Lock()
 		w.disk.mounts["/var/lib/kubelet"] = was
 		w.disk.mu.Unlock()
-		w.kernel.failWriters, w.kernel.failHeat = nil, nil
+		w.kernel.FailWriters(nil)
+		w.kernel.failHeat = nil
 		check(1)
 	})
+}
+
+// TestProtected: with a web configuration file metrics take TLS and a password, and health takes
+// none at its own address, where there is nothing else.
+func TestProtected(t *testing.T) {
+	c := config.Default()
+	file, client := programtest.Web(t)
+	c.Server = config.Server{Address: programtest.FreeAddress(t), HealthAddress: programtest.FreeAddress(t), WebConfigFile: file}
+	a := newAgent(Options{Config: c, Log: slog.New(slog.DiscardHandler)}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.admin.serve(ctx) }()
+	programtest.Answers(t, []programtest.Answer{
+		{Client: client, URL: "https://" + c.Server.Address + "/metrics", Password: programtest.Password, Status: 200},
+		{Client: client, URL: "https://" + c.Server.Address + "/metrics", Password: "wrong", Status: 401},
+		{Client: client, URL: "https://" + c.Server.Address + "/metrics", Status: 401},
+		{Client: client, URL: "https://" + c.Server.Address + "/readyz", Status: 401},
+		{Client: &http.Client{}, URL: "http://" + c.Server.Address + "/metrics", Password: programtest.Password, Status: 400},
+		{Client: &http.Client{}, URL: "http://" + c.Server.HealthAddress + "/healthz", Status: 200},
+		{Client: &http.Client{}, URL: "http://" + c.Server.HealthAddress + "/readyz", Status: 200},
+		{Client: &http.Client{}, URL: "http://" + c.Server.HealthAddress + "/metrics", Status: 404},
+	})
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	if err := os.WriteFile(file, []byte("basic_auth_user: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := a.admin.serve(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "server.webConfigFile: "+file+": ") || !strings.Contains(err.Error(), "basic_auth_user") {
+		t.Errorf("a bad file: %v", err)
+	}
 }

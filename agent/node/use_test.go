@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -272,7 +273,7 @@ func (u *user) remove(c string) {
 		u.gone[name] = true
 	}
 	if !u.deaf || seen || u.kernel != nil {
-		u.last[name] = latest(u.last[name], u.ran[c])
+		u.last[name] = clock.Latest(u.last[name], u.ran[c])
 	}
 }
 
@@ -303,7 +304,7 @@ func (u *user) check() {
 		living, last := false, u.last[name]
 		for c, image := range u.image {
 			if image == name {
-				living, last = living || u.lives[c], latest(last, u.ran[c])
+				living, last = living || u.lives[c], clock.Latest(last, u.ran[c])
 			}
 		}
 		got := u.lastUsed(name)

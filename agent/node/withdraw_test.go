@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/reclaim"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
@@ -92,7 +93,7 @@ func TestImageHasChanged(t *testing.T) {
 		w.fill(81)
 		w.wantRemoved()
 		w.wantLogged(0, "could not be removed")
-		if w.logs.count("image stays after all", whyChanged) == 0 {
+		if w.logs.count("image stays after all", "it has changed since the plan was made") == 0 {
 			t.Error("it is not said why")
 		}
 		w.rt.SetFaults(fake.Faults{})
@@ -119,7 +120,7 @@ func TestWithdrawalIsMended(t *testing.T) {
 				}
 				w.rt.SetFaults(fake.Faults{})
 				again(w)
-				if n := w.metric("ebb_node_images_mended_total"); n == 0 {
+				if n := w.metric("ebb_node_images_restored_total"); n == 0 {
 					t.Error("nothing was mended")
 				}
 				if got := len(w.rt.Removed()); got != 2 {
@@ -181,7 +182,7 @@ func TestImagesGoInGroups(t *testing.T) {
 		began := time.Now()
 		w.rt.SetFaults(fake.Faults{During: func(string) { began = cmp.Or(began, time.Now()) }})
 		w.fill(99)
-		w.pass(4*lastLookPause - 1)
+		w.pass(4*reclaim.LastLookPause - 1)
 		if n := len(w.rt.Removed()); n != 1+2+4 {
 			t.Errorf("%d images went in the first three groups", n)
 		}
@@ -192,7 +193,7 @@ func TestImagesGoInGroups(t *testing.T) {
 			t.Errorf("the runtime collected %d times", n)
 		}
 		w.wantLogged(4, "image removed", "measured_with=3", fmt.Sprintf("freed_bytes=%d", 20*mib))
-		w.wantLogged(1, "reclaim run ended", "images_removed=12", fmt.Sprintf("took_ms=%d", 4*lastLookPause/time.Millisecond))
+		w.wantLogged(1, "reclaim run ended", "images_removed=12", fmt.Sprintf("took_ms=%d", 4*reclaim.LastLookPause/time.Millisecond))
 	})
 }
 
@@ -213,7 +214,7 @@ func TestGroupIsNotNeededAnyMore(t *testing.T) {
 		if inv, err := w.rt.Inventory(context.Background()); err != nil || len(inv.Images) != 17 {
 			t.Errorf("%d images have their names, %v; want 17", len(inv.Images), err)
 		}
-		if n := w.metric("ebb_node_images_mended_total"); n != 0 {
+		if n := w.metric("ebb_node_images_restored_total"); n != 0 {
 			t.Errorf("%v were mended: they were not put back at once", n)
 		}
 	})
@@ -320,7 +321,7 @@ func TestWriterWhileImagesGo(t *testing.T) {
 				}
 				w.fill(81)
 				w.pass(time.Minute)
-				if n := w.metric("ebb_node_image_shortfalls_total"); n != shortfalls {
+				if n := w.metric("ebb_node_image_removal_shortfalls_total"); n != shortfalls {
 					t.Errorf("%v shortfalls counted, want %v", n, shortfalls)
 				}
 				w.wantRemoved(ids[:4]...)

@@ -174,9 +174,9 @@ func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 // namespaces reads what those say that are stuck.
 func (c *cluster) namespaces(ctx context.Context, now time.Time) {
 	stuck := c.look.Stuck(now)
-	if len(stuck) > mostLooked {
-		c.lack("conditions of namespaces", fmt.Errorf("%d namespaces are stuck, %d were read", len(stuck), mostLooked))
-		stuck = stuck[:mostLooked]
+	if len(stuck) > maxLooked {
+		c.lack("conditions of namespaces", fmt.Errorf("%d namespaces are stuck, %d were read", len(stuck), maxLooked))
+		stuck = stuck[:maxLooked]
 	}
 	preview.Each(len(stuck), func(i int) {
 		var n struct {

@@ -16,7 +16,7 @@ import (
 // widest is how far one long name may push the columns behind it.
 const widest = 60
 
-// WriteText tells a report to a person: a row for each finding, why, and the command.
+// WriteText writes a report for a person: a row for each finding, why, and the command.
 func WriteText(w io.Writer, r Report) error {
 	rows := [][]string{{"NAMESPACE", "OBJECT", "REASON", "AGE", "BY"}}
 	for _, f := range r.Findings {
@@ -97,7 +97,7 @@ func verdict(b *strings.Builder, r Report) {
 	fmt.Fprintf(b, " Looked at %d objects of %d types at %s. Nothing was changed.\n", r.Objects, r.Types, r.Time.UTC().Format(time.RFC3339))
 }
 
-// WriteNames tells which objects findings are about, as kubectl takes them: one a line,
+// WriteNames writes which objects findings are about, as kubectl takes them: one a line,
 // each once. A name that means something to a shell is quoted.
 func WriteNames(w io.Writer, r Report) error {
 	seen := make(map[Object]bool)

@@ -53,8 +53,8 @@ type Controller struct {
 	Mode string `json:"mode"`
 	// Halted says why it sends nothing at present; empty if it does not.
 	Halted string `json:"halted,omitempty"`
-	// BrakeAllows is how many deletions its brake lets through now; nil: any number.
-	BrakeAllows *int `json:"brakeAllows,omitempty"`
+	// BreakerAllows is how many deletions its circuit breaker lets through now; nil: any number.
+	BreakerAllows *int `json:"breakerAllows,omitempty"`
 	// Envelope is what it deletes because of one owner; nil: as much as there is.
 	Envelope *Envelope `json:"envelope,omitempty"`
 	// OrphaningHeld is why an orphaned owner would wait; empty if it would not.

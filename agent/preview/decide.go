@@ -18,9 +18,9 @@ type Reader interface {
 }
 
 const (
-	rounds   = 4    // of questions, each of which may lead to others
-	mostAsks = 2000 // live reads
-	asking   = 16   // at a time
+	rounds  = 4    // of questions, each of which may lead to others
+	maxAsks = 2000 // live reads
+	asking  = 16   // at a time
 )
 
 // Choose finds the type that a name means, in the version that is watched. names may
@@ -55,7 +55,7 @@ func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q
 		if err != nil || len(p.Asked) == 0 {
 			return p, lacks, err
 		}
-		if round > rounds || len(w.Known)-known+len(p.Asked) > mostAsks {
+		if round > rounds || len(w.Known)-known+len(p.Asked) > maxAsks {
 			return p, append(lacks, NotSeen{"owners", fmt.Sprintf("%d owners that no list had were not asked for", len(p.Asked))}), nil
 		}
 		for _, n := range ask(ctx, r, p.Asked, w.Known) {
@@ -101,15 +101,15 @@ func Each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// mostNamed bounds the objects whose finalizers are asked for.
-const mostNamed = 200
+// maxNamed bounds the objects whose finalizers are asked for.
+const maxNamed = 200
 
 // NameFinalizers asks the API server for the names of finalizers that a graph does not
 // keep, of the objects that the answer shows as waiting for them.
 func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
 	var nodes []*preview.Node
 	walk(p, func(n *preview.Node) {
-		if len(nodes) < mostNamed && slices.Contains(n.Finalizers, cascade.OtherFinalizer) {
+		if len(nodes) < maxNamed && slices.Contains(n.Finalizers, cascade.OtherFinalizer) {
 			nodes = append(nodes, n)
 		}
 	})

@@ -2,7 +2,7 @@
 // reads the metadata of everything from a live API server; [Ask] has a running
 // controller answer from its graph (agent/cluster, with [Choose], [Decide] and
 // [NameFinalizers] from here). policy/cascade/preview decides, owners that the answer
-// rests on and that nobody had are read live, and it is told as a tree or as JSON.
+// rests on and that nobody had are read live, and it is written as a tree or as JSON.
 // Nothing is sent but reads.
 //
 // # Invariants

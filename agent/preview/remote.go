@@ -25,8 +25,8 @@ const (
 	MostNodes = 10_000
 
 	askTimeout   = time.Minute
-	mostAnswer   = 64 << 20
-	mostRefusal  = 2 << 10
+	maxAnswer    = 64 << 20
+	maxRefusal   = 2 << 10
 	longestValue = 512
 )
 
@@ -55,9 +55,9 @@ func Ask(ctx context.Context, address string, q Query) (Answer, error) {
 	if resp.StatusCode != http.StatusOK {
 		return Answer{}, refused(address, resp)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
-	if err == nil && len(data) > mostAnswer {
-		err = fmt.Errorf("more than %d MiB", mostAnswer>>20)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(data) > maxAnswer {
+		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
 	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask the controller at %s: %w", address, err)
@@ -70,7 +70,7 @@ func Ask(ctx context.Context, address string, q Query) (Answer, error) {
 }
 
 func dial(address string) (client *http.Client, base string, err error) {
-	// No proxy of the environment, and no redirect: it is next door.
+	// No proxy of the environment, and no redirect: it is on the same machine or behind a port-forward.
 	t := &http.Transport{MaxResponseHeaderBytes: 64 << 10}
 	client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	u, err := url.Parse(address)
@@ -98,15 +98,15 @@ func explainDial(err error) error {
 
 // refused reads an answer that is none.
 func refused(address string, resp *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostRefusal))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
 		return fmt.Errorf("ask the controller at %s: %s: %w", address, resp.Status, err)
 	}
-	said := clean(strings.TrimSpace(string(text)))
-	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(said, "404 page not found") {
-		said = "it does not answer this there: previews are on its admin socket, and on its address only if that is a loopback one"
+	message := clean(strings.TrimSpace(string(text)))
+	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(message, "404 page not found") {
+		message = "it does not answer this there: previews are on its admin socket, and on its address only if that is a loopback one"
 	}
-	return errors.New(said)
+	return errors.New(message)
 }
 
 // Decode reads an answer in JSON.
@@ -136,7 +136,7 @@ func (q Query) Values() url.Values {
 	if q.Namespace != "" {
 		v.Set("namespace", q.Namespace)
 	}
-	for name, n := range map[string]int{"most": q.Limits.Nodes, "alike": q.Limits.Alike} {
+	for name, n := range map[string]int{"limit": q.Limits.Nodes, "alike": q.Limits.Alike} {
 		if n > 0 {
 			v.Set(name, strconv.Itoa(n))
 		}
@@ -153,12 +153,12 @@ func ParseQuery(v url.Values) (q Query, err error) {
 	}
 	q = Query{Resource: v.Get("resource"), Name: v.Get("name"), Namespace: v.Get("namespace")}
 	if q.Resource == "" || q.Name == "" {
-		return q, errors.New("want resource and name; namespace, policy, most and alike as ebb cascade takes them")
+		return q, errors.New("want resource and name; namespace, policy, limit and alike as ebb cascade takes them")
 	}
 	if q.Policy, err = ParsePolicy(v.Get("policy")); err != nil {
 		return q, err
 	}
-	for name, to := range map[string]*int{"most": &q.Limits.Nodes, "alike": &q.Limits.Alike} {
+	for name, to := range map[string]*int{"limit": &q.Limits.Nodes, "alike": &q.Limits.Alike} {
 		if s := v.Get(name); s != "" {
 			if *to, err = strconv.Atoi(s); err != nil || *to < 1 || *to > MostNodes {
 				return q, fmt.Errorf("%s: %.20q is not a number from 1 to %d", name, s, MostNodes)

@@ -68,7 +68,7 @@ func TestAskRefused(t *testing.T) {
 func TestAsk(t *testing.T) {
 	few := 7
 	want := Answer{Source: FromController, Preview: preview.Preview{Policy: gc.Orphan, Root: &preview.Node{Object: preview.Object{Kind: "Pod", Name: "p"}}},
-		Controller: &Controller{Mode: "enforce", BrakeAllows: &few}, Excluded: &Excluded{Types: []string{"a"}}}
+		Controller: &Controller{Mode: "enforce", BreakerAllows: &few}, Excluded: &Excluded{Types: []string{"a"}}}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestAsk(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"source":"controller","policy":"Orphan","root":{"kind":"Pod","name":"p","dependents":[{"outcome":"waiting","finalizers":["x"]}],"more":[{"count":-1}]},"released":[{}]}`))
 	f.Add([]byte(`{"source":"controller","root":null}`))
-	f.Add([]byte(`{"source":"controller","root":{},"controller":{"mode":"observe","brakeAllows":-3,"watched":[{"state":"synced"}]},"excluded":{}}`))
+	f.Add([]byte(`{"source":"controller","root":{},"controller":{"mode":"observe","breakerAllows":-3,"watched":[{"state":"synced"}]},"excluded":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := Decode(data)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// sums tells how many fare how, and what the tree does not say.
+// sums writes how many have which outcome, and what the tree does not say.
 func (t *text) sums(b *strings.Builder, a Answer) {
 	for _, s := range []struct {
 		name  string
@@ -44,7 +44,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 		}
 	}
 	if a.Pending > 0 {
-		fmt.Fprintf(b, "\nThe collector has %s other objects to delete or mend anyway; this is what comes on top.\n", thousands(a.Pending))
+		fmt.Fprintf(b, "\nThe collector has %s other objects to delete or change anyway; this is in addition.\n", thousands(a.Pending))
 	}
 	if !a.Complete {
 		b.WriteString("\nINCOMPLETE. Not seen:\n")
@@ -62,7 +62,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	fmt.Fprintf(b, "Looked at %s objects of %d types. Nothing was changed.\n", thousands(a.Objects), a.Types)
 }
 
-// stands tells what the controller that answered would make of it now.
+// stands writes what the controller that answered would make of it now.
 func (c *Controller) stands(b *strings.Builder, a Answer) {
 	fmt.Fprintf(b, "The running controller says so (mode %s), from what it watches.\n", clean(c.Mode))
 	if c.Halted != "" {
@@ -72,8 +72,8 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 	for _, n := range a.Counts {
 		deletions += n.Deleted + n.Waiting
 	}
-	if c.BrakeAllows != nil && deletions-1 > *c.BrakeAllows { // the target is somebody else's
-		fmt.Fprintf(b, "Its brake would stop it: %s more deletions are allowed at present.\n", thousands(*c.BrakeAllows))
+	if c.BreakerAllows != nil && deletions-1 > *c.BreakerAllows { // the target is somebody else's
+		fmt.Fprintf(b, "Its circuit breaker would stop it: %s more deletions are allowed at present.\n", thousands(*c.BreakerAllows))
 	}
 	if e := c.Envelope; e != nil && e.PerMinute > 0 && deletions-1 > e.Burst {
 		rest := time.Duration(deletions-1-e.Burst) * time.Minute / time.Duration(e.PerMinute)
@@ -109,7 +109,7 @@ func list(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// WriteNotSeen tells types with the same reason together.
+// WriteNotSeen lists types with the same reason together.
 func WriteNotSeen(b *strings.Builder, list []NotSeen) {
 	types := make(map[string][]string)
 	var reasons []string

@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// WriteText tells an answer to a person: what is deleted, the tree, and the sums.
+// WriteText writes an answer for a person: what is deleted, the tree, and the sums.
 func WriteText(w io.Writer, a Answer) error {
 	t := &text{kinds: make(map[string]string), nodes: make(map[string]*preview.Node)}
 	t.learn(a.Root)
@@ -23,7 +23,7 @@ func WriteText(w io.Writer, a Answer) error {
 	if len(a.Released) > 0 {
 		t.rows = append(t.rows, row{}, row{left: "These wait for it, and are released:"})
 		for _, n := range a.Released {
-			t.rows = append(t.rows, row{"  " + t.label(n, "\x00"), t.fate(n)})
+			t.rows = append(t.rows, row{"  " + t.label(n, "\x00"), t.outcomeOf(n)})
 		}
 	}
 	var b strings.Builder
@@ -58,7 +58,7 @@ func (t *text) learn(n *preview.Node) {
 
 // tree adds a node and what is below it. above is the namespace of the line above.
 func (t *text) tree(n *preview.Node, first, rest, above string) {
-	t.rows = append(t.rows, row{first + t.label(n, above), t.fate(n)})
+	t.rows = append(t.rows, row{first + t.label(n, above), t.outcomeOf(n)})
 	last := len(n.Dependents) + len(n.More) - 1
 	branch := func(i int) (string, string) {
 		if i == last {
@@ -104,8 +104,8 @@ func (t *text) full(o preview.Object) string {
 	return t.kind(o) + " " + clean(o.Namespace) + "/" + clean(o.Name)
 }
 
-// fate says what becomes of a node, in few words.
-func (t *text) fate(n *preview.Node) string {
+// outcomeOf says what becomes of a node, in few words.
+func (t *text) outcomeOf(n *preview.Node) string {
 	var s string
 	switch n.Outcome {
 	case preview.Deleted:

@@ -98,12 +98,12 @@ func TestText(t *testing.T) {
 		{"controller", "Deployment", "web", gc.Orphan, func(a *Answer) {
 			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
-			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BrakeAllows: &few, OrphaningHeld: "configmaps is forbidden",
+			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BreakerAllows: &few, OrphaningHeld: "configmaps is forbidden",
 				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
 		}},
-		{"brake", "Deployment", "web", gc.Background, func(a *Answer) {
+		{"breaker", "Deployment", "web", gc.Background, func(a *Answer) {
 			few := 3
-			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BrakeAllows: &few, OrphaningHeld: "x"}
+			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BreakerAllows: &few, OrphaningHeld: "x"}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

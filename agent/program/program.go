@@ -3,8 +3,10 @@
 package program
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,12 @@ import (
 func Version() string {
 	info, _ := debug.ReadBuildInfo()
 	return deploy.Version(deploy.Release(), info)
+}
+
+// NodeName is what the cluster calls this node, if it was told (NODE_NAME), or else the host's name.
+func NodeName() string {
+	host, _ := os.Hostname() // without one it is nameless
+	return cmp.Or(os.Getenv("NODE_NAME"), host)
 }
 
 // Logger writes lines of JSON, or text, from a level on. Both were validated as

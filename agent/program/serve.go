@@ -2,9 +2,13 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,9 +24,18 @@ func Metrics(r *prometheus.Registry) http.Handler {
 // Serve answers at listener, which it closes, until ctx is done; requests under way then
 // have a second. The error is nil after that, and what broke the server off before.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := newServer(handler)
+	return serve(ctx, server, func() error { return server.Serve(listener) })
+}
+
+func newServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+}
+
+// serve runs until ctx is done, or until it breaks off by itself.
+func serve(ctx context.Context, server *http.Server, run func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	go func() { done <- run() }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve: %w", err)
@@ -35,4 +48,30 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 	<-done
 	return nil
+}
+
+// ListenPrivately makes a unix socket for this user alone, in the place of one that
+// was left behind. Its directory is made if it is missing.
+func ListenPrivately(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if conn, err := net.Dial("unix", path); err == nil {
+			return nil, errors.Join(fmt.Errorf("%s: another process serves it", path), conn.Close())
+		}
+		// One that just ends has taken its socket with it.
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Between these two lines it is as open as the umask.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 // CheckOptions say what is to be uninstalled, and what may be left as it is.
@@ -25,7 +29,17 @@ type CheckOptions struct {
 	Types           []string // RESOURCE.GROUP: these alone; empty: all
 
 	Wait time.Duration // for ebb-controller to end what it has begun
+
+	// KubeletAccount, NAMESPACE/NAME, is the service account in whose name the kubelets
+	// are asked, unless KubeletProxy: by way of the API server.
+	KubeletAccount string
+	KubeletProxy   bool
+
+	Progress io.Writer // nil: nobody wants to know
 }
+
+// KubeletAccount is the one that the manifests make.
+const KubeletAccount = "ebb-system/ebb-uninstall-kubelets"
 
 // Refusal is a reason not to uninstall.
 type Refusal struct {
@@ -55,18 +69,21 @@ const mostNamed = 20
 // Check looks whether ebb may go. An error means that it could not look at all.
 func Check(ctx context.Context, o CheckOptions) (Verdict, error) {
 	v := Verdict{Format: 1, Refusals: []Refusal{}, Notes: []string{}}
-	a, err := newAPI(o.Config)
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	c, err := kube.New(o.Config, kube.Options{})
 	if err != nil {
 		return v, err
 	}
-	defer a.close()
+	defer c.Close()
 	if o.Controller {
-		if err := v.checkObjects(ctx, a, o); err != nil {
+		if err := v.checkObjects(ctx, c, o); err != nil {
 			return v, err
 		}
 	}
 	if o.Agent {
-		if err := v.checkNodes(ctx, a, o); err != nil {
+		if err := v.checkKubelets(ctx, c, o); err != nil {
 			return v, err
 		}
 	}
@@ -74,11 +91,15 @@ func Check(ctx context.Context, o CheckOptions) (Verdict, error) {
 	return v, ctx.Err()
 }
 
-// refuse adds a refusal, in a stable order.
+// refuse adds a refusal, in a stable order, if there is anything to refuse for.
 func (v *Verdict) refuse(r Refusal, found []string) {
-	slices.Sort(found)
-	r.Total, r.Found = len(found), found[:min(len(found), mostNamed)]
-	v.Refusals = append(v.Refusals, r)
+	if r.Total = len(found); r.Total > 0 {
+		slices.Sort(found)
+		for _, f := range found[:min(r.Total, mostNamed)] {
+			r.Found = append(r.Found, clean(f))
+		}
+		v.Refusals = append(v.Refusals, r)
+	}
 }
 
 func (v *Verdict) note(format string, args ...any) {
@@ -86,7 +107,7 @@ func (v *Verdict) note(format string, args ...any) {
 }
 
 // checkObjects looks for what waits for a garbage collector.
-func (v *Verdict) checkObjects(ctx context.Context, a *api, o CheckOptions) error {
+func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptions) error {
 	switch {
 	case o.OtherCollector:
 		v.note("another garbage collector is said to be at work: what is being deleted was not looked at")
@@ -95,40 +116,42 @@ func (v *Verdict) checkObjects(ctx context.Context, a *api, o CheckOptions) erro
 		v.note("what is being deleted was not looked at (--leave-finalizers)")
 		return nil
 	}
-	s, err := scan(ctx, a, o)
+	s, err := scanAll(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	v.Types, v.Objects = s.types, s.objects
-	if len(s.waiting) > 0 {
-		v.refuse(Refusal{
-			ID:   "finalizers",
-			What: "objects that are being deleted and wait for a garbage collector",
-			Why:  "without one they stay forever: only a garbage collector takes the finalizers orphan and foregroundDeletion away",
-			Fix: []string{
-				"wait until ebb-controller is done with them (docs/cascade.md, \"When something holds\"), and try again",
-				"let the kube-controller-manager collect again (without -garbage-collector-controller in its --controllers), then say so: --other-collector",
-			},
-			Leave: []string{"--leave-finalizers"},
-		}, s.waiting)
+	v.refuse(Refusal{
+		ID:   "finalizers",
+		What: "objects that are being deleted and wait for a garbage collector",
+		Why:  "without one they stay forever: only a garbage collector takes the finalizers orphan and foregroundDeletion away",
+		Fix: []string{
+			"wait until ebb-controller is done with them (docs/cascade.md, \"When something holds\"), and try again",
+			"let the kube-controller-manager collect again (without -garbage-collector-controller in its --controllers), then say so: --other-collector",
+		},
+		Leave: []string{"--leave-finalizers"},
+	}, slices.Concat(slices.Collect(maps.Values(s.waiting))...))
+	unread := make(map[string]string, len(s.unread))
+	for name, err := range s.unread {
+		if unread[name] = err.Error(); errors.Is(err, kube.ErrForbidden) {
+			unread[name] = "not allowed to list"
+		}
 	}
-	if len(s.unread) > 0 {
-		v.refuse(Refusal{
-			ID:    "types",
-			What:  "types that could not be read",
-			Why:   "objects of these types may wait for a garbage collector, too",
-			Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector is at work"},
-			Leave: leaveEach("--leave-type", s.unreadNames),
-		}, s.unread)
-	}
-	v.checkCollector(ctx, a)
+	v.refuse(Refusal{
+		ID:    "types",
+		What:  "types that could not be read",
+		Why:   "objects of these types may wait for a garbage collector, too",
+		Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector is at work"},
+		Leave: []string{leaveEach("--leave-type", unread)},
+	}, lines(unread))
+	v.checkCollector(ctx, c)
 	return nil
 }
 
 // checkCollector: without any collector nothing goes any more when its owner does.
-func (v *Verdict) checkCollector(ctx context.Context, a *api) {
+func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 	const what = "without one nothing goes any more when its owner does: a deleted Deployment leaves its pods"
-	on, off := managers(ctx, a)
+	on, off := managers(ctx, c)
 	switch {
 	case len(on) == 0 && len(off) > 0:
 		v.refuse(Refusal{
@@ -139,7 +162,7 @@ func (v *Verdict) checkCollector(ctx context.Context, a *api) {
 			Leave: []string{"--leave-finalizers"},
 		}, off)
 	case len(on) > 0:
-		v.note("by their arguments these collect garbage: %s", strings.Join(on[:min(len(on), mostNamed)], ", "))
+		v.note("by their arguments these collect garbage: %s", clean(strings.Join(on, ", ")))
 	default:
 		v.note("whether another garbage collector is at work cannot be seen from here; %s. "+
 			"The kube-controller-manager has one unless --controllers says -garbage-collector-controller", what)
@@ -147,14 +170,20 @@ func (v *Verdict) checkCollector(ctx context.Context, a *api) {
 }
 
 // leaveEach names at most a few: more are better mended.
-func leaveEach(flag string, names []string) []string {
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if len(names) > mostNamed {
-		names = append(slices.Clone(names[:mostNamed]), "…")
+func leaveEach(flag string, why map[string]string) string {
+	names := slices.Sorted(maps.Keys(why))
+	for i := range names {
+		names[i] = clean(names[i])
 	}
-	return []string{flag + " " + strings.Join(names, ",")}
+	if len(names) > mostNamed {
+		names = append(names[:mostNamed], "…")
+	}
+	return flag + " " + strings.Join(names, ",")
 }
 
-// ErrRefused is for who asks by an error.
-var ErrRefused = errors.New("uninstalling is refused")
+func lines(why map[string]string) (all []string) {
+	for name, reason := range why {
+		all = append(all, name+": "+reason)
+	}
+	return all
+}

@@ -5,55 +5,33 @@
 //
 // # Check
 //
-// It writes nothing. It refuses while the cluster would be left with something that
-// nobody looks after:
-//
-//   - objects that are being deleted and wait for a garbage collector (finalizers
-//     orphan and foregroundDeletion). Whether another one than ebb-controller is at work
-//     cannot be seen from outside for sure: the kube-controller-manager tells nobody which
-//     of its controllers run, and an answer to a trial would say nothing while
-//     ebb-controller runs, too. So that has to be stated (OtherCollector). Without it
-//     Check waits a while for ebb-controller to be done, and refuses if anything is left.
-//   - a kube-controller-manager that can be seen (as the static pods that kubeadm makes)
-//     and was told not to collect. One that was told to is only a note: the pod may be
-//     older than its manifest.
-//   - nodes whose kubelet leaves images to ebb (imageGCHighThresholdPercent: 100).
-//
-// What could not be seen, a type that may not be listed or a kubelet that does not
-// answer, is unknown, and unknown refuses, too. Each refusal says what was found, names
-// the ways out, and can be overruled by naming what is to be left as it is.
+// It writes nothing. It refuses while the cluster would be left with objects that wait
+// for a garbage collector (finalizers orphan and foregroundDeletion), with a
+// kube-controller-manager that was told not to collect, or with nodes whose kubelet
+// leaves images to ebb (imageGCHighThresholdPercent: 100). Whether another garbage
+// collector is at work cannot be seen from outside, so it has to be stated
+// (OtherCollector). What could not be read is unknown, and unknown refuses, too. Each
+// refusal names the ways out, and can be overruled by naming what is to be left.
 //
 // # Unload
 //
-// Nothing on a node can be removed from elsewhere, so that one pod for each node runs
-// ebb-agent --unload there: made from a template, bound to the node by its name (no
-// scheduler has a say), with every taint tolerated. Before that, what was ebb's in its
-// namespace and has lost its owner is deleted: DaemonSets and Deployments go in the
-// background, which means by a garbage collector, and ebb-controller may have been the
-// only one.
+// One DaemonSet runs ebb-agent unload on each node, in an init container: a node is
+// clean once that has ended well. All pods are read with one list, however many nodes
+// there are. Before that, what was ebb's in its namespace and has lost its owner is
+// deleted, since ebb-controller may have been the only garbage collector; for the same
+// reason the DaemonSet's pods are deleted here.
 //
-// All state is in the API server: pods are known by a label, and a run begins by
-// deleting those of earlier runs. So it may be killed and begun again at any moment, and
-// run on a cluster where all is done. A node that does not answer in time is reported
-// with the command for later, and holds up no other. No pod of it outlives its
-// deadline, even if nobody comes back to delete it (activeDeadlineSeconds).
-//
-// # Who owns what
-//
-// Check's and Unload's workers share nothing but what a mutex guards or a channel
-// carries; none outlives the call.
+// All state is in the API server: a run that was interrupted leaves the DaemonSet, and
+// the next one goes on with it. A run that ended leaves a ConfigMap with the nodes that are
+// clean, until all are; the next one makes the DaemonSet for the others. Neither is believed
+// for long, nor once ebb may have been there again. The whole has a deadline; nodes that are
+// not clean by then are named. Nodes that have been deleted meanwhile need nothing.
 //
 // # What is bounded
 //
-// Answers by size, lists by pages, requests by time, attempts by number, work at a time
-// by options; what is printed of names and messages of others by length, and cleaned.
-// Redirects are not followed: /configz comes from a node, and a node must not choose
-// what is asked with the credentials of this program.
-//
-// # Sources
-//
-// "API concepts" (metadata lists, paging, 410); "Owners and dependents"; Helm's
-// documentation of hooks; k8s.io/kubernetes 1.36: pkg/registry/core/pod/strategy.go and
-// rest/delete (a pod that is bound is deleted by its kubelet, or by a grace period of
-// zero), pkg/kubelet/server (/configz).
+// Answers by size, lists by pages, requests by time, attempts by number. Kubelets are asked
+// a few at a time, and all of them for some minutes; how many nodes begin at a time is for
+// the DaemonSet's controller to say. What others say is cleaned before it is printed.
+// Redirects are not followed, and no kubelet is sent credentials that are worth anything
+// elsewhere: a node must not choose what is asked in the name of this program.
 package uninstall

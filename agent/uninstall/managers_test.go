@@ -52,9 +52,9 @@ func TestCollector(t *testing.T) {
 		{"odd", `{"metadata":{"name":"x"},"status":{"phase":"Running"}}`, "", "cannot be seen from here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t)
-			s.json("/api/v1/things", `{"items":[]}`)
-			s.json("/api/v1/namespaces/kube-system/pods", `{"items":[`+c.pods+`]}`)
+			s := newServer()
+			s.json("/api/v1/things", page(""))
+			s.json("/api/v1/namespaces/kube-system/pods", page("", c.pods))
 			v := s.check(t, CheckOptions{Controller: true})
 			if v.MayGo != (c.refused == "") || !strings.Contains(fmt.Sprint(v.Refusals), c.refused) || !strings.Contains(fmt.Sprint(v.Notes), c.note) {
 				t.Errorf("%+v", v)

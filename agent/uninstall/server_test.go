@@ -15,33 +15,45 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server answers what a real API server does not on demand: faults.
+// server answers what a real API server does not on demand: faults. It is asked without
+// a network, so that time can be a test's own.
 type server struct {
-	*httptest.Server
 	mu    sync.Mutex
 	paths map[string]http.HandlerFunc
+	rest  http.HandlerFunc // of all other paths
 	asked []string
 }
 
-func newServer(t *testing.T) *server {
+func newServer() *server {
 	s := &server{paths: map[string]http.HandlerFunc{}}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
-		h := s.paths[r.URL.Path]
-		s.mu.Unlock()
-		if h == nil {
-			status(w, http.StatusNotFound, "nothing here")
-			return
-		}
-		h(w, r)
-	}))
-	t.Cleanup(s.Close)
 	s.json("/api", `{"kind":"APIVersions","versions":["v1"]}`)
 	s.json("/apis", `{"kind":"APIGroupList","groups":[]}`)
 	s.json("/apis/apiregistration.k8s.io/v1/apiservices", `{"kind":"APIServiceList","items":[]}`)
 	s.json("/api/v1", `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["list","watch","get","delete"]}]}`)
 	return s
+}
+
+// RoundTrip answers.
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
+	h := s.paths[r.URL.Path]
+	s.mu.Unlock()
+	w := httptest.NewRecorder()
+	switch {
+	case h != nil:
+		h(w, r)
+	case s.rest != nil:
+		s.rest(w, r)
+	default:
+		refuse(w, http.StatusNotFound, "nothing here")
+	}
+	resp := w.Result()
+	resp.Request = r
+	return resp, nil
 }
 
 func (s *server) on(path string, h http.HandlerFunc) {
@@ -51,13 +63,17 @@ func (s *server) on(path string, h http.HandlerFunc) {
 }
 
 func (s *server) json(path, body string) {
-	s.on(path, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, body)
-	})
+	s.on(path, func(w http.ResponseWriter, _ *http.Request) { answer(w, body) })
 }
 
-func (s *server) config() *rest.Config { return &rest.Config{Host: s.URL} }
+func answer(w http.ResponseWriter, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, body)
+}
+
+func (s *server) config() *rest.Config {
+	return &rest.Config{Host: "http://api.example.io", Transport: s, BearerToken: "worth a lot"}
+}
 
 func (s *server) count(prefix string) (n int) {
 	s.mu.Lock()
@@ -70,13 +86,18 @@ func (s *server) count(prefix string) (n int) {
 	return n
 }
 
-func status(w http.ResponseWriter, code int, message string) {
+func refuse(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "status": "Failure", "message": message, "code": code})
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code})
+}
+
+// page is a list's answer.
+func page(next string, items ...string) string {
+	return fmt.Sprintf(`{"metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
 }
 
 // stuck is an object that waits for a collector.
 func stuck(name string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","deletionTimestamp":"2026-01-02T03:04:05Z","finalizers":["orphan"]}}`, name)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":"5","deletionTimestamp":"2026-01-02T03:04:05Z","finalizers":["orphan"]}}`, name, name)
 }

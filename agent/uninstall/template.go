@@ -1,23 +1,24 @@
 package uninstall
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/yaml"
 )
 
-// unloadLabel is on every pod that unloads a node.
-const unloadLabel = "ebb-agent.github.io/unload"
-
-// maxTemplate bounds the file.
-const maxTemplate = 256 << 10
-
-// template is a v1 Pod, of which metadata's name and spec's node are filled in.
-type template map[string]any
+const (
+	setName = "ebb-unload"
+	// unloadLabel is on all that an unload makes, runLabel on the pods of one run.
+	unloadLabel = "ebb-agent.github.io/unload"
+	runLabel    = "ebb-agent.github.io/unload-run"
+	// maxTemplate bounds the file.
+	maxTemplate = 256 << 10
+)
 
 // builtin is used when no template is given. The pod sees the node's whole file
 // system, because a state directory can be removed only from above it, and needs no
@@ -33,7 +34,7 @@ spec:
   containers:
   - name: unload
     image: ""
-    command: [/usr/bin/ebb-agent, --unload, --root=/host, --wait=60s]
+    command: [/usr/bin/ebb-agent, unload, --root=/host, --wait=60s]
     terminationMessagePolicy: FallbackToLogsOnError
     securityContext:
       runAsUser: 0
@@ -50,76 +51,105 @@ spec:
     hostPath: {path: /}
 `
 
+// template is a v1 Pod with one container, which unloads.
+type template struct {
+	APIVersion, Kind string
+	Metadata         struct{ Labels, Annotations map[string]string }
+	Spec             object
+}
+
 // readTemplate checks what it needs of a template.
-func readTemplate(o UnloadOptions) (template, error) {
+func readTemplate(o UnloadOptions) (t template, err error) {
 	text := o.Template
 	if len(text) == 0 {
 		if o.Image == "" {
-			return nil, errors.New("neither a template nor an image is given: --image IMAGE names one with ebb-agent in it")
+			return t, errors.New("neither a template nor an image is given: --image IMAGE names one with ebb-agent in it")
 		}
 		text = []byte(builtin)
 	}
 	if len(text) > maxTemplate {
-		return nil, fmt.Errorf("template: more than %d KiB", maxTemplate>>10)
+		return t, fmt.Errorf("template: more than %d KiB", maxTemplate>>10)
 	}
-	var t template
-	if err := yaml.UnmarshalStrict(text, &t); err != nil {
-		return nil, fmt.Errorf("template: %w", err)
+	if err = yaml.UnmarshalStrict(text, &object{}); err == nil { // no key twice
+		err = yaml.Unmarshal(text, &t)
 	}
-	if t["kind"] != "Pod" || t["apiVersion"] != "v1" {
-		return nil, errors.New("template: want kind: Pod with apiVersion: v1")
+	containers, _ := t.Spec["containers"].([]any)
+	switch {
+	case err != nil:
+		return t, fmt.Errorf("template: %w", err)
+	case t.Kind != "Pod" || t.APIVersion != "v1":
+		return t, errors.New("template: want kind: Pod with apiVersion: v1")
+	case len(containers) != 1:
+		return t, fmt.Errorf("template: want spec.containers with one container, got %d", len(containers))
 	}
-	spec, _ := t["spec"].(map[string]any)
-	containers, _ := spec["containers"].([]any)
-	if len(containers) != 1 {
-		return nil, fmt.Errorf("template: want spec.containers with one container, got %d", len(containers))
-	}
-	c, ok := containers[0].(map[string]any)
-	if !ok {
-		return nil, errors.New("template: spec.containers[0] is no mapping")
+	if _, ok := containers[0].(object); !ok {
+		return t, errors.New("template: spec.containers[0] is no mapping")
 	}
 	if o.Image != "" {
-		c["image"] = o.Image
+		t.unload()["image"] = o.Image
 	}
 	return t, nil
 }
 
-func (t template) spec() map[string]any { return t["spec"].(map[string]any) } // readTemplate has looked
+func (t *template) unload() object { return t.Spec["containers"].([]any)[0].(object) } // readTemplate has looked
 
-func (t template) image() string {
-	c, _ := t.spec()["containers"].([]any)[0].(map[string]any)
-	image, _ := c["image"].(string)
-	return image
+// text of a field of the container.
+func (t *template) text(field string) string { s, _ := t.unload()[field].(string); return s }
+
+// daemonSet has the template's container as an init container, and another one that
+// stays: a DaemonSet's pod may not end.
+func (t *template) daemonSet(o UnloadOptions, run string) (object, error) {
+	affinity, err := nodeAffinity(o)
+	if err != nil {
+		return nil, err
+	}
+	stay, spec, marks := maps.Clone(t.unload()), maps.Clone(t.Spec), map[string]string{}
+	args, _ := stay["args"].([]any)
+	stay["name"], stay["args"] = "stay", append(slices.Clone(args), "--stay")
+	first, _ := spec["initContainers"].([]any)
+	spec["initContainers"], spec["containers"] = append(slices.Clone(first), t.unload()), []any{stay}
+	spec["terminationGracePeriodSeconds"] = 5 // it may be killed at any moment
+	spec["tolerations"], spec["affinity"] = []any{object{"operator": "Exists"}}, affinity
+	for _, not := range []string{"nodeName", "restartPolicy", "activeDeadlineSeconds"} {
+		delete(spec, not)
+	}
+	maps.Copy(marks, t.Metadata.Labels)
+	marks[unloadLabel], marks[runLabel] = "true", run
+	mark := map[string]string{unloadLabel: "true"}
+	return object{
+		"apiVersion": "apps/v1", "kind": "DaemonSet",
+		"metadata": object{"name": setName, "namespace": o.Namespace, "labels": mark},
+		"spec": object{
+			"selector":       object{"matchLabels": mark},
+			"updateStrategy": object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": "100%"}},
+			"template":       object{"metadata": object{"labels": marks, "annotations": t.Metadata.Annotations}, "spec": spec},
+		},
+	}, nil
 }
 
-// on makes the pod of one node.
-func (t template) on(node, namespace string, deadlineSeconds int) map[string]any {
-	spec := make(map[string]any, len(t.spec())+4)
-	for k, v := range t.spec() {
-		spec[k] = v
-	}
-	spec["nodeName"], spec["restartPolicy"] = node, "Never"
-	spec["activeDeadlineSeconds"] = deadlineSeconds
-	spec["tolerations"] = []any{map[string]any{"operator": "Exists"}}
-	labels := map[string]any{}
-	old, _ := t["metadata"].(map[string]any)
-	if l, ok := old["labels"].(map[string]any); ok {
-		for k, v := range l {
-			labels[k] = v
-		}
-	}
-	labels[unloadLabel] = "true"
-	meta := map[string]any{"name": podName(node), "namespace": namespace, "labels": labels}
-	if a, ok := old["annotations"]; ok {
-		meta["annotations"] = a
-	}
-	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+var operators = map[selection.Operator]string{
+	selection.Equals: "In", selection.DoubleEquals: "In", selection.In: "In", selection.NotEquals: "NotIn", selection.NotIn: "NotIn",
+	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist", selection.GreaterThan: "Gt", selection.LessThan: "Lt",
 }
 
-// podName is the same for a node each time, and no other node's: names of nodes may be
-// longer than what a pod's label may hold.
-func podName(node string) string {
-	sum := sha256.Sum256([]byte(node))
-	short := strings.Trim(node[:min(len(node), 40)], ".-")
-	return "ebb-unload-" + short + "-" + hex.EncodeToString(sum[:4])
+// nodeAffinity means the nodes that are named, or those of the selector.
+func nodeAffinity(o UnloadOptions) (object, error) {
+	requirements, err := labels.ParseToRequirements(o.NodeSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--node-selector: %w", err)
+	}
+	var terms, all []object
+	for _, name := range o.Nodes {
+		terms = append(terms, object{"matchFields": []object{{"key": "metadata.name", "operator": "In", "values": []string{name}}}})
+	}
+	for _, r := range requirements {
+		all = append(all, object{"key": r.Key(), "operator": operators[r.Operator()], "values": r.ValuesUnsorted()})
+	}
+	switch {
+	case len(terms) == 0 && len(all) == 0:
+		return object{}, nil
+	case len(terms) == 0:
+		terms = []object{{"matchExpressions": all}}
+	}
+	return object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": terms}}}, nil
 }

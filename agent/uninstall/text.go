@@ -62,7 +62,7 @@ func WriteUnloaded(w io.Writer, u Unloaded) error {
 	fmt.Fprintf(&b, "%d nodes are clean, %d are not; %d objects of ebb deleted in its namespace, %d left.\n",
 		u.Clean, len(u.Nodes), len(u.Swept), len(u.Left))
 	for _, n := range u.Nodes {
-		fmt.Fprintf(&b, "NOT CLEAN  node %s: %s%s\n", clean(n.Node), n.Result, colon(n.Says))
+		fmt.Fprintf(&b, "NOT CLEAN  node %s: %s: %s\n", clean(n.Node), n.Result, n.Says)
 	}
 	for _, l := range u.Left {
 		fmt.Fprintf(&b, "LEFT       %s\n", l)

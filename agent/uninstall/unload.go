@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+const (
+	// patience is for a kubelet that does not take its pod.
+	patience = 90 * time.Second
+	// restarts of what has failed, before each of which its kubelet waits longer, are enough.
+	restarts = 2
 )
 
 // UnloadOptions say where, and how.
@@ -23,17 +29,28 @@ type UnloadOptions struct {
 	Image        string   // with ebb-agent in it
 	Nodes        []string // these alone; empty: all that NodeSelector means
 	NodeSelector string   // labels
-	Parallel     int      // nodes at a time
 	Timeout      time.Duration
 	Sweep        string   // labels of what was ebb's in Namespace; empty: nothing is swept
 	Leases       []string // names, in Namespace
 	Progress     io.Writer
 }
 
+// Validate says whether they make sense; nothing is asked for that.
+func (o UnloadOptions) Validate() error {
+	if o.Namespace == "" {
+		return errors.New("--namespace: say where the pods are to be made")
+	}
+	_, err := readTemplate(o)
+	if err == nil {
+		_, err = nodeAffinity(o)
+	}
+	return err
+}
+
 // Results of a node.
 const (
 	Clean     = "clean"
-	Failed    = "failed"      // ebb-agent --unload says why
+	Failed    = "failed"      // ebb-agent unload says why
 	NotInTime = "not in time" // the node is not reachable, or too slow
 )
 
@@ -52,134 +69,123 @@ type Unloaded struct {
 	Swept  []string     `json:"swept"` // in the namespace
 	Left   []string     `json:"left"`  // there, with the reason
 	Later  []string     `json:"later"` // commands for what is left
+
+	refused bool // to delete what is left
 }
 
 // AllClean tells whether nothing is left.
 func (u *Unloaded) AllClean() bool { return len(u.Nodes) == 0 && len(u.Left) == 0 }
 
+// Failed tells whether something could not be done, besides what did not answer in time.
+func (u *Unloaded) Failed() bool {
+	return u.refused || slices.ContainsFunc(u.Nodes, func(n NodeResult) bool { return n.Result == Failed })
+}
+
 // ErrInstalled: what was to be taken away is still wanted.
 var ErrInstalled = errors.New("ebb is still installed")
 
 type unloader struct {
-	*api
+	*kube.Client
 	o        UnloadOptions
 	template template
-	mu       sync.Mutex // of Progress
+	begun    time.Time
+	run, uid string // the value of runLabel, and the DaemonSet's UID
+	fresh    bool   // ebb was there since the last run
+
+	known map[string]bool // nodes that are clean, as this run or earlier ones have seen
+	since time.Time       // the first of these began
 }
 
-// Unload runs ebb-agent --unload on each node. An error means that it did not begin,
-// or was interrupted.
+func (u *unloader) say(format string, args ...any) { fmt.Fprintf(u.o.Progress, format+"\n", args...) }
+
+// Unload runs ebb-agent unload on each node that no run before has cleared. An error means that
+// it did not begin, or was interrupted: called again, it goes on.
 func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	done := Unloaded{Format: 1, Nodes: []NodeResult{}, Swept: []string{}, Left: []string{}, Later: []string{}}
+	if err := o.Validate(); err != nil {
+		return done, err
+	}
 	t, err := readTemplate(o)
 	if err != nil {
 		return done, err
 	}
-	a, err := newAPI(o.Config)
+	c, err := kube.New(o.Config, kube.Options{})
 	if err != nil {
 		return done, err
 	}
-	defer a.close()
-	o.Parallel, o.Timeout = max(o.Parallel, 1), cmp.Or(o.Timeout, 2*time.Minute)
-	u := &unloader{api: a, o: o, template: t}
-	nodes, err := u.nodes(ctx)
+	defer c.Close()
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
+	u := &unloader{Client: c, o: o, template: t, begun: time.Now()}
+	nodes, err := u.wanted(ctx)
 	if err != nil {
 		return done, err
 	}
 	if err := u.sweep(ctx, &done); err != nil {
 		return done, err
 	}
-	if err := u.clearPods(ctx); err != nil {
+	u.recall(ctx)
+	if err := u.unload(ctx, nodes, &done); err != nil {
 		return done, err
 	}
-	u.run(ctx, nodes, &done)
-	if err := ctx.Err(); err != nil {
-		return done, err
+	u.remember(ctx)
+	if err := u.end(ctx, &done); err != nil {
+		return done, fmt.Errorf("%d of %d nodes are clean; run this again soon: %w", done.Clean, len(nodes), err)
 	}
-	done.Later = u.later(done.Nodes)
+	u.forget(ctx)
 	return done, nil
 }
 
-// nodes are those to work on.
-func (u *unloader) nodes(ctx context.Context) ([]string, error) {
-	query := url.Values{}
-	if u.o.NodeSelector != "" && len(u.o.Nodes) == 0 {
-		query.Set("labelSelector", u.o.NodeSelector)
+// unload clears those nodes that are left.
+func (u *unloader) unload(ctx context.Context, nodes []string, done *Unloaded) error {
+	left := nodes
+	if len(u.o.Nodes) == 0 {
+		left = u.unknown(nodes)
 	}
-	list, err := listNodes(ctx, u.api, query)
+	if done.Clean = len(nodes) - len(left); done.Clean > 0 {
+		u.say("%d of %d nodes were clean before", done.Clean, len(nodes))
+	}
+	if len(left) == 0 {
+		return ctx.Err()
+	}
+	if err := u.begin(ctx, left); err != nil {
+		return err
+	}
+	if err := u.await(ctx, left, done); err != nil {
+		return fmt.Errorf("interrupted: %d of %d nodes are clean, and DaemonSet %s goes on; run this again soon: %w", done.Clean, len(nodes), setName, err)
+	}
+	return nil
+}
+
+// wanted are the nodes to clear.
+func (u *unloader) wanted(ctx context.Context) ([]string, error) {
+	all, err := u.nodes(ctx, u.selection())
+	if err != nil || len(u.o.Nodes) == 0 {
+		return all, err
+	}
+	for _, name := range u.o.Nodes {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--node: there is no node %q", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(u.o.Nodes, name) }), nil
+}
+
+// selection has these nodes, and perhaps others.
+func (u *unloader) selection() kube.Selection {
+	if len(u.o.Nodes) > 0 {
+		return kube.Selection{}
+	}
+	return kube.Selection{Labels: u.o.NodeSelector}
+}
+
+func (u *unloader) nodes(ctx context.Context, s kube.Selection) (names []string, err error) {
+	all, err := list(ctx, u.Client, nodeType, s)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	var names []string
-	for _, n := range list {
+	for _, n := range all {
 		names = append(names, n.Name)
 	}
 	slices.Sort(names)
-	if len(u.o.Nodes) == 0 {
-		return names, nil
-	}
-	for _, n := range u.o.Nodes {
-		if !slices.Contains(names, n) {
-			return nil, fmt.Errorf("--node: there is no node %q", n)
-		}
-	}
-	return u.o.Nodes, nil
-}
-
-// run works on all nodes, some at a time.
-func (u *unloader) run(ctx context.Context, nodes []string, done *Unloaded) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	room := make(chan struct{}, u.o.Parallel)
-	for _, node := range nodes {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-room }()
-			r := u.unload(ctx, node)
-			u.say("node %s: %s%s", clean(node), r.Result, colon(r.Says))
-			mu.Lock()
-			defer mu.Unlock()
-			if r.Result == Clean {
-				done.Clean++
-			} else {
-				done.Nodes = append(done.Nodes, r)
-			}
-		})
-	}
-	wg.Wait()
-	slices.SortFunc(done.Nodes, func(a, b NodeResult) int { return cmp.Compare(a.Node, b.Node) })
-}
-
-func colon(s string) string {
-	if s == "" {
-		return ""
-	}
-	return ": " + s
-}
-
-func (u *unloader) say(format string, args ...any) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	fmt.Fprintf(u.o.Progress, format+"\n", args...)
-}
-
-// later says what to do about nodes that are not clean.
-func (u *unloader) later(nodes []NodeResult) []string {
-	if len(nodes) == 0 {
-		return []string{}
-	}
-	names := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		names = append(names, clean(n.Node))
-	}
-	return []string{
-		fmt.Sprintf("ebb uninstall unload --namespace %s --image %s --node %s", u.o.Namespace, cmp.Or(u.template.image(), "IMAGE"), strings.Join(names, ",")),
-		"or, on each of these nodes, as root: ebb-agent --unload (with the --config that the agent had)",
-	}
+	return names, nil
 }

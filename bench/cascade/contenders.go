@@ -7,44 +7,54 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/bench/contender"
-	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-func (b *bed) fast() contender.Contender {
-	return contender.Peer(b.CP, "peer", contender.PeerArgs...)
+// The names by which figures tell contenders apart.
+const (
+	ebbShipped  = "ebb_shipped"
+	peerShipped = "peer_shipped"
+	ebbBest     = "ebb"
+	peerFast    = "peer"         // without client limits
+	peerBest    = "peer_workers" // and with more workers
+	client      = "client"       // no collector: only the requests
+)
+
+func (b *fixture) contender(name string) contender.Contender {
+	switch name {
+	case ebbShipped:
+		return b.Ebb.Shipped(nil)
+	case peerShipped:
+		return contender.PeerShipped(b.CP)
+	case ebbBest:
+		return b.Ebb.Contender()
+	case peerBest:
+		return contender.Peer(b.CP, "peer, 100 workers", append([]string{contender.MoreWorkers}, contender.PeerArgs...)...)
+	}
+	return contender.Peer(b.CP, "peer, no limits", contender.PeerArgs...)
 }
 
 // run has a contender run while something is done with it: once it collects.
-func (b *bed) run(ctx context.Context, c contender.Contender, do func(pid int) error) (err error) {
-	pid, stop, err := c.Start(ctx)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", c.Name, err)
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	if err := b.probe(ctx); err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
-	}
-	return do(pid)
+func (b *fixture) run(ctx context.Context, c contender.Contender, do func(pid int) error) error {
+	return c.Run(ctx, func(pid int) error {
+		if err := b.probe(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		return do(pid)
+	})
 }
 
 // probe returns once the contender has collected a dependent that was made after
 // all that was made before.
-func (b *bed) probe(ctx context.Context) error {
+func (b *fixture) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it does not collect"))
 	defer cancel()
-	f, err := b.makeFamily(ctx, 1)
+	f, err := b.makeFamily(ctx, b.one(1))
 	if err != nil {
 		return err
 	}
-	if err := b.delete(ctx, f, "Background"); err != nil {
+	if err := b.delete(ctx, f, gc.Background); err != nil {
 		return err
 	}
 	return b.watch.until(ctx, func(p progress) bool { return p.there == 0 })
-}
-
-// usage of a process, in MiB.
-func memory(pid int) (rss, peak float64, err error) {
-	u, err := peers.UsageOf(pid)
-	const mib = 1 << 20
-	return float64(u.RSSBytes) / mib, float64(u.PeakBytes) / mib, err
 }

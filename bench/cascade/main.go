@@ -9,125 +9,112 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
+	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // options are the flags.
 type options struct {
-	controller, deploy, results string
-	dependents, rounds          int
-	slow, tracked               int
-	only                        string
+	*contender.Options
+	dependents, rounds int
+	slow, tracked      int
+	rest               time.Duration
+	others             bool
+	only               string
 }
 
-// figures go to cascade.json; rates are objects a second, medians over the rounds.
+// figures go to cascade.json; of Shapes alone to shapes.json. Contenders have the names in
+// contenders.go. Rates are objects a second.
 type figures struct {
-	Background float64 `json:"background_per_s,omitempty"`
-	Foreground float64 `json:"foreground_per_s,omitempty"`
-	Orphan     float64 `json:"orphan_per_s,omitempty"`
+	// As shipped, in background, with few dependents, which is what the peer's client limits
+	// leave time for, and with many.
+	Few     map[string]measured `json:"shipped_few,omitempty"`
+	Shipped map[string]measured `json:"shipped,omitempty"`
 
-	LimitDelete float64 `json:"limit_delete_per_s,omitempty"`
-	LimitPatch  float64 `json:"limit_patch_per_s,omitempty"`
+	// At their best, by policy.
+	Best map[gc.Policy]map[string]measured `json:"best,omitempty"`
+	// The same in background, with an etcd that waits for the disk.
+	Fsync map[string]measured `json:"fsync,omitempty"`
+	// How long others wait for an answer while nobody deletes.
+	OthersAlone float64 `json:"others_alone_p99_ms"`
 
-	PeerBackground float64 `json:"peer_background_per_s,omitempty"`
-	PeerForeground float64 `json:"peer_foreground_per_s,omitempty"`
-	PeerOrphan     float64 `json:"peer_orphan_per_s,omitempty"`
-	PeerDefault    float64 `json:"peer_default_per_s,omitempty"`
+	Memory map[string]memory `json:"memory,omitempty"`
+	Heap   float64           `json:"heap_bytes_per_object,omitempty"` // ebb's
 
-	First     float64 `json:"first_ms,omitempty"`
-	PeerFirst float64 `json:"peer_first_ms,omitempty"`
+	// ebb as shipped, and the peer without client limits.
+	Ready           float64 `json:"ready_s"`
+	PeerReady       float64 `json:"peer_ready_s"`
+	ReadyBroken     float64 `json:"ready_broken_s"`
+	PeerReadyBroken float64 `json:"peer_ready_broken_s"`
 
-	// The most of the three policies; lists and watches do not count.
-	Requests     float64 `json:"requests_per_object,omitempty"`
-	PeerRequests float64 `json:"peer_requests_per_object,omitempty"`
-
-	// How long an orphaned owner stays after its last dependent was let go.
-	Barrier     float64 `json:"orphan_barrier_s,omitempty"`
-	PeerBarrier float64 `json:"peer_orphan_barrier_s,omitempty"`
-
-	RSS      float64 `json:"rss_mib_100k,omitempty"`
-	PeerRSS  float64 `json:"peer_rss_mib_100k,omitempty"`
-	Peak     float64 `json:"peak_rss_mib,omitempty"`
-	PeerPeak float64 `json:"peer_peak_rss_mib,omitempty"`
-	Heap     float64 `json:"heap_bytes_per_object,omitempty"`
-
-	Ready           float64 `json:"ready_s,omitempty"`
-	PeerReady       float64 `json:"peer_ready_s,omitempty"`
-	ReadyBroken     float64 `json:"ready_broken_s,omitempty"`
-	PeerReadyBroken float64 `json:"peer_ready_broken_s,omitempty"`
+	Shapes map[string]map[string]measured `json:"shapes,omitempty"`
 }
 
-// parts are what can be measured by itself, in this order: what leaves most behind
-// comes last.
-var parts = []struct {
-	name    string
-	measure func(context.Context, *bed, *figures) error
-}{
-	{"start", measureStarts}, {"speed", measureSpeed}, {"memory", measureMemory}, {"broken", measureBroken},
+// memory in MiB with many objects, at rest and at most.
+type memory struct {
+	Rest float64 `json:"rss_mib"`
+	Peak float64 `json:"peak_rss_mib"`
 }
+
+// parts are what can be measured by itself, each on a control plane of its own.
+var (
+	parts = []benchmark.Part[func(context.Context, *fixture, *figures) error]{
+		{Name: "start", Measure: measureStarts}, {Name: "speed", Measure: measureSpeed}, {Name: fsync, Measure: measureFsync},
+		{Name: "memory", Measure: measureMemory}, {Name: "broken", Measure: measureBroken},
+	}
+	others = []benchmark.Part[func(context.Context, *fixture, *figures) error]{{Name: "shapes", Measure: measureShapes}}
+)
+
+const fsync = "fsync"
 
 func main() {
 	var o options
-	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
-	flag.StringVar(&o.deploy, "deploy", "deploy/manifests", "the directory with the controller's rights")
-	flag.StringVar(&o.results, "results", "bench/results", "where cascade.json goes")
+	o.Options = contender.Flags("cascade")
 	flag.IntVar(&o.dependents, "dependents", 5000, "dependents of one owner")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured, in turn")
 	flag.IntVar(&o.slow, "slow", 600, "dependents for the peer with its default limits")
 	flag.IntVar(&o.tracked, "tracked", 100000, "objects that are tracked when memory is measured")
-	flag.StringVar(&o.only, "only", "", "measure only one of: start, speed, memory, broken; then nothing is written")
-	again := flag.Bool("render", false, "only write RESULTS.md again, from cascade.json")
-	flag.Parse()
-	contender.Main("bench-cascade", func(ctx context.Context) error {
-		if *again {
-			return render(o.results)
-		}
-		return run(ctx, o)
-	})
+	flag.DurationVar(&o.rest, "rest", 10*time.Second, "what a process is given to come to rest before its memory counts")
+	flag.BoolVar(&o.others, "shapes", false, "measure other shapes instead, into shapes.json")
+	flag.StringVar(&o.only, "only", "", "measure only some of: start, speed, fsync, memory, broken; then nothing is written, unless -results says where")
+	benchmark.MainOrRender("bench-cascade", func() error { return render(o) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) (err error) {
-	if o.controller, err = filepath.Abs(o.controller); err != nil {
+	all, name := parts, "cascade"
+	if o.others {
+		all, name = others, "shapes"
+	}
+	wanted, err := benchmark.Only(all, o.only)
+	if err != nil {
 		return err
 	}
-	known := o.only == ""
-	for _, p := range parts {
-		known = known || p.name == o.only
+	var f figures
+	for _, p := range wanted {
+		if err := measure(ctx, o, p, &f); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
 	}
-	if !known {
-		return fmt.Errorf("-only %s: want one of start, speed, memory, broken", o.only)
+	o.Results = result.Whole(o.Results, o.only)
+	fmt.Fprint(os.Stderr, text(o)(f))
+	if err := result.Write(o.Results, name, f); err != nil {
+		return err
 	}
-	b, err := makeBed(ctx, o)
+	return render(o)
+}
+
+func measure(ctx context.Context, o options, p benchmark.Part[func(context.Context, *fixture, *figures) error], f *figures) (err error) {
+	b, err := newFixture(ctx, o, p.Name == fsync)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	var f figures
-	for _, p := range parts {
-		if o.only != "" && o.only != p.name {
-			continue
-		}
-		if err := p.measure(ctx, b, &f); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-	}
-	fmt.Fprint(os.Stderr, f.markdown())
-	if o.only != "" {
-		return nil // the others' figures would be missing
-	}
-	if err := result.Write(o.results, "cascade", f); err != nil {
-		return err
-	}
-	return render(o.results)
+	return p.Measure(ctx, b, f)
 }
 
-// median of some values, rounded; 0 for none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	return result.Round(result.Percentile(values, 50))
-}
+// median of some values, rounded.
+func median(values []float64) float64 { return result.Round(result.Median(values)) }

@@ -3,22 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/ebb-agent/ebb/bench/contender"
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
-const (
-	// familySize is how many dependents the owners of tracked objects have.
-	familySize = 100
-	// restTime is what a process is given to come to rest before its memory counts.
-	restTime = 10 * time.Second
-)
+// familySize is how many dependents the owners of tracked objects have.
+const familySize = 100
 
 // measureMemory has each contender track many objects, and delete families among
 // them.
-func measureMemory(ctx context.Context, b *bed, f *figures) error {
+func measureMemory(ctx context.Context, b *fixture, f *figures) error {
 	before, err := b.heap(ctx)
 	if err != nil {
 		return err
@@ -27,31 +24,40 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 	if there >= b.tracked {
 		return fmt.Errorf("%d ConfigMaps are there already: want fewer than %d", there, b.tracked)
 	}
-	contender.Say("making %d objects, for %d in all", b.tracked-there, b.tracked)
+	benchmark.Say("making %d objects, for %d in all", b.tracked-there, b.tracked)
 	for n := b.watch.count(); n < b.tracked; n = b.watch.count() {
-		if _, err := b.makeFamily(ctx, min(familySize, max(1, b.tracked-n-1))); err != nil {
+		if _, err := b.makeFamily(ctx, b.one(min(familySize, max(1, b.tracked-n-1)))); err != nil {
 			return err
 		}
 	}
+	f.Memory = map[string]memory{}
 	for _, c := range []struct {
-		contender.Contender
-		rss, peak *float64
-	}{{b.Ebb.Contender(), &f.RSS, &f.Peak}, {b.fast(), &f.PeerRSS, &f.PeerPeak}} {
-		err := b.run(ctx, c.Contender, func(pid int) error {
-			if err := contender.Pause(ctx, restTime); err != nil {
+		name       string
+		policies   []gc.Policy
+		dependents int
+	}{
+		{ebbShipped, policies, b.dependents}, {peerFast, policies, b.dependents},
+		// It would take half an hour for the others.
+		{peerShipped, policies[:1], b.slow},
+	} {
+		contender := b.contender(c.name)
+		err := b.run(ctx, contender, func(pid int) error {
+			if err := benchmark.Pause(ctx, b.rest); err != nil {
 				return err
 			}
-			if *c.rss, _, err = memory(pid); err != nil {
+			rest, err := process.UsageOf(pid)
+			if err != nil {
 				return err
 			}
-			for _, policy := range policies {
-				if _, err := b.wave(ctx, c.Contender, policy, b.dependents); err != nil {
+			for _, policy := range c.policies {
+				if _, err := b.wave(ctx, contender, policy, b.one(c.dependents)); err != nil {
 					return err
 				}
 			}
-			_, *c.peak, err = memory(pid)
-			*c.rss, *c.peak = result.Round(*c.rss), result.Round(*c.peak)
-			contender.Say("%-12s %.1f MiB with %d objects, %.1f at most", c.Name, *c.rss, b.tracked, *c.peak)
+			after, err := process.UsageOf(pid)
+			m := memory{Rest: result.Round(rest.RSSMiB()), Peak: result.Round(after.PeakMiB())}
+			f.Memory[c.name] = m
+			benchmark.Say("%-18s %.1f MiB with %d objects, %.1f at most", contender.Name, m.Rest, b.tracked, m.Peak)
 			return err
 		})
 		if err != nil {
@@ -68,13 +74,13 @@ func measureMemory(ctx context.Context, b *bed, f *figures) error {
 
 // heap is ebb-controller's live heap, as its latest garbage collection has it,
 // once it has listed everything. It collects then, to give back what lists took.
-func (b *bed) heap(ctx context.Context) (live float64, err error) {
-	c := b.Ebb.Contender()
+func (b *fixture) heap(ctx context.Context) (live float64, err error) {
+	c := b.Ebb.Shipped(nil)
 	err = b.run(ctx, c, func(int) error {
-		if err := contender.Pause(ctx, restTime); err != nil {
+		if err := benchmark.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		live, err = b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
+		live, err = b.Ebb.Heap(ctx)
 		return err
 	})
 	return live, err

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -17,12 +19,12 @@ const nobody = "00000000-0000-4000-8000-000000000000"
 
 // startTime is how long a contender takes from its start to the end of an object
 // whose owner is not there.
-func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, err error) {
+func (b *fixture) startTime(ctx context.Context, c contender.Contender) (s float64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s deleted nothing", c.Name))
 	defer cancel()
-	b.waves++
-	name := fmt.Sprintf("left-behind-%d", b.waves)
-	dependent, err := b.create(ctx, name, gc.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
+	b.families++
+	name := fmt.Sprintf("left-behind-%d", b.families)
+	dependent, err := b.create(ctx, contender.ConfigMaps, name, gc.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: nobody})
 	if err != nil {
 		return 0, err
 	}
@@ -38,15 +40,15 @@ func (b *bed) startTime(ctx context.Context, c contender.Contender) (s float64, 
 	}
 	err = b.watch.until(ctx, func(p progress) bool { return p.there == 0 })
 	s = b.watch.progress().last.Sub(began).Seconds()
-	contender.Say("%-12s %.2f s from its start to the first deletion", c.Name, s)
+	benchmark.Say("%-12s %.2f s from its start to the first deletion", c.Name, s)
 	return s, errors.Join(err, stop())
 }
 
-func (b *bed) starts(ctx context.Context, rounds int) (ebb, peer float64, err error) {
+func (b *fixture) starts(ctx context.Context, rounds int) (ebb, peer float64, err error) {
 	var times [2][]float64
 	for range rounds {
-		for i, c := range []contender.Contender{b.Ebb.Contender(), b.fast()} {
-			s, err := b.startTime(ctx, c)
+		for i, c := range []string{ebbShipped, peerFast} {
+			s, err := b.startTime(ctx, b.contender(c))
 			if err != nil {
 				return 0, 0, err
 			}
@@ -56,14 +58,14 @@ func (b *bed) starts(ctx context.Context, rounds int) (ebb, peer float64, err er
 	return median(times[0]), median(times[1]), nil
 }
 
-func measureStarts(ctx context.Context, b *bed, f *figures) (err error) {
+func measureStarts(ctx context.Context, b *fixture, f *figures) (err error) {
 	f.Ready, f.PeerReady, err = b.starts(ctx, b.rounds)
 	return err
 }
 
 // measureBroken does the same beside a type that cannot be listed: its objects are
 // stored in a version that only a webhook could convert, which is not there.
-func measureBroken(ctx context.Context, b *bed, f *figures) (err error) {
+func measureBroken(ctx context.Context, b *fixture, f *figures) (err error) {
 	if err := b.breakType(ctx); err != nil {
 		return err
 	}
@@ -73,58 +75,52 @@ func measureBroken(ctx context.Context, b *bed, f *figures) (err error) {
 
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-func (b *bed) breakType(ctx context.Context) error {
-	version := func(name string, storage bool) map[string]any {
-		return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{
-			"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-		}}
-	}
-	spec := map[string]any{
-		"group": "bench.example", "scope": "Namespaced", "names": map[string]any{"plural": "broken", "singular": "broken", "kind": "Broken"},
-		"versions": []any{version("v1", true)},
-	}
-	url := b.CP.URL() + definitions
-	if err := peers.Request(ctx, b.Admin, http.MethodPost, url, map[string]any{
+func version(name string, storage bool) map[string]any {
+	return map[string]any{"name": name, "served": true, "storage": storage, "schema": map[string]any{
+		"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+	}}
+}
+
+// define makes a type of custom resources.
+func (b *fixture) define(ctx context.Context, plural, kind string) error {
+	return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+definitions, map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "broken.bench.example"}, "spec": spec,
-	}, nil); err != nil {
+		"metadata": map[string]any{"name": plural + ".bench.example"},
+		"spec": map[string]any{
+			"group": "bench.example", "scope": "Namespaced", "names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind},
+			"versions": []any{version("v1", true)},
+		},
+	}, nil)
+}
+
+func (b *fixture) breakType(ctx context.Context) error {
+	if err := b.define(ctx, "broken", "Broken"); err != nil {
 		return err
 	}
 	object := map[string]any{"apiVersion": "bench.example/v1", "kind": "Broken", "metadata": map[string]any{"name": "one"}}
-	if err := b.eventually(ctx, func() error {
-		return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/apis/bench.example/v1/namespaces/default/broken", object, nil)
+	if err := eventually(ctx, "objects of a new type are refused", func() bool {
+		return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/apis/bench.example/v1/namespaces/default/broken", object, nil) == nil
 	}); err != nil {
 		return err
 	}
 	// v2 is preferred and v1 is what is stored, so that a list must be converted.
-	spec["versions"] = []any{version("v2", true), version("v1", false)}
-	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
-		"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/convert"},
+	spec := map[string]any{"versions": []any{version("v2", true), version("v1", false)}, "conversion": map[string]any{
+		"strategy": "Webhook", "webhook": map[string]any{
+			"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/convert"},
+		},
 	}}
-	if err := peers.Request(ctx, b.Admin, http.MethodPatch, url+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
+	if err := peers.Request(ctx, b.Admin, http.MethodPatch, b.CP.URL()+definitions+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
 		return err
 	}
 	// Until the list fails, it is not broken. (The API server says 429, for its cache
 	// cannot be filled.)
-	return b.eventually(ctx, func() error {
+	return eventually(ctx, "a broken type can be listed", func() bool {
 		err := peers.Request(ctx, b.Admin, http.MethodGet, b.CP.URL()+"/apis/bench.example/v2/broken", nil, nil)
 		var status *peers.StatusError
-		if errors.As(err, &status) && status.Code != http.StatusNotFound {
-			return nil
-		}
-		return fmt.Errorf("list of a broken type: want a refusal, got: %w", err)
+		return errors.As(err, &status) && status.Code != http.StatusNotFound
 	})
 }
 
-// eventually asks every 50 ms, for a quarter of a minute.
-func (b *bed) eventually(ctx context.Context, ask func() error) error {
-	for deadline := time.Now().Add(15 * time.Second); ; {
-		err := ask()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		if err := contender.Pause(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-	}
+func eventually(ctx context.Context, what string, holds func() bool) error {
+	return benchmark.Until(ctx, 50*time.Millisecond, 15*time.Second, what, func(context.Context) (bool, error) { return holds(), nil })
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// watch is what became of the ConfigMaps.
+// watch is what became of owners and dependents.
 type watch struct {
 	mu      sync.Mutex
 	there   map[string]bool // by UID: whether it has owners
 	family  map[string]bool // the dependents that are looked at
-	owner   string
+	owners  map[string]bool
 	now     progress
 	changed chan struct{}
 }
 
 // progress is how far the family is that is looked at.
 type progress struct {
-	owner     bool // is there
-	there     int  // dependents that are
-	referring int  // of these, with owners
+	owners    int // that are there
+	there     int // dependents that are
+	referring int // of these, with owners
 	first     time.Time
 	last      time.Time // change of a dependent
 }
@@ -31,8 +31,13 @@ type progress struct {
 func (w *watch) look(f family) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.owner, w.family, w.now = f.owner.UID, make(map[string]bool, len(f.dependents)), progress{}
-	_, w.now.owner = w.there[w.owner]
+	w.owners, w.family, w.now = make(map[string]bool, len(f.owners)), make(map[string]bool, len(f.dependents)), progress{}
+	for _, o := range f.owners {
+		w.owners[o.UID] = true
+		if _, ok := w.there[o.UID]; ok {
+			w.now.owners++
+		}
+	}
 	for _, d := range f.dependents {
 		w.family[d.UID] = true
 		if owned, ok := w.there[d.UID]; ok {
@@ -77,8 +82,8 @@ func (w *watch) one(uid string, there, owned bool) {
 	if delete(w.there, uid); there {
 		w.there[uid] = owned
 	}
-	if uid == w.owner {
-		w.now.owner = there
+	if w.owners[uid] {
+		w.now.owners += number(there) - number(was)
 	}
 	if !w.family[uid] || was == there && wasOwned == owned {
 		return
@@ -121,7 +126,7 @@ func (w *watch) progress() progress {
 	return w.now
 }
 
-// count is how many ConfigMaps there are.
+// count is how many objects there are.
 func (w *watch) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

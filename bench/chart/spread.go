@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -20,15 +21,7 @@ func spread(heights []float64, gap, low, high float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case heights[a] < heights[b]:
-			return -1
-		case heights[a] > heights[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(heights[a], heights[b]) })
 	moved := make([]float64, n)
 	// Down as far as the one above wants, then up as far as the end wants.
 	for rank, i := range order {

@@ -7,22 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
-	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-const (
-	// families are owners, each with a dependent, that are deleted one after the other.
-	families = 300
-	between  = 50 * time.Millisecond
-)
-
-var configMaps = gc.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
+// between is the time between two deletions of owners.
+const between = 50 * time.Millisecond
 
 // gone notes when ConfigMaps go.
 type gone struct {
@@ -49,10 +42,10 @@ func (g *gone) when(name string) time.Time {
 
 // measureCascade looks at how long cascades take alone, and while many Pods are due at
 // once, all with the same settings.
-func measureCascade(ctx context.Context, b *bed, f figures) error {
+func measureCascade(ctx context.Context, b *fixture, f figures) error {
 	pods := kinds[0]
 	c := b.ebb(pods, pods.all)
-	err := with(ctx, c, func(contender.Process) error { return b.cascades(ctx, f, "alone") })
+	err := c.Run(ctx, func(int) error { return b.cascades(ctx, f, "alone") })
 	if err != nil {
 		return err
 	}
@@ -60,16 +53,16 @@ func measureCascade(ctx context.Context, b *bed, f figures) error {
 	if err := b.load(ctx, pods, b.pods, func(i int) time.Time { return long }); err != nil {
 		return err
 	}
-	if b.audited, err = b.skip(); err != nil {
+	if b.audited, err = b.CP.SkipAudit(b.audited); err != nil {
 		return err
 	}
-	return with(ctx, c, func(contender.Process) error {
+	return c.Run(ctx, func(int) error {
 		if err := b.cascades(ctx, f, "beside"); err != nil {
 			return err
 		}
 		left, err := b.listen(ctx, c, pods, 1)
 		if err == nil {
-			contender.Say("%d of %d Pods went meanwhile", len(left.deleted), b.pods)
+			benchmark.Say("%d of %d Pods went meanwhile", len(left.deleted), b.pods)
 		}
 		return err
 	})
@@ -77,49 +70,37 @@ func measureCascade(ctx context.Context, b *bed, f figures) error {
 
 // cascades deletes owners one after the other, once they and their dependents are there;
 // alone or beside Pods that are due.
-func (b *bed) cascades(ctx context.Context, f figures, name string) error {
-	admin, err := b.CP.Kubeconfig("bench", "system:masters")
-	if err != nil {
-		return err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", admin)
-	if err != nil {
-		return err
-	}
-	client, err := metadata.New(config, metadata.Options{})
+func (b *fixture) cascades(ctx context.Context, f figures, name string) error {
+	client, err := b.Metadata()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	g := &gone{at: map[string]time.Time{}}
-	following, end := context.WithCancel(ctx)
-	done := make(chan struct{})
-	follower := client.Follow(configMaps, nil, g.take)
-	go func() { defer close(done); _ = follower.Run(following) }() // the sink has no errors
-	defer func() { end(); <-done }()
-	for i := range families {
+	defer contender.Follow(ctx, client, contender.ConfigMaps, g.take)()
+	for i := range b.families {
 		if err := b.family(ctx, name, i); err != nil {
 			return err
 		}
 	}
-	if err := contender.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
+	if err := benchmark.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
 		return err
 	}
-	deleted := make([]time.Time, families)
-	for i := range families {
+	deleted := make([]time.Time, b.families)
+	for i := range b.families {
 		deleted[i] = time.Now()
 		if err := peers.Request(ctx, b.Admin, http.MethodDelete, b.configMaps()+"/"+owner(name, i), map[string]any{
 			"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
 		}, nil); err != nil {
 			return err
 		}
-		if err := contender.Pause(ctx, between); err != nil {
+		if err := benchmark.Pause(ctx, between); err != nil {
 			return err
 		}
 	}
 	var all []float64
-	for i := range families {
-		if err := contender.Until(ctx, 10*time.Millisecond, longest, "a dependent stays", func(context.Context) (bool, error) {
+	for i := range b.families {
+		if err := benchmark.Until(ctx, 10*time.Millisecond, longest, "a dependent stays", func(context.Context) (bool, error) {
 			return !g.when(dependent(name, i)).IsZero(), nil
 		}); err != nil {
 			return err
@@ -128,17 +109,17 @@ func (b *bed) cascades(ctx context.Context, f figures, name string) error {
 	}
 	f.set("cascade_"+name+"_p50_ms", result.Percentile(all, 50))
 	f.set("cascade_"+name+"_p99_ms", result.Percentile(all, 99))
-	contender.Say("a cascade %s: %.1f ms at the median, %.1f at the 99th percentile", name, result.Percentile(all, 50), result.Percentile(all, 99))
+	benchmark.Say("a cascade %s: %.1f ms at the median, %.1f at the 99th percentile", name, result.Percentile(all, 50), result.Percentile(all, 99))
 	return nil
 }
 
-func (b *bed) configMaps() string { return b.CP.URL() + "/api/v1/namespaces/bench-0/configmaps" }
+func (b *fixture) configMaps() string { return b.CP.URL() + "/api/v1/namespaces/bench-0/configmaps" }
 
 func owner(name string, i int) string     { return fmt.Sprintf("owner-%s-%d", name, i) }
 func dependent(name string, i int) string { return fmt.Sprintf("dependent-%s-%d", name, i) }
 
 // family makes an owner and its dependent.
-func (b *bed) family(ctx context.Context, name string, i int) error {
+func (b *fixture) family(ctx context.Context, name string, i int) error {
 	var answer struct{ Metadata struct{ UID string } }
 	if err := peers.Request(ctx, b.Admin, http.MethodPost, b.configMaps(), map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": owner(name, i)}}, &answer); err != nil {

@@ -6,11 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ebb-agent/ebb/bench/contender"
+	"github.com/ebb-agent/ebb/bench/benchmark"
+	"github.com/ebb-agent/ebb/bench/result"
+	"github.com/ebb-agent/ebb/tools/process"
 )
-
-// restTime is what a process is given to come to rest before its memory counts.
-const restTime = 10 * time.Second
 
 // heapRounds are how often each is measured: what is live was counted at some moment, and
 // what had come just before counts, too.
@@ -18,7 +17,7 @@ const heapRounds = 3
 
 // measureHeap has ebb start with many objects of each kind, none of them due: with all
 // collectors off, with each of them, and with all.
-func measureHeap(ctx context.Context, b *bed, f figures) error {
+func measureHeap(ctx context.Context, b *fixture, f figures) error {
 	later := time.Now().Add(24 * time.Hour)
 	all := map[string]any{}
 	for _, k := range kinds {
@@ -49,37 +48,37 @@ func measureHeap(ctx context.Context, b *bed, f figures) error {
 		}
 	}
 	for _, k := range kinds {
-		f.set(k.name+"_heap_bytes_per_object", (median(lives[k.name])-median(lives["off"]))/float64(k.many(b.options)))
+		f.set(k.name+"_heap_bytes_per_object", (result.Median(lives[k.name])-result.Median(lives["off"]))/float64(k.many(b.options)))
 	}
 	return nil
 }
 
 // cost of ebb with some collectors on, and its live heap in bytes.
-func (b *bed) cost(ctx context.Context, f figures, name string, collectors map[string]any) (live float64, err error) {
+func (b *fixture) cost(ctx context.Context, f figures, name string, collectors map[string]any) (live float64, err error) {
 	began := time.Now()
-	err = with(ctx, b.ebbWith(collectors), func(p contender.Process) error {
-		if err := contender.Until(ctx, 20*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
+	err = b.ebbWith(collectors).Run(ctx, func(pid int) error {
+		if err := benchmark.Until(ctx, 20*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
 			return err
 		}
 		ready := time.Since(began).Seconds()
-		u, err := p.Usage()
+		u, err := process.UsageOf(pid)
 		if err != nil {
 			return err
 		}
 		f.set(name+"_ready_s", ready)
-		f.set(name+"_ready_cpu_s", u.CPU)
-		f.set(name+"_ready_read_mib", u.Read)
-		if err := contender.Pause(ctx, restTime); err != nil {
+		f.set(name+"_ready_cpu_s", u.CPU.Seconds())
+		f.set(name+"_ready_read_mib", float64(u.ReadBytes)/process.MiB)
+		if err := benchmark.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		if u, err = p.Usage(); err != nil {
+		if u, err = process.UsageOf(pid); err != nil {
 			return err
 		}
-		live, err = b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
-		f.set(name+"_rss_mib", u.RSS)
-		f.set(name+"_heap_mib", live/contender.MiB)
-		contender.Say("%-8s ready after %.2f s, %.2f s of CPU, %.0f MiB read; heap %.1f MiB, RSS %.0f MiB",
-			name, ready, f[name+"_ready_cpu_s"], f[name+"_ready_read_mib"], f[name+"_heap_mib"], u.RSS)
+		live, err = b.Ebb.Heap(ctx)
+		f.set(name+"_rss_mib", u.RSSMiB())
+		f.set(name+"_heap_mib", live/process.MiB)
+		benchmark.Say("%-8s ready after %.2f s, %.2f s of CPU, %.0f MiB read; heap %.1f MiB, RSS %.0f MiB",
+			name, ready, f[name+"_ready_cpu_s"], f[name+"_ready_read_mib"], f[name+"_heap_mib"], u.RSSMiB())
 		return err
 	})
 	return live, err

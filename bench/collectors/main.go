@@ -9,23 +9,26 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
 // options are the flags.
 type options struct {
-	controller, deploy, results string
-	rounds, batch, pods, csrs   int
-	only                        string
+	*contender.Options
+	rounds, batch, pods, csrs int
+	families                  int
+	lasts, ahead, rest        time.Duration
+	only                      string
 }
 
 // figures go to collectors.json: for each of pods, jobs and csrs, after that name,
 //
 //	_per_s, _peer_per_s             deletions a second, medians over the rounds
+//	_shipped_per_s                  ebb with its envelope and circuit breaker
 //	_peer_default_per_s             with the limits that its client has by default
 //	_requests_per_object, _peer_…   but lists and watches
 //	_heap_bytes_per_object          beside what the graph of owners keeps
@@ -40,11 +43,8 @@ type figures map[string]float64
 func (f figures) set(name string, v float64) { f[name] = result.Round(v) }
 
 // parts are what can be measured by itself, in this order.
-var parts = []struct {
-	name    string
-	measure func(context.Context, *bed, figures) error
-}{
-	{"rate", measureRates}, {"due", measureDue}, {"cascade", measureCascade}, {"heap", measureHeap},
+var parts = []benchmark.Part[func(context.Context, *fixture, figures) error]{
+	{Name: "rate", Measure: measureRates}, {Name: "due", Measure: measureDue}, {Name: "cascade", Measure: measureCascade}, {Name: "heap", Measure: measureHeap},
 }
 
 // longest is how long the bench waits for anything.
@@ -52,34 +52,23 @@ const longest = 10 * time.Minute
 
 func main() {
 	var o options
-	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
-	flag.StringVar(&o.deploy, "deploy", "deploy/manifests", "the directory with the controller's rights")
-	flag.StringVar(&o.results, "results", "bench/results", "where collectors.json goes")
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each is measured, in turn")
+	o.Options = contender.Flags("collectors")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured, in turn")
 	flag.IntVar(&o.batch, "batch", 2_000, "objects in a round, most of them due at once; of many more Pods the API server refuses the peer most")
 	flag.IntVar(&o.pods, "objects", 50_000, "Pods, and as many Jobs, when memory is measured, and Pods beside a cascade")
 	flag.IntVar(&o.csrs, "csrs", 20_000, "CertificateSigningRequests, when memory is measured")
-	flag.StringVar(&o.only, "only", "", "measure only one of: rate, due, cascade, heap; the others keep the figures that are written")
-	again := flag.Bool("render", false, "only write RESULTS.md again, from collectors.json")
-	flag.Parse()
-	contender.Main("bench-collectors", func(ctx context.Context) error {
-		if *again {
-			return render(o.results)
-		}
-		return run(ctx, o)
-	})
+	flag.IntVar(&o.families, "families", 300, "owners, each with a dependent, that are deleted one after the other")
+	flag.DurationVar(&o.lasts, "lasts", 25*time.Second, "how long objects fall due")
+	flag.DurationVar(&o.ahead, "ahead", 45*time.Second, "what is given to load them, and to ebb to start, before the first is due")
+	flag.DurationVar(&o.rest, "rest", 5*time.Second, "what a process is given to come to rest before its memory counts")
+	flag.StringVar(&o.only, "only", "", "measure only some of: rate, due, cascade, heap; then nothing is written, unless -results says where")
+	benchmark.MainOrRender("bench-collectors", func() error { return render(o.Results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) (err error) {
-	if o.controller, err = filepath.Abs(o.controller); err != nil {
+	wanted, err := benchmark.Only(parts, o.only)
+	if err != nil {
 		return err
-	}
-	known := o.only == ""
-	for _, p := range parts {
-		known = known || p.name == o.only
-	}
-	if !known {
-		return fmt.Errorf("-only %s: want one of rate, due, cascade, heap", o.only)
 	}
 	b, err := makeBed(ctx, o)
 	if err != nil {
@@ -87,22 +76,15 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	f := figures{}
-	if o.only != "" {
-		if err := result.Read(o.results, "collectors", &f); err != nil {
-			return fmt.Errorf("-only %s: the others' figures: %w", o.only, err)
-		}
-	}
-	for _, p := range parts {
-		if o.only != "" && o.only != p.name {
-			continue
-		}
-		if err := p.measure(ctx, b, f); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+	for _, p := range wanted {
+		if err := p.Measure(ctx, b, f); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
 	fmt.Fprint(os.Stderr, f.markdown())
-	if err := result.Write(o.results, "collectors", f); err != nil {
+	o.Results = result.Whole(o.Results, o.only)
+	if err := result.Write(o.Results, "collectors", f); err != nil {
 		return err
 	}
-	return render(o.results)
+	return render(o.Results)
 }

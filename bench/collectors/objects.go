@@ -30,7 +30,7 @@ type kind struct {
 	// ended, as the peer's do.
 	timed, all map[string]any
 	// peer has that one alone run, with the client's limits or without.
-	peer func(b *bed, limited bool) contender.Contender
+	peer func(b *fixture, limited bool) contender.Contender
 	many func(o options) int // when memory is measured
 	slow int                 // with the client's limits
 	// keeps is how many of those that ended the collectors keep.
@@ -42,21 +42,21 @@ var kinds = []kind{
 		name: "pods", resource: "pods", make: pod, many: func(o options) int { return o.pods }, slow: 600, keeps: 1,
 		timed: map[string]any{"mode": "enforce", "keep": -1, "succeeded": map[string]any{"after": patience.String()}},
 		all:   map[string]any{"mode": "enforce", "keep": 1},
-		peer: func(b *bed, limited bool) contender.Contender {
+		peer: func(b *fixture, limited bool) contender.Contender {
 			return b.manager(limited, "pod-garbage-collector", "pod-garbage-collector-controller", "--terminated-pod-gc-threshold=1")
 		},
 	},
 	{
 		name: "jobs", resource: "jobs", make: job, many: func(o options) int { return o.pods }, slow: 600,
 		timed: map[string]any{"mode": "enforce"}, all: map[string]any{"mode": "enforce"},
-		peer: func(b *bed, limited bool) contender.Contender {
+		peer: func(b *fixture, limited bool) contender.Contender {
 			return b.manager(limited, "ttl-after-finished-controller", "ttl-after-finished-controller")
 		},
 	},
 	{
 		name: "csrs", resource: "certificatesigningrequests", make: csr, many: func(o options) int { return o.csrs }, slow: 300,
 		timed: map[string]any{"mode": "enforce"}, all: map[string]any{"mode": "enforce"},
-		peer: (*bed).requestCleaner,
+		peer: (*fixture).requestCleaner,
 	},
 }
 
@@ -72,12 +72,7 @@ func meta(name string, i int, namespaced bool) metav1.ObjectMeta {
 }
 
 func namespace(i int) runtime.Object {
-	m := meta(fmt.Sprint("bench-", i), i, false)
-	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: m,
-		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
-	}
+	return contender.Namespace(meta(fmt.Sprint("bench-", i), i, false))
 }
 
 // nodeName of the i-th Pod; there are as many Nodes as namespaces.

@@ -1,16 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
 // measureRates has each contender delete what is due at once, in turn.
-func measureRates(ctx context.Context, b *bed, f figures) error {
+func measureRates(ctx context.Context, b *fixture, f figures) error {
 	for _, k := range kinds {
 		rates, requests := map[string][]float64{}, map[string][]float64{}
 		n := b.batch
@@ -27,34 +29,40 @@ func measureRates(ctx context.Context, b *bed, f figures) error {
 			}
 			f["differences"] += differences(deleted[0], deleted[1])
 		}
-		t, err := b.overdue(ctx, k.peer(b, true), k, k.slow)
+		slow := min(k.slow, b.batch)
+		t, err := b.overdue(ctx, k.peer(b, true), k, slow)
 		if err != nil {
 			return err
 		}
-		f.set(k.name+"_per_s", median(rates["ebb"]))
-		f.set(k.name+"_peer_per_s", median(rates["peer"]))
+		shipped, err := b.overdue(ctx, b.Ebb.Shipped(b.collectors(map[string]any{k.name: k.all})), k, slow)
+		if err != nil {
+			return err
+		}
+		f.set(k.name+"_shipped_per_s", perSecond(shipped))
+		f.set(k.name+"_per_s", result.Median(rates["ebb"]))
+		f.set(k.name+"_peer_per_s", result.Median(rates["peer"]))
 		f.set(k.name+"_peer_default_per_s", perSecond(t))
-		f.set(k.name+"_requests_per_object", median(requests["ebb"]))
-		f.set(k.name+"_peer_requests_per_object", median(requests["peer"]))
+		f.set(k.name+"_requests_per_object", result.Median(requests["ebb"]))
+		f.set(k.name+"_peer_requests_per_object", result.Median(requests["peer"]))
 	}
 	return nil
 }
 
 // overdue has a contender delete n objects that have all been due for a while.
-func (b *bed) overdue(ctx context.Context, c contender.Contender, k kind, n int) (t traffic, err error) {
+func (b *fixture) overdue(ctx context.Context, c contender.Contender, k kind, n int) (t traffic, err error) {
 	long := time.Now().Add(-24 * time.Hour)
 	if err := b.load(ctx, k, n, func(i int) time.Time { return long.Add(time.Duration(i) * time.Second) }); err != nil {
 		return t, err
 	}
-	if b.audited, err = b.skip(); err != nil {
+	if b.audited, err = b.CP.SkipAudit(b.audited); err != nil {
 		return t, err
 	}
-	err = with(ctx, c, func(contender.Process) error {
+	err = c.Run(ctx, func(int) error {
 		t, err = b.listen(ctx, c, k, k.leaving(n))
 		return err
 	})
 	if err == nil {
-		contender.Say("%-5s %-5s %8.0f a second, %.3f requests each; refused: %v", c.Name, k.name, perSecond(t), float64(t.requests)/float64(len(t.deleted)), t.refused)
+		benchmark.Say("%-5s %-5s %8.0f a second, %.3f requests each; refused: %v", c.Name, k.name, perSecond(t), float64(t.requests)/float64(len(t.deleted)), t.refused)
 	}
 	return t, err
 }
@@ -74,18 +82,11 @@ func differences(a, b traffic) float64 {
 
 // measureDue has objects fall due at half the rate at which ebb can delete them, and
 // looks when their deletions come.
-func measureDue(ctx context.Context, b *bed, f figures) error {
-	const (
-		lasts = 40 * time.Second
-		ahead = 70 * time.Second // to load them, and to start
-	)
+func measureDue(ctx context.Context, b *fixture, f figures) error {
 	for _, k := range kinds {
-		rate := f[k.name+"_per_s"] / 2
-		if rate == 0 {
-			rate = 100 // measured alone
-		}
-		n := int(rate * lasts.Seconds())
-		begin := time.Now().Add(ahead).Truncate(time.Second)
+		rate := cmp.Or(f[k.name+"_per_s"]/2, 100) // 100: measured alone
+		n := int(rate * b.lasts.Seconds())
+		begin := time.Now().Add(b.ahead).Truncate(time.Second)
 		// Times in objects have seconds: all of one second are due together.
 		due := func(i int) time.Time {
 			return begin.Add(time.Duration(float64(i) / rate * float64(time.Second))).Truncate(time.Second)
@@ -94,17 +95,17 @@ func measureDue(ctx context.Context, b *bed, f figures) error {
 			return err
 		}
 		var err error
-		if b.audited, err = b.skip(); err != nil {
+		if b.audited, err = b.CP.SkipAudit(b.audited); err != nil {
 			return err
 		}
 		c := b.ebb(k, k.timed)
 		var t traffic
-		err = with(ctx, c, func(contender.Process) error {
-			if err := contender.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
+		err = c.Run(ctx, func(int) error {
+			if err := benchmark.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
 				return err
 			}
 			if late := time.Since(begin); late > 0 {
-				contender.Say("%s: the first were due %s before ebb was ready", k.name, late)
+				benchmark.Say("%s: the first were due %s before ebb was ready", k.name, late)
 			}
 			left := k
 			left.keeps = 0
@@ -121,10 +122,8 @@ func measureDue(ctx context.Context, b *bed, f figures) error {
 			}
 		}
 		f.set(k.name+"_due_to_sent_p99_ms", result.Percentile(late, 99))
-		contender.Say("%-5s %.0f a second are due: sent after %.0f ms at the median, %.0f at the 99th percentile, %.0f at most; the earliest %.0f",
+		benchmark.Say("%-5s %.0f a second are due: sent after %.0f ms at the median, %.0f at the 99th percentile, %.0f at most; the earliest %.0f",
 			k.name, rate, result.Percentile(late, 50), result.Percentile(late, 99), slices.Max(late), slices.Min(late))
 	}
 	return nil
 }
-
-func median(values []float64) float64 { return result.Percentile(values, 50) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -29,7 +32,7 @@ type removals struct {
 
 func (r *removals) line(l agentrun.Line) {
 	if l.Level == "WARN" {
-		say("the agent warns: %s %v", l.Message, l.Fields)
+		benchmark.Say("the agent warns: %s %v", l.Message, l.Fields)
 	}
 	if l.Message != "container removed" {
 		return
@@ -95,13 +98,13 @@ func measureExits(ctx context.Context, s settings, f *figures) (err error) {
 		}
 		took, noted = append(took, t.removed), append(noted, t.noted)
 		if (i+1)%50 == 0 {
-			say("exits: %d of %d", i+1, s.exits)
+			benchmark.Say("exits: %d of %d", i+1, s.exits)
 		}
 	}
 	f.ExitP50, f.ExitP99 = result.Round(result.Percentile(took, 50)), result.Round(result.Percentile(took, 99))
 	f.ExitMax, f.Exits = result.Round(result.Percentile(took, 100)), len(took)
 	f.NotedP50, f.NotedP99 = result.Round(result.Percentile(noted, 50)), result.Round(result.Percentile(noted, 99))
-	say("exits: the runtime noted them after %.0f ms at the median, p99 %.0f; from then to the removal %.0f ms, p99 %.0f, at most %.0f",
+	benchmark.Say("exits: the runtime noted them after %.0f ms at the median, p99 %.0f; from then to the removal %.0f ms, p99 %.0f, at most %.0f",
 		f.NotedP50, f.NotedP99, f.ExitP50, f.ExitP99, f.ExitMax)
 	if err := p.Stop(); err != nil {
 		return err
@@ -139,20 +142,14 @@ type times struct{ noted, removed float64 }
 // awaitExit asks the CRI for one container until it is not running any more.
 func awaitExit(ctx context.Context, n *node.Node, id string) (time.Time, error) {
 	pods, _ := n.CRI()
-	for {
+	err := benchmark.Until(ctx, 2*time.Millisecond, time.Minute, "a container does not exit", func(ctx context.Context) (bool, error) {
 		r, err := pods.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-		if status.Code(err) == codes.NotFound || err == nil && r.Status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			return time.Now(), nil
+		if status.Code(err) == codes.NotFound {
+			return true, nil
 		}
-		if err != nil {
-			return time.Time{}, err
-		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		}
-	}
+		return err == nil && r.Status.State != runtimeapi.ContainerState_CONTAINER_RUNNING, err
+	})
+	return time.Now(), err
 }
 
 func runPod(ctx context.Context, n *node.Node, name string) (*node.Pod, error) {
@@ -188,7 +185,7 @@ func removeMany(ctx context.Context, s settings, f *figures, n *node.Node, remov
 		}
 		ids = append(ids, id)
 		if (i+1)%50 == 0 {
-			say("many: %d of %d are dead", i+1, s.dead)
+			benchmark.Say("many: %d of %d are dead", i+1, s.dead)
 		}
 	}
 	removed.mu.Lock()
@@ -201,17 +198,10 @@ func removeMany(ctx context.Context, s settings, f *figures, n *node.Node, remov
 	if _, err := removed.wait(ctx, "", len(ids)); err != nil {
 		return errors.Join(err, p.Stop())
 	}
-	first, last := time.Time{}, time.Time{}
-	for _, at := range removed.at {
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
+	at := slices.SortedFunc(maps.Values(removed.at), time.Time.Compare)
+	took := at[len(at)-1].Sub(at[0])
 	f.RemovedMany = len(ids)
-	f.RemovedPerSecond = result.Round(float64(len(ids)-1) / last.Sub(first).Seconds())
-	say("many: %d dead containers went in %v, %.0f a second", len(ids), last.Sub(first).Round(time.Millisecond), f.RemovedPerSecond)
+	f.RemovedPerSecond = result.Round(float64(len(ids)-1) / took.Seconds())
+	benchmark.Say("many: %d dead containers went in %v, %.0f a second", len(ids), took.Round(time.Millisecond), f.RemovedPerSecond)
 	return p.Stop()
 }

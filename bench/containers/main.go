@@ -8,14 +8,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/policy/container"
 )
@@ -26,8 +22,11 @@ const mib = 1 << 20
 type settings struct {
 	agent, only string
 	exits, dead int
-	starts      int
-	results     string
+
+	starts, kubeletStarts int
+	seed                  uint64
+
+	results string
 }
 
 // figures go to containers.json.
@@ -47,65 +46,67 @@ type figures struct {
 	RemovedPerSecond float64 `json:"removed_per_s,omitempty"`
 	RemovedMany      int     `json:"removed,omitempty"`
 
-	*race
+	// The same race against ebb and against the kubelet's own garbage collection; nil if it was
+	// not measured.
+	Race        *race `json:"race,omitempty"`
+	KubeletRace *race `json:"race_kubelet,omitempty"`
 }
 
-// race is what became of the pods; nil if there was no race.
+// race is what became of the pods.
 type race struct {
-	Started     int `json:"race_pods_started"`
-	Permanently int `json:"race_pods_failed_permanently"`
-	Transiently int `json:"race_pods_failed_transiently"`
-	Missing     int `json:"race_pods_bound_without_image"`
-	Removed     int `json:"race_images_removed"`
-	Kept        int `json:"race_images_kept_at_the_last_moment"`
-	NoSpace     int `json:"race_imports_without_space"`
-	DiskFull    int `json:"race_pods_met_full_disk"`
-	Kills       int `json:"race_agent_kills"`
+	Seed        uint64 `json:"seed"`
+	Started     int    `json:"pods_started"` // whose image was there when they were bound
+	Permanently int    `json:"pods_failed_permanently"`
+	Transiently int    `json:"pods_failed_transiently"`
+	Missing     int    `json:"pods_bound_without_image"`
+	// Of those, whose image went while they were bound, and how many of them ran.
+	Withdrawn    int `json:"pods_bound_while_image_went"`
+	WithdrawnRan int `json:"pods_bound_while_image_went_ran"`
+	Removed      int `json:"images_removed"`
+	Kept         int `json:"images_kept_at_the_last_moment"`
+	NoSpace      int `json:"imports_without_space"`
+	DiskFull     int `json:"pods_met_full_disk"`
+	Kills        int `json:"agent_kills"`
 }
 
 // parts are what can be measured by itself.
-var parts = map[string]func(context.Context, settings, *figures) error{
-	"exits": measureExits, "decide": measureDecide, "race": measureRace,
+var parts = []benchmark.Part[func(context.Context, settings, *figures) error]{
+	{Name: "decide", Measure: measureDecide}, {Name: "exits", Measure: measureExits}, {Name: "race", Measure: measureRace}, {Name: "race-kubelet", Measure: measureKubeletRace},
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.agent, "agent", "bin/ebb-agent", "the ebb-agent binary to measure")
-	flag.StringVar(&s.only, "only", "", "measure only one of: exits, decide, race")
+	flag.StringVar(&s.only, "only", "", "measure only some of: decide, exits, race, race-kubelet; then nothing is written, unless -results says where")
 	flag.IntVar(&s.exits, "exits", 200, "how many containers exit one after the other")
 	flag.IntVar(&s.dead, "dead", 200, "how many are dead at once when the agent starts")
-	flag.IntVar(&s.starts, "starts", 2000, "how many pods the kubelet starts")
-	flag.StringVar(&s.results, "results", "bench/results", "where containers.json goes")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-containers:", err)
-		stop()
-		os.Exit(1)
-	}
+	flag.IntVar(&s.starts, "starts", 1000, "how many pods the kubelet starts while the agent removes images")
+	flag.IntVar(&s.kubeletStarts, "kubelet-starts", 300, "how many while it does that itself, which is slower: it makes room every 10 s")
+	flag.Uint64Var(&s.seed, "seed", 0, "of the races; 0: by the clock")
+	flag.StringVar(&s.results, "results", result.Dir, "where containers.json goes")
+	benchmark.MainOrRender("bench-containers", func() error { return render(s.results) }, func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	if s.agent, err = filepath.Abs(s.agent); err != nil {
+	wanted, err := benchmark.Only(parts, s.only)
+	if err != nil {
 		return err
 	}
-	if s.only != "" && parts[s.only] == nil {
-		return fmt.Errorf("-only %s: want one of exits, decide, race", s.only)
+	if s.seed == 0 {
+		s.seed = uint64(time.Now().UnixNano())
 	}
 	var f figures
-	for _, name := range []string{"decide", "exits", "race"} {
-		if s.only != "" && s.only != name {
-			continue
-		}
-		if err := parts[name](ctx, s, &f); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, p := range wanted {
+		if err := p.Measure(ctx, s, &f); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
-	return result.Write(s.results, "containers", f)
+	s.results = result.Whole(s.results, s.only)
+	if err := result.Write(s.results, "containers", f); err != nil {
+		return err
+	}
+	return render(s.results)
 }
-
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // decides are how often 5,000 containers are decided on.
 const decides = 101
@@ -147,9 +148,6 @@ func measureDecide(ctx context.Context, _ settings, f *figures) error {
 		return errors.New("hardly anything goes: there is nothing to measure")
 	}
 	f.Decide = result.Round(result.Percentile(took, 50))
-	say("decide: 5,000 dead containers in %.1f ms (at most %.1f), %d steps", f.Decide, slices.Max(took), steps)
+	benchmark.Say("decide: 5,000 dead containers in %.1f ms (at most %.1f), %d steps", f.Decide, slices.Max(took), steps)
 	return nil
 }
-
-// quote joins what failed, for people.
-func quote(failures []string) string { return strings.Join(failures, "\n  ") }

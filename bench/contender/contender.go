@@ -3,12 +3,10 @@
 package contender
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -19,7 +17,11 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
+	"github.com/ebb-agent/ebb/tools/shipped"
 )
 
 // Contender is a collector that can be started and stopped.
@@ -30,6 +32,16 @@ type Contender struct {
 	Start func(ctx context.Context) (pid int, stop func() error, err error)
 }
 
+// Run has it run while something is done with its process.
+func (c Contender) Run(ctx context.Context, do func(pid int) error) (err error) {
+	pid, stop, err := c.Start(ctx)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	return do(pid)
+}
+
 // OnlyCollector has the kube-controller-manager run its garbage collector alone.
 const OnlyCollector = "--controllers=garbage-collector-controller"
 
@@ -38,6 +50,16 @@ var NoLimits = []string{"--kube-api-qps=10000", "--kube-api-burst=10000"}
 
 // PeerArgs are both.
 var PeerArgs = append([]string{OnlyCollector}, NoLimits...)
+
+// MoreWorkers has the peer's garbage collector send five times as many requests at once as
+// by default.
+const MoreWorkers = "--concurrent-gc-syncs=100"
+
+// PeerShipped is the kube-controller-manager with all its controllers, leader election and
+// the limits that it has by default.
+func PeerShipped(cp *peers.ControlPlane) Contender {
+	return Peer(cp, "peer as shipped", "--leader-elect=true")
+}
 
 // Peer is the kube-controller-manager of a control plane, with these arguments.
 func Peer(cp *peers.ControlPlane, name string, args ...string) Contender {
@@ -66,75 +88,78 @@ type Ebb struct {
 	Kubeconfig string
 	Dir        string // for its configuration, log and socket
 	Address    string // that it serves metrics on
-	// Settings are more of its configuration.
+	// Settings are more of its configuration, at its best.
 	Settings map[string]any
 }
 
 // Ready says whether it leads, and has listed everything.
 func (e Ebb) Ready(ctx context.Context) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address+"/readyz", nil)
-	if err != nil {
-		return false, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false, nil // it does not listen yet
-	}
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode == http.StatusOK && !bytes.Contains(body, []byte("waiting for the lease")), errors.Join(err, resp.Body.Close())
+	var text string
+	err := peers.Request(ctx, http.DefaultClient, http.MethodGet, "http://"+e.Address+"/readyz", nil, &text)
+	return err == nil && !strings.Contains(text, "waiting for the lease"), ctx.Err()
 }
 
-// Contender runs with a configuration that lets it be alone and delete as much as a
-// benchmark wants.
+// Heap is its live heap, in bytes, as its latest garbage collection has it.
+func (e Ebb) Heap(ctx context.Context) (float64, error) {
+	return peers.Metric(ctx, http.DefaultClient, "http://"+e.Address, "go_gc_heap_live_bytes")
+}
+
+// Contender is ebb at its best: alone, and with nothing that bounds its deletions.
 func (e Ebb) Contender() Contender {
-	return Contender{Name: "ebb", User: "system:serviceaccount:ebb-system:ebb-controller", Start: e.start}
-}
-
-func (e Ebb) start(ctx context.Context) (int, func() error, error) {
-	config := filepath.Join(e.Dir, "config.yaml")
 	settings := map[string]any{
-		"mode":           "enforce",
 		"leaderElection": map[string]any{"enabled": false},
-		"brake":          map[string]any{"deletions": 10_000_000},
+		"circuitBreaker": map[string]any{"deletions": 0},
 		"envelope":       map[string]any{"burst": 0},
-		"server":         map[string]any{"address": e.Address, "adminSocket": filepath.Join(e.Dir, "admin.sock")},
 	}
 	maps.Copy(settings, e.Settings)
-	text, err := json.Marshal(settings)
+	return e.contender("ebb", settings)
+}
+
+// Shipped is ebb as the chart installs it: with leader election, and with its envelope and
+// circuit breaker, within which the benchmark has to stay. settings are what it asks for besides.
+func (e Ebb) Shipped(settings map[string]any) Contender {
+	return e.contender("ebb as shipped", settings)
+}
+
+func (e Ebb) contender(name string, settings map[string]any) Contender {
+	return Contender{Name: name, User: "system:serviceaccount:ebb-system:ebb-controller", Start: func(ctx context.Context) (int, func() error, error) {
+		return e.start(ctx, settings)
+	}}
+}
+
+// start it as it is shipped, with mode enforce and some settings of its own.
+func (e Ebb) start(ctx context.Context, own map[string]any) (int, func() error, error) {
+	config := filepath.Join(e.Dir, "config.yaml")
+	text, err := shipped.Config("controller")
+	if err != nil {
+		return 0, nil, err
+	}
+	var settings map[string]any
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		return 0, nil, err
+	}
+	settings["mode"] = "enforce"
+	settings["server"] = map[string]any{"address": e.Address, "adminSocket": filepath.Join(e.Dir, "admin.sock")}
+	maps.Copy(settings, own)
+	text, err = json.Marshal(settings)
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(e.Dir, "ebb-controller.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log := filepath.Join(e.Dir, "ebb-controller.log")
+	p, err := process.StartLogged(exec.Command(e.Binary, "--kubeconfig", e.Kubeconfig, "--config", config), log, nil)
 	if err != nil {
 		return 0, nil, err
 	}
-	cmd := exec.CommandContext(ctx, e.Binary, "--kubeconfig", e.Kubeconfig, "--config", config)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
-		return 0, nil, err
-	}
-	return cmd.Process.Pid, func() error {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			return err
-		}
-		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("ebb-controller: %w: %s", err, lastLines(log.Name()))
+	return p.PID(), func() error {
+		err := errors.Join(p.End(context.WithoutCancel(ctx), syscall.SIGTERM), p.Err())
+		if err != nil {
+			return fmt.Errorf("ebb-controller: %w%s", err, process.Tail(log))
 		}
 		return nil
 	}, nil
-}
-
-func lastLines(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
 // FreeAddress is one that nobody listens on.

@@ -3,13 +3,13 @@ package contender
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"net"
 	"net/http"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -36,7 +36,7 @@ type put struct {
 // Fill puts objects into etcd while the API server is away: a million creations would
 // take half an hour, and objects of one transaction share a version, which no watch
 // should see. The API server cannot tell them from its own.
-func (b *Bed) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) error {
+func (b *Fixture) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) error {
 	if err := b.CP.APIServer.Stop(ctx); err != nil {
 		return err
 	}
@@ -53,13 +53,7 @@ func (b *Bed) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) error 
 }
 
 func load(ctx context.Context, cp *peers.ControlPlane, objects iter.Seq[runtime.Object]) error {
-	client := &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: loaders,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", cp.EtcdSocket())
-		},
-	}}
-	defer client.CloseIdleConnections()
+	client := peers.UnixClient(cp.EtcdSocket())
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(loaders)
 	batch := make([]put, 0, perTransaction)
@@ -92,26 +86,12 @@ func load(ctx context.Context, cp *peers.ControlPlane, objects iter.Seq[runtime.
 const loaders = 4
 
 func commit(ctx context.Context, client *http.Client, batch []put) error {
-	body, err := json.Marshal(map[string]any{"success": batch})
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/txn", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return err
-	}
 	var done struct{ Succeeded bool }
-	if err := json.Unmarshal(answer, &done); err != nil || resp.StatusCode != http.StatusOK || !done.Succeeded {
-		return fmt.Errorf("write to etcd: %s: %.200s", resp.Status, answer)
+	if err := peers.Request(ctx, client, http.MethodPost, "http://etcd/v3/kv/txn", map[string]any{"success": batch}, &done); err != nil {
+		return fmt.Errorf("write to etcd: %w", err)
+	}
+	if !done.Succeeded {
+		return errors.New("write to etcd: the transaction did not succeed")
 	}
 	return nil
 }
@@ -141,4 +121,13 @@ func stored(o runtime.Object) (key string, value []byte, err error) {
 		return "", nil, fmt.Errorf("nobody knows where a %T is kept", o)
 	}
 	return key, out.Bytes(), nil
+}
+
+// Namespace is one as the API server stores it.
+func Namespace(m metav1.ObjectMeta) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: m,
+		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+	}
 }

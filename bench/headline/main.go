@@ -1,59 +1,145 @@
-// Headline writes README's table of what was measured from the latest runs in
-// bench/results: go run ./bench/headline. A test keeps the two equal.
+// Headline writes the tables of what was measured, a short one in README and one with
+// all headline figures in docs/benchmarks.md, from the latest runs in bench/results:
+// go run ./bench/headline, at the top of the repository. It refuses runs that are of other
+// sources, or not of one machine. A test keeps the tables equal to the runs.
 package main
 
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-//go:embed table.md.tmpl
-var table string
+//go:embed short.md.tmpl
+var short string
+
+//go:embed all.md.tmpl
+var all string
+
+// tables are the templates, by the page whose section "measured" is made of them.
+var tables = map[string]string{"README.md": short, "docs/benchmarks.md": all}
+
+// quoted are the results that the tables are made of.
+var quoted = []string{"cascade", "collectors", "containers", "idle", "node", "probes", "reaction"}
 
 func main() {
-	results := flag.String("results", "bench/results", "directory of the figures")
-	readme := flag.String("readme", "README.md", "the page with the section \"measured\"")
+	results := flag.String("results", result.Dir, "directory of the figures")
+	show := flag.Bool("show", false, "show the tables instead of writing them, whatever the runs are of")
+	text := flag.Bool("text", false, "write the pages again after a change of their text, whatever the runs are of")
 	flag.Parse()
-	text, err := render(*results)
-	if err == nil {
-		err = result.Section(*readme, "measured", text)
-	}
-	if err != nil {
+	if err := run(*results, *show, *text); err != nil {
 		fmt.Fprintln(os.Stderr, "headline:", err)
 		os.Exit(1)
 	}
 }
 
-// render makes the table of the figures in a directory. A figure that is not
-// there is an error, not a gap.
-func render(results string) (string, error) {
-	figures := map[string]map[string]any{}
-	for _, name := range []string{"node", "containers", "cascade", "collectors"} {
-		path := filepath.Join(results, name+".json")
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("render: %w", err)
+func run(results string, show, text bool) error {
+	if show { // all of them are new
+		result.Older = nil
+	} else if !text {
+		if err := fresh(results); err != nil {
+			return fmt.Errorf("nothing is written: %w", err)
 		}
+	}
+	for _, page := range slices.Sorted(maps.Keys(tables)) {
+		table, err := render(results, tables[page])
+		if err != nil {
+			return err
+		}
+		if show {
+			fmt.Println(table)
+		} else if err := result.Section(page, "measured", table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fresh says which results are not of these sources, or not of one machine.
+func fresh(results string) error {
+	var errs []error
+	var first *result.Origin
+	for _, name := range quoted {
+		o, err := result.OriginOf(results, name)
+		if err != nil || o == nil {
+			errs = append(errs, errors.Join(fmt.Errorf("%s: nothing says what it is of", name), err))
+			continue
+		}
+		if first == nil {
+			first = o
+		}
+		sources, _, err := result.SourcesOf(o.Made.Packages)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, wrong(name, o, first, sources))
+	}
+	return errors.Join(errs...)
+}
+
+// wrong says why a result is not to be published beside another.
+func wrong(name string, o, other *result.Origin, sources string) error {
+	switch {
+	case o.Emulated:
+		return fmt.Errorf("%s: its machine was emulated", name)
+	case o.Made.Sources == "":
+		return fmt.Errorf("%s: it ran where there was no checkout, so nothing says what its sources are", name)
+	case o.Dirty:
+		return fmt.Errorf("%s: its sources were not committed", name)
+	case o.Made.Sources != sources:
+		return fmt.Errorf("%s: its sources have changed since commit %.12s", name, o.Commit)
+	case len(o.Configuration) > 0:
+		return fmt.Errorf("%s: not as the benchmark is by default: %v", name, o.Configuration)
+	case o.Kernel != other.Kernel || o.Machine != other.Machine || !maps.Equal(o.Versions, other.Versions):
+		return fmt.Errorf("%s: of another machine: Linux %s, %s, %v; not Linux %s, %s, %v",
+			name, o.Kernel, o.Machine, o.Versions, other.Kernel, other.Machine, other.Versions)
+	}
+	return nil
+}
+
+// render makes a table of the figures in a directory. A figure that is not there is an error,
+// not a gap, unless its benchmark is still to be run anew.
+func render(results, table string) (string, error) {
+	figures := map[string]any{}
+	for _, name := range quoted {
 		var run map[string]any
-		if err := json.Unmarshal(text, &run); err != nil {
-			return "", fmt.Errorf("render %s: %w", path, err)
+		if err := result.Read(results, name, &run); err != nil && !(errors.Is(err, fs.ErrNotExist) && slices.Contains(result.Older, name)) {
+			return "", fmt.Errorf("render: %w", err)
 		}
 		figures[name] = run
 	}
-	t, err := template.New("table").Option("missingkey=error").Funcs(template.FuncMap{"f": format}).Parse(table)
+	figure := func(digits int, path string) (string, error) {
+		name, _, _ := strings.Cut(path, ".")
+		var at any = figures
+		for key := range strings.SplitSeq(path, ".") {
+			within, _ := at.(map[string]any)
+			at = within[key]
+		}
+		v, ok := at.(float64)
+		if !ok && slices.Contains(result.Older, name) {
+			return "to be measured", nil
+		}
+		if !ok {
+			return "", fmt.Errorf("no figure %s", path)
+		}
+		return format(digits, v), nil
+	}
+	t, err := template.New("table").Funcs(template.FuncMap{"f": figure}).Parse(table)
 	if err != nil {
 		return "", fmt.Errorf("render: %w", err)
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, figures); err != nil {
+	if err := t.Execute(&out, nil); err != nil {
 		return "", fmt.Errorf("render: %w", err)
 	}
 	return out.String(), nil
@@ -66,7 +152,7 @@ func format(digits int, v float64) string {
 	if digits > 0 {
 		whole -= digits + 1
 	}
-	for i := whole - 3; i > 0; i -= 3 {
+	for i := whole - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
 	return s

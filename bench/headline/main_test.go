@@ -3,41 +3,100 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// TestReadmeQuotesTheLatestRuns: if it fails, go run ./bench/headline.
-func TestReadmeQuotesTheLatestRuns(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+const results = "../results"
+
+// TestPagesQuoteTheLatestRuns: if it fails, make bench-publish.
+func TestPagesQuoteTheLatestRuns(t *testing.T) {
+	for page, table := range tables {
+		text, err := os.ReadFile(filepath.Join("../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := render(results, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "<!-- begin measured -->\n\n"+strings.TrimSpace(want)+"\n\n<!-- end measured -->") {
+			t.Errorf("%s does not quote the latest runs:\n%s", page, want)
+		}
 	}
-	want, err := render("../results")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestOrigins: each result says what it is of, but for those that predate this; and those are
+// on the list no longer than until they are measured anew.
+func TestOrigins(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(results, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
 	}
-	if !strings.Contains(string(readme), "<!-- begin measured -->\n\n"+strings.TrimSpace(want)+"\n") {
-		t.Errorf("README.md does not quote the latest runs:\n%s", want)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		o, err := result.OriginOf(results, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if older := slices.Contains(result.Older, name); older != (o == nil) {
+			t.Errorf("%s has an origin: %v; it is on the list of older results: %v", name, o != nil, older)
+		}
 	}
 }
 
 // TestFigureMissing: nothing is shown for a figure that a run did not write.
 func TestFigureMissing(t *testing.T) {
+	older := result.Older
+	t.Cleanup(func() { result.Older = older })
 	dir := t.TempDir()
-	for _, name := range []string{"node", "containers", "cascade", "collectors"} {
-		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(`{"images_needed":4}`), 0o644); err != nil {
+	for _, name := range quoted {
+		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(`{"a":{"b":4}}`), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text, err := render(dir); err == nil || !strings.Contains(err.Error(), "ebb_reaction_s") {
-		t.Errorf("render: %q, %v", text, err)
+	const table = `{{f 0 "idle.a.b"}} {{f 0 "idle.a.c"}}`
+	result.Older = nil
+	if text, err := render(dir, table); err == nil || !strings.Contains(err.Error(), "no figure idle.a.c") {
+		t.Errorf("%q, %v", text, err)
+	}
+	result.Older = []string{"idle"}
+	if text, err := render(dir, table); err != nil || text != "4 to be measured" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestWrong: only runs of committed sources that are still those, as the benchmark is by
+// default, and of one machine.
+func TestWrong(t *testing.T) {
+	good := result.Origin{Kernel: "6.1", Machine: "m", Versions: map[string]string{"go": "1"}, Made: result.Made{Sources: "s"}}
+	if err := wrong("x", &good, &good, "s"); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*result.Origin){
+		"emulated":        func(o *result.Origin) { o.Emulated = true },
+		"no checkout":     func(o *result.Origin) { o.Made.Sources = "" },
+		"not committed":   func(o *result.Origin) { o.Dirty = true },
+		"have changed":    func(o *result.Origin) { o.Made.Sources = "t" },
+		"by default":      func(o *result.Origin) { o.Configuration = map[string]string{"images": "1"} },
+		"Linux 6.2":       func(o *result.Origin) { o.Kernel = "6.2" },
+		"another machine": func(o *result.Origin) { o.Versions = nil },
+	} {
+		o := good
+		change(&o)
+		if err := wrong("x", &o, &good, "s"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
 	}
 }
 
 func TestFormat(t *testing.T) {
 	for want, got := range map[string]string{
 		"1,658": format(0, 1658.136), "927": format(0, 927.285), "0.10": format(2, 0.1049), "1,234,567.9": format(1, 1234567.89), "12": format(0, 12),
+		"-5.7": format(1, -5.707), "-123": format(0, -123), "-1,234": format(0, -1234),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -1,5 +1,7 @@
-// Command idle measures what the agent costs when nothing happens: CPU time,
-// wake-ups and memory on a throwaway node with many images and containers.
+// Command idle measures what the agent and the kubelet cost when nothing happens, in the same
+// time on the same throwaway node with many images and pods: CPU time, wake-ups and memory.
+// Beside it, on a second node of the same kind, is a kubelet with its own image garbage
+// collection, which is what the agent takes off it.
 package main
 
 import (
@@ -8,37 +10,46 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
-func main() {
-	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to measure")
-	images := flag.Int("images", 200, "how many images")
-	containers := flag.Int("containers", 100, "how many running containers")
-	period := flag.Duration("period", time.Minute, "how long to watch")
-	results := flag.String("results", "bench/results", "where idle.json goes")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *agent, *results, *images, *containers, *period); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-idle:", err)
-		os.Exit(1)
-	}
+// options are the flags.
+type options struct {
+	agent, results string
+	images, pods   int
+	period, rest   time.Duration
 }
 
+func main() {
+	var o options
+	flag.StringVar(&o.agent, "agent", "bin/ebb-agent", "the ebb-agent binary to measure")
+	flag.IntVar(&o.images, "images", 200, "how many images")
+	flag.IntVar(&o.pods, "containers", 100, "how many pods, of one running container each")
+	flag.DurationVar(&o.period, "period", 5*time.Minute, "how long to watch; the kubelet looks at its images every 5 minutes")
+	flag.DurationVar(&o.rest, "rest", 20*time.Second, "what everything is given to come to rest before that")
+	flag.StringVar(&o.results, "results", result.Dir, "where idle.json goes")
+	benchmark.MainOrRender("bench-idle", func() error { return render(o.results) }, func(ctx context.Context) error { return run(ctx, o) })
+}
+
+// figures go to idle.json.
 type figures struct {
-	CPU        float64 `json:"cpu_percent"`
-	OwnWakeups float64 `json:"own_wakeups_per_min"`
-	Switches   float64 `json:"context_switches_per_min"`
-	RSS        float64 `json:"rss_mib"`
-	PeakRSS    float64 `json:"peak_rss_mib"`
+	// In the same time, on the same node; the kubelet's image garbage collection is handed over.
+	Ebb     cost `json:"ebb"`
+	Kubelet cost `json:"kubelet"`
+	// The kubelet with its image garbage collection, meanwhile, on another node of the same
+	// kind, where ebb is not.
+	KubeletImages cost `json:"kubelet_images"`
+
+	OwnWakeups float64 `json:"own_wakeups_per_min"` // of ebb
 	Images     int     `json:"images"`
 	Containers int     `json:"containers"`
 	Period     float64 `json:"period_s"`
@@ -49,46 +60,80 @@ type figures struct {
 	ScrapeBytes  int     `json:"scrape_bytes"`
 }
 
-func run(ctx context.Context, binary, results string, images, containers int, period time.Duration) (err error) {
-	if binary, err = filepath.Abs(binary); err != nil {
-		return err
-	}
-	n, err := node.Start(ctx, node.Config{Name: "idle", FS: "ext4", SizeBytes: 4 << 30})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, n.Close()) }()
-	if err := populate(ctx, n, images, containers); err != nil {
-		return err
-	}
-	c := agentrun.ConfigFor(n)
-	p, err := agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: n.Dir(), Config: c})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.Stop(), agentrun.Unload(c)) }()
-	if err := awaitResolved(ctx, p, images); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "the agent has settled; watching it for %s\n", period)
-	f, err := watch(ctx, p, period)
-	if err != nil {
-		return err
-	}
-	f.Images, f.Containers = images, containers
-	s, err := measureScrapes(ctx, p)
-	if err != nil {
-		return err
-	}
-	f.ScrapeTook, f.ScrapeCPU = result.Round(s.took.Seconds()*1e3), result.Round(s.cpu.Seconds()*1e3)
-	f.ScrapeSeries, f.ScrapeBytes = s.series, s.bytes
-	return result.Write(results, "idle", f)
+// cost is what a process takes.
+type cost struct {
+	CPU      float64 `json:"cpu_percent"`              // of one core
+	Switches float64 `json:"context_switches_per_min"` // voluntary ones of all threads
+	RSS      float64 `json:"rss_mib"`
+	PeakRSS  float64 `json:"peak_rss_mib"`
 }
 
-// populate imports the images and starts the containers.
-func populate(ctx context.Context, n *node.Node, images, containers int) error {
-	fmt.Fprintf(os.Stderr, "importing %d images, starting %d containers\n", images, containers)
-	list := make([]node.Image, images)
+func run(ctx context.Context, o options) (err error) {
+	// A threshold of 100 hands the kubelet's image garbage collection over.
+	beside, err := start(ctx, o, "idle", map[string]any{"imageGCHighThresholdPercent": 100})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, beside.close()) }()
+	alone, err := start(ctx, o, "idle-alone", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alone.close()) }()
+	f := figures{Images: o.images, Containers: o.pods, Period: o.period.Seconds()}
+	if err := watchAll(ctx, o, beside, alone, &f); err != nil {
+		return err
+	}
+	fmt.Fprint(os.Stderr, f.markdown())
+	if err := result.Write(o.results, "idle", f); err != nil {
+		return err
+	}
+	return render(o.results)
+}
+
+// kubeletNode is a node with its kubelet, which runs all the pods.
+type kubeletNode struct {
+	node         *node.Node
+	installation *agentrun.Installation
+	kubelet      *peers.Kubelet
+}
+
+func start(ctx context.Context, o options, name string, configuration map[string]any) (_ *kubeletNode, err error) {
+	k := &kubeletNode{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.close())
+		}
+	}()
+	if k.node, err = node.Start(ctx, node.Config{Name: name, FS: "ext4", SizeBytes: 4 << 30, Containerd: node.V2}); err != nil {
+		return nil, err
+	}
+	if k.installation, err = agentrun.Install(ctx, k.node); err != nil {
+		return nil, err
+	}
+	if k.kubelet, err = k.installation.StartKubelet(ctx, peers.KubeletConfig{Node: k.node, Configuration: configuration}); err != nil {
+		return nil, err
+	}
+	return k, populate(ctx, o, k.node, k.kubelet)
+}
+
+func (k *kubeletNode) close() (err error) {
+	if k.kubelet != nil {
+		err = k.kubelet.Close()
+	}
+	if k.installation != nil {
+		err = errors.Join(err, k.installation.Close())
+	}
+	if k.node != nil {
+		err = errors.Join(err, k.node.Close())
+	}
+	return err
+}
+
+// populate imports the images and has the kubelet run pods of them.
+func populate(ctx context.Context, o options, n *node.Node, k *peers.Kubelet) error {
+	benchmark.Say("importing %d images, starting %d pods", o.images, o.pods)
+	list := make([]node.Image, o.images)
 	for i := range list {
 		list[i] = node.Image{Name: fmt.Sprintf("idle.test/image:%d", i), Layers: []node.Layer{
 			{Seed: fmt.Sprintf("group-%d", i/10), Bytes: 64 << 10, Files: 4},
@@ -98,73 +143,77 @@ func populate(ctx context.Context, n *node.Node, images, containers int) error {
 	if _, err := n.ImportAll(ctx, node.CRINamespace, list); err != nil {
 		return err
 	}
-	for i := range containers {
-		if _, err := n.Run(ctx, node.RunSpec{ID: fmt.Sprintf("c%d", i), Image: list[i%images].Name}); err != nil {
+	for i := range o.pods {
+		if err := k.CreatePod(ctx, peers.PodSpec{Name: fmt.Sprint("idle-", i), Image: list[i%o.images].Name}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return benchmark.Until(ctx, time.Second, 10*time.Minute, "the pods do not all run", func(ctx context.Context) (bool, error) {
+		pods, err := k.Pods(ctx)
+		running := 0
+		for _, p := range pods {
+			if peers.IsRunning(p, false) {
+				running++
+			}
+		}
+		return running == o.pods, err
+	})
 }
 
-// awaitResolved waits until the kernel tracks every image's layer, and the
-// agent has gone quiet.
-func awaitResolved(ctx context.Context, p *agentrun.Process, images int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the agent does not settle"))
-	defer cancel()
-	for {
+// watchAll has the agent, as it is shipped, run beside the one kubelet and not beside the other.
+func watchAll(ctx context.Context, o options, beside, alone *kubeletNode, f *figures) (err error) {
+	p, err := agentrun.Start(ctx, agentrun.Options{Binary: o.agent, Dir: beside.node.Dir(), Config: beside.installation.Config})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	if err := benchmark.Until(ctx, 100*time.Millisecond, 2*time.Minute, "the agent does not settle", func(ctx context.Context) (bool, error) {
 		tracked, err := p.Metric(ctx, "ebb_node_layers_tracked")
-		if err != nil {
-			return err
-		}
-		if int(tracked) >= images {
-			break
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+		return int(tracked) >= o.images, err
+	}); err != nil {
+		return err
 	}
-	return pause(ctx, 10*time.Second) // garbage collection and the events of our own making
+	const own = "ebb_node_timer_wakeups_total"
+	before, err := p.Metric(ctx, own)
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.Go(func() (err error) { f.Kubelet, err = watch(ctx, o, beside.kubelet.PID()); return err })
+	g.Go(func() (err error) { f.KubeletImages, err = watch(ctx, o, alone.kubelet.PID()); return err })
+	f.Ebb, err = watch(ctx, o, p.PID())
+	if err := errors.Join(err, g.Wait()); err != nil {
+		return err
+	}
+	after, err := p.Metric(ctx, own)
+	if err != nil {
+		return err
+	}
+	f.OwnWakeups = result.Round((after - before) / (o.rest + o.period).Minutes())
+	s, err := measureScrapes(ctx, p)
+	f.ScrapeTook, f.ScrapeCPU = result.Round(s.took.Seconds()*1e3), result.Round(s.cpu.Seconds()*1e3)
+	f.ScrapeSeries, f.ScrapeBytes = s.series, s.bytes
+	return err
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
+// watch a process that has nothing to do, once it has come to rest. Nobody asks anything of
+// it meanwhile.
+func watch(ctx context.Context, o options, pid int) (c cost, err error) {
+	if err := benchmark.Pause(ctx, o.rest); err != nil {
+		return c, err
 	}
-}
-
-func watch(ctx context.Context, p *agentrun.Process, period time.Duration) (f figures, err error) {
-	const own = "ebb_node_own_wakeups_total"
-	wakeups, err := p.Metric(ctx, own)
+	benchmark.Say("watching process %d for %v", pid, o.period)
+	before, err := process.UsageOf(pid)
 	if err != nil {
-		return f, err
+		return c, err
 	}
-	// The scrape itself has to be over before the clock starts.
-	if err := pause(ctx, 2*time.Second); err != nil {
-		return f, err
+	if err := benchmark.Pause(ctx, o.period); err != nil {
+		return c, err
 	}
-	before, err := p.Usage()
-	if err != nil {
-		return f, err
-	}
-	if err := pause(ctx, period); err != nil {
-		return f, err
-	}
-	after, err := p.Usage()
-	if err != nil {
-		return f, err
-	}
-	wakeupsAfter, err := p.Metric(ctx, own)
-	if err != nil {
-		return f, err
-	}
-	took := after.At.Sub(before.At)
-	f.CPU = result.Round(after.CPUPercent(before))
-	f.OwnWakeups = result.Round((wakeupsAfter - wakeups) / took.Minutes())
-	f.Switches = result.Round(float64(after.Switches-before.Switches) / took.Minutes())
-	f.RSS, f.PeakRSS = result.Round(after.RSSMiB), result.Round(after.PeakRSSMiB)
-	f.Period = result.Round(took.Seconds())
-	return f, nil
+	after, err := process.UsageOf(pid)
+	rate := after.Since(before)
+	return cost{
+		CPU: result.Round(rate.CPUPercent), Switches: result.Round(60 * rate.Voluntary),
+		RSS: result.Round(after.RSSMiB()), PeakRSS: result.Round(after.PeakMiB()),
+	}, err
 }

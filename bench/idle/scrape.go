@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // scrapes are how many are measured, after one that nobody counts.
@@ -24,7 +26,7 @@ type scrape struct {
 // between them, so that each finds an agent at rest.
 func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err error) {
 	var times []time.Duration
-	var before agentrun.Usage
+	var before process.Usage
 	for i := range scrapes + 1 {
 		if i == 1 { // connections, buffers and caches are there now
 			if before, err = p.Usage(); err != nil {
@@ -40,7 +42,7 @@ func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err err
 			times = append(times, time.Since(begun))
 		}
 		s.bytes, s.series = len(body), strings.Count("\n"+body, "\n")-strings.Count("\n"+body, "\n#")-1
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := benchmark.Pause(ctx, 100*time.Millisecond); err != nil {
 			return s, err
 		}
 	}
@@ -48,7 +50,6 @@ func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err err
 	if err != nil {
 		return s, err
 	}
-	slices.Sort(times)
-	s.took, s.cpu = times[len(times)/2], (after.CPU-before.CPU)/scrapes
+	s.took, s.cpu = slices.Sorted(slices.Values(times))[len(times)/2], (after.CPU-before.CPU)/scrapes
 	return s, nil
 }

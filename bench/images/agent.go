@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
+	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
 )
@@ -28,9 +30,14 @@ func (l lines) line(line agentrun.Line) {
 }
 
 func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures) (err error) {
-	c := agentrun.ConfigFor(n)
+	installed, err := agentrun.Install(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, installed.Close()) }()
+	c := installed.Config
 	c.Images.MinimumAge = 0
-	c.Images.MaxRemovalsPerHour = s.images
+	c.Images.MaxRemovalsPerHour = s.Images
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = 80, 79
 	said := lines{first: make(chan agentrun.Line, 64), ended: make(chan agentrun.Line, 64)}
 	opts := agentrun.Options{Binary: o.agent, Dir: n.Dir(), Config: c, OnLine: said.line}
@@ -39,7 +46,7 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Stop(), agentrun.Unload(c)) }()
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	s.set(f, "first_ready_s", time.Since(began).Seconds())
 	if err := s.awaitKnown(ctx, p); err != nil {
 		return err
@@ -59,12 +66,12 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	if err := s.watchIdle(ctx, o, p, f); err != nil {
 		return err
 	}
-	if err := s.reclaim(ctx, n, p, said, f); err != nil {
+	if err := s.reclaim(ctx, o, n, p, said, f); err != nil {
 		return err
 	}
 	u, err := p.Usage()
 	if err == nil {
-		s.set(f, "peak_rss_mib", u.PeakRSSMiB)
+		s.set(f, "peak_rss_mib", u.PeakMiB())
 	}
 	return err
 }
@@ -72,44 +79,35 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 // awaitKnown waits until the kernel tells every image's layers apart, and what the
 // start has set off is over.
 func (s size) awaitKnown(ctx context.Context, p *agentrun.Process) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Minute, errors.New("the layers do not become known"))
-	defer cancel()
-	for {
+	return benchmark.Until(ctx, time.Second, 30*time.Minute, "the layers do not become known", func(ctx context.Context) (bool, error) {
 		tracked, err := p.Metric(ctx, "ebb_node_layers_tracked")
-		if err != nil {
-			return err
-		}
-		if int(tracked) >= s.images {
-			return nil
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+		return int(tracked) >= s.Images, err
+	})
 }
 
 func (s size) watchIdle(ctx context.Context, o options, p *agentrun.Process, f figures) error {
-	if err := pause(ctx, 20*time.Second); err != nil {
+	if err := benchmark.Pause(ctx, o.rest); err != nil {
 		return err
 	}
 	before, err := p.Usage()
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, o.idle); err != nil {
+	if err := benchmark.Pause(ctx, o.idle); err != nil {
 		return err
 	}
 	after, err := p.Usage()
 	if err != nil {
 		return err
 	}
-	s.set(f, "idle_cpu_percent", after.CPUPercent(before))
-	s.set(f, "rss_mib", after.RSSMiB)
+	s.set(f, "idle_cpu_percent", after.Since(before).CPUPercent)
+	s.set(f, "rss_mib", after.RSSMiB())
 	return nil
 }
 
-// reclaim fills the disk across the line, so that a hundredth of it has to come free.
-func (s size) reclaim(ctx context.Context, n *node.Node, p *agentrun.Process, said lines, f figures) error {
+// reclaim fills the disk to just below the high threshold, and then across it: a few times until the
+// first removal is done, and at last until a hundredth of the disk has come free.
+func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.Process, said lines, f figures) error {
 	u, err := n.Usage()
 	if err != nil {
 		return err
@@ -117,23 +115,55 @@ func (s size) reclaim(ctx context.Context, n *node.Node, p *agentrun.Process, sa
 	if err := reserve(filepath.Join(n.Mount(), "reserved"), u.CapacityBytes/1000*799-(u.CapacityBytes-u.AvailableBytes)); err != nil {
 		return err
 	}
-	if err := n.Fill("fill", int64(u.CapacityBytes/500)); err != nil { // to 80.1 percent in one go
-		return err
-	}
+	cross := func() error { return n.Fill("fill", int64(u.CapacityBytes/500)) } // to 80.1 percent in one go
 	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Minute, errors.New("the disk does not get low"))
 	defer cancel()
-	first, err := next(ctx, p, said.first)
-	if err != nil {
+	var first, alone []float64
+	for i := range 5 {
+		took, err := s.removeWhileStopped(ctx, n, p, i)
+		if err != nil {
+			return err
+		}
+		alone = append(alone, took)
+		if err := benchmark.Pause(ctx, o.rest/2); err != nil { // the agent has heard of it
+			return err
+		}
+		if err := cross(); err != nil {
+			return err
+		}
+		line, err := agentrun.Next(ctx, p, said.first)
+		if err != nil {
+			return err
+		}
+		first = append(first, line.Number("since_crossing_ms"))
+		if err := n.Unfill("fill"); err != nil { // nothing is needed any more
+			return err
+		}
+		if _, err := agentrun.Next(ctx, p, said.ended); err != nil {
+			return err
+		}
+	}
+	s.set(f, "runtime_alone_ms", result.Percentile(alone, 50))
+	s.set(f, "first_ms", result.Percentile(first, 50))
+	benchmark.Say("first removals took %.0f ms, containerd's own %.0f ms", first, alone)
+	if err := cross(); err != nil {
 		return err
 	}
-	s.set(f, "first_ms", first.Number("since_crossing_ms"))
-	ended, err := next(ctx, p, said.ended)
+	ended, err := agentrun.Next(ctx, p, said.ended)
 	if err != nil {
 		return err
 	}
 	s.set(f, "removed", ended.Number("images_removed"))
 	s.set(f, "removed_per_s", ended.Number("images_removed")/(ended.Number("took_ms")/1e3))
 	return nil
+}
+
+func (s size) removeWhileStopped(ctx context.Context, n *node.Node, p *agentrun.Process, serial int) (took float64, err error) {
+	if err := unix.Kill(p.PID(), unix.SIGSTOP); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, unix.Kill(p.PID(), unix.SIGCONT)) }()
+	return s.removeAlone(ctx, n, serial)
 }
 
 // reserve takes space and writes nothing: a disk that has gigabytes to write holds up each of
@@ -144,25 +174,4 @@ func reserve(path string, bytes uint64) error {
 		return err
 	}
 	return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)), f.Close())
-}
-
-// next is the next line of a kind.
-func next(ctx context.Context, p *agentrun.Process, lines <-chan agentrun.Line) (agentrun.Line, error) {
-	select {
-	case l := <-lines:
-		return l, nil
-	case <-p.Ended():
-		return agentrun.Line{}, errors.New("the agent ended")
-	case <-ctx.Done():
-		return agentrun.Line{}, context.Cause(ctx)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

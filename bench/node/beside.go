@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
-	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -16,32 +17,17 @@ import (
 func ebbBeside(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-beside", map[string]any{
 		"imageGCHighThresholdPercent": 100, "imageMinimumGCAge": "1ms",
-	}, func(b *bed, k *peers.Kubelet) (err error) {
-		files, err := k.ClientFiles(peers.User{Name: "ebb-agent", Groups: []string{"system:masters"}})
+	}, func(b *fixture, k *peers.Kubelet) (err error) {
+		a, err := startAgent(ctx, o.agent, b)
 		if err != nil {
 			return err
 		}
-		a, err := startAgent(ctx, o.agent, b, func(c *config.Config) {
-			c.Filesystems.Kubelet.Path, c.Filesystems.PodLogs.Path = k.RootDir(), k.PodLogsDir()
-			c.Containers.LogLinks = k.ContainerLogsDir()
-			c.Pods.Source = config.PodsFromKubelet
-			c.Pods.Kubelet = config.Kubelet{
-				URL: k.URL(), ClientCertificate: files.Cert, ClientKey: files.Key, CertificateAuthority: files.CA,
-			}
-		})
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if stopped := a.stop(); err == nil {
-				err = stopped
-			}
-		}()
-		say("filling the disk again and again, %d %% of it a second, for %v", pacedSpeed, o.storm)
+		defer func() { err = errors.Join(err, a.Stop()) }()
+		benchmark.Say("filling the disk again and again, %d %% of it a second, for %v", pacedSpeed, o.storm)
 		if f.Beside, err = storm(ctx, b, k, pacedSpeed, o.storm); err != nil {
 			return err
 		}
-		say("the same at the speed of the page cache, for %v", o.storm/2)
+		benchmark.Say("the same at the speed of the page cache, for %v", o.storm/2)
 		f.Flood, err = storm(ctx, b, k, fullSpeed, o.storm/2)
 		return err
 	})
@@ -51,7 +37,7 @@ func ebbBeside(ctx context.Context, o options, f *figures) error {
 // 10 GiB a second.
 const pacedSpeed = 10
 
-func storm(ctx context.Context, b *bed, k *peers.Kubelet, speed float64, period time.Duration) (f besideFigures, err error) {
+func storm(ctx context.Context, b *fixture, k *peers.Kubelet, speed float64, period time.Duration) (f besideFigures, err error) {
 	before, err := pressure(k)
 	if err != nil {
 		return f, err
@@ -63,7 +49,7 @@ func storm(ctx context.Context, b *bed, k *peers.Kubelet, speed float64, period 
 		if err != nil {
 			return f, err
 		}
-		if err := poll(ctx, time.Millisecond, time.Minute, func() (bool, error) {
+		if err := benchmark.Until(ctx, time.Millisecond, time.Minute, "nobody made room", func(context.Context) (bool, error) {
 			_, used, err := b.available()
 			w.look(used)
 			return used < evictionPercent, err
@@ -71,9 +57,9 @@ func storm(ctx context.Context, b *bed, k *peers.Kubelet, speed float64, period 
 			return f, err
 		}
 		f.ENOSPC += w.errors
-		f.OverLine = max(f.OverLine, result.Round(w.overLine.Seconds()))
+		f.OverThreshold = max(f.OverThreshold, result.Round(w.overThreshold.Seconds()))
 		// Anywhere in the ten seconds of the eviction manager.
-		if err := pause(ctx, time.Duration(random.IntN(500))*time.Millisecond); err != nil {
+		if err := benchmark.Pause(ctx, time.Duration(random.IntN(500))*time.Millisecond); err != nil {
 			return f, err
 		}
 		removed, err := b.settled(ctx, 200*time.Millisecond)

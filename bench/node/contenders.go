@@ -8,15 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 const (
-	// What an idle process is given to come to rest.
-	restTime = 15 * time.Second
 	// How long a writer without space goes on trying, and how much of the disk it
 	// writes: more than there is room for, unless images go meanwhile.
 	writerPatience = 15 * time.Second
@@ -29,28 +28,22 @@ var outOfReach = map[string]any{
 }
 
 // kubeletImages: the first look is at the start, where there is nothing to do; the
-// disk is filled right after it, so that the wait is the longest there is. While it
-// lasts, the kubelet is idle.
+// disk is filled right after it, so that the wait is the longest there is.
 func kubeletImages(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-kubelet", map[string]any{
 		"imageGCHighThresholdPercent": highPercent, "imageGCLowThresholdPercent": lowPercent,
 		"imageMinimumGCAge": "1ms", "evictionHard": outOfReach,
-	}, func(b *bed, k *peers.Kubelet) error {
+	}, func(b *fixture, k *peers.Kubelet) error {
 		f.Needed = b.needed(filledPercent, lowPercent)
-		idle := make(chan error, 1)
-		go func() {
-			rate, rss, err := watch(ctx, k.PID(), o.idle)
-			f.KubeletIdleCPU, f.KubeletIdleSwitches, f.KubeletRSS = rate.CPUPercent, rate.PerSecond, rss
-			idle <- err
-		}()
-		say("the disk is full; waiting up to 5 minutes")
-		out, err := b.run(ctx, lowPercent, 6*time.Minute, 3*time.Second)
-		if err := errors.Join(err, <-idle); err != nil {
+		benchmark.Say("the disk is full; waiting up to 5 minutes")
+		out, err := b.run(ctx, lowPercent, o.slowed(6*time.Minute), o.slowed(3*time.Second))
+		if err != nil {
 			return err
 		}
 		all := outcomes{out}
 		f.KubeletRuns = len(all)
 		f.KubeletReaction, f.KubeletLow, f.KubeletRemoved = all.reaction(50), all.low(), all.removed()
+		f.KubeletReactionMean = result.Round(f.KubeletReaction / 2)
 		f.KubeletFinal, f.KubeletPulledAgain, f.Usage.Kubelet = all.used(), all.pulledAgain(), all.typical()
 		w, l, err := b.writeBeside(ctx, k.PID())
 		f.KubeletENOSPC, f.KubeletLoad = w.errors, l
@@ -64,18 +57,18 @@ const evictionPeriod = 10 * time.Second
 // kubeletEviction: its eviction manager acts at 15 % available, before anything
 // else. The disk is filled at moments spread over its period.
 func kubeletEviction(ctx context.Context, o options, f *figures) error {
-	return withKubelet(ctx, "bench-eviction", map[string]any{"imageMinimumGCAge": "1ms"}, func(b *bed, k *peers.Kubelet) error {
+	return withKubelet(ctx, "bench-eviction", map[string]any{"imageMinimumGCAge": "1ms"}, func(b *fixture, k *peers.Kubelet) error {
 		f.EvictionNeeded = b.needed(filledPercent, evictionPercent)
 		begun := time.Now()
 		var all outcomes
 		for i := range o.evictions {
 			// It begins with a look, about when it says that it is ready.
 			offset := evictionPeriod * time.Duration(2*i+1) / time.Duration(2*o.evictions)
-			if err := pause(ctx, evictionPeriod-time.Since(begun)%evictionPeriod+offset); err != nil {
+			if err := benchmark.Pause(ctx, evictionPeriod-time.Since(begun)%evictionPeriod+offset); err != nil {
 				return err
 			}
 			// Longer than its period: it may go on at its next look.
-			out, err := b.run(ctx, evictionPercent, time.Minute, evictionPeriod+2*time.Second)
+			out, err := b.run(ctx, evictionPercent, o.slowed(time.Minute), evictionPeriod+o.slowed(2*time.Second))
 			if err != nil {
 				return err
 			}
@@ -83,7 +76,8 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 			all = append(all, out)
 		}
 		f.EvictionRuns = o.evictions
-		f.EvictionReaction, f.EvictionLow, f.EvictionFinal = all.reaction(50), all.low(), all.used()
+		f.EvictionReaction, f.EvictionReactionMean, f.EvictionReactionMax = all.reaction(50), all.mean(), all.reaction(100)
+		f.EvictionLow, f.EvictionFinal = all.low(), all.used()
 		f.EvictionRemoved, f.EvictionPulledAgain, f.Usage.Eviction = all.removed(), all.pulledAgain(), all.typical()
 		if n, err := pressure(k); err != nil {
 			return err
@@ -96,13 +90,13 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 	})
 }
 
-func withKubelet(ctx context.Context, name string, configuration map[string]any, do func(*bed, *peers.Kubelet) error) (err error) {
-	b, err := newBed(ctx, name)
+func withKubelet(ctx context.Context, name string, configuration map[string]any, do func(*fixture, *peers.Kubelet) error) (err error) {
+	b, err := newFixture(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.node.Close()) }()
-	k, err := peers.StartKubelet(ctx, peers.KubeletConfig{Node: b.node, Configuration: configuration, Log: os.Stderr})
+	defer func() { err = errors.Join(err, b.close()) }()
+	k, err := b.installed.StartKubelet(ctx, peers.KubeletConfig{Node: b.node, Configuration: configuration, Log: os.Stderr})
 	if err != nil {
 		return err
 	}
@@ -121,22 +115,21 @@ func pressure(k *peers.Kubelet) (int, error) {
 
 // ebbAlone does the same several times, because it can.
 func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
-	b, err := newBed(ctx, "bench-ebb")
+	b, err := newFixture(ctx, "bench-ebb")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.node.Close()) }()
+	defer func() { err = errors.Join(err, b.close()) }()
 	f.Needed = b.needed(filledPercent, lowPercent)
-	a, err := startAgent(ctx, o.agent, b, func(c *config.Config) {
-		c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = highPercent, lowPercent
-	})
+	b.installed.Config.Images.HighThresholdPercent, b.installed.Config.Images.LowThresholdPercent = highPercent, lowPercent
+	a, err := startAgent(ctx, o.agent, b)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.stop()) }()
+	defer func() { err = errors.Join(err, a.Stop()) }()
 	var all outcomes
 	for i := range o.repeats {
-		out, err := b.run(ctx, lowPercent, time.Minute, time.Second)
+		out, err := b.run(ctx, lowPercent, o.slowed(time.Minute), o.slowed(time.Second))
 		if err != nil {
 			return fmt.Errorf("run %d: %w", i+1, err)
 		}
@@ -144,57 +137,33 @@ func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 		all = append(all, out)
 	}
 	f.EbbRuns = o.repeats
-	f.EbbReaction, f.EbbReactionMax, f.EbbLow = all.reaction(50), all.reaction(100), all.low()
+	f.EbbReaction, f.EbbReactionMean, f.EbbReactionMax, f.EbbLow = all.reaction(50), all.mean(), all.reaction(100), all.low()
 	f.EbbRemoved, f.EbbFinal = all.removed(), all.used()
 	f.EbbPulledAgain, f.Usage.Ebb = all.pulledAgain(), all.typical()
-	w, l, err := b.writeBeside(ctx, a.process.PID())
-	if err != nil {
-		return err
-	}
+	w, l, err := b.writeBeside(ctx, a.PID())
 	f.EbbENOSPC, f.EbbLoad = w.errors, l
-	say("the writer met %d errors", w.errors)
-	if err := b.empty(); err != nil {
-		return err
-	}
-	if _, err := b.bringBack(ctx); err != nil {
-		return err
-	}
-	rate, rss, err := watch(ctx, a.process.PID(), o.idle)
-	f.EbbIdleCPU, f.EbbIdleSwitches, f.EbbRSS = rate.CPUPercent, rate.PerSecond, rss
 	return err
 }
 
-// agent is an ebb-agent beside a bed.
-type agent struct {
-	process *agentrun.Process
-	config  config.Config
-}
-
-func startAgent(ctx context.Context, binary string, b *bed, change func(*config.Config)) (agent, error) {
-	c := agentrun.ConfigFor(b.node)
+// startAgent starts one as the chart ships it, but for what the benchmark says of images.
+func startAgent(ctx context.Context, binary string, b *fixture) (*agentrun.Process, error) {
+	c := b.installed.Config
 	// The images are as young as the run.
 	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
-	change(&c)
-	p, err := agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: b.node.Dir(), Config: c})
-	if err != nil {
-		return agent{}, errors.Join(err, agentrun.Unload(c))
-	}
-	return agent{p, c}, nil
+	return agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: b.node.Dir(), Config: c})
 }
-
-func (a agent) stop() error { return errors.Join(a.process.Stop(), agentrun.Unload(a.config)) }
 
 // writeBeside has a writer want more than there is, and says what that cost the
 // process that makes room, or does not.
-func (b *bed) writeBeside(ctx context.Context, pid int) (w written, l load, err error) {
-	before, err := peers.UsageOf(pid)
+func (b *fixture) writeBeside(ctx context.Context, pid int) (w written, l load, err error) {
+	before, err := process.UsageOf(pid)
 	if err != nil {
 		return w, l, err
 	}
 	if w, err = b.write(ctx, writerPercent, fullSpeed); err != nil {
 		return w, l, err
 	}
-	after, err := peers.UsageOf(pid)
+	after, err := process.UsageOf(pid)
 	if err != nil {
 		return w, l, err
 	}
@@ -203,27 +172,4 @@ func (b *bed) writeBeside(ctx context.Context, pid int) (w written, l load, err 
 		CPU: result.Round((after.CPU - before.CPU).Seconds() * 1e3), RSS: result.Round(float64(after.RSSBytes) / mib),
 		Switches: result.Round(r.PerSecond * after.At.Sub(before.At).Seconds()), Seconds: result.Round(after.At.Sub(before.At).Seconds()),
 	}, nil
-}
-
-// watch lets a process come to rest, and then says what it uses, and its memory
-// in MiB.
-func watch(ctx context.Context, pid int, period time.Duration) (peers.Rate, float64, error) {
-	if err := pause(ctx, restTime); err != nil {
-		return peers.Rate{}, 0, err
-	}
-	say("watching process %d, which has nothing to do, for %v", pid, period)
-	before, err := peers.UsageOf(pid)
-	if err != nil {
-		return peers.Rate{}, 0, err
-	}
-	if err := pause(ctx, period); err != nil {
-		return peers.Rate{}, 0, err
-	}
-	after, err := peers.UsageOf(pid)
-	if err != nil {
-		return peers.Rate{}, 0, err
-	}
-	r := after.Since(before)
-	r.CPUPercent, r.PerSecond = result.Round(r.CPUPercent), result.Round(r.PerSecond)
-	return r, result.Round(float64(after.RSSBytes) / mib), nil
 }

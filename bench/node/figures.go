@@ -1,49 +1,41 @@
 package main
 
-import (
-	"fmt"
-	"regexp"
-	"runtime"
-
-	"golang.org/x/sys/unix"
-)
-
 // figures is what node.json holds.
 type figures struct {
 	EbbReaction     float64  `json:"ebb_reaction_s"` // the median
+	EbbReactionMean float64  `json:"ebb_reaction_mean_s"`
 	EbbReactionMax  float64  `json:"ebb_reaction_max_s"`
 	EbbLow          *float64 `json:"ebb_to_low_s"`       // the median; null if that was not reached
 	EbbRemoved      int      `json:"ebb_images_removed"` // the most
 	EbbFinal        float64  `json:"ebb_final_used_percent"`
 	EbbPulledAgain  uint64   `json:"ebb_pulled_again_bytes"`
 	EbbENOSPC       int      `json:"ebb_enospc_errors"`
-	EbbIdleCPU      float64  `json:"ebb_idle_cpu_percent"`
-	EbbIdleSwitches float64  `json:"ebb_idle_switches_per_s"`
-	EbbRSS          float64  `json:"ebb_rss_mib"`
 	EbbLoad         load     `json:"ebb_load"`
 	EbbRuns         int      `json:"ebb_runs"`
 
+	// The longest wait there is; KubeletReactionMean is half of it, the average of moments
+	// that come at random.
 	KubeletReaction     float64  `json:"kubelet_reaction_s"`
+	KubeletReactionMean float64  `json:"kubelet_reaction_mean_s"`
 	KubeletLow          *float64 `json:"kubelet_to_low_s"`
 	KubeletRemoved      int      `json:"kubelet_images_removed"`
 	KubeletFinal        float64  `json:"kubelet_final_used_percent"`
 	KubeletPulledAgain  uint64   `json:"kubelet_pulled_again_bytes"`
 	KubeletENOSPC       int      `json:"kubelet_enospc_errors"`
-	KubeletIdleCPU      float64  `json:"kubelet_idle_cpu_percent"`
-	KubeletIdleSwitches float64  `json:"kubelet_idle_switches_per_s"`
-	KubeletRSS          float64  `json:"kubelet_rss_mib"`
 	KubeletLoad         load     `json:"kubelet_load"`
 	KubeletRuns         int      `json:"kubelet_runs"`
 
-	EvictionReaction    float64  `json:"kubelet_eviction_reaction_s"` // the median
-	EvictionLow         *float64 `json:"kubelet_eviction_to_low_s"`   // to its own line
-	EvictionRemoved     int      `json:"kubelet_eviction_images_removed"`
-	EvictionFinal       float64  `json:"kubelet_eviction_final_used_percent"`
-	EvictionPulledAgain uint64   `json:"kubelet_eviction_pulled_again_bytes"`
-	EvictionENOSPC      int      `json:"kubelet_eviction_enospc_errors"`
-	EvictionNeeded      int      `json:"kubelet_eviction_images_needed"`
-	EvictionLoad        load     `json:"kubelet_eviction_load"`
-	EvictionRuns        int      `json:"kubelet_eviction_runs"`
+	EvictionReaction     float64  `json:"kubelet_eviction_reaction_s"` // the median
+	EvictionReactionMean float64  `json:"kubelet_eviction_reaction_mean_s"`
+	EvictionReactionMax  float64  `json:"kubelet_eviction_reaction_max_s"`
+	EvictionLow          *float64 `json:"kubelet_eviction_to_low_s"` // to its own threshold
+	EvictionRemoved      int      `json:"kubelet_eviction_images_removed"`
+	EvictionFinal        float64  `json:"kubelet_eviction_final_used_percent"`
+	EvictionPulledAgain  uint64   `json:"kubelet_eviction_pulled_again_bytes"`
+	EvictionENOSPC       int      `json:"kubelet_eviction_enospc_errors"`
+	EvictionNeeded       int      `json:"kubelet_eviction_images_needed"`
+	EvictionLoad         load     `json:"kubelet_eviction_load"`
+	EvictionRuns         int      `json:"kubelet_eviction_runs"`
 
 	Beside besideFigures `json:"beside"`       // a writer of pacedSpeed
 	Flood  besideFigures `json:"beside_flood"` // one of full speed
@@ -52,9 +44,6 @@ type figures struct {
 	High   int `json:"high_percent"`
 	Low    int `json:"low_percent"`
 	Filled int `json:"filled_percent"`
-
-	CPUs   int    `json:"cpus"`
-	Kernel string `json:"kernel"` // major and minor version
 
 	Usage usage `json:"usage"`
 }
@@ -76,21 +65,9 @@ type usage struct {
 
 // besideFigures are those of ebb beside the kubelet.
 type besideFigures struct {
-	Fills    int     `json:"fills"`
-	Pressure int     `json:"kubelet_under_pressure"`
-	Removed  int     `json:"images_removed"`
-	ENOSPC   int     `json:"enospc_errors"`
-	OverLine float64 `json:"longest_over_eviction_line_s"`
-}
-
-var versionStart = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
-
-// machine notes where the figures are from.
-func (f *figures) machine() error {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return fmt.Errorf("read the kernel's version: %w", err)
-	}
-	f.CPUs, f.Kernel = runtime.NumCPU(), versionStart.FindString(unix.ByteSliceToString(u.Release[:]))
-	return nil
+	Fills         int     `json:"fills"`
+	Pressure      int     `json:"kubelet_under_pressure"`
+	Removed       int     `json:"images_removed"`
+	ENOSPC        int     `json:"enospc_errors"`
+	OverThreshold float64 `json:"longest_over_eviction_threshold_s"`
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,13 +14,12 @@ import (
 // render writes the report's section and its picture from the node.json in a
 // directory. The report is beside that directory.
 func render(results string) error {
-	text, err := os.ReadFile(filepath.Join(results, "node.json"))
-	if err != nil {
-		return fmt.Errorf("render: %w", err)
+	if results == "" {
+		return nil
 	}
 	var f figures
-	if err := json.Unmarshal(text, &f); err != nil {
-		return fmt.Errorf("render %s: %w", filepath.Join(results, "node.json"), err)
+	if err := result.Read(results, "node", &f); err != nil {
+		return fmt.Errorf("render: %w", err)
 	}
 	c := f.chart()
 	if len(c.Lines) == 0 {
@@ -34,34 +32,33 @@ func render(results string) error {
 	if err := errors.Join(c.Write(picture), picture.Close()); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
-	results = filepath.Clean(results)
-	return result.Section(filepath.Join(filepath.Dir(results), "RESULTS.md"), "node", f.report(filepath.Base(results)+"/node.svg"))
+	return result.Render(results, "node", figures.report)
 }
 
-func (f figures) report(picture string) string {
+func (f figures) report() string {
 	text := fmt.Sprintf(`## Node: a full disk, before ebb and before the kubelet
 
 One call fills a 1 GiB disk to %d %%. On it are %d images that nothing uses, of which each takes %d %% of it. Who makes room, how soon,
-and how much of the cache does it cost? ebb and the kubelet's image garbage collection have the lines %d and %d %%; the eviction manager is at its
+and how much of the cache does it cost? The node has an API server, which ebb asks for its pods and in which the kubelet registers. ebb is configured as the chart ships it, but enforces;
+ebb and the kubelet's image garbage collection have the thresholds %d and %d %%, and no minimum age, because the images are as young as the run. The eviction manager is at its
 defaults, and acts when more than %d %% are used. The kubelet's periods are fixed: 5 minutes for images, 1 minute for containers, 10 s for
-the eviction manager. The disk is filled right after the look at images, so that the wait is the longest there is: half of it
-would be the average. The eviction manager is met at moments spread over its period.
+the eviction manager. The disk is filled right after the look at images, so that the wait is the longest there is: at a random moment it would be
+half of it on average. The eviction manager is met at moments spread over its period.
 
 `, f.Filled, unusedImages, imagePercent, f.High, f.Low, evictionPercent)
-	text += f.markdown()
-	text += fmt.Sprintf(`
-![used percent over time, for each of the three](%s)
+	text += result.Table(f.rows())
+	text += `
+![used percent over time, for each of the three](results/node.svg)
 
 Time is from the call that fills the disk, read every 2 ms. Each line is the run with the median reaction; where it is dotted,
-nothing had happened for a while, and nobody looked any more. Seconds and used percent in the table are medians of the runs; images and bytes
+nothing had happened for a while, and nobody looked any more. Other seconds and used percent in the table are medians of the runs; images and bytes
 the most of any.
 
-`, picture)
+`
 	for _, s := range f.beside() {
 		text += "- " + s + "\n"
 	}
-	return text + fmt.Sprintf("\nLinux %s, %d CPUs, one run of `make bench-node`, its figures in [node.json](%s).\n", f.Kernel, f.CPUs,
-		filepath.Join(filepath.Dir(picture), "node.json"))
+	return text
 }
 
 // chart has a line for each contender that there are figures of.
@@ -73,9 +70,9 @@ func (f figures) chart() chart.Chart {
 		Ticks: []chart.Tick{{At: 1e-3, Label: "1 ms"}, {At: 1e-2, Label: "10 ms"}, {At: 0.1, Label: "100 ms"}, {At: 1, Label: "1 s"},
 			{At: 10, Label: "10 s"}, {At: 60, Label: "1 min"}, {At: 600, Label: "10 min"}},
 		Levels: []chart.Level{
-			{Percent: evictionPercent, Label: fmt.Sprintf("eviction line, %d %%", evictionPercent)},
-			{Percent: float64(f.High), Label: fmt.Sprintf("high line, %d %%", f.High)},
-			{Percent: float64(f.Low), Label: fmt.Sprintf("low line, %d %%", f.Low)},
+			{Percent: evictionPercent, Label: fmt.Sprintf("eviction threshold, %d %%", evictionPercent)},
+			{Percent: float64(f.High), Label: fmt.Sprintf("high threshold, %d %%", f.High)},
+			{Percent: float64(f.Low), Label: fmt.Sprintf("low threshold, %d %%", f.Low)},
 		},
 	}
 	// Colours that people with colour blindness can tell apart.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/ebb-agent/ebb/bench/result"
 )
 
 // rows are the table's: a name, and what each contender has for it; nothing for one
@@ -28,8 +28,9 @@ func (f figures) rows() [][]string {
 		}
 		rows = append(rows, cells)
 	}
-	row("seconds until there is room", f.EbbReaction, f.KubeletReaction, f.EvictionReaction)
-	row("its low line, % used", f.Low, f.Low, evictionPercent)
+	row("seconds until there is room, at worst", result.Figure(f.EbbReactionMax), result.Figure(f.KubeletReaction), result.Figure(f.EvictionReactionMax))
+	row("on average", result.Figure(f.EbbReactionMean), result.Figure(f.KubeletReactionMean), result.Figure(f.EvictionReactionMean))
+	row("its low threshold, % used", f.Low, f.Low, evictionPercent)
 	row("seconds until that", seconds(f.EbbLow), seconds(f.KubeletLow), seconds(f.EvictionLow))
 	row("images needed for that", f.Needed, f.Needed, f.EvictionNeeded)
 	row("images removed", f.EbbRemoved, f.KubeletRemoved, f.EvictionRemoved)
@@ -40,9 +41,6 @@ func (f figures) rows() [][]string {
 	row("CPU meanwhile, ms", f.EbbLoad.CPU, f.KubeletLoad.CPU, f.EvictionLoad.CPU)
 	row("context switches meanwhile", f.EbbLoad.Switches, f.KubeletLoad.Switches, f.EvictionLoad.Switches)
 	row("memory then, MiB", f.EbbLoad.RSS, f.KubeletLoad.RSS, f.EvictionLoad.RSS)
-	row("idle CPU, % of a core", f.EbbIdleCPU, f.KubeletIdleCPU, "")
-	row("idle context switches a second", f.EbbIdleSwitches, f.KubeletIdleSwitches, "")
-	row("memory, MiB", f.EbbRSS, f.KubeletRSS, "")
 	row("runs", f.EbbRuns, f.KubeletRuns, f.EvictionRuns)
 	return rows
 }
@@ -57,37 +55,13 @@ func (f figures) beside() (sentences []string) {
 			continue
 		}
 		sentences = append(sentences, fmt.Sprintf("ebb beside the kubelet, and %s: %d fills, %d images removed, the kubelet's eviction manager "+
-			"under pressure %d times; the disk over its line for at most %v s; %d failed writes.",
-			b.speed, b.Fills, b.Removed, b.Pressure, b.OverLine, b.ENOSPC))
+			"under pressure %d times; the disk over its threshold for at most %v s; %d failed writes.",
+			b.speed, b.Fills, b.Removed, b.Pressure, b.OverThreshold, b.ENOSPC))
 	}
 	return sentences
 }
 
-// printTable is for people at a terminal; node.json has the same figures.
-func printTable(w io.Writer, f figures) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, r := range f.rows() {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, s := range f.beside() {
-		if _, err := fmt.Fprintln(w, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// markdown is the same table for the report.
-func (f figures) markdown() string {
-	var b strings.Builder
-	for i, r := range f.rows() {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(r, " | "))
-		if i == 0 {
-			b.WriteString("|---|" + strings.Repeat("---:|", len(r)-1) + "\n")
-		}
-	}
-	return b.String()
+// text is the table and these sentences, for people at a terminal.
+func (f figures) text() string {
+	return result.Table(f.rows()) + strings.Join(append(f.beside(), ""), "\n")
 }

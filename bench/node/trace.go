@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -25,18 +26,18 @@ type point [2]float64
 
 // trace is how full the disk was from the fill on, and when what was reached.
 type trace struct {
-	line float64 // the percentage that is low enough
-	room int64   // as many bytes free are a reaction
+	threshold float64 // the percentage that is low enough
+	room      int64   // as many bytes free are a reaction
 
 	points   []point // where it changed, and the last look
 	reaction time.Duration
-	low      float64 // seconds to the line; +Inf if that was never reached
+	low      float64 // seconds to the threshold; +Inf if that was never reached
 
 	reacted chan struct{} // closed once there is room
 }
 
-func newTrace(line float64, room int64) *trace {
-	return &trace{line: line, room: room, low: math.Inf(1), reacted: make(chan struct{})}
+func newTrace(threshold float64, room int64) *trace {
+	return &trace{threshold: threshold, room: room, low: math.Inf(1), reacted: make(chan struct{})}
 }
 
 // follow looks until ctx ends. Who reads the trace waits until it has returned.
@@ -47,7 +48,7 @@ func (t *trace) follow(ctx context.Context, since time.Time, look func() (int64,
 			return err
 		}
 		t.add(time.Since(since), free, used)
-		if pause(ctx, lookEvery) != nil {
+		if benchmark.Pause(ctx, lookEvery) != nil {
 			t.points = thin(t.points, tracePoints)
 			return nil
 		}
@@ -61,7 +62,7 @@ func (t *trace) add(after time.Duration, free int64, used float64) {
 		t.reaction = after
 		close(t.reacted)
 	}
-	if used <= t.line {
+	if used <= t.threshold {
 		t.low = math.Min(t.low, after.Seconds())
 	}
 	now := point{round2(after.Seconds() * 1e3), round2(used)}
@@ -124,7 +125,14 @@ func (l outcomes) reaction(percentile float64) float64 {
 	return result.Round(result.Percentile(l.seconds(outcome.reaction), percentile))
 }
 
-// low is the median time to the line; nil if the line was not reached at the median.
+func (l outcomes) mean() (m float64) {
+	for _, v := range l.seconds(outcome.reaction) {
+		m += v / float64(len(l))
+	}
+	return result.Round(m)
+}
+
+// low is the median time to the threshold; nil if the threshold was not reached at the median.
 func (l outcomes) low() *float64 {
 	v := result.Round(result.Percentile(l.seconds(func(o outcome) float64 { return o.trace.low }), 50))
 	if math.IsInf(v, 1) {
@@ -165,5 +173,5 @@ func (l outcomes) pulledAgain() (most uint64) {
 func (o outcome) reaction() float64 { return o.trace.reaction.Seconds() }
 
 func (o outcome) say(needed int) {
-	say("room after %.3f s, low after %.3f s; %d images removed, %d needed; %.1f %% used", o.reaction(), o.trace.low, o.removed, needed, o.used)
+	benchmark.Say("room after %.3f s, low after %.3f s; %d images removed, %d needed; %.1f %% used", o.reaction(), o.trace.low, o.removed, needed, o.used)
 }

@@ -24,7 +24,7 @@ type request struct {
 }
 
 // requests are all that the agents have sent.
-func (b *bed) requests() (all []request, err error) {
+func (b *fixture) requests() (all []request, err error) {
 	_, readErr := b.cp.ReadAudit(0, func(e peers.AuditEvent) {
 		if e.User.Username != user || err != nil {
 			return

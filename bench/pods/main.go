@@ -11,15 +11,15 @@ import (
 	"os"
 	"time"
 
-	"github.com/ebb-agent/ebb/bench/contender"
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
 // options are the flags. Nothing of an agent's own timing is changed.
 type options struct {
-	agents, pods        int
-	idle, outage, after time.Duration
-	results             string
+	agents, pods                int
+	idle, outage, after, spread time.Duration
+	results                     string
 }
 
 // figures go to pods.json: how many agents, for how long in seconds, and for the phases
@@ -38,15 +38,9 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 15*time.Minute, "how long nothing happens; a watch lives for 5 to 10 minutes")
 	flag.DurationVar(&o.outage, "outage", time.Minute, "how long the server is away")
 	flag.DurationVar(&o.after, "after", 2*time.Minute, "how long to count after an outage")
-	flag.StringVar(&o.results, "results", "bench/results", "where pods.json goes")
-	again := flag.Bool("render", false, "only write RESULTS.md again, from pods.json")
-	flag.Parse()
-	contender.Main("bench-pods", func(ctx context.Context) error {
-		if *again {
-			return render(o.results)
-		}
-		return run(ctx, o)
-	})
+	flag.DurationVar(&o.spread, "spread", 0, "the time within which lists are spread after an outage; 0: the agent's default")
+	flag.StringVar(&o.results, "results", result.Dir, "where pods.json goes")
+	benchmark.MainOrRender("bench-pods", func() error { return render(o.results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -79,7 +73,7 @@ func run(ctx context.Context, o options) (err error) {
 
 // measure brings the agents through all phases, and ends them: only then are their last
 // watches in the audit log.
-func (b *bed) measure(ctx context.Context) (phases []phase, err error) {
+func (b *fixture) measure(ctx context.Context) (phases []phase, err error) {
 	begin := func(name string) *phase {
 		fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), name)
 		phases = append(phases, phase{name: name, from: time.Now()})
@@ -90,7 +84,7 @@ func (b *bed) measure(ctx context.Context) (phases []phase, err error) {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		p.known = time.Since(p.from)
-		return pause(ctx, b.o.after-p.known)
+		return benchmark.Pause(ctx, b.o.after-p.known)
 	}
 	p := begin("start")
 	b.start(ctx)
@@ -99,17 +93,17 @@ func (b *bed) measure(ctx context.Context) (phases []phase, err error) {
 	}
 	p.known, p.until = time.Since(p.from), time.Now()
 	p = begin("idle")
-	if err := pause(ctx, b.o.idle); err != nil {
+	if err := benchmark.Pause(ctx, b.o.idle); err != nil {
 		return nil, err
 	}
 	p.until = time.Now()
 
-	b.proxy.Away()
-	if err := errors.Join(b.eachPod(ctx, false, b.o.pods-1), pause(ctx, b.o.outage)); err != nil {
+	b.relay.Away()
+	if err := errors.Join(b.eachPod(ctx, false, b.o.pods-1), benchmark.Pause(ctx, b.o.outage)); err != nil {
 		return nil, err
 	}
 	p = begin("back")
-	b.proxy.Back()
+	b.relay.Back()
 	if err := back(p, b.o.pods-1); err != nil {
 		return nil, err
 	}
@@ -119,7 +113,7 @@ func (b *bed) measure(ctx context.Context) (phases []phase, err error) {
 		return nil, err
 	}
 	p = begin("restart")
-	b.proxy.Back()
+	b.relay.Back()
 	if err := b.eachPod(ctx, true, b.o.pods); err != nil {
 		return nil, err
 	}

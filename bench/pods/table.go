@@ -2,36 +2,25 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
 func (f figures) markdown() string {
-	var b strings.Builder
-	names := []string{"start", "idle", "back", "restart"}
-	titles := []string{"start", "idle", "the way is back", "the server is back"}
-	fmt.Fprintf(&b, "| %-44s |", fmt.Sprintf("%.0f agents", f["agents"]))
-	for _, t := range titles {
-		fmt.Fprintf(&b, " %18s |", t)
-	}
-	fmt.Fprintf(&b, "\n|%s|%s\n", strings.Repeat("-", 46), strings.Repeat(strings.Repeat("-", 19)+":|", len(titles)))
+	rows := [][]string{{fmt.Sprintf("%.0f agents", f["agents"]), "start", "idle", "the way is back", "the server is back"}}
 	for _, r := range [][2]string{
 		{"requests for each agent and minute", "requests_per_agent_min"}, {"lists for each agent", "lists_per_agent"},
 		{"questions for the newest version", "newest_per_agent"}, {"watches", "watches_per_agent"},
 		{"lists a second, at most over ten seconds", "lists_peak_s"}, {"until all know their pods, s", "known_s"},
 	} {
-		fmt.Fprintf(&b, "| %-44s |", r[0])
-		for _, n := range names {
-			if r[1] == "requests_per_agent_min" && n == "start" {
-				fmt.Fprintf(&b, " %18s |", "") // it lasts for seconds
-				continue
-			}
-			fmt.Fprintf(&b, " %18s |", figure(f[n+"_"+r[1]]))
+		cells := []string{r[0]}
+		for _, n := range []string{"start", "idle", "back", "restart"} {
+			cells = append(cells, figure(f[n+"_"+r[1]]))
 		}
-		b.WriteString("\n")
+		rows = append(rows, cells)
 	}
-	return b.String()
+	rows[1][1] = "" // the start lasts for seconds
+	return result.Table(rows)
 }
 
 // figure shows 0, too: it is what is counted here.
@@ -42,11 +31,14 @@ func figure(v float64) string {
 	return result.Figure(v)
 }
 
+// text is the section.
+func (f figures) text() string {
+	return fmt.Sprintf(report, f["agents"], f["pods_per_node"], f["idle_s"]/60, f["outage_s"], f["after_s"]/60) + f.markdown()
+}
+
 // render writes the report's section from the pods.json in a directory.
 func render(results string) error {
-	return result.Render(results, "pods", func(f figures) string {
-		return fmt.Sprintf(report, f["agents"], f["pods_per_node"], f["idle_s"]/60, f["outage_s"], f["after_s"]/60) + f.markdown()
-	})
+	return result.Render(results, "pods", figures.text)
 }
 
 const report = `## Pods: many agents and one API server

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/bpf"
 	mounts "github.com/ebb-agent/ebb/runtime/fs"
@@ -32,7 +33,7 @@ type crossings struct {
 	Missed   int     `json:"missed"`
 	Unraised int     `json:"missed_by_kernel"`  // of those: not raised before the write returned
 	Early    int     `json:"early"`             // events before statfs said so
-	MostFree uint64  `json:"early_most_blocks"` // how far from the line the earliest was
+	MostFree uint64  `json:"early_most_blocks"` // how far from the watermark the earliest was
 	P50      float64 `json:"seen_p50_ms"`
 	P99      float64 `json:"seen_p99_ms"`
 	Max      float64 `json:"seen_max_ms"`
@@ -41,7 +42,7 @@ type crossings struct {
 	earlyBy map[string]int // by way
 }
 
-// chase brings one filesystem after the other to a line and looks how soon user
+// chase brings one filesystem after the other to a watermark and looks how soon user
 // space is told.
 type chase struct {
 	probes *bpf.Probes
@@ -56,7 +57,7 @@ type event struct {
 	seen uint64 // CLOCK_BOOTTIME
 }
 
-func measureCrossings(ctx context.Context, b *bed, s settings, figures map[string]any) (err error) {
+func measureCrossings(ctx context.Context, b *fixture, s settings, figures map[string]any) (err error) {
 	pinDir := filepath.Join(b.dir, "pins-of-crossings")
 	p, err := loadProbes(ctx, pinDir)
 	if err != nil {
@@ -72,7 +73,7 @@ func measureCrossings(ctx context.Context, b *bed, s settings, figures map[strin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seed := uint64(time.Now().UnixNano())
-	say("random crossings, seed %d", seed)
+	benchmark.Say("random crossings, seed %d", seed)
 	c := &chase{probes: p, events: receive(ctx, p), random: rand.New(rand.NewPCG(seed, 0)), found: map[string]*crossings{}}
 	var all crossings
 	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
@@ -84,7 +85,7 @@ func measureCrossings(ctx context.Context, b *bed, s settings, figures map[strin
 		f.P50, f.P99, f.Max = percentiles(f.took)
 		all.Happened, all.Missed, all.Unraised = all.Happened+f.Happened, all.Missed+f.Missed, all.Unraised+f.Unraised
 		all.took = append(all.took, f.took...)
-		say("%s: %d crossings, %d missed, %d events early by at most %d blocks (%v); p99 %.2f ms",
+		benchmark.Say("%s: %d crossings, %d missed, %d events early by at most %d blocks (%v); p99 %.2f ms",
 			kind, f.Happened, f.Missed, f.Early, f.MostFree, f.earlyBy, f.P99)
 	}
 	_, figures["crossing_seen_p99_ms"], figures["crossing_seen_max_ms"] = percentiles(all.took)
@@ -109,7 +110,7 @@ func receive(ctx context.Context, p *bpf.Probes) <-chan event {
 	raw, stamped := make(chan bpf.Crossing), make(chan event, 64)
 	go func() {
 		if err := p.Crossings(ctx, raw); ctx.Err() == nil {
-			say("events end: %v", err) // every crossing from now on is missed
+			benchmark.Say("events end: %v", err) // every crossing from now on is missed
 		}
 	}()
 	go func() {
@@ -138,7 +139,7 @@ func now() uint64 {
 const metadataEvery = 8
 
 // onSmall makes a filesystem small enough for btrfs's block groups to be, too,
-// and crosses its line by each way in turn.
+// and crosses its watermark by each way in turn.
 func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err error) {
 	var options []string
 	size := int64(gib)
@@ -159,7 +160,7 @@ func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err e
 			if err := c.cross(ctx, fs, way); err != nil {
 				return fmt.Errorf("%s: %w", way.Name, err)
 			}
-			err := c.probes.ClearLine(fs.Dev)
+			err := c.probes.ClearWatermark(fs.Dev)
 			if kind == "btrfs" {
 				err = errors.Join(err, fs.Clear())
 			}
@@ -191,21 +192,21 @@ func clearAll(ctx context.Context, fs *loopfs.FS) error {
 // attempt is one crossing.
 type attempt struct {
 	*chase
-	fs    *loopfs.FS
-	way   string
-	line  bpf.Line
-	since uint64   // when the line was set
-	ends  []uint64 // when each step returned
-	told  bool     // an event came since the line was set
-	last  event    // that one
-	found *crossings
+	fs        *loopfs.FS
+	way       string
+	watermark bpf.Watermark
+	since     uint64   // when the watermark was set
+	ends      []uint64 // when each step returned
+	told      bool     // an event came since the watermark was set
+	last      event    // that one
+	found     *crossings
 }
 
-// mostSteps ends an attempt that does not get to its line: one by metadata, or
-// on xfs with more than the line's worth given in advance.
+// mostSteps ends an attempt that does not get to its watermark: one by metadata, or
+// on xfs with more than the watermark's worth given in advance.
 const mostSteps = 40000
 
-// depth is how many blocks the line is away: as often some thousands as a few
+// depth is how many blocks the watermark is away: as often some thousands as a few
 // hundred or one, because ext4 is watched in another way from afar. Reflinks are
 // used up before, and making files takes long.
 func (c *chase) depth(way loopfs.Way) uint64 {
@@ -216,7 +217,7 @@ func (c *chase) depth(way loopfs.Way) uint64 {
 	return uint64(math.Exp2(most * c.random.Float64()))
 }
 
-// cross steps until the filesystem itself says that the line is reached.
+// cross steps until the filesystem itself says that the watermark is reached.
 func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error {
 	step, err := way.Begin(fs)
 	if err != nil {
@@ -231,8 +232,8 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 	}
 	raise := free - c.depth(way)
 	a := &attempt{chase: c, fs: fs, way: way.Name, found: c.found[fs.Kind],
-		line: bpf.Line{RaiseFree: raise, RearmFree: raise + c.random.Uint64N(200)}}
-	if err := a.setLine(); err != nil {
+		watermark: bpf.Watermark{RaiseFree: raise, RearmFree: raise + c.random.Uint64N(200)}}
+	if err := a.setWatermark(); err != nil {
 		return err
 	}
 	// A write and its return are of one thread.
@@ -284,7 +285,7 @@ func (a *attempt) take(e event) {
 	a.found.took = append(a.found.took, late)
 }
 
-// judge asks the filesystem whether the line is reached, and if it is, whether
+// judge asks the filesystem whether the watermark is reached, and if it is, whether
 // user space knows.
 func (a *attempt) judge() (done bool, err error) {
 	if a.fs.Kind == "btrfs" {
@@ -297,7 +298,7 @@ func (a *attempt) judge() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if free <= a.line.RaiseFree {
+	if free <= a.watermark.RaiseFree {
 		a.await(soon)
 		a.found.Happened++
 		if !a.told {
@@ -307,27 +308,27 @@ func (a *attempt) judge() (done bool, err error) {
 			if !a.told || a.last.BootNS > a.ends[len(a.ends)-1] {
 				a.found.Unraised++
 			}
-			say("missed on %s by %s: %d free, then %d (%v), line %d, after %d steps; %s", a.fs.Kind, a.way, free, again, err, a.line.RaiseFree, len(a.ends), a.later())
+			benchmark.Say("missed on %s by %s: %d free, then %d (%v), watermark %d, after %d steps; %s", a.fs.Kind, a.way, free, again, err, a.watermark.RaiseFree, len(a.ends), a.later())
 		}
 		return true, nil
 	}
 	if !a.told {
 		return false, nil
 	}
-	// Early. The agent reads the figure and sets the line again.
+	// Early. The agent reads the figure and sets the watermark again.
 	a.found.Early++
 	a.found.earlyBy[a.way]++
-	a.found.MostFree = max(a.found.MostFree, free-a.line.RaiseFree)
-	return false, a.setLine()
+	a.found.MostFree = max(a.found.MostFree, free-a.watermark.RaiseFree)
+	return false, a.setWatermark()
 }
 
-func (a *attempt) setLine() error {
+func (a *attempt) setWatermark() error {
 	free, _, err := a.fs.Free()
 	if err != nil {
 		return err
 	}
-	a.told, a.since, a.line.Free = false, now(), free
-	return a.probes.SetLine(a.fs.Dev, a.fs.Kind, a.line)
+	a.told, a.since, a.watermark.Free = false, now(), free
+	return a.probes.SetWatermark(a.fs.Dev, a.fs.Kind, a.watermark)
 }
 
 // later says what became of an event that did not come in time.

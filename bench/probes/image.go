@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bpf"
 )
 
@@ -48,7 +47,7 @@ func unpackImage(dir string) (i image, err error) {
 		return i, err
 	}
 	for name, from := range map[string]string{"busybox": "/bin/busybox", "worker": "/proc/self/exe"} {
-		if err := copyProgram(filepath.Join(bin, name), from); err != nil {
+		if err := benchmark.Copy(filepath.Join(bin, name), from, 0o755); err != nil {
 			return i, err
 		}
 	}
@@ -89,21 +88,6 @@ func keyOf(dir string) (bpf.Key, error) {
 		return bpf.Key{}, err
 	}
 	return bpf.Key{Dev: uint64(unix.Major(st.Dev))<<20 | uint64(unix.Minor(st.Dev)), Ino: st.Ino}, nil
-}
-
-func copyProgram(to, from string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in)
-	return err
 }
 
 func (i image) close() error {

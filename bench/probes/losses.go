@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -29,10 +30,10 @@ type loss struct {
 // fewestPairs give a median.
 const fewestPairs = 10
 
-func measureLosses(ctx context.Context, b *bed, s settings, figures map[string]any) error {
+func measureLosses(ctx context.Context, b *fixture, s settings, figures map[string]any) error {
 	details := map[string]loss{}
 	for _, w := range workloads {
-		if isWorkload(s.only) && s.only != w.name {
+		if !s.wants(w.name) && !s.wants(partLosses) {
 			continue
 		}
 		l, err := measureLoss(ctx, b, s, w)
@@ -41,7 +42,7 @@ func measureLosses(ctx context.Context, b *bed, s settings, figures map[string]a
 		}
 		details[w.name] = l
 		figures[w.name+"_loss_percent"] = l.Percent
-		say("%s: %.2f %% lost (%.2f to %.2f; control %.2f); %.0f ns an operation", w.name, l.Percent, l.Low, l.High, l.Control, l.CPU)
+		benchmark.Say("%s: %.2f %% lost (%.2f to %.2f; control %.2f); %.0f ns an operation", w.name, l.Percent, l.Low, l.High, l.Control, l.CPU)
 	}
 	figures["loss"] = details
 	return nil
@@ -50,7 +51,7 @@ func measureLosses(ctx context.Context, b *bed, s settings, figures map[string]a
 // measureLoss lets windows with and without programs follow one another in the
 // order ABBA, so that what drifts hits both alike. Neighbours that differ make a
 // pair; neighbours that do not make a pair of the control.
-func measureLoss(ctx context.Context, b *bed, s settings, w workload) (l loss, err error) {
+func measureLoss(ctx context.Context, b *fixture, s settings, w workload) (l loss, err error) {
 	r, err := w.start(b, runtime.NumCPU()-1)
 	if err != nil {
 		return l, err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
@@ -32,6 +32,7 @@ type settings struct {
 	pairs     int
 	window    time.Duration
 	crossings int
+	steps     int
 	written   int64 // bytes, for spurious events
 	only      string
 }
@@ -42,28 +43,29 @@ func main() {
 		os.Exit(1)
 	}
 	var s settings
-	flag.IntVar(&s.pairs, "pairs", 120, "how many pairs of windows, with and without programs, for each workload")
+	flag.IntVar(&s.pairs, "pairs", 60, "how many pairs of windows, with and without programs, for each workload")
 	flag.DurationVar(&s.window, "window", 200*time.Millisecond, "how long each window is")
 	flag.IntVar(&s.crossings, "crossings", 1200, "how many random crossings, over all filesystems")
-	spurious := flag.Int64("spurious-gib", 20, "how much to write below the line of ext4")
-	flag.StringVar(&s.only, "only", "", "measure only one of: "+strings.Join(names(), ", "))
-	flag.StringVar(&s.results, "results", "bench/results", "where probes.json goes")
+	flag.IntVar(&s.steps, "steps", 1500, "how long each way of taking space goes on while the programs are timed")
+	spurious := flag.Int64("spurious-gib", 20, "how much to write below the threshold of ext4")
+	flag.StringVar(&s.only, "only", "", "measure only some of: "+strings.Join(names(), ", ")+"; then nothing is written, unless -results says where")
+	flag.StringVar(&s.results, "results", result.Dir, "where probes.json goes")
+	again := flag.Bool("render", false, "only write RESULTS.md again, from the figures that are written")
 	flag.Parse()
 	s.written = *spurious * gib
-	if s.pairs < 2 || s.only != "" && !slices.Contains(names(), s.only) {
-		fmt.Fprintln(os.Stderr, "bench-probes: -pairs has to be 2 at least, -only one of the names that -h shows")
+	if s.pairs < 2 || s.only != "" && slices.ContainsFunc(strings.Split(s.only, ","), func(name string) bool { return !slices.Contains(names(), name) }) {
+		fmt.Fprintln(os.Stderr, "bench-probes: -pairs has to be 2 at least, -only of the names that -h shows")
 		os.Exit(2)
+	}
+	if *again {
+		benchmark.Main("bench-probes", func(context.Context) error { return render(s.results) })
+		return
 	}
 	if os.Getenv(envNamespace) == "" {
 		os.Exit(inNamespace())
 	}
 	first()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-probes:", err)
-		os.Exit(1)
-	}
+	benchmark.Main("bench-probes", func(ctx context.Context) error { return run(ctx, s) })
 }
 
 // inNamespace runs this program again with mounts of its own: whatever happens
@@ -122,21 +124,30 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := newBed(ctx, dir)
+	b, err := newFixture(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	figures := map[string]any{"kernel": kernelRelease()}
+	figures := map[string]any{}
 	for _, p := range parts {
-		if s.only != "" && s.only != p.name && !(p.name == partLosses && isWorkload(s.only)) {
+		if !s.wants(p.name) && !(p.name == partLosses && slices.ContainsFunc(workloads, func(w workload) bool { return s.wants(w.name) })) {
 			continue
 		}
 		if err := p.measure(ctx, b, s, figures); err != nil {
 			return err
 		}
 	}
-	return result.Write(s.results, "probes", figures)
+	s.results = result.Whole(s.results, s.only)
+	if err := result.Write(s.results, "probes", figures); err != nil {
+		return err
+	}
+	return render(s.results)
+}
+
+// wants tells whether a part, or a workload, is to be measured.
+func (s settings) wants(name string) bool {
+	return s.only == "" || slices.Contains(strings.Split(s.only, ","), name)
 }
 
 // partLosses is all workloads; each has a name of its own, too.
@@ -144,7 +155,7 @@ const partLosses = "losses"
 
 var parts = []struct {
 	name    string
-	measure func(context.Context, *bed, settings, map[string]any) error
+	measure func(context.Context, *fixture, settings, map[string]any) error
 }{
 	{partLosses, measureLosses}, {"runs", measureRuns}, {"crossings", measureCrossings}, {"spurious", measureSpurious},
 }
@@ -157,17 +168,4 @@ func names() (all []string) {
 		all = append(all, w.name)
 	}
 	return all
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return err.Error()
-	}
-	return unix.ByteSliceToString(u.Release[:])
-}
-
-// say is for people who wait.
-func say(format string, args ...any) {
-	slog.Info(fmt.Sprintf(format, args...))
 }

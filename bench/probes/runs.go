@@ -8,18 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
-// stepsPerWay is how long each way of taking space goes on while the programs
-// are timed.
-const stepsPerWay = 1500
-
 // measureRuns has the kernel time each program under the workloads and all ways
 // of taking space. The kernel's clock is read twice for each run, which is part
 // of the figure: a few nanoseconds.
-func measureRuns(ctx context.Context, b *bed, s settings, figures map[string]any) error {
+func measureRuns(ctx context.Context, b *fixture, s settings, figures map[string]any) error {
 	if err := b.probes.on(true); err != nil {
 		return err
 	}
@@ -31,7 +28,7 @@ func measureRuns(ctx context.Context, b *bed, s settings, figures map[string]any
 		}
 		for _, fs := range b.filesystems() {
 			for _, way := range loopfs.Ways {
-				if err := stepAlong(fs, way, stepsPerWay); err != nil {
+				if err := stepAlong(fs, way, s.steps); err != nil {
 					return fmt.Errorf("%s on %s: %w", way.Name, fs.Kind, err)
 				}
 			}
@@ -45,11 +42,11 @@ func measureRuns(ctx context.Context, b *bed, s settings, figures map[string]any
 		ns[name] = result.Round(ns[name])
 	}
 	figures["ns_per_run"] = ns
-	say("nanoseconds per run: %v", ns)
+	benchmark.Say("nanoseconds per run: %v", ns)
 	return nil
 }
 
-func runFor(ctx context.Context, b *bed, s settings, w workload) error {
+func runFor(ctx context.Context, b *fixture, s settings, w workload) error {
 	r, err := w.start(b, runtime.NumCPU()-1)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/tools/loopfs"
@@ -23,17 +24,17 @@ const (
 	overSize = 16 * mib
 )
 
-// spurious counts events that come although the line was not reached.
+// spurious counts events that come although the watermark was not reached.
 type spurious struct {
-	probes *bpf.Probes
-	events <-chan event
-	fs     *loopfs.FS
-	line   bpf.Line
-	buffer []byte
-	count  int
+	probes    *bpf.Probes
+	events    <-chan event
+	fs        *loopfs.FS
+	watermark bpf.Watermark
+	buffer    []byte
+	count     int
 }
 
-func measureSpurious(ctx context.Context, b *bed, s settings, figures map[string]any) (err error) {
+func measureSpurious(ctx context.Context, b *fixture, s settings, figures map[string]any) (err error) {
 	pinDir := filepath.Join(b.dir, "pins-of-spurious")
 	p, err := loadProbes(ctx, pinDir)
 	if err != nil {
@@ -56,13 +57,13 @@ func measureSpurious(ctx context.Context, b *bed, s settings, figures map[string
 		}
 		figures["spurious_per_headroom_"+fs.Kind] = result.Round(float64(c.count) / rewrites)
 	}
-	say("spurious events: %v per 10 GiB on ext4; per headroom's worth of overwriting %v on xfs, %v on btrfs",
+	benchmark.Say("spurious events: %v per 10 GiB on ext4; per headroom's worth of overwriting %v on xfs, %v on btrfs",
 		figures["spurious_per_10_gib_ext4"], figures["spurious_per_headroom_xfs"], figures["spurious_per_headroom_btrfs"])
 	return nil
 }
 
-// setLine sets the line so much below what is free now.
-func (c *spurious) setLine(below uint64) error {
+// setWatermark sets the watermark so much below what is free now.
+func (c *spurious) setWatermark(below uint64) error {
 	if err := c.fs.Sync(); err != nil {
 		return err
 	}
@@ -71,12 +72,12 @@ func (c *spurious) setLine(below uint64) error {
 		return err
 	}
 	raise := free - below/4096
-	c.line = bpf.Line{RaiseFree: raise, RearmFree: raise, Free: free}
-	return c.probes.SetLine(c.fs.Dev, c.fs.Kind, c.line)
+	c.watermark = bpf.Watermark{RaiseFree: raise, RearmFree: raise, Free: free}
+	return c.probes.SetWatermark(c.fs.Dev, c.fs.Kind, c.watermark)
 }
 
 // look takes what events there are, as the agent does: it makes the figure
-// true, and if that is above the line, sets it again.
+// true, and if that is above the watermark, sets it again.
 func (c *spurious) look() error {
 	for {
 		select {
@@ -93,12 +94,12 @@ func (c *spurious) look() error {
 			if err != nil {
 				return err
 			}
-			if free <= c.line.RaiseFree {
-				return fmt.Errorf("the line was reached: %d free, line %d", free, c.line.RaiseFree)
+			if free <= c.watermark.RaiseFree {
+				return fmt.Errorf("the watermark was reached: %d free, watermark %d", free, c.watermark.RaiseFree)
 			}
 			c.count++
-			c.line.Free = free
-			if err := c.probes.SetLine(c.fs.Dev, c.fs.Kind, c.line); err != nil {
+			c.watermark.Free = free
+			if err := c.probes.SetWatermark(c.fs.Dev, c.fs.Kind, c.watermark); err != nil {
 				return err
 			}
 		default:
@@ -107,9 +108,9 @@ func (c *spurious) look() error {
 	}
 }
 
-// fillAndRemove writes files that end within 1 % of their size before the line.
+// fillAndRemove writes files that end within 1 % of their size before the watermark.
 func (c *spurious) fillAndRemove(ctx context.Context, bytes int64) error {
-	if err := c.setLine(fileSize + fileSize/100); err != nil {
+	if err := c.setWatermark(fileSize + fileSize/100); err != nil {
 		return err
 	}
 	name := filepath.Join(c.fs.Dir, "spurious")
@@ -141,7 +142,7 @@ func (c *spurious) overwrite(ctx context.Context) error {
 	if err := c.write(ctx, f, overSize); err != nil {
 		return err
 	}
-	if err := c.setLine(headroom); err != nil {
+	if err := c.setWatermark(headroom); err != nil {
 		return err
 	}
 	for range rewrites * headroom / overSize {

@@ -7,14 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/ebb-agent/ebb/tools/loopfs"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 	gib = 1 << 30
 )
 
-// Writes near the line are of nearSize bytes, and the line is at nearBlocks.
+// Writes near the watermark are of nearSize bytes, and the watermark is at nearBlocks.
 // Each CPU keeps back up to 32 blocks of either counter (percpu_counter_batch).
 const (
 	nearSize   = 128 << 10
@@ -32,25 +34,25 @@ const (
 // workload is something that a node does all day.
 type workload struct {
 	name  string // of its figures
-	near  bool   // a filesystem is near its line meanwhile
-	start func(b *bed, cpu int) (*running, error)
+	near  bool   // a filesystem is near its watermark meanwhile
+	start func(b *fixture, cpu int) (*running, error)
 }
 
 var workloads = []workload{
 	{"read", false, fio("--rw=read", "--bs=4k", "--size=64m", "--invalidate=0", "--time_based", "--runtime=1d")},
 	{"open", false, inContainer("opens")},
 	{"exec", false, inContainer("execs")},
-	{"write", false, writesOf(mib, 128, func(b *bed) *loopfs.FS { return b.disk })},
-	// Near a line each block counts, and at the line the filesystem's counters are
+	{"write", false, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.disk })},
+	// Near a watermark each block counts, and at the watermark the filesystem's counters are
 	// summed over all CPUs for each.
-	{"write_near", true, writesOf(mib, 128, func(b *bed) *loopfs.FS { return b.disk })},
-	{"write_near_line", true, writesOf(nearSize, 1, func(b *bed) *loopfs.FS { return b.near })},
+	{"write_near", true, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.disk })},
+	{"write_xfs", false, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.others[0] })},
+	{"write_near_xfs", true, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.others[0] })},
+	{"write_btrfs", false, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.others[1] })},
+	{"write_near_btrfs", true, writesOf(mib, 128, func(b *fixture) *loopfs.FS { return b.others[1] })},
+	{"write_near_threshold", true, writesOf(nearSize, 1, func(b *fixture) *loopfs.FS { return b.near })},
 	// The file is a hole at first, so that every write takes a block.
 	{"direct_write", false, fio("--rw=write", "--bs=4k", "--direct=1", "--size=16m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
-}
-
-func isWorkload(name string) bool {
-	return slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name })
 }
 
 // running is a workload's process. It is stopped but for the windows in which it
@@ -124,55 +126,46 @@ func (r *running) window(d time.Duration) (w spent, err error) {
 
 // fio runs one job on a file of the disk. What it did is what the kernel
 // counted of it: its system calls, and its CPU time to the nanosecond.
-func fio(job ...string) func(*bed, int) (*running, error) {
-	return func(b *bed, cpu int) (*running, error) {
+func fio(job ...string) func(*fixture, int) (*running, error) {
+	return func(b *fixture, cpu int) (*running, error) {
 		file := filepath.Join(b.disk.Dir, "fio")
 		args := append([]string{"--name=job", "--filename=" + file, "--ioengine=psync", "--thread", "--gtod_reduce=1",
 			"--cpus_allowed=" + fmt.Sprint(cpu), "--output=/dev/null"}, job...)
 		cmd := exec.Command("fio", args...)
 		r := &running{cmd: cmd, undo: func() { os.Remove(file) }}
-		call := "syscw:"
-		if strings.HasPrefix(job[0], "--rw=read") {
-			call = "syscr:"
-		}
-		r.read = func() (spent, error) { return spentByProcess(cmd.Process.Pid, call) }
+		reads := strings.HasPrefix(job[0], "--rw=read")
+		r.read = func() (spent, error) { return spentByProcess(cmd.Process.Pid, reads) }
 		return r, r.begin(fioBegins)
 	}
 }
 
 // spentByProcess must find the process stopped: only then the kernel has added
 // up the times of its threads (thread_group_cputime).
-func spentByProcess(pid int, call string) (s spent, err error) {
-	var ts unix.Timespec
-	// MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED), include/linux/posix-timers.h.
-	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil {
-		return s, fmt.Errorf("CPU time of workload: %w", err)
-	}
-	s.cpu = uint64(ts.Nano())
-	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
+func spentByProcess(pid int, reads bool) (s spent, err error) {
+	u, err1 := process.UsageOf(pid)
+	p, err2 := procfs.NewProc(pid)
+	if err := errors.Join(err1, err2); err != nil {
 		return s, err
 	}
-	for line := range strings.Lines(string(io)) {
-		if rest, ok := strings.CutPrefix(line, call); ok {
-			_, err := fmt.Sscan(rest, &s.ops)
-			return s, err
-		}
+	io, err := p.IO()
+	s.cpu, s.ops = uint64(u.CPU), io.SyscW
+	if reads {
+		s.ops = io.SyscR
 	}
-	return s, fmt.Errorf("/proc/%d/io has no %s", pid, call)
+	return s, err
 }
 
 // writesOf writes files of so many writes of so many bytes.
-func writesOf(size, times int, on func(*bed) *loopfs.FS) func(*bed, int) (*running, error) {
-	return func(b *bed, cpu int) (*running, error) {
+func writesOf(size, times int, on func(*fixture) *loopfs.FS) func(*fixture, int) (*running, error) {
+	return func(b *fixture, cpu int) (*running, error) {
 		file := filepath.Join(on(b).Dir, "writes")
 		return startWorker(order{What: "writes", Path: file, Size: size, Times: times, CPU: cpu}, nil, "")
 	}
 }
 
 // inContainer runs a worker with the image's files as root.
-func inContainer(what string) func(*bed, int) (*running, error) {
-	return func(b *bed, cpu int) (*running, error) {
+func inContainer(what string) func(*fixture, int) (*running, error) {
+	return func(b *fixture, cpu int) (*running, error) {
 		return startWorker(order{What: what, CPU: cpu}, b.image.files, b.image.root)
 	}
 }

@@ -1,7 +1,7 @@
-// Command reaction measures the time from the write that crosses the high line
+// Command reaction measures the time from the write that crosses the high threshold
 // to the first removal done, over many crossings, on a throwaway node with the
 // real agent, containerd and kernel. The crossing is stamped in the kernel, by
-// the allocation that reached the line; the removal is done when the runtime
+// the allocation that reached the threshold; the removal is done when the runtime
 // has returned from it.
 package main
 
@@ -11,11 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -26,15 +24,10 @@ const mib = 1 << 20
 func main() {
 	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to measure")
 	runs := flag.Int("runs", 120, "how many crossings")
-	results := flag.String("results", "bench/results", "where reaction.json goes")
+	results := flag.String("results", result.Dir, "where reaction.json goes")
 	flavor := flag.String("containerd", string(node.Debian), "debian or v2")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *agent, *results, node.Flavor(*flavor), *runs); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-reaction:", err)
-		os.Exit(1)
-	}
+	benchmark.Main("bench-reaction", func(ctx context.Context) error { return run(ctx, *agent, *results, node.Flavor(*flavor), *runs) })
 }
 
 type figures struct {
@@ -46,17 +39,19 @@ type figures struct {
 }
 
 func run(ctx context.Context, binary, results string, flavor node.Flavor, runs int) (err error) {
-	if binary, err = filepath.Abs(binary); err != nil {
-		return err
-	}
 	n, err := node.Start(ctx, node.Config{Name: "reaction", FS: "ext4", SizeBytes: 768 * mib, Containerd: flavor})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
+	i, err := agentrun.Install(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, i.Close()) }()
 	reactions := make(chan float64, 1)
 	ended := make(chan struct{}, 1)
-	c := agentrun.ConfigFor(n)
+	c := i.Config
 	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
 	c.Images.LowThresholdPercent = 79
 	p, err := agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: n.Dir(), Config: c, OnLine: func(l agentrun.Line) {
@@ -70,7 +65,7 @@ func run(ctx context.Context, binary, results string, flavor node.Flavor, runs i
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Stop(), agentrun.Unload(c)) }()
+	defer func() { err = errors.Join(err, p.Stop()) }()
 
 	var took []float64
 	for len(took) < runs {
@@ -94,7 +89,7 @@ func run(ctx context.Context, binary, results string, flavor node.Flavor, runs i
 }
 
 // crossOnce brings in an image that may go, fills the disk to just below the
-// line, crosses it, and waits for the run to end.
+// threshold, crosses it, and waits for the run to end.
 func crossOnce(ctx context.Context, n *node.Node, p *agentrun.Process, i int, reactions <-chan float64, ended <-chan struct{}) (float64, error) {
 	image := node.Image{
 		Name:   fmt.Sprintf("reaction.test/image:%d", i),
@@ -111,28 +106,12 @@ func crossOnce(ctx context.Context, n *node.Node, p *agentrun.Process, i int, re
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the agent did nothing for a minute"))
 	defer cancel()
-	var ms float64
-	for _, done := range []func() error{
-		func() error { return wait(ctx, p, reactions, &ms) },
-		func() error { return wait(ctx, p, ended, nil) },
-	} {
-		if err := done(); err != nil {
-			return 0, err
-		}
+	ms, err := agentrun.Next(ctx, p, reactions)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := agentrun.Next(ctx, p, ended); err != nil {
+		return 0, err
 	}
 	return ms, n.Unfill("fill")
-}
-
-func wait[T any](ctx context.Context, p *agentrun.Process, c <-chan T, out *T) error {
-	select {
-	case v := <-c:
-		if out != nil {
-			*out = v
-		}
-		return nil
-	case <-p.Ended():
-		return errors.New("the agent ended")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -4,25 +4,27 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/prometheus/procfs"
+
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
 // options are the flags.
 type options struct {
-	controller, deploy, results string
-	objects, few                int
-	peer                        int
+	*contender.Options
+	objects, few int
+	rest         time.Duration
+	peer         int
 }
 
 // figures go to size.json.
@@ -57,29 +59,18 @@ const longest = 20 * time.Minute
 
 func main() {
 	var o options
-	flag.StringVar(&o.controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
-	flag.StringVar(&o.deploy, "deploy", "deploy/manifests", "the directory with the controller's rights")
-	flag.StringVar(&o.results, "results", "bench/results", "where size.json goes")
-	flag.IntVar(&o.objects, "objects", 1_000_000, "objects in the cluster; with fewer nothing is written")
+	o.Options = contender.Flags("size")
+	flag.IntVar(&o.objects, "objects", 1_000_000, "objects in the cluster; with fewer nothing is written, unless -results says where")
 	flag.IntVar(&o.few, "few", 100_000, "objects that it has at first; 0: none")
+	flag.DurationVar(&o.rest, "rest", 10*time.Second, "what a process is given to come to rest before its memory counts")
 	flag.IntVar(&o.peer, "peer", math.MaxInt, "objects that the kube-controller-manager is measured with at most")
-	again := flag.Bool("render", false, "only write RESULTS.md again, from size.json")
-	flag.Parse()
-	contender.Main("bench-size", func(ctx context.Context) error {
-		if *again {
-			return render(o.results)
-		}
-		return run(ctx, o)
-	})
+	benchmark.MainOrRender("bench-size", func() error { return render(o.Results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 // dependents of the owner that is deleted: 50,000 of a million.
 func dependents(objects int) int { return objects / 20 }
 
 func run(ctx context.Context, o options) (err error) {
-	if o.controller, err = filepath.Abs(o.controller); err != nil {
-		return err
-	}
 	o.few = min(o.few, o.objects/10)
 	ctx, end := guardMemory(ctx)
 	defer end()
@@ -98,13 +89,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	fmt.Fprint(os.Stderr, f.markdown())
-	if full := 1_000_000; o.objects < full || o.few == 0 || o.peer < o.few {
+	if full := 1_000_000; (o.objects < full || o.few == 0 || o.peer < o.few) && o.Results == result.Dir {
 		return nil // figures would be missing, or of something else
 	}
-	if err := result.Write(o.results, "size", f); err != nil {
+	if err := result.Write(o.Results, "size", f); err != nil {
 		return err
 	}
-	return render(o.results)
+	return render(o.Results)
 }
 
 // spare is how many MiB are left to whoever else is on the machine.
@@ -116,7 +107,7 @@ func guardMemory(ctx context.Context) (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for contender.Pause(ctx, time.Second) == nil {
+		for benchmark.Pause(ctx, time.Second) == nil {
 			if free, err := available(); err != nil || free < spare {
 				cancel(fmt.Errorf("%.0f MiB of memory are left on the machine (%w)", free, errors.Join(errMemory, err)))
 			}
@@ -129,14 +120,13 @@ var errMemory = errors.New("not enough memory")
 
 // available is the memory that the machine has left, in MiB.
 func available() (float64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := bytes.Cut(text, []byte("MemAvailable:"))
-	var kib float64
-	if _, err := fmt.Sscan(string(after), &kib); err != nil {
-		return 0, fmt.Errorf("read /proc/meminfo: %w", err)
+	memory, err := fs.Meminfo()
+	if err != nil || memory.MemAvailable == nil {
+		return 0, fmt.Errorf("read /proc/meminfo: no MemAvailable (%w)", err)
 	}
-	return kib / 1024, nil
+	return float64(*memory.MemAvailable) / 1024, nil
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ebb-agent/ebb/bench/contender"
 )
 
 const (
@@ -80,7 +82,7 @@ func (m *maker) object(i int, namespace string, owners ...metav1.OwnerReference)
 // tree is an owner in a namespace of its own, and its dependents.
 func (m *maker) tree(namespace string, dependents int) []runtime.Object {
 	root := configMap(m.meta("root", namespace))
-	list := []runtime.Object{makeNamespace(m.meta(namespace, "")), root}
+	list := []runtime.Object{contender.Namespace(m.meta(namespace, "")), root}
 	for i := range dependents {
 		list = append(list, m.object(i, namespace, reference(root)))
 	}
@@ -88,26 +90,15 @@ func (m *maker) tree(namespace string, dependents int) []runtime.Object {
 }
 
 func reference(o *corev1.ConfigMap) metav1.OwnerReference {
-	block := true
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID, BlockOwnerDeletion: &block}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID, BlockOwnerDeletion: new(true)}
 }
 
 func configMap(meta metav1.ObjectMeta) *corev1.ConfigMap {
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{"key": "value"}}
 }
 
-func makeNamespace(meta metav1.ObjectMeta) *corev1.Namespace {
-	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta,
-		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
-	}
-}
-
 // pod waits for a node: a DELETE ends it at once.
 func pod(meta metav1.ObjectMeta) *corev1.Pod {
-	grace, links, priority := int64(30), true, int32(0)
-	preempt := corev1.PreemptLowerPriority
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta,
 		Spec: corev1.PodSpec{
@@ -116,8 +107,8 @@ func pod(meta metav1.ObjectMeta) *corev1.Pod {
 				TerminationMessagePath: corev1.TerminationMessagePathDefault, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 			}},
 			RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSClusterFirst, SchedulerName: corev1.DefaultSchedulerName,
-			SecurityContext: &corev1.PodSecurityContext{}, TerminationGracePeriodSeconds: &grace, EnableServiceLinks: &links,
-			Priority: &priority, PreemptionPolicy: &preempt,
+			SecurityContext: &corev1.PodSecurityContext{}, TerminationGracePeriodSeconds: new(int64(30)), EnableServiceLinks: new(true),
+			Priority: new(int32(0)), PreemptionPolicy: new(corev1.PreemptLowerPriority),
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort},
 	}

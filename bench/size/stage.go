@@ -3,21 +3,19 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/contender"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
-
-// restTime is what a process is given to come to rest before its memory counts.
-const restTime = 10 * time.Second
 
 // stage measures the contenders with so many objects. The peer is left out if, going by
 // what it took with fewer, the machine has not the memory.
-func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage, err error) {
+func (b *fixture) stage(ctx context.Context, objects int, before *measured) (s stage, err error) {
 	s.Objects, s.Dependents = objects, dependents(objects)
 	ebb, peer := b.Ebb.Contender(), contender.Peer(b.CP, "peer", contender.PeerArgs...)
 	contenders := []contender.Contender{ebb}
@@ -37,13 +35,13 @@ func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage
 			return s, err
 		}
 		if free < want+spare {
-			contender.Say("the peer may take %.0f MiB with %d objects, and the machine has %.0f: left out", want, objects, free)
+			benchmark.Say("the peer may take %.0f MiB with %d objects, and the machine has %.0f: left out", want, objects, free)
 			return s, nil
 		}
 	}
 	m, err := b.measure(ctx, peer, objects)
 	if errors.Is(err, errMemory) {
-		contender.Say("the peer was ended: %v", err)
+		benchmark.Say("the peer was ended: %v", err)
 		return s, nil
 	}
 	s.Peer = &m
@@ -51,58 +49,56 @@ func (b *bed) stage(ctx context.Context, objects int, before *measured) (s stage
 }
 
 // measure has a contender start, come to rest, and collect a tree.
-func (b *bed) measure(ctx context.Context, c contender.Contender, objects int) (m measured, err error) {
+func (b *fixture) measure(ctx context.Context, c contender.Contender, objects int) (m measured, err error) {
 	if err := b.leaveBehind(ctx); err != nil {
 		return m, err
 	}
 	began := time.Now()
-	pid, stop, err := c.Start(ctx)
-	if err != nil {
-		return m, fmt.Errorf("start %s: %w", c.Name, err)
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	p := contender.Process(pid)
-	if err := contender.Until(ctx, 50*time.Millisecond, longest, c.Name+" deleted nothing", func(ctx context.Context) (bool, error) {
-		return b.empty(ctx, abandoned)
-	}); err != nil {
-		return m, err
-	}
-	if c.Name == "ebb" { // the peer deletes nothing before it has listed everything
-		if err := contender.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
-			return m, err
-		}
-	}
-	m.Ready = result.Round(time.Since(began).Seconds())
-	u, err := p.Usage()
-	if err != nil {
-		return m, err
-	}
-	m.ReadyCPU, m.ReadyRead = result.Round(u.CPU), result.Round(u.Read)
-	if err := contender.Pause(ctx, restTime); err != nil {
-		return m, err
-	}
-	if u, err = p.Usage(); err != nil {
-		return m, err
-	}
-	m.Start, m.Rest = result.Round(u.Peak), result.Round(u.RSS)
-	if c.Name == "ebb" {
-		live, err := b.Ebb.Metric(ctx, "go_gc_heap_live_bytes")
-		if err != nil {
-			return m, err
-		}
-		m.Heap = result.Round(live / float64(objects))
-	}
-	contender.Say("%-5s ready with %d objects after %.1f s, %.1f s of CPU, %.0f MiB read; %.0f MiB at most, %.0f at rest",
-		c.Name, objects, m.Ready, m.ReadyCPU, m.ReadyRead, m.Start, m.Rest)
-	err = b.cascade(ctx, c, p, objects, &m)
+	err = c.Run(ctx, func(pid int) error { return b.measureRunning(ctx, c, pid, began, objects, &m) })
 	return m, err
 }
 
+func (b *fixture) measureRunning(ctx context.Context, c contender.Contender, pid int, began time.Time, objects int, m *measured) error {
+	if err := benchmark.Until(ctx, 50*time.Millisecond, longest, c.Name+" deleted nothing", func(ctx context.Context) (bool, error) {
+		return b.empty(ctx, abandoned)
+	}); err != nil {
+		return err
+	}
+	if c.Name == "ebb" { // the peer deletes nothing before it has listed everything
+		if err := benchmark.Until(ctx, 50*time.Millisecond, longest, "ebb has not listed everything", b.Ebb.Ready); err != nil {
+			return err
+		}
+	}
+	m.Ready = result.Round(time.Since(began).Seconds())
+	u, err := process.UsageOf(pid)
+	if err != nil {
+		return err
+	}
+	m.ReadyCPU, m.ReadyRead = result.Round(u.CPU.Seconds()), result.Round(float64(u.ReadBytes)/process.MiB)
+	if err := benchmark.Pause(ctx, b.rest); err != nil {
+		return err
+	}
+	if u, err = process.UsageOf(pid); err != nil {
+		return err
+	}
+	m.Start, m.Rest = result.Round(u.PeakMiB()), result.Round(u.RSSMiB())
+	if c.Name == "ebb" {
+		live, err := b.Ebb.Heap(ctx)
+		if err != nil {
+			return err
+		}
+		m.Heap = result.Round(live / float64(objects))
+	}
+	benchmark.Say("%-5s ready with %d objects after %.1f s, %.1f s of CPU, %.0f MiB read; %.0f MiB at most, %.0f at rest",
+		c.Name, objects, m.Ready, m.ReadyCPU, m.ReadyRead, m.Start, m.Rest)
+	return b.cascade(ctx, c, pid, objects, m)
+}
+
 // cascade deletes a contender's tree.
-func (b *bed) cascade(ctx context.Context, c contender.Contender, p contender.Process, objects int, m *measured) error {
-	before, err := p.Usage()
+func (b *fixture) cascade(ctx context.Context, c contender.Contender, pid int, objects int, m *measured) error {
+	before, err := process.UsageOf(pid)
 	if err == nil {
-		err = p.ResetPeak()
+		err = process.ResetPeak(pid)
 	}
 	if err != nil {
 		return err
@@ -114,14 +110,14 @@ func (b *bed) cascade(ctx context.Context, c contender.Contender, p contender.Pr
 	}, nil); err != nil {
 		return err
 	}
-	if err := contender.Until(ctx, 200*time.Millisecond, longest, c.Name+" did not end a cascade", func(ctx context.Context) (bool, error) {
+	if err := benchmark.Until(ctx, 200*time.Millisecond, longest, c.Name+" did not end a cascade", func(ctx context.Context) (bool, error) {
 		return b.empty(ctx, tree)
 	}); err != nil {
 		return err
 	}
 	m.PerSecond = result.Round(float64(dependents(objects)) / time.Since(began).Seconds())
-	u, err := p.Usage()
-	m.Cascade, m.Read = result.Round(u.Peak), result.Round(u.Read-before.Read)
-	contender.Say("%-5s %d dependents, %.0f a second, %.0f MiB at most, %.0f MiB read", c.Name, dependents(objects), m.PerSecond, m.Cascade, m.Read)
+	u, err := process.UsageOf(pid)
+	m.Cascade, m.Read = result.Round(u.PeakMiB()), result.Round(float64(u.ReadBytes-before.ReadBytes)/process.MiB)
+	benchmark.Say("%-5s %d dependents, %.0f a second, %.0f MiB at most, %.0f MiB read", c.Name, dependents(objects), m.PerSecond, m.Cascade, m.Read)
 	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/ebb-agent/ebb/bench/result"
 )
@@ -25,37 +24,34 @@ var rows = []struct {
 
 // markdown is the table, for people in a terminal, too.
 func (f figures) markdown() string {
-	var b strings.Builder
-	head := func(s stage, who string) string { return fmt.Sprintf("%s, %d", who, s.Objects) }
-	columns := []struct {
-		name string
-		m    *measured
-	}{
-		{head(f.Few, "ebb"), &f.Few.Ebb}, {head(f.Few, "peer"), f.Few.Peer},
-		{head(f.Many, "ebb"), &f.Many.Ebb}, {head(f.Many, "peer"), f.Many.Peer},
-	}
-	fmt.Fprintf(&b, "| %-41s |", "")
-	for _, c := range columns {
-		fmt.Fprintf(&b, " %13s |", c.name)
-	}
-	fmt.Fprintf(&b, "\n|%s|%s\n", strings.Repeat("-", 43), strings.Repeat(strings.Repeat("-", 14)+":|", len(columns)))
+	all := [][]string{{""}}
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %-41s |", r.name)
-		for _, c := range columns {
-			v := 0.0
-			if c.m != nil {
-				v = r.of(*c.m)
-			}
-			fmt.Fprintf(&b, " %13s |", result.Figure(v))
-		}
-		b.WriteString("\n")
+		all = append(all, []string{r.name})
 	}
-	return b.String()
+	for _, s := range []stage{f.Few, f.Many} {
+		for _, c := range []struct {
+			who string
+			m   *measured
+		}{{"ebb", &s.Ebb}, {"peer", s.Peer}} {
+			all[0] = append(all[0], fmt.Sprintf("%s, %d", c.who, s.Objects))
+			for i, r := range rows {
+				v := 0.0
+				if c.m != nil {
+					v = r.of(*c.m)
+				}
+				all[i+1] = append(all[i+1], result.Figure(v))
+			}
+		}
+	}
+	return result.Table(all)
 }
+
+// text is the section.
+func (f figures) text() string { return report + f.markdown() }
 
 // render writes the report's section from the size.json in a directory.
 func render(results string) error {
-	return result.Render(results, "size", func(f figures) string { return report + f.markdown() })
+	return result.Render(results, "size", figures.text)
 }
 
 const report = `## Size: a million objects

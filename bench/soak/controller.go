@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +17,8 @@ import (
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/skew"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
 // restartAfter is how long a controller that ended stays away, as with a kubelet.
@@ -34,12 +33,12 @@ type controller struct {
 	name, binary, dir string
 	kubeconfig        string
 	offset            time.Duration
-	proxy             *proxy
+	relay             *socketrelay.Relay // to the API servers
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	starts int
-	peak   int64
+	mu      sync.Mutex
+	process *process.Process
+	starts  int
+	peak    int64
 }
 
 // run keeps the process running until ctx ends, and returns once it is gone.
@@ -47,7 +46,7 @@ func (c *controller) run(ctx context.Context) error {
 	config, err := json.Marshal(object{
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
-		"brake":          object{"deletions": 0},
+		"circuitBreaker": object{"deletions": 0},
 		"collectors": object{
 			"pods": object{"mode": "enforce", "keep": -1, "succeeded": object{"after": oracle.PodsAfter.String()}, "failed": object{"after": oracle.PodsAfter.String()}},
 			"jobs": object{"mode": "enforce"}, "csrs": object{"mode": "enforce"}, "leases": object{"mode": "enforce"},
@@ -78,42 +77,25 @@ func (c *controller) socket() string            { return c.file("sock") }
 
 // once runs the process until it ends by itself, or with ctx.
 func (c *controller) once(ctx context.Context) error {
-	log, err := os.OpenFile(c.file("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := exec.Command(c.binary, "--kubeconfig", c.kubeconfig, "--config", c.file("yaml"))
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // Pdeathsig is about the thread that forked
-		defer close(ended)
-		err := skew.Start(cmd, c.offset)
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-		}
-	}()
-	if err := <-started; err != nil {
+	p, err := process.StartLogged(cmd, c.file("log"), func() error { return skew.Start(cmd, c.offset) })
+	if err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
-	c.set(cmd)
+	c.set(p)
 	defer c.set(nil)
 	select {
-	case <-ended:
+	case <-p.Done():
+		return nil
 	case <-ctx.Done():
-		_ = cmd.Process.Kill()
-		<-ended
+		return p.End(context.WithoutCancel(ctx), syscall.SIGKILL)
 	}
-	return nil
 }
 
-func (c *controller) set(cmd *exec.Cmd) {
+func (c *controller) set(p *process.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd = cmd; cmd != nil {
+	if c.process = p; p != nil {
 		c.starts++
 	}
 }
@@ -122,8 +104,8 @@ func (c *controller) set(cmd *exec.Cmd) {
 func (c *controller) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd != nil {
-		_ = c.cmd.Process.Signal(s) // it may end at this moment
+	if c.process != nil {
+		_ = c.process.Signal(s) // it may end at this moment
 	}
 }
 
@@ -131,10 +113,10 @@ func (c *controller) signal(s syscall.Signal) {
 func (c *controller) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cmd == nil {
+	if c.process == nil {
 		return
 	}
-	if u, err := peers.UsageOf(c.cmd.Process.Pid); err == nil {
+	if u, err := process.UsageOf(c.process.PID()); err == nil {
 		c.peak = max(c.peak, u.PeakBytes)
 	}
 }
@@ -149,20 +131,12 @@ func (c *controller) seen() (starts int, peak int64) {
 func (c *controller) state(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", c.socket())
-	}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ebb/readyz", nil)
-	if err != nil {
-		return "", err
+	var text string
+	err := peers.Request(ctx, peers.UnixClient(c.socket()), http.MethodGet, "http://ebb/readyz", nil, &text)
+	if status := new(peers.StatusError); errors.As(err, &status) {
+		err = nil // it answers
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	return string(text), err
+	return text, err
 }
 
 var errNoLeader = errors.New("no controller leads")

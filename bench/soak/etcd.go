@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -24,12 +27,6 @@ const (
 // etcd is a client of etcd's JSON gateway: it needs no library.
 type etcd struct {
 	client *http.Client
-}
-
-func newEtcd(socket string) *etcd {
-	return &etcd{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}}
 }
 
 func (e *etcd) call(ctx context.Context, path string, in, out any) error {
@@ -69,9 +66,7 @@ func (e *etcd) objects(ctx context.Context) (rev int64, objects []*oracle.Object
 		if err := e.call(ctx, "/v3/kv/range", in, &out); err != nil {
 			return 0, nil, err
 		}
-		if rev == 0 {
-			rev = out.Header.Revision
-		}
+		rev = cmp.Or(rev, out.Header.Revision)
 		for _, kv := range out.KVs {
 			if x, err := decode(kv); err != nil {
 				return 0, nil, err
@@ -208,26 +203,11 @@ func (w *watcher) catchUp(ctx context.Context) (int64, error) {
 }
 
 func poll(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if !sleep(ctx, 20*time.Millisecond) {
-			return context.Cause(ctx)
-		}
-	}
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return done() })
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
+// sleep says whether it was as long as it should be.
+func sleep(ctx context.Context, d time.Duration) bool { return benchmark.Pause(ctx, d) == nil }
 
 // replace puts a copy of etcd's directory where it was.
 func replace(dir, backup string) error {

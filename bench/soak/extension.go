@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 	"github.com/ebb-agent/ebb/tools/extension"
@@ -23,7 +24,7 @@ const (
 
 // extend starts another API server behind the aggregator, whose objects the oracle
 // hears of from itself. What it says to others may be false.
-func (b *bed) extend(ctx context.Context) (err error) {
+func (b *fixture) extend(ctx context.Context) (err error) {
 	b.outside = make(chan func(), 1<<16)
 	if b.extension, err = extension.New(b.cp.Authority(), extension.Config{Group: "ext.example.com", Changed: b.heard}); err != nil {
 		return err
@@ -42,7 +43,7 @@ func (b *bed) extend(ctx context.Context) (err error) {
 }
 
 // heard tells the oracle of a change.
-func (b *bed) heard(resource string, o extension.Object, gone bool) {
+func (b *fixture) heard(resource string, o extension.Object, gone bool) {
 	x := &oracle.Object{Key: outsideKey + resource + "/" + o.Namespace + "/" + o.Name, APIVersion: "ext.example.com/v1", Kind: "Thing",
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, Finalizers: o.Finalizers, Terminating: o.Deleting}
 	for _, r := range o.Owners {
@@ -52,7 +53,7 @@ func (b *bed) heard(resource string, o extension.Object, gone bool) {
 }
 
 // judge each change outside once the oracle knows all of etcd up to it.
-func (b *bed) judge(ctx context.Context) {
+func (b *fixture) judge(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,7 +147,7 @@ func (d *driver) changeOutside(s *plan.Slot, uid string, change func(*extension.
 func (f *faults) extensionFault(ctx context.Context, x plan.Fault) error {
 	all := extension.All()
 	fault := all[x.Which%len(all)] | all[x.Which/len(all)%len(all)]
-	say("the extension server: %s", fault)
+	benchmark.Say("the extension server: %s", fault)
 	if fault&(extension.EmptyLists|extension.LateWatch) != 0 {
 		i := f.hidden.begin(time.Now())
 		defer func() { f.hidden.end(i, time.Now()) }()

@@ -10,13 +10,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
 // faults injects those of one sort, one after the other.
 type faults struct {
-	*bed
+	*fixture
 	first int // the number of the first operation
 	kinds map[string]func(context.Context, plan.Fault) error
 
@@ -24,8 +26,8 @@ type faults struct {
 	count map[string]int
 }
 
-func newFaults(b *bed, first int) *faults {
-	f := &faults{bed: b, first: first, count: map[string]int{}}
+func newFaults(b *fixture, first int) *faults {
+	f := &faults{fixture: b, first: first, count: map[string]int{}}
 	f.kinds = map[string]func(context.Context, plan.Fault) error{
 		"api-killed": f.apiKilled, "api-stopped": f.apiStopped, "all-api-killed": f.allKilled,
 		"cut-to-server": f.cut, "cut-to-client": f.cut, "reset": f.reset,
@@ -45,12 +47,12 @@ func (f *faults) run(ctx context.Context, source *plan.Faults) error {
 		if poll(ctx, func() (bool, error) { return int(f.driver.next.Load()) >= f.first+next.At, nil }) != nil || ctx.Err() != nil {
 			return nil
 		}
-		say("fault %s", next)
+		benchmark.Say("fault %s", next)
 		begun := time.Now()
 		if err := f.inject(ctx, next); err != nil {
 			return fmt.Errorf("fault %s: %w", next, err)
 		}
-		say("fault %s ended after %v", next.Kind, time.Since(begun).Round(100*time.Millisecond))
+		benchmark.Say("fault %s ended after %v", next.Kind, time.Since(begun).Round(100*time.Millisecond))
 		f.mu.Lock()
 		f.count[next.Kind]++
 		f.mu.Unlock()
@@ -123,30 +125,30 @@ func paused(ctx context.Context, c *peers.Component, lasts time.Duration) error 
 
 // cut one direction of the connections of one controller, or of both.
 func (f *faults) cut(ctx context.Context, x plan.Fault) error {
-	d := toServer
+	d := socketrelay.ToServer
 	if x.Kind == "cut-to-client" {
-		d = toClient
+		d = socketrelay.ToClient
 	}
 	var cut []*controller
 	for i, c := range f.controllers {
 		if x.Which%3 == i || x.Which%3 == 2 {
 			cut = append(cut, c)
-			c.proxy.cut(d)
+			c.relay.Hold(d)
 		}
 	}
 	sleep(ctx, 3*x.Lasts)
 	for _, c := range cut {
 		if x.Which%2 == 0 {
-			c.proxy.reset() // as by a firewall that forgot them
+			c.relay.Cut() // as by a firewall that forgot them
 		}
-		c.proxy.join(d)
+		c.relay.Release(d)
 	}
 	return nil
 }
 
 func (f *faults) reset(context.Context, plan.Fault) error {
 	for _, c := range f.controllers {
-		c.proxy.reset()
+		c.relay.Cut()
 	}
 	return nil
 }

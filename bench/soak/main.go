@@ -9,15 +9,12 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 )
@@ -55,27 +52,19 @@ func main() {
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "soak-cluster: %v\nsoak-cluster: seed %d\n", err, o.seed)
-		stop()
-		os.Exit(1)
-	}
-}
-
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	benchmark.Main("soak-cluster", func(ctx context.Context) error {
+		if err := run(ctx, o); err != nil {
+			return fmt.Errorf("%w\nsoak-cluster: seed %d", err, o.seed)
+		}
+		return nil
+	})
 }
 
 // run does all of it; what it started is gone when it returns.
 func run(ctx context.Context, o options) (err error) {
-	if o.controller, err = filepath.Abs(o.controller); err != nil {
-		return err
-	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	say("seed %d: starting etcd, two API servers and the namespace controller", o.seed)
+	benchmark.Say("seed %d: starting etcd, two API servers and the namespace controller", o.seed)
 	b, err := makeBed(ctx, o, fail)
 	if err != nil {
 		return err
@@ -100,9 +89,9 @@ func run(ctx context.Context, o options) (err error) {
 
 // endure makes the cluster and the controllers, has everything go wrong, and waits
 // until all is done.
-func (b *bed) endure(ctx context.Context, f *figures) error {
+func (b *fixture) endure(ctx context.Context, f *figures) error {
 	generator := plan.New(b.seed, b.definitions)
-	say("making %d definitions and %d objects", b.definitions, b.objects)
+	benchmark.Say("making %d definitions and %d objects", b.definitions, b.objects)
 	if err := b.populate(ctx, generator); err != nil {
 		return err
 	}
@@ -116,7 +105,7 @@ func (b *bed) endure(ctx context.Context, f *figures) error {
 	if b.seed%2 == 0 {
 		offset = -offset
 	}
-	say("starting two controllers, the second one's clock wrong by %v", offset)
+	benchmark.Say("starting two controllers, the second one's clock wrong by %v", offset)
 	if err := b.startControllers(running, &controllers, offset); err != nil {
 		return err
 	}

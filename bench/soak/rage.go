@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -45,7 +46,7 @@ type figures struct {
 }
 
 // rage has operations and faults go on for as long as it was asked for.
-func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
+func (b *fixture) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 	first := int(b.driver.next.Load())
 	if b.plant {
 		if err := b.wrong(ctx); err != nil {
@@ -54,7 +55,7 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 	}
 	raging, end := context.WithTimeout(ctx, b.soak)
 	defer end()
-	say("operations and faults for %v", b.soak)
+	benchmark.Say("operations and faults for %v", b.soak)
 	begun := time.Now()
 	injected := newFaults(b, first)
 	var group sync.WaitGroup
@@ -92,7 +93,7 @@ func (b *bed) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 }
 
 // wanted are the faults that were asked for.
-func (b *bed) wanted(kinds []string) []string {
+func (b *fixture) wanted(kinds []string) []string {
 	if b.only == "" {
 		return kinds
 	}
@@ -100,7 +101,7 @@ func (b *bed) wanted(kinds []string) []string {
 }
 
 // wrong is done on purpose, and the oracle is not told of it.
-func (b *bed) wrong(ctx context.Context) error {
+func (b *fixture) wrong(ctx context.Context) error {
 	const path = "/api/v1/namespaces/soak-0/configmaps"
 	var owner answer
 	if err := b.client.insist(ctx, http.MethodPost, path, object{"metadata": object{"name": "soak-planted-owner"}}, &owner); err != nil {
@@ -114,14 +115,14 @@ func (b *bed) wrong(ctx context.Context) error {
 }
 
 // watch looks for violations, and at the controllers' memory, until ctx ends.
-func (b *bed) watch(ctx context.Context) {
+func (b *fixture) watch(ctx context.Context) {
 	for sleep(ctx, 500*time.Millisecond) {
 		for _, c := range b.controllers {
 			c.measure()
 		}
 		all := b.oracle.Violations()
 		for ; b.told < len(all); b.told++ {
-			say("VIOLATION %s", all[b.told])
+			benchmark.Say("VIOLATION %s", all[b.told])
 			if !b.goOn {
 				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[b.told])))
 				return
@@ -131,7 +132,7 @@ func (b *bed) watch(ctx context.Context) {
 }
 
 // account counts what it took.
-func (b *bed) account(f *figures) error {
+func (b *fixture) account(f *figures) error {
 	counts := b.oracle.Counts()
 	f.Deletions, f.Changes, f.Ended, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Ended, counts.Raced, counts.Unseen
 	for _, v := range b.oracle.Violations() {
@@ -167,7 +168,7 @@ func (b *bed) account(f *figures) error {
 }
 
 // verdict on the whole.
-func (b *bed) verdict(f figures) error {
+func (b *fixture) verdict(f figures) error {
 	var wrong []string
 	for _, c := range []struct {
 		is   bool
@@ -185,12 +186,12 @@ func (b *bed) verdict(f figures) error {
 	if len(wrong) > 0 {
 		return errors.New(strings.Join(wrong, ", "))
 	}
-	say("nothing wrong, nothing missed")
+	benchmark.Say("nothing wrong, nothing missed")
 	return nil
 }
 
 // keepLogs copies what tells how it came, and the histories of what is wrong.
-func (b *bed) keepLogs() error {
+func (b *fixture) keepLogs() error {
 	dir := filepath.Join(b.keep, fmt.Sprintf("seed-%d-%s", b.seed, time.Now().Format("0102-150405")))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -204,21 +205,13 @@ func (b *bed) keepLogs() error {
 	}
 	err := os.WriteFile(filepath.Join(dir, "histories.txt"), []byte(reports.String()), 0o644)
 	for _, from := range []string{b.dir, filepath.Join(b.cp.Dir(), "logs")} {
-		err = errors.Join(err, copyLogs(dir, from))
+		err = errors.Join(err, filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".log" {
+				return err
+			}
+			return benchmark.Copy(filepath.Join(dir, filepath.Base(path)), path, 0o644)
+		}))
 	}
-	say("logs are in %s", dir)
+	benchmark.Say("logs are in %s", dir)
 	return err
-}
-
-func copyLogs(to, from string) error {
-	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".log" {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(path)), data, 0o644)
-		}
-		return err
-	})
 }

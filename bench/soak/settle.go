@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 )
 
 // settle waits until nothing is outstanding, now that nothing is at fault any more.
-func (b *bed) settle(ctx context.Context, f *figures) error {
-	say("the last fault is over; lifting the finalizers of others")
+func (b *fixture) settle(ctx context.Context, f *figures) error {
+	benchmark.Say("the last fault is over; lifting the finalizers of others")
 	if err := b.driver.liftAll(ctx, int(b.driver.next.Load())); err != nil {
 		return err
 	}
@@ -31,12 +32,12 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 		if len(waits) == 0 {
 			f.Missed = len(missed)
 			b.list("MISSED", missed, 20)
-			say("%d missed after %v", f.Missed, now.Sub(begun).Round(100*time.Millisecond))
+			benchmark.Say("%d missed after %v", f.Missed, now.Sub(begun).Round(100*time.Millisecond))
 			return nil
 		}
 		if now.Sub(told) > 15*time.Second {
 			told = now
-			say("%d are outstanding still", len(waits))
+			benchmark.Say("%d are outstanding still", len(waits))
 			b.list("outstanding", waits, 2)
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
@@ -46,9 +47,9 @@ func (b *bed) settle(ctx context.Context, f *figures) error {
 }
 
 // list names some, with their histories.
-func (b *bed) list(word string, due []oracle.Due, most int) {
+func (b *fixture) list(word string, due []oracle.Due, most int) {
 	for _, d := range due[:min(most, len(due))] {
-		say("%s %s %s\n%s", word, d.What, d.Name, b.oracle.History(d.UID))
+		benchmark.Say("%s %s %s\n%s", word, d.What, d.Name, b.oracle.History(d.UID))
 	}
 }
 

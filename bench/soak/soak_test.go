@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,72 +34,6 @@ func TestFindsAWrongDeletion(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "ebb-soak-*")); len(left) > 0 && err == nil {
 		t.Logf("left, by this or another soak: %v", left)
 	}
-}
-
-// What is sent while a direction is cut arrives when it is joined, and the other
-// direction goes on.
-func TestProxy(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	p, err := newProxy("https://" + server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	client, err := net.Dial("tcp", strings.TrimPrefix(p.url(), "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
-	pass := func(from, to net.Conn, text string) error {
-		if _, err := from.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		return read(to, text, 10*time.Second)
-	}
-	if err := pass(client, accepted, "there"); err != nil {
-		t.Fatal(err)
-	}
-	p.cut(toServer)
-	if err := pass(accepted, client, "back"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Write([]byte("late")); err != nil {
-		t.Fatal(err)
-	}
-	if err := read(accepted, "late", 200*time.Millisecond); !os.IsTimeout(err) {
-		t.Errorf("a cut says %v", err)
-	}
-	p.join(toServer)
-	if err := read(accepted, "late", 10*time.Second); err != nil {
-		t.Error(err)
-	}
-	p.reset()
-	if err := read(client, "x", 10*time.Second); err == nil || os.IsTimeout(err) {
-		t.Errorf("a reset connection says %v", err)
-	}
-}
-
-func read(c net.Conn, want string, patience time.Duration) error {
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(c, got); err != nil {
-		return err
-	}
-	if string(got) != want {
-		return io.ErrUnexpectedEOF
-	}
-	return nil
 }
 
 func TestUnseen(t *testing.T) {

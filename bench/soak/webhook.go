@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -35,19 +34,10 @@ type webhook struct {
 }
 
 func newWebhook(cp *peers.ControlPlane) (*webhook, error) {
-	creds, err := cp.Authority().Server("webhook")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(creds.Cert, creds.Key)
-	if err != nil {
-		return nil, err
-	}
 	w := &webhook{}
-	w.server = httptest.NewUnstartedServer(w)
-	w.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	w.server.StartTLS()
-	return w, nil
+	var err error
+	w.server, err = cp.Authority().Serve(w, "webhook")
+	return w, err
 }
 
 func (w *webhook) ServeHTTP(out http.ResponseWriter, in *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -30,10 +31,11 @@ const (
 
 // driver does one step after the other, so that what is true is known at each moment.
 type driver struct {
-	*bed
+	*fixture
 	random *rand.Rand
 	pool   []*pulled
 	stays  []stay
+	failed []failed
 	pods   []pod
 	serial int   // of containers and pods
 	filled int64 // bytes of no image
@@ -58,13 +60,19 @@ type stay struct {
 	*node.Container
 }
 
+// failed is a container that could not be deleted, as on a full disk.
+type failed struct {
+	image string
+	*node.Container
+}
+
 type pod struct {
 	image *pulled
 	name  string
 }
 
-func newDriver(b *bed) *driver {
-	d := &driver{bed: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int)}
+func newDriver(b *fixture) *driver {
+	d := &driver{fixture: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int)}
 	for n := range names {
 		d.pool = append(d.pool, &pulled{Image: imageOf(n, 0)})
 	}
@@ -88,6 +96,7 @@ func imageOf(n, revision int) node.Image {
 // run makes steps until a time, and judges after each.
 func (d *driver) run(ctx context.Context, until time.Time) error {
 	for n := 0; ctx.Err() == nil && time.Now().Before(until); n++ {
+		d.deleteFailed(ctx)
 		kind, err := d.step(ctx)
 		d.steps[kind]++
 		if err != nil && !d.expected(err) {
@@ -100,7 +109,7 @@ func (d *driver) run(ctx context.Context, until time.Time) error {
 			return fmt.Errorf("fault after step %d: %w", n, err)
 		}
 		if n%50 == 49 {
-			say("%d steps, %d faults, %d removals, %d containers", n+1, total(d.faults), d.oracle.Figures().Removals, len(d.stays))
+			benchmark.Say("%d steps, %d faults, %d removals, %d containers", n+1, total(d.faults), d.oracle.Figures().Removals, len(d.stays))
 		}
 	}
 	return d.endFault(context.WithoutCancel(ctx))
@@ -183,9 +192,7 @@ func (d *driver) use(ctx context.Context, p *pulled) error {
 	begun := time.Now()
 	c, err := d.node.Run(ctx, node.RunSpec{ID: fmt.Sprint("job-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "true"}})
 	if err != nil {
-		if !errdefs.IsNotFound(err) {
-			d.oracle.Tried(p.id, time.Now())
-		}
+		d.tried(ctx, p.id, d.node.Container(node.CRINamespace, fmt.Sprint("job-", d.serial)))
 		return err
 	}
 	_, err = c.Wait(ctx)
@@ -193,7 +200,37 @@ func (d *driver) use(ctx context.Context, p *pulled) error {
 	if err != nil {
 		return err
 	}
-	return c.Delete(ctx)
+	if err = c.Delete(ctx); err != nil {
+		d.leave(failed{p.id, c})
+	}
+	return err
+}
+
+// tried tells of a container that could not be started. It may have run for a moment, whatever
+// the error says, and it uses its image for as long as it cannot be deleted.
+func (d *driver) tried(ctx context.Context, image string, c *node.Container) {
+	if f := (failed{image, c}); !d.deleted(ctx, f) {
+		d.leave(f)
+	}
+}
+
+// leave remembers a container that could not be deleted.
+func (d *driver) leave(f failed) {
+	d.oracle.Protect(f.image, f.ID()+" is left", time.Now())
+	d.failed = append(d.failed, f)
+}
+
+func (d *driver) deleteFailed(ctx context.Context) {
+	d.failed = slices.DeleteFunc(d.failed, func(f failed) bool { return d.deleted(ctx, f) })
+}
+
+func (d *driver) deleted(ctx context.Context, f failed) bool {
+	err := f.Delete(ctx)
+	if err == nil {
+		d.oracle.Release(f.image, f.ID()+" is left", time.Now())
+	}
+	d.oracle.Tried(f.image, time.Now())
+	return err == nil
 }
 
 // lives are what containers do that stay, at speeds made up: %d is in milliseconds or
@@ -216,22 +253,21 @@ func (d *driver) start(ctx context.Context) error {
 	if strings.Contains(script, "%d") {
 		script = fmt.Sprintf(script, 50+d.random.IntN(2000))
 	}
-	spec := node.RunSpec{ID: fmt.Sprint("stay-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "sh", "-c", script}}
+	spec := node.RunSpec{Namespace: node.CRINamespace, ID: fmt.Sprint("stay-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "sh", "-c", script}}
 	if d.random.IntN(8) == 0 {
 		spec.Namespace = builder
 		if _, err := d.node.Import(ctx, builder, p.Image); err != nil {
 			return err
 		}
+		d.oracle.Copied(p.id, time.Now())
 	}
 	begun := time.Now()
 	c, err := d.node.Run(ctx, spec)
 	if err != nil {
-		if !errdefs.IsNotFound(err) {
-			d.oracle.Tried(p.id, time.Now())
-		}
+		d.tried(ctx, p.id, d.node.Container(spec.Namespace, spec.ID))
 		return err
 	}
-	s := stay{image: p, other: spec.Namespace != "", Container: c}
+	s := stay{image: p, other: spec.Namespace == builder, Container: c}
 	d.oracle.Used(p.id, begun, time.Now())
 	d.oracle.Protect(p.id, c.ID()+" is made from it", time.Now())
 	if d.random.IntN(5) == 0 {
@@ -258,12 +294,19 @@ func (d *driver) endOne(ctx context.Context, n int) error {
 	d.oracle.Release(s.image.id, s.ID()+" is made from it", time.Now())
 	d.stays = slices.Delete(d.stays, n, n+1)
 	err := d.unmountVolume(ctx, s)
-	err = errors.Join(err, s.Delete(ctx))
+	deleted := s.Delete(ctx)
 	d.oracle.Used(s.image.id, begun, time.Now())
-	if err != nil || !s.other {
+	if deleted != nil {
+		d.leave(failed{s.image.id, s.Container})
+	}
+	if err = errors.Join(err, deleted); err != nil || !s.other {
 		return err
 	}
-	return d.node.Client().ImageService().Delete(namespaces.WithNamespace(ctx, builder), s.image.Name)
+	err = d.node.Client().ImageService().Delete(namespaces.WithNamespace(ctx, builder), s.image.Name)
+	if errdefs.IsNotFound(err) {
+		return nil // another container of it has ended before
+	}
+	return err
 }
 
 // bind has the API server bind a pod to the node that wants an image.

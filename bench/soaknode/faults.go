@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 )
 
@@ -48,7 +49,7 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 			k.name == "reboot" && d.random.IntN(3) > 0 // it ends all that stays
 	})
 	k := kinds[d.random.IntN(len(kinds))]
-	say("fault: %s", k.name)
+	benchmark.Say("fault: %s", k.name)
 	d.faults[k.name]++
 	d.fault = &fault{kind: k.name, until: n + 1 + d.random.IntN(6), ended: d.oracle.OutageBegins(time.Now())}
 	mend, err := k.begin(ctx)

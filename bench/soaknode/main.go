@@ -9,13 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/node"
 )
@@ -63,24 +61,19 @@ func main() {
 	flag.DurationVar(&o.soak, "soak", 10*time.Minute, "how long steps and faults go on, on all filesystems together")
 	flag.IntVar(&o.gap, "gap", 25, "steps from one fault to the next, about")
 	flag.IntVar(&o.containers, "containers", 60, "that stay, at most")
-	flag.DurationVar(&o.late, "late", 2*time.Second, "how long the disk may be over its high line while something could go; more where the machine is busy")
+	flag.DurationVar(&o.late, "late", 2*time.Second, "how long the disk may be over its high threshold while something could go; more where the machine is busy")
 	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
 	flag.BoolVar(&o.apiserver, "apiserver", true, "pods come from a real API server, as the chart has it")
 	flag.Parse()
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "soak: %v\nsoak: seed %d\n", err, o.seed)
-		os.Exit(1)
-	}
-}
-
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	benchmark.Main("soak", func(ctx context.Context) error {
+		if err := run(ctx, o); err != nil {
+			return fmt.Errorf("%w\nsoak: seed %d", err, o.seed)
+		}
+		return nil
+	})
 }
 
 // run soaks each filesystem for its share of the time.
@@ -108,7 +101,7 @@ func run(ctx context.Context, o options) error {
 func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	say("seed %d on %s: making the node", o.seed, fs)
+	benchmark.Say("seed %d on %s: making the node", o.seed, fs)
 	b, err := makeBed(ctx, o, fs)
 	if err != nil {
 		return f, err

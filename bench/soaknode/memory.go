@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/cgroup"
 )
 
@@ -77,7 +78,7 @@ func (d *driver) limitMemory(ctx context.Context) (func(context.Context) error, 
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := d.startAgent(soon); err != nil {
-		say("the agent does not start with %s", limit)
+		benchmark.Say("the agent does not start with %s", limit)
 	}
 	return func(ctx context.Context) error {
 		if err := d.memory.set(memoryLimit); err != nil {
@@ -87,7 +88,7 @@ func (d *driver) limitMemory(ctx context.Context) (func(context.Context) error, 
 			if p.AwaitReady(ctx) == nil {
 				return nil
 			}
-			say("the agent was ended with %s", limit)
+			benchmark.Say("the agent was ended with %s", limit)
 			d.setAgent(nil)
 		}
 		return d.startAgent(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/node"
 )
@@ -28,7 +29,7 @@ const (
 )
 
 // watch samples until ctx ends, and fails at the first violation unless it is to go on.
-func (b *bed) watch(ctx context.Context, fail func(error)) {
+func (b *fixture) watch(ctx context.Context, fail func(error)) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	told := 0
@@ -54,7 +55,7 @@ func (b *bed) watch(ctx context.Context, fail func(error)) {
 		}
 		all := b.oracle.Violations()
 		for ; told < len(all); told++ {
-			say("VIOLATION %s", all[told])
+			benchmark.Say("VIOLATION %s", all[told])
 			if !b.goOn {
 				fail(fmt.Errorf("violation: %s", all[told]))
 				return
@@ -64,7 +65,7 @@ func (b *bed) watch(ctx context.Context, fail func(error)) {
 }
 
 // lookReady counts readiness beside planned faults.
-func (b *bed) lookReady(ctx context.Context) {
+func (b *fixture) lookReady(ctx context.Context) {
 	p := b.running()
 	if p == nil || b.oracle.Excused(time.Now()) {
 		return
@@ -82,12 +83,12 @@ func (b *bed) lookReady(ctx context.Context) {
 		b.ready++
 	} else if err.Error() != b.unready {
 		b.unready = err.Error()
-		say("not ready: %s", b.unready)
+		benchmark.Say("not ready: %s", b.unready)
 	}
 }
 
 // measure what the agent's process takes. One that has just ended takes nothing.
-func (b *bed) measure() {
+func (b *fixture) measure() {
 	p := b.running()
 	if p == nil {
 		return
@@ -102,12 +103,12 @@ func (b *bed) measure() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen.RSSMiBMax = max(b.seen.RSSMiBMax, result.Round(u.PeakRSSMiB))
+	b.seen.RSSMiBMax = max(b.seen.RSSMiBMax, result.Round(u.PeakMiB()))
 	b.seen.DescriptorsMax, b.seen.ThreadsMax = max(b.seen.DescriptorsMax, count("fd")), max(b.seen.ThreadsMax, count("task"))
 }
 
 // countRuntime counts what containerd holds.
-func (b *bed) countRuntime(ctx context.Context) error {
+func (b *fixture) countRuntime(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, node.CRINamespace)
 	leases, err := b.node.Client().LeasesService().List(ctx, fmt.Sprintf("labels.%q", agentLabel)) // others are the driver's
 	if err != nil {
@@ -124,7 +125,7 @@ func (b *bed) countRuntime(ctx context.Context) error {
 }
 
 // figures of what was seen; what is beyond its bound is a violation.
-func (b *bed) figures() figures {
+func (b *fixture) figures() figures {
 	b.mu.Lock()
 	f := b.seen
 	if b.looks > 0 {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * From a process to its cgroup and to the names above it. The endings after
  * three underscores are dropped when types are matched (CO-RE): they let a

@@ -1,24 +1,27 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 #ifndef EBB_DROPS_H
 #define EBB_DROPS_H
 
 #include "owners.h"
 
-/* Numbers that are multiplied by it stay apart: 2^64 over the golden ratio. */
-#define GOLDEN 0x9E3779B97F4A7C15ULL
-
 /*
- * Who dropped a reference to an extent last, until the reference is taken off:
- * thousands of small files can be deleted before that. A hash table without
- * chains, for it takes a fourth of the memory: a key is in one of the PROBES
- * places from that of its hash, or has found no room.
+ * Who dropped a reference to an extent last, until the extent is freed: thousands
+ * of small files can be deleted before that. A hash table without chains, for it
+ * takes a fourth of the memory: a key is in one of the PROBES places from that of
+ * its hash, or has found no room.
+ *
+ * References are added and dropped under the lock of the filesystem's delayed
+ * references. That the work on an extent is done is told after its end, without the
+ * lock: another reference can have been dropped meanwhile, whose note must stay. So
+ * a note that is done with stays until its place is needed.
  */
 #define DROPS 16384
 #define DROPS_BITS 14
 #define PROBES 8
+#define DONE_WITH 1ULL
 
 struct drop {
-	u64 extent; /* 0: free */
+	u64 extent; /* its lowest bit is DONE_WITH; 0: free */
 	u64 to;
 };
 
@@ -43,13 +46,20 @@ static __noinline struct drop *find_drop(u64 extent)
 
 	for (i = 0; i < PROBES; i++) {
 		d = drop_at(extent, i);
-		if (d && d->extent == extent)
+		if (d && (d->extent & ~DONE_WITH) == extent)
 			return d;
 	}
 	return 0;
 }
 
-/* An extent has one reference added or dropped at a time (its head is locked). */
+/* claim takes a place that is free, or whose note is done with. */
+static __always_inline bool claim(struct drop *d, u64 extent)
+{
+	u64 old = d->extent;
+
+	return (!old || old & DONE_WITH) && __sync_val_compare_and_swap(&d->extent, old, extent) == old;
+}
+
 static __noinline int put_drop(u64 extent, u64 to)
 {
 	struct drop *d = find_drop(extent);
@@ -58,17 +68,26 @@ static __noinline int put_drop(u64 extent, u64 to)
 
 	for (i = 0; !d && i < PROBES; i++) {
 		d = drop_at(extent, i);
-		if (d && __sync_val_compare_and_swap(&d->extent, 0, extent))
+		if (d && !claim(d, extent))
 			d = 0;
 	}
 	if (d) {
 		d->to = to;
+		d->extent = extent; /* an earlier note of it can be done with */
 		return 0;
 	}
 	n = counts();
 	if (n)
 		add_one(&n->lost);
 	return 0;
+}
+
+static __always_inline void done_with(u64 extent)
+{
+	struct drop *d = find_drop(extent);
+
+	if (d)
+		__sync_val_compare_and_swap(&d->extent, extent, extent | DONE_WITH);
 }
 
 #endif

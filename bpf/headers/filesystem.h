@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * How a filesystem that holds layers is known: by its device number or, on
  * erofs, where a layer is a filesystem that is mounted and unmounted with

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Which files of which image layers were ever read: the part that all tiers
  * share. A program that sees a file being touched calls heat_touch().
@@ -9,7 +9,7 @@
  *
  * Hot files cost one lookup: the table of files already seen is asked first, and
  * what is in it was counted once and needs nothing more. All that follows
- * happens once for each file, or for strangers (volumes, a container's own
+ * happens once for each file, or for untracked files (volumes, a container's own
  * files) about once a minute.
  */
 #ifndef EBB_HEAT_H
@@ -31,7 +31,7 @@
 #define HEAT_LAYERS 4096
 #define HEAT_BUCKETS 16384
 #define HEAT_WORDS 8 /* of a bucket: one cache line */
-#define HEAT_STRANGERS 4096
+#define HEAT_UNTRACKED 4096
 
 /* overlayfs takes 500 lower directories; images have at most 127 layers. */
 #define MAX_LAYERS 256
@@ -123,7 +123,7 @@ struct heat_bucket {
 
 struct heat_counters {
 	u64 touched;	 /* files counted, each once */
-	u64 strange;	 /* looked at and found to be no file of an own layer */
+	u64 untracked;	 /* looked at and found to be no file of an own layer */
 	u64 files_full;	 /* lost: touches of files that found no room */
 	u64 layers_full; /* lost: touches of layers that found no slot */
 	u64 unreadable;	 /* lost: the way from the file to its layer could not be followed */
@@ -180,10 +180,10 @@ struct {
 /* Files that are none of a container's own layers, as found lately. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HEAT_STRANGERS);
+	__uint(max_entries, HEAT_UNTRACKED);
 	__type(key, u32);
 	__type(value, u64);
-} heat_strangers SEC(".maps");
+} heat_untracked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -311,29 +311,29 @@ static __noinline int remember(u64 hash, u32 slot)
 }
 
 /*
- * What is known of a stranger depends on the overlay of who asked, and holds for
+ * What is known of an untracked file depends on the overlay of who asked, and holds for
  * about a minute: another overlay may have the device number by then, and room
  * may have been made.
  */
-static __always_inline u64 stranger(u64 hash, struct super_block___heat *root)
+static __always_inline u64 untracked_mark(u64 hash, struct super_block___heat *root)
 {
 	u64 minute = bpf_jiffies64() >> 14; /* 66 s at 250 a second */
 
 	return hash ^ mix64((u64)root->s_dev << 32 ^ minute);
 }
 
-static __always_inline bool is_stranger(u64 mark)
+static __always_inline bool is_untracked(u64 mark)
 {
-	u32 i = mark % HEAT_STRANGERS;
-	u64 *known = bpf_map_lookup_elem(&heat_strangers, &i);
+	u32 i = mark % HEAT_UNTRACKED;
+	u64 *known = bpf_map_lookup_elem(&heat_untracked, &i);
 
 	return known && *known == mark;
 }
 
-static __always_inline void note_stranger(u64 mark)
+static __always_inline void note_untracked(u64 mark)
 {
-	u32 i = mark % HEAT_STRANGERS;
-	u64 *known = bpf_map_lookup_elem(&heat_strangers, &i);
+	u32 i = mark % HEAT_UNTRACKED;
+	u64 *known = bpf_map_lookup_elem(&heat_untracked, &i);
 
 	if (known)
 		*known = mark;
@@ -410,7 +410,7 @@ static __noinline int enter(struct heat_key *key)
 
 /* What the slow path found out, when it is no slot. */
 enum {
-	STRANGER = -1,
+	UNTRACKED = -1,
 	LOST = -2,
 };
 
@@ -463,7 +463,7 @@ static __noinline int by_mount(struct ovl_fs *ofs, struct vfsmount___heat *mnt)
 
 	bpf_loop(layers_of(ofs), is_mount, &s, 0);
 	if (!s.found)
-		return STRANGER;
+		return UNTRACKED;
 	key_of(BPF_CORE_READ(mnt, mnt_root), &key);
 	slot = enter(&key);
 	return slot < 0 ? LOST : slot;
@@ -532,12 +532,12 @@ static int step_up(u32 i, struct search *s)
 	key_of(d, &key);
 	slot = bpf_map_lookup_elem(&heat_layers, &key);
 	if (slot) {
-		s->found = is_root_in(s->ofs, d) ? *slot : STRANGER;
+		s->found = is_root_in(s->ofs, d) ? *slot : UNTRACKED;
 		return 1;
 	}
 	parent = BPF_CORE_READ(d, d_parent);
 	if (parent == d) {
-		s->found = STRANGER;
+		s->found = UNTRACKED;
 		return 1;
 	}
 	s->dentry = parent;
@@ -585,7 +585,7 @@ static __always_inline int in_overlay(struct super_block___heat *root, struct in
 		enter_rest(ofs);
 	if (mnt || slot >= 0)
 		return slot;
-	if (slot == STRANGER && !enter_all(ofs))
+	if (slot == UNTRACKED && !enter_all(ofs))
 		slot = by_walk(ofs, inode);
 	n = counts();
 	if (n && slot == LOST)
@@ -610,8 +610,8 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 	if (!n)
 		return 0;
 	if (slot < 0) {
-		__sync_fetch_and_add(&n->strange, slot == STRANGER);
-		note_stranger(mark);
+		__sync_fetch_and_add(&n->untracked, slot == UNTRACKED);
+		note_untracked(mark);
 		return 0;
 	}
 	l = bpf_map_lookup_elem(&heat_slots, &at);
@@ -626,7 +626,7 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 	case FULL:
 		add_one(&n->files_full);
 		__sync_fetch_and_add(&l->lost, 1);
-		note_stranger(mark); /* or it would be looked for each time */
+		note_untracked(mark); /* or it would be looked for each time */
 	}
 	return 0;
 }
@@ -661,8 +661,8 @@ static __always_inline int heat_touch(struct super_block___heat *root, struct in
 	hash = hash_of(filesystem_of(sb, traced), FIELD(inode, i_ino), FIELD(inode, i_generation));
 	if (seen(hash))
 		return 0;
-	mark = stranger(hash, root);
-	if (is_stranger(mark))
+	mark = untracked_mark(hash, root);
+	if (is_untracked(mark))
 		return 0;
 	return first_touch(hash, in_overlay(root, inode, mnt), inode, mark);
 }

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The few kernel types the programs look into, and of those only the fields
  * they use. Offsets written here mean nothing: preserve_access_index makes the
@@ -258,6 +258,9 @@ struct btrfs_fs_info {
 	u64 avail_data_alloc_bits;
 	u32 sectorsize_bits;
 } CORE;
+
+/* Numbers that are multiplied by it stay apart: 2^64 over the golden ratio. */
+#define GOLDEN 0x9E3779B97F4A7C15ULL
 
 /* A map, as the kernel keeps it (include/linux/bpf.h). */
 

@@ -1,14 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Far from its line a filesystem need not be asked about at every block.
+ * Far from its watermark a filesystem need not be asked about at every block.
  *
  * A program at each block that is promised costs 60 ns, which buffered writes
  * at page-cache speed feel (8 % of them with an empty program, Linux 6.18). But a
  * promise is made for a page that is about to be dirtied, and a large folio is
- * dirtied once. So while the line is far, only a program at writeback_dirty_folio
+ * dirtied once. So while the watermark is far, only a program at writeback_dirty_folio
  * is attached, which compares the same figures. It cannot see blocks promised in
  * a folio that is dirty already: holes of a large folio. What is not seen is
- * therefore less than what is dirty, and the line is far as long as
+ * therefore less than what is dirty, and the watermark is far as long as
  *
  *	free - dirty - NEAR_BLOCKS > raise
  *
@@ -65,7 +65,7 @@ static __noinline u64 dirty_on(struct super_block *sb)
 
 /*
  * approach is called with a reading of free blocks after they were compared
- * with the line.
+ * with the watermark.
  */
 static __always_inline int approach(struct super_block *sb, struct watch *w, u64 dev,
 				    struct reading *r)

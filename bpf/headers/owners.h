@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Whom the kernel's workers work for. A filesystem that leaves part of what a
  * task does to a worker says so in the task: then the inode's owner is noted,

@@ -1,12 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Reading a percpu_counter exactly, from a program. Includes need usage_counts,
- * the per-CPU array of line.h.
+ * the per-CPU array of watermark.h.
  */
 #ifndef EBB_PERCPU_H
 #define EBB_PERCPU_H
 
-#include "line.h"
+#include "watermark.h"
 
 #define MAX_CPUS 1024
 #define SUM_TRIES 4

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Booking what a task took or gave back to the cgroup it is in, the same for
  * every filesystem. A program at a tracepoint asks for the account of its
@@ -89,6 +89,7 @@ enum account_user {
 	BTRFS_OUTSTANDING,
 	BTRFS_ORDERED,
 	BTRFS_UNWRITTEN,
+	BTRFS_DROPPING,
 	BTRFS_DROPPED,
 	BTRFS_NEW,
 	BTRFS_EVICT,

@@ -1,6 +1,6 @@
 // Command ebb-agent keeps the image filesystem of one Kubernetes node low: it
 // removes unused container images, least recently used first, when the disk
-// reaches a line and only as far as needed.
+// reaches a threshold and only as far as needed.
 package main
 
 import (
@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/lock"
+	"github.com/ebb-agent/ebb/agent/node/pods"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/cgroup"
@@ -41,16 +43,16 @@ func main() {
 const long = `ebb-agent keeps the disk of one Kubernetes node at low tide.
 
 It watches, in the kernel, how full the filesystem of the container images is
-and which images are used. When the disk reaches its high line, unused images
-go, least recently used first, until the disk is at its low line: no sooner, no
-further. Everything it keeps or removes has a reason: see /images and the log.
-Until its configuration has mode: enforce it only says so, and removes nothing.
+and which images are used. When the disk reaches its high threshold, it removes
+unused images, least recently used first, until the disk is at its low threshold.
+Everything it keeps or removes has a reason: see ebb why and the log. Until its
+configuration has mode: enforce it only logs its decisions, and removes nothing.
 
 It runs as root beside containerd. Stopping it loses nothing: the kernel goes
 on recording which images are used until the agent is back.`
 
 const examples = `  # see the defaults, each explained
-  ebb-agent --print-default-config
+  ebb-agent config default
 
   # watch only: say what would go, remove nothing
   ebb-agent
@@ -58,16 +60,20 @@ const examples = `  # see the defaults, each explained
   # when what it says is what you want: let it remove
   printf 'mode: enforce\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
 
-  # what it decided, image by image; who fills the disk; how much of each image is ever read
-  curl -s http://127.0.0.1:9478/images
-  curl -s http://127.0.0.1:9478/writers
-  curl -s http://127.0.0.1:9478/heat
+  # what it decided, image by image; what would go now; who fills the disk
+  ebb images --socket /run/ebb/agent.sock
+  ebb plan --socket /run/ebb/agent.sock
+  ebb top --socket /run/ebb/agent.sock
+
+  # what no command shows: dead containers; how much of each image layer is ever read
+  curl -s --unix-socket /run/ebb/agent.sock http://ebb/containers
+  curl -s --unix-socket /run/ebb/agent.sock http://ebb/heat
 
   # what runs in the kernel, what it costs, and what could not be loaded
-  ebb-agent --probe-report
+  ebb-agent report
 
   # after the last stop: take everything of ebb off this node
-  ebb-agent --unload --config /etc/ebb/agent.yaml`
+  ebb-agent unload --config /etc/ebb/agent.yaml`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cmd := command(stdout, stderr)
@@ -76,9 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func command(stdout, stderr io.Writer) *cobra.Command {
-	var file, output string
-	var printDefault, unloading, report bool
-	var leave leaving
+	var file configFile
 	cmd := &cobra.Command{
 		Use:           "ebb-agent [--config FILE]",
 		Short:         "Keep the image filesystem of a Kubernetes node low",
@@ -89,39 +93,35 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if printDefault {
-				return config.Print(stdout, config.Default())
-			}
-			if err := leave.only(unloading, cmd.Flags()); err != nil {
+			cfg, err := file.load()
+			if err != nil {
 				return err
 			}
-			cfg := config.Default()
-			if file != "" {
-				var err error
-				if cfg, err = config.Load(file); err != nil {
-					return err
-				}
-			}
-			if report {
-				return probeReport(cmd.Context(), cfg.Kernel.PinDirectory, output, stdout)
-			}
-			if unloading {
-				return leave.run(cmd.Context(), cfg, stdout, stderr)
-			}
-			return serve(cmd.Context(), cfg, file, stderr)
+			return serve(cmd.Context(), cfg, file.path, stderr)
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML); without it the defaults hold")
-	cmd.Flags().BoolVar(&printDefault, "print-default-config", false, "print the default configuration with every field explained, and exit")
-	cmd.Flags().BoolVar(&unloading, "unload", false, "remove all that ebb has left on this node (kernel programs, leases in containerd, state), and exit; not beside a running agent")
-	leave.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&report, "probe-report", false, "say what is in the kernel, attached or not and why, and exit; a running agent is not disturbed")
-	cmd.Flags().StringVar(&output, "output", "text", "of --probe-report: text or json")
-	program.Choices(cmd, "output", "text", "json")
-	cmd.MarkFlagsMutuallyExclusive("probe-report", "unload", "print-default-config")
+	file.flag(cmd.Flags())
+	cmd.AddCommand(
+		reportCommand(stdout), unloadCommand(stdout, stderr), dialCommand(stdout),
+		program.ConfigCommand("ebb-agent", func() error { return config.Print(stdout, config.Default()) }),
+	)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	return cmd
+}
+
+// configFile is the configuration that a command is given.
+type configFile struct{ path string }
+
+func (c *configFile) flag(f *pflag.FlagSet) {
+	f.StringVar(&c.path, "config", "", "configuration file (YAML); without it the defaults hold")
+}
+
+func (c *configFile) load() (config.Config, error) {
+	if c.path == "" {
+		return config.Default(), nil
+	}
+	return config.Load(c.path)
 }
 
 // handOver is how long an agent waits for its predecessor, which may still be
@@ -172,7 +172,7 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 		}()
 	}
 	options := node.Options{
-		Config: cfg, NoProbes: noProbes, Disk: node.RealDisk{}, Log: log, Metrics: node.NewMetrics(cfg),
+		Config: cfg, NoProbes: noProbes, Disk: node.RealDisk{}, Log: log,
 		Dial: func(ctx context.Context) (node.Runtime, error) {
 			return dial(ctx, cfg.Runtime.Socket, log)
 		},
@@ -190,6 +190,9 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 	if options.Pods, err = podSource(cfg.Pods); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
+	if api, ok := options.Pods.(*kube.APIServer); ok && cfg.Pods.APIServer.Events {
+		options.Events = api
+	}
 	agent, err := node.New(options)
 	if err != nil {
 		return err
@@ -198,7 +201,7 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 }
 
 // podSource makes what knows the pods of this node; nil if nobody is to be asked.
-func podSource(c config.Pods) (node.PodSource, error) {
+func podSource(c config.Pods) (pods.Source, error) {
 	switch c.Source {
 	case config.PodsFromKubelet:
 		return kube.NewKubelet(kube.KubeletOptions{

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 )
@@ -16,7 +18,7 @@ func TestHelpTeaches(t *testing.T) {
 	if err := run(context.Background(), []string{"--help"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--config", "--print-default-config", "--unload", "mode: enforce", "/images"} {
+	for _, want := range []string{"--config", "ebb-agent config default", "ebb-agent unload", "mode: enforce", "ebb why", "ebb images --socket"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("--help does not mention %q", want)
 		}
@@ -25,7 +27,7 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(context.Background(), []string{"--print-default-config"}, &out, &out); err != nil {
+	if err := run(context.Background(), []string{"config", "default"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.Parse(out.Bytes())
@@ -50,9 +52,13 @@ func TestBadUse(t *testing.T) {
 		{[]string{"--config", bad}, []string{bad, "mode:", "images.keep:", "images.hihg: unknown field"}},
 		{[]string{"--config", "/nowhere"}, []string{"/nowhere"}},
 		{[]string{"serve"}, []string{"serve"}},
-		{[]string{"--root", "/host"}, []string{"--root", "--unload"}},
-		{[]string{"--keep-state", "--probe-report"}, []string{"--keep-state", "--unload"}},
-		{[]string{"--unload", "--root", "/nowhere"}, []string{"enter /nowhere"}},
+		{[]string{"--root", "/host"}, []string{"--root"}},
+		{[]string{"report", "--keep-state"}, []string{"--keep-state"}},
+		{[]string{"--stay"}, []string{"--stay"}},
+		{[]string{"unload", "--root", "/nowhere"}, []string{"enter /nowhere"}},
+		{[]string{"unload", "now"}, []string{"now"}},
+		{[]string{"report", "--config", bad}, []string{bad, "mode:"}},
+		{[]string{"config", "defaults"}, []string{"defaults"}},
 		{[]string{"--colour"}, []string{"--colour"}},
 	} {
 		var out bytes.Buffer
@@ -67,4 +73,17 @@ func TestBadUse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStay: nothing is removed, not even looked for, until somebody wants it to end.
+func TestStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		var out bytes.Buffer
+		if err := run(ctx, []string{"unload", "--root=/nowhere", "--stay"}, &out, &out); err != nil || out.Len() > 0 || time.Since(begun) != time.Hour {
+			t.Errorf("after %s: %v: %s", time.Since(begun), err, out.String())
+		}
+	})
 }

@@ -10,12 +10,43 @@ import (
 	"time"
 
 	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
 
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
 )
 
 // sampleTime is how long programs' runs are counted for a report.
 const sampleTime = time.Second
+
+const reportLong = `report says of each kernel program whether it is attached, or why not, how often it
+ran and what that cost, how full its maps are, and which events were lost. It does not
+disturb a running agent. Without one, it loads the programs for a moment.`
+
+const reportExamples = `  # what runs in the kernel, and what could not be loaded
+  ebb-agent report
+
+  # for scripts: the programs that are not attached
+  ebb-agent report --output json | jq -r '.objects[].programs[] | select(.attached | not).name'`
+
+func reportCommand(stdout io.Writer) *cobra.Command {
+	var file configFile
+	var output string
+	cmd := &cobra.Command{
+		Use: "report", Short: "Say what is in the kernel, attached or not, and why", Long: reportLong, Example: reportExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := file.load()
+			if err != nil {
+				return err
+			}
+			return probeReport(cmd.Context(), cfg.Kernel.PinDirectory, output, stdout)
+		},
+	}
+	file.flag(cmd.Flags())
+	cmd.Flags().StringVar(&output, "output", "text", "text or json")
+	program.Choices(cmd, "output", "text", "json")
+	return cmd
+}
 
 // probeReport says what is in the kernel, as text for people or as JSON.
 func probeReport(ctx context.Context, pinDir, output string, w io.Writer) error {

@@ -75,7 +75,7 @@ func TestProbeReport(t *testing.T) {
 	}
 	var text, asJSON, errs bytes.Buffer
 	ctx := context.Background()
-	if err := run(ctx, []string{"--config", config, "--probe-report"}, &text, &errs); err != nil {
+	if err := run(ctx, []string{"report", "--config", config}, &text, &errs); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Nothing is pinned", "lastuse_exec", "sched_process_exec", "all maps", "ring_buffer_full"} {
@@ -83,7 +83,7 @@ func TestProbeReport(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text.String())
 		}
 	}
-	if err := run(ctx, []string{"--config", config, "--probe-report", "--output", "json"}, &asJSON, &errs); err != nil {
+	if err := run(ctx, []string{"report", "--config", config, "--output", "json"}, &asJSON, &errs); err != nil {
 		t.Fatal(err)
 	}
 	var r bpf.Report
@@ -93,10 +93,10 @@ func TestProbeReport(t *testing.T) {
 	if _, err := os.Stat(pins); !os.IsNotExist(err) {
 		t.Errorf("the report left %s: %v", pins, err)
 	}
-	if err := run(ctx, []string{"--probe-report", "--output", "yaml"}, &text, &errs); err == nil || !strings.Contains(err.Error(), "yaml") {
+	if err := run(ctx, []string{"report", "--output", "yaml"}, &text, &errs); err == nil || !strings.Contains(err.Error(), "yaml") {
 		t.Errorf("--output yaml: %v", err)
 	}
-	if err := run(ctx, []string{"--probe-report", "--unload"}, &text, &errs); err == nil {
-		t.Error("--unload beside --probe-report was accepted")
+	if err := run(ctx, []string{"report", "unload"}, &text, &errs); err == nil {
+		t.Error("unload beside report was accepted")
 	}
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/lock"
@@ -14,31 +13,51 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// leaving is how --unload is to go about it.
+const unloadLong = `unload removes all that ebb has left on this node: kernel programs, leases in
+containerd, state. It ends interrupted removals first. It refuses beside a running agent,
+and can be run again at any time.`
+
+const unloadExamples = `  # after the last stop, with the configuration that the agent had
+  ebb-agent unload --config /etc/ebb/agent.yaml
+
+  # but keep what is known of last uses
+  ebb-agent unload --config /etc/ebb/agent.yaml --keep-state`
+
+// leaving is how an unload goes about it.
 type leaving struct {
 	root string
 	wait time.Duration
 	keep bool
+	stay bool
 }
 
-func (l *leaving) flags(f *pflag.FlagSet) {
-	f.StringVar(&l.root, "root", "", "of --unload: where the node's root directory is mounted, if this is a container; all paths are the node's then")
-	f.DurationVar(&l.wait, "wait", 0, "of --unload: how long to wait for a running agent to end, before refusing")
-	f.BoolVar(&l.keep, "keep-state", false, "of --unload: leave the state file, so that a later agent knows when images were last used")
-}
-
-// only refuses these flags without --unload: whoever gives them does not mean to start an
-// agent.
-func (l *leaving) only(unloading bool, f *pflag.FlagSet) error {
-	for _, name := range []string{"root", "wait", "keep-state"} {
-		if f.Changed(name) && !unloading {
-			return fmt.Errorf("--%s: is for --unload", name)
-		}
+func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
+	var file configFile
+	var leave leaving
+	cmd := &cobra.Command{
+		Use: "unload", Short: "Remove all that ebb has left on this node", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := file.load()
+			if err != nil {
+				return err
+			}
+			return leave.run(cmd.Context(), cfg, stdout, stderr)
+		},
 	}
-	return nil
+	f := cmd.Flags()
+	file.flag(f)
+	f.StringVar(&leave.root, "root", "", "where the node's root directory is mounted, if this is a container; all paths are the node's then")
+	f.DurationVar(&leave.wait, "wait", 0, "how long to wait for a running agent to end, before refusing")
+	f.BoolVar(&leave.stay, "stay", false, "remove nothing, only wait to be stopped: for the second container of a DaemonSet's pod, which must not end")
+	f.BoolVar(&leave.keep, "keep-state", false, "leave the state file, so that a later agent knows when images were last used")
+	return cmd
 }
 
 func (l *leaving) run(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) error {
+	if l.stay {
+		<-ctx.Done()
+		return nil
+	}
 	return unload.Run(ctx, unload.Options{
 		Config: cfg, Root: l.root, Wait: l.wait, KeepState: l.keep, Out: stdout,
 		Self: lock.Self(program.Version()), Log: program.Logger("warn", "text", stderr),

@@ -52,7 +52,7 @@ Until its configuration has mode: enforce it only says so, and changes nothing.
 Of several instances one acts: the holder of a Lease. The others watch nothing.`
 
 const examples = `  # see the defaults, each explained
-  ebb-controller --print-default-config
+  ebb-controller config default
 
   # in the shadow of an active collector: say what would be done, change nothing
   ebb-controller --kubeconfig ~/.kube/config
@@ -69,10 +69,7 @@ const examples = `  # see the defaults, each explained
   curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/pause
   curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/resume`
 
-type flags struct {
-	kubeconfig, file string
-	printDefault     bool
-}
+type flags struct{ kubeconfig, file string }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cmd := command(stdout, stderr)
@@ -92,10 +89,6 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.printDefault {
-				_, err := io.WriteString(stdout, config.DefaultYAML)
-				return err
-			}
 			cfg := config.Default()
 			if f.file != "" {
 				var err error
@@ -108,7 +101,10 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own service account")
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML), read again at SIGHUP; without it the defaults hold")
-	cmd.Flags().BoolVar(&f.printDefault, "print-default-config", false, "print the default configuration with every field explained, and exit")
+	cmd.AddCommand(program.ConfigCommand("ebb-controller", func() error {
+		_, err := io.WriteString(stdout, config.DefaultYAML)
+		return err
+	}))
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	return cmd
@@ -129,7 +125,7 @@ func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) er
 		return err
 	}
 	defer client.Close()
-	mark, err := election.NewMark(api, election.Options{Namespace: cfg.LeaderElection.Namespace, Name: cfg.LeaderElection.Name})
+	mark, err := election.NewLeaseState(api, election.Options{Namespace: cfg.LeaderElection.Namespace, Name: cfg.LeaderElection.Name})
 	if err != nil {
 		return err
 	}
@@ -137,7 +133,7 @@ func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	c := cluster.New(cluster.Options{Config: cfg, Journal: store, API: cluster.Over(client), Log: log, Metrics: cluster.NewMetrics(), Memory: mark})
+	c := cluster.New(cluster.Options{Config: cfg, Journal: store, API: cluster.FromClient(client), Log: log, Metrics: cluster.NewMetrics(), State: mark})
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error { return c.Serve(ctx) })

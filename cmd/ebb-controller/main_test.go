@@ -34,7 +34,7 @@ func TestHelp(t *testing.T) {
 
 func TestPrintDefaultConfig(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--print-default-config"}, &out, &out); err != nil {
+	if err := run(t.Context(), []string{"config", "default"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := config.Parse(out.Bytes()); err != nil || !strings.Contains(out.String(), "leaderElection:") {
@@ -53,14 +53,14 @@ func TestRefused(t *testing.T) {
 		"an unknown flag":      {[]string{"--kubeconfg", "x"}, "unknown flag: --kubeconfg"},
 		"an argument":          {[]string{"enforce"}, "unknown command"},
 		"no such file":         {[]string{"--config", "/none.yaml"}, "/none.yaml"},
-		"an unknown field":     {[]string{"--config", write(t, "c.yaml", "brakes: {}\n")}, "brakes: unknown field (known here: mode, paused, brake, envelope,"},
+		"an unknown field":     {[]string{"--config", write(t, "c.yaml", "breakers: {}\n")}, "breakers: unknown field (known here: mode, paused, circuitBreaker, envelope,"},
 		"a wrong value":        {[]string{"--config", write(t, "c.yaml", "mode: on\n")}, "mode: want a string"},
 		"no cluster":           {nil, "say which cluster with --kubeconfig FILE"},
 		"no such kubeconfig":   {[]string{"--kubeconfig", "/none"}, "kubeconfig /none: "},
 		"an empty kubeconfig":  {[]string{"--kubeconfig", empty}, "kubeconfig " + empty},
 		"a broken kubeconfig":  {[]string{"--kubeconfig", write(t, "k", "{")}, "kubeconfig "},
 		"an address in use":    {[]string{"--kubeconfig", reachable(t), "--config", write(t, "c.yaml", "server: {address: '203.0.113.1:1', adminSocket: ''}\nleaderElection: {enabled: false}\n")}, "server.address: "},
-		"a socket's directory": {[]string{"--kubeconfig", reachable(t), "--config", write(t, "c.yaml", "server: {address: '', adminSocket: /none/s}\nleaderElection: {enabled: false}\n")}, "server.adminSocket: "},
+		"a socket's directory": {[]string{"--kubeconfig", reachable(t), "--config", write(t, "c.yaml", "server: {address: '', adminSocket: /proc/none/s}\nleaderElection: {enabled: false}\n")}, "server.adminSocket: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/preview"
@@ -24,15 +22,17 @@ decide on that. It changes nothing. Types that you may not read are named; what
 depends on the object there is missing from the tree.
 
 With --controller a running ebb-controller answers, from what it watches: at once,
-with its exclusions, and with whether it would act at all. Without, --config tells
-what that excludes.`
+with its exclusions, and with whether it would act at all. Without it, --config
+names the configuration with the controller's exclusions.
+
+` + exitTable
 
 const cascadeExamples = `  # what kubectl delete would do
   ebb cascade deployment/web -n shop
 
   # what is different if its dependents are to go first, or to stay
-  ebb cascade deployments.apps/web -n shop --policy foreground
-  ebb cascade deploy/web -n shop --policy orphan
+  ebb cascade deployments.apps/web -n shop --cascade=foreground
+  ebb cascade deploy/web -n shop --cascade=orphan
 
   # ask the running controller, beside it or through a port that kubectl forwards
   ebb cascade deployment/web -n shop --controller unix:///run/ebb/controller.sock
@@ -43,19 +43,20 @@ const cascadeExamples = `  # what kubectl delete would do
 
 func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o preview.Options
-	var kubeconfig, kubecontext, policy, output, controller, file string
+	var to apiAccess
+	var policy, output, controller, file string
 	cmd := &cobra.Command{
-		Use:     "cascade RESOURCE/NAME",
+		Use:     "cascade TYPE/NAME",
 		Short:   "Say what deleting an object would do to everything that depends on it",
 		Long:    cascadeLong,
 		Example: cascadeExamples,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if output != "text" && output != "json" {
-				return fmt.Errorf("--output: %q is neither text nor json", output)
+				return usagef("--output: %q is none of text, json", output)
 			}
 			if o.Policy, err = preview.ParsePolicy(policy); err != nil {
-				return fmt.Errorf("--policy: %w", err)
+				return usagef("--cascade: %w", err)
 			}
 			if o.Resource, o.Name, err = target(args); err != nil {
 				return err
@@ -64,7 +65,7 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 			if controller != "" {
 				answer, err = askController(cmd, controller, o.Query)
 			} else {
-				answer, err = look(cmd.Context(), o, kubeconfig, kubecontext, file)
+				answer, err = look(cmd.Context(), o, to, file)
 			}
 			if err != nil {
 				return err
@@ -74,16 +75,15 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object; without it that of the kubeconfig's context, else default")
-	flags.StringVar(&policy, "policy", "background", "background, foreground or orphan, as kubectl delete --cascade takes it")
+	flags.StringVar(&policy, "cascade", "background", "background, foreground or orphan, as kubectl delete takes it")
 	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/cascade-preview.md)")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
-	flags.StringVar(&kubecontext, "context", "", "context of the kubeconfig; without it the current one")
+	to.flags(flags)
 	flags.StringVar(&controller, "controller", "", "have a running ebb-controller answer: unix:///PATH of its admin socket, or http://HOST:PORT on loopback")
 	flags.StringVar(&file, "config", "", "configuration file of ebb-controller, for what it excludes")
-	flags.IntVar(&o.Limits.Nodes, "most", 0, "show at most so many objects (default 1000); all are counted")
+	flags.IntVar(&o.Limits.Nodes, "limit", 0, "show at most so many objects (default 1000); all are counted")
 	flags.IntVar(&o.Limits.Alike, "alike", 0, "show at most so many dependents of one kind of one owner (default 10)")
 	program.Choices(cmd, "output", "text", "json")
-	program.Choices(cmd, "policy", "background", "foreground", "orphan")
+	program.Choices(cmd, "cascade", "background", "foreground", "orphan")
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 func askController(cmd *cobra.Command, address string, q preview.Query) (preview.Answer, error) {
 	for _, other := range []string{"kubeconfig", "context", "config"} {
 		if cmd.Flags().Changed(other) {
-			return preview.Answer{}, fmt.Errorf("--%s: not with --controller, which has its own", other)
+			return preview.Answer{}, usagef("--%s: not with --controller, which has its own", other)
 		}
 	}
 	if q.Namespace == "" {
@@ -101,7 +101,7 @@ func askController(cmd *cobra.Command, address string, q preview.Query) (preview
 	return preview.Ask(cmd.Context(), address, q)
 }
 
-func look(ctx context.Context, o preview.Options, kubeconfig, kubecontext, file string) (preview.Answer, error) {
+func look(ctx context.Context, o preview.Options, to apiAccess, file string) (preview.Answer, error) {
 	if file != "" {
 		c, err := config.Load(file)
 		if err != nil {
@@ -109,28 +109,26 @@ func look(ctx context.Context, o preview.Options, kubeconfig, kubecontext, file 
 		}
 		o.Exclude = &c.Exclude
 	}
-	if err := connect(&o, kubeconfig, kubecontext); err != nil {
+	if err := connect(&o, to); err != nil {
 		return preview.Answer{}, err
 	}
-	return preview.Look(ctx, o)
+	return preview.Simulate(ctx, o)
 }
 
-// target reads RESOURCE/NAME or RESOURCE NAME.
+// target reads TYPE/NAME or TYPE NAME.
 func target(args []string) (resource, name string, err error) {
 	resource, name, ok := strings.Cut(args[0], "/")
 	if len(args) == 2 {
 		resource, name, ok = args[0], args[1], !ok
 	}
 	if !ok || resource == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: want RESOURCE/NAME, for example deployment/web", strings.Join(args, " "))
+		return "", "", usagef("%q: want TYPE/NAME, for example deployment/web", strings.Join(args, " "))
 	}
 	return resource, name, nil
 }
 
-func connect(o *preview.Options, kubeconfig, kubecontext string) (err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext})
+func connect(o *preview.Options, to apiAccess) (err error) {
+	loader := to.loader()
 	if o.Config, err = loader.ClientConfig(); err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -149,11 +147,12 @@ func sayAnswer(ctx context.Context, stdout, stderr io.Writer, a preview.Answer, 
 	if !a.Complete && output == "json" { // the text says so itself
 		fmt.Fprintf(stderr, "ebb: warning: the preview is incomplete: %d types were not seen\n", len(a.NotSeen))
 	}
-	if output == "text" {
-		return preview.WriteText(stdout, a)
+	write := preview.WriteText
+	if output == "json" {
+		write = func(w io.Writer, a preview.Answer) error { return writeJSON(w, a) }
 	}
-	enc := json.NewEncoder(stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(a)
+	if err := write(stdout, a); err != nil {
+		return err
+	}
+	return outcome(false, !a.Complete)
 }

@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
 )
 
 const (
@@ -21,44 +24,74 @@ const (
 	longestAnswer = 64 << 20
 )
 
-const controlLong = `control talks to a running ebb-controller over its admin socket: what it decided
-and why, and the switches that act at once. The socket is for the controller's own
-user, beside it; the image has no shell and no curl, so this is for
+const controlLong = `control talks to a running ebb-controller: what it decided and why, and the switches
+that act at once. It asks over the admin socket if that is here, or --socket names one.
+Else it runs itself in a controller's pod, as kubectl exec would: in the pod that holds
+the Lease, for of several controllers one leads, and it alone has decisions and takes
+switches. That takes the rights to list pods and leases, and to exec, in ebb's
+namespace.
 
-  kubectl -n ebb-system exec deploy/ebb-controller -- /usr/bin/ebb control ...
-
-Of several controllers one leads, and it alone has decisions and takes switches; the
-holder of the Lease is its name.`
+Exit code: 0 fine, 1 error.`
 
 const controlExamples = `  # the last decisions: what, why, because of which owner, how it went
   ebb control decisions
 
   # why an object is still there
-  ebb control explain --api-version apps/v1 --kind ReplicaSet --namespace shop --name web-1
+  ebb control explain replicaset/web-1 -n shop
 
   # send nothing from now on; go on
   ebb control pause
-  ebb control resume`
+  ebb control resume
 
-// socket is where a controller is asked.
-type socket struct {
-	path   string
-	stdout io.Writer
+  # beside the controller
+  ebb control decisions --socket /run/ebb/controller.sock`
+
+// control is where a controller is asked: over a socket, or by way of its pod.
+type control struct {
+	to             reach
+	socket         string
+	stdout, stderr io.Writer
 }
 
-func controlCommand(stdout io.Writer) *cobra.Command {
-	s := &socket{stdout: stdout}
+func controlCommand(stdout, stderr io.Writer) *cobra.Command {
+	c := &control{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
 		Use: "control", Short: "Ask a running ebb-controller, pause it, let it go on", Long: controlLong, Example: controlExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&s.path, "socket", defaultSocket, "path of its admin socket")
-	for _, c := range requests {
-		cmd.AddCommand(&cobra.Command{Use: c.name, Short: c.short, Long: c.long, Example: "  ebb control " + c.name, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.ask(cmd.Context(), c.method, c.path) }})
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&c.socket, "socket", defaultSocket, "path of its admin socket; if it is given, or there, the controller is asked over it")
+	c.to.flags(flags)
+	for _, r := range requests {
+		cmd.AddCommand(&cobra.Command{Use: r.name, Short: r.short, Long: r.long, Example: "  ebb control " + r.name, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return c.ask(cmd, r.method, r.path, r.name)
+			}})
 	}
-	cmd.AddCommand(s.explainCommand(), s.collectorsCommand())
+	cmd.AddCommand(c.explainCommand(), c.collectorsCommand())
 	return cmd
+}
+
+// ask sends a request over the socket, or has a controller's pod run the command of these
+// arguments, which does.
+func (c *control) ask(cmd *cobra.Command, method, path string, args ...string) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), socketWait)
+	defer cancel()
+	if _, err := os.Stat(c.socket); err == nil || cmd.Flags().Changed("socket") {
+		return c.askSocket(ctx, method, path)
+	}
+	d, err := c.to.desk()
+	if err != nil {
+		return fmt.Errorf("no socket %s is here, and no cluster is known: %w", c.socket, err)
+	}
+	defer d.Close()
+	leader, err := d.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	// With the socket named, it is asked there, and not by way of the cluster once more.
+	args = append([]string{"control", "--socket=" + c.socket}, args...)
+	return runThere(ctx, d, leader.Pod, desk.ControllerContainer, args, c.stdout, c.stderr)
 }
 
 // requests are the commands that take no arguments.
@@ -70,13 +103,13 @@ it went. In mode observe they are what would have been done.`},
 		`types shows each type as JSON: whether it is read, how many objects it has, and if it
 cannot be read, since when and why.`},
 	{"ready", http.MethodGet, "/readyz?verbose", "Say whether it does its job, type by type",
-		`ready says whether the controller does its job, waits for the Lease, is paused or braked,
+		`ready says whether the controller does its job, waits for the Lease, is paused, or its circuit breaker open,
 and how it stands with each type. Not ready is an error.`},
 	{"pause", http.MethodPost, "/control/pause", "Send nothing from now on",
 		`pause stops the controller that leads: when it returns, nothing is sent any more. That
 lasts until resume, over restarts, too.`},
-	{"resume", http.MethodPost, "/control/resume", "Go on, after a pause or the brake",
-		`resume lets the controller that leads go on after a pause, or after the brake has stopped
+	{"resume", http.MethodPost, "/control/resume", "Go on, after a pause or the circuit breaker",
+		`resume lets the controller that leads go on after a pause, or after the circuit breaker has stopped
 it: look at the decisions first.`},
 	{"confirm-restore", http.MethodPost, "/control/confirm-restore", "Let nodes and volumes be collected again, after etcd was restored",
 		`confirm-restore has the controller that leads go on with Nodes and volumes, which wait since
@@ -85,47 +118,25 @@ whether what came back is what is there: in a backup, a volume whose claim was m
 released, and a Node that was away then looks gone.`},
 }
 
-func (s *socket) explainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain", Short: "Say why an object is still there, or what became of it", Args: cobra.NoArgs,
-		Long: `explain says as JSON what the controller knows of an object: its owners and what is
-known of each, what waits for what, and what will be done.`,
-		Example: "  ebb control explain --api-version apps/v1 --kind ReplicaSet --namespace shop --name web-1"}
-	names := map[string]string{"api-version": "apiVersion", "kind": "kind", "namespace": "namespace", "name": "name", "uid": "uid"}
-	for _, flag := range []string{"api-version", "kind", "namespace", "name", "uid"} {
-		cmd.Flags().String(flag, "", "the object's "+names[flag])
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query := url.Values{}
-		for flag, name := range names {
-			if v := cmd.Flag(flag).Value.String(); v != "" {
-				query.Set(name, v)
-			}
-		}
-		return s.ask(cmd.Context(), http.MethodGet, "/explain?"+query.Encode())
-	}
-	return cmd
-}
-
-func (s *socket) collectorsCommand() *cobra.Command {
+func (c *control) collectorsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "collectors", Short: "Show which Pods, Jobs and so on are due to go, and when", Args: cobra.NoArgs,
 		Long: `collectors shows as JSON, of each collector that is on beside that of owners: its mode, how many
 objects it keeps, how many are due within a time if nothing changes, and the first of those.`,
 		Example: "  # what would go today, before a collector is set to enforce\n  ebb control collectors --within 24h"}
 	within := cmd.Flags().Duration("within", 24*time.Hour, "what is due until then is counted")
-	most := cmd.Flags().Int("most", 20, "so many objects of each collector are named, at most 1000")
+	most := cmd.Flags().Int("limit", 20, "so many objects of each collector are named, at most 1000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return s.ask(cmd.Context(), http.MethodGet, "/collectors?"+url.Values{"within": {within.String()}, "most": {fmt.Sprint(*most)}}.Encode())
+		path := "/collectors?" + url.Values{"within": {within.String()}, "limit": {fmt.Sprint(*most)}}.Encode()
+		return c.ask(cmd, http.MethodGet, path, "collectors", "--within="+within.String(), fmt.Sprintf("--limit=%d", *most))
 	}
 	return cmd
 }
 
-// ask sends one request and writes the answer. What is not a success is an error with
+// askSocket sends one request and writes the answer. What is not a success is an error with
 // the controller's own words.
-func (s *socket) ask(ctx context.Context, method, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, socketWait)
-	defer cancel()
+func (c *control) askSocket(ctx context.Context, method, path string) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", s.path)
+		return new(net.Dialer).DialContext(ctx, "unix", c.socket)
 	}}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, "http://ebb"+path, nil)
@@ -134,7 +145,7 @@ func (s *socket) ask(ctx context.Context, method, path string) error {
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the controller at %s, which is beside it and for its user alone: %w", s.path, err)
+		return fmt.Errorf("ask the controller at %s, which is beside it and for its user alone: %w", c.socket, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
@@ -144,7 +155,7 @@ func (s *socket) ask(ctx context.Context, method, path string) error {
 		}
 		return fmt.Errorf("the controller says: %s: %s", resp.Status, strings.TrimSpace(string(text)))
 	}
-	if _, err := io.Copy(s.stdout, io.LimitReader(resp.Body, longestAnswer)); err != nil {
+	if _, err := io.Copy(c.stdout, io.LimitReader(resp.Body, longestAnswer)); err != nil {
 		return fmt.Errorf("read the controller's answer: %w", err)
 	}
 	return nil

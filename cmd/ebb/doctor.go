@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebb-agent/ebb/agent/desk"
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
@@ -18,11 +17,11 @@ import (
 // usualConfig is read if no other is named and it is there.
 const usualConfig = "/etc/ebb.yaml"
 
-const doctorLong = `doctor looks at this node and says what is right, what is not, and the way out:
+const doctorLong = `doctor checks this node and says what is right, what is wrong, and how to fix it:
 
   - the running kubelet: whether it collects images and dead containers, too, and
     which settings hand that over to ebb, or back
-  - ebb's lines against those of the kubelet's eviction manager, by bytes and inodes
+  - ebb's thresholds against those of the kubelet's eviction manager, by bytes and inodes
   - the container runtime, the filesystems, the kernel, the agent itself
 
 It changes nothing on the node, whatever it finds. It reads the kubelet's command
@@ -30,10 +29,17 @@ line and files as the kubelet does; with --kubelet-url it asks the kubelet itsel
 Run it as root on the node or, in a pod, with hostPID, CAP_SYS_PTRACE and the
 agent's mounts.
 
-Exit code: 0 all is well, 1 warnings, 2 errors, 3 it could not run.`
+With --node it runs in the pod of that node's agent, as kubectl exec would run it: with
+the agent's configuration, rights and mounts. Files that flags name are those of the pod
+then. Most agents cannot see the kubelet's process; --kubelet-url asks it.
+
+Warnings and errors are findings. ` + exitTable
 
 const doctorExamples = `  # what is there, and what to do about it
   ebb doctor
+
+  # a node, from a desk
+  ebb doctor --node worker-3
 
   # with the configuration that ebb-agent is going to have
   ebb doctor --config /etc/ebb.yaml
@@ -46,11 +52,12 @@ const doctorExamples = `  # what is there, and what to do about it
   ebb doctor --kubelet-config new-kubelet.yaml
 
   # for scripts: only what is wrong
-  ebb doctor --output json | jq -r '.checks[] | select(.level == "error") | .id + ": " + .found'`
+  ebb doctor -o json | jq -r '.checks[] | select(.level == "error") | .id + ": " + .found'`
 
-func doctorCommand(stdout io.Writer) *cobra.Command {
+func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o doctor.Options
-	var file, output string
+	var file, output, node string
+	var to reach
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Say what is right on this node, what is not, and the way out",
@@ -59,12 +66,16 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
-				return fmt.Errorf("--output: %q is neither text nor json", output)
+				return usagef("--output: %q is none of text, json", output)
 			}
-			if err := loadConfig(&o, file); err != nil {
+			if node != "" {
+				return doctorThere(cmd, to, node, stdout, stderr)
+			}
+			var err error
+			if o.Config, o.ConfigFile, err = loadConfig(file); err != nil {
 				return err
 			}
-			report := doctor.Judge(doctor.Look(cmd.Context(), o))
+			report := doctor.Evaluate(doctor.Collect(cmd.Context(), o))
 			if err := cmd.Context().Err(); err != nil {
 				return err // interrupted: what was read is not the node's state
 			}
@@ -72,8 +83,10 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	to.flags(flags)
+	flags.StringVar(&node, "node", "", "run in the pod of this node's agent, in place of here")
 	flags.StringVar(&file, "config", "", "ebb-agent's configuration; without it "+usualConfig+" if that is there, else the defaults")
-	flags.StringVar(&output, "output", "text", "text, or json: field names that stay (docs/doctor.md)")
+	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/doctor.md)")
 	flags.StringVar(&o.KubeletConfig, "kubelet-config", "", "judge this kubelet configuration file in place of the running kubelet's")
 	flags.IntVar(&o.KubeletPID, "kubelet-pid", 0, "which kubelet, if several run")
 	flags.StringVar(&o.Kubelet.URL, "kubelet-url", "", "ask the kubelet there for /configz, for example https://127.0.0.1:10250; else pods.kubelet of the configuration, if pods.source is kubelet")
@@ -90,35 +103,51 @@ func doctorCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// loadConfig reads the agent's configuration.
-func loadConfig(o *doctor.Options, file string) error {
-	if file == "" {
-		_, err := os.Stat(usualConfig)
-		if errors.Is(err, fs.ErrNotExist) {
-			o.Config = config.Default()
-			return nil
-		}
-		file = usualConfig
+// doctorThere runs the doctor in the pod of a node's agent, with the agent's configuration
+// unless another is named.
+func doctorThere(cmd *cobra.Command, to reach, node string, stdout, stderr io.Writer) error {
+	d, err := to.desk(node)
+	if err != nil {
+		return err
 	}
-	var err error
-	o.Config, err = config.Load(file)
-	o.ConfigFile = file
-	return err
+	defer d.Close()
+	agents, err := d.Agents(cmd.Context())
+	if err != nil {
+		return err
+	}
+	pod := agents[0].Pod
+	args := append([]string{"doctor"}, given(cmd.Flags(), "node")...)
+	if !cmd.Flags().Changed("config") {
+		file, err := d.ConfigFile(cmd.Context(), pod, desk.AgentContainer)
+		if err != nil {
+			return err
+		}
+		if file != "" {
+			args = append(args, "--config="+file)
+		}
+	}
+	return runThere(cmd.Context(), d, pod, desk.AgentContainer, args, stdout, stderr)
+}
+
+// loadConfig reads the agent's configuration. Without a name the usual file need not be there.
+func loadConfig(name string) (c config.Config, file string, err error) {
+	file = cmp.Or(name, usualConfig)
+	if c, err = config.Load(file); name == "" && errors.Is(err, fs.ErrNotExist) {
+		return config.Default(), "", nil
+	}
+	return c, file, err
 }
 
 // say writes the report, and ends the command as it turned out.
 func say(w io.Writer, report doctor.Report, output string) error {
 	var err error
 	if output == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(report)
+		err = writeJSON(w, report)
 	} else {
 		err = doctor.WriteText(w, report)
 	}
-	if code := report.ExitCode(); err == nil && code != doctor.ExitFine {
-		return exitCode(code)
+	if err != nil {
+		return err
 	}
-	return err
+	return outcome(report.Summary.Warnings+report.Summary.Errors > 0, false)
 }

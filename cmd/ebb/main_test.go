@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,15 +15,25 @@ import (
 	"github.com/ebb-agent/ebb/agent/doctor"
 )
 
+// deadProxy is in the environment of all tests. No test's server is reached by way of a
+// proxy: none is ever asked for loopback addresses.
+const deadProxy = "http://127.0.0.1:2"
+
+func TestMain(m *testing.M) {
+	_ = os.Setenv("HTTP_PROXY", deadProxy)
+	os.Exit(m.Run())
+}
+
 func TestHelpTeaches(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
 		{[]string{"--help"}, []string{"doctor", "changes nothing"}},
-		{[]string{"cascade", "--help"}, []string{"RESOURCE/NAME", "--policy", "--namespace", "--kubeconfig", "-o json | jq", "changes nothing"}},
+		{[]string{"cascade", "--help"}, []string{"TYPE/NAME", "--cascade", "--namespace", "--kubeconfig", "-o json | jq", "changes nothing"}},
 		{[]string{"orphans", "--help"}, []string{"--namespace", "--all-namespaces", "--kubeconfig", "--context", "--older-than", "Exit code", "changes nothing", "-o name"}},
-		{[]string{"doctor", "--help"}, []string{"--config", "--kubelet-url", "--kubelet-config", "--output json | jq", "Exit code", "hostPID"}},
+		{[]string{"version", "--help"}, []string{"--agents", "--ebb-namespace", "--node", "--socket", "--timeout", "--kubeconfig", "--context"}},
+		{[]string{"doctor", "--help"}, []string{"--config", "--kubelet-url", "--kubelet-config", "-o json | jq", "Exit code", "hostPID"}},
 	} {
 		var out bytes.Buffer
 		if err := run(context.Background(), c.args, &out, &out); err != nil {
@@ -41,7 +52,7 @@ func aside(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ebb.yaml")
-	text := "runtime: {socket: " + dir + "/no.sock}\nserver: {address: \"\"}\nstate: {directory: " + dir + "}\n" +
+	text := "runtime: {socket: " + dir + "/no.sock}\nserver: {address: \"\", adminSocket: \"\"}\nstate: {directory: " + dir + "}\n" +
 		"kernel: {pinDirectory: " + dir + "/pins}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,8 +63,13 @@ func aside(t *testing.T) string {
 // noServer is a kubeconfig of an API server that is not there.
 func noServer(t *testing.T) string {
 	t.Helper()
+	return kubeconfigFor(t, "https://127.0.0.1:1")
+}
+
+func kubeconfigFor(t *testing.T, server string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "` + server + `"}}],
 		contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -70,32 +86,37 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want []string // of the error; nil: the command ran
+		code int      // if that is not of wrong usage
 	}{
-		{[]string{"doctor", "--config", good, "--skip-probes"}, nil},
-		{[]string{"doctor", "--config", bad}, []string{bad, "mode:", "images.keep:"}},
-		{[]string{"doctor", "--config", "/nowhere"}, []string{"/nowhere"}},
-		{[]string{"doctor", "--config", good, "--output", "xml"}, []string{"--output", "xml"}},
-		{[]string{"doctor", "now"}, []string{"now"}},
-		{[]string{"doctor", "--colour"}, []string{"--colour"}},
-		{[]string{"doctor", "--kubelet-config", "a", "--kubelet-url", "b"}, []string{"kubelet-config", "kubelet-url"}},
-		{[]string{"doctor", "--kubelet-cert-file", "a"}, []string{"kubelet-key-file"}},
-		{[]string{"patient"}, []string{"patient"}},
-		{[]string{"cascade"}, []string{"arg"}},
-		{[]string{"cascade", "web"}, []string{"web", "RESOURCE/NAME"}},
-		{[]string{"cascade", "deployment/"}, []string{"deployment/", "RESOURCE/NAME"}},
-		{[]string{"cascade", "a/b", "c"}, []string{"a/b c", "RESOURCE/NAME"}},
-		{[]string{"cascade", "a/b/c"}, []string{"a/b/c", "RESOURCE/NAME"}},
-		{[]string{"cascade", "a/b", "--policy", "sideways"}, []string{"--policy", "sideways", "foreground"}},
-		{[]string{"cascade", "a/b", "-o", "xml"}, []string{"--output", "xml"}},
-		{[]string{"cascade", "a", "b", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}},
-		{[]string{"cascade", "a/b", "--kubeconfig", noServer(t)}, []string{"127.0.0.1:1"}},
-		{[]string{"orphans", "shop"}, []string{"shop"}},
-		{[]string{"orphans", "-A", "-n", "shop"}, []string{"namespace", "all-namespaces"}},
-		{[]string{"orphans", "-o", "xml"}, []string{"--output", "xml"}},
-		{[]string{"orphans", "--older-than", "-1s"}, []string{"--older-than", "-1s"}},
-		{[]string{"orphans", "--release-history", "0"}, []string{"--release-history"}},
-		{[]string{"orphans", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}},
-		{[]string{"orphans", "--context", "nobody", "--kubeconfig", noServer(t)}, []string{"nobody"}},
+		{[]string{"doctor", "--config", good, "--skip-probes"}, nil, 0},
+		{[]string{"doctor", "--config", bad}, []string{bad, "mode:", "images.keep:"}, exitError},
+		{[]string{"doctor", "--config", "/nowhere"}, []string{"/nowhere"}, exitError},
+		{[]string{"doctor", "--config", good, "--output", "xml"}, []string{"--output", "xml"}, 0},
+		{[]string{"doctor", "now"}, []string{"now"}, 0},
+		{[]string{"doctor", "--colour"}, []string{"--colour"}, 0},
+		{[]string{"doctor", "--kubelet-config", "a", "--kubelet-url", "b"}, []string{"kubelet-config", "kubelet-url"}, 0},
+		{[]string{"doctor", "--kubelet-cert-file", "a"}, []string{"kubelet-key-file"}, 0},
+		{[]string{"patient"}, []string{"patient"}, 0},
+		{[]string{"cascade"}, []string{"arg"}, 0},
+		{[]string{"cascade", "web"}, []string{"web", "TYPE/NAME"}, 0},
+		{[]string{"cascade", "deployment/"}, []string{"deployment/", "TYPE/NAME"}, 0},
+		{[]string{"cascade", "a/b", "c"}, []string{"a/b c", "TYPE/NAME"}, 0},
+		{[]string{"cascade", "a/b/c"}, []string{"a/b/c", "TYPE/NAME"}, 0},
+		{[]string{"cascade", "a/b", "--cascade", "sideways"}, []string{"--cascade", "sideways", "foreground"}, 0},
+		{[]string{"cascade", "a/b", "-o", "xml"}, []string{"--output", "xml"}, 0},
+		{[]string{"cascade", "a", "b", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}, exitError},
+		{[]string{"cascade", "a/b", "--kubeconfig", noServer(t)}, []string{"127.0.0.1:1"}, exitError},
+		{[]string{"cascade", "a/b", "--kubeconfig", kubeconfigFor(t, "http://192.0.2.1")}, []string{"proxyconnect", "127.0.0.1:2"}, exitError},
+		{[]string{"version", "--agents", "--kubeconfig", kubeconfigFor(t, "http://192.0.2.1")}, []string{"proxyconnect", "127.0.0.1:2"}, exitError},
+		{[]string{"version", "-o", "xml"}, []string{"--output", "xml"}, 0},
+		{[]string{"version", "--agents", "--kubeconfig", noServer(t)}, []string{"list the agents' pods"}, exitError},
+		{[]string{"orphans", "shop"}, []string{"shop"}, 0},
+		{[]string{"orphans", "-A", "-n", "shop"}, []string{"namespace", "all-namespaces"}, 0},
+		{[]string{"orphans", "-o", "xml"}, []string{"--output", "xml"}, 0},
+		{[]string{"orphans", "--older-than", "-1s"}, []string{"--older-than", "-1s"}, 0},
+		{[]string{"orphans", "--release-history", "0"}, []string{"--release-history"}, 0},
+		{[]string{"orphans", "--kubeconfig", "/nowhere"}, []string{"kubeconfig", "/nowhere"}, exitError},
+		{[]string{"orphans", "--context", "nobody", "--kubeconfig", noServer(t)}, []string{"nobody"}, exitError},
 	} {
 		var out bytes.Buffer
 		err := run(context.Background(), c.args, &out, &out)
@@ -104,7 +125,10 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%q: %v", c.args, err)
 			continue
 		}
-		if c.want == nil && int(code) != doctor.ExitErrors { // there is no runtime
+		if c.want != nil && codeOf(err) != cmp.Or(c.code, exitUsage) {
+			t.Errorf("%q: exit code %d: %v", c.args, codeOf(err), err)
+		}
+		if c.want == nil && code != exitFindings { // there is no runtime
 			t.Errorf("%q: exit code %d\n%s", c.args, code, out.String())
 		}
 		for _, want := range c.want {
@@ -175,6 +199,9 @@ func TestDependencies(t *testing.T) {
 			"k8s.io/api":                  "nothing here decodes typed objects",
 			"testing":                     "keeps test code alive in the binary",
 		} {
+			if dep == "k8s.io/api/core/v1" {
+				continue // client-go/tools/remotecommand has the names of exec's streams from there
+			}
 			if dep == banned || strings.HasPrefix(dep, banned+"/") {
 				t.Errorf("ebb links %s: %s", dep, why)
 			}
@@ -208,7 +235,7 @@ func TestUninstallFlags(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{"check", nil, `"yaml" is neither text nor json`},
+		{"check", nil, `"yaml" is none of text, json`},
 		{"check -o json", nil, "/nowhere"},
 		{"unload -o text", nil, "/nowhere"},
 		{"unload --namespace=", nil, "--namespace"},
@@ -216,6 +243,8 @@ func TestUninstallFlags(t *testing.T) {
 		{"check", map[string]string{"EBB_UNINSTALL_AGENT": "perhaps"}, "EBB_UNINSTALL_AGENT"},
 		{"check", map[string]string{"EBB_UNINSTALL_WAIT": "soon"}, "EBB_UNINSTALL_WAIT"},
 		{"everything", nil, "everything"},
+		{"unload --image=", nil, "--image"},
+		{"unload --node-selector a=b=c", nil, "--node-selector"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			for k, v := range c.env {
@@ -225,6 +254,9 @@ func TestUninstallFlags(t *testing.T) {
 			err := run(context.Background(), append([]string{"uninstall"}, strings.Fields(c.args)...), &out, &out)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
+			}
+			if usage := c.want != "/nowhere"; (codeOf(err) == exitUsage) != usage {
+				t.Errorf("exit code %d: %v", codeOf(err), err)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -10,16 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ebb-agent/ebb/agent/orphans"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/show"
 	rules "github.com/ebb-agent/ebb/policy/orphans"
 )
 
 const orphansLong = `orphans reports what no garbage collector cleans up, with the reason and the command
-that would mend it:
+that would fix it:
 
   - objects whose owners cannot be resolved: of a type that is not served, in another
     namespace, replaced by another of the same name
@@ -32,11 +30,10 @@ that would mend it:
 It reads the metadata of everything that you may read, once, and changes nothing.
 Types that you may not read are named. Nothing in a Secret is read but metadata.
 
-Commands that mend are for you to judge: each says when it is right. Those for owners
-take a reference away and delete nothing.
+Check a command before you run it: the report says when it is right. Commands for owners
+remove a reference and delete nothing.
 
-Exit code: 0 nothing was found, 1 something was, 2 nothing was found but not everything
-could be read, 3 it could not run.`
+` + exitTable
 
 const orphansExamples = `  # the whole cluster
   ebb orphans -A
@@ -50,24 +47,19 @@ const orphansExamples = `  # the whole cluster
   # their names alone
   ebb orphans -n shop -o name`
 
-// orphansFlags are what orphans can be told.
+// orphansFlags are the flags of ebb orphans.
 type orphansFlags struct {
 	rules.Config
-	all                         bool
-	kubeconfig, context, output string
+	apiAccess
+	all    bool
+	output string
 }
-
-// Exit codes of orphans, beside that of what could not run.
-const (
-	exitFound      exitCode = 1
-	exitIncomplete exitCode = 2
-)
 
 func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o orphansFlags
 	cmd := &cobra.Command{
 		Use:     "orphans",
-		Short:   "Report what no garbage collector cleans up, why, and what would mend it",
+		Short:   "Report what no garbage collector cleans up, why, and what would fix it",
 		Long:    orphansLong,
 		Example: orphansExamples,
 		Args:    cobra.NoArgs,
@@ -88,8 +80,7 @@ func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.DurationVar(&o.OlderThan, "older-than", rules.OlderThan, "what has been deleted, or has not answered, for less time is not reported")
 	flags.IntVar(&o.History, "release-history", rules.HistoryDefault, "how many revisions of a Helm release are not too many")
 	flags.StringVarP(&o.output, "output", "o", "text", "text, json, yaml or name; field names stay (docs/collectors.md)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; without it the current one")
+	o.flags(flags)
 	program.Choices(cmd, "output", "text", "json", "yaml", "name")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	return cmd
@@ -99,21 +90,19 @@ func (o *orphansFlags) check() error {
 	switch o.output {
 	case "text", "json", "yaml", "name":
 	default:
-		return fmt.Errorf("--output: %q is none of text, json, yaml and name", o.output)
+		return usagef("--output: %q is none of text, json, yaml and name", o.output)
 	}
 	if o.OlderThan < 0 {
-		return fmt.Errorf("--older-than: %s is below 0", o.OlderThan)
+		return usagef("--older-than: %s is below 0", o.OlderThan)
 	}
 	if o.History < 1 {
-		return fmt.Errorf("--release-history: %d is below 1", o.History)
+		return usagef("--release-history: %d is below 1", o.History)
 	}
 	return nil
 }
 
 func (o *orphansFlags) look(ctx context.Context, stderr io.Writer) (orphans.Report, error) {
-	loading := clientcmd.NewDefaultClientConfigLoadingRules()
-	loading.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	loader := o.loader()
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return orphans.Report{}, fmt.Errorf("read kubeconfig: %w", err)
@@ -134,9 +123,9 @@ func (o *orphansFlags) look(ctx context.Context, stderr io.Writer) (orphans.Repo
 		p := progress{w: stderr}
 		options.Progress = p.show
 		defer p.clear()
-		return orphans.Look(ctx, options)
+		return orphans.Scan(ctx, options)
 	}
-	return orphans.Look(ctx, options)
+	return orphans.Scan(ctx, options)
 }
 
 // progress is one line of a terminal, written at most some times a second.
@@ -166,13 +155,7 @@ func (o *orphansFlags) say(stdout, stderr io.Writer, r orphans.Report) error {
 	if err := o.write(stdout, r); err != nil {
 		return err
 	}
-	switch {
-	case len(r.Findings) > 0:
-		return exitFound
-	case !r.Complete:
-		return exitIncomplete
-	}
-	return nil
+	return outcome(len(r.Findings) > 0, !r.Complete)
 }
 
 func (o *orphansFlags) write(w io.Writer, r orphans.Report) error {
@@ -182,14 +165,7 @@ func (o *orphansFlags) write(w io.Writer, r orphans.Report) error {
 	case "name":
 		return orphans.WriteNames(w, r)
 	case "yaml":
-		data, err := yaml.Marshal(r)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		return err
+		return show.WriteYAML(w, r)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(r)
+	return writeJSON(w, r)
 }

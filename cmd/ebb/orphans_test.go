@@ -75,7 +75,7 @@ func TestOrphansExamples(t *testing.T) {
 		ran++
 		var out, errs bytes.Buffer
 		err := run(context.Background(), args[1:], &out, &errs)
-		if !errors.Is(err, exitFound) || !strings.Contains(out.String(), "secrets") || errs.Len() > 0 {
+		if !errors.Is(err, exitFindings) || !strings.Contains(out.String(), "secrets") || errs.Len() > 0 {
 			t.Errorf("%s: %v\n%s%s", command, err, &out, &errs)
 		}
 		if strings.Contains(command, "json") {
@@ -101,7 +101,7 @@ func TestOrphansSaysWhatItLacks(t *testing.T) {
 	out.Reset()
 	file := kubeconfigOf(t, sparse{})
 	err = run(context.Background(), []string{"orphans", "-n", "shop", "--kubeconfig", file, "--context", "c", "-o", "json"}, &out, &errs)
-	if !errors.Is(err, exitFound) || !strings.Contains(out.String(), "kubectl --kubeconfig="+file+" --context=c patch secrets/held") {
+	if !errors.Is(err, exitFindings) || !strings.Contains(out.String(), "kubectl --kubeconfig="+file+" --context=c patch secrets/held") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	out.Reset()
@@ -111,7 +111,7 @@ func TestOrphansSaysWhatItLacks(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	out.Reset()
-	if err := run(ctx, []string{"orphans", "-A", "--kubeconfig", file}, &out, &errs); err == nil || errors.Is(err, exitFound) || out.Len() > 0 {
+	if err := run(ctx, []string{"orphans", "-A", "--kubeconfig", file}, &out, &errs); err == nil || errors.Is(err, exitFindings) || out.Len() > 0 {
 		t.Errorf("interrupted: %v\n%s", err, &out)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,14 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ebb-agent/ebb/agent/uninstall"
 )
-
-// exitRefused: looked, and it is not to be; or not all is clean.
-const exitRefused = 1
 
 // sayVariable has the command by which a person gives a hook its flags.
 const sayVariable = "EBB_UNINSTALL_SAY"
@@ -27,12 +21,14 @@ const uninstallLong = `uninstall is for the end of ebb in a cluster, in two step
 both as hooks; they can be run as plain Jobs, or by hand, just as well.
 
   check   before: refuses while ebb would leave something that nobody looks after
-  unload  after: takes what is left on the nodes away, by one pod on each
+  unload  after: takes what is left on the nodes away, by a DaemonSet
 
 Each flag can also come from the environment: --leave-node a,b is
 EBB_UNINSTALL_LEAVE_NODE=a,b there.
 
-Exit code: 0 yes, or all is clean; 1 refused, or not all is; 3 it could not run.`
+check refuses with 3, as unload does while ebb is installed. unload ends with 4 if nodes did not
+answer, and with 1 if it failed on a node or was interrupted; run it again to go on.
+` + exitTable
 
 const uninstallExamples = `  # before: may it go?
   ebb uninstall check
@@ -48,13 +44,13 @@ func uninstallCommand(stdout, stderr io.Writer) *cobra.Command {
 		Example: uninstallExamples,
 		// A step that is misspelt must not look like one that went well.
 		RunE: func(_ *cobra.Command, args []string) error {
-			return fmt.Errorf("uninstall %s: the steps are check and unload", strings.Join(args, " "))
+			return usagef("uninstall %s: the steps are check and unload", strings.Join(args, " "))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return fromEnvironment(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	cmd.AddCommand(checkCommand(stdout), unloadCommand(stdout, stderr))
+	cmd.AddCommand(checkCommand(stdout, stderr), unloadCommand(stdout, stderr))
 	return cmd
 }
 
@@ -75,34 +71,16 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(errs...)
 }
 
-// access is how the API server is reached.
-type access struct{ kubeconfig, context, output string }
-
-func (a *access) flags(f *pflag.FlagSet) {
-	f.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
-	f.StringVar(&a.context, "context", "", "context of the kubeconfig; without it the current one")
-	f.StringVarP(&a.output, "output", "o", "text", "text, or json: field names that stay")
-}
-
-func (a *access) config() (*rest.Config, error) {
-	if a.output != "text" && a.output != "json" {
-		return nil, fmt.Errorf("--output: %q is neither text nor json", a.output)
-	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	return config, nil
-}
-
 const checkLong = `check says whether ebb may be uninstalled. It changes nothing.
 
 It refuses while objects are being deleted that wait for a garbage collector,
 unless another one than ebb-controller is known to be at work; while kubelets
 leave images to ebb; and while it cannot see either. It says what it found, and
-the ways out. What is left as it is has to be named.`
+the ways out. What is left as it is has to be named.
+
+The kubelets are asked in the name of a service account that may get nodes/configz
+and nothing else. Those before Kubernetes 1.33, and those that cannot be reached from
+here, are asked by way of the API server: --kubelet-proxy.`
 
 const checkExamples = `  # may it go?
   ebb uninstall check
@@ -111,11 +89,14 @@ const checkExamples = `  # may it go?
   ebb uninstall check --other-collector --leave-node old-7
 
   # only the agent is to go
-  ebb uninstall check --controller=false`
+  ebb uninstall check --controller=false
 
-func checkCommand(stdout io.Writer) *cobra.Command {
+  # kubelets before 1.33, or that cannot be reached from here; needs get on nodes/proxy
+  ebb uninstall check --kubelet-proxy`
+
+func checkCommand(stdout, stderr io.Writer) *cobra.Command {
 	var to access
-	o := uninstall.CheckOptions{}
+	o := uninstall.CheckOptions{Progress: stderr}
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say whether ebb may be uninstalled", Long: checkLong, Example: checkExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -126,15 +107,7 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if to.output == "json" {
-				err = writeJSON(stdout, v)
-			} else {
-				err = uninstall.WriteVerdict(stdout, v, os.Getenv(sayVariable))
-			}
-			if err == nil && !v.MayGo {
-				return exitCode(exitRefused)
-			}
-			return err
+			return to.tell(stdout, v, func() error { return uninstall.WriteVerdict(stdout, v, os.Getenv(sayVariable)) }, v.MayGo, exitFindings)
 		},
 	}
 	f := cmd.Flags()
@@ -147,15 +120,20 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 	f.StringSliceVar(&o.LeaveNodes, "leave-node", nil, "leave these nodes as they are, handed over or unknown")
 	f.StringSliceVar(&o.LeaveTypes, "leave-type", nil, "types (RESOURCE.GROUP) or versions (GROUP/VERSION) that need not be read")
 	f.StringSliceVar(&o.Types, "type", nil, "read these types (RESOURCE.GROUP) alone: those that ebb-controller may read")
+	f.StringVar(&o.KubeletAccount, "kubelet-account", uninstall.KubeletAccount, "ask the kubelets in the name of this service account (NAMESPACE/NAME), which needs to get nodes/configz and nothing else")
+	f.BoolVar(&o.KubeletProxy, "kubelet-proxy", false, "ask the kubelets by way of the API server instead, which needs to get nodes/proxy: a right with which commands can be run on nodes")
 	f.DurationVar(&o.Wait, "wait", 30*time.Second, "how long to wait for ebb-controller to be done with what is being deleted")
 	return cmd
 }
 
 const unloadLong = `unload takes what ebb-agent has left on the nodes away, after it was deleted:
-kernel programs, leases in containerd, state. It makes a pod on each node that
-runs ebb-agent --unload there, waits for it, and deletes it. It can be run again
-at any time. Nodes that do not answer in time are named, with the command for
-later.`
+kernel programs, leases in containerd, state. A DaemonSet, ebb-unload, runs
+ebb-agent unload on each node; it is deleted at the end.
+
+It can be run again at any time. A run that was interrupted goes on, and within 15
+minutes none clears a node again that is clean: ConfigMap ebb-unload remembers these,
+and goes when all are clean. Nodes that are not clean in time are named, with the
+command for later. They hold up no others.`
 
 const unloadExamples = `  # all nodes
   ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1
@@ -170,53 +148,41 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unload", Short: "Clear the nodes after ebb was uninstalled", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Namespace == "" {
-				return errors.New("--namespace: say where the pods are to be made")
-			}
 			if file != "" {
 				if o.Template, err = os.ReadFile(file); err != nil {
-					return fmt.Errorf("--template: %w", err)
+					return usagef("--template: %w", err)
 				}
+			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
 			}
 			if o.Config, err = to.config(); err != nil {
 				return err
 			}
 			done, err := uninstall.Unload(cmd.Context(), o)
-			if errors.Is(err, uninstall.ErrInstalled) {
+			if errors.Is(err, uninstall.ErrInstalled) { // a refusal, as that of check
 				fmt.Fprintln(stderr, "ebb:", err)
-				return exitCode(exitRefused)
+				return exitFindings
 			}
 			if err != nil {
 				return err
 			}
-			if to.output == "json" {
-				err = writeJSON(stdout, done)
-			} else {
-				err = uninstall.WriteUnloaded(stdout, done)
+			bad := exitIncomplete
+			if done.Failed() {
+				bad = exitError
 			}
-			if err == nil && !done.AllClean() {
-				return exitCode(exitRefused)
-			}
-			return err
+			return to.tell(stdout, done, func() error { return uninstall.WriteUnloaded(stdout, done) }, done.AllClean(), bad)
 		},
 	}
 	f := cmd.Flags()
 	to.flags(f)
 	f.StringVarP(&o.Namespace, "namespace", "n", "", "namespace for the pods; it must allow privileged ones")
-	f.StringVar(&file, "template", "", "file with the pod to make on each node (a v1 Pod); without it one is made of --image")
+	f.StringVar(&file, "template", "", "file with the pod to run on each node (a v1 Pod); without it one is made of --image")
 	f.StringVar(&o.Image, "image", "", "image with ebb-agent in it; overrides that of --template")
 	f.StringSliceVar(&o.Nodes, "node", nil, "clear these nodes alone")
 	f.StringVar(&o.NodeSelector, "node-selector", "kubernetes.io/os=linux", "labels of the nodes to clear")
-	f.IntVar(&o.Parallel, "parallel", 32, "so many nodes at a time")
-	f.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "how long to wait for one node")
+	f.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long to wait for all nodes; a second more for each 20, for so many pods are made in one")
 	f.StringVar(&o.Sweep, "sweep", "", "labels of what was ebb's in the namespace: what has lost its owner is deleted, as a garbage collector would")
 	f.StringSliceVar(&o.Leases, "lease", nil, "Leases in the namespace to delete: that of ebb-controller's leader election")
 	return cmd
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

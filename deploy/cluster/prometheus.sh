@@ -5,7 +5,8 @@
 
 prometheus() {
 	local dir=/etc/prometheus/ebb
-	mkdir -p $dir /var/lib/ebb-prometheus
+	mkdir -p $dir/rules /var/lib/ebb-prometheus
+	rm -f $dir/rules/*
 	{
 		cat <<-EOF
 			global: {scrape_interval: ${scrape_interval:-15s}, evaluation_interval: ${scrape_interval:-15s}}
@@ -14,14 +15,14 @@ prometheus() {
 			  honor_labels: true
 			  file_sd_configs: [{files: [/run/ebb-targets/targets.json], refresh_interval: 5m}]
 		EOF
-		[ -z "$rules" ] || echo "rule_files: [$dir/rules.yaml]"
+		echo "rule_files: [$dir/rules/*]"
 	} >$dir/prometheus.yml
-	[ -z "$rules" ] || cp "$rules" $dir/rules.yaml
+	[ ${#rules[@]} = 0 ] || cp "${rules[@]}" $dir/rules/
 	promtool check config $dir/prometheus.yml >/dev/null
 	# Debian's own would take the port.
 	[ $start = direct ] || systemctl disable --now --quiet prometheus
 	service ebb-targets "$here/targets.sh"
 	service ebb-prometheus /usr/bin/prometheus --config.file=$dir/prometheus.yml \
 		--storage.tsdb.path=/var/lib/ebb-prometheus --web.listen-address=127.0.0.1:9090
-	until_works 60 promtool query instant http://127.0.0.1:9090 up
+	until_works 300 promtool query instant http://127.0.0.1:9090 up
 }

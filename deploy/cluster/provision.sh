@@ -9,7 +9,7 @@
 #   --bin DIR          etcd, kube-*, kubelet and kubectl (tools/peers/build makes them)
 #   --images FILE      an archive of images to load; may be given several times
 #   --manifests DIR    what to install ebb from; without it, no ebb
-#   --rules FILE       rules for Prometheus (deploy/prometheus/rules.yaml); without it, none
+#   --rules FILE       rules for Prometheus (deploy/prometheus/rules.yaml); may be given several times
 #   --node-name NAME   default: the host's name
 #   --node-ip IP       default: the address of the default route
 #   --cgroup-root PATH pods' cgroups go below it (default: /)
@@ -23,8 +23,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-bin= manifests= rules= node= ip= root=/ image_gc=100 start=systemd packages=yes
-images=() steps=()
+bin= manifests= node= ip= root=/ image_gc=100 start=systemd packages=yes
+images=() rules=() steps=()
 fail() { echo "provision.sh: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
 	--bin) bin=$2 ;;
 	--images) images+=("$2") ;;
 	--manifests) manifests=$2 ;;
-	--rules) rules=$2 ;;
+	--rules) rules+=("$2") ;;
 	--node-name) node=$2 ;;
 	--node-ip) ip=$2 ;;
 	--cgroup-root) root=$2 ;;
@@ -70,12 +70,12 @@ packages() {
 . "$here/services.sh"
 . "$here/prometheus.sh"
 
-# cluster waits until there is one.
+# cluster waits until there is one, as long as an emulated machine takes.
 cluster() {
-	until_works 90 kubectl get --raw /readyz
-	until_works 90 kubectl wait --for=condition=Ready "node/$node" --timeout=60s
+	until_works 300 kubectl get --raw /readyz
+	until_works 300 kubectl wait --for=condition=Ready "node/$node" --timeout=60s
 	# Pods without one are refused.
-	until_works 60 kubectl get serviceaccount default
+	until_works 300 kubectl get serviceaccount default
 }
 
 # images puts images onto the node as a registry would: there is none. The label

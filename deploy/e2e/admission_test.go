@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/tools/admission"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 // grants that users are made of.
@@ -70,7 +72,7 @@ func users() [][]grant {
 func userName(i int) string { return fmt.Sprintf("user-%d", i) }
 
 // allow makes the roles of all users, and waits until they count.
-func (b *bed) allow(t testing.TB, users [][]grant) {
+func (b *fixture) allow(t testing.TB, users [][]grant) {
 	t.Helper()
 	const api = "/apis/rbac.authorization.k8s.io/v1/"
 	for i, grants := range users {
@@ -86,8 +88,8 @@ func (b *bed) allow(t testing.TB, users [][]grant) {
 			}
 			plural := strings.ToLower(role)
 			meta := object{"name": userName(i)}
-			b.do(t, http.MethodPost, base+plural+"s", object{"metadata": meta, "rules": list})
-			b.do(t, http.MethodPost, base+plural+"bindings", object{"metadata": meta,
+			b.Must(t, http.MethodPost, base+plural+"s", object{"metadata": meta, "rules": list})
+			b.Must(t, http.MethodPost, base+plural+"bindings", object{"metadata": meta,
 				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": userName(i)},
 				"subjects": []object{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": userName(i)}}})
 		}
@@ -99,19 +101,18 @@ func (b *bed) allow(t testing.TB, users [][]grant) {
 	}
 }
 
-func (b *bed) awaitGrant(t testing.TB, user string, g grant) {
+func (b *fixture) awaitGrant(t testing.TB, user string, g grant) {
 	t.Helper()
 	resource, sub, _ := strings.Cut(g.resource, "/")
 	attributes := object{"group": g.group, "resource": resource, "subresource": sub, "namespace": g.namespace, "verb": g.verb}
 	if g.names != nil {
 		attributes["name"] = g.names[0]
 	}
-	await(t, "rights of "+user, func() error {
-		a := b.do(t, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-			object{"spec": object{"user": user, "resourceAttributes": attributes}})
+	await.Holds(t, patience, "rights of "+user, func(ctx context.Context) error {
 		var review struct{ Status struct{ Allowed bool } }
-		if err := json.Unmarshal(a.body, &review); err != nil {
-			return err
+		if err := b.Ask(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+			object{"spec": object{"user": user, "resourceAttributes": attributes}}, &review); err != nil {
+			t.Fatal(err)
 		}
 		if !review.Status.Allowed {
 			return errNotYet
@@ -121,40 +122,29 @@ func (b *bed) awaitGrant(t testing.TB, user string, g grant) {
 }
 
 // furnish makes what the requests of this test are about.
-func (b *bed) furnish(t testing.TB) {
+func (b *fixture) furnish(t testing.TB) {
 	t.Helper()
 	for _, namespace := range []string{"a", "b"} {
-		b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": namespace}})
+		b.Namespace(t, namespace)
 	}
 	for _, k := range custom {
 		scope := "Cluster"
 		if k.Namespaced {
 			scope = "Namespaced"
 		}
-		b.do(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
-			"metadata": object{"name": k.Resource + "." + k.Group},
-			"spec": object{"group": k.Group, "scope": scope,
-				"names": object{"kind": k.Kind, "plural": k.Resource, "singular": strings.ToLower(k.Kind)},
-				"versions": []object{{"name": "v1", "served": true, "storage": true,
-					"subresources": object{"status": object{}},
-					"schema":       object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}})
-		await(t, k.Kind+" to be served", func() error {
-			a := b.as(t, "", http.MethodGet, "/apis/"+k.Group+"/v1/"+k.Resource, nil)
-			if a.code != http.StatusOK {
-				return fmt.Errorf("%d %s", a.code, a.body)
-			}
-			return nil
-		})
+		definition := peerstest.Definition(k.Group, k.Kind, k.Resource, scope, "v1")
+		definition["spec"].(object)["versions"].([]any)[0].(object)["subresources"] = object{"status": object{}}
+		b.Define(t, definition)
 	}
 }
 
 // refusing waits until the plugin or the policy is at work: until a user without
 // rights is refused.
-func (b *bed) refusing(t testing.TB) {
+func (b *fixture) refusing(t testing.TB) {
 	t.Helper()
 	yes := true
 	refs := []reference{{"v1", "Node", "o1", "uid-1", &yes}}
-	await(t, "admission to refuse", func() error {
+	await.Holds(t, patience, "admission to refuse", func(context.Context) error {
 		a := b.as(t, userName(0), http.MethodPost, "/api/v1/namespaces/a/configmaps?dryRun=All", dependents[0].object(refs))
 		if !a.refused() {
 			return fmt.Errorf("%d %s", a.code, a.body)
@@ -259,10 +249,9 @@ func distinct(refs []reference) (list []reference) {
 func TestPolicyIsThePlugin(t *testing.T) {
 	withPlugin := start(t, peers.Config{APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"}})
 	withPolicy := start(t, peers.Config{})
-	withPolicy.apply(t, "admission/policy.yaml")
-	withPolicy.apply(t, "admission/deny.yaml")
+	withPolicy.ApplyFiles(t, "admission/policy.yaml", "admission/deny.yaml")
 	everybody := users()
-	for _, b := range []*bed{withPlugin, withPolicy} {
+	for _, b := range []*fixture{withPlugin, withPolicy} {
 		b.furnish(t)
 		b.allow(t, everybody)
 		b.refusing(t)
@@ -308,27 +297,25 @@ func TestPolicyIsThePlugin(t *testing.T) {
 }
 
 // try sends a write of a user, and says whether it was refused and what was said.
-func (b *bed) try(t *testing.T, user string, d dependent, w write) (refused bool, said string) {
+func (b *fixture) try(t *testing.T, user string, d dependent, w write) (refused bool, said string) {
 	t.Helper()
 	if !w.update {
 		a := b.as(t, user, http.MethodPost, d.path+"?dryRun=All", d.object(w.now))
 		return b.verdict(t, a)
 	}
-	b.do(t, http.MethodPost, d.path, d.object(w.old))
-	defer b.do(t, http.MethodDelete, d.path+"/dependent?gracePeriodSeconds=0", nil)
+	b.Must(t, http.MethodPost, d.path, d.object(w.old))
+	defer b.Must(t, http.MethodDelete, d.path+"/dependent?gracePeriodSeconds=0", nil)
 	path := d.path + "/dependent"
 	if d.sub != "" {
 		path += "/" + d.sub
 	}
 	var current object
-	if err := json.Unmarshal(b.do(t, http.MethodGet, d.path+"/dependent", nil).body, &current); err != nil {
-		t.Fatal(err)
-	}
+	b.Read(t, d.path+"/dependent", &current)
 	current["metadata"].(object)["ownerReferences"] = w.now
 	return b.verdict(t, b.as(t, user, http.MethodPut, path+"?dryRun=All", current))
 }
 
-func (b *bed) verdict(t *testing.T, a answer) (bool, string) {
+func (b *fixture) verdict(t *testing.T, a answer) (bool, string) {
 	t.Helper()
 	if a.code/100 != 2 && !a.refused() {
 		t.Fatalf("neither admitted nor refused: %d %s", a.code, a.body)

@@ -2,18 +2,20 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/runtime/kube"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -22,9 +24,9 @@ const nodeName = "tide"
 
 // requests are those that a service account of ebb has made of the API server, by
 // the audit log. A watch is in it once it has ended.
-func (b *bed) requests(t *testing.T, account string) (list []peers.AuditEvent) {
+func (b *fixture) requests(t *testing.T, account string) (list []peers.AuditEvent) {
 	t.Helper()
-	if _, err := b.cp.ReadAudit(0, func(e peers.AuditEvent) {
+	if _, err := b.ReadAudit(0, func(e peers.AuditEvent) {
 		if e.User.Username == "system:serviceaccount:ebb-system:"+account {
 			list = append(list, e)
 		}
@@ -38,7 +40,7 @@ func (b *bed) requests(t *testing.T, account string) (list []peers.AuditEvent) {
 // its role allows: for nothing else, and for all of it.
 func testAgentAsks(t *testing.T, r *release) {
 	r.podHere(t, "first")
-	account, err := r.cp.ServiceAccountKubeconfig(t.Context(), "ebb-system", "ebb-agent")
+	account, err := r.ServiceAccountKubeconfig(t.Context(), "ebb-system", "ebb-agent")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func testAgentAsks(t *testing.T, r *release) {
 	askOnceMore(t, r, account)
 
 	var asked []peers.AuditEvent
-	await(t, "the watch to be in the audit log", func() error {
+	await.Holds(t, patience, "the watch to be in the audit log", func(context.Context) error {
 		asked = r.requests(t, "ebb-agent")
 		if !slices.ContainsFunc(asked, func(e peers.AuditEvent) bool { return e.Verb == "watch" }) {
 			return errNotYet
@@ -60,30 +62,33 @@ func testAgentAsks(t *testing.T, r *release) {
 		if e.ResponseStatus.Code == http.StatusForbidden {
 			t.Errorf("may not: %s %s", e.Verb, e.RequestURI)
 		}
+		if e.ObjectRef.Resource == "events" {
+			continue
+		}
 		if e.Verb != "get" && !strings.Contains(e.RequestURI, "spec.nodeName%3D"+nodeName) {
 			t.Errorf("asked for pods of other nodes: %s %s", e.Verb, e.RequestURI)
 		}
 	}
-	if diff := cmp.Diff(r.allowed(t, "ebb-agent"), got); diff != "" {
+	want := r.allowed(t, roles+"/ebb-agent")
+	maps.Copy(want, r.allowed(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/ebb-agent"))
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("its role, and what it asked for (-role +asked):\n%s", diff)
 	}
 }
 
 func (r *release) podHere(t *testing.T, name string) {
 	t.Helper()
-	r.do(t, http.MethodPost, "/api/v1/namespaces/default/pods", object{"metadata": object{"name": name},
+	r.Must(t, http.MethodPost, "/api/v1/namespaces/default/pods", object{"metadata": object{"name": name},
 		"spec": object{"nodeName": nodeName, "containers": []object{{"name": "c", "image": "i"}}}})
 }
 
-// allowed is what a ClusterRole allows.
-func (b *bed) allowed(t *testing.T, role string) map[string]bool {
+// allowed is what a role allows.
+func (b *fixture) allowed(t *testing.T, role string) map[string]bool {
 	t.Helper()
 	var o struct {
 		Rules []struct{ APIGroups, Resources, Verbs []string }
 	}
-	if err := json.Unmarshal(b.do(t, http.MethodGet, roles+"/"+role, nil).body, &o); err != nil {
-		t.Fatal(err)
-	}
+	b.Read(t, role, &o)
 	list := make(map[string]bool)
 	for _, rule := range o.Rules {
 		for _, group := range rule.APIGroups {
@@ -102,9 +107,7 @@ func (b *bed) allowed(t *testing.T, role string) map[string]bool {
 func runAgent(t *testing.T, r *release, account string) {
 	t.Helper()
 	var shipped struct{ Data map[string]string }
-	if err := json.Unmarshal(r.do(t, http.MethodGet, "/api/v1/namespaces/ebb-system/configmaps/ebb-agent", nil).body, &shipped); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, "/api/v1/namespaces/ebb-system/configmaps/ebb-agent", &shipped)
 	c, err := nodeconfig.Parse([]byte(shipped.Data["agent.yaml"]))
 	if err != nil {
 		t.Fatal(err)
@@ -114,12 +117,12 @@ func runAgent(t *testing.T, r *release, account string) {
 	c.Runtime.Socket = dir + "/nobody.sock"
 	c.State.Directory, c.State.LockFile = dir+"/state", dir+"/agent.lock"
 	c.Kernel.Enabled = false
-	c.Server.Address = "127.0.0.1:0"
+	c.Server.Address, c.Server.AdminSocket = "127.0.0.1:0", ""
 	p, err := agentrun.StartUnready(t.Context(), agentrun.Options{Binary: buildtest.Program(t, "cmd/ebb-agent"), Dir: dir, Config: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the agent to list pods", func() error {
+	await.Holds(t, patience, "the agent to list pods", func(context.Context) error {
 		if len(r.requests(t, "ebb-agent")) == 0 {
 			return errNotYet
 		}
@@ -130,8 +133,8 @@ func runAgent(t *testing.T, r *release, account string) {
 	}
 }
 
-// askOnceMore does the rest of what the agent does: it watches, and asks for one pod
-// before anything is removed because that pod is gone.
+// askOnceMore does the rest of what the agent does: it watches, asks for one pod before
+// anything is removed because that pod is gone, and writes Events.
 func askOnceMore(t *testing.T, r *release, account string) {
 	t.Helper()
 	source, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName, Kubeconfig: account})
@@ -142,8 +145,8 @@ func askOnceMore(t *testing.T, r *release, account string) {
 	ended := make(chan error, 1)
 	go func() { ended <- source.Run(ctx, make(chan struct{}, 1)) }()
 	defer func() { cancel(); <-ended }()
-	seen := func(n int) func() error {
-		return func() error {
+	seen := func(n int) func(context.Context) error {
+		return func(context.Context) error {
 			pods, err := source.Pods(ctx)
 			if err == nil && len(pods.List) != n {
 				err = errNotYet
@@ -151,12 +154,19 @@ func askOnceMore(t *testing.T, r *release, account string) {
 			return err
 		}
 	}
-	await(t, "the pods", seen(1))
+	await.Holds(t, patience, "the pods", seen(1))
 	r.podHere(t, "later") // which only a watch tells of
-	await(t, "another pod", seen(2))
+	await.Holds(t, patience, "another pod", seen(2))
 	gone, err := source.Gone(ctx, "default", "not-there", "00000000-0000-0000-0000-000000000000")
 	if err != nil || !gone {
 		t.Errorf("a pod that is not there is gone: %v, %v", gone, err)
+	}
+	e := kube.NodeEvent{Name: "ebb-agent.asked", Reason: "EbbPaused", Message: "asked", Count: 1, First: time.Now(), Last: time.Now()}
+	for range 2 {
+		if err := source.PostEvent(ctx, e); err != nil {
+			t.Error(err)
+		}
+		e.Again, e.Count = true, e.Count+1
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // with the plugin, and with the policy. Dry runs, so that etcd's time is no part of it.
 func BenchmarkWrite(b *testing.B) {
 	peerstest.Need(b)
-	beds := map[string]*bed{}
+	servers := map[string]*fixture{}
 	users := [][]grant{may, append([]grant{{"a", "apps", "deployments/finalizers", nil, "update"}, {"a", "", "configmaps", nil, "delete"}, {"a", "", "configmaps", nil, "patch"}}, may...)}
 	for _, name := range contenders {
 		config := peers.Config{}
@@ -25,14 +25,13 @@ func BenchmarkWrite(b *testing.B) {
 		s.furnish(b)
 		s.allow(b, users)
 		if name == "policy" {
-			s.apply(b, "admission/policy.yaml")
-			s.apply(b, "admission/deny.yaml")
+			s.ApplyFiles(b, "admission/policy.yaml", "admission/deny.yaml")
 		}
 		if name != "none" {
 			s.refusing(b)
 		}
-		s.do(b, http.MethodPost, configMaps, dependents[0].object(nil))
-		beds[name] = s
+		s.Must(b, http.MethodPost, configMaps, dependents[0].object(nil))
+		servers[name] = s
 	}
 	yes := true
 	one, many := owners(1, "apps/v1", "Deployment", &yes), owners(24, "apps/v1", "Deployment", &yes)
@@ -44,7 +43,7 @@ func BenchmarkWrite(b *testing.B) {
 		{"update of a label", userName(1), http.MethodPatch, "/dependent", object{"metadata": object{"labels": object{"a": "b"}}}},
 		{"update of an owner", userName(1), http.MethodPatch, "/dependent", object{"metadata": object{"ownerReferences": one}}},
 	} {
-		b.Run(w.name, func(b *testing.B) { w.measure(b, beds) })
+		b.Run(w.name, func(b *testing.B) { w.measure(b, servers) })
 	}
 }
 
@@ -56,7 +55,7 @@ type timed struct {
 
 var contenders = []string{"none", "plugin", "policy"}
 
-func (w timed) measure(b *testing.B, beds map[string]*bed) {
+func (w timed) measure(b *testing.B, servers map[string]*fixture) {
 	took := make(map[string][]time.Duration)
 	if w.method == http.MethodPost {
 		w.body["metadata"].(object)["name"] = "another"
@@ -65,7 +64,7 @@ func (w timed) measure(b *testing.B, beds map[string]*bed) {
 		for j := range contenders {
 			name := contenders[(i+j)%len(contenders)]
 			begun := time.Now()
-			a := beds[name].as(b, w.user, w.method, configMaps+w.path+"?dryRun=All", w.body)
+			a := servers[name].as(b, w.user, w.method, configMaps+w.path+"?dryRun=All", w.body)
 			took[name] = append(took[name], time.Since(begun))
 			if a.code/100 != 2 {
 				b.Fatalf("%s: %d %s", name, a.code, a.body)

@@ -1,35 +1,35 @@
 package e2e
 
 import (
-	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 // account is ebb-controller's own service account, by a real token.
 type account struct {
-	b      *bed
+	b      *fixture
 	client *http.Client
 	token  string
 }
 
-func (b *bed) account(t *testing.T) *account {
+func (b *fixture) account(t *testing.T) *account {
 	t.Helper()
-	a := b.do(t, http.MethodPost, "/api/v1/namespaces/ebb-system/serviceaccounts/ebb-controller/token",
-		object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{"expirationSeconds": 3600}})
 	var answer struct{ Status struct{ Token string } }
-	if err := json.Unmarshal(a.body, &answer); err != nil {
+	if err := b.Ask(t.Context(), http.MethodPost, "/api/v1/namespaces/ebb-system/serviceaccounts/ebb-controller/token",
+		object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{"expirationSeconds": 3600}}, &answer); err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(b.cp.Authority().PEM()) {
+	if !pool.AppendCertsFromPEM(b.Authority().PEM()) {
 		t.Fatal("no certificate of the authority")
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
@@ -39,29 +39,7 @@ func (b *bed) account(t *testing.T) *account {
 
 func (c *account) ask(t *testing.T, method, path, contentType string, in any) answer {
 	t.Helper()
-	body, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if in == nil {
-		body = nil
-	}
-	req, err := http.NewRequestWithContext(t.Context(), method, c.b.cp.URL()+path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Content-Type", contentType)
-	resp, err := c.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header.Values("Warning"), resp.Header, data}
+	return request(t, c.client, method, c.b.URL()+path, map[string]string{"Authorization": "Bearer " + c.token, "Content-Type": contentType}, in)
 }
 
 const jsonPatch, plainJSON = "application/json-patch+json", "application/json"
@@ -69,12 +47,10 @@ const jsonPatch, plainJSON = "application/json-patch+json", "application/json"
 func TestController(t *testing.T) {
 	// The plugin itself is on: what the account does must be within its rules.
 	b := start(t, peers.Config{APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"}})
-	for _, file := range []string{"manifests/00-namespace.yaml", "manifests/controller-rbac.yaml", "manifests/controller-flowschema.yaml", "admission/policy.yaml", "admission/deny.yaml"} {
-		b.apply(t, file)
-	}
+	b.ApplyFiles(t, "manifests/00-namespace.yaml", "manifests/controller-rbac.yaml", "manifests/controller-flowschema.yaml", "admission/policy.yaml", "admission/deny.yaml")
 	b.furnish(t)
 	c := b.account(t)
-	await(t, "the account's rights", func() error {
+	await.Holds(t, patience, "the account's rights", func(context.Context) error {
 		if c.ask(t, http.MethodGet, "/apis/example.io/v1/widgets", plainJSON, nil).code != http.StatusOK {
 			return errNotYet
 		}
@@ -113,7 +89,7 @@ func collected() map[string]object {
 }
 
 // testRights does what the collector does, with every kind of object.
-func testRights(t *testing.T, b *bed, c *account) {
+func testRights(t *testing.T, b *fixture, c *account) {
 	yes := true
 	for path, fields := range collected() {
 		o := object{"metadata": object{"name": "dependent", "finalizers": []string{"foregroundDeletion"},
@@ -121,7 +97,7 @@ func testRights(t *testing.T, b *bed, c *account) {
 		for k, v := range fields {
 			o[k] = v
 		}
-		b.do(t, http.MethodPost, path, o)
+		b.Must(t, http.MethodPost, path, o)
 		steps := []struct {
 			method, query, contentType string
 			body                       any
@@ -212,12 +188,10 @@ func testLease(t *testing.T, c *account) {
 	}
 }
 
-func testFlowSchemas(t *testing.T, b *bed, c *account) {
+func testFlowSchemas(t *testing.T, b *fixture, c *account) {
 	uid := func(path string) string {
-		var o struct{ Metadata struct{ UID string } }
-		if err := json.Unmarshal(b.do(t, http.MethodGet, "/apis/flowcontrol.apiserver.k8s.io/v1/"+path, nil).body, &o); err != nil {
-			t.Fatal(err)
-		}
+		var o struct{ Metadata peerstest.Meta }
+		b.Read(t, "/apis/flowcontrol.apiserver.k8s.io/v1/"+path, &o)
 		return o.Metadata.UID
 	}
 	const lease = "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller"
@@ -232,7 +206,7 @@ func testFlowSchemas(t *testing.T, b *bed, c *account) {
 	} {
 		schema, level := uid("flowschemas/"+r.schema), uid("prioritylevelconfigurations/"+r.level)
 		// New schemas take a moment to count.
-		await(t, r.method+" "+r.path+" to be classified", func() error {
+		await.Holds(t, patience, r.method+" "+r.path+" to be classified", func(context.Context) error {
 			h := c.ask(t, r.method, r.path, plainJSON, nil).header
 			if h.Get("X-Kubernetes-PF-FlowSchema-UID") != schema || h.Get("X-Kubernetes-PF-PriorityLevel-UID") != level {
 				return errNotYet

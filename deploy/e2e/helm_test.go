@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/chart"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -21,7 +22,7 @@ import (
 // release is the chart, installed by helm on a real API server. No kubelet runs its
 // pods: what Jobs do, the test does in their place, with their accounts.
 type release struct {
-	*bed
+	*fixture
 	helm       *chart.Helm
 	ebb        string // the command
 	kubeconfig string
@@ -37,16 +38,16 @@ const (
 
 func newRelease(t *testing.T) *release {
 	t.Helper()
-	r := &release{bed: start(t, peers.Config{Audit: true})}
+	r := &release{fixture: start(t, peers.Config{Audit: true})}
 	var err error
 	if r.helm, err = chart.Build(t.Context(), "../.."); err != nil {
 		t.Fatal(err)
 	}
-	if r.kubeconfig, err = r.cp.Kubeconfig("installer", "system:masters"); err != nil {
+	if r.kubeconfig, err = r.Kubeconfig("installer", "system:masters"); err != nil {
 		t.Fatal(err)
 	}
 	r.ebb = buildtest.Program(t, "cmd/ebb")
-	r.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "ebb-system"}})
+	r.Namespace(t, "ebb-system")
 	return r
 }
 
@@ -65,9 +66,7 @@ func (r *release) names(t *testing.T, path string) (list []string) {
 	var found struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	if err := json.Unmarshal(r.do(t, http.MethodGet, path+"?labelSelector=app.kubernetes.io/part-of%3Debb", nil).body, &found); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, path+"?labelSelector=app.kubernetes.io/part-of%3Debb", &found)
 	for _, o := range found.Items {
 		list = append(list, o.Metadata.Name)
 	}
@@ -103,7 +102,7 @@ type job struct {
 func (r *release) playKubelet(t *testing.T, name string, instead map[string]string) (output string) {
 	t.Helper()
 	var j job
-	await(t, "job "+name, func() error {
+	await.Holds(t, patience, "job "+name, func(context.Context) error {
 		a := r.as(t, "", http.MethodGet, jobs+"/"+name, nil)
 		if a.code != http.StatusOK || strings.Contains(string(a.body), `"conditions"`) {
 			return errNotYet
@@ -111,7 +110,7 @@ func (r *release) playKubelet(t *testing.T, name string, instead map[string]stri
 		return json.Unmarshal(a.body, &j)
 	})
 	pod := j.Spec.Template.Spec
-	account, err := r.cp.ServiceAccountKubeconfig(t.Context(), "ebb-system", pod.ServiceAccountName)
+	account, err := r.ServiceAccountKubeconfig(t.Context(), "ebb-system", pod.ServiceAccountName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +150,7 @@ func (r *release) endJob(t *testing.T, name string, complete bool) {
 		status["completionTime"], status["succeeded"] = now, 1
 	}
 	status["conditions"] = []object{{"type": first, "status": "True", "lastTransitionTime": now}, {"type": last, "status": "True", "lastTransitionTime": now}}
-	r.do(t, http.MethodPatch, jobs+"/"+name+"/status", object{"status": status})
+	r.Must(t, http.MethodPatch, jobs+"/"+name+"/status", object{"status": status})
 }
 
 // uninstall runs helm uninstall in the background.
@@ -175,11 +174,11 @@ func TestHelm(t *testing.T) {
 		"The controller observes", "changes NOTHING", "--set controller.mode=enforce")
 	r.wantNames(t, roles, "ebb-agent", "ebb-controller")
 	before := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
-	r.says(t, r.run(t, "upgrade", "--reuse-values", "--set", "agent.mode=enforce"), "The agents enforce", "The controller observes")
+	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "agent.mode=enforce"), "The agents enforce", "The controller observes")
 	if between := r.checksum(t, deployments+"/ebb-controller"); between != before[1] {
 		t.Error("the controllers roll with the agents' mode")
 	}
-	r.says(t, r.run(t, "upgrade", "--reuse-values", "--set", "controller.mode=enforce"), "The agents enforce", "The controller enforces")
+	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.mode=enforce"), "The agents enforce", "The controller enforces")
 	after := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
 	if before[0] == after[0] || before[1] == after[1] {
 		t.Errorf("the pods do not roll with their configuration: %q, %q", before, after)
@@ -209,18 +208,16 @@ func (r *release) checksum(t *testing.T, path string) string {
 			}
 		}
 	}
-	if err := json.Unmarshal(r.do(t, http.MethodGet, path, nil).body, &o); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, path, &o)
 	return o.Spec.Template.Metadata.Annotations["ebb/config"]
 }
 
 // testRefused: an object waits for a collector, so nothing is uninstalled; and what the
 // hook might do ends with it.
 func testRefused(t *testing.T, r *release) {
-	r.do(t, http.MethodPost, "/api/v1/namespaces/default/configmaps", object{"metadata": object{"name": "waits", "finalizers": []string{"foregroundDeletion"}}})
-	r.do(t, http.MethodDelete, "/api/v1/namespaces/default/configmaps/waits", nil)
-	r.do(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"metadata": object{"name": "ebb-uninstall"}, "data": object{"EBB_UNINSTALL_WAIT": "1s"}})
+	r.Must(t, http.MethodPost, "/api/v1/namespaces/default/configmaps", object{"metadata": object{"name": "waits", "finalizers": []string{"foregroundDeletion"}}})
+	r.Must(t, http.MethodDelete, "/api/v1/namespaces/default/configmaps/waits", nil)
+	r.Must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"metadata": object{"name": "ebb-uninstall"}, "data": object{"EBB_UNINSTALL_WAIT": "1s"}})
 	end := r.uninstall(t)
 	said := r.playKubelet(t, "ebb-uninstall-check", nil)
 	if !strings.Contains(said, "waits") || !strings.Contains(said, "kubectl -n ebb-system create configmap ebb-uninstall") {
@@ -238,13 +235,11 @@ func testRefused(t *testing.T, r *release) {
 
 // testUninstall: told to leave it, everything goes.
 func testUninstall(t *testing.T, r *release) {
-	r.do(t, http.MethodPatch, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall", object{"data": object{"EBB_UNINSTALL_LEAVE_FINALIZERS": "true"}})
+	r.Must(t, http.MethodPatch, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall", object{"data": object{"EBB_UNINSTALL_LEAVE_FINALIZERS": "true"}})
 	var failed job
-	if err := json.Unmarshal(r.do(t, http.MethodGet, jobs+"/ebb-uninstall-check", nil).body, &failed); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, jobs+"/ebb-uninstall-check", &failed)
 	end := r.uninstall(t)
-	await(t, "the failed Job to be replaced", func() error {
+	await.Holds(t, patience, "the failed Job to be replaced", func(context.Context) error {
 		a := r.as(t, "", http.MethodGet, jobs+"/ebb-uninstall-check", nil)
 		if a.code != http.StatusOK || bytes.Contains(a.body, []byte(failed.Metadata.UID)) {
 			return errNotYet
@@ -254,7 +249,7 @@ func testUninstall(t *testing.T, r *release) {
 	if said := r.playKubelet(t, "ebb-uninstall-check", nil); !strings.Contains(said, "ebb may be uninstalled.") {
 		t.Errorf("told to leave finalizers, it refuses:\n%s", said)
 	}
-	await(t, "job ebb-uninstall-unload", func() error {
+	await.Holds(t, patience, "job ebb-uninstall-unload", func(context.Context) error {
 		if r.as(t, "", http.MethodGet, jobs+"/ebb-uninstall-unload", nil).code != http.StatusOK {
 			return errNotYet
 		}
@@ -262,9 +257,7 @@ func testUninstall(t *testing.T, r *release) {
 	})
 	r.wantNames(t, daemonSets) // it runs when the agents are gone
 	var config struct{ Data map[string]string }
-	if err := json.Unmarshal(r.do(t, http.MethodGet, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall-unload", nil).body, &config); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall-unload", &config)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "pod.yaml"), []byte(config.Data["pod.yaml"]), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -22,9 +20,7 @@ func TestPolicyKnowsTheBuiltinKinds(t *testing.T) {
 			Versions []struct{ GroupVersion string }
 		}
 	}
-	if err := json.Unmarshal(b.do(t, http.MethodGet, "/apis", nil).body, &groups); err != nil {
-		t.Fatal(err)
-	}
+	b.Read(t, "/apis", &groups)
 	served := b.kinds(t, "", "/api/v1")
 	for _, g := range groups.Groups {
 		for _, v := range g.Versions {
@@ -47,7 +43,7 @@ func TestPolicyKnowsTheBuiltinKinds(t *testing.T) {
 	}
 }
 
-func (b *bed) kinds(t *testing.T, group, path string) (kinds []admission.Kind) {
+func (b *fixture) kinds(t *testing.T, group, path string) (kinds []admission.Kind) {
 	t.Helper()
 	var list struct {
 		Resources []struct {
@@ -55,9 +51,7 @@ func (b *bed) kinds(t *testing.T, group, path string) (kinds []admission.Kind) {
 			Namespaced bool
 		}
 	}
-	if err := json.Unmarshal(b.do(t, http.MethodGet, path, nil).body, &list); err != nil {
-		t.Fatal(err)
-	}
+	b.Read(t, path, &list)
 	for _, r := range list.Resources {
 		if !strings.Contains(r.Name, "/") { // else a subresource
 			kinds = append(kinds, admission.Kind{Group: group, Kind: r.Kind, Resource: r.Name, Namespaced: r.Namespaced})

@@ -18,9 +18,11 @@ var renderings = map[string][]string{
 	"enforce":           {"agent.mode=enforce", "controller.mode=enforce"},
 	"kubelet's pods":    {"agent.config.pods.source=kubelet", "agent.config.pods.kubelet.insecureSkipTLSVerify=true"},
 	"nobody's pods":     {"agent.config.pods.source=none"},
+	"no events":         {"agent.events.enabled=false"},
 	"no programs":       {"agent.config.kernel.enabled=false"},
 	"pods' network":     {"agent.hostNetwork=false"},
 	"closed":            {"agent.metrics.open=false"},
+	"protected":         {"agent.metrics.webConfigSecret=web", "controller.metrics.webConfigSecret=web", "controller.health.port=9999"},
 	"microk8s":          {"agent.layout=microk8s"},
 	"k3s":               {"agent.layout=k3s"},
 	"one controller":    {"controller.replicas=1"},
@@ -32,6 +34,10 @@ var renderings = map[string][]string{
 	"another server":    {"apiServer.host=10.1.2.3", "apiServer.port=6443"},
 	"pull secrets":      {"image.pullSecrets={a,b}", "image.digest=sha256:" + strings.Repeat("0", 64)},
 	"labels":            {"agent.podLabels.team=disk", "controller.podAnnotations.note=x", "agent.serviceAccount.annotations.note=x"},
+	"names":             {"fullnameOverride=disk", "commonLabels.team=disk", "imagePullSecrets[0].name=a"},
+	"others' accounts":  {"agent.serviceAccount.create=false", "agent.serviceAccount.name=a", "rbac.create=false", "uninstall.check.enabled=false", "uninstall.unload.enabled=false"},
+	"update by hand":    {"agent.updateStrategy.type=OnDelete", "controller.updateStrategy.type=Recreate"},
+	"extras":            {"agent.extraArgs={--help}", "controller.extraEnv[0].name=X", "controller.extraEnv[0].value=y"},
 	"no security types": {"agent.seLinuxOptions=null", "agent.nodeSelector=null", "agent.tolerations=null"},
 }
 
@@ -45,7 +51,7 @@ func TestManifestsAreTaken(t *testing.T) {
 			t.Fatalf("manifests: %v, %v", files, err)
 		}
 		for _, file := range files { // in the order of names, as kubectl apply -f does
-			b.apply(t, filepath.Join("manifests", dir, filepath.Base(file)))
+			b.ApplyFiles(t, filepath.Join("manifests", dir, filepath.Base(file)))
 		}
 	}
 	helm, err := chart.Build(t.Context(), "../..")
@@ -55,7 +61,7 @@ func TestManifestsAreTaken(t *testing.T) {
 	for name, values := range renderings {
 		t.Run(name, func(t *testing.T) {
 			// A Job's pods cannot be changed; helm makes it anew, too.
-			b.do(t, http.MethodDelete, "/apis/batch/v1/namespaces/ebb-system/jobs?propagationPolicy=Background", nil)
+			b.Must(t, http.MethodDelete, "/apis/batch/v1/namespaces/ebb-system/jobs?propagationPolicy=Background", nil)
 			var args []string
 			for _, v := range values {
 				args = append(args, "--set", v)
@@ -69,7 +75,7 @@ func TestManifestsAreTaken(t *testing.T) {
 				if err := os.WriteFile(file, d.Text, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if err := b.cp.Apply(t.Context(), file); err != nil {
+				if err := b.Apply(t.Context(), file); err != nil {
 					t.Errorf("%s: %v\n%s", d.Template, err, d.Text)
 				}
 			}

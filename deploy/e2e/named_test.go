@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/chart"
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // namedTypes installs the chart with the example of docs/security.md, and runs
 // ebb-controller with the account and the configuration that come of it.
-func namedTypes(t *testing.T) (b *bed, socket string) {
+func namedTypes(t *testing.T) (b *fixture, socket string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
@@ -55,7 +57,7 @@ func namedTypes(t *testing.T) (b *bed, socket string) {
 		if err := os.WriteFile(file, d.Text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.cp.Apply(t.Context(), file); err != nil {
+		if err := b.Apply(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
 		if d.Template == "controller/configmap.yaml" {
@@ -71,7 +73,7 @@ func namedTypes(t *testing.T) (b *bed, socket string) {
 
 // runController runs it with a shipped configuration, but for where it listens, and
 // returns its socket.
-func (b *bed) runController(t *testing.T, shipped string) (socket string) {
+func (b *fixture) runController(t *testing.T, shipped string) (socket string) {
 	t.Helper()
 	if _, err := config.Parse([]byte(shipped)); err != nil {
 		t.Fatal(err)
@@ -90,28 +92,18 @@ func (b *bed) runController(t *testing.T, shipped string) (socket string) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	account, err := b.cp.ServiceAccountKubeconfig(t.Context(), "ebb-system", "ebb-controller")
+	account, err := b.ServiceAccountKubeconfig(t.Context(), "ebb-system", "ebb-controller")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(buildtest.Program(t, "cmd/ebb-controller"), "--kubeconfig", account, "--config", file)
 	cmd.Stderr = t.Output()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // whose end would be the process's
-		defer runtime.UnlockOSThread()
-		started <- cmd.Start()
-		ended <- cmd.Wait()
-	}()
-	if err := <-started; err != nil {
+	p, err := process.Start(cmd, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; err != nil {
+		if err := errors.Join(p.End(context.Background(), syscall.SIGTERM), p.Err()); err != nil {
 			t.Errorf("ebb-controller: %v", err)
 		}
 	})
@@ -120,17 +112,14 @@ func (b *bed) runController(t *testing.T, shipped string) (socket string) {
 
 // own makes an owner, and dependents of two types: one that was named, and one that
 // was not.
-func (b *bed) own(t *testing.T, name string) {
+func (b *fixture) own(t *testing.T, name string) {
 	t.Helper()
 	const core = "/api/v1/namespaces/default/"
-	var owner struct{ Metadata struct{ UID string } }
-	if err := json.Unmarshal(b.do(t, http.MethodPost, core+"configmaps", object{"metadata": object{"name": name}}).body, &owner); err != nil {
-		t.Fatal(err)
-	}
+	owner := b.Must(t, http.MethodPost, core+"configmaps", object{"metadata": object{"name": name}})
 	yes := true
-	meta := object{"name": name + "-dependent", "ownerReferences": []reference{{"v1", "ConfigMap", name, owner.Metadata.UID, &yes}}}
-	b.do(t, http.MethodPost, core+"configmaps", object{"metadata": meta})
-	b.do(t, http.MethodPost, core+"secrets", object{"metadata": meta})
+	meta := object{"name": name + "-dependent", "ownerReferences": []reference{{"v1", "ConfigMap", name, owner, &yes}}}
+	b.Must(t, http.MethodPost, core+"configmaps", object{"metadata": meta})
+	b.Must(t, http.MethodPost, core+"secrets", object{"metadata": meta})
 }
 
 // TestNamedTypes: with the example of docs/security.md, what was named is collected in
@@ -143,8 +132,8 @@ func TestNamedTypes(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			name := strings.ToLower(policy)
 			b.own(t, name)
-			b.do(t, http.MethodDelete, configMaps+name, object{"propagationPolicy": policy})
-			await(t, "the owner and its dependent", func() error {
+			b.Must(t, http.MethodDelete, configMaps+name, object{"propagationPolicy": policy})
+			await.Holds(t, patience, "the owner and its dependent", func(context.Context) error {
 				a := b.as(t, "", http.MethodGet, configMaps+name+"-dependent", nil)
 				if has(configMaps+name) || (a.code == http.StatusOK) != left || strings.Contains(string(a.body), "ownerReferences") {
 					return errNotYet

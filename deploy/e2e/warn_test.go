@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ebb-agent/ebb/tools/admission"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -32,8 +34,8 @@ func TestWarnThenDeny(t *testing.T) {
 	create := func() answer { return b.as(t, userName(0), http.MethodPost, configMaps+"?dryRun=All", bad) }
 	const why = "cannot set blockOwnerDeletion for the owner o1: its nodes/finalizers may not be updated by you"
 
-	b.apply(t, "admission/policy.yaml")
-	await(t, "a warning", func() error {
+	b.ApplyFiles(t, "admission/policy.yaml")
+	await.Holds(t, patience, "a warning", func(context.Context) error {
 		a := create()
 		if a.code != http.StatusCreated {
 			t.Fatalf("refused, where only a warning was asked for: %d %s", a.code, a.body)
@@ -43,16 +45,16 @@ func TestWarnThenDeny(t *testing.T) {
 		}
 		return nil
 	})
-	await(t, "an entry in the audit log", func() error {
-		log, err := os.ReadFile(b.cp.AuditLog())
+	await.Holds(t, patience, "an entry in the audit log", func(context.Context) error {
+		log, err := os.ReadFile(b.AuditLog())
 		if err == nil && !strings.Contains(string(log), "validation.policy.admission.k8s.io/validation_failure") {
 			return errNotYet
 		}
 		return err
 	})
 
-	b.apply(t, "admission/deny.yaml")
-	await(t, "a refusal", func() error {
+	b.ApplyFiles(t, "admission/deny.yaml")
+	await.Holds(t, patience, "a refusal", func(context.Context) error {
 		if a := create(); !a.refused() || !strings.Contains(string(a.body), why) {
 			return fmt.Errorf("%d %s", a.code, a.body)
 		}
@@ -65,8 +67,8 @@ func TestWarnThenDeny(t *testing.T) {
 		}
 	})
 
-	b.apply(t, "admission/policy.yaml")
-	await(t, "warnings again", func() error {
+	b.ApplyFiles(t, "admission/policy.yaml")
+	await.Holds(t, patience, "warnings again", func(context.Context) error {
 		if a := create(); a.code != http.StatusCreated || len(a.warnings) != 1 {
 			return fmt.Errorf("%d %s", a.code, a.body)
 		}
@@ -76,7 +78,7 @@ func TestWarnThenDeny(t *testing.T) {
 
 // testManyOwners is about what CEL has the budget for. The user may block
 // deployments, and delete nothing.
-func testManyOwners(t *testing.T, b *bed) {
+func testManyOwners(t *testing.T, b *fixture) {
 	yes, no := true, false
 	const deployment = "Deployment"
 	for _, c := range []struct {
@@ -108,11 +110,11 @@ func testManyOwners(t *testing.T, b *bed) {
 }
 
 // testOneMore: what was blocked before needs no check again, however much it is.
-func testOneMore(t *testing.T, b *bed) {
+func testOneMore(t *testing.T, b *fixture) {
 	yes := true
 	refs := owners(500, "v1", "Node", &yes)
-	b.do(t, http.MethodPost, configMaps, dependents[0].object(refs))
-	defer b.do(t, http.MethodDelete, configMaps+"/dependent", nil)
+	b.Must(t, http.MethodPost, configMaps, dependents[0].object(refs))
+	defer b.Must(t, http.MethodDelete, configMaps+"/dependent", nil)
 	b.allowDelete(t, userName(1))
 	put := func(kind, apiVersion string) answer {
 		return b.as(t, userName(1), http.MethodPut, configMaps+"/dependent?dryRun=All",
@@ -126,14 +128,14 @@ func testOneMore(t *testing.T, b *bed) {
 	}
 }
 
-func (b *bed) allowDelete(t *testing.T, user string) {
+func (b *fixture) allowDelete(t *testing.T, user string) {
 	t.Helper()
 	g := grant{"a", "", "configmaps", nil, "delete"}
 	const api = "/apis/rbac.authorization.k8s.io/v1/namespaces/a/"
 	meta := object{"name": "delete"}
-	b.do(t, http.MethodPost, api+"roles", object{"metadata": meta,
+	b.Must(t, http.MethodPost, api+"roles", object{"metadata": meta,
 		"rules": []object{{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "verbs": []string{"delete"}}}})
-	b.do(t, http.MethodPost, api+"rolebindings", object{"metadata": meta,
+	b.Must(t, http.MethodPost, api+"rolebindings", object{"metadata": meta,
 		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "delete"},
 		"subjects": []object{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}}})
 	b.awaitGrant(t, user, g)
@@ -144,13 +146,12 @@ func (b *bed) allowDelete(t *testing.T, user string) {
 // warned.
 func TestControllersPass(t *testing.T) {
 	b := start(t, peers.Config{Audit: true, ControllerManager: true})
-	b.apply(t, "admission/policy.yaml")
-	b.apply(t, "admission/deny.yaml")
+	b.ApplyFiles(t, "admission/policy.yaml", "admission/deny.yaml")
 	b.furnish(t)
 	b.allow(t, [][]grant{may})
 	b.refusing(t) // the policy counts from here on
 	b.runWorkloads(t)
-	log, err := os.ReadFile(b.cp.AuditLog())
+	log, err := os.ReadFile(b.AuditLog())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestControllersPass(t *testing.T) {
 
 // runWorkloads makes one workload of each kind, and waits for what its controller
 // makes of it.
-func (b *bed) runWorkloads(t *testing.T) {
+func (b *fixture) runWorkloads(t *testing.T) {
 	t.Helper()
 	labels := object{"app": "x"}
 	template := object{"metadata": object{"labels": labels}, "spec": pod["spec"]}
@@ -182,7 +183,7 @@ func (b *bed) runWorkloads(t *testing.T) {
 		for k, v := range fields {
 			o[k] = v
 		}
-		b.do(t, http.MethodPost, path, o)
+		b.Must(t, http.MethodPost, path, o)
 	}
 	// Two pods of the deployment, one of the stateful set, one of the job; revisions
 	// of stateful set and daemon set; the service's slice.
@@ -190,11 +191,9 @@ func (b *bed) runWorkloads(t *testing.T) {
 		"/apis/apps/v1/namespaces/a/replicasets": 1, "/api/v1/namespaces/a/pods": 4,
 		"/apis/apps/v1/namespaces/a/controllerrevisions": 2, "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices": 1,
 	} {
-		await(t, path, func() error {
+		await.Holds(t, patience, path, func(context.Context) error {
 			var list struct{ Items []json.RawMessage }
-			if err := json.Unmarshal(b.do(t, http.MethodGet, path, nil).body, &list); err != nil {
-				return err
-			}
+			b.Read(t, path, &list)
 			if len(list.Items) < want {
 				return fmt.Errorf("%d of %d", len(list.Items), want)
 			}

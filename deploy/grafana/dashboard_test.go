@@ -102,7 +102,7 @@ func TestPanelsTellPeople(t *testing.T) {
 	for _, v := range b.Templating.List {
 		variables = append(variables, v.Name+" "+v.Type)
 	}
-	if !slices.Equal(variables, []string{"datasource datasource", "node query"}) {
+	if !slices.Equal(variables, []string{"datasource datasource", "cluster query", "node query"}) {
 		t.Errorf("variables: %v", variables)
 	}
 	ids, titles := map[int]bool{}, map[string]bool{}
@@ -149,7 +149,7 @@ var variable = regexp.MustCompile(`\$\w+`)
 func filledIn(expr, window string) string {
 	return variable.ReplaceAllStringFunc(expr, func(name string) string {
 		switch name {
-		case "$node":
+		case "$cluster", "$node":
 			return ".*"
 		case "$__rate_interval":
 			return window
@@ -183,8 +183,9 @@ func TestExpressionsAreValid(t *testing.T) {
 	}
 }
 
-// targetLabels are those of every series, by deploy/prometheus/prometheus.yml.
-var targetLabels = []string{"job", "instance", "node", "pod"}
+// targetLabels are those of every series, by deploy/prometheus/prometheus.yml; cluster is
+// missing where there is only one.
+var targetLabels = []string{"job", "instance", "node", "pod", "cluster"}
 
 var legend = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 
@@ -199,7 +200,7 @@ func TestExpressionsNameKnownMetrics(t *testing.T) {
 			known[name] = append(labels, targetLabels...)
 		}
 	}
-	exported, err := prometheus.Gather(node.NewMetrics(config.Default()).Registry, cluster.NewMetrics().Registry)
+	exported, err := prometheus.Gather(node.Registry(config.Default()), cluster.NewMetrics().Registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 // Package grafana holds ebb.json, the dashboard for Grafana 10 and newer, as it is
-// imported: it asks for its Prometheus itself. tools/dashboard makes it. The package has no
-// code of its own; its tests see to it that
+// imported: it asks for its Prometheus itself. Change it by hand, or in Grafana, and export
+// it. It needs the metrics alone, no recording rule, so that it works before any rule is
+// loaded. The package has no code of its own; its tests see to it that
 //
 //   - panels have places of their own, units, and descriptions for people,
 //   - expressions name only metrics, and labels, that docs/metrics.md and

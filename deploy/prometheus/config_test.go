@@ -3,7 +3,6 @@ package prometheus
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -104,7 +103,11 @@ func awaitTargets(ctx context.Context, t *testing.T, s *prometheus.Server, want 
 		}
 		got := map[string]map[string]string{}
 		for _, target := range targets {
-			got[fmt.Sprint(target.Labels["instance"])] = target.Labels
+			labels := map[string]string{}
+			for name, value := range target.Labels {
+				labels[string(name)] = string(value)
+			}
+			got[labels["instance"]] = labels
 		}
 		if maps.EqualFunc(got, want, func(a, b map[string]string) bool { return maps.Equal(a, b) }) {
 			return

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,22 +26,38 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-func readRules(t *testing.T) (rules []rule) {
+// ruleFiles are pages, and tickets.
+var ruleFiles = []string{"rules.yaml", "optional.yaml"}
+
+func readRules(t *testing.T, files ...string) (rules []rule) {
 	t.Helper()
-	var file struct {
-		Groups []struct {
-			Name  string `json:"name"`
-			Rules []rule `json:"rules"`
-		} `json:"groups"`
-	}
-	read(t, "rules.yaml", &file)
-	for _, g := range file.Groups {
-		rules = append(rules, g.Rules...)
+	for _, name := range files {
+		var file struct {
+			Groups []struct {
+				Name  string `json:"name"`
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		}
+		read(t, name, &file)
+		for _, g := range file.Groups {
+			rules = append(rules, g.Rules...)
+		}
 	}
 	if len(rules) < 10 {
 		t.Fatalf("only %d rules are read", len(rules))
 	}
 	return rules
+}
+
+// alertsOf are the names of the alerts of a file.
+func alertsOf(t *testing.T, files ...string) (names []string) {
+	t.Helper()
+	for _, r := range readRules(t, files...) {
+		if r.Alert != "" {
+			names = append(names, r.Alert)
+		}
+	}
+	return names
 }
 
 func read(t *testing.T, name string, into any) {
@@ -63,25 +80,34 @@ func needPrometheus(t *testing.T) {
 
 func TestPromtool(t *testing.T) {
 	needPrometheus(t)
-	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "rules.yaml", "optional.yaml"}, {"test", "rules", "rules_test.yaml", "optional_test.yaml"}} {
 		if _, err := prometheus.Promtool(t.Context(), ".", args...); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// unitTests is as much of rules_test.yaml as is judged here.
+// series is one that a story gives.
+type series struct {
+	Series string `json:"series"`
+	Values string `json:"values"`
+}
+
+// unitTests is as much of a file of unit tests as is judged here.
 type unitTests struct {
 	RuleFiles []string `json:"rule_files"`
 	Interval  string   `json:"evaluation_interval"`
 	Tests     []struct {
-		Name     string `json:"name"`
-		Interval string `json:"interval"`
-		Input    []any  `json:"input_series"`
+		Name     string   `json:"name"`
+		Interval string   `json:"interval"`
+		Input    []series `json:"input_series"`
 		Alerts   []struct {
 			At       string `json:"eval_time"`
 			Name     string `json:"alertname"`
-			Expected []any  `json:"exp_alerts"`
+			Expected []struct {
+				Labels      map[string]string `json:"exp_labels"`
+				Annotations map[string]string `json:"exp_annotations,omitempty"`
+			} `json:"exp_alerts"`
 		} `json:"alert_rule_test"`
 	} `json:"tests"`
 }
@@ -89,19 +115,21 @@ type unitTests struct {
 // Promtool would be content with tests that expect nothing, or of alerts that do not
 // exist. Within one story each alert has to be quiet, to fire, and to be over.
 func TestEveryAlertFiresAndIsOver(t *testing.T) {
-	var tests unitTests
-	read(t, "rules_test.yaml", &tests)
-	proven, alerts := map[string]bool{}, map[string]bool{}
-	for _, r := range readRules(t) {
-		if r.Alert != "" {
-			alerts[r.Alert] = true
-		}
+	for file, unitTests := range map[string]string{"rules.yaml": "rules_test.yaml", "optional.yaml": "optional_test.yaml"} {
+		provesAll(t, alertsOf(t, file), unitTests)
 	}
+}
+
+func provesAll(t *testing.T, alerts []string, file string) {
+	t.Helper()
+	var tests unitTests
+	read(t, file, &tests)
+	proven := map[string]bool{}
 	for _, test := range tests.Tests {
 		var seen string // of the alert, in the order of time: quiet, Firing
 		var last time.Duration
 		for i, a := range test.Alerts {
-			if !alerts[a.Name] {
+			if !slices.Contains(alerts, a.Name) {
 				t.Errorf("%s: there is no alert %s", test.Name, a.Name)
 			}
 			at, err := time.ParseDuration(a.At)
@@ -119,17 +147,38 @@ func TestEveryAlertFiresAndIsOver(t *testing.T) {
 			proven[test.Alerts[0].Name] = true
 		}
 	}
-	for name := range alerts {
+	for _, name := range alerts {
 		if !proven[name] {
-			t.Errorf("%s: no story in rules_test.yaml in which it is quiet, fires and is over", name)
+			t.Errorf("%s: no story in %s in which it is quiet, fires and is over", name, file)
 		}
 	}
 }
 
+// Twelve alerts page, and all others can wait: whoever loads rules.yaml is woken for nothing
+// else.
+func TestTwelvePages(t *testing.T) {
+	pages := alertsOf(t, "rules.yaml")
+	if len(pages) != 12 {
+		t.Errorf("%d alerts page: %q", len(pages), pages)
+	}
+	for file, severity := range map[string]string{"rules.yaml": "critical", "optional.yaml": "warning"} {
+		for _, r := range readRules(t, file) {
+			if r.Alert != "" && r.Labels["severity"] != severity {
+				t.Errorf("%s: severity %s in %s, which has %s", r.Alert, r.Labels["severity"], file, severity)
+			}
+			if r.Record != "" && file != "rules.yaml" {
+				t.Errorf("%s: recorded series are in rules.yaml, which everybody loads", r.Record)
+			}
+		}
+	}
+}
+
+// action is a sentence that begins with what to do.
+var action = regexp.MustCompile(`(^|[.:?,)] )(Look|Run|Find out|Set|Check|Give|Ask|Report)\b`)
+
 func TestAlertsTellPeople(t *testing.T) {
-	severities := []string{"info", "warning", "critical"}
 	seen := map[string]bool{}
-	for _, r := range readRules(t) {
+	for _, r := range readRules(t, ruleFiles...) {
 		if r.Record != "" {
 			if !strings.HasPrefix(r.Record, "ebb:") || strings.Count(r.Record, ":") != 2 {
 				t.Errorf("%s: recorded series are named ebb:what:how", r.Record)
@@ -141,10 +190,10 @@ func TestAlertsTellPeople(t *testing.T) {
 			t.Errorf("%s: twice", r.Alert)
 		case !strings.HasPrefix(r.Alert, "Ebb"):
 			t.Errorf("%s: names begin with Ebb", r.Alert)
-		case !slices.Contains(severities, r.Labels["severity"]):
-			t.Errorf("%s: severity is none of %v", r.Alert, severities)
 		case len(a) != 3 || a["summary"] == "" || len(a["description"]) < 60:
 			t.Errorf("%s: wants summary, description and runbook_url", r.Alert)
+		case !action.MatchString(a["description"]):
+			t.Errorf("%s: the description does not say what to do", r.Alert)
 		case len(a["summary"]) > 110 || strings.HasSuffix(a["summary"], "."):
 			t.Errorf("%s: a summary is one short line", r.Alert)
 		}
@@ -152,8 +201,9 @@ func TestAlertsTellPeople(t *testing.T) {
 	}
 }
 
-// targetLabels are those of every series, by prometheus.yml.
-var targetLabels = []string{"job", "instance", "node", "pod"}
+// targetLabels are those of every series, by prometheus.yml; cluster is missing where there is
+// only one.
+var targetLabels = []string{"job", "instance", "node", "pod", "cluster"}
 
 func TestRulesNameKnownMetrics(t *testing.T) {
 	known := map[string][]string{}
@@ -168,11 +218,11 @@ func TestRulesNameKnownMetrics(t *testing.T) {
 	}
 	other := config.Default()
 	other.Mode, other.Kernel.Enabled = config.ModeEnforce, false
-	exported, err := prometheus.Gather(node.NewMetrics(config.Default()).Registry, node.NewMetrics(other).Registry, cluster.NewMetrics().Registry)
+	exported, err := prometheus.Gather(node.Registry(config.Default()), node.Registry(other), cluster.NewMetrics().Registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range readRules(t) {
+	for _, r := range readRules(t, ruleFiles...) {
 		uses, groups := prometheus.Uses(r.Expr, "ebb_", "ebb:")
 		var all []string // labels of what the expression is made of
 		for _, use := range uses {

@@ -25,7 +25,7 @@ func TestRunbooks(t *testing.T) {
 	for _, m := range heading.FindAllStringSubmatch(string(page), -1) {
 		anchors[strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
 	}
-	for _, r := range readRules(t) {
+	for _, r := range readRules(t, ruleFiles...) {
 		if r.Alert == "" {
 			continue
 		}

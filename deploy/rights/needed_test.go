@@ -147,6 +147,22 @@ func granted(t *testing.T) []string {
 	return c.Capabilities.Add
 }
 
+// preset are the capabilities of the chart's preset without SYS_ADMIN.
+func preset(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile("../chart/presets/without-sys-admin.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Agent struct{ Capabilities []string }
+	}
+	if err := yaml.UnmarshalStrict(data, &values); err != nil || len(values.Agent.Capabilities) == 0 {
+		t.Fatalf("%v: %s", err, data)
+	}
+	return values.Agent.Capabilities
+}
+
 // confined is the command line that has these capabilities and no others, as root in
 // a container has them.
 func confined(capabilities []string, args ...string) []string {

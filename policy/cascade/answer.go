@@ -20,9 +20,12 @@ func (c *Collector) take(now time.Time, id uint64) (index, *work) {
 	return i, w
 }
 
-// Answered takes what a live read told that an action with this ID asked for
-// (Verify, Read). asOf is when the read was sent: what it told was true then or
+// Answered takes what a live read returned that an action with this ID asked for
+// (Verify, Read). asOf is when the read was sent: what it returned was true then or
 // later.
+//
+// Absent is only a Status NotFound whose details name that very object. Anything else
+// that failed is Unknown. An answer that is late, or that nobody waits for, is ignored.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	i, w := c.take(now, id)
 	if i == 0 {
@@ -64,7 +67,7 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o gc.Object) {
 	c.observe(o, false)
 	w.unchanged = w.conflict
 	if k := &c.kinds.all[n.kind]; k.phase != synced && k.phase != listing {
-		// No watch will tell of its end: ask again, in a while.
+		// No watch will report its end: ask again, in a while.
 		w.recheck = c.now.Add(c.config.Recheck)
 		heap.Push(&c.alarms, alarm{w.recheck, i})
 	}
@@ -89,6 +92,12 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 }
 
 // Finished takes how an action with this ID went, after [Collector.Patched].
+//
+// Gone is only a Status NotFound whose details name that very object; anything else that
+// failed is Failed. Done of a Record says that the UID is stored where the next process
+// finds it. Record and Withdraw must be carried out in the order in which they were given
+// out. An action whose effect is not seen within Config.Settle is followed by a live
+// read.
 func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	i, w := c.take(now, id)
 	if i == 0 {
@@ -103,7 +112,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	case gc.Done:
 		w.failures, w.conflicts, w.conflict, w.unchanged = 0, 0, false, false
 		if !w.seen || w.verb == gc.Delete && c.at(i).flags&terminating == 0 {
-			// The watch will tell; until then the same must not be done twice.
+			// The watch will report it; until then the same must not be done twice.
 			w.sent = true
 			c.wait(i, c.config.Settle)
 		}
@@ -111,7 +120,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 		c.conflicted(i, w)
 	case gc.Gone:
 		if c.quarantined(i) {
-			c.retry(i, w, c.config.RetryMin) // its watch tells whether it is
+			c.retry(i, w, c.config.RetryMin) // its watch reports whether it is
 			break
 		}
 		c.vanish(i, proven)

@@ -12,28 +12,28 @@ import (
 // concurrent use: one goroutine owns it.
 type Collector struct {
 	store
-	config     Config
-	namespaces table
-	otherUIDs  table
-	kinds      kinds
-	versions   map[index]string // resourceVersions that are no numbers
-	queue      []index          // looked at next, in this order
-	head       int              // of queue: what is before was looked at
-	work       map[index]*work
-	inFlight   map[uint64]index
-	lastID     uint64
-	alarms     alarms
-	held       []index // wait for types to be listed
-	incomplete int     // types that are not
-	journal    journal
-	out        []gc.Action
-	graves     graves
-	absent     quarantine
-	excludedNS map[string]bool
-	saidHeld   map[index]bool // of owners: that what is excluded holds them
-	roots      roots
-	lanes      lanes
-	now        time.Time // of the input at hand
+	config       Config
+	namespaces   table
+	otherUIDs    table
+	kinds        kinds
+	versions     map[index]string // resourceVersions that are no numbers
+	queue        []index          // looked at next, in this order
+	head         int              // of queue: what is before was looked at
+	work         map[index]*work
+	inFlight     map[uint64]index
+	lastID       uint64
+	alarms       alarms
+	held         []index // wait for types to be listed
+	incomplete   int     // types that are not
+	journal      journal
+	out          []gc.Action
+	tombstones   tombstones
+	absent       quarantine
+	excludedNS   map[string]bool
+	heldReported map[index]bool // of owners: that what is excluded holds them
+	roots        roots
+	lanes        lanes
+	now          time.Time // of the input at hand
 }
 
 // work is what the collector knows of a node it is busy with; most have none.
@@ -49,12 +49,12 @@ type work struct {
 	moved     bool      // the last action was about another version than the one before
 	tried     string    // the version that it was about
 	overtaken bool      // a list came between the read on its way and its answer
-	disputed  bool      // a live read told otherwise than the stream
-	asRead    string    // the version that one told that said the same
+	disputed  bool      // a live read differed from the stream
+	asRead    string    // the version that one returned that said the same
 	conflicts uint8     // in a row
 	failures  uint8     // in a row
 	due       time.Time // nothing is done before
-	recheck   time.Time // of an owner that no watch tells about
+	recheck   time.Time // of an owner that no watch reports
 	readAt    time.Time // the last live answer
 	last      gc.Result
 	reason    gc.Reason // of the last action
@@ -66,15 +66,15 @@ type work struct {
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{
-		config:   config.withDefaults(),
-		versions: make(map[index]string),
-		work:     make(map[index]*work),
-		inFlight: make(map[uint64]index),
-		saidHeld: make(map[index]bool),
+		config:       config.withDefaults(),
+		versions:     make(map[index]string),
+		work:         make(map[index]*work),
+		inFlight:     make(map[uint64]index),
+		heldReported: make(map[index]bool),
 	}
 	c.pages = []*[pageSize]node{new([pageSize]node)}
 	c.uuids, c.others = newUIDIndex(), make(map[string]index)
-	c.graves.room = c.config.Tombstones
+	c.tombstones.capacity = c.config.Tombstones
 	c.absent = quarantine{make(map[index]*absence), make(map[uint64]witness), make(map[uint32]bool), make(map[uint32]index)}
 	c.excludeNamespaces(config.ExcludedNamespaces)
 	return c
@@ -86,6 +86,13 @@ func (c *Collector) Len() int { return c.live }
 // Ready gives the next actions, most at most, in the order in which they became
 // due; the rest stays. Take only what is carried out at once: what an action
 // rests on may be no older than Config.FreshFor.
+//
+// Every action must be answered, by its ID: with Answered or Finished. The result of one
+// that is not carried out is Failed; Deferred answers a Delete that the caller does not
+// want now, after [Collector.Slow] (of one root) or [Collector.Hold] (of all) said when
+// it does; Withheld answers what the caller does not want to do at all (it only
+// observes), and the same is not asked for again until the object changes. Call Ready
+// again at [Collector.Next].
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
 	c.ring()
@@ -172,7 +179,7 @@ func (c *Collector) forgetWork(i index) {
 	}
 }
 
-// rest drops a node's work once it has nothing to tell any more.
+// rest drops a node's work once it is empty.
 func (c *Collector) rest(i index) {
 	w := c.work[i]
 	if w == nil || w.id != 0 || w.sent || w.wanted || w.reread || w.withheld != 0 || !w.recheck.IsZero() || w.due.After(c.now) {

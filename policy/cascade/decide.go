@@ -7,6 +7,29 @@ import (
 )
 
 // decide what is to be done about one node now, if anything.
+//
+// The rules are these:
+//
+//   - No owner but dangling ones: delete. The object's own finalizers choose the policy,
+//     because any other would strip them.
+//   - A solid owner: the dangling and waiting references beside it are removed.
+//   - No owner but waiting (and dangling) ones: delete, foreground if it has dependents
+//     itself. If one of those waits, too, its own references are unblocked first: they
+//     may be a circle.
+//   - Deleted and waiting: once no reference blocks it, foregroundDeletion is removed.
+//     Two that wait for each other are unblocked. (The kube-controller-manager leaves
+//     those, and one that refers to itself, forever.)
+//   - Deleted with orphan: the journal has it, all references to its UID that are known
+//     are removed, then the finalizer is.
+//   - A reference to an absent owner that the journal has: it is removed, and nothing is
+//     deleted because of it.
+//   - Terminating otherwise: nothing.
+//
+// The kube-controller-manager deletes a dependent of a waiting owner foreground even if
+// the dependent has the finalizer orphan, and counts a reference as blocking whatever its
+// coordinates. Both differ here on purpose. What is excluded is neither deleted nor
+// patched, with one exception: if somebody deleted it, its own foregroundDeletion or
+// orphan is removed once nothing holds it any more.
 func (c *Collector) decide(i index) {
 	n := c.at(i)
 	if w := c.work[i]; w != nil {
@@ -49,7 +72,7 @@ func (c *Collector) readLive(i index, w *work) bool {
 		return false
 	}
 	if w.wanted && n.flags&observed != 0 && c.condition(i) != waiting && c.kinds.all[n.kind].phase == synced {
-		w.wanted = false // the watch told, and goes on to
+		w.wanted = false // the watch reports it, and goes on to
 		if !w.reread {
 			return false
 		}
@@ -158,7 +181,7 @@ func (c *Collector) leaveOrphaning(i index) bool {
 		case c.hasUIDOf(e.owner, i):
 			continue
 		case c.orphaned(i, e):
-			if c.untoldOwner(e.owner) {
+			if c.ownerNotReported(e.owner) {
 				return true // its type's end of that wakes it
 			}
 			if owner == 0 {

@@ -6,14 +6,14 @@ import "github.com/ebb-agent/ebb/policy/gc"
 // deleted it, the collector's own finalizers come off once they hold nothing any more.
 // Nobody else takes them off.
 
-// mostLooked bounds how many dependents are looked at for that.
-const mostLooked = 64
+// maxLooked bounds how many dependents are looked at for that.
+const maxVisited = 64
 
-// sayHeld tells, once, of a deleted owner that all that still holds it is excluded, and
+// sayHeld reports, once, of a deleted owner that all that still holds it is excluded, and
 // stays. A dependent that is going, or that the collector deals with, is waited for
 // first: its end brings the owner back here.
-func (c *Collector) sayHeld(i index) {
-	if c.saidHeld[i] {
+func (c *Collector) reportHeld(i index) {
+	if c.heldReported[i] {
 		return
 	}
 	orphans := c.condition(i) == orphaning
@@ -29,7 +29,7 @@ func (c *Collector) sayHeld(i index) {
 			if !c.excluded(d.dependent) || c.at(d.dependent).flags&terminating != 0 {
 				return
 			}
-			if found = true; looked == mostLooked {
+			if found = true; looked == maxVisited {
 				break
 			}
 			looked++
@@ -38,7 +38,7 @@ func (c *Collector) sayHeld(i index) {
 	if !found {
 		return
 	}
-	c.saidHeld[i] = true
+	c.heldReported[i] = true
 	c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(i), Reason: HeldByExcluded})
 }
 

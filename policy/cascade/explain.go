@@ -99,7 +99,7 @@ func (c *Collector) why(i index) gc.Reason {
 	return OwnersAbsent
 }
 
-// explainDeletion tells whose cascade an object that is to go belongs to, and whether
+// explainDeletion says whose cascade an object that is to go belongs to, and whether
 // that is put off.
 func (c *Collector) explainDeletion(i index, x *Explanation) {
 	cause := c.causeOf(i)

@@ -122,7 +122,7 @@ func TestManyOwners(t *testing.T) {
 		t.Fatal(c.Len(), err)
 	}
 	c.Forget(noon, o)
-	c.unburyAll(func(uint32) bool { return true }) // a tombstone knows its kind
+	c.dropTombstones(func(uint32) bool { return true }) // a tombstone knows its kind
 	if c.Len() != 0 || len(c.kinds.ids) != 0 || len(c.namespaces.ids) != 0 || len(c.otherUIDs.ids) != 0 || len(c.work) != 0 {
 		t.Fatalf("left behind: %d nodes, %v %v %v", c.Len(), c.kinds.ids, c.namespaces.ids, c.otherUIDs.ids)
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // uid is a UID in 16 bytes: the UUID itself or, for a UID of another form, its
@@ -107,14 +109,14 @@ type kind struct {
 	base     string // what references call it: see Second
 	resource string
 	uses     uint32 // nodes of it, and one while it is served
-	// scoped says that somebody has told whether it is namespaced. That is kept
+	// scoped says that it is known whether it is namespaced. That is kept
 	// while the type is away: flapping must not move anything.
 	scoped, namespaced   bool
 	aggregated, excluded bool
 	phase                phase
 	since                time.Time // it is incomplete
 	epoch                uint32    // of the listing
-	graves               int       // of its objects
+	tombstones           int       // of its objects
 	head                 index     // its nodes, a ring through prev and next
 	holds                container // more than its dependents
 	size                 int
@@ -158,7 +160,7 @@ func (k *kinds) acquire(name kindName) uint32 {
 			k.ids = make(map[kindName]uint32)
 		}
 		name = kindName{strings.Clone(name.apiVersion), strings.Clone(name.kind)}
-		fresh := kind{kindName: name, group: groupOf(name.apiVersion), base: BaseKind(name.kind), holds: containerOf(name)}
+		fresh := kind{kindName: name, group: gc.GroupOf(name.apiVersion), base: BaseKind(name.kind), holds: containerOf(name)}
 		if n := len(k.free); n > 0 {
 			id, k.free = k.free[n-1], k.free[:n-1]
 			k.all[id] = fresh
@@ -178,14 +180,6 @@ func (k *kinds) release(id uint32) {
 		k.all[id] = kind{}
 		k.free = append(k.free, id)
 	}
-}
-
-func groupOf(apiVersion string) string {
-	group, _, found := strings.Cut(apiVersion, "/")
-	if !found {
-		return "" // the core group: "v1"
-	}
-	return group
 }
 
 // version reads a resourceVersion as the number it is on every API server of

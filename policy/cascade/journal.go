@@ -120,7 +120,7 @@ func (c *Collector) left(i index) {
 	}
 }
 
-// Swept says that every type that can hold dependents has told everything that had
+// Swept says that every type that can hold dependents has reported everything that had
 // happened before begun: those that discovery names, in a discovery that was complete
 // and began after it. It returns the UIDs that are forgotten now, because their
 // owners had been left behind before begun, and recorded Config.KeepOrphaned ago. What
@@ -188,7 +188,7 @@ func (c *Collector) withdraw(i index) (waits bool) {
 // decideOrphaning takes the finalizer orphan off once the journal has the owner and no
 // reference to it is left that is known.
 func (c *Collector) decideOrphaning(i index) {
-	if c.untold(i) {
+	if c.notReported(i) {
 		return // its type's end of that wakes it
 	}
 	w, e := c.workOf(i), c.entry(i)

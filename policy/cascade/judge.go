@@ -3,6 +3,26 @@ package cascade
 import "github.com/ebb-agent/ebb/policy/gc"
 
 // judgement of one owner reference, at its own coordinates.
+//
+// The coordinates are apiVersion, kind, name and UID, and the namespace of the dependent
+// if the owner's type has namespaces. References that give one UID different coordinates
+// are judged apart. A reference is
+//
+//   - solid if the object was seen at these coordinates (the same object in another
+//     version of its group counts), and is not waiting;
+//   - waiting if that object is being deleted and has foregroundDeletion;
+//   - orphaning if it is being deleted and has orphan: solid still, but its dependents
+//     are to be left behind;
+//   - dangling if the UID was seen to go (a DELETED event), or a live read proved the
+//     owner absent;
+//   - unresolvable if the dependent has no namespace and the owner's type has;
+//   - unknown otherwise: not seen yet, missing from a list, its type not served.
+//
+// That an owner is gone is permanent. A deletion that nobody saw (missing after a list)
+// is only a reason to read the owner live, once for all its dependents. That an owner
+// waits is not permanent: a second DELETE with Orphan rewrites its finalizers, and leaves
+// the dependents' versions alone. It is read again at most Config.FreshFor before it is
+// acted on.
 type judgement uint8
 
 const (
@@ -157,15 +177,15 @@ func (c *Collector) orphaned(i index, e edge) bool {
 	return left != nil && c.judge(i, e) == dangling
 }
 
-// untold says whether nobody tells what becomes of an object: that it was seen to be
+// notReported says whether nobody reports what becomes of an object: that it was seen to be
 // deleted may be of a history that an etcd has forgotten.
-func (c *Collector) untold(i index) bool { return c.kinds.all[c.at(i).kind].phase == unreadable }
+func (c *Collector) notReported(i index) bool { return c.kinds.all[c.at(i).kind].phase == unreadable }
 
-// untoldOwner says whether that is so of an object with a UID that is being deleted with
+// ownerNotReported says whether that is so of an object with a UID that is being deleted with
 // orphan.
-func (c *Collector) untoldOwner(owner index) bool {
+func (c *Collector) ownerNotReported(owner index) bool {
 	for s := c.firstOf(owner); s != 0; s = c.at(s).same {
-		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning && c.untold(s) {
+		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning && c.notReported(s) {
 			return true
 		}
 	}

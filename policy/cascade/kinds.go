@@ -8,6 +8,8 @@ import (
 
 // TypeCame says that a type is served, and how. Its objects are to be listed
 // next: [Collector.Listing], Observe for each, [Collector.Synced].
+//
+// The watch's events follow, in order. Types are independent of each other.
 func (c *Collector) TypeCame(now time.Time, t gc.Type) {
 	c.now = now
 	id := c.kinds.acquire(kindName{t.APIVersion, t.Kind})
@@ -100,12 +102,12 @@ func (c *Collector) doubt(id uint32) {
 		k := &c.kinds.all[other]
 		return k.group == group && k.base == base
 	}
-	graves := 0
+	tombstones := 0
 	for other := range c.kinds.all {
 		if !concerns(uint32(other)) {
 			continue
 		}
-		graves += c.kinds.all[other].graves
+		tombstones += c.kinds.all[other].tombstones
 		for _, i := range c.nodesOf(uint32(other)) {
 			if n := c.at(i); n.flags&(gone|proven) != 0 {
 				c.reopen(c.firstOf(i))
@@ -116,8 +118,8 @@ func (c *Collector) doubt(id uint32) {
 			}
 		}
 	}
-	if graves > 0 {
-		c.unburyAll(concerns)
+	if tombstones > 0 {
+		c.dropTombstones(concerns)
 	}
 }
 

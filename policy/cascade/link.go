@@ -8,7 +8,7 @@ import (
 
 // ownerKey is where a reference of a dependent in a namespace points to: a
 // cluster-scoped owner has no namespace, any other one that of its dependent.
-// While nobody knows the scope it is taken for namespaced; rescope mends that.
+// While nobody knows the scope it is taken for namespaced; rescope corrects that.
 func (c *Collector) ownerKey(r gc.Reference, namespace string, kind uint32) key {
 	if k := &c.kinds.all[kind]; k.scoped && !k.namespaced {
 		namespace = ""
@@ -52,7 +52,7 @@ func (c *Collector) setOwners(i index, refs []gc.Reference) {
 		owner := c.find(k)
 		if owner == 0 {
 			owner = c.add(k)
-			c.recall(owner)
+			c.applyTombstone(owner)
 		}
 		c.kinds.release(kind) // the node holds it now
 		o := c.at(owner)
@@ -130,7 +130,7 @@ func (c *Collector) rescope(kind uint32) {
 			}
 		}
 		for _, d := range wrong {
-			// A dependent that has two references here is mended by the first.
+			// A dependent that has two references here is corrected by the first.
 			c.setOwners(d, c.references(d))
 			c.wake(d)
 		}

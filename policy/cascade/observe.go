@@ -7,20 +7,20 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Observe takes an object as a list or a watch told it. What is older than what is
+// Observe takes an object as a list or a watch reported it. What is older than what is
 // known is ignored, where resourceVersions can be compared.
 func (c *Collector) Observe(now time.Time, o gc.Object) {
 	c.now = now
 	c.observe(o, true)
 }
 
-// observe an object. told says that a list or a watch named it, not the answer to a
+// observe an object. streamed says that a list or a watch named it, not the answer to a
 // request: what a list does not name is missing, whatever was answered meanwhile.
-func (c *Collector) observe(o gc.Object, told bool) {
+func (c *Collector) observe(o gc.Object, streamed bool) {
 	if o.UID == "" || o.Name == "" {
 		return // nothing that could be named, or deleted with a precondition
 	}
-	if !c.exhume(o) {
+	if !c.mayExistAgain(o) {
 		return
 	}
 	kind := c.kinds.acquire(kindName{o.APIVersion, o.Kind})
@@ -31,7 +31,7 @@ func (c *Collector) observe(o gc.Object, told bool) {
 	}
 	c.kinds.release(kind)
 	n := c.at(i)
-	if told {
+	if streamed {
 		n.epoch = c.kinds.all[kind].epoch
 	}
 	if n.flags&observed != 0 && !c.newer(i, o.ResourceVersion) {
@@ -40,7 +40,7 @@ func (c *Collector) observe(o gc.Object, told bool) {
 	c.apply(i, o)
 }
 
-// newer says whether a resourceVersion tells more than what is known.
+// newer says whether a resourceVersion is newer than what is known.
 func (c *Collector) newer(i index, text string) bool {
 	n := c.at(i)
 	if n.flags&restored != 0 {
@@ -56,16 +56,16 @@ func (c *Collector) newer(i index, text string) bool {
 	return v > n.version
 }
 
-// exhume says whether an object may be there although its UID was seen to go.
-func (c *Collector) exhume(o gc.Object) bool {
-	grave, dead := c.graves.of[o.UID]
+// mayExistAgain says whether an object may be there although its UID has a tombstone.
+func (c *Collector) mayExistAgain(o gc.Object) bool {
+	tombstone, dead := c.tombstones.byUID[o.UID]
 	if !dead || c.ofQuarantine(o) {
 		return true
 	}
-	if v, ok := version(o.ResourceVersion); ok && grave.version != 0 && v <= grave.version {
+	if v, ok := version(o.ResourceVersion); ok && tombstone.version != 0 && v <= tombstone.version {
 		return false // a late event
 	}
-	c.unbury(o.UID)
+	c.dropTombstone(o.UID)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		c.at(s).flags &^= gone
 	}
@@ -115,7 +115,7 @@ func (c *Collector) apply(i index, o gc.Object) {
 	}
 }
 
-// seen tells a node's work that the object was seen in a version of its own.
+// seen notes in a node's work that the object was seen in a version of its own.
 func (c *Collector) seen(i index, changed bool) {
 	w := c.work[i]
 	if w == nil {
@@ -129,12 +129,15 @@ func (c *Collector) seen(i index, changed bool) {
 	if changed {
 		w.conflicts, w.conflict, w.unchanged, w.withheld = 0, false, false, 0
 		if c.quarantined(i) {
-			w.readAt = time.Time{} // what was read is not what the stream tells now
+			w.readAt = time.Time{} // what was read is not what the stream reports now
 		}
 	}
 }
 
 // Forget takes a DELETED event of a watch: the UID is gone for good.
+//
+// Nothing else may be reported here: an object that is missing from a list proves
+// nothing.
 func (c *Collector) Forget(now time.Time, o gc.Object) {
 	c.now = now
 	if o.UID == "" {
@@ -158,7 +161,7 @@ func (c *Collector) Forget(now time.Time, o gc.Object) {
 			return // the same object under another name (aggregated views do that): ask about it
 		}
 	}
-	c.bury(o.UID, kindName{o.APIVersion, o.Kind}, v)
+	c.addTombstone(o.UID, kindName{o.APIVersion, o.Kind}, v)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		if !c.quarantined(s) {
 			c.at(s).flags |= gone

@@ -9,7 +9,7 @@ type Owned struct {
 	Owners      []Explained // in the order in which they are written; valid until the next
 }
 
-// Owned tells every object that has owners. It changes nothing.
+// Owned yields every object that has owners. It changes nothing.
 func (c *Collector) Owned(yield func(Owned) bool) {
 	var x Owned
 	for i := index(1); i <= c.used; i++ {

@@ -17,8 +17,8 @@ import (
 //     and found. Storage that answers NotFound whatever is wrong finds no witness. A
 //     DELETED event counts as the first; missing from a list as none. Until then the
 //     owner is unknown.
-//   - The stream wins: an object that a list or a watch told of is there, whatever a live
-//     read says. One that is to be acted on must be read as the stream told it.
+//   - The stream wins: an object that a list or a watch reported is there, whatever a live
+//     read says. One that is to be acted on must be read as the stream reported it.
 //   - resourceVersions are compared for equality alone.
 
 // absence is what is known of an owner that seems to be gone.
@@ -53,13 +53,13 @@ func (c *Collector) ofOthers(kind uint32) bool {
 	return c.kinds.all[kind].aggregated && !c.config.TrustAggregated
 }
 
-// streamed says whether a list or a watch tells of an object that was seen.
+// streamed says whether a list or a watch reports an object that was seen.
 func (c *Collector) streamed(i index) bool {
 	n := c.at(i)
 	return n.flags&observed != 0 && c.kinds.all[n.kind].phase != unwatched
 }
 
-// distrusted takes what a live read told of an object in quarantine; true says that it
+// distrusted takes what a live read returned of an object in quarantine; true says that it
 // is not to be taken for more than that.
 func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *gc.Answer) bool {
 	if !c.quarantined(i) || a.State != gc.Exists && a.State != gc.Absent || a.State == gc.Exists && a.Object.UID == "" {
@@ -82,13 +82,13 @@ func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *gc.Answer) b
 	return true
 }
 
-// agrees says whether a live read told what the stream did, but for the version.
+// agrees says whether a live read returned what the stream did, but for the version.
 func (c *Collector) agrees(i index, o gc.Object) bool {
 	n := c.at(i)
 	return c.sameOwners(i, o.Owners) && finalizerSum(o.Finalizers) == n.finalizers && o.Terminating == (n.flags&terminating != 0)
 }
 
-// precondition is the version that a request demands. What a live read told and what the
+// precondition is the version that a request demands. What a live read returned and what the
 // stream did may differ there for good: after a conflict it is the other's turn.
 func (c *Collector) precondition(i index) string {
 	if w := c.work[i]; w != nil && w.asRead != "" && w.conflicts%2 == 0 && c.quarantined(i) {
@@ -231,7 +231,7 @@ func (c *Collector) forgetQuarantined(o gc.Object) {
 	is := func(s index) bool {
 		n := c.at(s)
 		k := &c.kinds.all[n.kind]
-		return k.aggregated && k.base == BaseKind(o.Kind) && k.group == groupOf(o.APIVersion) && n.name == o.Name && c.namespaces.all[n.namespace].text == o.Namespace
+		return k.aggregated && k.base == BaseKind(o.Kind) && k.group == gc.GroupOf(o.APIVersion) && n.name == o.Name && c.namespaces.all[n.namespace].text == o.Namespace
 	}
 	for s := c.chain(o.UID); s != 0; {
 		if is(s) && c.at(s).flags&observed != 0 {

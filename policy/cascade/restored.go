@@ -6,8 +6,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Contradicts says whether an object in a list cannot be as it is told, if that list is
-// of now and everything up to a version had been told before: it was seen newer by then,
+// Contradicts says whether an object in a list cannot be as it is reported, if that list is
+// of now and everything up to a version had been reported before: it was seen newer by then,
 // or it is as old and was not seen at all. That is how an etcd looks that was restored
 // and has gone on beyond what was seen: no version goes backwards but those of objects.
 // It changes nothing.
@@ -38,7 +38,7 @@ func (c *Collector) Contradicts(o gc.Object, upTo uint64) bool {
 // what was asked before are ignored.
 func (c *Collector) Restored(now time.Time) {
 	c.now = now
-	c.unburyAll(func(uint32) bool { return true })
+	c.dropTombstones(func(uint32) bool { return true })
 	c.out = nil
 	c.roots.of = nil
 	clear(c.inFlight)

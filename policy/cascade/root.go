@@ -7,8 +7,8 @@ import "github.com/ebb-agent/ebb/policy/gc"
 // ReplicaSets. Where everything in a namespace, or of a custom type, is being deleted,
 // it is the Namespace or the CustomResourceDefinition.
 
-// mostContainers bounds how many of those are remembered at a time.
-const mostContainers = 1024
+// maxContainers bounds how many of those are remembered at a time.
+const maxContainers = 1024
 
 // container says what objects of a kind hold that name no owners: a Namespace all that
 // is in it, a CustomResourceDefinition all of its type.
@@ -24,7 +24,7 @@ func containerOf(name kindName) container {
 	switch {
 	case name.kind == "Namespace" && name.apiVersion == "v1":
 		return holdsNamespace
-	case name.kind == "CustomResourceDefinition" && groupOf(name.apiVersion) == "apiextensions.k8s.io":
+	case name.kind == "CustomResourceDefinition" && gc.GroupOf(name.apiVersion) == "apiextensions.k8s.io":
 		return holdsType
 	}
 	return holdsNothing
@@ -91,7 +91,7 @@ func (c *Collector) lives(o *gc.Coordinates) bool {
 }
 
 // causeOf is the owner because of which an object goes; 0: somebody deleted the object
-// itself, as far as it can be told.
+// itself, as far as is known.
 func (c *Collector) causeOf(i index) index {
 	if c.at(i).flags&observed == 0 || len(c.at(i).owners) == 0 {
 		return 0
@@ -192,7 +192,7 @@ func (c *Collector) containerSeen(i index) {
 }
 
 func (c *Collector) containerGoes(i index, name contained) {
-	if len(c.roots.going) >= mostContainers || c.roots.going == nil {
+	if len(c.roots.going) >= maxContainers || c.roots.going == nil {
 		c.roots.going = make(map[contained]*gc.Coordinates)
 	}
 	if c.roots.going[name] == nil {

@@ -32,7 +32,7 @@ func (l *lanes) earliest() {
 }
 
 // leastPause is how often a lane opens at the most.
-const leastPause = 10 * time.Millisecond
+const minPause = 10 * time.Millisecond
 
 // Slow says that the deletions of a root are not wanted before a moment, and from then
 // on at most so many as often as that is from now. It is for an answer [Deferred], and
@@ -48,7 +48,7 @@ func (c *Collector) Slow(now time.Time, root string, until time.Time, most int) 
 		c.lanes.byRoot[root] = l
 		c.lanes.all = append(c.lanes.all, l)
 	}
-	l.pause, l.most, l.open = max(until.Sub(now), leastPause), max(most, 1), 0
+	l.pause, l.most, l.open = max(until.Sub(now), minPause), max(most, 1), 0
 	l.until = now.Add(l.pause)
 	c.lanes.earliest()
 }

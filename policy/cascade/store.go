@@ -123,7 +123,7 @@ func (c *Collector) add(k key) index {
 	n.namespace = c.namespaces.acquire(k.namespace)
 	n.kind = k.kind
 	c.kinds.all[k.kind].uses++
-	c.enlist(i)
+	c.addToKind(i)
 	u, ok := parseUUID(k.uid)
 	if !ok {
 		id := c.otherUIDs.acquire(k.uid)
@@ -183,8 +183,8 @@ func (c *Collector) drop(i index) {
 	}
 	c.forgetWork(i)
 	c.roots.forget(i)
-	delete(c.saidHeld, i)
-	c.delist(i)
+	delete(c.heldReported, i)
+	c.removeFromKind(i)
 	c.setVersion(i, "")
 	c.kinds.release(n.kind)
 	c.namespaces.release(n.namespace)
@@ -197,7 +197,7 @@ func (c *Collector) drop(i index) {
 }
 
 // enlist puts a node into the ring of its kind.
-func (c *Collector) enlist(i index) {
+func (c *Collector) addToKind(i index) {
 	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
 	k.size++
 	if k.head == 0 {
@@ -209,7 +209,7 @@ func (c *Collector) enlist(i index) {
 	c.at(first.prev).next, first.prev = i, i
 }
 
-func (c *Collector) delist(i index) {
+func (c *Collector) removeFromKind(i index) {
 	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
 	k.size--
 	if n.next == i {

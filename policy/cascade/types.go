@@ -34,7 +34,7 @@ const (
 	KeptUnknownOwner gc.Reason = "unknown_owner"         // unknown never deletes
 	KeptAbsenceYoung gc.Reason = "owner_not_found_once"  // of another API server: waits for the second NotFound
 	KeptNoWitness    gc.Reason = "owner_without_witness" // of another API server: nothing proves that it answers truly
-	KeptDisputed     gc.Reason = "live_read_differs"     // of another API server: a live read tells otherwise than its watch
+	KeptDisputed     gc.Reason = "live_read_differs"     // of another API server: a live read differs from its watch
 	KeptUnresolvable gc.Reason = "unresolvable"          // cluster-scoped, with a namespaced owner
 	KeptTerminating  gc.Reason = "terminating"           // already deleted; others hold it
 	KeptDependents   gc.Reason = "waits_for_dependents"
@@ -68,7 +68,7 @@ type Config struct {
 	// TrustAggregated believes other API servers at once, for a simulation in which
 	// nobody lies and time does not go on.
 	TrustAggregated bool
-	// Recheck is how often an owner is read whose type no watch tells about.
+	// Recheck is how often an owner is read whose type no watch reports.
 	// Default 1m.
 	Recheck time.Duration
 	// RetryMin and RetryMax bound the pause after a failure, which doubles from

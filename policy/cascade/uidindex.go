@@ -31,7 +31,7 @@ func (x *uidIndex) lookup(u uid) (p *uidPart, home int) {
 
 func (p *uidPart) home(h uint64) int { return int(h & 0xffffffff * uint64(len(p.slots)) >> 32) }
 
-// first is the node that setFirst was told, or 0.
+// first is the node that was given to setFirst, or 0.
 func (s *store) first(u uid) index {
 	p, at := s.uuids.lookup(u)
 	if len(p.slots) == 0 {

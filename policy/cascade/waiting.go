@@ -71,7 +71,7 @@ func (c *Collector) decideTerminating(i index) {
 	case len(c.at(i).owners) > 0 && !c.excluded(i) && c.leaveOrphaning(i):
 	case f&wantsOrphan != 0:
 		c.decideOrphaning(i)
-		c.sayHeld(i)
+		c.reportHeld(i)
 	case f&wantsForegr != 0:
 		c.decideForeground(i)
 	}
@@ -85,7 +85,7 @@ func (c *Collector) decideForeground(i index) {
 			c.emit(i, c.action(i, gc.Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
 			return
 		}
-		c.sayHeld(i)
+		c.reportHeld(i)
 		return
 	}
 	if c.hold(i) {

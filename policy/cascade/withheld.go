@@ -10,7 +10,7 @@ import (
 func (c *Collector) Release(now time.Time) {
 	c.now = now
 	c.releaseLanes()
-	clear(c.saidHeld)
+	clear(c.heldReported)
 	for _, i := range slices.Sorted(maps.Keys(c.work)) { // in an order that the inputs determine
 		if w := c.work[i]; w.withheld != 0 {
 			w.withheld = 0

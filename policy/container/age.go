@@ -10,6 +10,11 @@ import (
 // began is what the age of a container counts from; zero where that is not
 // known. A container that ended before it began (a clock was set back in
 // between) counts from the later of the two.
+//
+// After a clock was set back, containers from before the change are not ripe until it has
+// caught up, as with the kubelet. With MinAge 0 they are; there the kubelet waits. The
+// caller finds out an end that is not known (AgeFrom termination); until then the
+// container stays.
 func (c Container) began(from AgeFrom) time.Time {
 	if from == FromCreation || c.State != StateExited {
 		return c.Created
@@ -23,6 +28,8 @@ func (c Container) began(from AgeFrom) time.Time {
 // compareAge orders dead containers, the oldest first. Times are compared as
 // they are, also those in the future, so that the order does not change as time
 // passes; equal times by the number of restarts, then by ID.
+//
+// Which of two of the same age is the older one the kubelet leaves to chance.
 func compareAge(a, b *dead) int {
 	return cmp.Or(
 		compareTimes(a.stamp, b.stamp),

@@ -41,6 +41,10 @@ type decision struct {
 }
 
 // dead is a container that is the kubelet's and does not run.
+//
+// Dead is what does not run: exited, created and never started, or lost track of by the
+// runtime. The last may be running after all, so it is stopped first, in a step of its
+// own.
 type dead struct {
 	Container
 	pod   *pod

@@ -154,15 +154,15 @@ func TestOneContainer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := oneDead()
 			test.change(&s, &s.Containers[0])
-			if got := fate(Decide(s, noon), "c"); got != test.want {
+			if got := reasonFor(Decide(s, noon), "c"); got != test.want {
 				t.Errorf("reason %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// fate is the reason why a container stays, or goes.
-func fate(p Plan, id string) Reason {
+// reasonFor is why a container stays, or goes.
+func reasonFor(p Plan, id string) Reason {
 	for _, step := range p.Steps {
 		if step.Action == RemoveContainer && step.ContainerID == id || step.Action == RemoveSandbox && step.SandboxID == id {
 			return step.Reason
@@ -233,8 +233,8 @@ func TestWhichIsOlder(t *testing.T) {
 			for _, order := range [][]Container{{label(test.a, "a"), label(test.b, "b")}, {label(test.b, "b"), label(test.a, "a")}} {
 				s.Containers = order
 				plan := Decide(s, noon)
-				if fate(plan, "a") != RemovedPerPod || fate(plan, "b") != KeptWithinLimits {
-					t.Errorf("a: %s, b: %s", fate(plan, "a"), fate(plan, "b"))
+				if reasonFor(plan, "a") != RemovedPerPod || reasonFor(plan, "b") != KeptWithinLimits {
+					t.Errorf("a: %s, b: %s", reasonFor(plan, "a"), reasonFor(plan, "b"))
 				}
 			}
 		})

@@ -19,6 +19,11 @@ const maxName = 253
 // Whoever may write to the runtime's socket can write these labels; they name
 // an owner, they do not prove one. The names are safe to print, and hold no
 // path separator.
+//
+// The kubelet is less careful: it takes anything the CRI lists, so that a sandbox made by
+// hand is of a pod without UID, which is gone. What belongs to nobody still counts as a
+// container of its sandbox, which therefore stays. With forged labels, dead containers go
+// earlier, never running ones.
 func Identify(labels map[string]string) (pod PodID, container string) {
 	pod = PodID{
 		UID:       labels[labelPodUID],

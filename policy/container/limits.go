@@ -18,6 +18,16 @@ func (it *dead) unit() unit { return unit{it.Pod.UID, it.Name} }
 // enforceLimits chooses what goes: all that pods which have no more rights
 // left behind, then what is over the limits. The order, and the way in which
 // two limits that cannot both hold are reconciled, are the kubelet's.
+//
+// A dead container is ripe once it is MinAge old; a younger one is neither removed nor
+// counted. Of the ripe ones go, the oldest first in each of these passes: all of pods
+// that have lost their rights; of each unit what is over MaxPerPodContainer; and, if more
+// than MaxContainers are left, of each unit what is over its equal share of them (one at
+// worst), and then the oldest anywhere.
+//
+// The equal share can take more than is needed: of six in units of five and one, with
+// room for five, two are left in the first, where dropping one would do. The kubelet does
+// the same.
 func (d *decision) enforceLimits() {
 	var ended []*dead
 	units := make(map[unit][]*dead)

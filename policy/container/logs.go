@@ -60,6 +60,10 @@ const KeptPod Reason = "pod_exists"
 // has a UID of the form that API servers give. The kubelet makes up another form for
 // static pods; a manifest that brings a UID of that form loses its logs while its
 // mirror pod is missing.
+//
+// A directory outlives everything else of its pod, so it is judged last, and by its name
+// alone. The kubelet removes logs of a pod that is gone while containers of it are left;
+// here they wait for those.
 func DecideLogs(l Logs, s Snapshot, now time.Time) LogPlan {
 	d := logDecision{decision: decision{Snapshot: s, now: now.Round(0)}}
 	if problems := s.Policy.Validate(); len(problems) > 0 {

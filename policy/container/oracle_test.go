@@ -2,13 +2,14 @@ package container
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"time"
 )
 
 // oracle decides the same as Decide in the most naive way: one removal after
 // the other, and after each it looks at everything again. It keeps no tables,
-// and shares no code with Decide but the rule for names and the policy's.
+// and shares no code with Decide but what says whether a policy makes sense.
 type oracle struct {
 	s     Snapshot
 	now   time.Time
@@ -178,7 +179,11 @@ func (o *oracle) since(t time.Time) time.Duration {
 	return o.now.Sub(t)
 }
 
-func labelled(p PodID) bool { return validName(p.UID) && validName(p.Namespace) && validName(p.Name) }
+func labelled(p PodID) bool { return isName(p.UID) && isName(p.Namespace) && isName(p.Name) }
+
+var nameRule = regexp.MustCompile(`^[-.:\w]{1,253}$`)
+
+func isName(s string) bool { return nameRule.MatchString(s) && s != "." && s != ".." }
 
 // containerStays is why the limits do not ask about a container.
 func (o *oracle) containerStays(c Container) Reason {
@@ -191,7 +196,7 @@ func (o *oracle) containerStays(c Container) Reason {
 	switch {
 	case len(o.s.Policy.Validate()) > 0, listed > 1, c.State == 0, c.State > StateUnknown:
 		return KeptBlocked
-	case !labelled(c.Pod) || !validName(c.Name):
+	case !labelled(c.Pod) || !isName(c.Name):
 		return KeptForeign
 	case c.State == StateRunning:
 		return KeptRunning
@@ -241,7 +246,7 @@ func (o *oracle) mayBeStatic(uid string) bool {
 		for _, sb := range o.s.Sandboxes {
 			listed = listed || sb.ID == c.SandboxID
 		}
-		if labelled(c.Pod) && validName(c.Name) && c.Pod.UID == uid && !listed {
+		if labelled(c.Pod) && isName(c.Name) && c.Pod.UID == uid && !listed {
 			return true
 		}
 	}
@@ -256,7 +261,7 @@ func (o *oracle) firstSeen(uid string) (oldest time.Duration) {
 		}
 	}
 	for _, c := range o.s.Containers {
-		if labelled(c.Pod) && validName(c.Name) && c.Pod.UID == uid {
+		if labelled(c.Pod) && isName(c.Name) && c.Pod.UID == uid {
 			oldest = max(oldest, o.since(c.Created))
 		}
 	}

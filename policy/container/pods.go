@@ -61,6 +61,20 @@ func (d *decision) findPods() map[string]*pod {
 	return pods
 }
 
+// judgePods says which pods have lost their rights. A pod has when it
+//
+//   - is not among Snapshot.Pods: deleted, or never there (nobody can tell the two
+//     apart);
+//   - was evicted;
+//   - is being deleted and has ended. One that still has something to end is like any
+//     other: its last dead containers tell why it took so long;
+//   - has ended (a job that is done), if the space is needed: ReclaimEnded. Otherwise an
+//     ended pod keeps what the limits leave it, for its logs.
+//
+// While PodsKnown is false none of this is believed, also not what the source said
+// before: the limits alone decide. The last dead container and the last sandbox of each
+// deleted pod then stay. (The kubelet goes on to believe, for sandboxes only, what it
+// heard of pods it knows.)
 func (d *decision) judgePods(pods map[string]*pod) {
 	listed := make(map[string]Pod, len(d.Pods))
 	for _, p := range d.Pods {
@@ -73,23 +87,28 @@ func (d *decision) judgePods(pods map[string]*pod) {
 		listed[p.UID] = p
 	}
 	for uid, p := range pods {
-		told, ok := listed[uid]
+		pod, ok := listed[uid]
 		if !ok {
 			d.judgeAbsent(p)
 			continue
 		}
 		switch {
-		case told.Evicted:
+		case pod.Evicted:
 			p.ended, p.detail = RemovedPodEvicted, "was evicted"
-		case told.Deleting && told.Ended:
+		case pod.Deleting && pod.Ended:
 			p.ended, p.detail = RemovedPodDeleted, "is being deleted and has ended"
-		case told.Ended && d.ReclaimEnded:
+		case pod.Ended && d.ReclaimEnded:
 			p.ended, p.detail = RemovedPodEnded, "has ended, and its space is needed"
 		}
 	}
 }
 
 // judgeAbsent is for a pod that its source does not name.
+//
+// Static pods come from files, and the API server knows them by mirror pods only, under
+// another UID, some time later or not at all. While StaticPodsKnown is false, what
+// belongs to a static pod, or may because its sandbox is missing from the reading, is
+// never taken for gone.
 func (d *decision) judgeAbsent(p *pod) {
 	if p.mayStatic && !d.StaticPodsKnown {
 		return

@@ -199,7 +199,7 @@ func TestDoubtKeeps(t *testing.T) {
 	})
 }
 
-// Foreign containers change nothing but the fate of the sandbox they are in.
+// Foreign containers change nothing but the decision on the sandbox they are in.
 func TestForeignContainersDoNotCount(t *testing.T) {
 	inAnyWorld(t, func(s Snapshot, d dice) error {
 		want := Decide(s, noon)

@@ -113,6 +113,11 @@ func (d *decision) containersLeft() map[string]int {
 }
 
 // whySandboxKept returns no reason for a sandbox that goes.
+//
+// A sandbox goes if it is not ready, no container of it is left after the plan, and its
+// pod has lost its rights or has a newer sandbox, ready or not. Neither limit nor MinAge
+// applies to sandboxes: MinAge keeps the logs of dead containers, and a sandbox has none.
+// A sandbox of a pod with young containers stays for theirs.
 func (d *decision) whySandboxKept(sb *sandbox, containers int) (Reason, string) {
 	switch {
 	case containers > 0:

@@ -83,7 +83,7 @@ func TestOneSandbox(t *testing.T) {
 			s := oneDead()
 			s.Pods, s.Containers, s.Sandboxes[0].NotReady = nil, nil, true
 			test.change(&s, &s.Sandboxes[0])
-			if got := fate(Decide(s, noon), "s"); got != test.want {
+			if got := reasonFor(Decide(s, noon), "s"); got != test.want {
 				t.Errorf("reason %q, want %q", got, test.want)
 			}
 		})

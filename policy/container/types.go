@@ -12,7 +12,7 @@ type Policy struct {
 
 	// StartGrace is how long after its creation something is taken for being
 	// started: a created container that does not run yet, a sandbox that is not
-	// ready yet, a pod that its source has not told of yet. The kubelet does the
+	// ready yet, a pod that its source has not named yet. The kubelet does the
 	// starting and needs none; 0 is the kubelet's.
 	StartGrace time.Duration
 }
@@ -41,7 +41,7 @@ type Snapshot struct {
 	Sandboxes  []Sandbox   // likewise
 
 	// Pods are the pods bound to this node. They count only while PodsKnown:
-	// their source is reached, and has told all it has.
+	// their source is reached, and has named all its pods.
 	Pods      []Pod
 	PodsKnown bool
 

@@ -31,7 +31,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.PlanAll()
 }
 
-// Observe takes a request as a list or a watch tells it. fields is a [Request] or a
+// Observe takes a request as a list or a watch reported it. fields is a [Request] or a
 // [PodRequest]; of the zero value of either, nothing is collected.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.See(now, t, o, func() *kept { return new(kept) }, func(e *kept) {

@@ -132,7 +132,7 @@ func aRequest(t *rapid.T, now time.Time) csrs.Request {
 func TestHistories(t *testing.T) {
 	for _, of := range []gc.Type{requestType, podType} {
 		deleted := 0
-		rapid.Check(t, func(t *rapid.T) {
+		gctest.Histories(t, func(t *rapid.T) {
 			var s times
 			c := csrs.New(s.config())
 			w := gctest.World{

@@ -17,7 +17,7 @@ func (c Collector) String() string {
 // Verb is what an action asks the caller to do.
 type Verb uint8
 
-// The verbs. Verify and Read are answered with what a live read told (an [Answer]), Warn
+// The verbs. Verify and Read are answered with what a live read returned (an [Answer]), Warn
 // and Withdraw with nothing, all others with how it went (a [Result]).
 const (
 	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents

@@ -41,6 +41,7 @@ type Rules[E Kept] struct {
 type Collection[E Kept] struct {
 	rules   Rules[E]
 	objects Objects[E]
+	beside  besides
 	queue   Queue[E]
 	now     time.Time
 }
@@ -51,13 +52,21 @@ func NewCollection[E Kept](rules Rules[E]) Collection[E] { return Collection[E]{
 // Now is the time of the last input.
 func (c *Collection[E]) Now() time.Time { return c.now }
 
+// Beside has b told of the objects of another kind, of all but [Interface].Observe.
+func (c *Collection[E]) Beside(kind string, b Beside) {
+	c.beside = append(c.beside, struct {
+		kind string
+		Beside
+	}{kind, b})
+}
+
 // Tell the time.
 func (c *Collection[E]) Tell(now time.Time) { c.now = now }
 
 // Objects are what is kept.
 func (c *Collection[E]) Objects() *Objects[E] { return &c.objects }
 
-// See an object as a list or a watch tells it. If it is new or changed, learn is called,
+// See an object as a list or a watch reported it. If it is new or changed, learn is called,
 // and it is judged anew.
 func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, learn func(E)) {
 	c.now = now
@@ -89,12 +98,20 @@ func (c *Collection[E]) PlanAll() {
 // Listing says that a list of a type begins.
 func (c *Collection[E]) Listing(now time.Time, t Type) {
 	c.now = now
+	if b := c.beside.of(t); b != nil {
+		b.listing(t)
+		return
+	}
 	c.objects.Listing(t)
 }
 
 // Forget takes a DELETED event.
-func (c *Collection[E]) Forget(now time.Time, _ Type, o Object) {
+func (c *Collection[E]) Forget(now time.Time, t Type, o Object) {
 	c.now = now
+	if b := c.beside.of(t); b != nil {
+		b.forget(o)
+		return
+	}
 	c.Drop(o.UID)
 }
 
@@ -114,7 +131,9 @@ func (c *Collection[E]) gone(e E) {
 // Synced says that the objects of a type are known up to now.
 func (c *Collection[E]) Synced(now time.Time, t Type) {
 	c.now = now
-	if c.objects.Synced(t, c.gone) {
+	if b := c.beside.of(t); b != nil {
+		b.synced(t)
+	} else if c.objects.Synced(t, c.gone) {
 		c.PlanAll()
 	}
 }
@@ -122,7 +141,9 @@ func (c *Collection[E]) Synced(now time.Time, t Type) {
 // Unreadable says that a type cannot be listed or watched now: what is known of it is old.
 func (c *Collection[E]) Unreadable(now time.Time, t Type) {
 	c.now = now
-	if c.objects.Unreadable(t) {
+	if b := c.beside.of(t); b != nil {
+		b.unreadable(t)
+	} else if c.objects.Unreadable(t) {
 		c.PlanAll()
 	}
 }
@@ -130,6 +151,9 @@ func (c *Collection[E]) Unreadable(now time.Time, t Type) {
 // Restored forgets everything: etcd was restored.
 func (c *Collection[E]) Restored(now time.Time) {
 	c.now = now
+	for _, b := range c.beside {
+		b.restored()
+	}
 	c.objects.Restored(c.gone)
 }
 
@@ -155,7 +179,7 @@ func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 func (c *Collection[E]) Answered(now, _ time.Time, _ uint64, _ Answer) { c.now = now }
 
 // Read takes how a live read went, and gives back what it was about, which is looked at
-// again; false if nobody waits for it any more, or it told nothing.
+// again; false if nobody waits for it any more, or it returned nothing.
 func (c *Collection[E]) Read(now time.Time, id uint64, a Answer) (e E, ok bool) {
 	c.now = now
 	result := map[State]Result{Exists: Done, Absent: Done, TooBusy: TooMany, Unknown: Failed}[a.State]

@@ -1,5 +1,7 @@
 package gc
 
+import "strings"
+
 // The two finalizers that the API server sets on an object that is deleted with
 // a propagation policy, and that a collector takes off (metav1.FinalizerOrphanDependents,
 // metav1.FinalizerDeleteDependents).
@@ -56,4 +58,20 @@ type Object struct {
 	Owners          []Reference
 	Finalizers      []string
 	Terminating     bool // deletionTimestamp is set
+}
+
+// Key is the name by which an object is known.
+func (o *Object) Key() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// GroupOf is the API group of an apiVersion; empty for the core group, "v1".
+func GroupOf(apiVersion string) string {
+	if group, _, found := strings.Cut(apiVersion, "/"); found {
+		return group
+	}
+	return ""
 }

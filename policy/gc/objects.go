@@ -22,7 +22,7 @@ type Kept interface {
 	entry() *Entry
 }
 
-// Objects are those that lists and watches have told of and that a collector keeps, of
+// Objects are those that lists and watches have reported and that a collector keeps, of
 // one type or of a few. The zero value is ready.
 type Objects[E Kept] struct {
 	all        map[string]E // by UID
@@ -61,6 +61,11 @@ func (s *Objects[E]) Coordinates(of E) Coordinates {
 
 // Current says whether all objects of e's type are known up to now.
 func (s *Objects[E]) Current(e E) bool { return s.types[e.entry().of].current }
+
+// Known says whether all objects of each type are known up to now.
+func (s *Objects[E]) Known() bool {
+	return len(s.types) > 0 && !slices.ContainsFunc(s.types, func(r reading) bool { return !r.current })
+}
 
 // reading of a type, and its place.
 func (s *Objects[E]) reading(t Type) (*reading, uint8) {

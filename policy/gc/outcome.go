@@ -1,6 +1,6 @@
 package gc
 
-// State is what a live read told.
+// State is what a live read returned.
 type State uint8
 
 // The answers. Unknown is anything that proves neither of the others: a bare 404
@@ -12,7 +12,7 @@ const (
 	TooBusy       // Unknown, because the server wants fewer requests
 )
 
-// Answer is what a live read of an action's coordinates told.
+// Answer is what a live read of an action's coordinates returned.
 type Answer struct {
 	State  State
 	Object Object // if it exists

@@ -206,7 +206,7 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	pause, longest := or(q.Config.RetryMin, 250*time.Millisecond), or(q.Config.RetryMax, 5*time.Minute)
 	switch r {
 	case Done, Gone:
-		// Its watch tells. Until then the same must not be done twice.
+		// Its watch reports it. Until then the same must not be done twice.
 		i.failures, pause = 0, or(q.Config.Settle, 30*time.Second)
 	case Deferred:
 		pause = 0 // Slow and Hold say when

@@ -13,6 +13,7 @@ import (
 type candidate struct {
 	Image
 
+	twice  bool   // listed more than once: removing one would remove all, so none may go
 	keep   Reason // why it stays whatever the disk says; "" if it may go
 	detail string
 	unused bool      // nothing but its youth, unknown pods or a failed removal may keep it
@@ -21,12 +22,21 @@ type candidate struct {
 	agedAt time.Time // when MaximumAge is reached; zero if never known
 }
 
-// classify returns the images by ID, one candidate for each ID. Images is not
-// changed.
+// classify judges the images, one candidate for each ID, in the order of the IDs.
 func classify(s Snapshot, now time.Time) []*candidate {
-	candidates := make([]*candidate, 0, len(s.Images))
-	backing := make([]candidate, len(s.Images)) // one allocation for all
-	for i, img := range s.Images {
+	candidates := distinct(s.Images)
+	for _, c := range candidates {
+		c.judge(&s, now)
+	}
+	return candidates
+}
+
+// distinct returns one candidate for each ID, in the order of the IDs. Images is not
+// changed.
+func distinct(images []Image) []*candidate {
+	candidates := make([]*candidate, 0, len(images))
+	backing := make([]candidate, len(images)) // one allocation for all
+	for i, img := range images {
 		backing[i].Image = img
 		candidates = append(candidates, &backing[i])
 	}
@@ -35,21 +45,17 @@ func classify(s Snapshot, now time.Time) []*candidate {
 	unique := candidates[:0]
 	for _, c := range candidates {
 		if n := len(unique); n > 0 && unique[n-1].ID == c.ID {
-			// Removing one would remove both: neither may go.
 			twin := unique[n-1]
-			twin.Roots = slices.Concat(twin.Roots, c.Roots)
-			twin.keep, twin.detail = KeptBlocked, "listed more than once"
-			twin.unused, twin.aged = false, false
+			twin.Roots, twin.twice = slices.Concat(twin.Roots, c.Roots), true
 			continue
 		}
-		c.judge(s, now)
 		unique = append(unique, c)
 	}
 	return unique
 }
 
 // judge fills in all that does not depend on the disk.
-func (c *candidate) judge(s Snapshot, now time.Time) {
+func (c *candidate) judge(s *Snapshot, now time.Time) {
 	c.oldAt = s.oldAt(c.arrived())
 	if s.Policy.MaximumAge > 0 && !c.lastUsed().IsZero() && !c.Observed.IsZero() {
 		c.agedAt = latest(
@@ -64,33 +70,12 @@ func (c *candidate) judge(s Snapshot, now time.Time) {
 		age(c.Observed, now) >= s.Policy.MaximumAge
 }
 
-// reason gives the first of the reasons, in the order of their constants, that
-// do not depend on the disk.
-func (c *candidate) reason(s Snapshot, now time.Time) (Reason, string) {
-	switch {
-	case c.ID == "":
-		return KeptBlocked, "has no ID"
-	case !s.Graph.inside(c.Roots):
-		return KeptBlocked, "has a root outside the graph"
-	case len(c.UsedBy) > 0:
-		return KeptInUse, "used by " + listed(c.UsedBy)
-	case len(c.Wanted) > 0:
-		return KeptWanted, "wanted by " + listed(c.Wanted)
-	case c.Pinned:
-		return KeptPinned, "pinned by the runtime"
-	case c.Sandbox:
-		return KeptSandbox, "the runtime's sandbox image"
-	case c.Keep != "":
-		return KeptByRule, "kept by the rule " + c.Keep
-	}
-	if why := s.Pods.MayWant(c.arrived(), now); why != "" {
-		return KeptPodsUnknown, why
-	}
-	if a := age(c.arrived(), now); a < s.Policy.MinimumAge {
-		return KeptYoung, fmt.Sprintf("arrived %v ago, minimum age %v", a.Round(time.Second), s.Policy.MinimumAge)
-	}
-	if now.Before(c.RetryAt) {
-		return KeptFailed, fmt.Sprintf("its removal failed, next try in %v", c.RetryAt.Sub(now).Round(time.Second))
+// reason gives the first of the protections that holds.
+func (c *candidate) reason(s *Snapshot, now time.Time) (Reason, string) {
+	for _, p := range protections {
+		if why := p.why(c, s, now); why != "" {
+			return p.reason, why
+		}
 	}
 	return "", ""
 }
@@ -105,8 +90,10 @@ func (c *candidate) arrived() time.Time { return firstKnown(c.Arrived, c.Observe
 // first comes first. Times are compared as they are, also those in the future,
 // so that the order does not change as time passes.
 func compareUse(a, b *candidate) int {
+	if c := compareTimes(a.lastUsed(), b.lastUsed()); c != 0 {
+		return c // mostly, and what follows is read for nothing
+	}
 	return cmp.Or(
-		compareTimes(a.lastUsed(), b.lastUsed()),
 		compareTimes(a.arrived(), b.arrived()),
 		compareTimes(a.Observed, b.Observed),
 		strings.Compare(a.ID, b.ID))

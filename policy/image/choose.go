@@ -4,7 +4,7 @@ import "math"
 
 // choose decides how much of d.order goes, and which of it is spared.
 func (d *decision) choose() {
-	d.stuck = d.need.less(sum(d.frees))
+	d.stuck = d.need.sub(sum(d.frees))
 	if d.stuck == (weight{}) {
 		d.chosen = d.shortest(d.need)
 		d.giveBack()
@@ -15,7 +15,7 @@ func (d *decision) choose() {
 		d.giveBack()
 		return
 	}
-	// In a hold. Its own images go, and what a line that can be reached needs.
+	// In a hold. Its own images go, and what a threshold that can be reached needs.
 	listed := d.listed()
 	d.arrange(func(c *candidate) bool { return listed[c] })
 	own := d.aged
@@ -32,7 +32,7 @@ func (d *decision) shortest(need weight) int {
 	freed := sum(d.frees[:d.aged])
 	n := d.aged
 	for ; n < len(d.order) && !freed.covers(need); n++ {
-		freed = freed.and(d.frees[n])
+		freed = freed.add(d.frees[n])
 	}
 	return n
 }
@@ -56,8 +56,14 @@ var unlimited = weight{bytes: math.MaxUint64, inodes: math.MaxUint64, snapshots:
 //
 // A layer that weighs nothing at all was never measured: an image that frees one
 // is not given back.
+//
+// That spares images that share their layers with images that stay, and small ones before
+// a large one that met the need by far. Twins that go together are each as heavy as both.
 func (d *decision) giveBack() {
-	d.spared = make(map[*candidate]pardon)
+	d.spared = make(map[*candidate]reprieve)
+	if d.chosen <= d.aged {
+		return // mostly, and it need not go through thousands of images
+	}
 	slack := d.slack()
 	bare := newMarker(d.Graph.Nodes) // marks only what leads to no snapshot
 	stays := d.stays.clone()
@@ -73,7 +79,7 @@ func (d *decision) giveBack() {
 		layers := unlimited
 		layers.snapshots = 0
 		_, neverUnpacked := bare.tryStay(c.Roots, layers)
-		d.spared[c] = pardon{
+		d.spared[c] = reprieve{
 			costs:   costs,
 			nothing: costs == weight{} || costs.snapshots == 0 && !neverUnpacked,
 		}
@@ -81,18 +87,21 @@ func (d *decision) giveBack() {
 	}
 }
 
-// pardon is why a chosen image is given back.
-type pardon struct {
+// reprieve is why a chosen image is given back.
+type reprieve struct {
 	costs   weight // what it would free beside those that go
 	nothing bool   // no layer among it
 }
 
-// slack is what may be lost by giving images back. Where the low line is reached it
+// slack is what may be lost by giving images back. Where the low threshold is reached it
 // still is; where it cannot be, FutileShare of what was needed when the hold began
 // may stay: our own removals do not make the rest worth more. A resource that nobody
 // needs limits nothing.
+//
+// Images are spared so only if the other threshold, where it can be reached, stays within
+// reach: 40 of 7,600 inodes are not worth seven images ([KeptFutile]).
 func (d *decision) slack() weight {
-	slack, over := unlimited, sum(d.frees[:d.chosen]).less(d.need)
+	slack, over := unlimited, sum(d.frees[:d.chosen]).sub(d.need)
 	needed := d.needed()
 	limit := func(slack *uint64, need, stuck, over, needed uint64) {
 		switch {
@@ -125,7 +134,7 @@ func (d *decision) renews() bool {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {
-		return stuck > 0 && (!held || sub(was, is) >= percentUp(capacity, 1))
+		return stuck > 0 && (!held || satSub(was, is) >= percentUp(capacity, 1))
 	}
 	return worse(d.stuck.bytes, hold.Bytes, disk.CapacityBytes, hold.AvailableBytes, disk.AvailableBytes) ||
 		worse(d.stuck.inodes, hold.Inodes, disk.Inodes, hold.InodesAvailable, disk.InodesAvailable)

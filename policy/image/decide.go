@@ -10,13 +10,22 @@ import (
 // Decide says which images of the snapshot should go, why the others stay, and
 // when to ask again. The package documentation has the rules.
 func Decide(s Snapshot, now time.Time) Plan {
+	d := newDecision(s, now)
+	return d.decide()
+}
+
+func newDecision(s Snapshot, now time.Time) *decision {
 	now = now.Round(0) // wall clock only, like all times in the snapshot
-	d := decision{Snapshot: s, now: now, images: classify(s, now)}
+	d := &decision{Snapshot: s, now: now, images: classify(s, now), says: &ofTheThreshold}
 	if problems := s.Policy.Validate(); len(problems) > 0 {
 		d.Blocked = "policy: " + joinProblems(problems)
 	} else {
 		d.need = d.shortfalls()
 	}
+	return d
+}
+
+func (d *decision) decide() Plan {
 	if d.Blocked != "" {
 		return d.blocked()
 	}
@@ -25,11 +34,13 @@ func Decide(s Snapshot, now time.Time) Plan {
 	return d.plan()
 }
 
-// decision is the state of one call of Decide.
+// decision is the state of one call of Decide, Ask or Why.
 type decision struct {
 	Snapshot
 	now    time.Time
 	images []*candidate // by ID
+	says   *wording     // of what need is for
+	asked  bool         // by Ask: nothing goes for its age alone
 	need   weight       // what has to become available; zero if nothing is to be reclaimed
 
 	stays *marker // what holders and images that never go lead to
@@ -38,13 +49,28 @@ type decision struct {
 	aged   int          // how many of order go by age
 	frees  []weight     // what each of order frees after those before it
 	chosen int          // how many of order go, but for those in spared
-	spared map[*candidate]pardon
+	spared map[*candidate]reprieve
 
 	stuck weight // the part of need that order cannot free
 	swept bool   // a hold begins or is renewed
 }
 
+// wording is how images that may go and stay are explained.
+type wording struct{ reached, notReached, futile string }
+
+var ofTheThreshold = wording{
+	reached:    "the low threshold is reached without it",
+	notReached: "removing all unused images would not reach the low threshold",
+	futile:     "the low threshold cannot be reached, and it would free ",
+}
+
 // shortfalls is what both dimensions need.
+//
+// Bytes and inodes have their own thresholds, and either starts a run. A run frees what
+// is needed for those dimensions that reached their high threshold; one that is between
+// its thresholds asks for nothing. The kubelet rounds what is to be freed down, and can
+// end one percent above its low threshold. Here it is rounded up, a difference of one
+// byte at most.
 func (d *decision) shortfalls() weight {
 	disk, policy := d.Disk, d.Policy
 	return weight{
@@ -81,7 +107,7 @@ func (d *decision) mark() {
 			continue
 		}
 		d.order = append(d.order, c)
-		if c.aged {
+		if c.aged && !d.asked {
 			d.aged++
 		}
 	}
@@ -112,6 +138,10 @@ func (d *decision) arrange(preferred func(*candidate) bool) {
 // attribute says what each image frees when all before it are gone and all
 // behind it are still there: what it alone adds when they are put back, the
 // last one first.
+//
+// Mark everything that stays, then add the candidates back, last one first: what a
+// candidate newly reaches is exactly what its removal frees after all those before it.
+// The whole order costs one walk over the graph, and cycles need no special case.
 func attribute(stays *marker, order []*candidate) []weight {
 	m := stays.clone()
 	frees := make([]weight, len(order))
@@ -121,10 +151,23 @@ func attribute(stays *marker, order []*candidate) []weight {
 	return frees
 }
 
+// beside is what each that goes frees if all those stay. Mostly nothing goes, and then it
+// does not go through thousands of images.
+func (d *decision) beside(stay, leave []*candidate) []weight {
+	if len(leave) == 0 {
+		return nil
+	}
+	stays := d.stays.clone()
+	for _, c := range stay {
+		stays.reach(c.Roots)
+	}
+	return attribute(stays, leave)
+}
+
 func sum(weights []weight) weight {
 	var total weight
 	for _, w := range weights {
-		total = total.and(w)
+		total = total.add(w)
 	}
 	return total
 }
@@ -132,19 +175,20 @@ func sum(weights []weight) weight {
 // plan puts the choice into words.
 func (d *decision) plan() Plan {
 	plan := Plan{NeedBytes: d.need.bytes, NeedInodes: d.need.inodes}
-	var remove []*candidate
-	stays := d.stays.clone()
+	var remove, keep []*candidate
+	low := fmt.Sprintf("%d %% used, reclaim starts at %d %%", d.Disk.UsedPercent(), d.Policy.HighPercent)
 	for i, c := range d.order {
 		if _, spared := d.spared[c]; i < d.chosen && !spared {
 			remove = append(remove, c)
 			continue
 		}
-		c.keep, c.detail = d.whyKept(c)
-		stays.reach(c.Roots)
+		c.keep, c.detail = d.whyKept(c, low)
+		keep = append(keep, c)
 	}
-	for i, w := range attribute(stays, remove) {
+	for i, w := range d.beside(keep, remove) {
 		plan.Remove = append(plan.Remove, d.removal(remove[i], w))
 	}
+	plan.Keep = slices.Grow(plan.Keep, len(d.images)-len(remove))
 	for _, c := range d.images {
 		if c.keep != "" {
 			plan.Keep = append(plan.Keep, Decision{ImageID: c.ID, Reason: c.keep, Detail: c.detail})
@@ -157,8 +201,8 @@ func (d *decision) plan() Plan {
 	return plan
 }
 
-// whyKept is for an image that may go and does not.
-func (d *decision) whyKept(c *candidate) (Reason, string) {
+// whyKept is for an image that may go and does not; low says that nothing has to go.
+func (d *decision) whyKept(c *candidate, low string) (Reason, string) {
 	pardon, spared := d.spared[c]
 	switch {
 	case spared && pardon.nothing:
@@ -166,11 +210,11 @@ func (d *decision) whyKept(c *candidate) (Reason, string) {
 	case spared && d.stuck != (weight{}):
 		return KeptFutile, d.futile(pardon.costs)
 	case d.stuck != (weight{}):
-		return KeptHold, "removing all unused images would not reach the low line"
-	case d.need != (weight{}):
-		return KeptNotNeeded, "the low line is reached without it"
+		return KeptHold, d.says.notReached
+	case d.need != (weight{}) || d.asked:
+		return KeptNotNeeded, d.says.reached
 	}
-	return KeptNotNeeded, fmt.Sprintf("%d %% used, reclaim starts at %d %%", d.Disk.UsedPercent(), d.Policy.HighPercent)
+	return KeptNotNeeded, low
 }
 
 // futile compares what an image would free with what is needed.
@@ -182,12 +226,15 @@ func (d *decision) futile(costs weight) string {
 	if d.stuck.inodes > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d inodes", costs.inodes, d.need.inodes))
 	}
-	return "the low line cannot be reached, and it would free " + strings.Join(parts, " and ")
+	return d.says.futile + strings.Join(parts, " and ")
 }
 
 func (d *decision) removal(c *candidate, frees weight) Decision {
 	reason := RemovedThreshold
-	if c.aged {
+	switch {
+	case d.asked:
+		reason = RemovedAsked
+	case c.aged:
 		reason = RemovedAge
 	}
 	unused := "last use unknown"

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// full is a disk above its high line, with one image that can mend it.
+// full is a disk above its high threshold, with one image that can mend it.
 func full() Snapshot {
 	return Snapshot{
 		Policy: Policy{HighPercent: 80, LowPercent: 75, MinimumAge: 2 * time.Minute},
@@ -107,7 +107,7 @@ func TestOneImage(t *testing.T) {
 			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 10000, InodesAvailable: 1501}
 			s.Policy.InodesHighPercent, s.Policy.InodesLowPercent, s.Policy.FutileShare = 80, 75, 1
 		}, RemovedThreshold},
-		{"out of inodes without a line", func(s *Snapshot, _ *Image) {
+		{"out of inodes without a threshold", func(s *Snapshot, _ *Image) {
 			s.Disk = Disk{CapacityBytes: 1000, AvailableBytes: 900, Inodes: 100}
 		}, KeptNotNeeded},
 		{"inodes not counted", func(s *Snapshot, _ *Image) {

@@ -74,7 +74,7 @@ func TestFutileIsStable(t *testing.T) {
 		s.Hold = first.Hold
 		second := Decide(s, noon)
 		if second.Hold == nil || first.Hold.Bytes != second.Hold.Bytes || first.Hold.Inodes != second.Hold.Inodes {
-			t.Skip("another line is reached, or cannot be any more")
+			t.Skip("another threshold is reached, or cannot be any more")
 		}
 		if len(second.Remove) > 0 {
 			t.Fatalf("after\n%+v\ngoes\n%+v", first, second.Remove)

@@ -6,17 +6,19 @@ type weight struct {
 	snapshots     int
 }
 
-func (w weight) plus(n Node) weight {
-	w.bytes = add(w.bytes, n.Bytes)
-	w.inodes = add(w.inodes, n.Inodes)
+func (w weight) size() Size { return Size{w.bytes, w.inodes} }
+
+func (w weight) addNode(n Node) weight {
+	w.bytes = satAdd(w.bytes, n.Bytes)
+	w.inodes = satAdd(w.inodes, n.Inodes)
 	if n.Kind == NodeSnapshot {
 		w.snapshots++
 	}
 	return w
 }
 
-func (w weight) and(v weight) weight {
-	return weight{add(w.bytes, v.bytes), add(w.inodes, v.inodes), w.snapshots + v.snapshots}
+func (w weight) add(v weight) weight {
+	return weight{satAdd(w.bytes, v.bytes), satAdd(w.inodes, v.inodes), w.snapshots + v.snapshots}
 }
 
 // covers says that both dimensions of what are there.
@@ -24,12 +26,16 @@ func (w weight) covers(what weight) bool {
 	return w.bytes >= what.bytes && w.inodes >= what.inodes
 }
 
-func (w weight) less(v weight) weight {
-	return weight{bytes: sub(w.bytes, v.bytes), inodes: sub(w.inodes, v.inodes)}
+func (w weight) sub(v weight) weight {
+	return weight{bytes: satSub(w.bytes, v.bytes), inodes: satSub(w.inodes, v.inodes)}
 }
 
-// marker walks the graph. Its marks only grow, apart from the last tryStay,
-// so any number of walks together visits each node once.
+// unmeasured says that this is a layer whose size the runtime did not know: even an empty
+// one takes an inode.
+func (n *Node) unmeasured() bool { return n.Kind == NodeSnapshot && n.Bytes == 0 && n.Inodes == 0 }
+
+// marker walks the graph. Its marks only grow, apart from what tryStay takes
+// back, so any number of walks together visits each node once.
 type marker struct {
 	nodes  []Node
 	marked []bool
@@ -60,14 +66,20 @@ func (m *marker) push(ids []NodeID) {
 // reach marks everything that roots lead to and returns what that adds.
 func (m *marker) reach(roots []NodeID) weight {
 	var added weight
+	m.walk(roots, func(_ NodeID, n *Node) { added = added.addNode(*n) })
+	return added
+}
+
+// walk marks everything that roots lead to and visits what that adds.
+func (m *marker) walk(roots []NodeID, visit func(NodeID, *Node)) {
 	m.push(roots)
 	for len(m.todo) > 0 {
 		id := m.todo[len(m.todo)-1]
 		m.todo = m.todo[:len(m.todo)-1]
-		added = added.plus(m.nodes[id])
-		m.push(m.nodes[id].Refs)
+		n := &m.nodes[id]
+		visit(id, n)
+		m.push(n.Refs)
 	}
-	return added
 }
 
 // tryStay marks what roots lead to, but only if that adds no more than limit, and no
@@ -80,9 +92,8 @@ func (m *marker) tryStay(roots []NodeID, limit weight) (added weight, ok bool) {
 		m.todo = m.todo[:len(m.todo)-1]
 		m.trail = append(m.trail, id)
 		n := m.nodes[id]
-		added = added.plus(n)
-		unknown := n.Kind == NodeSnapshot && n.Bytes == 0 && n.Inodes == 0
-		if unknown || added.snapshots > limit.snapshots || !limit.covers(added) {
+		added = added.addNode(n)
+		if n.unmeasured() || added.snapshots > limit.snapshots || !limit.covers(added) {
 			m.undo()
 			return weight{}, false
 		}
@@ -106,7 +117,7 @@ func (m *marker) unmarked() weight {
 	var w weight
 	for id, marked := range m.marked {
 		if !marked {
-			w = w.plus(m.nodes[id])
+			w = w.addNode(m.nodes[id])
 		}
 	}
 	return w
@@ -126,7 +137,7 @@ func (g Graph) inside(ids []NodeID) bool {
 func (g Graph) total() weight {
 	var w weight
 	for _, n := range g.Nodes {
-		w = w.plus(n)
+		w = w.addNode(n)
 	}
 	return w
 }

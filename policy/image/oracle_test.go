@@ -1,13 +1,14 @@
 package image
 
 import (
+	"math/big"
 	"slices"
 	"time"
 )
 
 // oracle decides the same as Decide in the most naive way: it tries every
 // prefix, and finds what a set of images frees by spreading marks over all nodes
-// until nothing changes. It shares no code with Decide but the lines.
+// until nothing changes. It shares no code with Decide but what says whether a policy makes sense.
 type oracle struct {
 	s   Snapshot
 	now time.Time
@@ -131,6 +132,21 @@ func (o oracle) old(img Image) bool {
 	return limit > 0 && o.since(known(img.LastUsed, img.Observed)) >= limit && o.since(img.Observed) >= limit
 }
 
+// share is n·part/whole, rounded up or down, in numbers that have no end; 0 of nothing, and part
+// at most.
+func share(n, part, whole uint64, up bool) uint64 {
+	if whole == 0 {
+		return 0
+	}
+	rest := new(big.Int)
+	quotient := new(big.Int).Mul(new(big.Int).SetUint64(n), new(big.Int).SetUint64(part))
+	quotient.QuoRem(quotient, new(big.Int).SetUint64(whole), rest)
+	if up && rest.Sign() > 0 {
+		quotient.Add(quotient, big.NewInt(1))
+	}
+	return quotient.Uint64()
+}
+
 func (o oracle) need() (need [2]uint64) {
 	p, d := o.s.Policy, o.s.Disk
 	if len(p.Validate()) > 0 {
@@ -138,15 +154,16 @@ func (o oracle) need() (need [2]uint64) {
 	}
 	for i, l := range []struct {
 		capacity, available uint64
-		used, high, low     int
+		high, low           int
 		reclaiming          bool
 	}{
-		{d.CapacityBytes, d.AvailableBytes, d.UsedPercent(), p.HighPercent, p.LowPercent, o.s.ReclaimingBytes},
-		{d.Inodes, d.InodesAvailable, d.InodesUsedPercent(), p.InodesHighPercent, p.InodesLowPercent, o.s.ReclaimingInodes},
+		{d.CapacityBytes, d.AvailableBytes, p.HighPercent, p.LowPercent, o.s.ReclaimingBytes},
+		{d.Inodes, d.InodesAvailable, p.InodesHighPercent, p.InodesLowPercent, o.s.ReclaimingInodes},
 	} {
 		on := l.capacity > 0 && l.high > 0 && l.high < 100
-		target := LowAvailable(l.capacity, l.low)
-		if on && (l.used >= l.high || l.reclaiming) && target > l.available {
+		used := 100 - int(share(min(l.available, l.capacity), 100, l.capacity, false))
+		target := share(l.capacity, 100-uint64(max(l.low, 0)), 100, true)
+		if on && (used >= l.high || l.reclaiming) && target > l.available {
 			need[i] = target - l.available
 		}
 	}
@@ -166,23 +183,7 @@ func (o oracle) decide() verdict {
 		}
 	}
 	byUse := func(a, b Image) int {
-		for _, pair := range [][2]time.Time{
-			{known(a.LastUsed, a.Observed), known(b.LastUsed, b.Observed)},
-			{known(a.Arrived, a.Observed), known(b.Arrived, b.Observed)},
-			{a.Observed, b.Observed},
-		} {
-			x, y := pair[0], pair[1]
-			switch {
-			case x.IsZero() != y.IsZero():
-				if x.IsZero() {
-					return 1
-				}
-				return -1
-			case !x.Equal(y):
-				return x.Compare(y)
-			}
-		}
-		if a.ID < b.ID {
+		if o.before(a, b) {
 			return -1
 		}
 		return 1
@@ -197,6 +198,24 @@ func (o oracle) decide() verdict {
 	chosen, spared := o.choose(&v, ids(aged), ids(rest))
 	o.explain(&v, aged, rest, chosen, spared)
 	return v
+}
+
+// before says that a goes before b.
+func (o oracle) before(a, b Image) bool {
+	for _, pair := range [][2]time.Time{
+		{known(a.LastUsed, a.Observed), known(b.LastUsed, b.Observed)},
+		{known(a.Arrived, a.Observed), known(b.Arrived, b.Observed)},
+		{a.Observed, b.Observed},
+	} {
+		x, y := pair[0], pair[1]
+		switch {
+		case x.IsZero() != y.IsZero():
+			return y.IsZero()
+		case !x.Equal(y):
+			return x.Before(y)
+		}
+	}
+	return a.ID < b.ID
 }
 
 // choose returns the threshold removals, and those that were spared.
@@ -259,7 +278,7 @@ func (o oracle) renewed(stuck [2]bool) bool {
 		stuck[1] && (!hold.Inodes || hold.InodesAvailable >= d.InodesAvailable+point(d.Inodes))
 }
 
-// prune takes out, newest first, what the low lines do not miss; of a line that
+// prune takes out, newest first, what the low thresholds do not miss; of a threshold that
 // cannot be reached, what is too little of what is needed.
 func (o oracle) prune(v *verdict, aged, chosen []string, stuck [2]bool, needed [2]uint64) (left, spared []string) {
 	left = slices.Clone(chosen)

@@ -16,7 +16,7 @@ type Pods struct {
 // pod makes its containers long before that.
 const UnansweredAge = time.Hour
 
-// MayWant says why a pod that nobody has told of may want an image that arrived
+// MayWant says why a pod that nobody has reported may want an image that arrived
 // at that time, "" if none is to be thought of. A time that is not known is now.
 func (p Pods) MayWant(arrived, now time.Time) string {
 	if !p.Unknown {

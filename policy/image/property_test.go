@@ -28,7 +28,7 @@ func genTime(t *rapid.T, name string) time.Time {
 func genPolicy(t *rapid.T) Policy {
 	p := Policy{HighPercent: rapid.IntRange(1, 100).Draw(t, "high")}
 	p.LowPercent = rapid.IntRange(0, p.HighPercent-1).Draw(t, "low")
-	if rapid.Bool().Draw(t, "inode lines") {
+	if rapid.Bool().Draw(t, "inode thresholds") {
 		p.InodesHighPercent = rapid.IntRange(1, 100).Draw(t, "inodes high")
 		p.InodesLowPercent = rapid.IntRange(0, p.InodesHighPercent-1).Draw(t, "inodes low")
 	}
@@ -171,7 +171,7 @@ func TestDecideInvariants(t *testing.T) {
 		}
 		var freed weight
 		for _, d := range plan.Remove {
-			freed = freed.and(weight{bytes: d.FreesBytes, inodes: d.FreesInodes})
+			freed = freed.add(weight{bytes: d.FreesBytes, inodes: d.FreesInodes})
 		}
 		need := weight{bytes: plan.NeedBytes, inodes: plan.NeedInodes}
 		if !freed.covers(need) && plan.Hold == nil {
@@ -246,7 +246,7 @@ func minimal(t *rapid.T, s Snapshot, plan Plan, need weight) {
 		}
 		bytes, inodes, _, _ := oracle{s, noon}.freed(gone[:i])
 		if bytes >= need.bytes && inodes >= need.inodes {
-			t.Fatalf("%q goes although the low line is reached before", d.ImageID)
+			t.Fatalf("%q goes although the low threshold is reached before", d.ImageID)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestHoldDoesNotGrind(t *testing.T) {
 			t.Skip("they can mend it, or some of the hold's own are left")
 		}
 		if first.NeedBytes > 0 && !first.Hold.Bytes || first.NeedInodes > 0 && !first.Hold.Inodes {
-			t.Skip("a line that can be reached is served")
+			t.Skip("a threshold that can be reached is served")
 		}
 		if len(second.Remove) > 0 {
 			t.Fatalf("grinds: %+v", second.Remove)

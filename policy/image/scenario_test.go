@@ -21,14 +21,14 @@ var update = flag.Bool("update", false, "write what Decide says into testdata/*.
 //
 //	policy high=80 low=75 [inodes-high= inodes-low= min-age= max-age= futile=]
 //	disk capacity=1000 available=150 [inodes= inodes-available=]
-//	node NAME record|blob|snapshot [BYTES] [inodes=N] [refs=A,B]
-//	image ID roots=A,B [last= arrived= observed=] [used-by= wanted= keep= pinned sandbox]
-//	holder KIND NAME A,B
+//	node NAME record|blob|snapshot [BYTES] [inodes=N] [refs=A,B] [created=] [partial]
+//	image ID roots=A,B [last= arrived= observed=] [used-by= wanted= keep= nominal= pinned sandbox]
+//	holder KIND NAME A,B     | expired KIND NAME A,B
 //	use ID WHO | idle ID     a container starts using it; nothing uses it any more
 //	drop ID                  somebody else removes it
 //	blocked WHY | wait 5m    | reclaiming bytes|inodes|off
 //	carry-out [N]            the last plan's first N removals happen, and free what was computed
-//	decide
+//	decide | ask free=20 [inodes=] | ask to=60 | why ID | account
 //
 // Times are given as an age: last=3h is three hours ago, last=-1h in the
 // future, last=? not known. The hold of each plan is handed to the next.
@@ -63,10 +63,13 @@ type scenario struct {
 	now   time.Time
 	nodes map[string]NodeID
 	plan  Plan
+	tell  func() string // what was asked last
 }
 
 func newScenario(t *testing.T) *scenario {
-	return &scenario{t: t, now: noon, nodes: make(map[string]NodeID)}
+	sc := &scenario{t: t, now: noon, nodes: make(map[string]NodeID)}
+	sc.tell = func() string { return sc.describe(sc.plan) }
+	return sc
 }
 
 func (sc *scenario) run(text string) string {
@@ -82,7 +85,7 @@ func (sc *scenario) run(text string) string {
 		}
 		fmt.Fprintln(&out, line)
 		if line == "----" {
-			out.WriteString(sc.describe())
+			out.WriteString(sc.tell())
 			skipping = true
 			continue
 		}
@@ -115,6 +118,8 @@ func (sc *scenario) do(words []string) {
 		sc.image(words[1], args)
 	case "holder":
 		sc.s.Graph.Holders = append(sc.s.Graph.Holders, Holder{words[1], words[2], sc.ids(words[3])})
+	case "expired":
+		sc.s.Graph.Expired = append(sc.s.Graph.Expired, Holder{words[1], words[2], sc.ids(words[3])})
 	case "use":
 		img := sc.find(words[1])
 		img.UsedBy, img.LastUsed = []string{strings.Join(words[2:], " ")}, sc.now
@@ -139,9 +144,28 @@ func (sc *scenario) do(words []string) {
 			sc.s.Disk.AvailableBytes += d.FreesBytes
 			sc.s.Disk.InodesAvailable += d.FreesInodes
 		}
+	default:
+		sc.ask(words, args)
+	}
+}
+
+// ask puts a question; what is told next is its answer.
+func (sc *scenario) ask(words []string, args map[string]string) {
+	switch words[0] {
 	case "decide":
 		sc.plan = Decide(sc.s, sc.now)
 		sc.s.Hold = sc.plan.Hold
+		sc.tell = func() string { return sc.describe(sc.plan) }
+	case "ask":
+		need := Size{uint64(sc.number(args["free"])), uint64(sc.number(args["inodes"]))}
+		if to, ok := args["to"]; ok {
+			need.Bytes = sc.s.Disk.BytesTo(int(sc.number(to)))
+		}
+		sc.tell = func() string { return sc.describeAsked(Ask(sc.s, need, sc.now)) }
+	case "why":
+		sc.tell = func() string { return sc.describeWhy(words[1]) }
+	case "account":
+		sc.tell = func() string { return sc.describeAccount(Account(sc.s.Graph, sc.s.Images)) }
 	default:
 		sc.t.Fatalf("unknown command %q", words[0])
 	}
@@ -166,11 +190,15 @@ func (sc *scenario) node(words []string, args map[string]string) {
 	}
 	sc.nodes[words[0]] = NodeID(len(sc.s.Graph.Nodes)) // before its refs: it may name itself
 	n.Refs = sc.ids(args["refs"])
+	_, n.Partial = args["partial"]
+	if _, ok := args["created"]; ok {
+		n.Created = TimestampOf(sc.ago(args, "created"))
+	}
 	sc.s.Graph.Nodes = append(sc.s.Graph.Nodes, n)
 }
 
 func (sc *scenario) image(id string, args map[string]string) {
-	img := Image{ID: id, Roots: sc.ids(args["roots"]), Keep: args["keep"]}
+	img := Image{ID: id, Roots: sc.ids(args["roots"]), Keep: args["keep"], NominalBytes: uint64(sc.number(args["nominal"]))}
 	img.LastUsed, img.Arrived, img.Observed = sc.ago(args, "last"), sc.ago(args, "arrived"), sc.ago(args, "observed")
 	_, img.Pinned = args["pinned"]
 	_, img.Sandbox = args["sandbox"]
@@ -252,10 +280,9 @@ func (sc *scenario) duration(s string) time.Duration {
 	return d
 }
 
-// describe tells the last plan.
-func (sc *scenario) describe() string {
+// describe tells a plan.
+func (sc *scenario) describe(p Plan) string {
 	var out strings.Builder
-	p := sc.plan
 	fmt.Fprintf(&out, "used %d%%", sc.s.Disk.UsedPercent())
 	if sc.s.Disk.Inodes > 0 {
 		fmt.Fprintf(&out, ", inodes %d%%", sc.s.Disk.InodesUsedPercent())

@@ -32,20 +32,20 @@ func (d *decision) space(removed []*candidate) []Space {
 	for _, reason := range keptOrder {
 		var w weight
 		for _, c := range byReason[reason] {
-			w = w.and(m.reach(c.Roots))
+			w = w.add(m.reach(c.Roots))
 		}
 		line(string(reason), w, len(byReason[reason]))
 	}
 	var others weight
 	for _, h := range d.Graph.Holders {
-		others = others.and(m.reach(h.Nodes))
+		others = others.add(m.reach(h.Nodes))
 	}
 	line(SpaceOtherHolders, others, 0)
 	for _, c := range removed {
 		m.reach(c.Roots) // on its way out
 	}
 	line(SpaceUnreferenced, m.unmarked(), 0)
-	line(SpaceNotImages, d.used().less(d.Graph.total()), 0)
+	line(SpaceNotImages, d.used().sub(d.Graph.total()), 0)
 
 	slices.SortStableFunc(lines, func(a, b Space) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Inodes, a.Inodes))
@@ -55,7 +55,7 @@ func (d *decision) space(removed []*candidate) []Space {
 
 func (d *decision) used() weight {
 	return weight{
-		bytes:  sub(d.Disk.CapacityBytes, d.Disk.AvailableBytes),
-		inodes: sub(d.Disk.Inodes, d.Disk.InodesAvailable),
+		bytes:  satSub(d.Disk.CapacityBytes, d.Disk.AvailableBytes),
+		inodes: satSub(d.Disk.Inodes, d.Disk.InodesAvailable),
 	}
 }

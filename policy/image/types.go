@@ -1,6 +1,9 @@
 package image
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Policy is what the operator asked for. Percentages are of the filesystem's
 // capacity, as the kubelet counts them (see [Disk.UsedPercent]).
@@ -8,13 +11,13 @@ type Policy struct {
 	HighPercent int // reclaim starts when used reaches it; 1..100, 100 switches it off
 	LowPercent  int // reclaim ends at or below it; 0..HighPercent-1
 
-	InodesHighPercent int // the same two lines for inodes; both 0 switch them off too
+	InodesHighPercent int // the same two thresholds for inodes; both 0 switch them off too
 	InodesLowPercent  int
 
 	MinimumAge time.Duration // an image younger than this stays; >= 0
 	MaximumAge time.Duration // an image unused for this long goes whatever the disk says; 0 is off
 
-	// FutileShare is a percentage, 0..100: when a low line cannot be reached, images
+	// FutileShare is a percentage, 0..100: when a low threshold cannot be reached, images
 	// stay that together would free no more than this of what is needed.
 	FutileShare int
 }
@@ -26,6 +29,17 @@ type Disk struct {
 	Inodes          uint64 // 0 where the filesystem does not count them (btrfs)
 	InodesAvailable uint64
 }
+
+// Size is what something takes on the disk.
+type Size struct {
+	Bytes, Inodes uint64
+}
+
+// Add stays at the largest number rather than begin anew.
+func (s Size) Add(t Size) Size { return Size{satAdd(s.Bytes, t.Bytes), satAdd(s.Inodes, t.Inodes)} }
+
+// Sub is 0 where it would be negative.
+func (s Size) Sub(t Size) Size { return Size{satSub(s.Bytes, t.Bytes), satSub(s.Inodes, t.Inodes)} }
 
 // Snapshot is everything a decision rests on. Decide reads it and keeps
 // nothing.
@@ -41,8 +55,8 @@ type Snapshot struct {
 	// unknown sandbox image, for instance).
 	Blocked string
 
-	// ReclaimingBytes and ReclaimingInodes say that a run for that line has
-	// begun and has not reached its low line yet: the high line no longer
+	// ReclaimingBytes and ReclaimingInodes say that a run for that threshold has
+	// begun and has not reached its low threshold yet: the high threshold no longer
 	// matters. They are for a caller that decides again in the middle of a run;
 	// it clears them when the run ends, also when it ends in a hold.
 	ReclaimingBytes, ReclaimingInodes bool
@@ -69,6 +83,8 @@ type Image struct {
 	RetryAt time.Time // after a removal that failed: left alone until then
 
 	Roots []NodeID // what the image's records keep alive in Snapshot.Graph
+
+	NominalBytes uint64 // what the CRI says that it takes; only Account shows it, no decision rests on it
 }
 
 // NodeID is an index into Graph.Nodes.
@@ -86,10 +102,32 @@ const (
 
 // Node is something that takes space, or keeps something else that does.
 type Node struct {
-	Kind   NodeKind
-	Bytes  uint64
-	Inodes uint64
-	Refs   []NodeID // what stays as long as this node stays; cycles are allowed
+	Kind    NodeKind
+	Partial bool      // a blob that is not complete: an ingest
+	Created Timestamp // for Account only
+	Bytes   uint64
+	Inodes  uint64
+	Refs    []NodeID // what stays as long as this node stays; cycles are allowed
+}
+
+// Timestamp is a time in whole Unix seconds: there are hundreds of thousands of nodes,
+// and each has four bytes to spare. Zero is a time that is not known.
+type Timestamp uint32
+
+// TimestampOf is zero for a time that does not fit.
+func TimestampOf(t time.Time) Timestamp {
+	if seconds := t.Unix(); seconds > 0 && seconds <= math.MaxUint32 {
+		return Timestamp(seconds)
+	}
+	return 0
+}
+
+// Time is the zero time where it is not known.
+func (s Timestamp) Time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(s), 0).UTC()
 }
 
 // Holder is a root that is not an image ebb may remove: a lease, a
@@ -105,6 +143,10 @@ type Holder struct {
 type Graph struct {
 	Nodes   []Node
 	Holders []Holder
+	// Expired are leases and image records past their time. They keep nothing; Account
+	// shows what they would.
+	Expired []Holder
+	Unread  []string // what else there is, and could not be read: "ingests of k8s.io: why"
 }
 
 // Reason is why an image is kept or removed, as a stable word for metrics and
@@ -125,13 +167,14 @@ const (
 	KeptNotNeeded    Reason = "not_needed"     // could go, but the disk is low enough without
 	KeptFreesNothing Reason = "frees_nothing"  // could go, but every layer of it is held by images that stay
 	KeptFutile       Reason = "futile"         // could go, but would free next to nothing of a need that cannot be met: FutileShare
-	KeptHold         Reason = "hold"           // could go, but all that could would not reach the low line: see Hold
+	KeptHold         Reason = "hold"           // could go, but all that could would not reach the low threshold: see Hold
 )
 
 // Why an image goes.
 const (
-	RemovedThreshold Reason = "threshold"   // needed to get from the high to the low line
+	RemovedThreshold Reason = "threshold"   // needed to get from the high to the low threshold
 	RemovedAge       Reason = "maximum_age" // unused for MaximumAge
+	RemovedAsked     Reason = "asked"       // somebody asks for the space: see Ask
 )
 
 // Decision is the verdict on one image.
@@ -150,27 +193,40 @@ type Plan struct {
 	Remove []Decision // in this order
 	Keep   []Decision // every other image, ordered by ID
 
-	// NeedBytes and NeedInodes are what had to be freed to reach the low lines
-	// when the decision was made; 0 below the high line.
+	// NeedBytes and NeedInodes are what had to be freed to reach the low thresholds
+	// when the decision was made; 0 below the high threshold.
 	NeedBytes, NeedInodes uint64
 
 	// Next is the earliest time at which the answer changes by itself (an image
 	// grows old enough); zero if only an event can change it.
 	Next time.Time
 
-	// Hold is not nil while the disk is above its low line, wants reclaim, and
+	// Hold is not nil while the disk is above its low threshold, wants reclaim, and
 	// all that may go would not bring it there. To be handed back in the next
 	// Snapshot.
 	Hold *Hold
 }
 
-// Hold says that reclaim did what it could and waits: everything that may go
-// has been planned once, and images that become unused later stay until that
-// would help. See the package documentation for when it is renewed or ends.
+// Hold says that reclaim did what it could and waits: everything that may go has been
+// planned once. A disk that is full of something else must not cost each image its place
+// the moment it falls out of use. So images that become unused later stay ([KeptHold]),
+// until
+//
+//   - all candidates do reach the low thresholds: an ordinary run, no hold;
+//   - the disk is a percentage point of its capacity worse than when the hold began, or the
+//     other dimension cannot reach its threshold either: everything that may go goes once
+//     more, and the reading is renewed;
+//   - usage falls below the high threshold, and no run is on: the hold is over.
+//
+// Images that were already unused when the hold began may go at any time during it, those
+// below MinimumAge once they are older: a plan cut short by a failure or a cap on removals
+// is taken up again. A threshold that can be reached is served also while the other one
+// holds. MaximumAge goes on in a hold. A hold remembers what was needed, so that futile
+// images stay as the need shrinks.
 type Hold struct {
 	Since time.Time
 
-	Bytes, Inodes bool // which low lines cannot be reached
+	Bytes, Inodes bool // which low thresholds cannot be reached
 
 	AvailableBytes  uint64 // disk reading when the hold began or was last renewed
 	InodesAvailable uint64
@@ -193,7 +249,7 @@ const (
 	SpaceNotImages    = "not_images"    // everything else on the filesystem, what it reserves for root included
 )
 
-// Space is one line of the answer to "what holds the space". What several
+// Space is one part of the answer to "what takes the space". What several
 // hold is counted once, for the first in the order of the reasons above, then
 // of the constants SpaceOtherHolders and following.
 type Space struct {

@@ -11,7 +11,7 @@ import (
 type Collector struct {
 	gc.Collection[*kept]
 	config Config
-	spaces gc.Objects[*space]
+	spaces gc.Others[*space]
 	byName map[string]*space
 }
 
@@ -30,6 +30,8 @@ type kept struct {
 func New(config Config) *Collector {
 	c := &Collector{config: config, byName: make(map[string]*space)}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act})
+	c.spaces.Gone, c.spaces.News = c.namespaceGone, c.PlanAll
+	c.Beside("Namespace", &c.spaces)
 	return c
 }
 
@@ -43,7 +45,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 // Observe takes a Job with its [Job], or a Namespace with its [Namespace], as a list or a
 // watch tells it.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
-	if isNamespace(t) {
+	if t.Kind == "Namespace" {
 		c.observeNamespace(now, t, o, fields)
 		return
 	}

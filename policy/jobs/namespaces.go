@@ -13,8 +13,6 @@ type space struct {
 	labels map[string]string
 }
 
-func isNamespace(t gc.Type) bool { return t.APIVersion == "v1" && t.Kind == "Namespace" }
-
 // observeNamespace judges Jobs anew if labels changed, on which a default TTL may hang.
 func (c *Collector) observeNamespace(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
@@ -49,56 +47,4 @@ func (c *Collector) replan(s *space) {
 			c.Plan(e)
 		}
 	}
-}
-
-// Listing says that a list of a type begins.
-func (c *Collector) Listing(now time.Time, t gc.Type) {
-	if isNamespace(t) {
-		c.spaces.Listing(t)
-		return
-	}
-	c.Collection.Listing(now, t)
-}
-
-// Forget takes a DELETED event.
-func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
-	if !isNamespace(t) {
-		c.Collection.Forget(now, t, o)
-		return
-	}
-	c.Tell(now)
-	if s, known := c.spaces.Forget(o.UID); known {
-		c.namespaceGone(s)
-	}
-}
-
-// Synced says that the objects of a type are known up to now.
-func (c *Collector) Synced(now time.Time, t gc.Type) {
-	if !isNamespace(t) {
-		c.Collection.Synced(now, t)
-		return
-	}
-	c.Tell(now)
-	if c.spaces.Synced(t, c.namespaceGone) {
-		c.PlanAll()
-	}
-}
-
-// Unreadable says that a type cannot be listed or watched now.
-func (c *Collector) Unreadable(now time.Time, t gc.Type) {
-	if !isNamespace(t) {
-		c.Collection.Unreadable(now, t)
-		return
-	}
-	c.Tell(now)
-	if c.spaces.Unreadable(t) {
-		c.PlanAll()
-	}
-}
-
-// Restored forgets everything: etcd was restored.
-func (c *Collector) Restored(now time.Time) {
-	c.Tell(now)
-	c.spaces.Restored(c.namespaceGone)
-	c.Collection.Restored(now)
 }

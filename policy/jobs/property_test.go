@@ -146,7 +146,7 @@ func pick(t *rapid.T, n int) (v int) {
 // TestHistories has random histories of a cluster judged from scratch at each step.
 func TestHistories(t *testing.T) {
 	deleted := 0
-	rapid.Check(t, func(t *rapid.T) {
+	gctest.Histories(t, func(t *rapid.T) {
 		var r rules
 		c := jobs.New(r.config())
 		in := cluster{teams: map[string]string{}, uids: map[string]string{}}

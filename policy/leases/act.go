@@ -22,7 +22,7 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 
 // restsOn is the Node of a Lease, or the Pod that holds an election; nothing if nobody does.
 func (c *Collector) restsOn(e *kept) gc.Coordinates {
-	switch t := c.nodes.t; {
+	switch t := c.nodes.Type(); {
 	case e.ofNode:
 		return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: e.Name}
 	case e.holder != "":
@@ -31,7 +31,7 @@ func (c *Collector) restsOn(e *kept) gc.Coordinates {
 	return gc.Coordinates{}
 }
 
-// Answered takes what a live read of a Node or a Pod told. It began when it was asked for,
+// Answered takes what a live read of a Node or a Pod returned. It began when it was asked for,
 // at the earliest.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	e, ok := c.Read(now, id, a)

@@ -14,7 +14,7 @@ type Collector struct {
 	gc.Collection[*kept] // Leases
 	config               Config
 	byName               map[string]*kept // those of Nodes
-	nodes                nodes
+	nodes                gc.Names[struct{}]
 }
 
 // kept is what is known of a Lease.
@@ -37,12 +37,12 @@ type kept struct {
 
 // New makes an empty collector.
 func New(config Config) *Collector {
-	c := &Collector{config: config, byName: make(map[string]*kept), nodes: nodes{present: make(map[string]*node)}}
+	c := &Collector{config: config, byName: make(map[string]*kept)}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.miss, Gone: c.unname})
+	c.nodes.Gone, c.nodes.News = func(name string, _ struct{}) { c.planNamed(name) }, c.PlanAll
+	c.Beside("Node", &c.nodes)
 	return c
 }
-
-func isNode(t gc.Type) bool { return t.Kind == "Node" }
 
 // Configure takes another configuration: all Leases are judged anew.
 func (c *Collector) Configure(now time.Time, config Config) {
@@ -58,23 +58,12 @@ func (c *Collector) isOwn(e *kept) bool {
 	return slices.Contains(c.config.Own, e.Namespace+"/"+e.Name)
 }
 
-// Listing says that a list of a type begins.
-func (c *Collector) Listing(now time.Time, t gc.Type) {
-	if !isNode(t) {
-		c.Collection.Listing(now, t)
-		return
-	}
-	c.Tell(now)
-	c.nodes.listing(t)
-	c.PlanAll() // a Node may be there that the list has yet to tell of
-}
-
-// Observe takes a Lease or a Node as a list or a watch tells it. fields of the former is
+// Observe takes a Lease or a Node as a list or a watch reported it. fields of the former is
 // a [Lease].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
-	if isNode(t) {
+	if t.Kind == "Node" {
 		c.Tell(now)
-		if c.nodes.observe(t, o) {
+		if _, was := c.nodes.Observe(t, o, struct{}{}); !was {
 			c.planNamed(o.Name)
 		}
 		return
@@ -127,46 +116,5 @@ func podOf(holder string) (name string, ok bool) {
 
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// Forget takes a DELETED event.
-func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
-	if !isNode(t) {
-		c.Collection.Forget(now, t, o)
-		return
-	}
-	c.Tell(now)
-	if c.nodes.forget(o) {
-		c.planNamed(o.Name)
-	}
-}
-
-// Synced says that the objects of a type are known up to now.
-func (c *Collector) Synced(now time.Time, t gc.Type) {
-	if !isNode(t) {
-		c.Collection.Synced(now, t)
-		return
-	}
-	c.Tell(now)
-	c.nodes.synced(t)
-	c.PlanAll()
-}
-
-// Unreadable says that a type cannot be listed or watched now: what is known of it is
-// old, and nothing is asked for.
-func (c *Collector) Unreadable(now time.Time, t gc.Type) {
-	if !isNode(t) {
-		c.Collection.Unreadable(now, t)
-		return
-	}
-	c.Tell(now)
-	c.nodes.known = false
-	c.PlanAll()
-}
-
-// Restored forgets everything: etcd was restored.
-func (c *Collector) Restored(now time.Time) {
-	c.Collection.Restored(now)
-	c.nodes.restored()
-}
-
 // Len is how many Leases and Nodes are known.
-func (c *Collector) Len() int { return c.Collection.Len() + len(c.nodes.present) }
+func (c *Collector) Len() int { return c.Collection.Len() + c.nodes.Len() }

@@ -21,7 +21,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return Owned, time.Time{}
 	case !e.holds:
 		return OtherHolder, time.Time{}
-	case c.nodes.has(e.Name):
+	case c.hasNode(e):
 		return NodeThere, time.Time{}
 	case e.missing == gc.NoStamp:
 		return NodesUnread, time.Time{}
@@ -53,12 +53,18 @@ func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 
 // miss notes since when the Node of a Lease is missing.
 func (c *Collector) miss(e *kept) {
-	switch missing := e.ofNode && c.nodes.known && !c.nodes.has(e.Name); {
+	switch missing := e.ofNode && c.nodes.Known() && !c.hasNode(e); {
 	case !missing:
 		e.missing = gc.NoStamp
 	case e.missing == gc.NoStamp:
 		e.missing = gc.StampOf(c.Now())
 	}
+}
+
+// hasNode says whether the Node of a Lease is there, as far as is known.
+func (c *Collector) hasNode(e *kept) bool {
+	_, there := c.nodes.UID(e.Name)
+	return there
 }
 
 func (c *Collector) planNamed(node string) {

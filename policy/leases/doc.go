@@ -7,7 +7,8 @@
 // within which nobody renewed it, and a live read of the Node, just before, says that
 // there is none. What is not known, of Nodes as of Leases, keeps all.
 //
-// Leases of elections are reported if they have expired for longer than Config allows.
-// They are never deleted: whether their holder still runs, this package does not know.
+// Leases of elections are reported if they have expired for longer than Config allows. One is
+// deleted only if Config says so, and nobody holds it, or a live read says that the Pod that
+// held it is gone.
 // The Leases by which API servers know each other, and ebb's own, are nobody's business.
 package leases

@@ -44,7 +44,7 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	return gc.Action{Collector: Name, Verb: gc.Delete, Policy: gc.Background, Reason: why, Object: node, ResourceVersion: e.ResourceVersion}
 }
 
-// Answered takes what a live read of a Node's Lease told.
+// Answered takes what a live read of a Node's Lease returned.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	if id == c.survey.id {
 		c.Surveyed(now, id, nil)

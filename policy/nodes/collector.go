@@ -15,25 +15,16 @@ type Collector struct {
 	gc.Collection[*kept] // Nodes
 	config               Config
 	byName               map[string]*kept
-	leases               gc.Objects[*lease]
+	leases               gc.Others[*lease]
 	leaseOf              map[string]*lease // by the Node's name
-	attachments          gc.Objects[*attachment]
+	attachments          gc.Others[*attachment]
 	attached             map[string]int // attachments, by the Node's name
-	current              [kinds]bool    // it was listed, and can be read since
-	since                time.Time      // all are
+	since                time.Time      // all types can be read
 	survey               survey
 	surveyor             *kept                // whose action asks for the inventory
 	deletes              map[uint64]string    // on their way: UIDs by the action
 	spent                map[string]time.Time // deletions within the window, by UID
 }
-
-// kinds of objects it knows.
-const (
-	ofNodes = iota
-	ofLeases
-	ofAttachments
-	kinds
-)
 
 // kept is what is known of a Node.
 type kept struct {
@@ -72,11 +63,11 @@ func New(config Config) *Collector {
 		deletes: map[uint64]string{}, spent: map[string]time.Time{},
 	}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Gone: c.gone})
+	c.leases.Gone, c.leases.News = c.dropLease, c.PlanAll
+	c.attachments.Gone, c.attachments.News = c.dropAttachment, c.PlanAll
+	c.Beside("Lease", &c.leases)
+	c.Beside("VolumeAttachment", &c.attachments)
 	return c
-}
-
-func kindOf(t gc.Type) int {
-	return max(slices.Index([]string{ofNodes: "Node", ofLeases: "Lease", ofAttachments: "VolumeAttachment"}, t.Kind), 0)
 }
 
 // Configure takes another configuration: all Nodes are judged anew.
@@ -96,27 +87,14 @@ func (c *Collector) marks(e *kept) bool {
 	return c.config.marks(Node{Labels: e.labels, Taints: e.taints})
 }
 
-// Listing says that a list of a type begins.
-func (c *Collector) Listing(now time.Time, t gc.Type) {
-	c.Tell(now)
-	switch kindOf(t) {
-	case ofLeases:
-		c.leases.Listing(t)
-	case ofAttachments:
-		c.attachments.Listing(t)
-	default:
-		c.Collection.Listing(now, t)
-	}
-}
-
 // Observe takes a Node with its [Node], a Lease with its [leases.Lease], or a
 // VolumeAttachment with its [Attachment].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
-	switch kindOf(t) {
-	case ofLeases:
+	switch t.Kind {
+	case "Lease":
 		c.observeLease(t, o, fields)
-	case ofAttachments:
+	case "VolumeAttachment":
 		c.observeAttachment(t, o, fields)
 	default:
 		c.See(now, t, o, func() *kept { return &kept{seen: gc.StampOf(now)} }, func(e *kept) {
@@ -182,7 +160,7 @@ func (c *Collector) observeLease(t gc.Type, o gc.Object, fields any) {
 		return
 	}
 	f, known := fields.(leases.Lease)
-	if l.expires = gc.StampOf(f.Expires); !known || c.current[ofLeases] || l.seen {
+	if l.expires = gc.StampOf(f.Expires); !known || c.leases.Known() || l.seen {
 		l.expires = max(l.expires, gc.StampOf(c.Now()))
 	}
 	l.seen = true
@@ -226,64 +204,26 @@ func (c *Collector) dropLease(l *lease) {
 
 func (c *Collector) dropAttachment(a *attachment) { c.attach(a.node, -1) }
 
-// Forget takes a DELETED event.
-func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
-	c.Tell(now)
-	switch kindOf(t) {
-	case ofLeases:
-		if l, known := c.leases.Forget(o.UID); known {
-			c.dropLease(l)
-		}
-	case ofAttachments:
-		if a, known := c.attachments.Forget(o.UID); known {
-			c.dropAttachment(a)
-		}
-	default:
-		c.Collection.Forget(now, t, o)
-	}
-}
-
 // Synced says that the objects of a type are known up to now.
 func (c *Collector) Synced(now time.Time, t gc.Type) {
-	c.Tell(now)
-	kind := kindOf(t)
-	switch kind {
-	case ofLeases:
-		c.leases.Synced(t, c.dropLease)
-	case ofAttachments:
-		c.attachments.Synced(t, c.dropAttachment)
-	default:
-		c.Collection.Synced(now, t)
-	}
-	if !c.current[kind] {
-		if c.current[kind] = true; c.readable() {
-			c.since = now
-		}
+	was := c.readable()
+	c.Collection.Synced(now, t)
+	if !was && c.readable() {
+		c.since = now
 		c.PlanAll()
 	}
 }
 
 // readable says whether all types are known up to now.
-func (c *Collector) readable() bool { return c.current == [kinds]bool{true, true, true} }
-
-// Unreadable says that a type cannot be listed or watched now.
-func (c *Collector) Unreadable(now time.Time, t gc.Type) {
-	c.Tell(now)
-	if kind := kindOf(t); c.current[kind] {
-		c.current[kind] = false
-		c.PlanAll()
-	}
+func (c *Collector) readable() bool {
+	return c.Objects().Known() && c.leases.Known() && c.attachments.Known()
 }
 
 // Restored forgets everything: etcd was restored. An inventory is nothing of etcd's: how
 // large the last one was is not forgotten.
 func (c *Collector) Restored(now time.Time) {
-	c.Tell(now)
-	c.current = [kinds]bool{}
-	c.leases.Restored(c.dropLease)
-	c.attachments.Restored(c.dropAttachment)
-	c.survey = survey{size: c.survey.size}
 	c.Collection.Restored(now)
+	c.survey = survey{size: c.survey.size}
 }
 
 // Len is how many objects are kept.

@@ -12,13 +12,13 @@ func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case e.terminating:
 		return Terminating, time.Time{}
-	case !e.understood || !c.current[ofNodes]:
+	case !e.understood || !c.Objects().Known():
 		return NotRead, time.Time{}
 	case e.ready:
 		return Ready, time.Time{}
 	case e.since == gc.NoStamp:
 		return TimeMissing, time.Time{}
-	case !c.current[ofLeases]:
+	case !c.leases.Known():
 		return LeasesUnread, time.Time{}
 	}
 	last := max(e.since, e.heard)
@@ -35,7 +35,7 @@ func (c *Collector) holds(e *kept) gc.Reason {
 		return NotMarked
 	case !c.config.Inventory:
 		return NoInventory
-	case !c.current[ofAttachments]:
+	case !c.attachments.Known():
 		return AttachmentsUnread
 	case (e.volumes || c.attached[e.Name] > 0) && !e.outOfService:
 		return VolumesAttached

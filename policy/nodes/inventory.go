@@ -86,7 +86,7 @@ func (c *Collector) Surveyed(now time.Time, id uint64, list *Inventory) {
 	s.id, s.known, c.surveyor = 0, machines{}, nil
 	if list == nil {
 		s.refused = InventoryUnknown
-		s.pause = min(max(2*s.pause, leastPause), AskAgain)
+		s.pause = min(max(2*s.pause, minPause), AskAgain)
 		s.again = now.Add(s.pause)
 	} else {
 		s.pause, s.again = 0, now.Add(AskAgain)
@@ -138,7 +138,7 @@ func (c *Collector) judge(list *Inventory) gc.Reason {
 // least of n must be there.
 func (c *Collector) least(n int) int {
 	const rounding = 1e-9 // 0.29 of 100 is 29
-	return min(int(math.Ceil(c.config.leastShare()*float64(n)-rounding)), max(n-1, 0))
+	return min(int(math.Ceil(c.config.minShare()*float64(n)-rounding)), max(n-1, 0))
 }
 
 // most Nodes may be deleted within the window.
@@ -150,5 +150,5 @@ func (c *Collector) most() int {
 			all++
 		}
 	}
-	return max(1, int(c.config.mostShare()*float64(all)+rounding))
+	return max(1, int(c.config.maxShare()*float64(all)+rounding))
 }

@@ -79,7 +79,7 @@ func TestLifeWhileItGoes(t *testing.T) {
 // TestShare: so many go within an hour, and no more.
 func TestShare(t *testing.T) {
 	for share, want := range map[float64]int{0.01: 1, 0.15: 3, 0.29: 5} {
-		s := newScene(t, func(c *nodes.Config) { c.MostShare, c.LeastShare = share, 0.1 })
+		s := newScene(t, func(c *nodes.Config) { c.MaxShare, c.MinShare = share, 0.1 })
 		s.known()
 		for i := range 9 { // with the first, 20 Nodes in all
 			s.observe(fmt.Sprint("dead-", i), s.dead)

@@ -48,17 +48,17 @@ type Config struct {
 	Inventory bool
 	// MaxAge is how old an inventory may be. Default 30m.
 	MaxAge time.Duration
-	// LeastShare of the machines of the last inventory, and of the Nodes there are, must be
+	// MinShare of the machines of the last inventory, and of the Nodes there are, must be
 	// in one; all but one are enough. Default 0.8.
-	LeastShare float64
-	// MostShare of the Nodes may be deleted within an hour; one always may. Default 0.1.
-	MostShare float64
+	MinShare float64
+	// MaxShare of the Nodes may be deleted within an hour; one always may. Default 0.1.
+	MaxShare float64
 }
 
 func (c Config) notReadyFor() time.Duration { return cmp.Or(max(c.NotReadyFor, 0), 72*time.Hour) }
 func (c Config) maxAge() time.Duration      { return cmp.Or(max(c.MaxAge, 0), 30*time.Minute) }
-func (c Config) leastShare() float64        { return cmp.Or(max(c.LeastShare, 0), 0.8) }
-func (c Config) mostShare() float64         { return cmp.Or(max(c.MostShare, 0), 0.1) }
+func (c Config) minShare() float64          { return cmp.Or(max(c.MinShare, 0), 0.8) }
+func (c Config) maxShare() float64          { return cmp.Or(max(c.MaxShare, 0), 0.1) }
 
 // marks says whether a Node may be deleted.
 func (c Config) marks(n Node) bool {
@@ -86,11 +86,11 @@ const (
 	AskAgain = 10 * time.Minute
 	// Ahead is how far an inventory's clock may be ahead of the API server's.
 	Ahead = time.Minute
-	// window is the time within which MostShare may be deleted.
+	// window is the time within which MaxShare may be deleted.
 	window = time.Hour
 	// leastPause is the pause after the first inventory that could not be read; it doubles,
 	// up to AskAgain.
-	leastPause = 5 * time.Second
+	minPause = 5 * time.Second
 )
 
 // Name is the collector's.
@@ -118,12 +118,12 @@ const (
 	Watched           gc.Reason = "stale_being_watched"     // not for WatchFor
 	AskingInventory   gc.Reason = "stale_asking_inventory"  // it is asked for when it is due
 	InInventory       gc.Reason = "stale_in_inventory"      // the machine is there
-	TooMany           gc.Reason = "stale_too_many_at_once"  // MostShare
+	TooMany           gc.Reason = "stale_too_many_at_once"  // MaxShare
 	InventoryUnknown  gc.Reason = "inventory_unknown"       // it could not be read
 	InventoryOld      gc.Reason = "inventory_old"           // beyond MaxAge
 	InventoryFuture   gc.Reason = "inventory_in_the_future" // its time is
 	InventoryEmpty    gc.Reason = "inventory_empty"
-	InventoryShrunken gc.Reason = "inventory_shrunken"    // LeastShare
+	InventoryShrunken gc.Reason = "inventory_shrunken"    // MinShare
 	InventoryPartial  gc.Reason = "inventory_lacks_ready" // it does not have a Node that is ready
 	InventoryUnproven gc.Reason = "inventory_unproven"    // no Node is ready that it could have
 )

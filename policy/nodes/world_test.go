@@ -48,7 +48,7 @@ type world struct {
 const (
 	staleAfter = time.Hour
 	share      = 0.4
-	leastShare = 0.5
+	minShare   = 0.5
 	oldest     = 20 * time.Minute
 )
 

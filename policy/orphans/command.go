@@ -11,7 +11,7 @@ import (
 // Target is an object as kubectl takes it in one argument, which begins with the type:
 // "deployments.apps/web". No name can contain the slash.
 func Target(o gc.Coordinates) string {
-	if group := groupOf(o.APIVersion); group != "" {
+	if group := gc.GroupOf(o.APIVersion); group != "" {
 		return o.Resource + "." + group + "/" + o.Name
 	}
 	return o.Resource + "/" + o.Name

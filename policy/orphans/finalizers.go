@@ -8,9 +8,9 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// mostNames bounds how many finalizers of a type are told apart: whoever makes one up for
+// maxNames bounds how many finalizers of a type are told apart: whoever makes one up for
 // each object must not fill the memory.
-const mostNames = 1000
+const maxNames = 1000
 
 // use is how many objects have a finalizer, and one of them.
 type use struct {
@@ -25,7 +25,7 @@ func (k *kind) uses(finalizers []string, o gc.Coordinates) {
 		switch {
 		case u != nil:
 			u.count++
-		case len(k.finalizers) < mostNames:
+		case len(k.finalizers) < maxNames:
 			if k.finalizers == nil {
 				k.finalizers = make(map[string]*use)
 			}
@@ -36,7 +36,7 @@ func (k *kind) uses(finalizers []string, o gc.Coordinates) {
 
 // unserved reports the finalizers of objects that nobody deletes yet, by finalizer: the
 // day somebody does, they are stuck.
-func (l *Look) unserved() (list []Finding) {
+func (l *Inspection) unserved() (list []Finding) {
 	all := make(map[string]*use)
 	for _, k := range l.types {
 		for f, u := range k.finalizers {
@@ -83,7 +83,7 @@ var own = []string{gc.OrphanFinalizer, gc.ForegroundFinalizer, "kubernetes"}
 // domain. Kubernetes' own domains are always served. The domain is what stands before the
 // slash, and of that the last two labels: a controller's finalizers are rarely called just
 // as its types are.
-func (l *Look) serves(finalizer string) (by string, known bool) {
+func (l *Inspection) serves(finalizer string) (by string, known bool) {
 	if slices.Contains(own, finalizer) {
 		return "Kubernetes", true
 	}

@@ -71,7 +71,7 @@ func TestHistories(t *testing.T) {
 			}
 			got = c[1 : len(c)-1]
 		}
-		if diff := cmp.Diff(want[:min(len(want), mostNamed)], got, cmp.Transformer("nil", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+		if diff := cmp.Diff(want[:min(len(want), maxNamed)], got, cmp.Transformer("nil", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -104,7 +104,7 @@ func TestReleasesOfOthers(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	at := func(l *Look, n Namespace) []Finding {
+	at := func(l *Inspection, n Namespace) []Finding {
 		ns := gc.Type{APIVersion: "v1", Kind: "Namespace", Resource: "namespaces"}
 		l.Types([]gc.Type{ns}, nil)
 		l.Listing(ns)
@@ -140,6 +140,45 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+func TestWebhooks(t *testing.T) {
+	config := gc.Coordinates{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration", Resource: "validatingwebhookconfigurations", Name: "guard", UID: "u"}
+	l := New(Config{})
+	l.Webhook(Webhook{Config: config, Index: 0, Name: "well.test", Service: "a/well"})
+	l.Webhook(Webhook{Config: config, Index: 1, Name: "fails.test", Service: "a/fails", Fails: true, Problem: "it has no endpoints"})
+	l.Webhook(Webhook{Config: config, Index: 2, Name: "waits.test", Service: "a/waits", Problem: "it is not there"})
+	found := l.Findings(now)
+	if len(found) != 2 {
+		t.Fatalf("%+v", found)
+	}
+	for i, want := range []struct{ by, why, patch string }{
+		{"service a/fails", "webhook fails.test: it has no endpoints: what it would be asked about is refused", `"/webhooks/1/name","value":"fails.test"`},
+		{"service a/waits", "webhook waits.test: it is not there: each request that it would be asked about waits for it first", `"/webhooks/2/name","value":"waits.test"`},
+	} {
+		f := found[i]
+		if f.Reason != WebhookDown || f.Object != config || f.Looks || f.By != want.by || !strings.Contains(f.Why, want.why) || !strings.Contains(strings.Join(f.Command, " "), want.patch) {
+			t.Errorf("%+v, want %+v", f, want)
+		}
+	}
+}
+
+// An owner in the foreground waits for those that block it, of which one is shown.
+func TestHeldByDependents(t *testing.T) {
+	l := New(Config{})
+	l.Types([]gc.Type{configMaps}, nil)
+	l.Listing(configMaps)
+	l.Observe(gc.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: "owner", UID: "o", ResourceVersion: "1", Terminating: true, Finalizers: []string{gc.ForegroundFinalizer}}, now.Add(-time.Hour))
+	for _, name := range []string{"a", "b"} {
+		l.Observe(gc.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: name, UID: name, ResourceVersion: "1",
+			Owners: []gc.Reference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "o", Block: true}}}, time.Time{})
+	}
+	l.Synced(configMaps)
+	found := l.Findings(now)
+	if len(found) != 1 || found[0].Reason != HeldByDependents || found[0].Object.Name != "owner" || !strings.HasPrefix(found[0].By, "configmap/") ||
+		!strings.HasSuffix(found[0].Why, ", 2 or more objects") || !found[0].Looks {
+		t.Errorf("%+v", found)
+	}
+}
+
 // A JSON patch has what is in names and finalizers, in letters that a terminal shows.
 func TestQuote(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,11 +196,11 @@ func TestFinalizersAreBounded(t *testing.T) {
 	l := New(Config{})
 	l.Types([]gc.Type{configMaps}, nil)
 	l.Listing(configMaps)
-	for i := range 3 * mostNames {
+	for i := range 3 * maxNames {
 		l.Observe(gc.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: fmt.Sprint(i), UID: fmt.Sprint(i), ResourceVersion: "1", Finalizers: []string{fmt.Sprintf("f%d.test/x", i)}}, time.Time{})
 	}
 	l.Synced(configMaps)
-	if n := len(l.Findings(now)); n != mostNames {
+	if n := len(l.Findings(now)); n != maxNames {
 		t.Errorf("%d findings", n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // outages reports what the API server rests on and does not reach.
-func (l *Look) outages(now time.Time) (list []Finding) {
+func (l *Inspection) outages(now time.Time) (list []Finding) {
 	for _, s := range l.services {
 		if !down(s) || !s.Since.IsZero() && now.Sub(s.Since) < l.config.OlderThan {
 			continue

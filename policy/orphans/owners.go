@@ -9,7 +9,7 @@ import (
 )
 
 // owners reports references that cannot be resolved.
-func (l *Look) owners() (list []Finding) {
+func (l *Inspection) owners() (list []Finding) {
 	for x := range l.graph.Owned {
 		if x.Terminating || !l.wanted(x.Object) {
 			continue // what holds it is told of what is being deleted
@@ -35,7 +35,7 @@ func (l *Look) owners() (list []Finding) {
 }
 
 // judge says what is wrong with a reference; no reason: nothing is.
-func (l *Look) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
+func (l *Inspection) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
 	t := l.types[typeName{o.APIVersion, o.Kind}]
 	switch o.Judgement {
 	case "unresolvable":
@@ -63,9 +63,9 @@ func (l *Look) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, 
 }
 
 // versionOf is the version in which an owner was seen.
-func (l *Look) versionOf(o cascade.Explained) string {
+func (l *Inspection) versionOf(o cascade.Explained) string {
 	for _, s := range l.graph.Seen(o.UID) {
-		if groupOf(s.APIVersion) == groupOf(o.APIVersion) && s.Kind == o.Kind && s.Name == o.Name {
+		if gc.GroupOf(s.APIVersion) == gc.GroupOf(o.APIVersion) && s.Kind == o.Kind && s.Name == o.Name {
 			return s.APIVersion
 		}
 	}
@@ -73,11 +73,11 @@ func (l *Look) versionOf(o cascade.Explained) string {
 }
 
 // gone is for an owner that was proven not to be at the reference's coordinates.
-func (l *Look) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
-	const deletes = "; a garbage collector that runs deletes or mends it"
+func (l *Inspection) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
+	const deletes = "; a running garbage collector deletes or changes it"
 	seen := l.graph.Seen(o.UID)
 	for _, s := range seen {
-		if s.Namespace != dependent.Namespace && s.Namespace != "" && s.Kind == o.Kind && s.Name == o.Name && groupOf(s.APIVersion) == groupOf(o.APIVersion) {
+		if s.Namespace != dependent.Namespace && s.Namespace != "" && s.Kind == o.Kind && s.Name == o.Name && gc.GroupOf(s.APIVersion) == gc.GroupOf(o.APIVersion) {
 			return OwnerElsewhere, "the owner is in namespace " + s.Namespace + ", and owners must be in the same one" + deletes
 		}
 	}
@@ -91,14 +91,14 @@ func (l *Look) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, s
 }
 
 // unserves is for a type that is not served.
-func (l *Look) unserves(o cascade.Explained) (gc.Reason, string) {
+func (l *Inspection) unserves(o cascade.Explained) (gc.Reason, string) {
 	if why, ok := l.partial[o.APIVersion]; ok {
 		return OwnerUnknown, "whether the owner is there is not known: what " + o.APIVersion + " serves is not: " + why
 	}
 	why := "no type " + o.Kind + " of " + o.APIVersion + " is served"
 	switch {
-	case !l.groups[groupOf(o.APIVersion)]:
-		why = "nothing of the group " + groupOf(o.APIVersion) + " is served"
+	case !l.groups[gc.GroupOf(o.APIVersion)]:
+		why = "nothing of the group " + gc.GroupOf(o.APIVersion) + " is served"
 	case l.servedOtherwise(o) != "":
 		why += ", but one of " + l.servedOtherwise(o)
 	}
@@ -109,9 +109,9 @@ func (l *Look) unserves(o cascade.Explained) (gc.Reason, string) {
 }
 
 // servedOtherwise is another version of a group that has the kind.
-func (l *Look) servedOtherwise(o cascade.Explained) (first string) {
+func (l *Inspection) servedOtherwise(o cascade.Explained) (first string) {
 	for n := range l.types {
-		if n.kind == o.Kind && groupOf(n.apiVersion) == groupOf(o.APIVersion) && (first == "" || n.apiVersion < first) {
+		if n.kind == o.Kind && gc.GroupOf(n.apiVersion) == gc.GroupOf(o.APIVersion) && (first == "" || n.apiVersion < first) {
 			first = n.apiVersion
 		}
 	}
@@ -119,7 +119,7 @@ func (l *Look) servedOtherwise(o cascade.Explained) (first string) {
 }
 
 // withResource completes coordinates for kubectl.
-func (l *Look) withResource(o gc.Coordinates) gc.Coordinates {
+func (l *Inspection) withResource(o gc.Coordinates) gc.Coordinates {
 	if t := l.types[typeName{o.APIVersion, o.Kind}]; t != nil {
 		o.Resource = t.Resource
 	}
@@ -129,7 +129,7 @@ func (l *Look) withResource(o gc.Coordinates) gc.Coordinates {
 // named is an object for a sentence.
 func named(o gc.Coordinates, beside string) string {
 	kind := cascade.BaseKind(o.Kind)
-	if group := groupOf(o.APIVersion); group != "" {
+	if group := gc.GroupOf(o.APIVersion); group != "" {
 		kind = strings.ToLower(kind) + "." + group
 	} else {
 		kind = strings.ToLower(kind)

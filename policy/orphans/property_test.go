@@ -74,7 +74,7 @@ func anyWorld(t *rapid.T) (world []*thing) {
 }
 
 // look tells a Look all of a world, in an order of its own.
-func look(t *rapid.T, world []*thing, c Config) *Look {
+func look(t *rapid.T, world []*thing, c Config) *Inspection {
 	l := New(c)
 	l.Types(served, map[string]string{dead.APIVersion: "stale"})
 	for _, ty := range rapid.Permutation(served).Draw(t, "order") {
@@ -109,7 +109,7 @@ func read(world []*thing, o gc.Coordinates) gc.Answer {
 		return gc.Answer{}
 	}
 	for _, x := range world {
-		if groupOf(x.APIVersion) == groupOf(o.APIVersion) && x.Kind == o.Kind && x.Namespace == o.Namespace && x.Name == o.Name {
+		if gc.GroupOf(x.APIVersion) == gc.GroupOf(o.APIVersion) && x.Kind == o.Kind && x.Namespace == o.Namespace && x.Name == o.Name {
 			found := x.Object
 			found.APIVersion = o.APIVersion
 			return gc.Answer{State: gc.Exists, Object: found}
@@ -132,7 +132,7 @@ func oracle(world []*thing, d *thing, r gc.Reference) gc.Reason {
 			bearer = x
 		}
 	}
-	same := bearer != nil && bearer.Kind == r.Kind && bearer.Name == r.Name && groupOf(bearer.APIVersion) == groupOf(r.APIVersion)
+	same := bearer != nil && bearer.Kind == r.Kind && bearer.Name == r.Name && gc.GroupOf(bearer.APIVersion) == gc.GroupOf(r.APIVersion)
 	switch {
 	case ty == nil && r.APIVersion == dead.APIVersion:
 		return OwnerUnknown
@@ -152,7 +152,7 @@ func oracle(world []*thing, d *thing, r gc.Reference) gc.Reason {
 		return OwnerIsAnother
 	}
 	for _, x := range world {
-		if x.Kind == r.Kind && groupOf(x.APIVersion) == groupOf(r.APIVersion) && x.Name == r.Name && (x.Namespace == d.Namespace || x.Namespace == "") {
+		if x.Kind == r.Kind && gc.GroupOf(x.APIVersion) == gc.GroupOf(r.APIVersion) && x.Name == r.Name && (x.Namespace == d.Namespace || x.Namespace == "") {
 			return OwnerReplaced
 		}
 	}
@@ -169,7 +169,7 @@ func oracleHeld(world []*thing, o *thing, finalizer string) gc.Reason {
 	}
 	for _, d := range world {
 		for _, r := range d.Owners {
-			if d.t != secrets && d != o && r.Block && r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && groupOf(r.APIVersion) == groupOf(o.APIVersion) &&
+			if d.t != secrets && d != o && r.Block && r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && gc.GroupOf(r.APIVersion) == gc.GroupOf(o.APIVersion) &&
 				(d.Namespace == o.Namespace || o.Namespace == "") {
 				return HeldByDependents
 			}

@@ -16,8 +16,8 @@ type revision struct {
 	secret  gc.Coordinates
 }
 
-// mostNamed bounds how many Secrets one command deletes.
-const mostNamed = 20
+// maxNamed bounds how many Secrets one command deletes.
+const maxNamed = 20
 
 // past are the states of revisions that nothing rests on. A release that was uninstalled
 // and kept, or whose every attempt failed, still has its newest revision.
@@ -25,7 +25,7 @@ var past = []string{"superseded", "failed", "uninstalled"}
 
 // Release takes a Secret of the type helm.sh/release.v1 and its labels. What does not say
 // that it is Helm's, in name and labels, is ignored.
-func (l *Look) Release(o gc.Object, labels map[string]string) {
+func (l *Inspection) Release(o gc.Object, labels map[string]string) {
 	name, version := labels["name"], labels["version"]
 	n, err := strconv.Atoi(version)
 	if o.Terminating || labels["owner"] != "helm" || name == "" || err != nil || n < 0 || o.Name != "sh.helm.release.v1."+name+".v"+version {
@@ -41,11 +41,11 @@ func (l *Look) Release(o gc.Object, labels map[string]string) {
 }
 
 // ForgetReleases begins anew.
-func (l *Look) ForgetReleases() { clear(l.releases) }
+func (l *Inspection) ForgetReleases() { clear(l.releases) }
 
 // histories reports releases with more revisions than are kept, and names the oldest of
 // those that nothing rests on.
-func (l *Look) histories() (list []Finding) {
+func (l *Inspection) histories() (list []Finding) {
 	for k, all := range l.releases {
 		many := len(all) - l.config.History
 		if many <= 0 || !l.wanted(all[0].secret) {
@@ -66,12 +66,12 @@ func (l *Look) histories() (list []Finding) {
 		default:
 			f.Object = old[0].secret
 			f.Command = []string{"delete"}
-			for _, r := range old[:min(len(old), mostNamed)] {
+			for _, r := range old[:min(len(old), maxNamed)] {
 				f.Command = append(f.Command, Target(r.secret))
 			}
 			f.Command = append(f.Command, "--namespace="+k[0])
-			if len(old) > mostNamed {
-				f.Why += fmt.Sprintf("; the command deletes the first %d", mostNamed)
+			if len(old) > maxNamed {
+				f.Why += fmt.Sprintf("; the command deletes the first %d", maxNamed)
 			}
 		}
 		list = append(list, f)

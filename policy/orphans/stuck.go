@@ -10,7 +10,7 @@ import (
 
 // Stuck are the namespaces that have been deleted for too long: their conditions tell why,
 // and are not in the metadata.
-func (l *Look) Stuck(now time.Time) (list []gc.Coordinates) {
+func (l *Inspection) Stuck(now time.Time) (list []gc.Coordinates) {
 	if k := l.types[typeName{"v1", "Namespace"}]; k != nil {
 		for _, d := range k.deleted {
 			if l.overdue(now, d) {
@@ -23,12 +23,12 @@ func (l *Look) Stuck(now time.Time) (list []gc.Coordinates) {
 
 // overdue says whether somebody has waited long enough. A deletionTimestamp that cannot be
 // read is no reason to stay silent.
-func (l *Look) overdue(now time.Time, d deleted) bool {
+func (l *Inspection) overdue(now time.Time, d deleted) bool {
 	return d.at.IsZero() || now.Sub(d.at) >= l.config.OlderThan
 }
 
 // stuck reports what has been deleted and does not go, and who holds it.
-func (l *Look) stuck(now time.Time) (list []Finding) {
+func (l *Inspection) stuck(now time.Time) (list []Finding) {
 	for _, k := range l.types {
 		for _, d := range k.deleted {
 			if !l.overdue(now, d) {
@@ -49,7 +49,7 @@ func (l *Look) stuck(now time.Time) (list []Finding) {
 }
 
 // held is about one finalizer.
-func (l *Look) held(d deleted, at int, finalizer string) Finding {
+func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 	f := Finding{Object: d.Coordinates, By: finalizer, Since: d.at}
 	switch finalizer {
 	case gc.ForegroundFinalizer:
@@ -80,7 +80,7 @@ func (l *Look) held(d deleted, at int, finalizer string) Finding {
 }
 
 // unheld is about an object that nothing holds.
-func (l *Look) unheld(d deleted) Finding {
+func (l *Inspection) unheld(d deleted) Finding {
 	why := "it has no finalizers: the API server that keeps it has not removed it"
 	if d.APIVersion == "v1" && d.Kind == "Pod" {
 		why = "its kubelet has not said that it ended: is its Node there, and ready?"
@@ -98,7 +98,7 @@ var conditions = map[string]gc.Reason{
 }
 
 // namespace is about a namespace: what its controller says.
-func (l *Look) namespace(d deleted) (list []Finding) {
+func (l *Inspection) namespace(d deleted) (list []Finding) {
 	n, known := l.namespaces[d.UID]
 	f := Finding{Object: d.Coordinates, Since: d.at, By: strings.Join(n.Finalizers, ","), Command: get(d.Coordinates), Looks: true}
 	for _, c := range n.Conditions {

@@ -73,7 +73,7 @@ func (c *Collector) uidOf(p *pod) string {
 	return p.uid.String()
 }
 
-// Answered takes what a live read of a Node told. asOf is when it was sent, by the same
+// Answered takes what a live read of a Node returned. asOf is when it was sent, by the same
 // clock as now.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	c.now = now
@@ -93,7 +93,7 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	}
 	switch {
 	case a.State == gc.Exists:
-		n.since, n.absentAt = now, time.Time{} // its watch will tell; if not, it is read again
+		n.since, n.absentAt = now, time.Time{} // its watch will report it; if not, it is read again
 	case a.State == gc.Absent && !asOf.Before(n.since.Add(c.config.Quarantine)):
 		if n.absentAt = asOf; asOf.After(n.latest) {
 			n.cover()
@@ -108,7 +108,7 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.now = now
 	p := c.failing[id]
 	if p == nil || p.task == nil || p.task.Overtaken() {
-		return // its watch was first, and may have told of more since
+		return // its watch was first, and may have reported more since
 	}
 	c.uncount(p)
 	p.rename(o)

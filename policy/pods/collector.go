@@ -148,7 +148,7 @@ func (c *Collector) tasks(yield func(*task) bool) {
 	}
 }
 
-// Observe takes a Pod or a Node as a list or a watch tells it. fields is a [Pod] or a
+// Observe takes a Pod or a Node as a list or a watch reported it. fields is a [Pod] or a
 // [Node]; of anything else, too little is known to do anything about it.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.now = now
@@ -223,7 +223,7 @@ func (c *Collector) observePod(o gc.Object, f Pod) {
 	}
 }
 
-// vanishes is how long the API server may take to remove a Pod that it has told of as
+// vanishes is how long the API server may take to remove a Pod that it has reported as
 // deleted without grace: it writes that first. One that stays is left from an API server
 // that ended in between.
 const vanishes = 30 * time.Second

@@ -25,7 +25,7 @@ func newGroup(slot uint8) *group {
 
 func (g *group) len() int { return len(g.kept.tasks) + len(g.gone.tasks) }
 
-// add a task; moved is told of each that changes sides. If some are too many, one more
+// add a task; moved is called for each that changes sides. If some are too many, one more
 // is: the next to go of those kept and t.
 func (g *group) add(t *task, keep int, moved func(*task)) {
 	heap.Push(&g.kept, t)

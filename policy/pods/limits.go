@@ -46,7 +46,7 @@ func (c *Collector) uncount(p *pod) {
 	}
 }
 
-// moved is told of a Pod that became too many, or no longer is.
+// moved is called for a Pod that became too many, or no longer is.
 func (c *Collector) moved(t *task) { c.plan(t.pod) }
 
 // group of a Pod that ended, and how many are kept of it; nil if there is no limit.

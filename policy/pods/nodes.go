@@ -164,7 +164,7 @@ func (c *Collector) quarantine(n *node) {
 // weigh whether too many Nodes are lost at once.
 func (c *Collector) weigh() {
 	const rounding = 1e-9 // 0.29 of 100 is 29
-	tooMany := c.lost > max(1, int(c.config.MostShare*float64(c.present+c.lost)+rounding))
+	tooMany := c.lost > max(1, int(c.config.MaxShare*float64(c.present+c.lost)+rounding))
 	if tooMany == c.tooMany {
 		return
 	}

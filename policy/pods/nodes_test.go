@@ -183,7 +183,7 @@ func TestTooManyLost(t *testing.T) {
 	w.pass(time.Minute)
 	w.want("delete a node_gone")
 
-	w = newCluster(t, pods.Config{MostShare: 1})
+	w = newCluster(t, pods.Config{MaxShare: 1})
 	for i := range 10 {
 		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Failed")
 	}

@@ -85,7 +85,7 @@ func (o *oracle) cover(name string) {
 }
 
 func (o *oracle) tooManyLost() bool {
-	return len(o.since) > 1 && float64(len(o.since)) > o.config.MostShare*float64(len(o.nodes)+len(o.since))
+	return len(o.since) > 1 && float64(len(o.since)) > o.config.MaxShare*float64(len(o.nodes)+len(o.since))
 }
 
 // group is the Pods that are counted with p under one limit, and that limit.

@@ -54,7 +54,7 @@ func drawConfig(t *rapid.T) pods.Config {
 		Namespaces: rapid.SampledFrom([]gc.Patterns{nil, nil, {"a"}}).Draw(t, "namespaces"),
 		Keep:       rapid.SampledFrom([]int{-1, 1, 2, 5}).Draw(t, "keep"),
 		Succeeded:  limits("succeeded"), Failed: limits("failed"),
-		Quarantine: 40 * time.Second, MostShare: rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "share"),
+		Quarantine: 40 * time.Second, MaxShare: rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "share"),
 	}
 }
 

@@ -28,7 +28,7 @@ type Node struct {
 }
 
 // Config says which Pods are collected. The zero value does as the kube-controller-manager
-// does, but for MostShare.
+// does, but for MaxShare.
 type Config struct {
 	// Namespaces in which Pods are collected and counted. Empty: all.
 	Namespaces gc.Patterns
@@ -39,10 +39,10 @@ type Config struct {
 	// Quarantine is how long a Node must be missing before it is read live, and how long
 	// the answer holds. 0 or less: 40s.
 	Quarantine time.Duration
-	// MostShare of all Nodes, those lost included, may be lost at once; one always may.
+	// MaxShare of all Nodes, those lost included, may be lost at once; one always may.
 	// While more are, no Pod goes because its Node is gone. 1 or more: there is no such
 	// limit. 0 or less: 0.3.
-	MostShare float64
+	MaxShare float64
 }
 
 // Limits are for Pods that ended in one phase. Of what is too much, evicted Pods go first,
@@ -56,7 +56,7 @@ type Limits struct {
 const (
 	defaultKeep       = 12500
 	defaultQuarantine = 40 * time.Second
-	defaultMostShare  = 0.3
+	defaultMaxShare   = 0.3
 )
 
 func (c Config) withDefaults() Config {
@@ -66,8 +66,8 @@ func (c Config) withDefaults() Config {
 	if c.Quarantine <= 0 {
 		c.Quarantine = defaultQuarantine
 	}
-	if !(c.MostShare > 0) {
-		c.MostShare = defaultMostShare
+	if !(c.MaxShare > 0) {
+		c.MaxShare = defaultMaxShare
 	}
 	return c
 }

@@ -34,7 +34,8 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 		return a
 	}
 	l := e.left
-	a.Owner = gc.Coordinates{APIVersion: c.nodeOf.APIVersion, Kind: c.nodeOf.Kind, Resource: c.nodeOf.Resource, Name: l.node}
+	of := c.nodes.Type()
+	a.Owner = gc.Coordinates{APIVersion: of.APIVersion, Kind: of.Kind, Resource: of.Resource, Name: l.node}
 	if !l.absent || l.read <= l.missing || c.Now().Sub(l.read.Time()) > FreshFor {
 		l.read, l.absent = gc.StampOf(c.Now()), false
 		return gc.Action{Collector: Name, Verb: gc.Verify, Object: a.Owner, Reason: why}
@@ -43,7 +44,7 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	return a
 }
 
-// Answered takes what a live read of a Node told. It began when it was asked for, at the
+// Answered takes what a live read of a Node returned. It began when it was asked for, at the
 // earliest.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	e, ok := c.Read(now, id, a)

@@ -13,12 +13,11 @@ type Collector struct {
 	gc.Collection[*kept] // PersistentVolumes, VolumeAttachments, CSINodes
 	config               Config
 
-	claims  set[claimed]  // by namespace/name, each with what it says
-	nodes   set[struct{}] // by name
-	drivers set[struct{}] // CSIDrivers by name
-	classes set[string]   // StorageClasses, each with its provisioner
+	claims  gc.Names[claimed]  // by namespace/name, each with what it says
+	nodes   gc.Names[struct{}] // by name
+	drivers gc.Names[struct{}] // CSIDrivers by name
+	classes gc.Names[string]   // StorageClasses, each with its provisioner
 	known   map[string]bool
-	nodeOf  gc.Type
 
 	index   index
 	blind   int // volumes, claims and attachments whose fields could not be read
@@ -77,6 +76,13 @@ func New(config Config) *Collector {
 		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, byNode: map[string][]*kept{},
 	}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone})
+	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
+	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
+	c.nodes.Gone = func(name string, _ struct{}) { c.planNode(name) }
+	c.Beside("PersistentVolumeClaim", &c.claims)
+	c.Beside("Node", &c.nodes)
+	c.Beside("CSIDriver", &c.drivers)
+	c.Beside("StorageClass", &c.classes)
 	return c
 }
 
@@ -84,7 +90,7 @@ func New(config Config) *Collector {
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
-	clear(c.resting) // whoever configures may have mended it
+	clear(c.resting) // whoever configures may have fixed it
 	for e := range c.Objects().All {
 		if e.volume != nil {
 			e.volume.failures, e.volume.retry = 0, time.Time{}
@@ -153,5 +159,5 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 
 // Len is how many objects are known.
 func (c *Collector) Len() int {
-	return c.Collection.Len() + len(c.claims.present) + len(c.nodes.present) + len(c.drivers.present) + len(c.classes.present)
+	return c.Collection.Len() + c.claims.Len() + c.nodes.Len() + c.drivers.Len() + c.classes.Len()
 }

@@ -6,7 +6,7 @@
 // if everything that is known speaks for it: the driver made it, its claim is gone and has
 // no successor of its name, nobody else refers to the data, and it has been released for a
 // day or longer. What is not known keeps it. Data cannot be made again: whoever carries a
-// [gc.DeleteVolume] out has all of that judged once more, on what a live read tells
+// [gc.DeleteVolume] out has all of that judged once more, on what a live read returns
 // ([Collector.Confirm]).
 //
 // A driver that cannot serve is left alone for a while, with all its volumes. A volume that

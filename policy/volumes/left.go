@@ -65,12 +65,18 @@ func (c *Collector) bear(l *left, n int) {
 
 // miss notes since when the Node is missing.
 func (c *Collector) miss(l *left) {
-	switch missing := l.node != "" && c.known["Node"] && c.nodes.present[l.node] == nil; {
+	switch missing := l.node != "" && c.nodes.Known() && !c.hasNode(l); {
 	case !missing:
 		l.missing = gc.NoStamp
 	case l.missing == gc.NoStamp:
 		l.missing = gc.StampOf(c.Now())
 	}
+}
+
+// hasNode says whether its Node is there, as far as is known.
+func (c *Collector) hasNode(l *left) bool {
+	_, there := c.nodes.UID(l.node)
+	return there
 }
 
 // decideLeft says when an attachment or a CSINode is to go; at the zero time, why it is
@@ -88,7 +94,7 @@ func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 		return Terminating, never
 	case e.owned: // it goes with its owners
 		return Owned, never
-	case c.nodes.present[l.node] != nil:
+	case c.hasNode(l):
 		return NodeThere, never
 	case l.missing == gc.NoStamp:
 		return NodesUnread, never

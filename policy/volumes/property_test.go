@@ -235,7 +235,7 @@ func (s *storage) counted() bool {
 // from scratch at each step.
 func TestHistories(t *testing.T) {
 	deleted, steps := 0, map[gc.Reason]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	gctest.Histories(t, func(t *rapid.T) {
 		s := &storage{t: t, c: newSpy("PersistentVolume")}
 		s.claims = newBeside(t, s.c, "PersistentVolumeClaim", true, func(string) any { return volumes.Claim{Volume: mostly(t, "", "o-1", "o-9")} })
 		s.attachments = newBeside(t, s.c, "VolumeAttachment", false, func(string) any {

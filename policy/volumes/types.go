@@ -89,10 +89,10 @@ const (
 	// FreshFor is how long it is believed that a Node is absent after a live read said so.
 	FreshFor = 30 * time.Second
 	// A driver that cannot serve is left alone for leastPause, then for twice as long each
-	// time, up to mostPause; so is a volume that was not deleted, from leastRetry to
-	// mostRetry.
-	leastPause, mostPause = 5 * time.Second, 10 * time.Minute
-	leastRetry, mostRetry = time.Minute, time.Hour
+	// time, up to maxPause; so is a volume that was not deleted, from minRetry to
+	// maxRetry.
+	minPause, maxPause = 5 * time.Second, 10 * time.Minute
+	minRetry, maxRetry = time.Minute, time.Hour
 )
 
 // Name is the collector's.

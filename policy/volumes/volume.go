@@ -92,15 +92,15 @@ func (c *Collector) itself(e *kept) gc.Reason {
 // claimed is why a claim keeps a volume.
 func (c *Collector) claimed(e *kept) gc.Reason {
 	v := e.volume
-	if !c.known["PersistentVolumeClaim"] || c.blind > 0 {
+	if !c.claims.Known() || c.blind > 0 {
 		return OtherUnread
 	}
 	if v.claim == "" || v.claimUID == "" {
 		return ClaimUnknown
 	}
-	if now := c.claims.present[v.claim]; now != nil && now.uid != v.claimUID {
+	if uid, there := c.claims.UID(v.claim); there && uid != v.claimUID {
 		return OtherClaim
-	} else if now != nil {
+	} else if there {
 		return ClaimThere
 	}
 	if c.index.wanted[e.Name] > 0 {
@@ -132,7 +132,7 @@ func (c *Collector) made(e *kept) gc.Reason {
 	case v.provisioner == "" || v.driver != "" && v.handle == "":
 		return NotProvisioned
 	case v.own && c.serves(v.driver):
-	case !c.known["CSIDriver"] || !c.known["CSINode"] || !c.known["StorageClass"]:
+	case !c.drivers.Known() || !c.known["CSINode"] || !c.classes.Known():
 		return OtherUnread
 	case v.driver == v.provisioner && c.index.drivers[v.driver] == 0:
 		return DriverGone
@@ -159,7 +159,7 @@ func (c *Collector) tried(of call, r gc.Result) {
 			c.resting[of.driver] = d
 		}
 		if !d.until.After(c.Now()) { // what was sent before is no news
-			d.pause = min(max(2*d.pause, leastPause), mostPause)
+			d.pause = min(max(2*d.pause, minPause), maxPause)
 			d.until = c.Now().Add(d.pause)
 			c.planDriver(of.driver)
 		}
@@ -174,7 +174,7 @@ func (c *Collector) tried(of call, r gc.Result) {
 		return
 	}
 	v := e.volume
-	v.retry = c.Now().Add(min(leastRetry<<min(v.failures, 10), mostRetry))
+	v.retry = c.Now().Add(min(minRetry<<min(v.failures, 10), maxRetry))
 	v.failures = min(v.failures+1, 10)
 	c.Plan(e)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/runtime/cgroup/cgrouptest"
 )
 
 func idOf(t *testing.T, dir string) uint64 {
@@ -69,9 +71,11 @@ func TestPathOfWhatIsGone(t *testing.T) {
 	if err := unix.Rmdir(dir); err != nil {
 		t.Fatal(err)
 	}
-	if path, err := h.Path(id); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Path = %q, %v", path, err)
-	}
+	cgrouptest.Conformance(t, h, idOf(t, h.mount), "/", id)
+}
+
+func TestPathsInMemory(t *testing.T) {
+	cgrouptest.Conformance(t, cgrouptest.Paths{1: "/a"}, 1, "/a", 2)
 }
 
 func TestOpenAtRefusesOtherFilesystems(t *testing.T) {

@@ -31,6 +31,14 @@ type sandboxImage struct {
 	// pinned: the runtime pins the image itself (containerd 2), so that the
 	// name is not needed.
 	pinned bool
+	// unsure: a full disk kept the CRI from telling the name (containerd 1.7). This
+	// release pins what it pulls, so that one image at least has to be pinned.
+	unsure bool
+}
+
+func (s sandboxImage) known(images []inventory.Image) bool {
+	pinned := func(i inventory.Image) bool { return i.Pinned }
+	return s.name != "" || s.pinned || s.unsure && slices.ContainsFunc(images, pinned)
 }
 
 // entry is a CRI image and its records in the CRI's namespace.
@@ -107,7 +115,7 @@ func (r *reading) inventory() *inventory.Inventory {
 		}
 		inv.Images = append(inv.Images, img)
 	}
-	if r.sandbox.name == "" && !r.sandbox.pinned {
+	if !r.sandbox.known(inv.Images) {
 		inv.Blocked = "the runtime neither pins its sandbox image nor tells its name"
 	}
 	return inv

@@ -26,7 +26,7 @@ func buildGraph(spaces []space, now time.Time, removable map[object]bool) *graph
 	objects := 0
 	for i := range spaces {
 		s := &spaces[i]
-		objects += len(s.images) + 2*len(s.contents) + len(s.snapshots) + len(s.containers)
+		objects += len(s.images) + 2*len(s.contents) + len(s.snapshots) + len(s.containers) + len(s.ingests)
 	}
 	// Of thousands of images, what has grown by doubling takes a third more.
 	b := &graphBuilder{index: make(map[object]image.NodeID, objects), now: now, removable: removable}
@@ -37,31 +37,47 @@ func buildGraph(spaces []space, now time.Time, removable map[object]bool) *graph
 	for i := range spaces {
 		b.addEdges(&spaces[i])
 	}
+	b.arrange()
 	for i := range spaces {
 		b.addHolders(&spaces[i])
 	}
 	return b
 }
 
+// arrange moves what an image leads to behind it: records come in the order of their digests, which
+// no walk goes by.
+func (b *graphBuilder) arrange() {
+	place := image.Arrange(b.graph.Nodes)
+	for o, id := range b.index {
+		b.index[o] = place[id]
+	}
+}
+
 func (b *graphBuilder) addNodes(s *space) {
 	for _, i := range s.images {
-		b.node(object{kindImage, s.name, i.name}, image.Node{Kind: image.NodeRecord})
+		b.node(object{kindImage, s.name, i.name}, image.Node{Kind: image.NodeRecord, Created: image.TimestampOf(i.updated)})
 	}
 	for _, c := range s.contents {
-		b.node(object{kindContent, s.name, c.digest}, image.Node{Kind: image.NodeRecord})
+		b.node(object{kindContent, s.name, c.digest}, image.Node{Kind: image.NodeRecord, Created: c.created})
 		// The bytes are stored once, however many namespaces have a record.
 		b.node(object{kind: kindBlob, name: c.digest}, image.Node{
-			Kind: image.NodeBlob, Bytes: roundUp(c.bytes), Inodes: 1,
+			Kind: image.NodeBlob, Bytes: roundUp(c.bytes), Inodes: 1, Created: c.created,
 		})
 	}
 	for _, snap := range s.snapshots {
 		b.node(object{kindSnapshot, s.name, snap.name()}, image.Node{
-			Kind: image.NodeSnapshot, Bytes: snap.bytes, Inodes: snap.inodes,
+			Kind: image.NodeSnapshot, Bytes: snap.bytes, Inodes: snap.inodes, Created: image.TimestampOf(snap.created),
 		})
 	}
 	for _, c := range s.containers {
 		b.node(object{kindContainer, s.name, c.id}, image.Node{Kind: image.NodeRecord})
 	}
+	for _, i := range s.ingests {
+		b.node(object{kindIngest, s.name, i.ref}, image.Node{
+			Kind: image.NodeBlob, Partial: true, Created: image.TimestampOf(i.started), Bytes: roundUp(i.bytes), Inodes: i.inodes,
+		})
+	}
+	b.graph.Unread = append(b.graph.Unread, s.unread...)
 }
 
 func (b *graphBuilder) addEdges(s *space) {
@@ -92,17 +108,16 @@ func (b *graphBuilder) addEdges(s *space) {
 // addHolders adds the roots, except for the images that the CRI can remove.
 func (b *graphBuilder) addHolders(s *space) {
 	for _, l := range s.leases {
-		if !l.ours() && !isExpired(l.labels, b.now) {
-			b.holder("lease", s.name, l.id, b.leased(s, l))
+		if !l.ours() {
+			b.holds("lease", s.name, l.id, l.labels, b.leased(s, l))
 		}
 	}
 	for _, c := range s.containers {
 		b.holder("container", s.name, c.id, b.kept(object{kindContainer, s.name, c.id}))
 	}
 	for i := range s.images {
-		if r := &s.images[i]; !isExpired(r.labels, b.now) {
-			b.holder("image", s.name, r.name, b.kept(object{kindImage, s.name, r.name}))
-		}
+		r := &s.images[i]
+		b.holds("image", s.name, r.name, r.labels, b.kept(object{kindImage, s.name, r.name}))
 	}
 	for _, c := range s.contents {
 		if isRoot(c.labels) {
@@ -112,6 +127,11 @@ func (b *graphBuilder) addHolders(s *space) {
 	for _, snap := range s.snapshots {
 		if isRoot(snap.labels) {
 			b.holder("gc.root", s.name, snap.name(), b.kept(object{kindSnapshot, s.name, snap.name()}))
+		}
+	}
+	for _, i := range s.ingests {
+		if !b.now.After(i.updated.Add(mayGoOn)) {
+			b.holder("ingest", s.name, i.ref, b.kept(object{kindIngest, s.name, i.ref}))
 		}
 	}
 	for _, sb := range s.sandboxes {
@@ -193,8 +213,17 @@ func (b *graphBuilder) links(from object, labels map[string]string) {
 }
 
 func (b *graphBuilder) holder(kind, namespace, name string, nodes []image.NodeID) {
+	b.holds(kind, namespace, name, nil, nodes)
+}
+
+// holds adds something that keeps nodes, if its labels give it no time that is past.
+func (b *graphBuilder) holds(kind, namespace, name string, labels map[string]string, nodes []image.NodeID) {
+	into := &b.graph.Holders
+	if isExpired(labels, b.now) {
+		into = &b.graph.Expired
+	}
 	if len(nodes) > 0 {
-		b.graph.Holders = append(b.graph.Holders, image.Holder{Kind: kind, Name: namespace + "/" + name, Nodes: nodes})
+		*into = append(*into, image.Holder{Kind: kind, Name: namespace + "/" + name, Nodes: nodes})
 	}
 }
 

@@ -26,7 +26,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // "id", sorted.
 func held(r *reading, id string) []string {
 	inv, names := r.inventory(), map[image.NodeID]string{}
-	for o, id := range r.graph(r.entries()).index { // the order of nodes is that of the records
+	for o, id := range r.graph(r.entries()).index { // the same records give the same nodes
 		names[id] = o.name
 	}
 	var todo []image.NodeID
@@ -171,6 +171,9 @@ func TestHeld(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("stays %q, want %q", got, tt.want)
 			}
+			if own, want := account(r).Images[0].Own, ownOf(r, "i"); own != want {
+				t.Errorf("its own %v, want %v", own, want)
+			}
 			// With the image everything of it stays, always.
 			if all := held(r, ""); len(all) < 6 {
 				t.Errorf("with the image only %q stays", all)
@@ -203,9 +206,15 @@ func TestBlocked(t *testing.T) {
 	if r.inventory().Blocked != "" {
 		t.Error("blocked although the runtime pins its sandbox image")
 	}
-	r.sandbox = sandboxImage{}
-	if r.inventory().Blocked == "" {
-		t.Error("not blocked with an unknown sandbox image")
+	for _, unsure := range []bool{false, true} {
+		r.sandbox = sandboxImage{unsure: unsure}
+		if r.inventory().Blocked == "" {
+			t.Errorf("not blocked with an unknown sandbox image, unsure %v", unsure)
+		}
+	}
+	r.images[0].Pinned = true
+	if r.inventory().Blocked != "" {
+		t.Error("blocked although an image is pinned")
 	}
 	r.sandbox.name = "a:1"
 	if inv := r.inventory(); inv.Blocked != "" || !inv.Images[0].Sandbox {
@@ -287,8 +296,9 @@ func TestAnyReading(t *testing.T) {
 			})
 			some("leases", func() {
 				s.leases = append(s.leases, leaseRecord{id: draw("id"), labels: labels.Draw(t, "labels"),
-					resources: []leaseResource{{objectKind(rapid.IntRange(0, 4).Draw(t, "kind")), draw("name")}}})
+					resources: []leaseResource{{objectKind(rapid.IntRange(0, 5).Draw(t, "kind")), draw("name")}}})
 			})
+			some("ingests", func() { s.ingests = append(s.ingests, ingestRecord{ref: draw("ref"), updated: now}) })
 			r.spaces = append(r.spaces, s)
 		})
 		checkSound(t, r.inventory())
@@ -305,7 +315,7 @@ func checkSound(t *rapid.T, inv *inventory.Inventory) {
 	for id, n := range inv.Graph.Nodes {
 		check(fmt.Sprint("node ", id), n.Refs)
 	}
-	for _, h := range inv.Graph.Holders {
+	for _, h := range slices.Concat(inv.Graph.Holders, inv.Graph.Expired) {
 		check("holder "+h.Name, h.Nodes)
 	}
 	seen := map[string]bool{}

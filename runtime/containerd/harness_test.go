@@ -26,7 +26,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/runtime/containerd"
-	"github.com/ebb-agent/ebb/runtime/runtimetest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -58,22 +57,22 @@ func connect(t testing.TB, n *node.Node) *containerd.Runtime {
 func TestConformance(t *testing.T) {
 	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
-			runtimetest.Run(t, func(t *testing.T) runtimetest.Harness {
+			conform(t, func(t *testing.T) Harness {
 				n := startNode(t, flavor)
-				return runtimetest.Harness{Runtime: connect(t, n), Node: &harness{n, map[string]*node.Container{}, map[string]*node.Pod{}}}
+				return Harness{Runtime: connect(t, n), Node: &realNode{n, map[string]*node.Container{}, map[string]*node.Pod{}}}
 			})
 		})
 	}
 }
 
-// harness plays the other users of a real node.
-type harness struct {
+// realNode plays the other users of a real node.
+type realNode struct {
 	*node.Node
 	containers map[string]*node.Container
 	pods       map[string]*node.Pod // by the ID of sandbox and container
 }
 
-func (h *harness) in(t *testing.T, namespace string) context.Context {
+func (h *realNode) in(t *testing.T, namespace string) context.Context {
 	return namespaces.WithNamespace(context.WithoutCancel(t.Context()), namespace)
 }
 
@@ -84,7 +83,7 @@ func must(t testing.TB, operation string, err error) {
 	}
 }
 
-func (h *harness) Import(t *testing.T, namespace string, img runtimetest.Image) string {
+func (h *realNode) Import(t *testing.T, namespace string, img Image) string {
 	t.Helper()
 	spec := node.Image{Name: img.Name, NoBusybox: !img.Runnable}
 	for _, l := range img.Layers {
@@ -101,7 +100,7 @@ func (h *harness) Import(t *testing.T, namespace string, img runtimetest.Image) 
 	return id
 }
 
-func (h *harness) Tag(t *testing.T, namespace, from, to string) {
+func (h *realNode) Tag(t *testing.T, namespace, from, to string) {
 	t.Helper()
 	ctx, store := h.in(t, namespace), h.Client().ImageService()
 	img, err := store.Get(ctx, from)
@@ -119,7 +118,7 @@ func (h *harness) Tag(t *testing.T, namespace, from, to string) {
 
 // awaitKnown waits until the CRI knows a name: while it takes a new name up, it makes it anew
 // should it have gone. One that it would spell otherwise it never knows.
-func (h *harness) awaitKnown(t *testing.T, name string) {
+func (h *realNode) awaitKnown(t *testing.T, name string) {
 	t.Helper()
 	if ref, err := reference.ParseDockerRef(name); err != nil || ref.String() != name {
 		return
@@ -133,7 +132,7 @@ func (h *harness) awaitKnown(t *testing.T, name string) {
 	}
 }
 
-func (h *harness) Label(t *testing.T, namespace, name string, labels map[string]string) {
+func (h *realNode) Label(t *testing.T, namespace, name string, labels map[string]string) {
 	t.Helper()
 	var fields []string
 	for key := range labels {
@@ -143,38 +142,38 @@ func (h *harness) Label(t *testing.T, namespace, name string, labels map[string]
 	must(t, "label", err)
 }
 
-func (h *harness) Pin(t *testing.T, name string) {
+func (h *realNode) Pin(t *testing.T, name string) {
 	t.Helper()
 	h.Label(t, node.CRINamespace, name, map[string]string{"io.cri-containerd.pinned": "pinned"})
 }
 
-func (h *harness) Create(t *testing.T, namespace, id, image string) {
+func (h *realNode) Create(t *testing.T, namespace, id, image string) {
 	t.Helper()
 	c, err := h.Node.Create(h.in(t, namespace), node.RunSpec{Namespace: namespace, ID: id, Image: image, Args: []string{"true"}})
 	must(t, "create", err)
 	h.containers[namespace+"/"+id] = c
 }
 
-func (h *harness) Run(t *testing.T, namespace, id, image string) {
+func (h *realNode) Run(t *testing.T, namespace, id, image string) {
 	t.Helper()
 	c, err := h.Node.Run(h.in(t, namespace), node.RunSpec{Namespace: namespace, ID: id, Image: image})
 	must(t, "run", err)
 	h.containers[namespace+"/"+id] = c
 }
 
-func (h *harness) Stop(t *testing.T, namespace, id string) {
+func (h *realNode) Stop(t *testing.T, namespace, id string) {
 	t.Helper()
 	must(t, "stop", h.containers[namespace+"/"+id].Kill(h.in(t, namespace)))
 }
 
-func (h *harness) Delete(t *testing.T, namespace, id string) {
+func (h *realNode) Delete(t *testing.T, namespace, id string) {
 	t.Helper()
 	must(t, "delete", h.containers[namespace+"/"+id].Delete(h.in(t, namespace)))
 	delete(h.containers, namespace+"/"+id)
 }
 
 // Snapshot is a root of its own, so that containerd does not collect it.
-func (h *harness) Snapshot(t *testing.T, namespace, key, image string, view bool) {
+func (h *realNode) Snapshot(t *testing.T, namespace, key, image string, view bool) {
 	t.Helper()
 	ctx := h.in(t, namespace)
 	make := h.Client().SnapshotService(snapshotter).Prepare
@@ -186,7 +185,7 @@ func (h *harness) Snapshot(t *testing.T, namespace, key, image string, view bool
 	must(t, "snapshot", err)
 }
 
-func (h *harness) chain(t *testing.T, namespace, name string) string {
+func (h *realNode) chain(t *testing.T, namespace, name string) string {
 	t.Helper()
 	img, err := h.Client().GetImage(h.in(t, namespace), name)
 	must(t, "get image", err)
@@ -197,12 +196,12 @@ func (h *harness) chain(t *testing.T, namespace, name string) string {
 	return info.Labels["containerd.io/gc.ref.snapshot."+snapshotter]
 }
 
-func (h *harness) RemoveSnapshot(t *testing.T, namespace, key string) {
+func (h *realNode) RemoveSnapshot(t *testing.T, namespace, key string) {
 	t.Helper()
 	must(t, "remove snapshot", h.Client().SnapshotService(snapshotter).Remove(h.in(t, namespace), key))
 }
 
-func (h *harness) Lease(t *testing.T, namespace, id, image string) {
+func (h *realNode) Lease(t *testing.T, namespace, id, image string) {
 	t.Helper()
 	ctx, manager := h.in(t, namespace), h.Client().LeasesService()
 	img, err := h.Client().ImageService().Get(ctx, image)
@@ -212,12 +211,12 @@ func (h *harness) Lease(t *testing.T, namespace, id, image string) {
 	must(t, "lease", manager.AddResource(ctx, l, leases.Resource{ID: img.Target.Digest.String(), Type: "content"}))
 }
 
-func (h *harness) Release(t *testing.T, namespace, id string) {
+func (h *realNode) Release(t *testing.T, namespace, id string) {
 	t.Helper()
 	must(t, "release", h.Client().LeasesService().Delete(h.in(t, namespace), leases.Lease{ID: id}, leases.SynchronousDelete))
 }
 
-func (h *harness) StoredBytes(t *testing.T) uint64 {
+func (h *realNode) StoredBytes(t *testing.T) uint64 {
 	t.Helper()
 	var total int64
 	for _, dir := range []string{
@@ -242,7 +241,7 @@ func (h *harness) StoredBytes(t *testing.T) uint64 {
 	return uint64(total)
 }
 
-func (h *harness) Leftovers(t *testing.T) []string {
+func (h *realNode) Leftovers(t *testing.T) []string {
 	t.Helper()
 	names, err := h.Client().NamespaceService().List(t.Context())
 	must(t, "list namespaces", err)
@@ -260,7 +259,7 @@ func (h *harness) Leftovers(t *testing.T) []string {
 }
 
 // SandboxImage is there from the start: the node's containerd was given it.
-func (h *harness) SandboxImage(t *testing.T) string {
+func (h *realNode) SandboxImage(t *testing.T) string {
 	t.Helper()
 	ctx := h.in(t, node.CRINamespace)
 	img, err := h.Client().GetImage(ctx, node.SandboxImage)
@@ -273,7 +272,7 @@ func (h *harness) SandboxImage(t *testing.T) string {
 // FillDisk writes as root, so that the blocks reserved for root are used up,
 // too. ext4 keeps yet some thousand blocks for its own metadata, and a view is
 // nothing but metadata: directories, of a block each, use those up.
-func (h *harness) FillDisk(t *testing.T) func() {
+func (h *realNode) FillDisk(t *testing.T) func() {
 	t.Helper()
 	if err := h.Fill("full", 1<<40); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("fill: %v", err)
@@ -292,14 +291,14 @@ func (h *harness) FillDisk(t *testing.T) func() {
 	}
 }
 
-func (h *harness) Interrupt(t *testing.T) {
+func (h *realNode) Interrupt(t *testing.T) {
 	t.Helper()
 	must(t, "kill", h.Kill())
 	must(t, "restart", h.Restart(context.WithoutCancel(t.Context())))
 }
 
 // LowerDir reads the root mount in the container's own mountinfo.
-func (h *harness) LowerDir(t *testing.T, namespace, id string) string {
+func (h *realNode) LowerDir(t *testing.T, namespace, id string) string {
 	t.Helper()
 	pid := h.containers[namespace+"/"+id].PID()
 	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
@@ -321,7 +320,7 @@ func (h *harness) LowerDir(t *testing.T, namespace, id string) string {
 	return ""
 }
 
-func (h *harness) RunPod(t *testing.T, p runtimetest.Pod) (sandboxID, containerID string) {
+func (h *realNode) RunPod(t *testing.T, p Pod) (sandboxID, containerID string) {
 	t.Helper()
 	spec := node.PodSpec{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: p.Attempt, Annotations: map[string]string{"kubernetes.io/config.source": "api"},
@@ -339,7 +338,7 @@ func (h *harness) RunPod(t *testing.T, p runtimetest.Pod) (sandboxID, containerI
 	return run.ID, run.Containers["app"]
 }
 
-func (h *harness) EndContainer(t *testing.T, id string) {
+func (h *realNode) EndContainer(t *testing.T, id string) {
 	t.Helper()
 	ctx := h.in(t, node.CRINamespace)
 	c, err := h.Client().LoadContainer(ctx, id)
@@ -349,7 +348,7 @@ func (h *harness) EndContainer(t *testing.T, id string) {
 	must(t, "kill", task.Kill(ctx, syscall.SIGKILL))
 }
 
-func (h *harness) EndSandbox(t *testing.T, id string) {
+func (h *realNode) EndSandbox(t *testing.T, id string) {
 	t.Helper()
 	must(t, "stop pod", h.pods[id].Stop(h.in(t, node.CRINamespace)))
 }

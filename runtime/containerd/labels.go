@@ -23,7 +23,8 @@ const (
 	kindContent
 	kindSnapshot // named "snapshotter/key"
 	kindContainer
-	kindBlob // bytes in the content store, of no namespace
+	kindBlob   // bytes in the content store, of no namespace
+	kindIngest // content that is not complete
 )
 
 // object names one thing in containerd's metadata.
@@ -109,8 +110,7 @@ func isExpired(labels map[string]string, now time.Time) bool {
 	return err == nil && now.After(at)
 }
 
-// parseResource reads what a lease lists. An ingest leads only to the blob that
-// is still being written, which takes its place in the graph once it is there.
+// parseResource reads what a lease lists.
 func parseResource(kind, id string) (objectKind, string, bool) {
 	snapshotter, ok := strings.CutPrefix(kind, "snapshots/")
 	switch {
@@ -120,6 +120,8 @@ func parseResource(kind, id string) (objectKind, string, bool) {
 		return kindContent, id, true
 	case kind == "images":
 		return kindImage, id, true
+	case kind == "ingests":
+		return kindIngest, id, true
 	}
 	return 0, "", false
 }

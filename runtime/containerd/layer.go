@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -22,6 +23,10 @@ const (
 	ownLabel   = "ebb-agent.github.io/layer-view"
 	viewPrefix = "ebb-view-"
 
+	// upperdirLabel is where overlayfs' snapshotter has a snapshot's directory, if its
+	// option upperdir_label is set.
+	upperdirLabel = "containerd.io/snapshot/overlay.upperdir"
+
 	// leaseTime is how long views of a crashed run can stay at most, if no
 	// later run removes them. A view itself lives for milliseconds.
 	leaseTime  = 10 * time.Minute
@@ -38,9 +43,9 @@ type viewLease struct {
 // directories: making one may copy the whole image, and would tell nothing.
 var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile"}
 
-// ResolveLayer finds the directories, or filesystems, of a layer and those below it. Where a container stands on the
-// layer nothing is written, so that this works on a full disk, too; otherwise a
-// view is made and removed at once.
+// ResolveLayer finds the directories, or filesystems, of a layer and those below it. Where
+// snapshots have labels that tell, or a container stands on the layer, nothing is written, so
+// that this works on a full disk, too; otherwise a view is made and removed at once.
 func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -58,10 +63,10 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if err != nil {
 		return inventory.LayerRoot{}, err
 	}
+	found, err := layersFromLabels(ctx, sn, l.Snapshotter, info)
 	// To find what stands on the layer, containerd goes through all its snapshots.
-	var found layerPaths
 	likely := r.cache.mayCarry(l)
-	if likely {
+	if likely && err == nil && len(found.paths) == 0 {
 		found, err = r.layersFromChild(ctx, sn, l.ChainID)
 	}
 	if err == nil && len(found.paths) == 0 {
@@ -107,6 +112,27 @@ func directoryPlace(dir string) (inventory.Place, error) {
 	return inventory.Place{Path: dir, Dev: place.Dev, Ino: place.Ino, Generation: fs.Generation(dir)}, err
 }
 
+// layersFromLabels finds the directories that overlayfs' snapshots have as a label; none if
+// one has none. Each costs a read, where a view costs five commits of containerd's databases.
+func layersFromLabels(ctx context.Context, sn snapshots.Snapshotter, snapshotter string, top snapshots.Info) (layerPaths, error) {
+	var dirs []string
+	for info := top; snapshotter == "overlayfs"; {
+		dir := info.Labels[upperdirLabel]
+		if !filepath.IsAbs(dir) {
+			break
+		}
+		dirs = append(dirs, dir)
+		if info.Parent == "" {
+			return layerPaths{dirs, directoryPlace}, nil
+		}
+		var err error
+		if info, err = sn.Stat(ctx, info.Parent); err != nil {
+			return layerPaths{}, err
+		}
+	}
+	return layerPaths{}, nil
+}
+
 // layersFromChild asks for the mounts of a snapshot that stands on the layer; none
 // if there is none that tells.
 func (r *Runtime) layersFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) (layerPaths, error) {
@@ -141,6 +167,11 @@ func (r *Runtime) layersFromView(ctx context.Context, sn snapshots.Snapshotter, 
 	if slices.Contains(copying, l.Snapshotter) {
 		return layerPaths{}, fmt.Errorf("snapshotter %s: %w", l.Snapshotter, inventory.ErrUnsupported)
 	}
+	if err := ctx.Err(); err != nil {
+		return layerPaths{}, err
+	}
+	ctx, cancel := outlasting(ctx)
+	defer cancel()
 	lease, err := r.leaseFor(ctx, l.Namespace)
 	if err != nil {
 		return layerPaths{}, err
@@ -149,11 +180,25 @@ func (r *Runtime) layersFromView(ctx context.Context, sn snapshots.Snapshotter, 
 	key := r.nextView()
 	mounts, err := sn.View(ctx, key, l.ChainID, snapshots.WithLabels(map[string]string{ownLabel: r.nonce}))
 	if err != nil {
-		r.forgetLease(l.Namespace, lease)
+		r.dropLease(ctx, l.Namespace, lease)
 		return layerPaths{}, err
 	}
 	found, err := layerPathsOf(mounts, true)
 	return found, errors.Join(err, removeView(ctx, sn, key))
+}
+
+// outlasting is for what the runtime does even if the caller is gone by then, and has to be
+// undone: it lasts closeTimeout longer than ctx.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(closeTimeout):
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() { stop(); cancel() }
 }
 
 // removeView removes a view even when the caller has lost patience: it must not
@@ -183,24 +228,36 @@ func (r *Runtime) leaseFor(ctx context.Context, namespace string) (string, error
 	if ok && time.Until(have.expires) > leaseSpare {
 		return have.id, nil
 	}
-	l, err := r.client.LeasesService().Create(ctx, leases.WithRandomID(),
+	id := r.nextView()
+	_, err := r.client.LeasesService().Create(ctx, leases.WithID(id),
 		leases.WithLabel(ownLabel, r.nonce), leases.WithExpiration(leaseTime))
 	if err != nil {
+		r.dropLease(ctx, namespace, id) // it may be there all the same
 		return "", err
 	}
 	r.mu.Lock()
-	r.leases[namespace] = viewLease{id: l.ID, expires: time.Now().Add(leaseTime)}
+	r.leases[namespace] = viewLease{id: id, expires: time.Now().Add(leaseTime)}
 	r.mu.Unlock()
-	return l.ID, nil
+	return id, nil
 }
 
-// forgetLease makes the next view start with a new lease, in case the old one
-// was what failed (somebody may have deleted it).
-func (r *Runtime) forgetLease(namespace, id string) {
+// dropLease makes the next view start with a new lease, in case the old one
+// was what failed (somebody may have deleted it). Otherwise it goes, lest they pile up.
+func (r *Runtime) dropLease(ctx context.Context, namespace, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.leases[namespace].id == id {
 		delete(r.leases, namespace)
+	}
+	r.mu.Unlock()
+	r.deleteLease(ctx, namespace, id)
+}
+
+// deleteLease is for one that holds nothing.
+func (r *Runtime) deleteLease(ctx context.Context, namespace, id string) {
+	if err := r.client.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !errdefs.IsNotFound(err) {
+		r.log.DebugContext(ctx, "lease stays until it expires", "lease", id, "namespace", namespace, "reason", err)
 	}
 }
 
@@ -210,10 +267,7 @@ func (r *Runtime) releaseLeases(ctx context.Context) {
 	r.leases = map[string]viewLease{}
 	r.mu.Unlock()
 	for namespace, l := range held {
-		in := inNamespace(ctx, &space{name: namespace})
-		if err := r.client.LeasesService().Delete(in, leases.Lease{ID: l.id}); err != nil && !errdefs.IsNotFound(err) {
-			r.log.DebugContext(ctx, "lease stays until it expires", "lease", l.id, "namespace", namespace, "reason", err)
-		}
+		r.deleteLease(inNamespace(ctx, &space{name: namespace}), namespace, l.id)
 	}
 }
 
@@ -242,6 +296,15 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 				continue
 			}
 			r.log.InfoContext(ctx, "view removed", "namespace", spaces[i].name, "snapshot", snap.key, "reason", "left by an earlier run")
+		}
+		list, err := r.client.LeasesService().List(in)
+		if err != nil {
+			return wrap("list leases", err)
+		}
+		for _, l := range list {
+			if by := l.Labels[ownLabel]; by != "" && by != r.nonce && !isWithdrawal(l) {
+				r.deleteLease(in, spaces[i].name, l.ID)
+			}
 		}
 	}
 	return nil

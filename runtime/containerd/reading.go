@@ -34,7 +34,7 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 			r.readImages,
 			func(ctx context.Context, s *space) error { return r.readContainersOf(ctx, s) },
 			func(ctx context.Context, s *space) error { return r.readSnapshots(ctx, s) },
-			r.readUsage, r.readContents, r.readLeases, r.readSandboxes,
+			r.readUsage, r.readContents, r.readLeases, r.readIngests, r.readSandboxes,
 		} {
 			if err := step(in, s); err != nil {
 				return nil, err
@@ -142,9 +142,7 @@ func (r *Runtime) begin(ctx context.Context) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &reading{spaces: spaces, sandbox: r.about.sandbox, now: time.Now()}, nil
+	return &reading{spaces: spaces, sandbox: r.knownSandboxImage(ctx), now: time.Now()}, nil
 }
 
 func (r *Runtime) readCRIContainers(ctx context.Context, reading *reading) error {

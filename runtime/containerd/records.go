@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -21,6 +22,8 @@ type space struct {
 	contents   []contentRecord
 	leases     []leaseRecord
 	sandboxes  []sandboxRecord
+	ingests    []ingestRecord
+	unread     []string // see Graph.Unread
 }
 
 type imageRecord struct {
@@ -67,10 +70,22 @@ func (s snapshotRecord) ours() bool {
 }
 
 type contentRecord struct {
-	digest string
-	bytes  uint64
-	labels map[string]string
+	digest  string
+	bytes   uint64
+	created image.Timestamp
+	labels  map[string]string
 }
+
+// ingestRecord is content that is being written, or was when its writer went away.
+type ingestRecord struct {
+	ref              string
+	bytes            uint64 // so far
+	inodes           uint64
+	started, updated time.Time
+}
+
+// mayGoOn is how long containerd keeps an ingest that is in no lease, from when it was opened.
+const mayGoOn = 24 * time.Hour
 
 type leaseRecord struct {
 	id        string

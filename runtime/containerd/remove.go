@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 )
 
@@ -18,9 +19,36 @@ func (r *Runtime) Remove(ctx context.Context, imageID string) error {
 		return fmt.Errorf("remove image %s: %w", imageID, err)
 	}
 	if err := r.cri.RemoveImage(ctx, imageID); err != nil {
-		return err
+		return r.collectAgain(ctx, imageID, err)
 	}
 	return r.removeNames(ctx, imageID, before)
+}
+
+// collectTries is how often a collection that found no room is asked for again.
+const collectTries = 10
+
+// collectAgain is for a removal that failed. On a full disk the image's names can be gone, and
+// the collection after that find no room: containerd's database is a sparse file, in which a page
+// takes a block once it is written. Each transaction writes other pages, of which some have one.
+// So the collection is asked for again, by a lease that comes and goes.
+func (r *Runtime) collectAgain(ctx context.Context, imageID string, failed error) error {
+	if names, err := r.namesOf(ctx, imageID); err != nil || len(names) > 0 {
+		return failed
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	ctx = inCRI(ctx)
+	manager := r.client.LeasesService()
+	for range collectTries {
+		lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(endTimeout))
+		if err != nil {
+			continue
+		}
+		if err := manager.Delete(ctx, lease, leases.SynchronousDelete); err == nil {
+			return nil
+		}
+	}
+	return failed
 }
 
 // namesOf returns the image's names in the CRI's namespace.

@@ -26,12 +26,17 @@ import (
 const readTimeout = 30 * time.Second
 
 // Runtime is a containerd with its CRI plugin, over one socket.
+//
+// Several goroutines may use it. It keeps what cannot change: the config digest and chain
+// ID behind each target digest, and the usage of committed snapshots, both only for what
+// the last inventory still saw.
 type Runtime struct {
 	client *client.Client
 	conn   *grpc.ClientConn
 	cri    *cri.Client
 	log    *slog.Logger
 	cache  cache
+	exits  exits
 
 	mu      sync.Mutex
 	about   about
@@ -126,23 +131,46 @@ func (r *Runtime) identify(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	r.about = a
-	clear(r.leases) // a restart may have collected them
 	r.mu.Unlock()
+	r.releaseLeases(ctx) // a restart may have collected them
 	return r.removeLeftovers(ctx)
 }
 
 // findSandboxImage learns how to know the sandbox image. containerd 2 pins it
 // whenever it is there. It is not asked for the name then: it no longer tells,
 // and its verbose status writes a file at first, which a full disk refuses.
+// containerd 1.7 writes that file, too; until it can, the last name holds.
 func (r *Runtime) findSandboxImage(ctx context.Context, version string) (sandboxImage, error) {
 	if majorVersion(version) >= 2 {
 		return sandboxImage{pinned: true}, nil
 	}
 	name, err := r.cri.SandboxImage(ctx)
+	if errors.Is(err, inventory.ErrNoSpace) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return sandboxImage{name: r.about.sandbox.name, unsure: true}, nil
+	}
 	if err != nil {
 		return sandboxImage{}, err
 	}
 	return sandboxImage{name: normalize(name)}, nil
+}
+
+// knownSandboxImage asks once more if a full disk kept the answer back.
+func (r *Runtime) knownSandboxImage(ctx context.Context) sandboxImage {
+	r.mu.Lock()
+	known := r.about.sandbox
+	r.mu.Unlock()
+	if !known.unsure {
+		return known
+	}
+	name, err := r.cri.SandboxImage(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.about.sandbox.unsure {
+		r.about.sandbox = sandboxImage{name: normalize(name)}
+	}
+	return r.about.sandbox
 }
 
 // normalize spells a name as the CRI does before it stores it ("pause:3" is
@@ -193,7 +221,7 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	return roots, nil
 }
 
-// snapshotterRoot mends a path that containerd composes from its own root and
+// snapshotterRoot corrects a path that containerd composes from its own root and
 // the plugin's name, which is wrong for a snapshotter that was given another
 // root.
 func (r *Runtime) snapshotterRoot(path string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/ebb-agent/ebb/runtime/cri"
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 const (
@@ -45,25 +45,25 @@ var topics = []string{
 // Resync and the next Down no event is lost. A slow reader holds up the stream,
 // nothing is dropped.
 func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
-	wait := firstBackoff
+	backoff := wait.Backoff{Min: firstBackoff, Max: lastBackoff}
 	for first := true; ; first = false {
 		live, err := r.watchOnce(ctx, out, first)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if live {
-			wait = firstBackoff
+			backoff.Reset()
 		}
 		if live || first {
 			if err := send(ctx, out, inventory.Event{Kind: inventory.EventDown, Err: err}); err != nil {
 				return err
 			}
 		}
-		r.log.DebugContext(ctx, "event stream broke", "reason", err, "retry", wait)
-		if err := sleep(ctx, jitter(wait)); err != nil {
-			return err
+		pause := backoff.Next()
+		r.log.DebugContext(ctx, "event stream broke", "reason", err, "retry", pause)
+		if !wait.Sleep(ctx, wait.Jitter(pause)) {
+			return ctx.Err()
 		}
-		wait = min(2*wait, lastBackoff)
 	}
 }
 
@@ -91,10 +91,12 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { r.watchCRI(ctx, out) })
+	defer r.exits.lose()
 	for {
 		select {
 		case envelope := <-stream:
 			if e, ok := decode(envelope); ok {
+				r.exits.heard(e)
 				if err := send(ctx, out, e); err != nil {
 					return true, err
 				}
@@ -107,7 +109,7 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 
 // watchCRI adds what the CRI tells, where it does: containerd's own events of an
 // exit come some milliseconds before the CRI has noted it. It is not needed, so
-// that a break is only tried to be mended.
+// that a break is only tried to be repaired.
 func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
 	for {
 		err := r.cri.Events(ctx, criNamespace, out)
@@ -115,7 +117,7 @@ func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
 			return
 		}
 		r.log.DebugContext(ctx, "stream of the CRI's events broke", "reason", err, "retry", lastBackoff)
-		if sleep(ctx, jitter(lastBackoff)) != nil {
+		if !wait.Sleep(ctx, wait.Jitter(lastBackoff)) {
 			return
 		}
 	}
@@ -176,20 +178,4 @@ func send(ctx context.Context, out chan<- inventory.Event, e inventory.Event) er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// jitter spreads the reconnects of many nodes' agents and tools by a fifth.
-func jitter(d time.Duration) time.Duration {
-	return d - d/5 + time.Duration(rand.Int64N(int64(2*d/5)))
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 const (
@@ -281,7 +282,7 @@ func (r *Runtime) awaitSeen(ctx context.Context, ids ...string) {
 			if _, err := r.cri.ImageStatus(ctx, id); err == nil {
 				break
 			}
-			if sleep(ctx, seenTick) != nil {
+			if !wait.Sleep(ctx, seenTick) {
 				return
 			}
 		}
@@ -348,6 +349,16 @@ func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 	}
 	r.awaitSeen(ctx, absent...)
 	return mended, errors.Join(errs...)
+}
+
+// isWithdrawal is whether a lease carries records.
+func isWithdrawal(l leases.Lease) bool {
+	for key := range l.Labels {
+		if strings.HasPrefix(key, withdrawnLabel) {
+			return true
+		}
+	}
+	return false
 }
 
 // recordsOf reads the records that a lease carries; none if it is not ours.

@@ -194,9 +194,8 @@ func TestSilent(t *testing.T) {
 	for what, socket := range map[string]string{"no socket": none, "nobody listens": dead, "a file": file, "it never answers": mute(t, nil), "no gRPC": mute(t, []byte("HTTP/1.1 200 OK\r\n\r\n<html>"))} {
 		d := New(name, socket)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		began := time.Now()
-		if err := d.DeleteVolume(ctx, "a", nil); !errors.Is(err, ErrUnavailable) || time.Since(began) > 3*time.Second {
-			t.Errorf("%s: %v after %v", what, err, time.Since(began))
+		if err := d.DeleteVolume(ctx, "a", nil); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
 		}
 		cancel()
 		d.Close()

@@ -36,7 +36,7 @@ func sentinelOf(c codes.Code) error {
 	return nil
 }
 
-// mostText bounds what is repeated of an answer.
+// maxText bounds what is repeated of an answer.
 const mostText = 300
 
 // translate names the operation. Drivers may repeat what they were given: secrets are cut

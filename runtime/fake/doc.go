@@ -1,6 +1,6 @@
 // Package fake is a container runtime in memory, for tests of what stands on
 // runtime/containerd. It answers the same questions with the same meaning (the
-// suite in runtime/runtimetest holds both to it), on a disk whose usage follows
+// suite of runtime/containerd holds both to it), on a disk whose usage follows
 // from what is stored.
 //
 // A test owns the [Runtime] and plays people and kubelet with Import, Run,

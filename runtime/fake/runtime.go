@@ -282,7 +282,7 @@ func (r *Runtime) Disk() image.Disk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	bytes, inodes := r.stored()
-	return less(r.capacity, bytes+r.other, inodes)
+	return subtract(r.capacity, bytes+r.other, inodes)
 }
 
 // SplitContent puts the blobs on a disk of their own.
@@ -297,10 +297,10 @@ func (r *Runtime) ContentDisk() image.Disk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	bytes, inodes := r.count(func(k image.NodeKind) bool { return k == image.NodeBlob })
-	return less(r.blobs.capacity, bytes+r.blobs.other, inodes)
+	return subtract(r.blobs.capacity, bytes+r.blobs.other, inodes)
 }
 
-func less(capacity image.Disk, bytes, inodes uint64) image.Disk {
+func subtract(capacity image.Disk, bytes, inodes uint64) image.Disk {
 	d := capacity
 	d.AvailableBytes = d.CapacityBytes - min(d.CapacityBytes, bytes)
 	d.InodesAvailable = d.Inodes - min(d.Inodes, inodes)

@@ -18,6 +18,7 @@ type workloads struct {
 	failing    map[string]error // IDs that cannot be removed
 	carriedOut []container.Step
 	down       error
+	late       <-chan struct{} // lists are answered after that
 }
 
 func newWorkloads() workloads {
@@ -72,6 +73,13 @@ func (r *Runtime) FailStep(id string, err error) {
 // FailWorkloads makes the CRI's lists fail; nil ends that.
 func (r *Runtime) FailWorkloads(err error) { r.mu.Lock(); r.work.down = err; r.mu.Unlock() }
 
+// DelayWorkloads has the CRI make its lists, and answer when that is closed.
+func (r *Runtime) DelayWorkloads(until <-chan struct{}) {
+	r.mu.Lock()
+	r.work.late = until
+	r.mu.Unlock()
+}
+
 // Steps returns what Do has done, in order.
 func (r *Runtime) Steps() []container.Step {
 	r.mu.Lock()
@@ -96,6 +104,14 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 	}
 	for _, s := range r.work.sandboxes {
 		w.Sandboxes = append(w.Sandboxes, *s)
+	}
+	if late := r.work.late; late != nil {
+		r.mu.Unlock()
+		select {
+		case <-late:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
 	}
 	return w, nil
 }

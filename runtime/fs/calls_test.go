@@ -28,15 +28,11 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 		}
 	}()
 	for range 3 {
-		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		disk, err := Settle(ctx, point)
+		disk, err := Settle(ctx, point) // it stays frozen: without a bound this were for ever
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || disk.CapacityBytes == 0 {
 			t.Errorf("settled as %+v, %v", disk, err)
-		}
-		if took := time.Since(began); took > 30*time.Second { // it stays frozen: without a bound this were for ever
-			t.Errorf("took %v", took)
 		}
 		if n := descriptorsOn(t, point); n != 2 {
 			t.Errorf("%d descriptors are open, want the test's and that of the one call", n)

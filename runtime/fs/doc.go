@@ -1,13 +1,13 @@
-// Package fs reads how full a filesystem is, and where a directory stands.
+// Package fs reads how full a filesystem is, and where a directory is.
 //
 // The reading is the kubelet's: capacity is f_blocks, available is f_bavail
 // (what unprivileged writers can still get), both times the fragment size.
-// Beside it, [Info] carries the raw counters, because the kernel-side line is
-// drawn in free blocks: reserved = Free − Avail.
+// Beside it, [Info] carries the raw counters, because the threshold in the
+// kernel is in free blocks: reserved = Free − Avail.
 //
 // A superblock is named by the major:minor that /proc/self/mountinfo shows,
 // which is the kernel's s_dev. stat(2) is no substitute: btrfs answers with a
-// number of the subvolume that no tracepoint and no superblock bears.
+// number of the subvolume that no tracepoint and no superblock has.
 //
 // Not every filesystem tells the truth right after a removal (seen on 6.18):
 //   - ext4: at once.

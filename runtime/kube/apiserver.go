@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
@@ -103,14 +104,17 @@ func apiUnauthorized(identity string) string {
 	return "the API server does not know " + identity + "; it may have expired"
 }
 
-func apiForbidden(string) string {
+func apiForbidden(path string) string {
+	if strings.HasPrefix(path, nodeEvents) {
+		return "allow that identity to create and patch events in the namespace default"
+	}
 	return "allow that identity to get, list and watch pods in all namespaces"
 }
 
 // allPods is where the pods of all namespaces are listed and watched.
 const allPods = "/api/v1/pods"
 
-// Pods implements Source. It answers from what the watch has told.
+// Pods implements Source. It answers from what the watch has reported.
 func (s *APIServer) Pods(context.Context) (Pods, error) {
 	return s.store.reading()
 }
@@ -119,6 +123,12 @@ func (s *APIServer) Pods(context.Context) (Pods, error) {
 func (s *APIServer) Pass() Pass { return s }
 
 // Gone implements Source.
+//
+// A pod is gone if the API server says, in so many words, that this pod does not exist,
+// or if another pod has its name. A bare 404, a refusal or silence says nothing. The name
+// of the node is the caller's word, and a wrong one gives empty lists: Gone notices if
+// the pod is bound elsewhere. The credentials of a kubelet may not do, because nodes may
+// only ask for pods that exist, and get 403 for one that went.
 func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {
 	// The names are from labels that anybody may have written; what is no
 	// element of a path must not get into one.

@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -16,7 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// client asks one server, by GET only.
+// client asks one server.
 type client struct {
 	access access
 	base   *url.URL
@@ -62,39 +64,74 @@ func newClient(a access, h hints) (*client, error) {
 	return c, nil
 }
 
-// op names a request in errors.
-func (c *client) op(path string) string { return "GET " + c.base.JoinPath(path).String() }
+// op names a question in errors.
+func (c *client) op(path string) string { return c.opOf(http.MethodGet, path) }
+
+// opOf names any request in errors.
+func (c *client) opOf(method, path string) string {
+	return method + " " + c.base.JoinPath(path).String()
+}
 
 // get asks for a path. Only an answer that is 200 and has the right type comes
 // back; its body is the caller's to read and close.
 func (c *client) get(ctx context.Context, path, contentType string, query url.Values) (*http.Response, error) {
-	u := c.base.JoinPath(path)
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	resp, err := c.do(ctx, http.MethodGet, path, query, http.Header{"Accept": {contentType}}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", path, err)
-	}
-	req.Header.Set("Accept", contentType)
-	req.Header.Set("User-Agent", "ebb-agent")
-	token, err := c.access.bearer()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.op(path), err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.broken(c.op(path), err)
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, c.refused(path, resp)
+		return nil, c.refused(c.op(path), path, resp)
 	}
 	if got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || got != contentType {
 		_ = resp.Body.Close() // nothing of it is wanted
 		return nil, &fault.Fault{Op: c.op(path), Kind: ErrMalformed,
 			Text: "an answer of the type " + fault.Clean(resp.Header.Get("Content-Type")),
 			Hint: "is that the right address?"}
+	}
+	return resp, nil
+}
+
+// send writes an object, as JSON. The answer repeats it, and is not read.
+func (c *client) send(ctx context.Context, method, path, contentType string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.opOf(method, path), err)
+	}
+	header := http.Header{"Accept": {"application/json"}, "Content-Type": {contentType}}
+	resp, err := c.do(ctx, method, path, nil, header, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return c.refused(c.opOf(method, path), path, resp)
+	}
+	// Read to the end, a connection of HTTP/1 can be used again.
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	return resp.Body.Close()
+}
+
+// do sends a request as whom the access says. The answer may be any; its body is the
+// caller's to read and close.
+func (c *client) do(ctx context.Context, method, path string, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	op := c.opOf(method, path)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	req.Header = header
+	req.Header.Set("User-Agent", "ebb-agent")
+	token, err := c.access.bearer()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.broken(op, err)
 	}
 	return resp, nil
 }
@@ -107,13 +144,13 @@ type answerError struct {
 	retryAfter time.Duration
 }
 
-// refused reads and closes an answer that is not 200.
-func (c *client) refused(path string, resp *http.Response) error {
+// refused reads and closes an answer that is an error.
+func (c *client) refused(op, path string, resp *http.Response) error {
 	defer resp.Body.Close()
 	// A body that breaks off still has a code that tells.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	e := &answerError{code: resp.StatusCode, status: decodeStatus(body)}
-	e.Fault = fault.Fault{Op: c.op(path), Kind: ErrUnavailable, Text: fault.Clean(e.status.Message)}
+	e.Fault = fault.Fault{Op: op, Kind: ErrUnavailable, Text: fault.Clean(e.status.Message)}
 	if e.Text == "" {
 		e.Text = fault.Clean(string(body))
 	}

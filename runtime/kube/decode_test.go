@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -343,7 +342,7 @@ func TestFindMetric(t *testing.T) {
 func BenchmarkList(b *testing.B) {
 	pods := make([][]byte, 500)
 	for i := range pods {
-		pods[i] = bulkyPod(rand.IntN(1e6))
+		pods[i] = bulkyPod(i)
 	}
 	body := wireList("1", pods...)
 	b.SetBytes(int64(len(body)))

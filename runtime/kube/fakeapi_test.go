@@ -233,8 +233,7 @@ func (f *fakeAPI) model() []Pod {
 			list = append(list, p.pod())
 		}
 	}
-	sortPods(list)
-	return list
+	return inOrder(list)
 }
 
 func TestFakeAPISpeaksJSON(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // follower is where the goroutine of Run is with one API server.
 type follower struct {
 	*APIServer
-	tell func(really bool)
+	notify func(really bool)
 
 	version string // where the watch goes on; "": only a list can tell
 	seen    string // the newest version of any answer; "": none yet
@@ -37,14 +37,27 @@ type follower struct {
 	window time.Duration
 	due    time.Time // when its turn is; zero: not drawn yet
 
-	pause time.Duration // the last one before a small request
-	quick int           // watches in a row that ended at once
+	backoff wait.Backoff // before a small request
+	quick   int          // watches in a row that ended at once
 }
 
 // Run implements Source: it lists the pods and follows what changes. It lists them
 // anew only if the server does not know any more what happened since.
+//
+// The pods are known from a list on, and as long as the watch after it lives or can be
+// begun anew at the first attempt. A watch that says nothing for 70 seconds (bookmarks
+// come about every minute) is begun anew, and one on a dead connection fails within 15
+// more; HTTP/2 pings notice it in 45. After anything else the pods are not known until a
+// watch from where they were last known has gone on for a second, or until they have been
+// listed anew.
+//
+// Small requests (a watch from a version, the newest version) are repeated within
+// seconds, a list when its turn comes: at a random moment within [ListSpread], if the
+// server was away or has forgotten the version. The first list of a process comes at
+// once. Failures double pauses, those of lists four times over, and Retry-After is
+// obeyed.
 func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
-	f := follower{APIServer: s, tell: func(really bool) {
+	f := follower{APIServer: s, backoff: wait.Backoff{Min: s.timing.firstPause}, notify: func(really bool) {
 		if !really {
 			return
 		}
@@ -61,11 +74,11 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 		}
 		pause, err := step(ctx)
 		if err != nil && ctx.Err() == nil {
-			f.tell(s.store.fail(err))
+			f.notify(s.store.fail(err))
 			// What was renewed on disk in the meantime counts from the next connection.
 			s.client.close()
 		}
-		if wait(ctx, pause) {
+		if !wait.Sleep(ctx, pause) {
 			s.store.fail(&fault.Fault{Op: s.client.op(allPods), Kind: ErrUnavailable, Text: "not watched any more"})
 			return nil
 		}
@@ -80,7 +93,7 @@ func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 		f.window, f.due = f.timing.spread, time.Time{}
 		return f.again(err), err
 	}
-	f.pause = 0
+	f.backoff.Reset()
 	if f.due.IsZero() && f.window > 0 {
 		f.due = time.Now().Add(rand.N(f.window))
 	}
@@ -106,18 +119,6 @@ func (f *follower) again(err error) time.Duration {
 	if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrForbidden) {
 		most = max(most, maxRefused)
 	}
-	f.pause = min(max(2*f.pause, f.timing.firstPause), most)
-	return retryAfter(err) + conn.Jitter(f.pause)
-}
-
-// wait tells whether ctx ended first.
-func wait(ctx context.Context, d time.Duration) (over bool) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-t.C:
-		return ctx.Err() != nil
-	}
+	f.backoff.Max = most
+	return retryAfter(err) + wait.Jitter(f.backoff.Next())
 }

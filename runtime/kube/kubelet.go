@@ -3,7 +3,9 @@ package kube
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -32,6 +34,7 @@ type KubeletOptions struct {
 	// TokenFile, or CertFile and KeyFile, are who is asking. They are read again
 	// when they are needed, so they may be replaced.
 	TokenFile         string
+	Token             string // in place of a file
 	CertFile, KeyFile string
 }
 
@@ -50,7 +53,11 @@ type Kubelet struct {
 const (
 	podsPath    = "/pods"
 	metricsPath = "/metrics"
+	configzPath = "/configz"
 )
+
+// maxConfigz bounds a kubelet's configuration; a real one has a few kilobytes.
+const maxConfigz = 1 << 20
 
 // NewKubelet checks the options; it does not ask the kubelet anything yet.
 func NewKubelet(o KubeletOptions) (*Kubelet, error) {
@@ -60,6 +67,7 @@ func NewKubelet(o KubeletOptions) (*Kubelet, error) {
 		serverName: o.ServerName,
 		insecure:   o.InsecureSkipVerify,
 		tokenFile:  o.TokenFile,
+		token:      o.Token,
 		certFile:   o.CertFile,
 		keyFile:    o.KeyFile,
 	}, hints{unauthorized: kubeletUnauthorized, forbidden: kubeletForbidden})
@@ -78,8 +86,11 @@ func kubeletUnauthorized(identity string) string {
 // (KubeletFineGrainedAuthz) it is a subresource for each path, before that
 // nodes/proxy for most.
 func kubeletForbidden(path string) string {
-	if path == metricsPath {
+	switch path {
+	case metricsPath:
 		return "allow that identity to get nodes/metrics"
+	case configzPath:
+		return "allow that identity to get nodes/configz; before Kubernetes 1.33 nodes/proxy"
 	}
 	return "allow that identity to get nodes/pods; before Kubernetes 1.33 nodes/proxy"
 }
@@ -103,6 +114,27 @@ func (k *Kubelet) Pods(ctx context.Context) (Pods, error) {
 	}
 	sortPods(list)
 	return Pods{List: list, StaticKnown: true}, nil
+}
+
+// Configz returns the configuration that the kubelet runs with, {"kubeletconfig": {…}},
+// cut off where it is too long.
+func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	defer k.client.close() // who asks this asks once
+	resp, err := k.client.get(ctx, configzPath, "application/json", nil)
+	if refused := new(answerError); errors.As(err, &refused) && refused.Hint == "" {
+		refused.Hint = fmt.Sprintf("status %d; /configz is served only with enableDebuggingHandlers", refused.code)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxConfigz))
+	if err != nil {
+		return nil, k.client.broken(k.client.op(configzPath), err)
+	}
+	return body, nil
 }
 
 // Gone implements Source: it reads the whole list, there is no way to ask the
@@ -145,6 +177,19 @@ func (p *kubeletPass) Gone(ctx context.Context, _, _, uid string) (bool, error) 
 // read gives each pod of one whole list to each; begin comes before every
 // attempt. It counts only if the kubelet knew all its pods before it answered,
 // for which it must be the same process that said so: the same connection.
+//
+// A kubelet that has just started answers /pods with what it has: first nothing, then
+// static pods, and those of the API server only once that is reached, which may take
+// hours. Nothing in the answer shows this. The kubelet itself waits for every source before it
+// removes anything (sourcesReady.AllReady), and the first thing that it does then is to
+// set the metric kubelet_desired_pods, even for no pods. So its /metrics are read first:
+// the metric proves that this process knows all its pods from then on. The connection
+// proves that it is still the same process: the pods must come over the one on which the
+// metric came, else both are read again. (Through a proxy that keeps connections open
+// over a restart this proof would not hold.)
+//
+// The metric is alpha, of Kubernetes 1.27 and newer. Without it, or without permission to
+// read it (nodes/metrics), the pods count as not known.
 func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

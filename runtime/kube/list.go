@@ -54,7 +54,7 @@ func (f *follower) list(ctx context.Context, newest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.tell(f.store.replace(pods))
+	f.notify(f.store.replace(pods))
 	return version, nil
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // desiredPods is how the lines of the metric begin by which a kubelet shows
-// that it has heard from every source of its pods. See the package comment.
+// that it has heard from every source of its pods. See [Kubelet.read].
 const desiredPods = "kubelet_desired_pods{"
 
 // maxMetrics bounds the metrics of a kubelet: about half a megabyte with a

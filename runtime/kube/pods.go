@@ -35,7 +35,12 @@ func (p Pod) equal(o Pod) bool {
 type Pods struct {
 	List []Pod // by namespace, name and UID
 	// StaticKnown says that static pods are named even if they have no mirror
-	// pod. Without it, a static pod that is not in List may still be there.
+	// pod. Without it, a static pod that is not in List may still be there: a static pod
+	// is a file on the node, and its containers carry a UID that the kubelet computes from
+	// the file, or the one written in it. The API server knows a mirror pod with another
+	// UID and that one in the annotation kubernetes.io/config.hash, some time later or
+	// never. The annotation is believed of a mirror pod only: anybody can write it into a
+	// pod.
 	StaticKnown bool
 	// Heard is when the other side last said anything, if the answer is older than the
 	// question: a watch that is dead is found out only after a while. Zero: it is not.
@@ -58,7 +63,7 @@ type Source interface {
 	// Where StaticKnown is false, do not ask about a pod that may be static.
 	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
 
-	// Pass begins a pass of removals, which asks for many pods: what one reading told
+	// Pass begins a pass of removals, which asks for many pods: what one reading returned
 	// of all of them is not read again for each.
 	Pass() Pass
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -21,7 +22,7 @@ type wirePod struct {
 func (w wirePod) json() []byte {
 	metadata := map[string]any{"name": w.Name, "namespace": w.Namespace, "uid": w.UID, "resourceVersion": fmt.Sprint(w.Version)}
 	if w.Hash != "" {
-		metadata["annotations"] = map[string]string{annotationHash: w.Hash, annotationMirror: w.Hash}
+		metadata["annotations"] = map[string]string{"kubernetes.io/config.hash": w.Hash, "kubernetes.io/config.mirror": w.Hash}
 	}
 	if w.Deleting {
 		metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
@@ -60,6 +61,14 @@ func mustJSON(v any) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// inOrder sorts pods as a reading has them.
+func inOrder(list []Pod) []Pod {
+	key := func(p Pod) string { return p.Namespace + "\x00" + p.Name + "\x00" + p.UID }
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Pod) int { return strings.Compare(key(a), key(b)) })
+	return list
 }
 
 // wireList is a PodList of the given pods, which need no kind in there.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// store is what a watch has told so far. Only the goroutine of Run writes pods.
+// store is what a watch has reported so far. Only the goroutine of Run writes pods.
 type store struct {
 	node string
 
@@ -59,7 +59,7 @@ func (s *store) apply(e event) (changed bool, err error) {
 }
 
 // fail says that the pods are not to be trusted until the next replace or trust. Another
-// reason is a change, too: it is what people are told.
+// reason is a change, too: it is what people see.
 func (s *store) fail(err error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (f *follower) take(e event) error {
 		return err
 	}
 	f.version, f.seen = e.resourceVersion, e.resourceVersion
-	f.tell(changed)
+	f.notify(changed)
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (f *follower) trustSoon() (stop func() bool) {
 	if trusted {
 		return func() bool { return true }
 	}
-	return time.AfterFunc(f.timing.trust, func() { f.tell(f.store.trust(doubt)) }).Stop
+	return time.AfterFunc(f.timing.trust, func() { f.notify(f.store.trust(doubt)) }).Stop
 }
 
 // merelyEnded tells whether a watch ended, was cut or fell silent, as opposed
@@ -94,7 +94,8 @@ func (f *follower) resume(ctx context.Context) (pause time.Duration, err error) 
 	begun, err := f.watch(ctx, life)
 	lived := time.Since(began)
 	if begun && lived > quickEnd {
-		f.quick, f.pause = 0, 0
+		f.quick = 0
+		f.backoff.Reset()
 	}
 	switch {
 	case begun && errors.Is(err, ErrMalformed), errors.Is(err, errExpired), tooLarge(err):

@@ -11,9 +11,9 @@ type Pod struct {
 // maxName is NAME_MAX; the kernel has no longer names.
 const maxName = 255
 
-// parseDirectory reads a name as the kubelet writes it, NAMESPACE_NAME_UID or
+// ParseDirectory reads a name as the kubelet writes it, NAMESPACE_NAME_UID or
 // UID. Kubernetes allows '_' in none of the three. False if it is no such name.
-func parseDirectory(name string) (Pod, bool) {
+func ParseDirectory(name string) (Pod, bool) {
 	parts := strings.Split(name, "_")
 	var pod Pod
 	switch len(parts) {

@@ -10,7 +10,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if pod, ok := parseDirectory(name); ok {
+		if pod, ok := ParseDirectory(name); ok {
 			again := pod.UID
 			if pod.Name != "" {
 				again = pod.Namespace + "_" + pod.Name + "_" + pod.UID

@@ -57,7 +57,7 @@ type Directory struct {
 func (d *Dir) Directories() ([]Directory, error) {
 	var found []Directory
 	err := d.each(func(e fs.DirEntry) error {
-		pod, ok := parseDirectory(e.Name())
+		pod, ok := ParseDirectory(e.Name())
 		if !ok || !e.IsDir() {
 			return nil
 		}
@@ -122,7 +122,7 @@ func (d *Dir) RemoveLink(entry string) error {
 // RemoveDirectory removes the logs of one pod, as [Dir.Directories] named them.
 // It goes on past what cannot be removed, and returns all errors.
 func (d *Dir) RemoveDirectory(ctx context.Context, entry string) error {
-	if _, ok := parseDirectory(entry); !ok {
+	if _, ok := ParseDirectory(entry); !ok {
 		return &fs.PathError{Op: "remove logs", Path: filepath.Join(d.path, entry), Err: fs.ErrInvalid}
 	}
 	if err := remove(ctx, d.file, entry, 0); err != nil {

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Name is that of the policy and of its binding.
@@ -79,16 +82,8 @@ func render(name string, data any) ([]byte, error) {
 // Guess is the resource that the policy takes a kind for that it was not told of:
 // the rule of the API machinery, which most custom resources follow.
 func Guess(kind string) string {
-	lower := strings.ToLower(kind)
-	switch {
-	case strings.HasSuffix(lower, "endpoints"):
-		return lower
-	case strings.HasSuffix(lower, "s"):
-		return lower + "es"
-	case strings.HasSuffix(lower, "y"):
-		return lower[:len(lower)-1] + "ies"
-	}
-	return lower + "s"
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return plural.Resource
 }
 
 // What CEL's literals can hold without being escaped, and Kubernetes allows.

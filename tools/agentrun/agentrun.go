@@ -4,7 +4,7 @@
 package agentrun
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,16 +14,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
+	"github.com/ebb-agent/ebb/tools/shipped"
 )
 
 // Line is one line of the agent's log.
@@ -67,19 +68,17 @@ type Options struct {
 	Binary string
 	Dir    string // for the configuration, the state and the log
 	Config config.Config
+	Env    []string   // besides its parent's
 	OnLine func(Line) // called for each log line, one at a time; may be nil
 }
 
 // Process is a running ebb-agent.
 type Process struct {
-	cmd     *exec.Cmd
-	dir     string
+	process *process.Process
+	log     string
 	address chan string // gets the server's address once
 	base    string
-	ended   chan struct{}
-	err     error
-	mu      sync.Mutex
-	tail    []string
+	admin   *http.Client // of the admin socket
 }
 
 // ConfigFor returns the defaults, but enforced and pointed at a node: its socket, a pin
@@ -87,17 +86,81 @@ type Process struct {
 // the kubelet and for logs, which are not there unless somebody makes them.
 func ConfigFor(n *node.Node) config.Config {
 	c := config.Default()
+	pointAt(&c, n)
+	return c
+}
+
+func pointAt(c *config.Config, n *node.Node) {
 	c.Mode = config.ModeEnforce
 	c.Runtime.Socket = n.Socket()
 	c.Kernel.PinDirectory = "/sys/fs/bpf/ebb-" + n.Name()
 	c.State.Directory = filepath.Join(n.Dir(), "state")
 	c.State.LockFile = filepath.Join(n.Dir(), "agent-run", "agent.lock")
-	c.Server.Address = "127.0.0.1:0"
+	c.Server.Address, c.Server.HealthAddress = "127.0.0.1:0", ""
+	c.Server.AdminSocket = filepath.Join(filepath.Dir(n.Socket()), "ebb.sock")
 	c.Filesystems.Kubelet.Path = filepath.Join(n.Mount(), "kubelet")
 	c.Filesystems.PodLogs.Path = filepath.Join(n.Mount(), "podlogs")
 	c.Containers.LogLinks = filepath.Join(n.Mount(), "loglinks")
-	return c
 }
+
+// Installation is an API server that binds pods to a node, and what an agent there is
+// configured with.
+type Installation struct {
+	ControlPlane *peers.ControlPlane
+	// Config is what the chart ships, but enforced and pointed at the node as [ConfigFor]
+	// does.
+	Config config.Config
+}
+
+// Install starts an API server for a node and gives the agent its rights there, as the
+// manifests do. The caller must Close it, before the node.
+func Install(ctx context.Context, n *node.Node) (_ *Installation, err error) {
+	text, err := shipped.Config("agent")
+	if err != nil {
+		return nil, err
+	}
+	i := &Installation{}
+	if i.Config, err = config.Parse(text); err != nil {
+		return nil, err
+	}
+	pointAt(&i.Config, n)
+	if i.ControlPlane, err = peers.StartControlPlane(ctx, peers.Config{Name: n.Name()}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	for _, manifest := range []string{"00-namespace.yaml", "agent.yaml"} {
+		file, err := process.Find("deploy/manifests/" + manifest)
+		if err != nil {
+			return nil, err
+		}
+		if err := i.ControlPlane.Apply(ctx, file); err != nil {
+			return nil, err
+		}
+	}
+	i.Config.Pods.APIServer.NodeName = n.Name()
+	i.Config.Pods.APIServer.Kubeconfig, err = i.ControlPlane.ServiceAccountKubeconfig(ctx, "ebb-system", "ebb-agent")
+	return i, err
+}
+
+// StartKubelet starts one that registers with the API server, and tells the agent where its
+// directories are. The caller must Close it, before the installation.
+func (i *Installation) StartKubelet(ctx context.Context, c peers.KubeletConfig) (*peers.Kubelet, error) {
+	c.ControlPlane = i.ControlPlane
+	k, err := peers.StartKubelet(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	i.Config.Filesystems.Kubelet.Path, i.Config.Filesystems.PodLogs.Path = k.RootDir(), k.PodLogsDir()
+	i.Config.Containers.LogLinks = k.ContainerLogsDir()
+	return k, nil
+}
+
+// Close ends the API server, and takes from the kernel what the agent has left there.
+func (i *Installation) Close() error { return errors.Join(i.ControlPlane.Close(), Unload(i.Config)) }
 
 // Start runs the agent and waits until it is ready.
 func Start(ctx context.Context, o Options) (*Process, error) {
@@ -121,65 +184,36 @@ func StartUnready(ctx context.Context, o Options) (*Process, error) {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		return nil, err
 	}
-	p := &Process{dir: o.Dir, address: make(chan string, 1), ended: make(chan struct{})}
-	p.cmd = exec.Command(o.Binary, "--config", file)
-	// A demo that dies must not leave an agent behind.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	pipe, err := p.cmd.StderrPipe()
+	p := &Process{log: filepath.Join(o.Dir, "agent.log"), address: make(chan string, 1), admin: peers.UnixClient(o.Config.Server.AdminSocket)}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(o.Dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
+	lines := &process.Lines{Line: func(text string) { p.note(text, o.OnLine) }}
+	cmd := exec.Command(o.Binary, "--config", file)
+	cmd.Env = append(os.Environ(), o.Env...)
+	cmd.Stderr = io.MultiWriter(log, lines)
+	if p.process, err = process.Start(cmd, nil); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", o.Binary, err), log.Close())
 	}
-	started := make(chan error)
-	go p.supervise(pipe, log, o.OnLine, started)
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", o.Binary, err)
-	}
+	go func() {
+		<-p.process.Done()
+		log.Close()
+	}()
 	select {
 	case p.base = <-p.address:
 		return p, nil
-	case <-p.ended:
+	case <-p.process.Done():
 		return nil, fmt.Errorf("ebb-agent ended at once: %w", p.failure())
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), p.Kill())
 	}
 }
 
-// supervise starts the process and reads its log until it ends. All of it
-// happens on one locked thread, because Pdeathsig is tied to the thread that
-// forked.
-func (p *Process) supervise(pipe io.Reader, log *os.File, onLine func(Line), started chan<- error) {
-	defer close(p.ended)
-	defer log.Close()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := p.cmd.Start(); err != nil {
-		started <- err
-		return
-	}
-	started <- nil
-	lines := bufio.NewScanner(pipe)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fmt.Fprintln(log, lines.Text())
-		p.note(lines.Text(), onLine)
-	}
-	p.err = p.cmd.Wait()
-}
-
 func (p *Process) note(text string, onLine func(Line)) {
-	p.mu.Lock()
-	p.tail = append(p.tail, text)
-	if len(p.tail) > 20 {
-		p.tail = p.tail[1:]
-	}
-	p.mu.Unlock()
 	l, err := ParseLine(text)
 	if err != nil {
-		return // not a log line: a panic, say; it is in the tail
+		return // not a log line: a panic, say; it is in the log
 	}
 	if l.Message == "serving" {
 		p.address <- "http://" + l.Text("address")
@@ -191,114 +225,108 @@ func (p *Process) note(text string, onLine func(Line)) {
 
 // failure describes why the process ended.
 func (p *Process) failure() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return fmt.Errorf("%w; its last lines: %s", p.err, strings.Join(p.tail, "\n"))
-	}
-	return fmt.Errorf("its last lines: %s", strings.Join(p.tail, "\n"))
+	return fmt.Errorf("%s%s", p.process.State(), process.Tail(p.log))
 }
 
 // PID of the agent.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+func (p *Process) PID() int { return p.process.PID() }
+
+// Usage is what the agent has used since its start.
+func (p *Process) Usage() (process.Usage, error) { return process.UsageOf(p.PID()) }
 
 // URL of its server.
 func (p *Process) URL() string { return p.base }
 
 // Ended is closed once the process is gone.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
+func (p *Process) Ended() <-chan struct{} { return p.process.Done() }
 
 // Stop ends the agent as a DaemonSet would, and reports if it does not end
 // within a pod's thirty seconds of grace.
 func (p *Process) Stop() error {
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := p.process.End(grace, syscall.SIGTERM); err != nil {
+		return errors.Join(fmt.Errorf("ebb-agent: %w", err), p.Kill())
 	}
-	select {
-	case <-p.ended:
-		if p.err != nil {
-			return fmt.Errorf("ebb-agent: %w", p.failure())
-		}
-		return nil
-	case <-time.After(30 * time.Second):
-		return errors.Join(errors.New("ebb-agent does not end"), p.Kill())
+	if p.process.Err() != nil {
+		return fmt.Errorf("ebb-agent: %w", p.failure())
 	}
-}
-
-// Kill ends the agent with SIGKILL.
-func (p *Process) Kill() error {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.ended
 	return nil
 }
 
+// Kill ends the agent with SIGKILL.
+func (p *Process) Kill() error { return p.process.End(context.Background(), syscall.SIGKILL) }
+
 // AwaitReady waits until /readyz says so.
 func (p *Process) AwaitReady(ctx context.Context) error {
-	for {
-		body, status, err := p.get(ctx, "/readyz")
-		if err == nil && status == http.StatusOK {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("ebb-agent is not ready: %s: %w", strings.TrimSpace(body), ctx.Err())
-		case <-p.ended:
-			return fmt.Errorf("ebb-agent ended: %w", p.failure())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return p.process.Await(ctx, p.log, "ebb-agent to be ready", func(ctx context.Context) error {
+		return peers.Request(ctx, http.DefaultClient, http.MethodGet, p.base+"/readyz", nil, nil)
+	})
 }
 
-func (p *Process) get(ctx context.Context, path string) (body string, status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
-	if err != nil {
-		return "", 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", 0, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return string(b), resp.StatusCode, err
-}
-
-// Get returns the body of a page of the agent.
-func (p *Process) Get(ctx context.Context, path string) (string, error) {
-	body, status, err := p.get(ctx, path)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("GET %s: status %d: %s", path, status, strings.TrimSpace(body))
-	}
+// Get returns the body of a page of the agent's admin socket, also of one that it refuses.
+func (p *Process) Get(ctx context.Context, path string) (body string, err error) {
+	err = p.Ask(ctx, http.MethodGet, path, nil, &body)
 	return body, err
 }
 
+// Ask sends a request to the agent's admin socket. in and out are as of [peers.Request].
+func (p *Process) Ask(ctx context.Context, method, path string, in, out any) error {
+	return peers.Request(ctx, p.admin, method, "http://ebb"+path, in, out)
+}
+
 // Images returns what the agent says of each image.
-func (p *Process) Images(ctx context.Context) (agent.Explanation, error) {
-	var e agent.Explanation
-	body, err := p.Get(ctx, "/images")
+func (p *Process) Images(ctx context.Context) (e page.Images, err error) {
+	err = p.Ask(ctx, http.MethodGet, "/images", nil, &e)
+	return e, err
+}
+
+// Reclaim has a plan carried out that was shown, and calls step with each event. The last one is
+// its result.
+func (p *Process) Reclaim(ctx context.Context, r page.ReclaimRequest, step func(page.ReclaimEvent)) error {
+	body, err := json.Marshal(r)
 	if err != nil {
-		return e, err
+		return err
 	}
-	return e, json.Unmarshal([]byte(body), &e)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://ebb/reclaim", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := p.admin.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		said, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return errors.Join(fmt.Errorf("reclaim: status %d: %s", resp.StatusCode, said), err)
+	}
+	for d := json.NewDecoder(resp.Body); d.More(); {
+		var e page.ReclaimEvent
+		if err := d.Decode(&e); err != nil {
+			return fmt.Errorf("reclaim: %w", err)
+		}
+		step(e)
+	}
+	return nil
 }
 
 // Metric returns the value of one series, written as in the exposition format:
 // `name` or `name{label="value"}`.
 func (p *Process) Metric(ctx context.Context, series string) (float64, error) {
-	body, err := p.Get(ctx, "/metrics")
-	if err != nil {
-		return 0, err
+	return peers.Metric(ctx, http.DefaultClient, p.base, series)
+}
+
+// Next is what comes next from a channel that OnLine sends to.
+func Next[T any](ctx context.Context, p *Process, c <-chan T) (v T, err error) {
+	select {
+	case v = <-c:
+		return v, nil
+	case <-p.Ended():
+		return v, errors.New("the agent ended")
+	case <-ctx.Done():
+		return v, context.Cause(ctx)
 	}
-	for line := range strings.Lines(body) {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			var v float64
-			_, err := fmt.Sscan(rest, &v)
-			return v, err
-		}
-	}
-	return 0, fmt.Errorf("no series %s", series)
 }
 
 // Unload removes the kernel programs that agents with this configuration have

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -32,4 +33,15 @@ func Programs(t testing.TB, packages ...string) (dir string) {
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	return filepath.Join(Programs(t, pkg), path.Base(pkg))
+}
+
+// Run runs a program to its end, and returns what it prints, and its exit code.
+func Run(t testing.TB, cmd *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }

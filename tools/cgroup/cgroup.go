@@ -31,8 +31,8 @@ func Hierarchies() ([]string, error) {
 	return points, nil
 }
 
-// Make makes a cgroup in every hierarchy: a kubelet wants to find the one that it puts
-// pods below.
+// Make makes a cgroup below the top of every hierarchy, with all of its controllers: a
+// kubelet wants to find the one that it puts pods below.
 func Make(name string) error {
 	tops, err := Hierarchies()
 	if err != nil {
@@ -43,6 +43,9 @@ func Make(name string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
+		if err := enableControllers(top); err != nil {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
 		// Version 1 takes no process into a cpuset before it has these.
 		for _, setting := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(top, dir, setting); err != nil {
@@ -51,6 +54,19 @@ func Make(name string) error {
 		}
 	}
 	return nil
+}
+
+// enableControllers gives those below the top all controllers, in a hierarchy of version 2:
+// one whose users need few, as systemd, enables no more.
+func enableControllers(top string) error {
+	all, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // version 1
+	}
+	for _, c := range strings.Fields(string(all)) {
+		err = errors.Join(err, os.WriteFile(filepath.Join(top, "cgroup.subtree_control"), []byte("+"+c), 0o644))
+	}
+	return err
 }
 
 // inherit copies a setting of the top cgroup, if this hierarchy has it there, to one

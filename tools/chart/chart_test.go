@@ -40,6 +40,12 @@ func render(t *testing.T, set ...string) map[string]object {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return objectsOf(t, list)
+}
+
+// objectsOf are what documents say, by kind and name.
+func objectsOf(t *testing.T, list []Document) map[string]object {
+	t.Helper()
 	objects := make(map[string]object)
 	for _, d := range list {
 		var o object
@@ -118,7 +124,7 @@ func TestAgentConfig(t *testing.T) {
 	want.Mode = nodeconfig.ModeObserve
 	want.Images.Keep = []string{"ghcr.io/ebb-agent/ebb"}
 	want.Pods.Source = nodeconfig.PodsFromAPIServer
-	want.Server.Address = ":9478"
+	want.Server.Address, want.Server.HealthAddress = ":9478", "127.0.0.1:9480"
 	want.Runtime.Socket = "/run/containerd/containerd.sock"
 	if diff := cmp.Diff(want, agentConfig(t, render(t))); diff != "" {
 		t.Errorf("by default (-want +got):\n%s", diff)
@@ -128,7 +134,7 @@ func TestAgentConfig(t *testing.T) {
 	want.Images.HighThresholdPercent = 70
 	want.Images.LowThresholdPercent = 60
 	want.Images.Keep = []string{"registry.k8s.io/**", "ghcr.io/ebb-agent/ebb"}
-	want.Server.Address = "127.0.0.1:9999"
+	want.Server.Address = "127.0.0.1:9999" // health stays where it is
 	want.Runtime.Socket = "/run/k3s/containerd/containerd.sock"
 	want.Filesystems.PodLogs.Path = ""
 	want.Writers.Top = 10
@@ -146,14 +152,14 @@ func TestControllerConfig(t *testing.T) {
 		want func(*config.Config)
 	}{
 		{nil, func(*config.Config) {}},
-		{[]string{"controller.mode=enforce", "controller.config.brake.deletions=2000000", "controller.config.exclude.namespaces={a,b}"},
+		{[]string{"controller.mode=enforce", "controller.config.circuitBreaker.deletions=2000000", "controller.config.exclude.namespaces={a,b}"},
 			func(c *config.Config) {
-				c.Mode, c.Brake.Deletions, c.Exclude.Namespaces = config.Enforce, 2000000, []string{"a", "b"}
+				c.Mode, c.CircuitBreaker.Deletions, c.Exclude.Namespaces = config.Enforce, 2000000, []string{"a", "b"}
 			}},
 	} {
 		want := config.Default()
 		want.Mode = config.Observe
-		want.Server.Address = ":9479"
+		want.Server.Address, want.Server.HealthAddress = ":9479", ":9481"
 		c.want(&want)
 		text := at[string](render(t, c.set...)["ConfigMap/ebb-controller"], "data", "controller.yaml")
 		got, err := config.Parse([]byte(text))
@@ -171,7 +177,7 @@ func TestControllerConfig(t *testing.T) {
 func TestModes(t *testing.T) {
 	configured := map[string][]string{
 		"alone":                   nil,
-		"both configured":         {"agent.config.writers.top=10", "agent.config.images.keep={a}", "controller.config.paused=false", "controller.config.brake.deletions=5"},
+		"both configured":         {"agent.config.writers.top=10", "agent.config.images.keep={a}", "controller.config.paused=false", "controller.config.circuitBreaker.deletions=5"},
 		"shared values":           {"agent.layout=k3s", "agent.metrics.open=false", "controller.replicas=1", "apiServer.host=10.0.0.1", "apiServer.port=6443"},
 		"with the others' fields": {"agent.config.log.level=debug", "controller.config.log.level=debug"},
 	}

@@ -20,7 +20,7 @@ func nodeSchema(c nodeconfig.Config) schema {
 func clusterSchema(c config.Config) schema {
 	s := structSchema(reflect.ValueOf(c))
 	drop(s, "mode")
-	drop(s["properties"].(schema)["server"].(schema), "address")
+	drop(s["properties"].(schema)["server"].(schema), "address", "healthAddress", "webConfigFile")
 	drop(s["properties"].(schema)["leaderElection"].(schema), "namespace", "name")
 	return s
 }

@@ -10,6 +10,9 @@ var (
 	text     = schema{"type": "string"}
 	texts    = schema{"type": "array", "items": text}
 	labels   = schema{"type": "object", "additionalProperties": text}
+	share    = schema{"type": []string{"string", "integer"}, "pattern": `^[1-9]?[0-9]%$|^100%$`, "minimum": 0}
+	environ  = schema{"type": "array", "items": schema{"type": "object", "required": []string{"name"}}}
+	name     = matching(`^$|^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 	port     = schema{"type": "integer", "minimum": 1, "maximum": 65535}
 	seconds  = schema{"type": "integer", "minimum": 1, "maximum": 3600}
 	path     = schema{"type": "string", "pattern": `^(/[^/\s]+)+$|^$`}
@@ -42,8 +45,18 @@ func atLeastOne(items schema) schema {
 
 func matching(pattern string) schema { return schema{"type": "string", "pattern": pattern} }
 
+// rolling is how pods are replaced, where types are the ways there are.
+func rolling(surge schema, types ...string) schema {
+	return closed(schema{"type": oneOf(types...), "rollingUpdate": closed(schema{"maxUnavailable": share, "maxSurge": surge})})
+}
+
 // constraints are the schemas of values of which the default does not say enough.
 var constraints = map[string]schema{
+	"nameOverride":     matching(`^$|^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`),
+	"fullnameOverride": matching(`^$|^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`),
+	"commonLabels":     labels,
+	"imagePullSecrets": schema{"type": "array", "items": closed(schema{"name": text}, "name")},
+
 	// A name without tag, as distribution/reference has it: nothing that would be special in a keep rule.
 	"image.repository":  matching(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
 	"image.tag":         matching(`^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}$`),
@@ -59,6 +72,8 @@ var constraints = map[string]schema{
 	"agent.containerd.root":               path,
 	"agent.kubeletRoot":                   path,
 	"agent.metrics.port":                  port,
+	"agent.metrics.webConfigSecret":       name,
+	"agent.health.port":                   port,
 	"agent.capabilities":                  schema{"type": "array", "items": matching(`^[A-Z_]+$`)},
 	"agent.appArmorProfile":               profile,
 	"agent.seccompProfile":                profile,
@@ -67,16 +82,23 @@ var constraints = map[string]schema{
 	"agent.nodeSelector":                  labels,
 	"agent.affinity":                      mapping,
 	"agent.resources":                     resources,
-	"agent.maxUnavailable":                schema{"type": []string{"string", "integer"}, "pattern": `^[1-9][0-9]?%$|^100%$`, "minimum": 1},
+	"agent.updateStrategy":                rolling(schema{"type": "integer", "enum": []int{0}}, "RollingUpdate", "OnDelete"),
+	"agent.extraArgs":                     texts,
+	"agent.extraEnv":                      environ,
+	"agent.extraVolumes":                  mappings,
+	"agent.extraVolumeMounts":             mappings,
 	"agent.terminationGracePeriodSeconds": seconds,
 	"agent.podAnnotations":                labels,
 	"agent.podLabels":                     labels,
+	"agent.serviceAccount.name":           name,
 	"agent.serviceAccount.annotations":    labels,
 
 	"controller.mode":                          mode,
 	"controller.config":                        clusterSchema(config.Default()),
 	"controller.replicas":                      schema{"type": "integer", "minimum": 0, "maximum": 10},
 	"controller.metrics.port":                  port,
+	"controller.metrics.webConfigSecret":       name,
+	"controller.health.port":                   port,
 	"controller.rbac.types":                    types,
 	"controller.flowSchema.shares":             schema{"type": "integer", "minimum": 1, "maximum": 10000},
 	"controller.seccompProfile":                profile,
@@ -89,6 +111,10 @@ var constraints = map[string]schema{
 	"controller.terminationGracePeriodSeconds": seconds,
 	"controller.podAnnotations":                labels,
 	"controller.podLabels":                     labels,
+	"controller.serviceAccount.name":           name,
+	"controller.updateStrategy":                rolling(share, "RollingUpdate", "Recreate"),
+	"controller.extraArgs":                     texts,
+	"controller.extraEnv":                      environ,
 	"controller.serviceAccount.annotations":    labels,
 
 	"uninstall.unload.timeout": matching(`^([0-9]+(s|m|h))+$`),
@@ -98,6 +124,11 @@ var constraints = map[string]schema{
 	"networkPolicy.apiServerPorts": atLeastOne(port),
 	"podMonitor.interval":          matching(`^$|^[0-9]+(ms|s|m|h)$`),
 	"podMonitor.labels":            labels,
+	"podMonitor.scheme":            oneOf("", "http", "https"),
+	"podMonitor.tlsConfig":         mapping,
+	"podMonitor.basicAuth":         mapping,
+	"podMonitor.relabelings":       mappings,
+	"podMonitor.metricRelabelings": mappings,
 	"prometheusRule.labels":        labels,
 	"dashboard.labels":             labels,
 	"dashboard.annotations":        labels,

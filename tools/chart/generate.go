@@ -14,6 +14,7 @@ var copies = map[string]string{
 	"deploy/chart/files/admission/policy.yaml": "deploy/admission/policy.yaml",
 	"deploy/chart/files/admission/deny.yaml":   "deploy/admission/deny.yaml",
 	"deploy/chart/files/rules.yaml":            "deploy/prometheus/rules.yaml",
+	"deploy/chart/files/optional.yaml":         "deploy/prometheus/optional.yaml",
 	"deploy/chart/files/ebb.json":              "deploy/grafana/ebb.json",
 }
 

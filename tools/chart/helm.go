@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // The release that the manifests are of.
@@ -23,14 +25,11 @@ type Helm struct {
 // Build returns Helm, which it builds if this version has not been built before.
 // Root is the repository's.
 func Build(ctx context.Context, root string) (*Helm, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "tools/helm/build"))
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	dir, err := cmd.Output()
+	dir, err := process.Output(exec.CommandContext(ctx, filepath.Join(root, "tools/helm/build")))
 	if err != nil {
-		return nil, fmt.Errorf("build helm: %w\n%s", err, problems.Bytes())
+		return nil, fmt.Errorf("build helm: %w", err)
 	}
-	return &Helm{filepath.Join(strings.TrimSpace(string(dir)), "helm"), root}, nil
+	return &Helm{filepath.Join(strings.TrimSpace(dir), "helm"), root}, nil
 }
 
 // Run runs helm on the chart: helm VERB ARGS… deploy/chart. The error has what helm
@@ -51,13 +50,11 @@ func (h *Helm) Release(ctx context.Context, verb string, args ...string) ([]byte
 func (h *Helm) chart() string { return filepath.Join(h.root, "deploy/chart") }
 
 func (h *Helm) call(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, h.binary, args...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("helm %s: %w\n%s%s", args[0], err, problems.Bytes(), out.Bytes())
+	out, err := process.Output(exec.CommandContext(ctx, h.binary, args...))
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	return out.Bytes(), nil
+	return []byte(out), nil
 }
 
 // Document is one object that a template has made.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
 )
 
 // The fields of the Prometheus Operator's objects that the chart sets, with their
@@ -23,14 +25,23 @@ type (
 		Spec             struct {
 			Selector            struct{ MatchLabels map[string]string }
 			PodMetricsEndpoints []struct {
-				Port, Path, Interval string
-				HonorLabels          bool
-				Relabelings          []struct {
-					SourceLabels             []string
-					TargetLabel, Replacement string
+				Port, Path, Interval, Scheme string
+				HonorLabels                  bool
+				TLSConfig                    *struct {
+					CA                 struct{ Secret secretKey }
+					ServerName         string
+					InsecureSkipVerify bool
 				}
+				BasicAuth *struct{ Username, Password secretKey }
+
+				Relabelings, MetricRelabelings []relabeling
 			}
 		}
+	}
+	secretKey  struct{ Name, Key string }
+	relabeling struct {
+		SourceLabels                            []string
+		TargetLabel, Replacement, Regex, Action string
 	}
 	prometheusRule struct {
 		APIVersion, Kind string
@@ -105,23 +116,127 @@ func TestPodMonitors(t *testing.T) {
 	}
 }
 
+// groupsOf are the groups of rules in files of deploy/prometheus.
+func groupsOf(t *testing.T, files ...string) (groups []any) {
+	t.Helper()
+	for _, name := range files {
+		data, err := os.ReadFile(filepath.Join(root, "deploy/prometheus", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written object
+		if err := yaml.Unmarshal(data, &written); err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, written["groups"].([]any)...)
+	}
+	return groups
+}
+
+// TestProtectedMetrics: the Secret is mounted where the program looks for the file, and the
+// PodMonitor asks as the file wants; what has no Secret is asked plainly, and probes always are.
+func TestProtectedMetrics(t *testing.T) {
+	for component, workload := range map[string]string{"agent": "DaemonSet/ebb-agent", "controller": "Deployment/ebb-controller"} {
+		objects := render(t, "podMonitor.enabled=true", component+".metrics.webConfigSecret=web", "podMonitor.tlsConfig.ca.secret.name=ca",
+			"podMonitor.tlsConfig.ca.secret.key=ca.crt", "podMonitor.tlsConfig.serverName=ebb", "podMonitor.basicAuth.username.name=user",
+			"podMonitor.basicAuth.username.key=name", "podMonitor.basicAuth.password.name=user", "podMonitor.basicAuth.password.key=password")
+		var file string
+		if component == "agent" {
+			file = agentConfig(t, objects).Server.WebConfigFile
+		} else if c, err := config.Parse([]byte(at[string](objects["ConfigMap/ebb-controller"], "data", "controller.yaml"))); err != nil {
+			t.Error(err)
+		} else {
+			file = c.Server.WebConfigFile
+		}
+		pod := convert[struct {
+			Volumes []struct {
+				Name   string
+				Secret struct{ SecretName string }
+			}
+			Containers []struct {
+				Ports                         []struct{ Name string }
+				VolumeMounts                  []named
+				LivenessProbe, ReadinessProbe struct{ HTTPGet struct{ Port, Scheme string } }
+			}
+		}](t, at[any](objects[workload], "spec", "template", "spec"))
+		mounted := make(map[string]string)
+		for _, m := range pod.Containers[0].VolumeMounts {
+			mounted[m.Name] = m.MountPath
+		}
+		for _, v := range pod.Volumes {
+			if v.Secret.SecretName == "web" && file != mounted[v.Name]+"/web.yml" {
+				t.Errorf("%s: the file is %q, and the Secret at %q", component, file, mounted[v.Name])
+			}
+		}
+		if mounted["web"] == "" {
+			t.Errorf("%s: the Secret is not mounted", component)
+		}
+		c := pod.Containers[0]
+		for _, probe := range []struct{ HTTPGet struct{ Port, Scheme string } }{c.LivenessProbe, c.ReadinessProbe} {
+			if c.Ports[1].Name != "health" || probe.HTTPGet.Port != "health" || probe.HTTPGet.Scheme != "" {
+				t.Errorf("%s: a probe asks %+v", component, probe.HTTPGet)
+			}
+		}
+		for _, name := range []string{"agent", "controller"} {
+			e := strictly[podMonitor](t, objects["PodMonitor/ebb-"+name]).Spec.PodMetricsEndpoints[0]
+			switch {
+			case name != component && (e.Scheme != "" || e.TLSConfig != nil || e.BasicAuth != nil):
+				t.Errorf("%s has no Secret, and is asked with %+v", name, e)
+			case name == component && (e.Scheme != "https" || e.TLSConfig == nil || e.TLSConfig.CA.Secret != secretKey{"ca", "ca.crt"} || e.TLSConfig.ServerName != "ebb" ||
+				e.BasicAuth == nil || e.BasicAuth.Password != secretKey{"user", "password"}):
+				t.Errorf("%s is asked with %+v", name, e)
+			}
+		}
+	}
+	plain := render(t, "podMonitor.enabled=true", "podMonitor.scheme=http", "agent.metrics.webConfigSecret=web")
+	if e := strictly[podMonitor](t, plain["PodMonitor/ebb-agent"]).Spec.PodMetricsEndpoints[0]; e.Scheme != "http" {
+		t.Errorf("with passwords alone: %+v", e)
+	}
+}
+
+// TestHealthAddress: in the node's network health is for the node alone.
+func TestHealthAddress(t *testing.T) {
+	for set, want := range map[string]string{"": "127.0.0.1:9480", "agent.hostNetwork=false": ":9480", "agent.hostNetwork=false,agent.metrics.open=false,agent.health.port=1": ":1"} {
+		if got := agentConfig(t, render(t, set)).Server.HealthAddress; got != want {
+			t.Errorf("%q: %q, want %q", set, got, want)
+		}
+	}
+}
+
+// TestRelabelings: those of the values come after the chart's own.
+func TestRelabelings(t *testing.T) {
+	objects := render(t, "podMonitor.enabled=true", "podMonitor.relabelings[0].targetLabel=cluster", "podMonitor.relabelings[0].replacement=a",
+		"podMonitor.metricRelabelings[0].sourceLabels={__name__}", "podMonitor.metricRelabelings[0].regex=go_.*", "podMonitor.metricRelabelings[0].action=drop")
+	for name, own := range map[string]int{"agent": 2, "controller": 1} {
+		e := strictly[podMonitor](t, objects["PodMonitor/ebb-"+name]).Spec.PodMetricsEndpoints[0]
+		if len(e.Relabelings) != own+1 || e.Relabelings[own].TargetLabel != "cluster" || e.Relabelings[0].Replacement != "ebb-"+name {
+			t.Errorf("%s: %+v", name, e.Relabelings)
+		}
+		if diff := cmp.Diff([]relabeling{{SourceLabels: []string{"__name__"}, Regex: "go_.*", Action: "drop"}}, e.MetricRelabelings); diff != "" {
+			t.Errorf("%s, of metrics (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestPrometheusRule: it has the rules as they are written, for what is installed.
 func TestPrometheusRule(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(root, "deploy/prometheus/rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	for optional, files := range map[string][]string{"false": {"rules.yaml"}, "true": {"rules.yaml", "optional.yaml"}} {
+		whole := render(t, "prometheusRule.enabled=true", "prometheusRule.optional="+optional)["PrometheusRule/ebb"]
+		strictly[prometheusRule](t, whole)
+		if diff := cmp.Diff(groupsOf(t, files...), at[[]any](whole, "spec", "groups")); diff != "" {
+			t.Errorf("%v of deploy/prometheus and the PrometheusRule (-files +chart):\n%s", files, diff)
+		}
 	}
-	var written object
-	if err := yaml.Unmarshal(data, &written); err != nil {
-		t.Fatal(err)
-	}
-	whole := render(t, "prometheusRule.enabled=true")["PrometheusRule/ebb"]
-	strictly[prometheusRule](t, whole)
-	if diff := cmp.Diff(written["groups"], at[any](whole, "spec", "groups")); diff != "" {
-		t.Errorf("deploy/prometheus/rules.yaml and the PrometheusRule (-file +chart):\n%s", diff)
+	labelled := strictly[prometheusRule](t, render(t, "prometheusRule.enabled=true", "prometheusRule.optional=true", "prometheusRule.alertLabels.cluster=prod-1", "prometheusRule.alertLabels.severity=none")["PrometheusRule/ebb"])
+	for _, g := range labelled.Spec.Groups {
+		for _, r := range g.Rules {
+			if alert := r.Alert != ""; alert != (r.Labels["cluster"] == "prod-1") || r.Labels["severity"] == "none" {
+				t.Errorf("%s%s has the labels %v", r.Alert, r.Record, r.Labels)
+			}
+		}
 	}
 	for off, prefix := range map[string]string{"controller": "ebb-controller", "agent": "ebb-agent"} {
-		r := strictly[prometheusRule](t, render(t, "prometheusRule.enabled=true", off+".enabled=false")["PrometheusRule/ebb"])
+		r := strictly[prometheusRule](t, render(t, "prometheusRule.enabled=true", "prometheusRule.optional=true", off+".enabled=false")["PrometheusRule/ebb"])
 		if len(r.Spec.Groups) == 0 {
 			t.Errorf("without %s there are no rules", off)
 		}

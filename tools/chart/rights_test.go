@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestRightsFollowCollectors: with types that are named, each collector that is on has the
@@ -67,6 +69,36 @@ func TestRightsFollowCollectors(t *testing.T) {
 			if slices.Contains(got, right) {
 				t.Errorf("%s, %q: %s", test.collector, test.set, right)
 			}
+		}
+	}
+}
+
+// TestRightToEvents: the agent may write Events where it does, in one namespace, and reads
+// in its configuration whether it is to.
+func TestRightToEvents(t *testing.T) {
+	for set, want := range map[string]struct{ may, does bool }{
+		"":                                         {true, true},
+		"agent.events.enabled=true":                {true, true},
+		"agent.events.enabled=false":               {false, false},
+		"agent.config.pods.source=kubelet":         {false, true}, // only where it asks the API server
+		"agent.config.pods.source=none":            {false, true},
+		"agent.config.pods.apiserver.events=false": {false, false},
+		"agent.config.pods.apiserver.events=true,agent.events.enabled=false,agent.config.pods.apiserver.listSpread=5s": {false, false},
+	} {
+		objects := render(t, set)
+		role := objects["Role/ebb-agent"]
+		if may := role != nil && objects["RoleBinding/ebb-agent"] != nil; may != want.may {
+			t.Errorf("%q: it may: %v", set, may)
+		}
+		if does := agentConfig(t, objects).Pods.APIServer.Events; does != want.does {
+			t.Errorf("%q: it is to: %v", set, does)
+		}
+		if !want.may {
+			continue
+		}
+		rules := convert[struct{ Rules []rule }](t, role).Rules
+		if diff := cmp.Diff([]rule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}, rules); diff != "" || at[string](role, "metadata", "namespace") != "default" {
+			t.Errorf("%q: %s", set, diff)
 		}
 	}
 }

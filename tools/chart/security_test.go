@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ebb-agent/ebb/agent/node/unload"
+	"github.com/ebb-agent/ebb/agent/uninstall"
 )
 
 // table is the table of docs/security.md whose header begins with these cells.
@@ -102,6 +105,37 @@ func TestCapabilitiesAreDocumented(t *testing.T) {
 	}
 }
 
+// TestPresets: each changes what its name says, and nothing else.
+func TestPresets(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy/chart/presets/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := map[string][]string{"without-sys-admin.yaml": {"BPF", "PERFMON", "DAC_READ_SEARCH", "FOWNER"}}
+	if len(files) != len(wants) {
+		t.Fatalf("presets: %v", files)
+	}
+	for _, file := range files {
+		h, err := helm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := h.Template(t.Context(), "--values", file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := objectsOf(t, list)
+		agent := podOf(t, got["DaemonSet/ebb-agent"])
+		if diff := cmp.Diff(wants[filepath.Base(file)], agent.Containers[0].SecurityContext.Capabilities.Add); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+		want := render(t, "agent.capabilities={"+strings.Join(wants[filepath.Base(file)], ",")+"}")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s changes more (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
 // mountsOf are the node's directories that a pod mounts, and which it may write to.
 func mountsOf(p podSpec) map[string]string {
 	hosts := make(map[string]string)
@@ -128,7 +162,8 @@ func mountsOf(p podSpec) map[string]string {
 }
 
 // TestMountsAreDocumented: each directory of the node with its reason, where the node
-// has it, and no wider than said.
+// has it (but for the kubelet's, of which the agent has an empty one in it), and no wider
+// than said.
 func TestMountsAreDocumented(t *testing.T) {
 	want := make(map[string]string)
 	for _, row := range table(t, "directory of the node |") {
@@ -138,13 +173,17 @@ func TestMountsAreDocumented(t *testing.T) {
 	if diff := cmp.Diff(want, mountsOf(enforcing)); diff != "" {
 		t.Errorf("docs/security.md and the DaemonSet (-page +chart):\n%s", diff)
 	}
+	// Where the agent cannot see the kubelet's directory, unload removes the one that it had.
+	if empty := "/var/lib/kubelet/" + unload.KubeletDirectory; want[empty] == "" {
+		t.Errorf("unload would remove %s, and the DaemonSet has %v", empty, want)
+	}
 	for _, narrower := range [][]string{nil, {"controller.mode=enforce"}, {"agent.mode=enforce", "agent.config.containers.logs=false"}, {"agent.mode=enforce", "agent.config.containers.enabled=false"}} {
 		want["/var/log/pods"], want["/var/log/containers"] = "read", "read"
 		if diff := cmp.Diff(want, mountsOf(podOf(t, render(t, narrower...)["DaemonSet/ebb-agent"]))); diff != "" {
 			t.Errorf("with %v (-want +got):\n%s", narrower, diff)
 		}
 	}
-	delete(want, "/sys/fs/bpf")
+	delete(want, "/sys/fs/bpf/ebb")
 	if diff := cmp.Diff(want, mountsOf(podOf(t, render(t, "agent.config.kernel.enabled=false")["DaemonSet/ebb-agent"]))); diff != "" {
 		t.Errorf("without programs (-want +got):\n%s", diff)
 	}
@@ -159,19 +198,20 @@ func TestMountsFollowConfiguration(t *testing.T) {
 	}{
 		{"agent.layout=k3s", map[string]string{"/run/k3s/containerd": "read", "/var/lib/rancher/k3s/agent/containerd": "read"}, []string{"/run/containerd", "/var/lib/containerd"}},
 		{"agent.layout=rke2", map[string]string{"/run/k3s/containerd": "read", "/var/lib/rancher/rke2/agent/containerd": "read"}, nil},
-		{"agent.layout=microk8s", map[string]string{"/var/snap/microk8s/common/run": "read", "/var/snap/microk8s/common/var/lib/kubelet": "read"}, []string{"/var/lib/kubelet"}},
-		{"agent.layout=k0s", map[string]string{"/run/k0s": "read", "/var/lib/k0s/containerd": "read", "/var/lib/k0s/kubelet": "read"}, nil},
+		{"agent.layout=microk8s", map[string]string{"/var/snap/microk8s/common/run": "read", "/var/snap/microk8s/common/var/lib/kubelet/ebb": "read at /var/snap/microk8s/common/var/lib/kubelet"}, []string{"/var/lib/kubelet/ebb"}},
+		{"agent.layout=k0s", map[string]string{"/run/k0s": "read", "/var/lib/k0s/containerd": "read", "/var/lib/k0s/kubelet/ebb": "read at /var/lib/k0s/kubelet"}, nil},
 		{"agent.containerd.root=/data/containerd", map[string]string{"/data/containerd": "read"}, []string{"/var/lib/containerd"}},
 		{"agent.config.runtime.socket=/run/x/c.sock", map[string]string{"/run/x": "read"}, []string{"/run/containerd"}},
 		{"agent.config.runtime.socket=auto", map[string]string{"/run/containerd": "read"}, nil},
 		{"agent.config.state.directory=/data/ebb", map[string]string{"/data/ebb": "write"}, []string{"/var/lib/ebb"}},
-		{"agent.config.state.lockFile=/run/lock/ebb/lock", map[string]string{"/run/lock/ebb": "write"}, []string{"/run/ebb"}},
+		{"agent.config.state.lockFile=/run/lock/ebb/lock", map[string]string{"/run/lock/ebb": "write", "/run/ebb": "write"}, nil},
 		{"agent.config.filesystems.podLogs.path=/data/logs", map[string]string{"/data/logs": "read"}, []string{"/var/log/pods"}},
-		{"agent.config.filesystems.kubelet.path=", nil, []string{"/var/lib/kubelet"}},
+		{"agent.config.filesystems.kubelet.path=", nil, []string{"/var/lib/kubelet/ebb"}},
 		{"agent.config.containers.logLinks=", nil, []string{"/var/log/containers"}},
-		{"agent.kubeletRoot=/data/kubelet", map[string]string{"/data/kubelet": "read"}, []string{"/var/lib/kubelet"}},
-		{"agent.config.kernel.pinDirectory=/sys/fs/bpf/a/b", map[string]string{"/sys/fs/bpf": "write"}, nil},
-		{"agent.config.kernel.pinDirectory=/data/bpf/ebb", map[string]string{"/data/bpf": "write"}, []string{"/sys/fs/bpf"}},
+		{"agent.kubeletRoot=/data/kubelet", map[string]string{"/data/kubelet/ebb": "read at /data/kubelet"}, []string{"/var/lib/kubelet/ebb"}},
+		{"agent.config.kernel.pinDirectory=/sys/fs/bpf/a/b", map[string]string{"/sys/fs/bpf/a/b": "write"}, []string{"/sys/fs/bpf/ebb"}},
+		{"agent.config.kernel.pinDirectory=/data/bpf/ebb", map[string]string{"/data/bpf/ebb": "write"}, []string{"/sys/fs/bpf/ebb"}},
+		{"agent.config.kernel.pinDirectory=/run/ebb/bpf", map[string]string{"/run/ebb/bpf": "write", "/run/ebb": "write"}, []string{"/sys/fs/bpf/ebb"}},
 	} {
 		objects := render(t, c.set)
 		agentConfig(t, objects)
@@ -185,6 +225,31 @@ func TestMountsFollowConfiguration(t *testing.T) {
 			if got[path] != "" {
 				t.Errorf("%s: %s is still mounted", c.set, path)
 			}
+		}
+	}
+}
+
+// TestPinsHaveAPlace: runtimes cannot make a directory in the sysfs of a container, so that one that is
+// mounted there stands in something else.
+func TestPinsHaveAPlace(t *testing.T) {
+	for set, want := range map[string]bool{"": true, "agent.config.kernel.pinDirectory=/sys/fs/bpf/a/b": true, "agent.config.kernel.pinDirectory=/run/ebb/bpf": false,
+		"agent.config.kernel.pinDirectory=/sys/fs/bpf": false, "agent.config.kernel.enabled=false": false} {
+		spec := at[object](render(t, set)["DaemonSet/ebb-agent"], "spec", "template", "spec")
+		made := make(map[string]bool)
+		for _, v := range convert[[]struct {
+			Name     string
+			EmptyDir *object
+		}](t, spec["volumes"]) {
+			made[v.Name] = v.EmptyDir != nil
+		}
+		place := false
+		for _, m := range convert[[]struct {
+			VolumeMounts []named
+		}](t, spec["containers"])[0].VolumeMounts {
+			place = place || m.MountPath == "/sys/fs/bpf" && made[m.Name]
+		}
+		if place != want {
+			t.Errorf("%q: %v", set, place)
 		}
 	}
 }
@@ -239,10 +304,68 @@ func TestContainersAreConfined(t *testing.T) {
 	}
 }
 
+// TestHostPID: who asks for the node's processes gets them, with the capability that it takes to
+// look at those of other users.
+func TestHostPID(t *testing.T) {
+	for _, c := range []struct {
+		set   []string
+		want  bool
+		added []string
+	}{
+		{nil, false, []string{"BPF", "PERFMON", "SYS_ADMIN", "DAC_READ_SEARCH", "FOWNER"}},
+		{[]string{"agent.hostPID=true"}, true, []string{"BPF", "PERFMON", "SYS_ADMIN", "DAC_READ_SEARCH", "FOWNER", "SYS_PTRACE"}},
+		{[]string{"agent.hostPID=true", "agent.config.kernel.enabled=false"}, true, []string{"DAC_READ_SEARCH", "FOWNER", "SYS_PTRACE"}},
+		{[]string{"agent.hostPID=true", "agent.capabilities={BPF}"}, true, []string{"BPF"}},
+	} {
+		p := podOf(t, render(t, c.set...)["DaemonSet/ebb-agent"])
+		if p.HostPID != c.want || p.HostIPC || p.Containers[0].SecurityContext.Privileged == nil || *p.Containers[0].SecurityContext.Privileged {
+			t.Errorf("%v: %+v", c.set, p)
+		}
+		if diff := cmp.Diff(c.added, p.Containers[0].SecurityContext.Capabilities.Add); diff != "" {
+			t.Errorf("%v, capabilities (-want +got):\n%s", c.set, diff)
+		}
+	}
+}
+
+type rule struct{ APIGroups, Resources, ResourceNames, Verbs []string }
+
+// TestAsksKubelets: nobody has the right to run commands on nodes but who asks for it. All
+// others that ask kubelets may read their configuration, and say how to ask.
+func TestAsksKubelets(t *testing.T) {
+	for set, want := range map[string]struct{ proxy, configz, flag string }{
+		"":                                  {"[]", "[ClusterRole/ebb-uninstall-kubelets]", "--kubelet-account=" + uninstall.KubeletAccount},
+		"uninstall.check.kubeletProxy=true": {"[ClusterRole/ebb-uninstall-check]", "[]", "--kubelet-proxy"},
+		"agent.config.pods.source=kubelet":  {"[]", "[ClusterRole/ebb-agent ClusterRole/ebb-uninstall-kubelets]", "--kubelet-account=" + uninstall.KubeletAccount},
+		"agent.enabled=false":               {"[]", "[]", ""},
+		"agent.enabled=false,uninstall.check.kubeletProxy=true": {"[]", "[]", ""},
+	} {
+		proxy, configz := []string{}, []string{}
+		objects := render(t, set)
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			for _, r := range convert[struct{ Rules []rule }](t, objects[key]).Rules {
+				if slices.Contains(r.Resources, "nodes/proxy") {
+					proxy = append(proxy, key)
+				}
+				if slices.Contains(r.Resources, "nodes/configz") {
+					configz = append(configz, key)
+				}
+			}
+		}
+		var flag string
+		for _, arg := range podOf(t, objects["Job/ebb-uninstall-check"]).Containers[0].Args {
+			if strings.HasPrefix(arg, "--kubelet-") {
+				flag += arg
+			}
+		}
+		if fmt.Sprint(proxy) != want.proxy || fmt.Sprint(configz) != want.configz || flag != want.flag {
+			t.Errorf("%q: %s, %s, %q, want %+v", set, proxy, configz, flag, want)
+		}
+	}
+}
+
 // TestControllerRightsAreDocumented: what its roles allow, and no more.
 func TestControllerRightsAreDocumented(t *testing.T) {
 	objects := render(t)
-	type rule struct{ APIGroups, Resources, ResourceNames, Verbs []string }
 	var got []string
 	for _, role := range []string{"ClusterRole/ebb-controller", "Role/ebb-controller"} {
 		var own string

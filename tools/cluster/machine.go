@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/cgroup"
+	"github.com/ebb-agent/ebb/tools/owned"
 )
 
 const (
@@ -35,10 +37,7 @@ const (
 // BaseDir is where machines live unless a Config says otherwise: $EBB_CLUSTER_DIR,
 // or /var/tmp/ebb-cluster.
 func BaseDir() string {
-	if dir := os.Getenv("EBB_CLUSTER_DIR"); dir != "" {
-		return dir
-	}
-	return defaultBase
+	return cmp.Or(os.Getenv("EBB_CLUSTER_DIR"), defaultBase)
 }
 
 // Config is what a machine is to be.
@@ -63,15 +62,9 @@ type Config struct {
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 func (c Config) complete() (Config, error) {
-	if c.Name == "" {
-		c.Name = "ebb"
-	}
-	if c.Base == "" {
-		c.Base = BaseDir()
-	}
-	if c.DiskBytes == 0 {
-		c.DiskBytes = 4 << 30
-	}
+	c.Name = cmp.Or(c.Name, "ebb")
+	c.Base = cmp.Or(c.Base, BaseDir())
+	c.DiskBytes = cmp.Or(c.DiskBytes, 4<<30)
 	var errs []error
 	if !validName.MatchString(c.Name) {
 		errs = append(errs, fmt.Errorf("name %q: want %s", c.Name, validName))
@@ -119,12 +112,12 @@ func Run(ctx context.Context, c Config, command ...string) (status int, err erro
 		return 0, fmt.Errorf("run machine: %w: namespaces and mounts need root", os.ErrPermission)
 	}
 	dir := filepath.Join(c.Base, c.Name)
-	lock, err := claim(dir)
+	lock, err := owned.Claim(dir, release)
 	if err != nil {
 		return 0, fmt.Errorf("run machine: %w", err)
 	}
 	defer func() {
-		err = errors.Join(err, remove(dir), lock.Close())
+		err = errors.Join(err, owned.Remove(dir, release), lock.Close())
 	}()
 	if err := cgroup.Make(Cgroup(dir)); err != nil {
 		return 0, fmt.Errorf("run machine: %w", err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // build makes the machine, from within its namespaces.
@@ -217,9 +218,6 @@ func makeNetwork() error {
 }
 
 func command(name string, args ...string) error {
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	_, err := process.Output(exec.Command(name, args...))
+	return err
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -85,11 +85,11 @@ func (c *cast) oldest() string { return c.order[0] }
 
 // misplaced compares the agent's order of last use with the true one; "" if it
 // is right.
-func (c *cast) misplaced(e agent.Explanation) string {
-	seen := slices.DeleteFunc(slices.Clone(e.Images), func(i agent.ImageExplanation) bool {
+func (c *cast) misplaced(e page.Images) string {
+	seen := slices.DeleteFunc(slices.Clone(e.Images), func(i page.Image) bool {
 		return i.LastUsed == nil || !slices.Contains(c.order, c.nameOf(i.ID))
 	})
-	slices.SortFunc(seen, func(a, b agent.ImageExplanation) int { return a.LastUsed.Compare(*b.LastUsed) })
+	slices.SortFunc(seen, func(a, b page.Image) int { return a.LastUsed.Compare(*b.LastUsed) })
 	for i, want := range c.order {
 		if i >= len(seen) {
 			return fmt.Sprintf("the agent knows no use of %s", short(want))

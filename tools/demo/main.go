@@ -11,11 +11,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -43,12 +46,13 @@ const (
 
 // demo is one showing.
 type demo struct {
-	screen *screen
-	node   *node.Node
-	cast   *cast
-	agent  *agentrun.Process
-	story  *story
-	opts   agentrun.Options
+	screen  *screen
+	command string // the ebb binary, beside the agent's
+	node    *node.Node
+	cast    *cast
+	agent   *agentrun.Process
+	story   *story
+	opts    agentrun.Options
 }
 
 func run(ctx context.Context, binary, results string) (err error) {
@@ -62,19 +66,19 @@ func run(ctx context.Context, binary, results string) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{screen: newScreen(os.Stdout)}
+	d := &demo{screen: newScreen(os.Stdout), command: filepath.Join(filepath.Dir(binary), "ebb")}
 	d.screen.title("ebb keeps the disk of a container node at low tide. Everything below is real:",
 		"a filesystem on a loop device, a containerd, containers, programs in this kernel.")
 	defer func() { err = errors.Join(err, d.clean()) }()
 	for _, step := range []func(context.Context) error{
 		d.buildNode, func(ctx context.Context) error { return d.startAgent(ctx, binary) },
-		d.useImages, d.useWhileStopped, d.readEverything, d.fillDisk,
+		d.useImages, d.useWhileStopped, d.readEverything, d.ask, d.fillDisk, d.look,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	figures, err := d.summary(ctx)
+	figures, err := d.summary()
 	if err != nil {
 		return err
 	}
@@ -118,7 +122,7 @@ func (d *demo) startAgent(ctx context.Context, binary string) error {
 	c.Images.Keep = []string{d.cast.kept().Name}
 	d.story = newStory(d.screen, d.cast)
 	d.opts = agentrun.Options{Binary: binary, Dir: d.node.Dir(), Config: c, OnLine: d.story.line}
-	d.screen.lines(float64(c.Images.HighThresholdPercent), float64(c.Images.LowThresholdPercent))
+	d.screen.thresholds(float64(c.Images.HighThresholdPercent), float64(c.Images.LowThresholdPercent))
 	d.screen.step("ebb-agent: reclaim starts at %d %%, ends at %d %%, and %s is kept by a rule",
 		c.Images.HighThresholdPercent, c.Images.LowThresholdPercent, short(d.cast.kept().Name))
 	var err error
@@ -194,24 +198,43 @@ func (d *demo) readEverything(ctx context.Context) error {
 // awaitOrder waits until the agent's order of last use is the true one, which
 // takes it a moment after a start.
 func (d *demo) awaitOrder(ctx context.Context) error {
-	for {
+	wrong := ""
+	err := benchmark.Until(ctx, 20*time.Millisecond, 5*time.Minute, "the agent's order of last use stays wrong", func(ctx context.Context) (bool, error) {
 		e, err := d.agent.Images(ctx)
-		if err != nil {
-			return err
-		}
-		wrong := d.cast.misplaced(e)
-		if wrong == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", wrong, context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
-		}
+		wrong = d.cast.misplaced(e)
+		return err == nil && wrong == "", err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, wrong)
 	}
+	return nil
 }
 
-// fillDisk writes until the line is crossed and waits for the disk to be low.
+// ask shows what people see before anything goes.
+func (d *demo) ask(ctx context.Context) error {
+	d.screen.step("What does ebb see, what would go, and why does one stay?")
+	return d.ebb(ctx, []string{"images"}, []string{"plan", "--free", "100Mi"}, []string{"why", d.cast.kept().Name})
+}
+
+// look shows what people see afterwards.
+func (d *demo) look(ctx context.Context) error {
+	d.screen.step("What went, what it freed, and what is left")
+	return d.ebb(ctx, []string{"history"}, []string{"images"})
+}
+
+// ebb runs the command that people use, and shows what it says.
+func (d *demo) ebb(ctx context.Context, commands ...[]string) error {
+	for _, args := range commands {
+		out, err := exec.CommandContext(ctx, d.command, append(args, "--socket", d.opts.Config.Server.AdminSocket)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ebb %s: %w: %s", args[0], err, out)
+		}
+		d.screen.output("ebb "+strings.Join(args, " "), string(out))
+	}
+	return nil
+}
+
+// fillDisk writes until the high threshold is crossed and waits for the disk to be low.
 func (d *demo) fillDisk(ctx context.Context) error {
 	d.screen.step("Something fills the disk")
 	for target := 10.0; target < d.screen.high; target += 10 {
@@ -238,17 +261,13 @@ func (d *demo) fillDisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.node.Fill("log", int64(u.CapacityBytes/100*2)); err != nil { // across the line in one go
+	if err := d.node.Fill("log", int64(u.CapacityBytes/100*2)); err != nil { // across the high threshold in one go
 		return err
 	}
-	select {
-	case <-d.story.ended:
-		return nil
-	case <-d.agent.Ended():
-		return errors.New("the agent ended in the middle of its work")
-	case <-ctx.Done():
-		return fmt.Errorf("the disk was not brought low: %w", context.Cause(ctx))
+	if _, err := agentrun.Next(ctx, d.agent, d.story.ended); err != nil {
+		return fmt.Errorf("the disk was not brought low: %w", err)
 	}
+	return nil
 }
 
 // clean ends the agent and takes the node apart.

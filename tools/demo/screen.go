@@ -54,7 +54,7 @@ func (s *screen) step(format string, args ...any) {
 	s.print("\n%s\n", s.paint(bold, fmt.Sprintf(format, args...)))
 }
 
-func (s *screen) lines(high, low float64) { s.high, s.low = high, low }
+func (s *screen) thresholds(high, low float64) { s.high, s.low = high, low }
 
 func (s *screen) say(what, format string, args ...any) { s.sayIn(cyan, what, format, args...) }
 
@@ -62,7 +62,7 @@ func (s *screen) sayIn(colour, what, format string, args ...any) {
 	s.print("  %s  %s %s\n", s.paint(dim, time.Now().Format("15:04:05.000")), s.paint(colour, fmt.Sprintf("%-8s", what)), fmt.Sprintf(format, args...))
 }
 
-// gauge draws how full the disk is, with the two lines.
+// gauge draws how full the disk is, with the two thresholds.
 func (s *screen) gauge(percent float64) {
 	const width = 50
 	var b strings.Builder
@@ -82,4 +82,12 @@ func (s *screen) gauge(percent float64) {
 		colour = yellow
 	}
 	s.sayIn(colour, "disk", "[%s] %5.1f %%", b.String(), percent)
+}
+
+// output shows a command and what it said.
+func (s *screen) output(command, said string) {
+	s.print("\n  %s\n", s.paint(bold, "$ "+command))
+	for line := range strings.Lines(said) {
+		s.print("  %s", line)
+	}
 }

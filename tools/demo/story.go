@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"text/tabwriter"
-	"time"
 
-	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 )
@@ -39,9 +35,9 @@ func (s *story) line(l agentrun.Line) {
 	defer s.mu.Unlock()
 	switch l.Message {
 	case "the kernel watches the image filesystem":
-		s.screen.say("agent", "the kernel watches the line: no polling")
-	case "filesystem reached its line":
-		s.screen.sayIn(yellow, "LINE", "the high line is crossed; the kernel woke ebb")
+		s.screen.say("agent", "the kernel watches the threshold: no polling")
+	case "filesystem reached its high threshold":
+		s.screen.sayIn(yellow, "HIGH", "the high threshold is crossed; the kernel woke ebb")
 	case "first removal done":
 		s.reaction = l.Number("since_crossing_ms")
 	case "image removed":
@@ -73,25 +69,7 @@ type figures struct {
 	wrong []error
 }
 
-func (d *demo) summary(ctx context.Context) (figures, error) {
-	d.screen.step("What ebb says of every image now")
-	e, err := d.agent.Images(ctx)
-	if err != nil {
-		return figures{}, err
-	}
-	slices.SortFunc(e.Images, func(a, b agent.ImageExplanation) int { return lastUse(a).Compare(lastUse(b)) })
-	table := tabwriter.NewWriter(d.screen.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  IMAGE\tVERDICT\tREASON\tLAST USED\tWHY")
-	for _, i := range e.Images {
-		used := "not since ebb is here"
-		if i.LastUsed != nil {
-			used = fmt.Sprintf("%.1f s ago", e.Time.Sub(*i.LastUsed).Seconds())
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", name(d.cast, i), i.Verdict, i.Reason, used, i.Detail)
-	}
-	if err := table.Flush(); err != nil {
-		return figures{}, err
-	}
+func (d *demo) summary() (figures, error) {
 	if err := d.gauge(); err != nil {
 		return figures{}, err
 	}
@@ -116,29 +94,13 @@ func (d *demo) summary(ctx context.Context) (figures, error) {
 	return f, nil
 }
 
-// lastUse orders images that were never used first.
-func lastUse(i agent.ImageExplanation) time.Time {
-	if i.LastUsed == nil {
-		return time.Time{}
-	}
-	return *i.LastUsed
-}
-
-// name is the demo's name of an image, or the first the runtime knows.
-func name(c *cast, i agent.ImageExplanation) string {
-	if n := c.nameOf(i.ID); n != i.ID || len(i.References) == 0 {
-		return short(n)
-	}
-	return i.References[0]
-}
-
 // check holds the run against what ebb promises; goes are the images that had to go.
 func (s *story) check(f figures, goes []string) (wrong []error) {
 	if s.result != "low_reached" {
 		wrong = append(wrong, fmt.Errorf("the run ended with %q", s.result))
 	}
 	if f.Final > f.Low {
-		wrong = append(wrong, fmt.Errorf("the disk is at %.2f %%, above the low line of %.0f %%", f.Final, f.Low))
+		wrong = append(wrong, fmt.Errorf("the disk is at %.2f %%, above the low threshold of %.0f %%", f.Final, f.Low))
 	}
 	if !slices.Equal(s.removed, goes) {
 		wrong = append(wrong, fmt.Errorf("removed were %v, in this order, where %v had to go", s.removed, goes))

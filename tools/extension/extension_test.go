@@ -21,16 +21,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type bed struct {
+type fixture struct {
 	*extension.Server
-	t     *testing.T
-	cp    *peers.ControlPlane
-	admin *http.Client
+	t       *testing.T
+	cluster *peerstest.Cluster
 }
 
-func (b *bed) ask(method, path string, in, out any) (code int) {
+func (b *fixture) ask(method, path string, in, out any) (code int) {
 	b.t.Helper()
-	err := peers.Request(b.t.Context(), b.admin, method, b.cp.URL()+path, in, out)
+	err := b.cluster.Ask(b.t.Context(), method, path, in, out)
 	var s *peers.StatusError
 	switch {
 	case errors.As(err, &s):
@@ -41,7 +40,7 @@ func (b *bed) ask(method, path string, in, out any) (code int) {
 	return http.StatusOK
 }
 
-func (b *bed) list() (l metav1.PartialObjectMetadataList) {
+func (b *fixture) list() (l metav1.PartialObjectMetadataList) {
 	b.t.Helper()
 	if code := b.ask(http.MethodGet, b.Path("things", "", ""), nil, &l); code != http.StatusOK {
 		b.t.Fatalf("list: %d", code)
@@ -50,15 +49,15 @@ func (b *bed) list() (l metav1.PartialObjectMetadataList) {
 }
 
 // watch reads so many events.
-func (b *bed) watch(query string, n int) (got []string) {
+func (b *fixture) watch(query string, n int) (got []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cp.URL()+b.Path("things", "", "")+"?watch=true&allowWatchBookmarks=true"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cluster.URL()+b.Path("things", "", "")+"?watch=true&allowWatchBookmarks=true"+query, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	resp, err := b.admin.Do(req)
+	resp, err := b.cluster.Admin.Do(req)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -81,7 +80,7 @@ func (b *bed) watch(query string, n int) (got []string) {
 	return got
 }
 
-func (b *bed) same(what string, got any, want any) {
+func (b *fixture) same(what string, got any, want any) {
 	b.t.Helper()
 	g, _ := json.Marshal(got)
 	w, _ := json.Marshal(want)
@@ -92,20 +91,16 @@ func (b *bed) same(what string, got any, want any) {
 
 // What clients of a real kube-apiserver see of the server, well and with each fault.
 func TestServer(t *testing.T) {
-	cp := peerstest.StartControlPlane(t, peers.Config{})
-	s, err := extension.New(cp.Authority(), extension.Config{})
+	cluster := peerstest.Start(t, peers.Config{})
+	s, err := extension.New(cluster.Authority(), extension.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if err := s.Register(t.Context(), cp); err != nil {
+	if err := s.Register(t.Context(), cluster.ControlPlane); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := cp.Admin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{s, t, cp, admin}
+	b := &fixture{s, t, cluster}
 	uid := s.Add("things", extension.Object{Namespace: "default", Name: "a"})
 	b.same("create", b.ask(http.MethodPost, s.Path("things", "default", ""), map[string]any{"metadata": map[string]any{"name": "b", "finalizers": []string{"x/y"}}}, nil), 200)
 	version := b.list().ResourceVersion
@@ -119,7 +114,7 @@ func TestServer(t *testing.T) {
 	b.faults()
 }
 
-func (b *bed) faults() {
+func (b *fixture) faults() {
 	s := b.Server
 	s.Add("things", extension.Object{Namespace: "default", Name: "a"})
 	s.Add("things", extension.Object{Namespace: "default", Name: "c"})
@@ -154,7 +149,7 @@ func (b *bed) faults() {
 	s.Set(extension.Silent)
 	ctx, cancel := context.WithTimeout(b.t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := peers.Request(ctx, b.admin, http.MethodGet, b.cp.URL()+a, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := b.cluster.Ask(ctx, http.MethodGet, a, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		b.t.Errorf("Silent: %v", err)
 	}
 	s.Clear(extension.Silent)
@@ -164,11 +159,11 @@ func (b *bed) faults() {
 	}
 }
 
-func (b *bed) restart(a string) {
+func (b *fixture) restart(a string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended) // by the restart, before or after it was answered
-		_ = peers.Request(b.t.Context(), b.admin, http.MethodGet, b.cp.URL()+b.Path("things", "", "")+"?watch=true&resourceVersion=2500000", nil, nil)
+		_ = b.cluster.Ask(b.t.Context(), http.MethodGet, b.Path("things", "", "")+"?watch=true&resourceVersion=2500000", nil, nil)
 	}()
 	for running := true; running; { // it may not have begun
 		b.Restart()
@@ -187,18 +182,18 @@ func (b *bed) restart(a string) {
 	b.same("a test that fails", b.patch(a, patch), 422)
 }
 
-func (b *bed) patch(path string, ops any) int {
+func (b *fixture) patch(path string, ops any) int {
 	b.t.Helper()
 	data, err := json.Marshal(ops)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPatch, b.cp.URL()+path, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPatch, b.cluster.URL()+path, bytes.NewReader(data))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json-patch+json")
-	resp, err := b.admin.Do(req)
+	resp, err := b.cluster.Admin.Do(req)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -2,10 +2,13 @@ package extension
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -114,6 +117,19 @@ func (s *Server) store(t Type, c Object) any {
 }
 
 func (o *Object) gone() bool { return o.Deleting && len(o.Finalizers) == 0 }
+
+// applyPatch applies a JSON patch (RFC 6902) to a document.
+func applyPatch(document any, patch []byte) ([]byte, error) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, fmt.Errorf("no JSON patch: %w", err)
+	}
+	return operations.Apply(data)
+}
 
 // update takes a JSON patch or a whole object.
 func (s *Server) update(t Type, o *Object, method string, body []byte) (int, any) {

@@ -1,13 +1,10 @@
 package extension
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -62,9 +60,7 @@ type Server struct {
 // New starts a server on the loopback address. Nobody knows of it until Register. The
 // caller must Close it.
 func New(authority *peers.Authority, c Config) (*Server, error) {
-	if c.Group == "" {
-		c.Group = "ext.example.com"
-	}
+	c.Group = cmp.Or(c.Group, "ext.example.com")
 	if len(c.Types) == 0 {
 		c.Types = []Type{{Resource: "things", Kind: "Thing"}}
 	}
@@ -76,18 +72,10 @@ func New(authority *peers.Authority, c Config) (*Server, error) {
 	for _, t := range c.Types {
 		s.types[t.Resource] = t
 	}
-	creds, err := authority.Server("extension", s.service()+".default.svc")
-	if err != nil {
+	var err error
+	if s.http, err = authority.Serve(s.routes(), "extension", s.service()+".default.svc"); err != nil {
 		return nil, fmt.Errorf("start extension server: %w", err)
 	}
-	pair, err := tls.X509KeyPair(creds.Cert, creds.Key)
-	if err != nil {
-		return nil, fmt.Errorf("start extension server: %w", err)
-	}
-	s.http = httptest.NewUnstartedServer(s.routes())
-	s.http.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // connections are cut on purpose
-	s.http.StartTLS()
 	return s, nil
 }
 
@@ -135,17 +123,12 @@ func (s *Server) Register(ctx context.Context, cp *peers.ControlPlane) error {
 	if err := peers.Request(ctx, admin, http.MethodPost, cp.URL()+apiServices, api, nil); err != nil {
 		return fmt.Errorf("register extension server: %w", err)
 	}
-	for {
-		err := peers.Request(ctx, admin, http.MethodGet, cp.URL()+s.Path(s.resources()[0], "", ""), nil, nil)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("register extension server: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := await.Until(ctx, "an answer through the API server", func(ctx context.Context) error {
+		return peers.Request(ctx, admin, http.MethodGet, cp.URL()+s.Path(s.resources()[0], "", ""), nil, nil)
+	}); err != nil {
+		return fmt.Errorf("register extension server: %w", err)
 	}
+	return nil
 }
 
 // service is the name that the kube-apiserver looks for in the certificate.

@@ -157,16 +157,6 @@ func (s *Server) Get(resource, namespace, name string) (o Object, found bool) {
 	return o, false
 }
 
-// Objects are all of a type as they are stored, by namespace and name.
-func (s *Server) Objects(resource string) (all []Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.sorted(resource, "") {
-		all = append(all, o.clone())
-	}
-	return all
-}
-
 func (s *Server) sorted(resource, namespace string) (all []*Object) {
 	for at, o := range s.objects {
 		if at.resource == resource && (namespace == "" || at.namespace == namespace) {

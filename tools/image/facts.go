@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,9 +40,7 @@ func readFacts(list []program, release, epoch string) (facts, error) {
 				list[0].name, list[0].arch, f.version, f.golang, p.name, p.arch, other.version, other.golang)
 		}
 	}
-	if f.version == "" {
-		f.version = "(devel)"
-	}
+	f.version = cmp.Or(f.version, "(devel)")
 	var err error
 	f.created, err = created(epoch, list[0].setting("vcs.time"))
 	return f, err
@@ -79,9 +78,7 @@ func readRelease(tree string) (string, error) {
 // fullName completes an image's name as the kubelet and containerd do, and with the
 // release as its tag if it has none: that is what the manifests of the same tree ask for.
 func (f facts) fullName(name string) (string, error) {
-	if name == "" {
-		name = Repository
-	}
+	name = cmp.Or(name, Repository)
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return "", fmt.Errorf("image name %.200q: %w", name, err)
@@ -105,7 +102,7 @@ func (f facts) labels() map[string]string {
 		"org.opencontainers.image.title":         "ebb",
 		"org.opencontainers.image.description":   "eBPF-assisted garbage collection for Kubernetes: the node agent, the controller and the command for people",
 		"org.opencontainers.image.version":       f.says,
-		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.licenses":      licenceWithBPF,
 		"org.opencontainers.image.source":        sourceURL,
 		"org.opencontainers.image.documentation": sourceURL + "/tree/HEAD/docs",
 		"org.opencontainers.image.vendor":        "ebb",

@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/images"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"pgregory.net/rapid"
+
+	"github.com/ebb-agent/ebb/tools/ociarchive"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -31,13 +34,13 @@ func TestLayer(t *testing.T) {
 		for n, content := range rapid.MapOf(name, rapid.SliceOfN(rapid.Byte(), 0, 50)).Draw(t, "files") {
 			files[n] = entry{mode: rapid.SampledFrom([]int64{0o644, 0o755}).Draw(t, "mode"), content: content}
 		}
-		l, err := newLayer(files, noon)
+		l, _, err := newLayer(files, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := newLayer(maps.Clone(files), noon)
-		if err != nil || again.digest != l.digest {
-			t.Fatalf("made twice: %s and %s, %v", l.digest, again.digest, err)
+		again, _, err := newLayer(maps.Clone(files), noon)
+		if err != nil || digestOf(t, again) != digestOf(t, l) {
+			t.Fatalf("made twice: %s and %s, %v", digestOf(t, l), digestOf(t, again), err)
 		}
 		if err := validate.Layer(l); err != nil {
 			t.Fatal(err)
@@ -46,7 +49,15 @@ func TestLayer(t *testing.T) {
 	})
 }
 
-func checkLayer(t *rapid.T, l *layer, files map[string]entry) {
+func digestOf(t *rapid.T, l v1.Layer) v1.Hash {
+	digest, err := l.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func checkLayer(t *rapid.T, l v1.Layer, files map[string]entry) {
 	r, err := l.Uncompressed()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +99,7 @@ func checkLayer(t *rapid.T, l *layer, files map[string]entry) {
 }
 
 func TestLayerFails(t *testing.T) {
-	_, err := newLayer(map[string]entry{"a": {file: "/does/not/exist"}}, noon)
+	_, _, err := newLayer(map[string]entry{"a": {file: "/does/not/exist"}}, noon)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
@@ -101,7 +112,7 @@ func testIndex(t *testing.T, f facts) v1.ImageIndex {
 	t.Helper()
 	images := map[string]v1.Image{}
 	for _, arch := range Architectures {
-		l, err := newLayer(map[string]entry{
+		l, _, err := newLayer(map[string]entry{
 			"etc/passwd": {mode: 0o644, content: []byte(passwd)}, "usr/bin/ebb": {mode: 0o755, content: []byte(arch)},
 		}, f.created)
 		if err != nil {
@@ -119,7 +130,7 @@ func testIndex(t *testing.T, f facts) v1.ImageIndex {
 func TestArchive(t *testing.T) {
 	var b, again bytes.Buffer
 	for _, w := range []io.Writer{&b, &again} {
-		if err := writeArchive(w, testIndex(t, testFacts), "example.com/ebb:v1.2.3", noon); err != nil {
+		if err := ociarchive.Write(w, named(testIndex(t, testFacts), "example.com/ebb:v1.2.3"), noon); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +150,7 @@ func TestArchive(t *testing.T) {
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("index.json: %+v, %v", manifest, err)
 	}
-	if got := manifest.Manifests[0].Annotations; got[containerdName] != "example.com/ebb:v1.2.3" || got["org.opencontainers.image.ref.name"] != "v1.2.3" {
+	if got := manifest.Manifests[0].Annotations; got[images.AnnotationImageName] != "example.com/ebb:v1.2.3" || got["org.opencontainers.image.ref.name"] != "v1.2.3" {
 		t.Errorf("the archive names its image %v", got)
 	}
 }
@@ -201,11 +212,16 @@ func TestImageConfig(t *testing.T) {
 }
 
 func TestLayerIsGzip(t *testing.T) {
-	l, err := newLayer(map[string]entry{"a": {content: []byte("x")}}, noon)
+	l, _, err := newLayer(map[string]entry{"a": {content: []byte("x")}}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := gzip.NewReader(bytes.NewReader(l.compressed))
+	compressed, err := l.Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer compressed.Close()
+	r, err := gzip.NewReader(compressed)
 	if err != nil {
 		t.Fatal(err)
 	}

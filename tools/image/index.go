@@ -2,11 +2,14 @@ package image
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/containerd/containerd/v2/core/images"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // newImage is the image of one architecture.
@@ -50,4 +53,16 @@ func newIndex(f facts, images map[string]v1.Image) v1.ImageIndex {
 		})
 	}
 	return mutate.Annotations(index, f.labels()).(v1.ImageIndex)
+}
+
+// named puts an index under a name, as the top of an archive.
+func named(index v1.ImageIndex, name string) v1.ImageIndex {
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add: index,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{
+			// containerd learns the full name from its own; the OCI one is for the tag alone.
+			images.AnnotationImageName: name,
+			ocispec.AnnotationRefName:  name[strings.LastIndex(name, ":")+1:],
+		}},
+	})
 }

@@ -4,8 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -29,6 +29,7 @@ const (
 	binDir     = "usr/bin/"
 	sbomFile   = "usr/share/sbom/ebb.spdx.json"
 	licence    = "usr/share/doc/ebb/LICENSE"
+	licenceGPL = "usr/share/doc/ebb/LICENSE-GPL-2.0-only"
 	thirdParty = "usr/share/doc/ebb/THIRD-PARTY"
 )
 
@@ -39,45 +40,26 @@ type entry struct {
 	file    string // holds the content, if set
 }
 
-// layer is a v1.Layer held in memory, compressed.
-type layer struct {
-	compressed   []byte
-	digest, diff v1.Hash
-	uncompressed int64
-}
-
-var _ v1.Layer = (*layer)(nil)
-
-// newLayer packs files, by path without a leading slash. Equal files and time
-// give equal bytes.
-func newLayer(files map[string]entry, modified time.Time) (*layer, error) {
+// newLayer packs files, by path without a leading slash, and tells how much they are
+// uncompressed. Equal files and time give equal bytes.
+func newLayer(files map[string]entry, modified time.Time) (v1.Layer, int64, error) {
 	var out bytes.Buffer
-	zip, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, fmt.Errorf("write layer: %w", err)
-	}
-	sum := sha256.New()
-	count := &counter{}
-	archive := tar.NewWriter(io.MultiWriter(zip, sum, count))
+	archive := tar.NewWriter(&out)
 	made := map[string]bool{".": true}
+	var err error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writeParents(archive, path.Dir(name), modified, made); err != nil {
-			return nil, fmt.Errorf("write layer: %w", err)
-		}
-		if err := writeEntry(archive, name, files[name], modified); err != nil {
-			return nil, fmt.Errorf("write layer: %w", err)
-		}
+		err = errors.Join(err, writeParents(archive, path.Dir(name), modified, made), writeEntry(archive, name, files[name], modified))
 	}
-	if err := archive.Close(); err != nil {
-		return nil, fmt.Errorf("write layer: %w", err)
+	if err := errors.Join(err, archive.Close()); err != nil {
+		return nil, 0, fmt.Errorf("write layer: %w", err)
 	}
-	if err := zip.Close(); err != nil {
-		return nil, fmt.Errorf("write layer: %w", err)
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
+	}, tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, 0, fmt.Errorf("write layer: %w", err)
 	}
-	l := &layer{compressed: out.Bytes(), uncompressed: count.bytes}
-	l.diff = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-	l.digest, _, err = v1.SHA256(bytes.NewReader(l.compressed))
-	return l, err
+	return layer, int64(out.Len()), nil
 }
 
 // writeParents adds the directories that lead to dir, each once.
@@ -109,23 +91,4 @@ func writeEntry(archive *tar.Writer, name string, e entry, modified time.Time) e
 	}
 	_, err = archive.Write(e.content)
 	return err
-}
-
-// counter counts what is written to it.
-type counter struct{ bytes int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.bytes += int64(len(p))
-	return len(p), nil
-}
-
-func (l *layer) Digest() (v1.Hash, error)            { return l.digest, nil }
-func (l *layer) DiffID() (v1.Hash, error)            { return l.diff, nil }
-func (l *layer) Size() (int64, error)                { return int64(len(l.compressed)), nil }
-func (l *layer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
-func (l *layer) Compressed() (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(l.compressed)), nil
-}
-func (l *layer) Uncompressed() (io.ReadCloser, error) {
-	return gzip.NewReader(bytes.NewReader(l.compressed))
 }

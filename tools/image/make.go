@@ -2,15 +2,20 @@ package image
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/containerd/containerd/v2/pkg/atomicfile"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/ebb-agent/ebb/tools/ociarchive"
 )
 
 // MaxCompressed is what the image of one architecture may take on its way to a
@@ -52,9 +57,7 @@ const (
 )
 
 func (o Options) complete() (Options, error) {
-	if o.Tree == "" {
-		o.Tree = "."
-	}
+	o.Tree = cmp.Or(o.Tree, ".")
 	if o.Output == "" {
 		return o, fmt.Errorf("output: no directory")
 	}
@@ -147,6 +150,7 @@ func (o Options) sharedFiles(ctx context.Context, f facts, list []program) (map[
 		"etc/group":  {mode: 0o644, content: []byte(group)},
 		sbomFile:     {mode: 0o644, content: document},
 		licence:      {mode: 0o644, file: filepath.Join(o.Tree, "LICENSE")},
+		licenceGPL:   {mode: 0o644, file: filepath.Join(o.Tree, "LICENSES", "GPL-2.0-only.txt")},
 		thirdParty:   {mode: 0o644, content: thirdParties(all, texts)},
 	}, nil
 }
@@ -162,7 +166,7 @@ func packImage(f facts, arch string, list []program, shared map[string]entry) (v
 			files[binDir+program.name] = entry{mode: 0o755, file: program.file}
 		}
 	}
-	content, err := newLayer(files, f.created)
+	content, unpacked, err := newLayer(files, f.created)
 	if err != nil {
 		return nil, p, err
 	}
@@ -170,18 +174,13 @@ func packImage(f facts, arch string, list []program, shared map[string]entry) (v
 	if err != nil {
 		return nil, p, err
 	}
-	digest, err := img.Digest()
-	if err != nil {
+	digest, err1 := img.Digest()
+	size, err2 := img.Size()
+	manifest, err3 := img.Manifest()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, p, err
 	}
-	blobs, err := imageBlobs(digest, img)
-	if err != nil {
-		return nil, p, err
-	}
-	for _, b := range blobs {
-		p.Compressed += int64(len(b.content))
-	}
-	p.Digest, p.Uncompressed = digest.String(), content.uncompressed
+	p.Digest, p.Compressed, p.Uncompressed = digest.String(), size+manifest.Config.Size+manifest.Layers[0].Size, unpacked
 	if p.Compressed > MaxCompressed {
 		return nil, p, fmt.Errorf("image for %s: %d bytes compressed, more than %d", arch, p.Compressed, MaxCompressed)
 	}
@@ -203,7 +202,7 @@ func (o Options) write(f facts, index v1.ImageIndex, made Made, document []byte)
 	}{
 		{SBOMFile, func(w io.Writer) error { _, err := w.Write(document); return err }},
 		{MadeFile, func(w io.Writer) error { _, err := w.Write(append(summary, '\n')); return err }},
-		{ArchiveFile, func(w io.Writer) error { return writeArchive(w, index, made.Name, f.created) }},
+		{ArchiveFile, func(w io.Writer) error { return ociarchive.Write(w, named(index, made.Name), f.created) }},
 	} {
 		if err := replace(filepath.Join(o.Output, file.name), file.write); err != nil {
 			return err
@@ -214,24 +213,13 @@ func (o Options) write(f facts, index v1.ImageIndex, made Made, document []byte)
 
 // replace writes a file that appears as a whole.
 func replace(name string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".")
+	f, err := atomicfile.New(name, 0o644)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
 	buffered := bufio.NewWriterSize(f, 1<<20)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
+	if err := errors.Join(write(buffered), buffered.Flush()); err != nil {
+		return fmt.Errorf("write %s: %w", name, errors.Join(err, f.Cancel()))
 	}
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return os.Rename(f.Name(), name)
+	return f.Close()
 }

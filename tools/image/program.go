@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -13,11 +12,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
+	"slices"
+
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // programs are the commands of the image, below cmd/.
 var programs = []string{"ebb", "ebb-agent", "ebb-controller"}
+
+// Licences of ebb, as SPDX expressions: of the Go code, and of a program that has the
+// kernel programs (bpf) in it.
+const (
+	licenceOfGo    = "Apache-2.0"
+	licenceWithBPF = licenceOfGo + " AND (GPL-2.0-only OR Apache-2.0)"
+)
+
+// withoutBPF are the programs that have no kernel programs in them.
+var withoutBPF = []string{"ebb-controller"}
 
 // Architectures are those that an image can be made for.
 var Architectures = []string{"amd64", "arm64"}
@@ -83,6 +94,14 @@ func readProgram(name, arch, file string) (program, error) {
 	return p, nil
 }
 
+// licence is what the terms of a program of ebb come to, without those of modules.
+func (p program) licence() string {
+	if slices.Contains(withoutBPF, p.name) {
+		return licenceOfGo
+	}
+	return licenceWithBPF
+}
+
 // setting is one of those that the binary was built with; "" if it has none.
 func (p program) setting(key string) string {
 	for _, s := range p.info.Settings {
@@ -95,11 +114,7 @@ func (p program) setting(key string) string {
 
 // run returns what a command prints; what it complains about goes into the error.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
-	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &complaint
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, args[0], err, strings.TrimSpace(complaint.String()))
-	}
-	return out.String(), nil
+	cmd.Dir, cmd.Env = dir, env
+	return process.Output(cmd)
 }

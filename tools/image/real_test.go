@@ -20,9 +20,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/deploy"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // TestImage makes the image of the last commit twice, in two clones, by the
@@ -134,7 +136,7 @@ func checkRoot(t *testing.T, root, arch string, made Made) (list []program) {
 		}
 		return err
 	})
-	want := "etc/group etc/passwd usr/bin/ebb usr/bin/ebb-agent usr/bin/ebb-controller " + licence + " " + thirdParty + " " + sbomFile
+	want := "etc/group etc/passwd usr/bin/ebb usr/bin/ebb-agent usr/bin/ebb-controller " + licence + " " + licenceGPL + " " + thirdParty + " " + sbomFile
 	if got := strings.Join(files, " "); err != nil || got != want {
 		t.Errorf("files %s, %v; want %s", got, err, want)
 	}
@@ -177,19 +179,19 @@ func runImage(t *testing.T, flavor node.Flavor, archive string, made Made) {
 
 // awaitImage returns what CRI says of an image. CRI learns of imports by events, some
 // time after, and has nothing to wait on.
-func awaitImage(t *testing.T, images runtimeapi.ImageServiceClient, name string) *runtimeapi.Image {
+func awaitImage(t *testing.T, images runtimeapi.ImageServiceClient, name string) (image *runtimeapi.Image) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
+	await.Holds(t, 30*time.Second, "CRI to know the image", func(ctx context.Context) error {
 		r, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Image != nil {
-			return r.Image
+		if image = r.Image; image == nil {
+			return errors.New("it does not")
 		}
-	}
+		return nil
+	})
+	return image
 }
 
 // commandTimeout is for the slowest: compiling everything for another architecture.
@@ -201,7 +203,7 @@ func ctr(t *testing.T, flavor node.Flavor) string {
 	if flavor == node.Debian {
 		return "ctr"
 	}
-	script, err := node.Script("tools", "containerd", "build")
+	script, err := process.Find("tools/containerd/build")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func sbom(f facts, list []program, texts map[module][]licenceText) ([]byte, erro
 			Created:  f.created.Format(time.RFC3339),
 		},
 	}
-	image := describe("Image", "ebb", f.version, "CONTAINER", "Apache-2.0")
+	image := describe("Image", "ebb", f.version, "CONTAINER", licenceWithBPF)
 	image.PackageHomePage = sourceURL
 	golang := describe("Std", "std", strings.TrimPrefix(f.golang, "go"), "LIBRARY", "BSD-3-Clause")
 	golang.PackageExternalReferences = purl("std", strings.TrimPrefix(f.golang, "go"))
@@ -35,7 +35,7 @@ func sbom(f facts, list []program, texts map[module][]licenceText) ([]byte, erro
 		doc.Packages = append(doc.Packages, describeModule(m, texts[m]))
 	}
 	for _, p := range list {
-		of := describe("Program", p.name, f.version, "APPLICATION", "Apache-2.0")
+		of := describe("Program", p.name, f.version, "APPLICATION", p.licence())
 		of.PackageSPDXIdentifier = programID(p)
 		of.PackageFileName = "/" + binDir + p.name
 		of.PackageSummary = "for linux/" + p.arch

@@ -124,6 +124,38 @@ func TestSBOM(t *testing.T) {
 
 var spdxID = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 
+// TestLicences: a program whose licence has the choice for the kernel programs links
+// them, and the others do not; the document and the labels say the same.
+func TestLicences(t *testing.T) {
+	list := testPrograms()
+	for _, name := range programs {
+		linked := strings.Contains(command(t, ".", "go", "list", "-deps", "../../cmd/"+name), "github.com/ebb-agent/ebb/bpf\n")
+		p := program{name: name, arch: "amd64", sha256: strings.Repeat("3", 64), info: list[0].info}
+		if got := p.licence(); strings.Contains(got, "GPL-2.0-only OR Apache-2.0") != linked {
+			t.Errorf("%s has the licence %s; that it links the kernel programs is %t", name, got, linked)
+		}
+		raw, err := sbom(testFacts, []program{p}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range checkSBOM(t, raw, []program{p}).Packages {
+			want := p.licence()
+			switch of.PrimaryPackagePurpose {
+			case "CONTAINER":
+				want = licenceWithBPF
+			case "LIBRARY":
+				continue
+			}
+			if of.PackageLicenseDeclared != want {
+				t.Errorf("%s has the licence %s, want %s", of.PackageName, of.PackageLicenseDeclared, want)
+			}
+		}
+	}
+	if got := testFacts.labels()["org.opencontainers.image.licenses"]; got != licenceWithBPF {
+		t.Errorf("the label says %s", got)
+	}
+}
+
 // checkSBOM reads a document with SPDX's own library, and holds it against the
 // specification's mandatory fields and against what the programs were linked from.
 func checkSBOM(t *testing.T, raw []byte, list []program) *v2_3.Document {

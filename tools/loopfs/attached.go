@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/ebb-agent/ebb/tools/busy"
 )
 
@@ -53,24 +55,22 @@ func AwaitDetached(ctx context.Context, dir string) error {
 // holders names the processes that have one of these devices mounted, or open.
 func holders(devices []string) string {
 	var list []string
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, process := range processes {
+	processes, _ := procfs.AllProcs()
+	for _, p := range processes {
 		var has []string
-		mounts, _ := os.ReadFile(process + "/mountinfo") // unreadable: it has just ended
+		mounts, _ := p.MountInfo() // unreadable: it has just ended
+		files, _ := p.FileDescriptorTargets()
 		for _, device := range devices {
-			if strings.Contains(string(mounts), " "+device+" ") {
+			if slices.ContainsFunc(mounts, func(m *procfs.MountInfo) bool { return m.Source == device }) {
 				has = append(has, "has "+device+" mounted")
 			}
-		}
-		files, _ := filepath.Glob(process + "/fd/*")
-		for _, file := range files {
-			if to, err := os.Readlink(file); err == nil && slices.Contains(devices, to) {
-				has = append(has, "has "+to+" open")
+			if slices.Contains(files, device) {
+				has = append(has, "has "+device+" open")
 			}
 		}
 		if len(has) > 0 {
-			name, _ := os.ReadFile(process + "/comm")
-			list = append(list, fmt.Sprintf("process %s (%s) %s", filepath.Base(process), strings.TrimSpace(string(name)), strings.Join(has, ", ")))
+			name, _ := p.Comm()
+			list = append(list, fmt.Sprintf("process %d (%s) %s", p.PID, name, strings.Join(has, ", ")))
 		}
 	}
 	if list == nil {

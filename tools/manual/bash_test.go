@@ -32,10 +32,11 @@ func TestBashCompletes(t *testing.T) {
 		{"ebb doc", []string{"doctor"}},
 		{"ebb doctor --out", []string{"--output"}},
 		{"ebb doctor --output ", []string{"json", "text"}},
-		{"ebb cascade --policy f", []string{"foreground"}},
+		{"ebb cascade --cascade f", []string{"foreground"}},
 		{"ebb completion b", []string{"bash"}},
-		{"ebb-agent --pr", []string{"--print-default-config", "--probe-report"}},
-		{"ebb-agent --probe-report --output j", []string{"json"}},
+		{"ebb-agent re", []string{"report"}},
+		{"ebb-agent config d", []string{"default"}},
+		{"ebb-agent report --output j", []string{"json"}},
 		{"ebb-controller --kube", []string{"--kubeconfig"}},
 	} {
 		if got := completions(t, bin, c.line); !slices.Equal(got, c.want) {

@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // Where the files go, from the top of the repository.
@@ -16,17 +22,9 @@ const (
 
 // Files are all that is made from a program: a page for each of its commands, in
 // that section, and completions for each shell, under the names by which shells
-// find them. Keys are paths from the top of the repository.
+// find them. Keys are paths from the top of the repository. The texts of the
+// commands are Markdown afterwards.
 func Files(root *cobra.Command, section int) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		files[path.Join(PageDir, fmt.Sprintf("%s.%d", pageName(cmd), section))] = Page(cmd, section)
-		for _, child := range children(cmd) {
-			walk(child)
-		}
-	}
-	walk(root)
 	var bash, zsh, fish bytes.Buffer
 	if err := root.GenBashCompletionV2(&bash, true); err != nil {
 		return nil, fmt.Errorf("write completion for bash: %w", err)
@@ -38,8 +36,68 @@ func Files(root *cobra.Command, section int) (map[string][]byte, error) {
 		return nil, fmt.Errorf("write completion for fish: %w", err)
 	}
 	name := root.Name()
-	files[path.Join(CompletionDir, "bash", name)] = bash.Bytes()
-	files[path.Join(CompletionDir, "zsh", "_"+name)] = zsh.Bytes()
-	files[path.Join(CompletionDir, "fish", name+".fish")] = fish.Bytes()
-	return files, nil
+	files := map[string][]byte{
+		path.Join(CompletionDir, "bash", name):         bash.Bytes(),
+		path.Join(CompletionDir, "zsh", "_"+name):      zsh.Bytes(),
+		path.Join(CompletionDir, "fish", name+".fish"): fish.Bytes(),
+	}
+	return files, pages(root, section, files)
+}
+
+// date is where a page has the date that it was made on.
+var date = regexp.MustCompile(`(?m)^(\.TH "[^"]*" "\d" )"[^"]*"`)
+
+func pages(cmd *cobra.Command, section int, files map[string][]byte) error {
+	var page bytes.Buffer
+	escape(cmd)
+	cmd.DisableAutoGenTag = true
+	header := &doc.GenManHeader{Section: fmt.Sprint(section), Date: &time.Time{}, Source: "ebb", Manual: "ebb"}
+	if err := doc.GenMan(cmd, header, &page); err != nil {
+		return fmt.Errorf("write page of %s: %w", cmd.CommandPath(), err)
+	}
+	name := fmt.Sprintf("%s.%d", strings.ReplaceAll(cmd.CommandPath(), " ", "-"), section)
+	files[path.Join(PageDir, name)] = date.ReplaceAll(page.Bytes(), []byte(`$1""`))
+	for _, child := range children(cmd) {
+		if err := pages(child, section, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// children are the commands below one that people are to know of.
+func children(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
+		return !c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()
+	})
+}
+
+// escape makes Markdown of a command's texts, and tells the commands below it.
+func escape(cmd *cobra.Command) {
+	cmd.InitDefaultVersionFlag()
+	for i, child := range children(cmd) {
+		if i == 0 {
+			cmd.Long += "\n\nCommands:\n\n"
+		}
+		cmd.Long += fmt.Sprintf("  %-*s  %s\n", cmd.NamePadding(), child.Name(), child.Short)
+	}
+	cmd.Short, cmd.Long = markdown(cmd.Short), markdown(cmd.Long)
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown(f.Usage) })
+	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown(f.Usage) })
+}
+
+// special are the characters that Markdown takes for something else.
+var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>()#+!|~]")
+
+// markdown is a text that Markdown shows as it stands. Indented lines stay lines.
+func markdown(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, " ") {
+			b.WriteString("   " + line)
+		} else {
+			b.WriteString(special.ReplaceAllString(line, `\$0`))
+		}
+	}
+	return b.String()
 }

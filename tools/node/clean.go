@@ -18,6 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/busy"
 	"github.com/ebb-agent/ebb/tools/cgroup"
 	"github.com/ebb-agent/ebb/tools/loopfs"
+	"github.com/ebb-agent/ebb/tools/owned"
 )
 
 // Bounds for the removal of one node: killed processes end in milliseconds, and
@@ -31,52 +32,16 @@ const (
 // returns the names of those that are gone. It goes on after an error and
 // returns all of them; cleaning again resumes where it stopped.
 func Clean(ctx context.Context, base string, log *slog.Logger) ([]string, error) {
-	nodes, err := List(base)
-	if err != nil {
-		return nil, err
-	}
-	var (
-		gone []string
-		errs []error
-	)
-	for _, info := range nodes {
-		l := layout(info.Dir)
-		err := cleanOne(ctx, l)
-		switch {
-		case errors.Is(err, ErrInUse):
-			log.Info("node left alone", "node", l.name(), "reason", "a living process owns it")
-		case err != nil:
-			errs = append(errs, fmt.Errorf("clean node %s: %w", l.name(), err))
-		default:
-			gone = append(gone, l.name())
-		}
-	}
-	return gone, errors.Join(errs...)
+	return owned.Clean(base, log, release(ctx))
 }
 
-// isNode tells a node's directory from a stranger's: the lock is there from
-// the first moment to the last but one. An empty directory is a node's whose
-// owner died in between.
-func isNode(l layout) bool {
-	if _, err := os.Lstat(l.lock()); err == nil {
-		return true
-	}
-	entries, err := os.ReadDir(string(l))
-	return err == nil && len(entries) == 0
+func release(ctx context.Context) owned.Release {
+	return func(dir string) error { return destroy(ctx, layout(dir)) }
 }
 
-func cleanOne(ctx context.Context, l layout) error {
-	lock, err := acquire(l)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	return destroy(ctx, l)
-}
-
-// destroy removes all that the node has, in the order in which one thing holds
-// the next: processes hold mounts and cgroups, mounts hold the loop device, and
-// the directory is what the rest is found by. The caller holds the lock.
+// destroy removes all that the node has outside its directory, in the order in which
+// one thing holds the next: processes hold mounts and cgroups, mounts hold the loop
+// device. The caller holds the lock.
 func destroy(ctx context.Context, l layout) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
@@ -100,43 +65,11 @@ func destroy(ctx context.Context, l layout) error {
 	if err := loopfs.AwaitDetached(grace, string(l)); err != nil {
 		return err
 	}
-	return removeDir(l)
-}
-
-// removeDir deletes the directory, the record and the lock last: as long as
-// anything is left, the next Clean knows what it is.
-func removeDir(l layout) error {
 	left, err := mountsBelow(string(l))
-	if err != nil {
-		return err
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("still mounted: %s", strings.Join(left, ", "))
 	}
-	if len(left) > 0 {
-		return fmt.Errorf("remove node directory: still mounted: %s", strings.Join(left, ", "))
-	}
-	entries, err := os.ReadDir(string(l))
-	if err != nil {
-		return fmt.Errorf("remove node directory: %w", err)
-	}
-	for _, e := range entries {
-		path := l.path(e.Name())
-		if path == l.record() || path == l.lock() {
-			continue
-		}
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove node directory: %w", err)
-		}
-	}
-	base, err := lockBase(filepath.Dir(string(l)))
-	if err != nil {
-		return fmt.Errorf("remove node directory: %w", err)
-	}
-	defer base.Close()
-	for _, path := range []string{l.record(), l.lock(), string(l)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove node directory: %w", err)
-		}
-	}
-	return nil
+	return err
 }
 
 // shimSocket is where the shim of a task listens: outside the node's

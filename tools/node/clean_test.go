@@ -21,8 +21,10 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/ebb-agent/ebb/tools/busy"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/cgroup"
 	"github.com/ebb-agent/ebb/tools/loopfs"
+	"github.com/ebb-agent/ebb/tools/owned"
 )
 
 // The owner of a node is played by this test binary, run again with these in
@@ -98,29 +100,25 @@ func kill(t *testing.T, owner *exec.Cmd, base string) {
 		t.Fatal(err)
 	}
 	_ = owner.Wait() // says "killed"
-	await(t, "an end of the ownership", func() bool {
-		nodes, err := List(base)
+	awaitTrue(t, "an end of the ownership", func() bool {
+		f, err := os.Open(filepath.Join(base, ownedName, owned.LockName))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !slices.ContainsFunc(nodes, func(i Info) bool { return i.Owned })
+		defer f.Close()
+		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 	})
 }
 
-// await returns once a condition holds that nothing tells of.
-func await(t *testing.T, what string, holds func() bool) {
+// awaitTrue returns once a condition holds that nothing tells of.
+func awaitTrue(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	errNotYet := errors.New("not yet")
-	if err := busy.Retry(ctx, errNotYet, func() error {
+	await.Holds(t, time.Minute, what, func(context.Context) error {
 		if !holds() {
-			return errNotYet
+			return errors.New("not yet")
 		}
 		return nil
-	}); err != nil {
-		t.Fatalf("wait for %s: %v", what, err)
-	}
+	})
 }
 
 func needRoot(t *testing.T) {
@@ -148,11 +146,8 @@ func traces(t *testing.T, l layout, sockets []string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range procs {
-		found = append(found, fmt.Sprintf("process %d", p.pid))
-	}
-	if err := closeAll(procs); err != nil {
-		t.Fatal(err)
+	for _, pid := range procs {
+		found = append(found, fmt.Sprintf("process %d", pid))
 	}
 	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -219,9 +214,6 @@ func TestCleanAfterOwnerIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := closeAll(procs); err != nil {
-				t.Fatal(err)
-			}
 			if len(procs) < 6 {
 				t.Fatalf("%d processes outlive the owner, want 6: the test has nothing to clean", len(procs))
 			}
@@ -248,8 +240,7 @@ func TestCleanAtEveryStep(t *testing.T) {
 		name  string
 		there func(layout) bool
 	}{
-		{"lock", func(l layout) bool { return exists(l.lock()) }},
-		{"record", func(l layout) bool { return exists(l.record()) }},
+		{"lock", func(l layout) bool { return exists(l.path(owned.LockName)) }},
 		{"disk", func(l layout) bool { return exists(l.disk()) }},
 		{"loop", func(l layout) bool { loops, err := loopfs.Attached(string(l)); return err == nil && len(loops) > 0 }},
 		{"mount", func(l layout) bool { points, err := mountsBelow(string(l)); return err == nil && len(points) > 0 }},
@@ -262,7 +253,7 @@ func TestCleanAtEveryStep(t *testing.T) {
 			base := t.TempDir()
 			l := layout(filepath.Join(base, ownedName))
 			owner, _ := startOwner(t, base, Debian)
-			await(t, step.name, func() bool { return step.there(l) })
+			awaitTrue(t, step.name, func() bool { return step.there(l) })
 			kill(t, owner, base)
 			if _, err := Clean(t.Context(), base, testLog(t)); err != nil {
 				t.Fatal(err)
@@ -282,7 +273,7 @@ func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
 		t.Fatalf("owner said %q: %v", line, err)
 	}
 	config := Config{Name: ownedName, Base: base, SizeBytes: 128 * mib, Log: t.Output()}
-	if n, err := Start(t.Context(), config); !errors.Is(err, ErrInUse) {
+	if n, err := Start(t.Context(), config); !errors.Is(err, owned.ErrInUse) {
 		if err == nil {
 			n.Close()
 		}
@@ -306,6 +297,47 @@ func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
 }
 
 // TestStartFailsCleanly starts a node whose containerd says why it cannot run.
+// TestReopen: a node is taken up again with what its disk has, once nothing of it is
+// mounted any more.
+func TestReopen(t *testing.T) {
+	needRoot(t)
+	c := Config{Name: "reopened", Base: t.TempDir(), SizeBytes: 256 * mib, Log: t.Output()}
+	n, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := n.Import(t.Context(), CRINamespace, Image{Name: "node.test/app:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Run(t.Context(), RunSpec{ID: "c", Image: "node.test/app:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reopen(t.Context(), c); err == nil || !strings.Contains(err.Error(), "still mounted") {
+		t.Errorf("beside its owner: %v", err)
+	}
+	at := n.at
+	if err := errors.Join(n.conn.Close(), killAll(t.Context(), at), removeShimSockets(at), cgroup.Remove(t.Context(), at.cgroup()),
+		unmountBelow(t.Context(), string(at)), loopfs.AwaitDetached(t.Context(), string(at)), n.lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Reopen(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = again
+	if err := n.Container(CRINamespace, "c").Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := Reopen(t.Context(), Config{Name: "nobody", Base: c.Base}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("one that never was: %v", err)
+	}
+}
+
 func TestStartFailsCleanly(t *testing.T) {
 	needRoot(t)
 	bin := t.TempDir()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ type Config struct {
 	// (default), "native", which copies, or "erofs" (V2, and mkfs.erofs).
 	Snapshotter string
 
+	// UpperdirLabel sets overlayfs' option upperdir_label: snapshots tell where they are.
+	UpperdirLabel bool
+
 	// Base is the directory that nodes live in. Default $EBB_NODE_DIR, or
 	// /var/tmp/ebb-node.
 	Base string
@@ -69,35 +73,18 @@ var (
 
 // BaseDir is where nodes live unless a Config says otherwise.
 func BaseDir() string {
-	if dir := os.Getenv("EBB_NODE_DIR"); dir != "" {
-		return dir
-	}
-	return defaultBase
+	return cmp.Or(os.Getenv("EBB_NODE_DIR"), defaultBase)
 }
 
 // complete fills in the defaults, then reports every bad field at once.
 func (c Config) complete() (Config, error) {
-	if c.Name == "" {
-		c.Name = "node"
-	}
-	if c.FS == "" {
-		c.FS = "ext4"
-	}
-	if c.SizeBytes == 0 {
-		c.SizeBytes = 1 << 30
-	}
-	if c.Containerd == "" {
-		c.Containerd = Debian
-	}
-	if c.Snapshotter == "" {
-		c.Snapshotter = "overlayfs"
-	}
-	if c.Base == "" {
-		c.Base = BaseDir()
-	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
+	c.Name = cmp.Or(c.Name, "node")
+	c.FS = cmp.Or(c.FS, "ext4")
+	c.SizeBytes = cmp.Or(c.SizeBytes, 1<<30)
+	c.Containerd = cmp.Or(c.Containerd, Debian)
+	c.Snapshotter = cmp.Or(c.Snapshotter, "overlayfs")
+	c.Base = cmp.Or(c.Base, BaseDir())
+	c.Log = cmp.Or(c.Log, io.Discard)
 
 	var errs []error
 	if !validName.MatchString(c.Name) {
@@ -142,12 +129,11 @@ func (l layout) path(elem ...string) string {
 }
 
 func (l layout) name() string         { return filepath.Base(string(l)) }
-func (l layout) record() string       { return l.path("record.json") }
-func (l layout) lock() string         { return l.path("lock") }
 func (l layout) disk() string         { return l.path("disk.img") }
 func (l layout) mount() string        { return l.path("mnt") }
 func (l layout) root() string         { return l.path("mnt", "containerd") }
 func (l layout) fill(n string) string { return l.path("mnt", "fill", n) }
+func (l layout) run() string          { return l.path("run") }
 func (l layout) state() string        { return l.path("run", "containerd") }
 func (l layout) runc() string         { return l.path("run", "runc") }
 func (l layout) tmp() string          { return l.path("run", "tmp") }

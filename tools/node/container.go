@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,12 @@ type Container struct {
 	pid       uint32
 }
 
+// Container is one that may be there, by its name: one that could not be started stays
+// where the disk is too full to delete it.
+func (n *Node) Container(namespace, id string) *Container {
+	return &Container{node: n, namespace: namespace, id: id}
+}
+
 // Run creates a container in the host's network and starts it.
 func (n *Node) Run(ctx context.Context, spec RunSpec) (*Container, error) {
 	c, err := n.Create(ctx, spec)
@@ -64,12 +71,8 @@ func (n *Node) Run(ctx context.Context, spec RunSpec) (*Container, error) {
 
 // Create creates a container that has no process yet; see Start.
 func (n *Node) Create(ctx context.Context, spec RunSpec) (*Container, error) {
-	if spec.Namespace == "" {
-		spec.Namespace = CRINamespace
-	}
-	if spec.CgroupPath == "" {
-		spec.CgroupPath = path.Join("/", spec.Namespace, spec.ID)
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, CRINamespace)
+	spec.CgroupPath = cmp.Or(spec.CgroupPath, path.Join("/", spec.Namespace, spec.ID))
 	ctx = namespaces.WithNamespace(ctx, spec.Namespace)
 	image, err := n.containerd.GetImage(ctx, spec.Image)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/runtime/fs/quotatest"
+	"github.com/ebb-agent/ebb/tools/loopfs"
+	"github.com/ebb-agent/ebb/tools/owned"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // mkfs holds the command for each filesystem. ext4 keeps its default reserve
@@ -25,6 +28,13 @@ var mkfs = map[string][]string{
 
 // makeDisk creates the filesystem and mounts it.
 func makeDisk(ctx context.Context, l layout, fs string, size int64, quotas bool) error {
+	if err := createDisk(ctx, l, fs, size, quotas); err != nil {
+		return err
+	}
+	return mountDisk(l, fs, quotas)
+}
+
+func createDisk(ctx context.Context, l layout, fs string, size int64, quotas bool) error {
 	f, err := os.OpenFile(l.disk(), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("create disk: %w", err)
@@ -33,15 +43,28 @@ func makeDisk(ctx context.Context, l layout, fs string, size int64, quotas bool)
 	if err := f.Truncate(size); err != nil {
 		return fmt.Errorf("create disk: %w", err)
 	}
-	args, options := slices.Clone(mkfs[fs][1:]), ""
+	args := slices.Clone(mkfs[fs][1:])
 	if quotas {
-		args, options = append(args, quotatest.MkfsOptions[fs]...), quotatest.MountOption
+		args = append(args, quotatest.MkfsOptions[fs]...)
 	}
 	args = append(args, l.disk())
-	if out, err := exec.CommandContext(ctx, mkfs[fs][0], args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("make %s filesystem: %w: %s", fs, err, strings.TrimSpace(string(out)))
+	if _, err := process.Output(exec.CommandContext(ctx, mkfs[fs][0], args...)); err != nil {
+		return fmt.Errorf("make %s filesystem: %w", fs, err)
 	}
-	loop, err := attachLoop(f)
+	return nil
+}
+
+func mountDisk(l layout, fs string, quotas bool) error {
+	f, err := os.OpenFile(l.disk(), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open disk: %w", err)
+	}
+	defer f.Close()
+	options := ""
+	if quotas {
+		options = quotatest.MountOption
+	}
+	loop, err := loopfs.Attach(f)
 	if err != nil {
 		return fmt.Errorf("attach loop device: %w", err)
 	}
@@ -54,47 +77,6 @@ func makeDisk(ctx context.Context, l layout, fs string, size int64, quotas bool)
 	}
 	return nil
 }
-
-// attachLoop gives the backing file a loop device. The device detaches itself
-// at its last close: the caller's file holds it until the mount does, and the
-// unmount, or the death of this process before the mount, lets it go.
-func attachLoop(backing *os.File) (*os.File, error) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer control.Close()
-	for {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			return nil, fmt.Errorf("get a free one: %w", err)
-		}
-		dev, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
-		if err != nil {
-			return nil, err
-		}
-		config := unix.LoopConfig{Fd: uint32(backing.Fd())}
-		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
-		// The name is what losetup shows; the kernel cuts it to what fits.
-		copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
-		err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
-		if err == nil {
-			return dev, nil
-		}
-		dev.Close()
-		if !errors.Is(err, unix.EBUSY) {
-			return nil, fmt.Errorf("configure %s: %w", dev.Name(), err)
-		}
-		// Somebody else took it first; ask for another.
-	}
-}
-
-// shutdown is the ioctl that ends a filesystem where it stands (ext4, xfs): what
-// is not on its disk yet is given up, whoever waits for it gets an error.
-const (
-	shutdown           = 0x8004587d // _IOR('X', 125, __u32)
-	shutdownNoLogFlush = 2
-)
 
 // abandonDisk keeps the unmount from writing back what is deleted next, which
 // takes a minute and more where many nodes share a slow disk. btrfs has no such
@@ -118,10 +100,7 @@ func abandonDisk(l layout) error {
 	if err != nil || strings.TrimSuffix(string(backing), "\n") != l.disk() {
 		return nil
 	}
-	if err := unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, shutdownNoLogFlush); err != nil {
-		return fmt.Errorf("abandon filesystem: %w", err)
-	}
-	return nil
+	return loopfs.Shutdown(dir)
 }
 
 // kernelMounts are the filesystems that kernel programs and their traces need.
@@ -136,7 +115,7 @@ var kernelMounts = []struct {
 // ensureKernelMounts mounts tracefs and bpffs where they are missing. The lock
 // on the base directory keeps two nodes from mounting one on top of the other.
 func ensureKernelMounts(base string) error {
-	lock, err := lockBase(base)
+	lock, err := owned.LockBase(base)
 	if err != nil {
 		return err
 	}

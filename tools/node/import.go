@@ -1,26 +1,26 @@
 package node
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/ebb-agent/ebb/tools/ociarchive"
 )
 
 // CRINamespace is the containerd namespace whose images CRI knows.
@@ -140,133 +140,39 @@ func despiteCrash(snapshot func() error) error {
 func (n *Node) awaitCRI(ctx context.Context, names []string, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	unseen := names
+	err := wait.PollUntilContextCancel(ctx, 2*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		got, err := n.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: id}})
 		if err != nil {
-			return fmt.Errorf("wait for CRI to see image %q: %w", names[0], err)
+			return false, err
 		}
-		unseen := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		unseen = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			return slices.Contains(got.GetImage().GetRepoTags(), name)
 		})
-		if len(unseen) == 0 {
-			return nil
+		if len(unseen) > 0 {
+			_, err = n.containerd.ImageService().Get(ctx, unseen[0])
 		}
-		if _, err := n.containerd.ImageService().Get(ctx, unseen[0]); err != nil {
-			return fmt.Errorf("wait for CRI to see image %q: %w", unseen[0], err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for CRI to see image %q: %w", unseen, ctx.Err())
-		case <-tick.C:
-		}
+		return len(unseen) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for CRI to see image %q: %w", unseen, err)
 	}
+	return nil
 }
 
-// writeArchive writes an OCI image layout as a tar stream: every blob once, by
-// digest, then the index that names the images. Tags become entries of the
-// index with the same manifest.
+// writeArchive writes an OCI image layout as a tar stream. Tags become entries of
+// the index with the same manifest.
 func writeArchive(w io.Writer, list []archivable, built []v1.Image) error {
-	archive := tar.NewWriter(w)
-	a := blobArchive{archive, make(map[v1.Hash]bool)}
-	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	var entries []mutate.IndexAddendum
 	for i, img := range built {
-		manifest, err := a.image(img)
-		if err != nil {
-			return fmt.Errorf("archive image %q: %w", list[i].names()[0], err)
-		}
 		for _, name := range list[i].names() {
 			// containerd's own annotation takes a full reference; the OCI one is
 			// for the tag alone.
-			manifest.Annotations = map[string]string{images.AnnotationImageName: name}
-			index.Manifests = append(index.Manifests, manifest)
+			entries = append(entries, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
+				Annotations: map[string]string{images.AnnotationImageName: name},
+			}})
 		}
 	}
-	raw, err := json.Marshal(index)
-	if err != nil {
-		return fmt.Errorf("write index: %w", err)
-	}
-	return errors.Join(
-		a.file(ocispec.ImageLayoutFile, []byte(`{"imageLayoutVersion":"1.0.0"}`)),
-		a.file(ocispec.ImageIndexFile, raw),
-		archive.Close(),
-	)
-}
-
-// blobArchive writes blobs, and knows which it has written.
-type blobArchive struct {
-	*tar.Writer
-	written map[v1.Hash]bool
-}
-
-// image writes layers, config and manifest, and returns how an index refers to
-// the image.
-func (a blobArchive) image(img v1.Image) (v1.Descriptor, error) {
-	var none v1.Descriptor
-	layers, err := img.Layers()
-	if err != nil {
-		return none, err
-	}
-	for _, layer := range layers {
-		if err := a.layer(layer); err != nil {
-			return none, err
-		}
-	}
-	config, err := img.RawConfigFile()
-	if err != nil {
-		return none, err
-	}
-	if _, err := a.blob(config); err != nil {
-		return none, err
-	}
-	raw, err := img.RawManifest()
-	if err != nil {
-		return none, err
-	}
-	digest, err := a.blob(raw)
-	return v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: int64(len(raw))}, err
-}
-
-func (a blobArchive) layer(layer v1.Layer) error {
-	digest, err := layer.Digest()
-	if err != nil || a.written[digest] {
-		return err
-	}
-	a.written[digest] = true
-	size, err := layer.Size()
-	if err != nil {
-		return err
-	}
-	if err := a.WriteHeader(&tar.Header{Name: blobPath(digest), Mode: 0o644, Size: size}); err != nil {
-		return err
-	}
-	r, err := layer.Compressed()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	_, err = io.Copy(a.Writer, r)
-	return err
-}
-
-func (a blobArchive) blob(data []byte) (v1.Hash, error) {
-	digest, _, err := v1.SHA256(bytes.NewReader(data))
-	if err != nil || a.written[digest] {
-		return digest, err
-	}
-	a.written[digest] = true
-	return digest, a.file(blobPath(digest), data)
-}
-
-func (a blobArchive) file(name string, data []byte) error {
-	if err := a.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
-		return err
-	}
-	_, err := a.Write(data)
-	return err
-}
-
-func blobPath(digest v1.Hash) string {
-	return path.Join(ocispec.ImageBlobsDir, digest.Algorithm, digest.Hex)
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), entries...)
+	return ociarchive.Write(w, index, time.Time{})
 }

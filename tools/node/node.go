@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,10 +17,13 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/ebb-agent/ebb/tools/owned"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// ErrNotOwner is returned by what only the owner of a node can do.
-var ErrNotOwner = errors.New("this process does not own the node")
+// errClosed is returned by what a node can no longer do.
+var errClosed = errors.New("the node is closed")
 
 // Node is a throwaway node. Its methods may be called from several goroutines.
 type Node struct {
@@ -27,7 +31,7 @@ type Node struct {
 	config Config
 	log    *slog.Logger
 	binary string   // containerd's
-	lock   *os.File // nil if attached
+	lock   *os.File // nil once closed
 
 	conn       *grpc.ClientConn
 	containerd *client.Client
@@ -35,61 +39,59 @@ type Node struct {
 	images     runtimeapi.ImageServiceClient
 
 	mu     sync.Mutex
-	daemon *daemon // nil while containerd is down, and if attached
+	daemon *process.Process // nil while containerd is down
 }
 
 // Start makes a node. One of the same name that a dead process left behind is
 // removed first. The caller must Close it.
 func Start(ctx context.Context, c Config) (*Node, error) {
-	c, err := c.complete()
+	n, err := own(ctx, c, claim, (*Node).build)
 	if err != nil {
 		return nil, fmt.Errorf("start node: %w", err)
-	}
-	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("start node: %w: mounts and containers need root", os.ErrPermission)
-	}
-	if c.Base, err = openBase(c.Base); err != nil {
-		return nil, fmt.Errorf("start node: %w", err)
-	}
-	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}
-	// Before the lock: a build may take a minute, and makes nothing of the node's.
-	if n.binary, err = findContainerd(ctx, c.Containerd, c.Log); err != nil {
-		return nil, fmt.Errorf("start node: %w", err)
-	}
-	if n.lock, err = claim(ctx, n.at); err != nil {
-		return nil, fmt.Errorf("start node: %w", err)
-	}
-	if err := n.build(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start node: %w", err), n.Close())
 	}
 	return n, nil
 }
 
-// claim takes the node's directory and empties it.
-func claim(ctx context.Context, l layout) (*os.File, error) {
-	lock, err := acquire(l)
+// Reopen takes up a node after a reboot of the machine: its directory is as it was on
+// the disk, and nothing of it is mounted or runs. The Config is the one it was started
+// with; its containers have no process. The caller must Close it.
+func Reopen(ctx context.Context, c Config) (*Node, error) {
+	n, err := own(ctx, c, claimRebooted, (*Node).reopen)
+	if err != nil {
+		return nil, fmt.Errorf("reopen node: %w", err)
+	}
+	return n, nil
+}
+
+// own makes this process the owner of a node's directory and has a node made of it,
+// which is removed if that fails.
+func own(ctx context.Context, c Config, take func(context.Context, layout) (*os.File, error), build func(*Node, context.Context) error) (*Node, error) {
+	c, err := c.complete()
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(string(l))
-	if err == nil && len(entries) == 1 { // the lock
-		return lock, nil
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w: mounts and containers need root", os.ErrPermission)
 	}
-	if err == nil {
-		err = destroy(ctx, l)
+	if c.Base, err = openBase(c.Base); err != nil {
+		return nil, err
 	}
-	lock.Close()
-	if err != nil {
-		return nil, fmt.Errorf("remove what is left of an earlier node: %w", err)
+	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}
+	// Before the lock: a build may take a minute, and makes nothing of the node's.
+	if n.binary, err = findContainerd(ctx, c.Containerd, c.Log); err != nil {
+		return nil, err
 	}
-	return acquire(l)
+	if n.lock, err = take(ctx, n.at); err != nil {
+		return nil, err
+	}
+	if err := build(n, ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
 }
 
 func (n *Node) build(ctx context.Context) error {
 	begun := time.Now()
-	if err := writeRecord(n.at, n.config); err != nil {
-		return err
-	}
 	if err := ensureKernelMounts(n.config.Base); err != nil {
 		return err
 	}
@@ -97,13 +99,7 @@ func (n *Node) build(ctx context.Context) error {
 		return err
 	}
 	n.log.Info("filesystem mounted", "fs", n.config.FS, "bytes", n.config.SizeBytes, "took", time.Since(begun))
-	if err := writeDaemonConfig(n.at, n.config); err != nil {
-		return err
-	}
-	if err := n.connect(); err != nil {
-		return err
-	}
-	if err := n.Restart(ctx); err != nil {
+	if err := n.serve(ctx); err != nil {
 		return err
 	}
 	if _, err := n.importAll(ctx, CRINamespace, []archivable{pause{}}); err != nil {
@@ -113,28 +109,63 @@ func (n *Node) build(ctx context.Context) error {
 	return nil
 }
 
-// Attach returns the node of that name in that base directory, which another
-// process owns, or this one; the other fields of Config are read from its
-// record. It can do all but stop and start its containerd; Close only
-// disconnects.
-func Attach(c Config) (*Node, error) {
-	c, err := c.complete()
-	if err != nil {
-		return nil, fmt.Errorf("attach to node: %w", err)
+// serve starts containerd on the mounted filesystem.
+func (n *Node) serve(ctx context.Context) error {
+	if err := writeDaemonConfig(n.at, n.config); err != nil {
+		return err
 	}
-	if c.Base, err = openBase(c.Base); err != nil {
-		return nil, fmt.Errorf("attach to node: %w", err)
-	}
-	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}
-	r, err := readRecord(n.at)
-	if err != nil {
-		return nil, fmt.Errorf("attach to node: %w", err)
-	}
-	n.config.FS, n.config.SizeBytes, n.config.Containerd = r.FS, r.SizeBytes, r.Containerd
 	if err := n.connect(); err != nil {
-		return nil, fmt.Errorf("attach to node: %w", err)
+		return err
 	}
-	return n, nil
+	return n.Restart(ctx)
+}
+
+// claim takes the directory of a new node.
+func claim(ctx context.Context, l layout) (*os.File, error) {
+	return owned.Claim(string(l), release(ctx))
+}
+
+// claimRebooted takes the directory of a node that was there before a reboot.
+func claimRebooted(_ context.Context, l layout) (*os.File, error) {
+	if _, err := os.Stat(l.disk()); err != nil {
+		return nil, err
+	}
+	mounts, err := mountsBelow(string(l))
+	if err != nil {
+		return nil, err
+	}
+	if len(mounts) > 0 {
+		return nil, fmt.Errorf("not left by a reboot: still mounted: %s", strings.Join(mounts, ", "))
+	}
+	return owned.Acquire(string(l))
+}
+
+// reopen mounts the filesystem as the reboot left it. What containerd has below run/ is on
+// a tmpfs on any other machine, and gone with the processes it tells of.
+func (n *Node) reopen(ctx context.Context) error {
+	if err := os.RemoveAll(n.at.run()); err != nil {
+		return err
+	}
+	if err := ensureKernelMounts(n.config.Base); err != nil {
+		return err
+	}
+	if err := mountDisk(n.at, n.config.FS, n.config.ProjectQuotas); err != nil {
+		return err
+	}
+	return n.serve(ctx)
+}
+
+// openBase creates the base directory and returns its real path: the kernel
+// reports mounts and loop devices by that.
+func openBase(base string) (string, error) {
+	if err := os.MkdirAll(base, 0o711); err != nil {
+		return "", fmt.Errorf("make base directory: %w", err)
+	}
+	base, err := filepath.EvalSymlinks(base)
+	if err != nil {
+		return "", fmt.Errorf("resolve base directory: %w", err)
+	}
+	return base, nil
 }
 
 // connect opens the one connection for containerd's API and CRI. It follows
@@ -207,15 +238,15 @@ func (n *Node) end(ctx context.Context, sig os.Signal) error {
 
 func (n *Node) endLocked(ctx context.Context, sig os.Signal) error {
 	if n.lock == nil {
-		return ErrNotOwner
+		return errClosed
 	}
 	if n.daemon == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if err := n.daemon.signal(ctx, sig); err != nil {
-		return err
+	if err := n.daemon.End(ctx, sig); err != nil {
+		return fmt.Errorf("end containerd: %w", err)
 	}
 	n.daemon = nil
 	return nil
@@ -237,9 +268,25 @@ func (n *Node) Restart(ctx context.Context) error {
 	return n.awaitReady(ctx, d)
 }
 
+// Upgrade stops containerd, and starts that of another flavor on what it leaves behind.
+// Containers go on.
+func (n *Node) Upgrade(ctx context.Context, to Flavor) error {
+	binary, err := findContainerd(ctx, to, n.config.Log)
+	if err != nil {
+		return err
+	}
+	if err := n.Stop(ctx); err != nil {
+		return err
+	}
+	n.config.Containerd, n.binary = to, binary
+	if err := writeDaemonConfig(n.at, n.config); err != nil {
+		return err
+	}
+	return n.Restart(ctx)
+}
+
 // Close removes the node and all that belongs to it: containers, containerd,
-// mounts, loop device, cgroups, directory. An attached node is only let go.
-// Closing twice is harmless.
+// mounts, loop device, cgroups, directory. Closing twice is harmless.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,10 +303,7 @@ func (n *Node) Close() error {
 	if err := n.endLocked(context.Background(), syscall.SIGKILL); err != nil {
 		errs = append(errs, err)
 	}
-	if err := destroy(context.Background(), n.at); err != nil {
-		errs = append(errs, fmt.Errorf("remove node %s: %w", n.Name(), err))
-	}
-	errs = append(errs, n.lock.Close())
+	errs = append(errs, owned.Remove(string(n.at), release(context.Background())), n.lock.Close())
 	n.lock = nil
 	return errors.Join(errs...)
 }

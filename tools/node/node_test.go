@@ -18,6 +18,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
@@ -297,19 +298,12 @@ func TestRunPod(t *testing.T) {
 
 func awaitState(t *testing.T, pod *node.Pod, container string, want runtimeapi.ContainerState) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		status := must[*runtimeapi.ContainerStatus](t)(pod.Status(ctx, container))
-		if status.State == want {
-			return
+	await.Holds(t, 30*time.Second, fmt.Sprint("container ", container, " to be ", want), func(ctx context.Context) error {
+		if is := must[*runtimeapi.ContainerStatus](t)(pod.Status(ctx, container)).State; is != want {
+			return fmt.Errorf("it is %v", is)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("container %s is %v, want %v", container, status.State, want)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return nil
+	})
 }
 
 func TestContainersOutliveContainerd(t *testing.T) {
@@ -358,28 +352,6 @@ func TestNodesDoNotMeet(t *testing.T) {
 		t.Errorf("closing one node ended a container of the other: %v", err)
 	}
 	check(t, running[1].Kill(ctx))
-}
-
-func TestAttach(t *testing.T) {
-	n := nodetest.Start(t, node.Config{SizeBytes: 256 * mib})
-	a := must[*node.Node](t)(node.Attach(node.Config{Name: n.Name()}))
-	must[string](t)(a.Import(t.Context(), node.CRINamespace, node.Image{Name: "node.test/app:1"}))
-	for what, err := range map[string]error{
-		"Kill": a.Kill(), "Stop": a.Stop(t.Context()), "Restart": a.Restart(t.Context()),
-	} {
-		if !errors.Is(err, node.ErrNotOwner) {
-			t.Errorf("%s of an attached node: %v, want ErrNotOwner", what, err)
-		}
-	}
-	check(t, a.Close())
-	check(t, a.Close())
-	// The node is as before.
-	c := must[*node.Container](t)(n.Run(t.Context(), node.RunSpec{ID: "a", Image: "node.test/app:1"}))
-	check(t, c.Delete(t.Context()))
-
-	if _, err := node.Attach(node.Config{Name: "no-such-node"}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("attach to a node that is not there: %v, want ErrNotExist", err)
-	}
 }
 
 func TestFilesystems(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -48,12 +51,8 @@ type Pod struct {
 // in it the containers, one after the other. If one does not start, the pod is
 // removed.
 func (n *Node) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
-	if spec.Namespace == "" {
-		spec.Namespace = "default"
-	}
-	if spec.UID == "" {
-		spec.UID = spec.Namespace + "-" + spec.Name
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, "default")
+	spec.UID = cmp.Or(spec.UID, spec.Namespace+"-"+spec.Name)
 	config := n.sandboxConfig(spec)
 	if err := os.MkdirAll(config.LogDirectory, 0o711); err != nil {
 		return nil, fmt.Errorf("run pod %s: %w", spec.Name, err)
@@ -173,18 +172,12 @@ func (p *Pod) stopContainer(ctx context.Context, id string) error {
 }
 
 // persist repeats a call, as a kubelet does, while the runtime says that it is not so far.
-func persist(ctx context.Context, notYet string, call func() error) error {
-	for {
-		err := call()
-		if err == nil || !strings.Contains(err.Error(), notYet) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+func persist(ctx context.Context, notYet string, call func() error) (err error) {
+	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		err = call()
+		return err == nil || !strings.Contains(err.Error(), notYet), nil
+	})
+	return err
 }
 
 // Remove stops the pod and removes it with its containers. One that is not

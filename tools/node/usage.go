@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -43,6 +44,21 @@ func (n *Node) Usage() (Usage, error) {
 		u.UsedPercent = 100 - 100*float64(u.AvailableBytes)/float64(u.CapacityBytes)
 	}
 	return u, nil
+}
+
+// AtRest is Usage once two readings in a row agree: xfs and btrfs free what was deleted later.
+func (n *Node) AtRest(ctx context.Context) (u Usage, err error) {
+	const every = 20 * time.Millisecond
+	for last := u; ; last = u {
+		if u, err = n.Usage(); err != nil || u == last {
+			return u, err
+		}
+		select {
+		case <-ctx.Done():
+			return u, fmt.Errorf("the disk does not come to rest: %w", context.Cause(ctx))
+		case <-time.After(every):
+		}
+	}
 }
 
 // Fill appends that many bytes to a file of that name on the node's

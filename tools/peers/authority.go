@@ -2,7 +2,6 @@ package peers
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,12 +9,19 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // lifetime of certificates unless a User says otherwise: longer than any test,
@@ -52,7 +58,7 @@ type Files struct {
 
 // NewAuthority makes an authority of its own. Tests use one that nobody trusts.
 func NewAuthority(name string) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, _, err := newKey()
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
@@ -66,11 +72,11 @@ func NewAuthority(name string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
-	cert, err := x509.ParseCertificate(der)
+	own, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
-	return &Authority{key: key, cert: cert, pem: encode("CERTIFICATE", der)}, nil
+	return &Authority{key: key, cert: own, pem: encode(der)}, nil
 }
 
 // PEM is the authority's own certificate.
@@ -95,6 +101,24 @@ func (a *Authority) Server(name string, names ...string) (Credentials, error) {
 	})
 }
 
+// Serve starts an HTTPS server with a certificate for the loopback address and for names.
+// It is silent about connections that are cut. The caller must Close it.
+func (a *Authority) Serve(h http.Handler, name string, names ...string) (*httptest.Server, error) {
+	creds, err := a.Server(name, names...)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(creds.Cert, creds.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read credentials: %w", err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	return s, nil
+}
+
 func (a *Authority) issue(template *x509.Certificate) (Credentials, error) {
 	name := template.Subject.CommonName
 	key, keyPEM, err := newKey()
@@ -106,7 +130,7 @@ func (a *Authority) issue(template *x509.Certificate) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, fmt.Errorf("sign certificate of %s: %w", name, err)
 	}
-	return Credentials{CA: a.pem, Cert: encode("CERTIFICATE", der), Key: keyPEM}, nil
+	return Credentials{CA: a.pem, Cert: encode(der), Key: keyPEM}, nil
 }
 
 // sign fills in what all certificates have in common.
@@ -130,19 +154,19 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, with *ecd
 }
 
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	data, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	key, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
 		return nil, nil, err
 	}
-	return key, encode("EC PRIVATE KEY", der), nil
+	return key.(*ecdsa.PrivateKey), data, nil
 }
 
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+func encode(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 }
 
 // Write stores the credentials as NAME.crt, NAME.key and NAME-ca.crt in a
@@ -165,16 +189,42 @@ func (c Credentials) Write(dir, name string) (Files, error) {
 // authority alone. It has no deadline: watches last. Its idle connections are
 // closed by CloseIdleConnections.
 func (c Credentials) HTTPClient() (*http.Client, error) {
-	pair, err := tls.X509KeyPair(c.Cert, c.Key)
-	if err != nil {
+	pair, err1 := tls.X509KeyPair(c.Cert, c.Key)
+	pool, err2 := cert.NewPoolFromBytes(c.CA)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("read credentials: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(c.CA) {
-		return nil, errors.New("read credentials: no certificate of an authority")
 	}
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2: true,
 	}}, nil
+}
+
+// clients are HTTP clients of users whom an authority signs for.
+type clients struct {
+	mu   sync.Mutex
+	list []*http.Client
+}
+
+func (c *clients) add(a *Authority, user string, groups ...string) (*http.Client, error) {
+	creds, err := a.Client(User{Name: user, Groups: groups})
+	if err != nil {
+		return nil, err
+	}
+	client, err := creds.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, client)
+	return client, nil
+}
+
+func (c *clients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, client := range c.list {
+		client.CloseIdleConnections()
+	}
 }

@@ -1,17 +1,15 @@
 package peers
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
-	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // BinariesEnv names a directory that holds the binaries: the one that
@@ -22,13 +20,11 @@ const BinariesEnv = "EBB_PEERS"
 // the environment, or else the one that tools/peers/build makes, which can take
 // minutes.
 func findBinaries(ctx context.Context, dir string, log io.Writer, names ...string) (string, error) {
-	if dir == "" {
-		dir = os.Getenv(BinariesEnv)
-	}
+	dir = cmp.Or(dir, os.Getenv(BinariesEnv))
 	if dir == "" {
 		var err error
-		if dir, err = buildBinaries(ctx, log, names); err != nil {
-			return "", err
+		if dir, err = process.Build(ctx, log, "tools/peers/build", names...); err != nil {
+			return "", fmt.Errorf("build peers: %w", err)
 		}
 	}
 	dir, err := filepath.Abs(dir)
@@ -42,19 +38,4 @@ func findBinaries(ctx context.Context, dir string, log io.Writer, names ...strin
 		}
 	}
 	return dir, errors.Join(missing...)
-}
-
-func buildBinaries(ctx context.Context, log io.Writer, names []string) (string, error) {
-	script, err := node.Script("tools", "peers", "build")
-	if err != nil {
-		return "", fmt.Errorf("build peers: %w", err)
-	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, script, names...)
-	cmd.Stderr = io.MultiWriter(log, &stderr)
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("build peers: %w: %s", err, strings.TrimSpace(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
 }

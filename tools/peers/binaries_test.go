@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 func TestFindBinaries(t *testing.T) {
@@ -30,7 +30,7 @@ func TestFindBinaries(t *testing.T) {
 }
 
 func TestBuildRefusesWhatItDoesNotKnow(t *testing.T) {
-	script, err := node.Script("tools", "peers", "build")
+	script, err := process.Find("tools/peers/build")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,17 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 const (
-	readyTimeout = 90 * time.Second
-	stopTimeout  = 30 * time.Second
+	// An emulated machine takes minutes. What has ended is noticed at once.
+	readyTimeout = 5 * time.Minute
+	stopTimeout  = 2 * time.Minute
 )
 
 // ErrNotRunning is returned by what needs a running process.
@@ -32,12 +38,12 @@ type Component struct {
 	logFile string
 	log     *slog.Logger
 	inherit *os.File                    // the owner's lock, or nil
-	prepare func() error                // see spawn
+	start   func(*exec.Cmd) error       // on the thread that forks; nil: nothing but that
 	ready   func(context.Context) error // one question, asked until it is answered
 
 	mu    sync.Mutex
-	extra []string // the caller's arguments; the last of a flag counts
-	proc  *process // nil if it never ran
+	extra []string         // the caller's arguments; the last of a flag counts
+	proc  *process.Process // nil if it never ran
 }
 
 // Name is the name of its binary.
@@ -72,23 +78,21 @@ func (c *Component) Start(ctx context.Context) error {
 }
 
 // launch starts the process, unless it runs.
-func (c *Component) launch() (*process, error) {
+func (c *Component) launch() (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.proc.alive() {
+	if c.proc.Alive() {
 		return c.proc, nil
 	}
-	out, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open log of %s: %w", c.name, err)
-	}
-	defer out.Close()
 	cmd := exec.Command(c.binary, slices.Concat(c.args, c.extra)...)
-	cmd.Stdout, cmd.Stderr = out, out
 	if c.inherit != nil {
 		cmd.ExtraFiles = []*os.File{c.inherit}
 	}
-	p, err := spawn(cmd, c.prepare)
+	var start func() error
+	if c.start != nil {
+		start = func() error { return c.start(cmd) }
+	}
+	p, err := process.StartLogged(cmd, c.logFile, start)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
@@ -96,37 +100,23 @@ func (c *Component) launch() (*process, error) {
 	return p, nil
 }
 
-// awaitReady asks until the answer is no error. An end of the process, and of
-// the patience with it, is reported with the last answer and the log's end.
-func (c *Component) awaitReady(ctx context.Context, p *process) error {
+func (c *Component) awaitReady(ctx context.Context, p *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	var last error
-	err := poll(ctx, func() (bool, error) {
-		// In this order: one that ends now has answered nothing.
-		alive := p.alive()
-		if last = c.ready(ctx); last == nil {
-			return true, nil
-		}
-		if !alive {
-			return false, fmt.Errorf("it ended: %s", p.cmd.ProcessState)
-		}
-		return false, nil
-	})
-	if err != nil {
-		return fmt.Errorf("start %s: %w; last answer: %w%s", c.name, err, last, logTail(c.logFile))
+	if err := p.Await(ctx, c.logFile, "an answer", c.ready); err != nil {
+		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 	return nil
 }
 
-func (c *Component) current() *process {
+func (c *Component) current() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.proc
 }
 
 // Running tells whether the process is there, paused or not.
-func (c *Component) Running() bool { return c.current().alive() }
+func (c *Component) Running() bool { return c.current().Alive() }
 
 // Stop ends the process in good order, or by force if that takes too long,
 // which is an error. One that does not run is left alone.
@@ -148,18 +138,13 @@ func (c *Component) Kill() error {
 
 func (c *Component) end(ctx context.Context, sig syscall.Signal) error {
 	p := c.current()
-	if !p.alive() {
+	if !p.Alive() {
 		return nil
 	}
-	if err := p.signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s: %w", c.name, err)
+	if err := p.End(ctx, sig); err != nil {
+		return fmt.Errorf("end %s: %w%s", c.name, err, process.Tail(c.logFile))
 	}
-	select {
-	case <-p.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for %s to end: %w%s", c.name, ctx.Err(), logTail(c.logFile))
-	}
+	return nil
 }
 
 // Restart stops the process, if it runs, and starts it.
@@ -181,15 +166,17 @@ func (c *Component) Resume() error { return c.halt(syscall.SIGCONT, false) }
 // is only sent.
 func (c *Component) halt(sig syscall.Signal, stopped bool) error {
 	p := c.current()
-	if !p.alive() {
+	if !p.Alive() {
 		return fmt.Errorf("%s: %w", c.name, ErrNotRunning)
 	}
-	if err := p.signal(sig); err != nil {
+	if err := p.Signal(sig); err != nil {
 		return fmt.Errorf("signal %s: %w", c.name, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	err := poll(ctx, func() (bool, error) { return allThreads(p.cmd.Process.Pid, stopped) })
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return allThreads(p.PID(), stopped)
+	})
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", c.name, err)
 	}
@@ -199,21 +186,27 @@ func (c *Component) halt(sig syscall.Signal, stopped bool) error {
 // PID is that of the running process, 0 if there is none.
 func (c *Component) PID() int {
 	p := c.current()
-	if !p.alive() {
+	if !p.Alive() {
 		return 0
 	}
-	return p.cmd.Process.Pid
+	return p.PID()
 }
 
 // Usage is what the running process has used since its start.
-func (c *Component) Usage() (Usage, error) {
+func (c *Component) Usage() (process.Usage, error) {
 	pid := c.PID()
 	if pid == 0 {
-		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, ErrNotRunning)
+		return process.Usage{}, fmt.Errorf("usage of %s: %w", c.name, ErrNotRunning)
 	}
-	u, err := UsageOf(pid)
-	if err != nil {
-		return Usage{}, fmt.Errorf("usage of %s: %w", c.name, err)
-	}
-	return u, nil
+	return process.UsageOf(pid)
+}
+
+// allThreads tells whether every thread is stopped, or none is. Those that end meanwhile
+// are left out.
+func allThreads(pid int, stopped bool) (bool, error) {
+	threads, err := procfs.AllThreads(pid)
+	return !slices.ContainsFunc(threads, func(t procfs.Proc) bool {
+		stat, err := t.Stat()
+		return err == nil && (stat.State == "T") != stopped
+	}), err
 }

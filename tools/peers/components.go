@@ -36,7 +36,7 @@ func (cp *ControlPlane) newEtcd() {
 	if !cp.config.Fsync {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	client := unixClient(cp.path(etcdClients))
+	client := UnixClient(cp.path(etcdClients))
 	cp.Etcd = cp.component("etcd", args, cp.config.EtcdArgs, func(ctx context.Context) error {
 		return ask(ctx, client, "http://etcd/health")
 	})

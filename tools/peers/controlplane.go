@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,11 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/ebb-agent/ebb/tools/owned"
 )
 
 // Config is what a control plane is to be. The zero value of each field has a
@@ -55,15 +61,9 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 const maxSocketPath = 107
 
 func (c Config) complete() (Config, error) {
-	if c.Name == "" {
-		c.Name = "control-plane"
-	}
-	if c.Base == "" {
-		c.Base = BaseDir()
-	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
+	c.Name = cmp.Or(c.Name, "control-plane")
+	c.Base = cmp.Or(c.Base, BaseDir())
+	c.Log = cmp.Or(c.Log, io.Discard)
 	var errs []error
 	if !validName.MatchString(c.Name) {
 		errs = append(errs, fmt.Errorf("name %q: want %s", c.Name, validName))
@@ -91,7 +91,7 @@ type ControlPlane struct {
 	log      *slog.Logger
 	ca       *Authority
 	lock     *os.File
-	clients  []*http.Client // closed with the control plane
+	clients  clients // closed with the control plane
 	ports    []*reservation
 
 	// URL of the API server, without a slash at its end.
@@ -119,7 +119,7 @@ func StartControlPlane(ctx context.Context, c Config) (*ControlPlane, error) {
 	if cp.binaries, err = findBinaries(ctx, c.Binaries, c.Log, c.names()...); err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
-	if cp.lock, err = claim(cp.dir); err != nil {
+	if cp.lock, err = owned.Claim(cp.dir, nothing); err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
 	if err := cp.build(ctx); err != nil {
@@ -142,6 +142,9 @@ func (c Config) names() []string {
 // build makes and starts the components, each when the one it needs is ready;
 // the last two need only the API server.
 func (cp *ControlPlane) build(ctx context.Context) error {
+	if err := os.Chmod(cp.dir, 0o700); err != nil {
+		return fmt.Errorf("keep others out: %w", err)
+	}
 	for _, dir := range []string{"pki", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(cp.path(dir), 0o700); err != nil {
 			return fmt.Errorf("make directories: %w", err)
@@ -170,20 +173,13 @@ func (cp *ControlPlane) build(ctx context.Context) error {
 			return err
 		}
 	}
-	return startAll(ctx, cp.ControllerManager, cp.Scheduler)
-}
-
-// startAll starts components side by side.
-func startAll(ctx context.Context, components ...*Component) error {
-	errs := make([]error, len(components))
-	var wg sync.WaitGroup
-	for i, c := range components {
+	var group errgroup.Group
+	for _, c := range []*Component{cp.ControllerManager, cp.Scheduler} {
 		if c != nil {
-			wg.Go(func() { errs[i] = c.Start(ctx) })
+			group.Go(func() error { return c.Start(ctx) })
 		}
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 func (cp *ControlPlane) path(elem ...string) string {
@@ -203,6 +199,9 @@ func (cp *ControlPlane) Dir() string { return cp.dir }
 
 // URL is the API server's, without a slash at its end. It stays over restarts.
 func (cp *ControlPlane) URL() string { return cp.url }
+
+// Address is the host and port of the URL.
+func (cp *ControlPlane) Address() string { return strings.TrimPrefix(cp.url, "https://") }
 
 // Authority signs for clients and servers; the API server trusts it.
 func (cp *ControlPlane) Authority() *Authority { return cp.ca }
@@ -246,10 +245,10 @@ func (cp *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace,
 // TokenKubeconfig writes a kubeconfig for whoever bears a token, such as a
 // service account, and returns its path.
 func (cp *ControlPlane) TokenKubeconfig(token string) (string, error) {
-	return cp.writeKubeconfig(map[string]any{"token": token})
+	return cp.writeKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
-func (cp *ControlPlane) writeKubeconfig(user map[string]any) (string, error) {
+func (cp *ControlPlane) writeKubeconfig(user *clientcmdapi.AuthInfo) (string, error) {
 	f, err := os.CreateTemp(cp.path("kubeconfigs"), "*.yaml")
 	if err != nil {
 		return "", fmt.Errorf("write kubeconfig: %w", err)
@@ -262,18 +261,7 @@ func (cp *ControlPlane) writeKubeconfig(user map[string]any) (string, error) {
 
 // Client is an HTTP client of the API server as a user, closed by Close.
 func (cp *ControlPlane) Client(user string, groups ...string) (*http.Client, error) {
-	creds, err := cp.ca.Client(User{Name: user, Groups: groups})
-	if err != nil {
-		return nil, err
-	}
-	client, err := creds.HTTPClient()
-	if err != nil {
-		return nil, err
-	}
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	cp.clients = append(cp.clients, client)
-	return client, nil
+	return cp.clients.add(cp.ca, user, groups...)
 }
 
 // Admin is a Client that may do everything.
@@ -308,18 +296,16 @@ func (cp *ControlPlane) Close() error {
 			errs = append(errs, c.Kill())
 		}
 	}
-	for _, client := range cp.clients {
-		client.CloseIdleConnections()
-	}
+	cp.clients.close()
 	for _, r := range cp.ports {
 		errs = append(errs, r.release())
 	}
-	return errors.Join(append(errs, discard(cp.dir), cp.lock.Close())...)
+	return errors.Join(append(errs, owned.Remove(cp.dir, nothing), cp.lock.Close())...)
 }
 
-// unixClient is an HTTP client of a server on a unix socket; its URLs may name
+// UnixClient is an HTTP client of a server on a unix socket; its URLs may name
 // any host.
-func unixClient(path string) *http.Client {
+func UnixClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
@@ -32,29 +33,6 @@ func admin(t *testing.T, cp *peers.ControlPlane) *http.Client {
 		t.Fatal(err)
 	}
 	return client
-}
-
-// await asks until the answer is yes, for a minute.
-func await(t *testing.T, what string, holds func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		err := holds(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-func hasStatus(err error, code int) bool {
-	var status *peers.StatusError
-	return errors.As(err, &status) && status.Code == code
 }
 
 func TestControlPlane(t *testing.T) {
@@ -119,7 +97,7 @@ func testAccess(t *testing.T, cp *peers.ControlPlane) {
 		{"anonymous, health", nobody, "/readyz", 200},
 	} {
 		err := peers.Request(t.Context(), tc.client, http.MethodGet, cp.URL()+tc.path, nil, nil)
-		if tc.want == 200 && err != nil || tc.want != 200 && !hasStatus(err, tc.want) {
+		if tc.want == 200 && err != nil || tc.want != 200 && !peers.HasStatus(err, tc.want) {
 			t.Errorf("%s: %v, want status %d", tc.name, err, tc.want)
 		}
 	}
@@ -144,7 +122,7 @@ func testRestarts(t *testing.T, cp *peers.ControlPlane) {
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "what was written before restart", func(ctx context.Context) error {
+		await.Holds(t, time.Minute, "what was written before restart", func(ctx context.Context) error {
 			return peers.Request(ctx, client, http.MethodGet, url+objects+"/"+name, nil, nil)
 		})
 	}
@@ -167,7 +145,7 @@ func testPause(t *testing.T, cp *peers.ControlPlane) {
 	if err := cp.APIServer.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "an answer after the pause", func(ctx context.Context) error {
+	await.Holds(t, time.Minute, "an answer after the pause", func(ctx context.Context) error {
 		return peers.Request(ctx, client, http.MethodGet, cp.URL()+"/readyz", nil, nil)
 	})
 }
@@ -245,7 +223,7 @@ func testAudit(t *testing.T, cp *peers.ControlPlane) {
 		t.Fatal(err)
 	}
 	var got []string
-	await(t, "two requests in the audit log", func(context.Context) error {
+	await.Holds(t, time.Minute, "two requests in the audit log", func(context.Context) error {
 		if from, err = cp.ReadAudit(from, func(e peers.AuditEvent) {
 			if e.User.Username == "peers-admin" && e.ObjectRef.Resource == "configmaps" {
 				got = append(got, fmt.Sprint(e.Verb, " ", e.ResponseStatus.Code))
@@ -289,7 +267,7 @@ func TestControllers(t *testing.T) {
 		err = peers.Request(ctx, client, http.MethodGet, cp.URL()+"/api/v1/namespaces/default/pods?labelSelector=app%3Da", nil, &list)
 		return len(list.Items), err
 	}
-	await(t, "three pods", func(ctx context.Context) error {
+	await.Holds(t, time.Minute, "three pods", func(ctx context.Context) error {
 		n, err := pods(ctx)
 		if err == nil && n != 3 {
 			err = fmt.Errorf("%d pods", n)

@@ -188,16 +188,3 @@ func FuzzReadAudit(f *testing.F) {
 		}
 	})
 }
-
-func TestReadStatus(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "status")
-	text := "Name:\tsh: VmRSS: 7 kB\nState:\tT (stopped)\nVmRSS:\t    1234 kB\nempty:\nnonsense\nvoluntary_ctxt_switches:\t5\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readStatus(path)
-	want := map[string]int64{"State": 'T', "VmRSS": 1234, "voluntary_ctxt_switches": 5}
-	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("read %v, %v; want %v", got, err, want)
-	}
-}

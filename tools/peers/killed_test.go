@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
@@ -124,7 +126,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	}
 	_ = owner.Wait() // says "killed"
 	for _, pid := range pids {
-		await(t, "an end of process "+pid, func(context.Context) error {
+		await.Holds(t, time.Minute, "an end of process "+pid, func(context.Context) error {
 			if _, err := os.Stat("/proc/" + pid); err == nil {
 				return errors.New("still there")
 			}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -55,15 +56,13 @@ type KubeletConfig struct {
 type Kubelet struct {
 	*Component
 
-	config KubeletConfig
-	dir    string // private files
-	root   string
-	ca     *Authority
-	url    string
-	admin  *http.Client
-
-	mu      sync.Mutex
-	clients []*http.Client
+	config  KubeletConfig
+	dir     string // private files
+	root    string
+	ca      *Authority
+	url     string
+	admin   *http.Client
+	clients clients
 }
 
 // StartKubelet starts a kubelet and returns once it answers and, with a control
@@ -72,12 +71,8 @@ func StartKubelet(ctx context.Context, c KubeletConfig) (*Kubelet, error) {
 	if c.Node == nil {
 		return nil, errors.New("start kubelet: no node")
 	}
-	if c.NodeName == "" {
-		c.NodeName = c.Node.Name()
-	}
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
+	c.NodeName = cmp.Or(c.NodeName, c.Node.Name())
+	c.Log = cmp.Or(c.Log, io.Discard)
 	k := &Kubelet{config: c, dir: filepath.Join(c.Node.Dir(), "kubelet"), root: filepath.Join(c.Node.Mount(), "kubelet")}
 	if c.RootOffDisk {
 		k.root = filepath.Join(k.dir, "root")
@@ -123,8 +118,13 @@ func (k *Kubelet) prepareFiles(binary string) error {
 		name: "kubelet", binary: binary, args: args, extra: k.config.Args,
 		logFile: k.path("logs", "kubelet.log"),
 		log:     slog.New(slog.NewTextHandler(k.config.Log, nil)).With("node", k.config.NodeName),
-		prepare: func() error { return private.enter(k.config.Node.Dir()) },
-		ready:   k.askReady,
+		start: func(cmd *exec.Cmd) error {
+			if err := private.enter(k.config.Node.Dir()); err != nil {
+				return err
+			}
+			return cmd.Start()
+		},
+		ready: k.askReady,
 	}
 	return nil
 }
@@ -170,6 +170,9 @@ func (k *Kubelet) URL() string { return k.url }
 // NodeName is its name in the cluster; static pods' names end with it.
 func (k *Kubelet) NodeName() string { return k.config.NodeName }
 
+// ControlPlane is where it registers; nil if it stands alone.
+func (k *Kubelet) ControlPlane() *ControlPlane { return k.config.ControlPlane }
+
 // RootDir holds the volumes of pods; /var/lib/kubelet elsewhere.
 func (k *Kubelet) RootDir() string { return k.root }
 
@@ -208,18 +211,7 @@ func (k *Kubelet) ClientFiles(u User) (Files, error) {
 
 // Client is an HTTP client of the kubelet as a user, closed by Close.
 func (k *Kubelet) Client(user string, groups ...string) (*http.Client, error) {
-	creds, err := k.ca.Client(User{Name: user, Groups: groups})
-	if err != nil {
-		return nil, err
-	}
-	client, err := creds.HTTPClient()
-	if err != nil {
-		return nil, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.clients = append(k.clients, client)
-	return client, nil
+	return k.clients.add(k.ca, user, groups...)
 }
 
 // Admin is a client that may do everything, closed by Close.
@@ -227,11 +219,6 @@ func (k *Kubelet) Admin() *http.Client { return k.admin }
 
 // Close kills the kubelet. Its pods go on; they and its files go with the node.
 func (k *Kubelet) Close() error {
-	err := k.Kill()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, client := range k.clients {
-		client.CloseIdleConnections()
-	}
-	return err
+	defer k.clients.close()
+	return k.Kill()
 }

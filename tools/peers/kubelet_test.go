@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -96,7 +97,7 @@ func TestStandaloneKubelet(t *testing.T) {
 				t.Fatal(err)
 			}
 			waitPod(t, k, pod, peers.IsGone)
-			await(t, "an end of the pod's container", func(context.Context) error {
+			await.Holds(t, time.Minute, "an end of the pod's container", func(context.Context) error {
 				if got := running(t, n); got != 0 {
 					return fmt.Errorf("%d containers run", got)
 				}
@@ -181,7 +182,7 @@ func testDisk(t *testing.T, n *node.Node, k *peers.Kubelet) {
 		t.Fatal(err)
 	}
 	want := st.Blocks * uint64(st.Bsize)
-	await(t, "the kubelet's view of the node's disk", func(ctx context.Context) error {
+	await.Holds(t, time.Minute, "the kubelet's view of the node's disk", func(ctx context.Context) error {
 		type filesystem struct{ CapacityBytes uint64 }
 		var summary struct {
 			Node struct {
@@ -232,7 +233,7 @@ func TestKubeletAccess(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = peers.Request(t.Context(), client, http.MethodGet, k.URL()+"/pods", nil, nil)
-		if tc.want == 200 && err != nil || tc.want != 200 && !hasStatus(err, tc.want) {
+		if tc.want == 200 && err != nil || tc.want != 200 && !peers.HasStatus(err, tc.want) {
 			t.Errorf("%s: %v, want status %d", tc.name, err, tc.want)
 		}
 		client.CloseIdleConnections()
@@ -256,7 +257,7 @@ func TestRegisteredKubelet(t *testing.T) {
 	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, ControlPlane: cp, NodeName: "tide"})
 	client := admin(t, cp)
 	pods := cp.URL() + "/api/v1/namespaces/default/pods"
-	await(t, "a service account", func(ctx context.Context) error {
+	await.Holds(t, time.Minute, "a service account", func(ctx context.Context) error {
 		return peers.Request(ctx, client, http.MethodGet, cp.URL()+"/api/v1/namespaces/default/serviceaccounts/default", nil, nil)
 	})
 	for _, spec := range []peers.PodSpec{
@@ -278,7 +279,7 @@ func TestRegisteredKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := peers.Request(t.Context(), jane, http.MethodGet, k.URL()+"/pods", nil, nil); !hasStatus(err, http.StatusForbidden) {
+	if err := peers.Request(t.Context(), jane, http.MethodGet, k.URL()+"/pods", nil, nil); !peers.HasStatus(err, http.StatusForbidden) {
 		t.Errorf("a user without rights: %v, want status 403", err)
 	}
 	if err := peers.Request(t.Context(), client, http.MethodDelete, pods+"/bound", nil, nil); err != nil {

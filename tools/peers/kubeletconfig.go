@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"sigs.k8s.io/yaml"
 )
 
@@ -141,33 +143,15 @@ func (k *Kubelet) askReady(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	var node struct {
-		Status struct {
-			Conditions []struct{ Type, Status, Message string }
-		}
-	}
+	var node corev1.Node
 	err := Request(ctx, k.admin, http.MethodGet, cp.URL()+"/api/v1/nodes/"+k.config.NodeName, nil, &node)
 	if err != nil {
 		return err
 	}
 	for _, c := range node.Status.Conditions {
-		if c.Type == "Ready" && c.Status == "True" {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
 			return nil
 		}
 	}
 	return fmt.Errorf("%w: %v", errNotReady, node.Status.Conditions)
-}
-
-// WaitReady returns once the kubelet is well and its node ready, which also
-// Start waits for.
-func (k *Kubelet) WaitReady(ctx context.Context) error {
-	var last error
-	err := poll(ctx, func() (bool, error) {
-		last = k.askReady(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for kubelet: %w; last answer: %w%s", err, last, logTail(k.logFile))
-	}
-	return nil
 }

@@ -1,12 +1,19 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // PodSpec describes a pod that can run here: in the host's network, with images
@@ -21,20 +28,23 @@ type PodSpec struct {
 	Command       []string // default: the image's
 	RestartPolicy string   // default "Always"
 	PullPolicy    string   // default "IfNotPresent"
+
+	// Critical pods are started on a node under pressure, too, as static pods are.
+	Critical bool
 }
 
 // Manifest returns the pod as an object of the API: for a POST, or for a static
 // pod. More can be put into it.
 func (s PodSpec) Manifest() map[string]any {
 	container := map[string]any{
-		"name": "main", "image": s.Image, "imagePullPolicy": or(s.PullPolicy, "IfNotPresent"),
+		"name": "main", "image": s.Image, "imagePullPolicy": cmp.Or(s.PullPolicy, "IfNotPresent"),
 	}
 	if len(s.Command) > 0 {
 		container["command"] = s.Command
 	}
 	spec := map[string]any{
 		"hostNetwork":   true,
-		"restartPolicy": or(s.RestartPolicy, "Always"),
+		"restartPolicy": cmp.Or(s.RestartPolicy, "Always"),
 		"containers":    []any{container},
 		// busybox as process 1 does not heed SIGTERM; nobody waits for it.
 		"terminationGracePeriodSeconds": 0,
@@ -44,18 +54,29 @@ func (s PodSpec) Manifest() map[string]any {
 	if s.NodeName != "" {
 		spec["nodeName"] = s.NodeName
 	}
+	if s.Critical {
+		spec["priorityClassName"] = "system-node-critical"
+	}
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": s.Name, "namespace": or(s.Namespace, "default"), "labels": s.Labels},
+		"metadata": map[string]any{"name": s.Name, "namespace": cmp.Or(s.Namespace, "default"), "labels": s.Labels},
 		"spec":     spec,
 	}
 }
 
-func or(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
+// CreatePod makes a pod at the kubelet's API server, bound to its node.
+func (k *Kubelet) CreatePod(ctx context.Context, s PodSpec) error {
+	s.NodeName = k.config.NodeName
+	return Request(ctx, k.admin, http.MethodPost, k.podsURL(s.Namespace), s.Manifest(), nil)
+}
+
+// DeletePod deletes a pod at the API server, which the kubelet then ends.
+func (k *Kubelet) DeletePod(ctx context.Context, namespace, name string) error {
+	return Request(ctx, k.admin, http.MethodDelete, k.podsURL(namespace)+"/"+name, nil, nil)
+}
+
+func (k *Kubelet) podsURL(namespace string) string {
+	return k.config.ControlPlane.URL() + "/api/v1/namespaces/" + cmp.Or(namespace, "default") + "/pods"
 }
 
 // AddStaticPod gives the kubelet a pod of its own, or another version of it. Its
@@ -94,37 +115,19 @@ type PodStatus struct {
 	Message              string // why it does not run
 }
 
-// pod has the fields of a pod that make a PodStatus.
-type pod struct {
-	Metadata struct{ Namespace, Name, UID string }
-	Status   struct {
-		Phase, Message    string
-		Conditions        []struct{ Type, Status string }
-		ContainerStatuses []struct {
-			State struct {
-				Waiting    struct{ Reason, Message string }
-				Terminated struct {
-					Reason, Message string
-					ExitCode        int
-				}
-			}
-		}
-	}
-}
-
-func (p pod) status() PodStatus {
+func statusOf(p corev1.Pod) PodStatus {
 	s := PodStatus{
-		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID,
-		Phase: p.Status.Phase, Message: p.Status.Message,
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
+		Phase: string(p.Status.Phase), Message: p.Status.Message,
 	}
 	for _, c := range p.Status.Conditions {
-		s.Ready = s.Ready || c.Type == "Ready" && c.Status == "True"
+		s.Ready = s.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
 	for _, c := range p.Status.ContainerStatuses {
-		if w := c.State.Waiting; w.Reason != "" {
+		if w := c.State.Waiting; w != nil {
 			s.Message = w.Reason + ": " + w.Message
 		}
-		if t := c.State.Terminated; t.ExitCode != 0 {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
 			s.Message = fmt.Sprintf("exit code %d: %s: %s", t.ExitCode, t.Reason, t.Message)
 		}
 	}
@@ -133,13 +136,13 @@ func (p pod) status() PodStatus {
 
 // Pods returns the pods that the kubelet has, from its /pods.
 func (k *Kubelet) Pods(ctx context.Context) ([]PodStatus, error) {
-	var list struct{ Items []pod }
+	var list corev1.PodList
 	if err := Request(ctx, k.admin, http.MethodGet, k.url+"/pods", nil, &list); err != nil {
 		return nil, fmt.Errorf("list pods of kubelet: %w", err)
 	}
 	pods := make([]PodStatus, len(list.Items))
 	for i, p := range list.Items {
-		pods[i] = p.status()
+		pods[i] = statusOf(p)
 	}
 	return pods, nil
 }
@@ -148,24 +151,23 @@ func (k *Kubelet) Pods(ctx context.Context) ([]PodStatus, error) {
 // and the status empty, while it has no such pod. A static pod's name ends with
 // the node's.
 func (k *Kubelet) WaitPod(ctx context.Context, namespace, name string, want func(s PodStatus, gone bool) bool) error {
-	var last string
-	err := poll(ctx, func() (bool, error) {
+	err := await.Until(ctx, "pod "+namespace+"/"+name, func(ctx context.Context) error {
 		pods, err := k.Pods(ctx)
 		if err != nil {
-			last = err.Error()
-			return false, nil
+			return err
 		}
-		for _, p := range pods {
-			if p.Namespace == namespace && p.Name == name {
-				last = fmt.Sprintf("%+v", p)
-				return want(p, false), nil
-			}
+		i := slices.IndexFunc(pods, func(p PodStatus) bool { return p.Namespace == namespace && p.Name == name })
+		var s PodStatus
+		if i >= 0 {
+			s = pods[i]
 		}
-		last = "no such pod"
-		return want(PodStatus{}, true), nil
+		if !want(s, i < 0) {
+			return fmt.Errorf("seen: %+v, gone: %v", s, i < 0)
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for pod %s/%s: %w; last seen: %s%s", namespace, name, err, last, logTail(k.LogFile()))
+		return fmt.Errorf("%w%s", err, process.Tail(k.LogFile()))
 	}
 	return nil
 }

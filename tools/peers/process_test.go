@@ -7,15 +7,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // fake is a component that is a shell script.
@@ -64,7 +65,7 @@ func TestComponentThatFails(t *testing.T) {
 }
 
 func TestComponentThatHangs(t *testing.T) {
-	c := fake(t, "echo still thinking; sleep 1000", func(context.Context) error { return errors.New("not yet") })
+	c := fake(t, "echo still thinking; exec sleep 1000", func(context.Context) error { return errors.New("not yet") })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := c.Start(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still thinking") {
@@ -100,8 +101,11 @@ func TestComponentLife(t *testing.T) {
 	if err := c.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a restart with other arguments", func() bool {
-		return says(&c, "hello one\nbye one\nhello two")(t.Context()) == nil && c.PID() != first
+	await.Holds(t, time.Minute, "a restart with other arguments", func(ctx context.Context) error {
+		if c.PID() == first {
+			return errors.New("it is the first one")
+		}
+		return says(&c, "hello one\nbye one\nhello two")(ctx)
 	})
 	// Killed while paused, too.
 	if err := errors.Join(c.Pause(), c.Kill()); err != nil {
@@ -128,70 +132,22 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var after Usage
+	var after process.Usage
 	// Until it has had its time, however busy the machine is.
-	if err := poll(t.Context(), func() (bool, error) {
-		after, err = c.Usage()
-		return after.CPU-before.CPU > 50*time.Millisecond, err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	await.Holds(t, time.Minute, "it to use the CPU", func(context.Context) error {
+		if after, err = c.Usage(); err != nil {
+			t.Fatal(err)
+		}
+		if after.CPU-before.CPU <= 50*time.Millisecond {
+			return fmt.Errorf("it has used %v", after.CPU-before.CPU)
+		}
+		return nil
+	})
 	if r := after.Since(before); r.CPUPercent <= 0 || r.CPUPercent > 101 {
 		t.Errorf("one busy thread used %.1f %% of a core", r.CPUPercent)
 	}
 	if after.PeakBytes < after.RSSBytes {
 		t.Errorf("peak %d below RSS %d", after.PeakBytes, after.RSSBytes)
-	}
-}
-
-// TestSpawnPreparesOnItsThread has the child in a namespace that only the thread
-// that forked it has entered.
-func TestSpawnPreparesOnItsThread(t *testing.T) {
-	main, err := os.Readlink("/proc/self/ns/uts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: a namespace needs root")
-	}
-	out := filepath.Join(t.TempDir(), "ns")
-	cmd := exec.Command("/bin/sh", "-c", "readlink /proc/self/ns/uts >"+out)
-	p, err := spawn(cmd, func() error { return unix.Unshare(unix.CLONE_NEWUTS) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-p.done
-	child, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.TrimSpace(string(child)) == main {
-		t.Error("the child is in our namespace, not in that of prepare")
-	}
-	// The thread is gone, not back in use; it ends a moment after its goroutine.
-	await(t, "an end of the thread", func() bool {
-		links, err := filepath.Glob("/proc/self/task/*/ns/uts")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !slices.ContainsFunc(links, func(link string) bool {
-			ns, err := os.Readlink(link)
-			return err == nil && ns != main
-		})
-	})
-
-	errNo := errors.New("no")
-	if _, err := spawn(exec.Command("/bin/true"), func() error { return errNo }); !errors.Is(err, errNo) {
-		t.Errorf("spawn: %v, want what prepare says", err)
-	}
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := poll(ctx, func() (bool, error) { return holds(), nil }); err != nil {
-		t.Fatalf("wait for %s: %v", what, err)
 	}
 }
 

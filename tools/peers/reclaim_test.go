@@ -9,6 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
@@ -44,7 +45,7 @@ func TestKubeletReclaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	await(t, "the kubelet to remove unused images", func(context.Context) error {
+	await.Holds(t, time.Minute, "the kubelet to remove unused images", func(context.Context) error {
 		if got := images(t, n); len(got) > 2 {
 			return fmt.Errorf("images are %v", got)
 		}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -18,33 +20,49 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Body) }
 
+// HasStatus tells whether the answer was not a 2xx but this.
+func HasStatus(err error, code int) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == code
+}
+
 const (
 	maxAnswer    = 64 << 20
 	maxErrorBody = 4 << 10
 )
 
+// Manifest is YAML to apply: the body of a PATCH on the server's side.
+type Manifest []byte
+
 // Request sends one request with in, if not nil, as its JSON body, and reads
-// the JSON answer into out, if not nil. A PATCH is a JSON merge patch. It is
-// for tests that want few words, not for what they test.
+// the JSON answer into out, if not nil; a *string gets any answer as it is. A PATCH
+// is a JSON merge patch, unless in is a Manifest. It is for tests that want few
+// words, not for what they test.
 func Request(ctx context.Context, c *http.Client, method, url string, in, out any) error {
 	var body io.Reader
-	if in != nil {
+	kind := "application/json"
+	switch manifest, ok := in.(Manifest); {
+	case ok:
+		body, kind = bytes.NewReader(manifest), "application/apply-patch+yaml"
+	case in != nil:
 		data, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("%s %s: encode body: %w", method, url, err)
 		}
-		body = bytes.NewReader(data)
+		if body = bytes.NewReader(data); method == http.MethodPatch {
+			kind = "application/merge-patch+json"
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	req.Header.Set("Accept", "application/json")
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-		if method == http.MethodPatch {
-			req.Header.Set("Content-Type", "application/merge-patch+json")
-		}
+	if body != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	text, raw := out.(*string)
+	if !raw {
+		req.Header.Set("Accept", "application/json")
 	}
 	resp, err := c.Do(req)
 	if err != nil {
@@ -55,9 +73,12 @@ func Request(ctx context.Context, c *http.Client, method, url string, in, out an
 	if err != nil {
 		return fmt.Errorf("%s %s: read answer: %w", method, url, err)
 	}
+	if raw {
+		*text, out = string(data), nil
+	}
 	if resp.StatusCode/100 != 2 {
-		text := strings.TrimSpace(string(data[:min(len(data), maxErrorBody)]))
-		return fmt.Errorf("%s %s: %w", method, url, &StatusError{Code: resp.StatusCode, Body: text})
+		said := strings.TrimSpace(string(data[:min(len(data), maxErrorBody)]))
+		return fmt.Errorf("%s %s: %w", method, url, &StatusError{Code: resp.StatusCode, Body: said})
 	}
 	if out == nil {
 		return nil
@@ -66,4 +87,19 @@ func Request(ctx context.Context, c *http.Client, method, url string, in, out an
 		return fmt.Errorf("%s %s: decode answer: %w", method, url, err)
 	}
 	return nil
+}
+
+// Metric is the value of one series of a program, written as in the exposition format:
+// `name` or `name{label="value"}`.
+func Metric(ctx context.Context, c *http.Client, base, series string) (float64, error) {
+	var text string
+	if err := Request(ctx, c, http.MethodGet, base+"/metrics", nil, &text); err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("%s/metrics has no series %s", base, series)
 }

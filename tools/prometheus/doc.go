@@ -1,10 +1,11 @@
 // Package prometheus runs Debian's Prometheus (package prometheus) beside programs of
 // ebb, for tests: the real one scrapes them, evaluates the rules of deploy/prometheus
-// and answers the queries of deploy/grafana.
+// and answers the queries of deploy/grafana. Debian's Alertmanager (package
+// prometheus-alertmanager) says which alerts are mute.
 //
 // # Invariants
 //
-//   - A [Server] listens on the loopback address alone, on a port that the kernel
+//   - A [Server], or [Alertmanager], listens on the loopback address alone, on a port that the kernel
 //     chooses, and keeps everything in the directory it was given.
 //   - It cannot outlive its process: the kernel kills it (PR_SET_PDEATHSIG), from a
 //     thread that lives as long as the child.

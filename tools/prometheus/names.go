@@ -71,7 +71,7 @@ func Documented(markdown string) map[string][]string {
 			}
 		}
 		metrics[m[1]] = labels
-		if !strings.HasSuffix(m[1], "_seconds") && !strings.HasSuffix(m[1], "_percent") {
+		if !strings.HasSuffix(m[1], "_seconds") {
 			continue
 		}
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {

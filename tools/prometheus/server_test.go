@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/model"
 )
 
 func TestServer(t *testing.T) {
@@ -30,7 +32,7 @@ func TestServer(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	samples, err := s.Await(ctx, "ebb_x", func(found []Sample) error {
+	samples, err := s.Await(ctx, "ebb_x", func(found model.Vector) error {
 		if len(found) == 0 {
 			return errors.New("nothing yet")
 		}
@@ -39,20 +41,51 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := samples[0].Labels; len(samples) != 1 || samples[0].Value != 7 || l["a"] != "b" || l["node"] != "n" || l["job"] != "x" {
+	if l := samples[0].Metric; len(samples) != 1 || samples[0].Value != 7 || l["a"] != "b" || l["node"] != "n" || l["job"] != "x" {
 		t.Errorf("scraped %v", samples)
 	}
 	targets, err := s.Targets(ctx)
 	if err != nil || len(targets) != 1 || targets[0].Health != "up" {
 		t.Errorf("targets %v, %v", targets, err)
 	}
-	if alerts, err := s.Alerts(ctx); err != nil || len(alerts) != 0 {
-		t.Errorf("alerts %v, %v", alerts, err)
-	}
 	if _, err := s.Query(ctx, "sum(("); err == nil || !strings.Contains(err.Error(), "parse error") {
 		t.Errorf("an expression that is none: %v", err)
 	}
 	if _, err := s.Query(ctx, "ebb_x[5m]"); err == nil || !strings.Contains(err.Error(), "not a vector") {
+		t.Errorf("an expression that gives no vector: %v", err)
+	}
+}
+
+// TestAnswers reads what a Prometheus would answer.
+func TestAnswers(t *testing.T) {
+	answers := map[string]string{
+		"/api/v1/query":   `{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[1.5,"7"]}]}`,
+		"/api/v1/targets": `{"activeTargets":[{"labels":{"job":"x"},"health":"up"}],"droppedTargets":[]}`,
+		"/api/v1/rules": `{"groups":[{"name":"g","file":"f","interval":1,"rules":[
+			{"type":"alerting","name":"A","query":"x","duration":1,"health":"ok","state":"inactive"},
+			{"type":"alerting","name":"B","query":"x","duration":1,"health":"err","lastError":"many-to-many","state":"inactive"},
+			{"type":"recording","name":"c","query":"x","health":"unknown"}]}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"status":"success","data":` + answers[r.URL.Path] + `}`))
+	}))
+	defer server.Close()
+	api, err := newAPI(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{api: api}
+	if v, err := s.Query(t.Context(), "x"); err != nil || len(v) != 1 || v[0].Value != 7 || v[0].Metric["a"] != "b" {
+		t.Errorf("query: %v, %v", v, err)
+	}
+	if targets, err := s.Targets(t.Context()); err != nil || len(targets) != 1 || targets[0].Health != "up" || targets[0].Labels["job"] != "x" {
+		t.Errorf("targets: %v, %v", targets, err)
+	}
+	if problems, err := s.RuleErrors(t.Context()); err != nil || strings.Join(problems, "; ") != "B: err many-to-many; c: unknown " {
+		t.Errorf("rules: %q, %v", problems, err)
+	}
+	answers["/api/v1/query"] = `{"resultType":"matrix","result":[]}`
+	if _, err := s.Query(t.Context(), "x[5m]"); err == nil || !strings.Contains(err.Error(), "not a vector") {
 		t.Errorf("an expression that gives no vector: %v", err)
 	}
 }

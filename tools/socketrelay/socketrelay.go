@@ -1,99 +1,207 @@
-// Package socketrelay is a Unix socket between a client and a server that can break and hang.
+// Package socketrelay is a way to a server that can be taken away, held up and cut, for
+// tests and benchmarks of clients.
 package socketrelay
 
 import (
+	"context"
 	"io"
 	"net"
+	"strings"
 	"sync"
-	"sync/atomic"
 )
 
-// Relay passes on what is said, until it is cut or frozen.
+// Direction is one of the two in which a relay passes on what is sent.
+type Direction int
+
+// The directions.
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+// Relay passes on what is sent between clients and one server, or several in turn.
 type Relay struct {
 	listener net.Listener
-	target   string
+	targets  []string
+	ctx      context.Context // of its whole life
+	end      context.CancelFunc
 	working  sync.WaitGroup
-	frozen   atomic.Bool
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	away   bool
+	served int
+	held   [2]chan struct{} // by direction; nil: passed on; closed when that goes on
+	conns  map[net.Conn]struct{}
 }
 
-// Start serves at path what listens at target. The caller must Close it.
-func Start(path, target string) (*Relay, error) {
-	listener, err := net.Listen("unix", path)
+// Start serves at a Unix socket what listens at another. The caller must Close it.
+func Start(path, target string) (*Relay, error) { return listen("unix", path, target) }
+
+// StartTCP serves on the loopback address what listens at addresses with a port: each
+// connection goes to the next of them. The caller must Close it.
+func StartTCP(targets ...string) (*Relay, error) { return listen("tcp", "127.0.0.1:0", targets...) }
+
+func listen(network, address string, targets ...string) (*Relay, error) {
+	l, err := net.Listen(network, address)
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{listener: listener, target: target}
+	r := &Relay{listener: l, targets: targets, conns: map[net.Conn]struct{}{}}
+	r.ctx, r.end = context.WithCancel(context.Background())
 	r.working.Go(r.accept)
 	return r, nil
 }
 
-// Path is where it serves.
-func (r *Relay) Path() string { return r.listener.Addr().String() }
+// Addr is where it serves: a path, or an address with a port.
+func (r *Relay) Addr() string { return r.listener.Addr().String() }
+
+// In is a text in which the first target's address is replaced by the relay's: of a
+// kubeconfig, for instance.
+func (r *Relay) In(text string) string { return strings.ReplaceAll(text, r.targets[0], r.Addr()) }
 
 func (r *Relay) accept() {
 	for {
-		in, err := r.listener.Accept()
+		c, err := r.listener.Accept()
 		if err != nil {
 			return // closed
 		}
-		out, err := net.Dial("unix", r.target)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		r.mu.Lock()
-		r.conns = append(r.conns, in, out)
-		r.mu.Unlock()
-		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-			r.working.Go(func() {
-				_, _ = io.Copy(hanging{pair[0], r}, pair[1]) // ends when either side is closed
-				in.Close()
-				out.Close()
-			})
-		}
+		r.working.Go(func() { r.carry(c) })
 	}
 }
 
-// hanging swallows what is written while the relay is frozen, so that the other side
-// waits for its answer.
-type hanging struct {
+// carry until either side ends, and end both.
+func (r *Relay) carry(client net.Conn) {
+	defer client.Close()
+	if !r.keep(client) {
+		return
+	}
+	defer r.drop(client)
+	server, err := new(net.Dialer).DialContext(r.ctx, r.listener.Addr().Network(), r.next())
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !r.keep(server) {
+		return // it went away meanwhile
+	}
+	defer r.drop(server)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.copy(server, client, ToServer)
+	}()
+	r.copy(client, server, ToClient)
+	<-done
+}
+
+func (r *Relay) copy(to, from net.Conn, d Direction) {
+	defer to.Close()
+	defer from.Close()
+	_, _ = io.Copy(holding{to, r, d}, from) // ends when either side does
+}
+
+// holding writes once its direction is not held up.
+type holding struct {
 	net.Conn
-	relay *Relay
+	relay     *Relay
+	direction Direction
 }
 
-func (h hanging) Write(b []byte) (int, error) {
-	if h.relay.frozen.Load() {
-		return len(b), nil
+func (h holding) Write(b []byte) (int, error) {
+	for {
+		h.relay.mu.Lock()
+		held := h.relay.held[h.direction]
+		h.relay.mu.Unlock()
+		if held == nil {
+			return h.Conn.Write(b)
+		}
+		select {
+		case <-held:
+		case <-h.relay.ctx.Done():
+			return 0, h.relay.ctx.Err()
+		}
 	}
-	return h.Conn.Write(b)
 }
 
-// Freeze swallows what is said from now on, as with a server that hangs: nobody gets an answer.
-func (r *Relay) Freeze() { r.frozen.Store(true) }
+func (r *Relay) next() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.served++
+	return r.targets[r.served%len(r.targets)]
+}
 
-// Thaw goes on, with new connections: what was swallowed is missing in the old ones.
-func (r *Relay) Thaw() {
-	r.frozen.Store(false)
-	r.Cut()
+// keep notes a connection, unless the server is away.
+func (r *Relay) keep(c net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.away {
+		r.conns[c] = struct{}{}
+	}
+	return !r.away
+}
+
+func (r *Relay) drop(c net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, c)
 }
 
 // Cut breaks all connections that there are.
-func (r *Relay) Cut() {
+func (r *Relay) Cut() { r.cut(false) }
+
+// Away breaks all connections, and from then on every new one at once.
+func (r *Relay) Away() { r.cut(true) }
+
+func (r *Relay) cut(away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.conns {
-		c.Close()
+	r.away = r.away || away
+	for c := range r.conns {
+		_ = c.Close() // the other end may have been faster
 	}
-	r.conns = nil
+}
+
+// Back ends Away.
+func (r *Relay) Back() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = false
+}
+
+// Hold passes nothing on in a direction: what is sent is not lost but late, as with TCP.
+func (r *Relay) Hold(d Direction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[d] == nil {
+		r.held[d] = make(chan struct{})
+	}
+}
+
+// Release ends Hold.
+func (r *Relay) Release(d Direction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[d] != nil {
+		close(r.held[d])
+		r.held[d] = nil
+	}
+}
+
+// Freeze holds both directions, as a server that hangs: nobody gets an answer.
+func (r *Relay) Freeze() { r.Hold(ToServer); r.Hold(ToClient) }
+
+// Thaw goes on with new connections: of the old ones nothing more is passed on.
+func (r *Relay) Thaw() {
+	r.Cut()
+	r.Release(ToServer)
+	r.Release(ToClient)
 }
 
 // Close ends it, and returns when nothing of it works any more.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
-	r.Cut()
+	r.end()
+	r.Away()
 	r.working.Wait()
 	return err
 }

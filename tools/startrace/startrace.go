@@ -2,7 +2,7 @@
 // removes the images they may be about to start from (kubernetes issue 123631).
 //
 // A node has fewer places than images: whichever is missing when its turn comes is
-// brought in, as a pull would, and pushes the disk over its line again. So reclaim
+// brought in, as a pull would, and pushes the disk over its high threshold again. So reclaim
 // never rests while pods come, run and go; and now and then the agent is killed in
 // the middle of it.
 //
@@ -10,16 +10,23 @@
 // found no image for a moment, that is a transient failure; if the pod does not
 // run within a long time, a permanent one.
 //
-// Pods are static ones, bound by the appearance of their manifest. Half of them
-// never pull; the others would, and there is nothing to pull from.
+// Pods are bound at the kubelet's API server, or, if it has none, are static ones, bound by the
+// appearance of their manifest. Half of them never pull; the others would, and there is
+// nothing to pull from.
+//
+// An image that was there just before its pod was bound, and is not right after, was withdrawn
+// in between. Such a pod is not among those that must run, because nobody can know which of the
+// two came first; what became of it is counted apart.
 package startrace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +38,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -61,11 +69,15 @@ type Result struct {
 	Permanently int // of those: failed
 	Transiently int // of those: failed at first, and ran
 	Missing     int // pods bound while their image was away; not counted above
-	Brought     int // images brought in again because they were gone
-	NoSpace     int // how often there was no room for one at first
-	DiskFull    int // pods that had their image, and found no room for what they write
-	Kills       int
-	Failures    []string // what is known of the permanent ones
+
+	Withdrawn    int // of those missing: there before the pod was bound
+	WithdrawnRan int // of those: ran nevertheless, the others could not
+
+	Brought  int // images brought in again because they were gone
+	NoSpace  int // how often there was no room for one at first
+	DiskFull int // pods that had their image, and found no room for what they write
+	Kills    int
+	Failures []string // what is known of the permanent ones
 }
 
 // ImageBytes is what one of the images takes by itself, about.
@@ -85,15 +97,9 @@ type race struct {
 
 // Run races until all pods have been there.
 func Run(ctx context.Context, o Options) (Result, error) {
-	if o.Images == 0 {
-		o.Images = 30
-	}
-	if o.AtOnce == 0 {
-		o.AtOnce = 4
-	}
-	if o.Patience == 0 {
-		o.Patience = 90 * time.Second
-	}
+	o.Images = cmp.Or(o.Images, 30)
+	o.AtOnce = cmp.Or(o.AtOnce, 4)
+	o.Patience = cmp.Or(o.Patience, 90*time.Second)
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
@@ -177,18 +183,20 @@ func (r *race) one(ctx context.Context, n int) error {
 		return err
 	}
 	// Now and then later than at once: a pod can come at any moment of a removal.
-	select {
-	case <-time.After(time.Duration(r.choice(60)) * time.Millisecond):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := benchmark.Pause(ctx, time.Duration(r.choice(60))*time.Millisecond); err != nil {
+		return err
 	}
 	name := fmt.Sprint("race-", n)
 	policy := "Never"
 	if n%2 == 0 {
 		policy = "IfNotPresent"
 	}
-	manifest := peers.PodSpec{Name: name, Image: imageName(i), RestartPolicy: "Never", PullPolicy: policy}.Manifest()
-	if err := r.Kubelet.AddStaticPod(name, manifest); err != nil {
+	spec := peers.PodSpec{Name: name, Image: imageName(i), RestartPolicy: "Never", PullPolicy: policy}
+	before, err := r.there(ctx, i)
+	if err != nil {
+		return err
+	}
+	if err := r.bind(ctx, spec); err != nil {
 		return err
 	}
 	there, err := r.there(ctx, i)
@@ -196,21 +204,54 @@ func (r *race) one(ctx context.Context, n int) error {
 		return err
 	}
 	bound := time.Now()
-	status, ran, err := r.wait(ctx, name+"-"+r.Kubelet.NodeName(), there)
+	status, ran, err := r.wait(ctx, r.podName(name), i, there)
 	if err != nil {
 		return err
 	}
-	r.judge(name, imageName(i), policy, there, ran, status, time.Since(bound))
-	return r.Kubelet.RemoveStaticPod(name)
+	r.judge(name, imageName(i), policy, before, there, ran, status, time.Since(bound))
+	return r.unbind(ctx, name)
 }
 
-func (r *race) judge(name, image, policy string, there, ran bool, s peers.PodStatus, took time.Duration) {
+// static says whether the kubelet has no API server.
+func (r *race) static() bool { return r.Kubelet.ControlPlane() == nil }
+
+func (r *race) bind(ctx context.Context, spec peers.PodSpec) error {
+	if r.static() {
+		return r.Kubelet.AddStaticPod(spec.Name, spec.Manifest())
+	}
+	spec.Critical = true
+	return r.Kubelet.CreatePod(ctx, spec)
+}
+
+func (r *race) unbind(ctx context.Context, name string) error {
+	if r.static() {
+		return r.Kubelet.RemoveStaticPod(name)
+	}
+	return r.Kubelet.DeletePod(ctx, "", name)
+}
+
+// podName is what the kubelet calls a pod.
+func (r *race) podName(name string) string {
+	if r.static() {
+		return name + "-" + r.Kubelet.NodeName()
+	}
+	return name
+}
+
+func (r *race) judge(name, image, policy string, before, there, ran bool, s peers.PodStatus, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	why, failed := r.failed[name+"-"+r.Kubelet.NodeName()]
+	why, failed := r.failed[r.podName(name)]
 	switch {
 	case !there:
 		r.result.Missing++
+		if before {
+			r.result.Withdrawn++
+			if ran {
+				r.result.WithdrawnRan++
+			}
+			r.Say("%s was withdrawn while %s was bound; it ran: %v, after %v", image, name, ran, took.Round(time.Millisecond))
+		}
 	case !ran && strings.Contains(s.Message, unix.ENOSPC.Error()):
 		// Its image was there: it found no room for a file of its own, on a disk that was
 		// filled while the agent was dead.
@@ -236,8 +277,9 @@ func (r *race) logged(name string) (lines []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+	about := regexp.MustCompile(regexp.QuoteMeta(name) + `\b`)
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, name+"-") && (line[0] == 'E' || line[0] == 'W') {
+		if about.MatchString(line) && (line[0] == 'E' || line[0] == 'W') {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -270,10 +312,8 @@ func (r *race) bring(ctx context.Context, i int) error {
 			break
 		}
 		r.count(func(res *Result) { res.NoSpace++ })
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := benchmark.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	gone := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || errdefs.IsNotFound(err)
@@ -283,9 +323,13 @@ func (r *race) bring(ctx context.Context, i int) error {
 	return err
 }
 
-// wait waits for the pod to end; a pod without its image is not waited for.
-func (r *race) wait(ctx context.Context, name string, there bool) (peers.PodStatus, bool, error) {
-	deadline := time.After(r.Patience)
+// comesBack is how long an image that was withdrawn may take to come back.
+const comesBack = 3 * time.Second
+
+// wait waits for the pod to end; for a pod that has failed without its image only until that
+// would have come back.
+func (r *race) wait(ctx context.Context, name string, i int, there bool) (peers.PodStatus, bool, error) {
+	bound, deadline := time.Now(), time.After(r.Patience)
 	for {
 		r.mu.Lock()
 		s, news := r.pods[name], r.news
@@ -295,7 +339,10 @@ func (r *race) wait(ctx context.Context, name string, there bool) (peers.PodStat
 			return s, true, nil
 		}
 		if failed && !there {
-			return s, false, nil
+			var err error
+			if there, err = r.there(ctx, i); err != nil || !there && time.Since(bound) > comesBack {
+				return s, false, err
+			}
 		}
 		select {
 		case <-news:
@@ -331,9 +378,7 @@ func (r *race) watch(ctx context.Context) error {
 		close(r.news)
 		r.news = make(chan struct{})
 		r.mu.Unlock()
-		select {
-		case <-time.After(watchPause):
-		case <-ctx.Done():
+		if benchmark.Pause(ctx, watchPause) != nil {
 			return nil
 		}
 	}

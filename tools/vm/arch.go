@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,4 +80,17 @@ func aptFor(kind, dir string) (apt, error) {
 
 func (a apt) run(ctx context.Context, dir, command string, args ...string) (string, error) {
 	return run(ctx, dir, command, append(append([]string{}, a.options...), args...)...)
+}
+
+// fresh does something by apt's lists, and once more by new ones if that fails: fresh
+// machines have no lists; old lists name versions that are gone.
+func (a apt) fresh(ctx context.Context, do func() error) error {
+	err := do()
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, again := a.run(ctx, "", "apt-get", "update"); again != nil {
+		return errors.Join(err, again)
+	}
+	return do()
 }

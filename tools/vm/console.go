@@ -1,9 +1,11 @@
 package vm
 
 import (
-	"bytes"
+	"fmt"
 	"io"
 	"sync"
+
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // cleaned passes a console on without carriage returns and the sequences by
@@ -46,55 +48,9 @@ func (c *cleaned) Write(p []byte) (int, error) {
 // Prefixed passes whole lines on to w, each behind a prefix, so that machines
 // side by side can share one screen. The mutex is common to all that share.
 func Prefixed(w io.Writer, mu *sync.Mutex, prefix string) io.Writer {
-	return &prefixed{w: w, mu: mu, prefix: prefix}
-}
-
-type prefixed struct {
-	w      io.Writer
-	mu     *sync.Mutex
-	prefix string
-	rest   []byte // of a line without its end
-}
-
-func (l *prefixed) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	for {
-		line, rest, found := bytes.Cut(l.rest, []byte("\n"))
-		if !found {
-			return len(p), nil
-		}
-		if err := l.line(line); err != nil {
-			return 0, err
-		}
-		l.rest = rest
-	}
-}
-
-func (l *prefixed) line(text []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err := l.w.Write(append(append([]byte(l.prefix), text...), '\n'))
-	return err
-}
-
-// tail remembers the end of what is written to it.
-type tail struct{ text []byte }
-
-const tailBytes = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if extra := len(t.text) - tailBytes; extra > 0 {
-		t.text = append(t.text[:0], t.text[extra:]...)
-	}
-	return len(p), nil
-}
-
-// String leaves out a first line that has lost its beginning.
-func (t *tail) String() string {
-	text := t.text
-	if len(text) == tailBytes {
-		_, text, _ = bytes.Cut(text, []byte("\n"))
-	}
-	return string(text)
+	return &process.Lines{Line: func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(w, prefix+text)
+	}}
 }

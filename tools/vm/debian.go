@@ -1,9 +1,11 @@
 package vm
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net/textproto"
 	"path/filepath"
 	"strings"
 )
@@ -43,20 +45,10 @@ func (a apt) show(ctx context.Context, name string) (debianPackage, error) {
 
 // parseStanza reads the first of apt's descriptions.
 func parseStanza(text string) (debianPackage, error) {
-	var p debianPackage
 	first, _, _ := strings.Cut(text, "\n\n")
-	for line := range strings.Lines(first) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		switch key {
-		case "Package":
-			p.name = value
-		case "Version":
-			p.version = value
-		case "Depends":
-			p.depends = value
-		}
-	}
-	if p.name == "" || p.version == "" {
+	fields, err := textproto.NewReader(bufio.NewReader(strings.NewReader(first + "\n\n"))).ReadMIMEHeader()
+	p := debianPackage{fields.Get("Package"), fields.Get("Version"), fields.Get("Depends")}
+	if err != nil || p.name == "" || p.version == "" {
 		return debianPackage{}, fmt.Errorf("%w: %.200q", errStanza, text)
 	}
 	return p, nil

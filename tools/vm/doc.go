@@ -9,7 +9,8 @@
 // with everything a run needs: test binaries, containerd, runc and mkfs with their
 // shared libraries, busybox (from this machine, or from Debian's packages for
 // arm64), the kernel's modules, and a guest (tools/vm/guest) that is the machine's
-// first process. [Machine.Run] boots it. There is no disk and no network; cgroup v2 is the only hierarchy. Two serial ports lead out: what the
+// first process. [Machine.Run] boots it. There is no network and, unless [Machine.Reboot] boots it twice with
+// one, no disk; cgroup v2 is the only hierarchy. Two serial ports lead out: what the
 // kernel and the tests print goes to the first; the second carries the guest's
 // [report.Report], so that no line of the console can be mistaken for a result.
 //

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 // Kernels are those that Debian 12 offers for amd64, named as its packages are
@@ -22,9 +24,9 @@ var Kernels = []string{"cloud-amd64", "6.12-amd64", "amd64", "6.12-cloud-amd64",
 // ArmKernels are some of those that it offers for arm64.
 var ArmKernels = []string{"cloud-arm64", "6.12-cloud-arm64"}
 
-// wantedModules is what tests need, where it is not built in. What these need
-// comes with them.
-var wantedModules = []string{"loop", "overlay", "ext4", "quota_v2", "xfs", "btrfs", "erofs"}
+// wantedModules is what tests and the disk need, where it is not built in. What these
+// need comes with them.
+var wantedModules = []string{"loop", "overlay", "ext4", "quota_v2", "xfs", "btrfs", "erofs", "virtio_pci", "virtio_blk"}
 
 // Kernel is an unpacked kernel.
 type Kernel struct {
@@ -77,15 +79,12 @@ func fetch(ctx context.Context, kernels, name string) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	k, err := source.present(ctx, kernels, name)
-	if err == nil || ctx.Err() != nil {
-		return k, err
-	}
-	// Fresh machines have no lists; old lists name versions that are gone.
-	if _, again := source.run(ctx, "", "apt-get", "update"); again != nil {
-		return Kernel{}, errors.Join(err, again)
-	}
-	return source.present(ctx, kernels, name)
+	var k Kernel
+	err = source.fresh(ctx, func() (err error) {
+		k, err = source.present(ctx, kernels, name)
+		return err
+	})
+	return k, err
 }
 
 // lock makes the directory if need be. Whoever comes second waits, and finds the
@@ -250,12 +249,7 @@ func (k Kernel) Modules() ([]string, error) {
 // run returns what a command prints; what it complains about goes into the
 // error.
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	var complaint strings.Builder
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Stderr = dir, &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(complaint.String()))
-	}
-	return string(out), nil
+	cmd.Dir = dir
+	return process.Output(cmd)
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/tools/process"
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
@@ -27,6 +28,7 @@ type Machine struct {
 	Kernel    string
 	Initramfs string
 	Order     report.Order
+	Disk      string // raw image of the first virtio disk; none if ""
 
 	CPUs      int
 	MemoryMiB int
@@ -55,8 +57,14 @@ var kernelParameters = []string{
 func (m Machine) arguments(kind arch, reportFile string) []string {
 	port := slices.Clone(kind.reportPort)
 	port[len(port)-1] += reportFile
+	var disk []string
+	if m.Disk != "" {
+		// What the machine has not written is lost with it, whatever this one's cache
+		// does: a flush need not reach this one's disk.
+		disk = []string{"-drive", "if=virtio,format=raw,cache=unsafe,file=" + m.Disk}
+	}
 	return slices.Concat(kind.hardware, []string{
-		// Nothing that is not asked for: no disk, no network, no screen.
+		// Nothing that is not asked for: no network, no screen.
 		"-nodefaults", "-no-user-config", "-nographic", "-monitor", "none", "-nic", "none",
 		"-no-reboot", // a panic reboots, and so ends qemu
 		// One thread for all CPUs, in turn: with one for each, a CPU now and then runs
@@ -67,7 +75,7 @@ func (m Machine) arguments(kind arch, reportFile string) []string {
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
 		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(slices.Concat(kind.parameters, kernelParameters, m.Parameters), " "),
 		"-serial", "stdio",
-	}, port)
+	}, port, disk)
 }
 
 // Run boots the machine, waits for its end and returns what its guest reported.
@@ -80,8 +88,7 @@ func (m Machine) Run(ctx context.Context) (report.Report, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "report")
-	tail := &tail{}
-	ended := m.boot(ctx, file, tail)
+	ended := m.boot(ctx, file)
 	if ctx.Err() != nil {
 		return report.Report{}, fmt.Errorf("run machine: %w", ctx.Err())
 	}
@@ -94,11 +101,41 @@ func (m Machine) Run(ctx context.Context) (report.Report, error) {
 	if err == nil || errors.Is(err, report.ErrFailed) {
 		return r, err
 	}
-	return r, fmt.Errorf("run machine: %w\nthe console ends with:\n%s", errors.Join(ended, err), tail)
+	return r, fmt.Errorf("run machine: %w%s", errors.Join(ended, err), process.Tail(m.Log))
+}
+
+// diskBytes is the size of the sparse disk that [Machine.Reboot] makes.
+const diskBytes = 2 << 30
+
+// ErrNotReset says that a machine did all it was to do, instead of being reset.
+var ErrNotReset = errors.New("the machine was not reset")
+
+// Reboot boots the machine twice with one new disk. A suite is to reset the machine in
+// the middle of the first boot; the report is that of the second.
+func (m Machine) Reboot(ctx context.Context) (report.Report, error) {
+	dir, err := os.MkdirTemp("", "ebb-vm-")
+	if err != nil {
+		return report.Report{}, fmt.Errorf("reboot machine: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	m.Disk = filepath.Join(dir, "disk")
+	if err := errors.Join(os.WriteFile(m.Disk, nil, 0o600), os.Truncate(m.Disk, diskBytes)); err != nil {
+		return report.Report{}, fmt.Errorf("reboot machine: %w", err)
+	}
+	first := m
+	first.Log += ".first"
+	r, err := first.Run(ctx)
+	if err == nil {
+		err = ErrNotReset
+	}
+	if !errors.Is(err, report.ErrNoVerdict) || errors.Is(err, ErrHung) || r.Running == "" {
+		return r, fmt.Errorf("first boot: %w", err)
+	}
+	return m.Run(ctx)
 }
 
 // boot runs qemu to its end.
-func (m Machine) boot(ctx context.Context, reportFile string, tail io.Writer) error {
+func (m Machine) boot(ctx context.Context, reportFile string) error {
 	log, err := os.Create(m.Log)
 	if err != nil {
 		return err
@@ -112,7 +149,7 @@ func (m Machine) boot(ctx context.Context, reportFile string, tail io.Writer) er
 	}
 	program := cmp.Or(m.QEMU, kind.qemu)
 	cmd := exec.CommandContext(timed, program, m.arguments(kind, reportFile)...)
-	out := &cleaned{w: io.MultiWriter(log, tail, m.Console)}
+	out := &cleaned{w: io.MultiWriter(log, m.Console)}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second

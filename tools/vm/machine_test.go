@@ -116,11 +116,37 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%q is not in %q", want, args)
 		}
 	}
+	if slices.Contains(args, "-drive") {
+		t.Errorf("a disk that nobody asked for: %q", args)
+	}
 	parameters := args[slices.Index(args, "-append")+1]
 	for _, want := range []string{"console=ttyS0", "panic=-1", "oops=panic", "cgroup_no_v1=all", "nohz_full=1"} {
 		if !slices.Contains(strings.Fields(parameters), want) {
 			t.Errorf("%s is not in %q", want, parameters)
 		}
+	}
+}
+
+// TestReboot: a machine that goes down in the middle of a suite is booted again with what
+// it has written; one that does anything else in its first boot has failed.
+func TestReboot(t *testing.T) {
+	disk := `for a in "$@"; do case $a in *,file=*) disk=${a#*,file=};; esac; done; `
+	begin := `echo '{"Begin":"a"}' >>$report; `
+	for name, tt := range map[string]struct {
+		script string
+		is     error
+	}{
+		"reset":    {`if [ -s $disk.was ]; then ` + passed + end + ` else ` + begin + `echo x >$disk.was; fi`, nil},
+		"not":      {passed + end, ErrNotReset},
+		"too soon": {`exit 0`, report.ErrNoVerdict},
+		"fails":    {`echo '{"Result":{"Name":"a","Exit":1,"Passed":1}}' >$report; ` + end, report.ErrFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := machine(t, disk+tt.script)
+			if _, err := m.Reboot(t.Context()); !errors.Is(err, tt.is) {
+				t.Errorf("error is %v, want %v", err, tt.is)
+			}
+		})
 	}
 }
 
@@ -167,17 +193,6 @@ func TestEscapesInPieces(t *testing.T) {
 	}
 	if out.String() != "abcd\n" {
 		t.Errorf("got %q", &out)
-	}
-}
-
-func TestTailKeepsWholeLines(t *testing.T) {
-	var tail tail
-	for i := range 1000 {
-		fmt.Fprintf(&tail, "line %d\n", i)
-	}
-	text := tail.String()
-	if len(text) > tailBytes || !strings.HasPrefix(text, "line ") || !strings.HasSuffix(text, "line 999\n") {
-		t.Errorf("tail is %.20q … of %d bytes", text, len(text))
 	}
 }
 

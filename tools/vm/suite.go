@@ -58,6 +58,7 @@ var suites = []suite{
 	},
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
 	{pkg: "runtime/cgroup", timeout: 5 * time.Minute},
+	{pkg: "tools/cgroup", timeout: 5 * time.Minute},
 	// Compares files of the repository, which is not in the machine.
 	// Most of it knows no kernel but a fake one, and a quick run leaves all of it out.
 	{pkg: "agent/node", skip: "TestGenerated", slow: all, timeout: 10 * time.Minute},
@@ -70,6 +71,10 @@ var suites = []suite{
 	},
 }
 
+// reboot is the one suite that needs a disk. It chooses by what is on it between what comes
+// before the reset and what comes after.
+var reboot = suite{pkg: "agent/node/e2e", run: "^TestReboot$", timeout: 10 * time.Minute}
+
 // Selection is what to run of the suites; the zero value is all of them.
 type Selection struct {
 	Package string // only this one's
@@ -77,6 +82,7 @@ type Selection struct {
 	Count   int    // how often each; once if 0
 	Quick   bool   // without those that take long
 	Load    bool   // none: the kernel programs are loaded and attached, once, as always
+	Reboot  bool   // the one for [Machine.Reboot]
 }
 
 // suites returns what was selected.
@@ -86,6 +92,9 @@ func (s Selection) suites() ([]suite, error) {
 	}
 	if s.Load {
 		return nil, nil
+	}
+	if s.Reboot {
+		return []suite{reboot}, nil
 	}
 	if s.Quick {
 		return quick(), nil
@@ -123,8 +132,9 @@ const (
 
 // environment tells tests what they may count on. EBB_TEST_AGENT is a built
 // agent, for machines without a compiler; the others say that the modules of
-// filesystems are the test's to unload, and the machine its to suspend.
-var environment = []string{"EBB_TEST_AGENT=" + agentFile, "EBB_TEST_UNLOAD_MODULES=1", "EBB_TEST_SUSPEND=1"}
+// filesystems are the test's to unload, the machine its to suspend, and which disk is
+// its to make a filesystem on, if there is one.
+var environment = []string{"EBB_TEST_AGENT=" + agentFile, "EBB_TEST_UNLOAD_MODULES=1", "EBB_TEST_SUSPEND=1", "EBB_TEST_DISK=/dev/vda"}
 
 func (s suite) binary() string { return filepath.Join(suiteDir, s.pkg, "test") }
 

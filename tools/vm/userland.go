@@ -3,7 +3,6 @@ package vm
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,14 +34,11 @@ func userland(ctx context.Context, cache, kind string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, err := source.unpackUserland(ctx, dir, kind)
-	if err != nil && ctx.Err() == nil { // no lists, or old ones
-		_, again := source.run(ctx, "", "apt-get", "update")
-		if again != nil {
-			return "", errors.Join(err, again)
-		}
+	var root string
+	err = source.fresh(ctx, func() (err error) {
 		root, err = source.unpackUserland(ctx, dir, kind)
-	}
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("fetch programs for %s: %w", kind, err)
 	}

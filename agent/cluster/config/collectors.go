@@ -67,7 +67,7 @@ type Pods struct {
 	Succeeded  PodLimits `json:"succeeded"`
 	Failed     PodLimits `json:"failed"`
 	Quarantine Duration  `json:"quarantine"`
-	MostShare  float64   `json:"mostShare"`
+	MaxShare   float64   `json:"maxShare"`
 }
 
 // PodLimits are for Pods that ended in one phase; 0: no such limit.
@@ -83,7 +83,7 @@ func (p Pods) Policy() pods.Config {
 		return pods.Limits{PerNamespace: l.PerNamespace, PerOwner: l.PerOwner, After: time.Duration(l.After)}
 	}
 	return pods.Config{Namespaces: p.Namespaces, Keep: p.Keep, Succeeded: limits(p.Succeeded), Failed: limits(p.Failed),
-		Quarantine: time.Duration(p.Quarantine), MostShare: p.MostShare}
+		Quarantine: time.Duration(p.Quarantine), MaxShare: p.MaxShare}
 }
 
 // Jobs says which Jobs are collected; see [jobs.Config].
@@ -178,7 +178,7 @@ func (l Leases) Policy(own LeaderElection) leases.Config {
 func defaultCollectors() Collectors {
 	day, hour := Duration(24*time.Hour), Duration(time.Hour)
 	return Collectors{
-		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MostShare: 0.3},
+		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: 0.3},
 		Jobs:    Jobs{Mode: Observe, Namespaces: []string{}, Defaults: []JobDefault{}},
 		CSRs:    CSRs{Mode: Observe, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
 		Leases:  Leases{Mode: Observe, Quarantine: hour, Elections: []Election{}},
@@ -189,12 +189,12 @@ func defaultCollectors() Collectors {
 
 // longest is the longest time that may be configured. Longer ones are mistakes: whoever
 // wants to keep things for ever turns the collector off.
-const longest = 10 * 365 * 24 * time.Hour
+const maxDuration = 10 * 365 * 24 * time.Hour
 
 func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	between := func(field string, d Duration, least time.Duration) {
-		if time.Duration(d) < least || time.Duration(d) > longest {
-			fail(field, "%s is not between %s and %s", d, least, longest)
+		if time.Duration(d) < least || time.Duration(d) > maxDuration {
+			fail(field, "%s is not between %s and %s", d, least, maxDuration)
 		}
 	}
 	for field, m := range map[string]Mode{"pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
@@ -211,24 +211,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	}
 	patterns("collectors.pods.namespaces", c.Pods.Namespaces...)
 	patterns("collectors.jobs.namespaces", c.Jobs.Namespaces...)
-	p := &c.Pods
-	if p.Keep < -1 || p.Keep == 0 {
-		fail("collectors.pods.keep", "%d is neither a number above 0 nor -1, which keeps all", p.Keep)
-	}
-	if !(p.MostShare > 0 && p.MostShare <= 1) {
-		fail("collectors.pods.mostShare", "%v is not above 0 and at most 1", p.MostShare)
-	}
-	between("collectors.pods.quarantine", p.Quarantine, time.Second)
-	for name, l := range map[string]PodLimits{"succeeded": p.Succeeded, "failed": p.Failed} {
-		at := "collectors.pods." + name
-		if l.PerNamespace < 0 {
-			fail(at+".perNamespace", "%d is negative; 0 is no limit", l.PerNamespace)
-		}
-		if l.PerOwner < 0 {
-			fail(at+".perOwner", "%d is negative; 0 is no limit", l.PerOwner)
-		}
-		between(at+".after", l.After, 0)
-	}
+	c.Pods.problems(fail, between)
 	c.Nodes.problems(fail, between)
 	between("collectors.leases.quarantine", c.Leases.Quarantine, time.Second)
 	for n, e := range c.Leases.Elections {
@@ -252,11 +235,35 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 			fail(at+".namespaceSelector", "%v; want for instance team=build,stage!=prod", err)
 		}
 	}
-	for field, d := range map[string]Duration{"pending": c.CSRs.Pending, "unissued": c.CSRs.Unissued, "issued": c.CSRs.Issued, "refused": c.CSRs.Refused,
-		"podRequests": c.CSRs.PodRequests} {
+	c.CSRs.problems(between, patterns)
+}
+
+func (p *Pods) problems(fail func(field, format string, args ...any), between func(field string, d Duration, least time.Duration)) {
+	if p.Keep < -1 || p.Keep == 0 {
+		fail("collectors.pods.keep", "%d is neither a number above 0 nor -1, which keeps all", p.Keep)
+	}
+	if !(p.MaxShare > 0 && p.MaxShare <= 1) {
+		fail("collectors.pods.maxShare", "%v is not above 0 and at most 1", p.MaxShare)
+	}
+	between("collectors.pods.quarantine", p.Quarantine, time.Second)
+	for name, l := range map[string]PodLimits{"succeeded": p.Succeeded, "failed": p.Failed} {
+		at := "collectors.pods." + name
+		if l.PerNamespace < 0 {
+			fail(at+".perNamespace", "%d is negative; 0 is no limit", l.PerNamespace)
+		}
+		if l.PerOwner < 0 {
+			fail(at+".perOwner", "%d is negative; 0 is no limit", l.PerOwner)
+		}
+		between(at+".after", l.After, 0)
+	}
+}
+
+func (c *CSRs) problems(between func(field string, d Duration, least time.Duration), patterns func(field string, list ...string)) {
+	for field, d := range map[string]Duration{"pending": c.Pending, "unissued": c.Unissued, "issued": c.Issued, "refused": c.Refused,
+		"podRequests": c.PodRequests} {
 		between("collectors.csrs."+field, d, time.Minute)
 	}
-	for n, s := range c.CSRs.Signers {
+	for n, s := range c.Signers {
 		at := fmt.Sprintf("collectors.csrs.signers[%d]", n)
 		patterns(at+".name", s.Name)
 		for field, d := range map[string]Duration{"pending": s.Pending, "unissued": s.Unissued, "issued": s.Issued, "refused": s.Refused} {

@@ -24,7 +24,7 @@ collectors:
   csrs: {mode: observe, signers: [{name: "example.com/*", pending: 240h}]}
   volumes: {mode: observe, releasedFor: 48h, csiNodes: true, drivers: [{name: a.example.com, socket: /run/csi/a.sock}]}
   leases: {mode: "off", elections: [{names: ["my-*"], after: 48h}]}
-  nodes: {mode: observe, notReadyFor: 24h, label: example.com/gone, taint: broken=disk, mostShare: 0.2, inventory: {command: [/bin/list, -a], maxAge: 1h}}
+  nodes: {mode: observe, notReadyFor: 24h, label: example.com/gone, taint: broken=disk, maxShare: 0.2, inventory: {command: [/bin/list, -a], maxAge: 1h}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ collectors:
 		}
 	}
 	for _, x := range []struct{ got, want any }{
-		{c.Collectors.Pods.Policy(), pods.Config{Namespaces: []string{"a*"}, Keep: -1, Failed: pods.Limits{PerOwner: 3, After: 6 * time.Hour}, Quarantine: 40 * time.Second, MostShare: 0.3}},
+		{c.Collectors.Pods.Policy(), pods.Config{Namespaces: []string{"a*"}, Keep: -1, Failed: pods.Limits{PerOwner: 3, After: 6 * time.Hour}, Quarantine: 40 * time.Second, MaxShare: 0.3}},
 		{c.Collectors.Jobs.Policy().Defaults[0], jobs.Default{Namespaces: []string{"ci-*"}, After: 24 * time.Hour}},
 		{c.Collectors.Jobs.Policy().Defaults[1].Selects(map[string]string{"team": "ci"}), true},
 		{c.Collectors.Jobs.Policy().Defaults[1].Selects(map[string]string{"team": "ci", "prod": ""}), false},
@@ -44,8 +44,8 @@ collectors:
 		{c.Collectors.CSRs.Policy(), csrs.Config{Patience: csrs.Patience{Pending: 24 * time.Hour, Unissued: 24 * time.Hour, Issued: time.Hour, Refused: time.Hour},
 			Signers: []csrs.Signer{{Name: "example.com/*", Patience: csrs.Patience{Pending: 240 * time.Hour}}}, PodRequests: 15 * time.Minute}},
 		{c.Collectors.Nodes.Policy(), nodes.Config{NotReadyFor: 24 * time.Hour, Label: "example.com/gone", Taint: "broken=disk", Inventory: true,
-			MaxAge: time.Hour, LeastShare: 0.8, MostShare: 0.2}},
-		{Default().Collectors.Nodes.Policy(), nodes.Config{NotReadyFor: 72 * time.Hour, MaxAge: 30 * time.Minute, LeastShare: 0.8, MostShare: 0.1}},
+			MaxAge: time.Hour, MinShare: 0.8, MaxShare: 0.2}},
+		{Default().Collectors.Nodes.Policy(), nodes.Config{NotReadyFor: 72 * time.Hour, MaxAge: 30 * time.Minute, MinShare: 0.8, MaxShare: 0.1}},
 		{c.Collectors.Leases.Policy(c.LeaderElection), leases.Config{Quarantine: time.Hour, Own: []string{"ebb-system/ebb-controller"},
 			Elections: []leases.Election{{Names: []string{"my-*"}, After: 48 * time.Hour}}}},
 		{c.Collectors.Volumes.Policy(), volumes.Config{ReleasedFor: 48 * time.Hour, Serve: []string{"a.example.com"}, CSINodes: true, Quarantine: time.Hour}},
@@ -62,25 +62,25 @@ collectors:
 func TestCollectorsProblems(t *testing.T) {
 	_, err := Parse([]byte(`
 collectors:
-  pods: {namespaces: ["a[", ""], mode: on, keep: 0, mostShare: 2, quarantine: 0s, failed: {perOwner: -1}, succeeded: {after: -1h}}
+  pods: {namespaces: ["a[", ""], mode: on, keep: 0, maxShare: 2, quarantine: 0s, failed: {perOwner: -1}, succeeded: {after: -1h}}
   jobs: {mode: "", defaults: [{after: 24h}, {namespaces: ["a"], after: 0s, until: 3}, 7, {namespaceSelector: "a in", after: 1h}]}
   csrs: {pending: 1s, signers: {}}
   leases: {elections: [{after: 1s}]}
   volumes: {mode: on, releasedFor: 23h59m, quarantine: 0s, drivers: [{name: A, socket: a.sock}, {name: a, socket: /a}, {name: a, socket: /a/../b}, {name: b}, {nam: b}]}
   others: {}
-  nodes: {notReadyFor: 1m, label: "a b", taint: broken, mostShare: 0, inventory: {timeout: 2m, maxAge: 1s, leastShare: 1.1, caFile: ca.pem, until: 3}}
+  nodes: {notReadyFor: 1m, label: "a b", taint: broken, maxShare: 0, inventory: {timeout: 2m, maxAge: 1s, minShare: 1.1, caFile: ca.pem, until: 3}}
 `))
 	if err == nil {
 		t.Fatal("nothing is wrong")
 	}
-	for _, want := range []string{"collectors.pods.namespaces[0]: ", "collectors.pods.namespaces[1]: ", "collectors.pods.mode: ", "collectors.pods.keep: ", "collectors.pods.mostShare: ", "collectors.pods.quarantine: ",
+	for _, want := range []string{"collectors.pods.namespaces[0]: ", "collectors.pods.namespaces[1]: ", "collectors.pods.mode: ", "collectors.pods.keep: ", "collectors.pods.maxShare: ", "collectors.pods.quarantine: ",
 		"collectors.pods.failed.perOwner: ", "collectors.pods.succeeded.after: ", "collectors.jobs.mode: ", "collectors.jobs.defaults[0].namespaces: ",
 		"collectors.jobs.defaults[1].after: ", "collectors.jobs.defaults[1].until: unknown field", "collectors.jobs.defaults[2]: want a mapping", "collectors.jobs.defaults[3].namespaceSelector: ",
 		"collectors.csrs.pending: ", "collectors.csrs.signers: want a list of mappings", "collectors.leases.elections[0].names: ",
 		"collectors.volumes.mode: ", "collectors.volumes.releasedFor: ", "collectors.volumes.quarantine: ", "collectors.volumes.drivers[0].name: ", "collectors.volumes.drivers[0].socket: ",
 		`collectors.volumes.drivers[2].name: "a" is there twice`, "collectors.volumes.drivers[2].socket: ", "collectors.volumes.drivers[3].socket: ", "collectors.volumes.drivers[4].nam: unknown field",
 		"collectors.leases.elections[0].after: ", "collectors.others: unknown field", "collectors.nodes.notReadyFor: ", "collectors.nodes.label: ", "collectors.nodes.taint: a Node with it would never",
-		"collectors.nodes.mostShare: ", "collectors.nodes.inventory.timeout: ", "collectors.nodes.inventory.maxAge: ", "collectors.nodes.inventory.leastShare: ",
+		"collectors.nodes.maxShare: ", "collectors.nodes.inventory.timeout: ", "collectors.nodes.inventory.maxAge: ", "collectors.nodes.inventory.minShare: ",
 		"collectors.nodes.inventory.caFile: ", "collectors.nodes.inventory.until: unknown field"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing is said of %q", want)

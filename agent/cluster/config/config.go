@@ -24,7 +24,7 @@ const (
 type Config struct {
 	Mode               Mode           `json:"mode"`
 	Paused             bool           `json:"paused"`
-	Brake              Brake          `json:"brake"`
+	CircuitBreaker     CircuitBreaker `json:"circuitBreaker"`
 	Envelope           Envelope       `json:"envelope"`
 	Exclude            Exclude        `json:"exclude"`
 	OrphanWithout      []string       `json:"orphanWithout"`
@@ -40,8 +40,8 @@ type Config struct {
 	Log                Log            `json:"log"`
 }
 
-// Brake bounds deletions within a time.
-type Brake struct {
+// CircuitBreaker bounds deletions within a time.
+type CircuitBreaker struct {
 	Deletions int      `json:"deletions"`
 	Window    Duration `json:"window"`
 }
@@ -61,7 +61,7 @@ type Exclude struct {
 // Concurrency bounds the requests on their way.
 type Concurrency struct {
 	Start int `json:"start"`
-	Most  int `json:"most"`
+	Max   int `json:"max"`
 }
 
 // LeaderElection says how one of several instances is chosen.
@@ -79,8 +79,10 @@ func (l LeaderElection) JournalName() string { return l.Name + "-orphans" }
 
 // Server says where people and probes ask.
 type Server struct {
-	Address     string `json:"address"`
-	AdminSocket string `json:"adminSocket"`
+	Address       string `json:"address"`
+	HealthAddress string `json:"healthAddress"`
+	WebConfigFile string `json:"webConfigFile"`
+	AdminSocket   string `json:"adminSocket"`
 }
 
 // Log configures logging.
@@ -93,7 +95,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Mode:               Observe,
-		Brake:              Brake{Deletions: 50000, Window: Duration(10 * time.Minute)},
+		CircuitBreaker:     CircuitBreaker{Deletions: 50000, Window: Duration(10 * time.Minute)},
 		Envelope:           Envelope{Burst: 10000, PerMinute: 1200},
 		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
 		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},
@@ -101,7 +103,7 @@ func Default() Config {
 		AggregatedAbsence:  Duration(2 * time.Minute),
 		DiscoveryInterval:  Duration(5 * time.Minute),
 		Collectors:         defaultCollectors(),
-		Concurrency:        Concurrency{Start: 16, Most: 32},
+		Concurrency:        Concurrency{Start: 16, Max: 32},
 		RequestTimeout:     Duration(30 * time.Second),
 		ShutdownGrace:      Duration(5 * time.Second),
 		LeaderElection: LeaderElection{

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 
 // TestObservesUnlessTold: nothing but the word itself makes the controller change anything.
 func TestObservesUnlessTold(t *testing.T) {
-	for _, text := range []string{"", DefaultYAML, "mode: observe\n", "brake: {deletions: 5}\n", "paused: false\n"} {
+	for _, text := range []string{"", DefaultYAML, "mode: observe\n", "circuitBreaker: {deletions: 5}\n", "paused: false\n"} {
 		c, err := Parse([]byte(text))
 		if err != nil || c.Mode != Observe {
 			t.Errorf("%.30q: mode %s, %v", text, c.Mode, err)
@@ -52,7 +52,7 @@ func TestObservesUnlessTold(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	const path = "../../../docs/controller-config.md"
-	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller --print-default-config`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"
+	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller config default`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -73,23 +73,27 @@ func TestProblems(t *testing.T) {
 		text string
 		want []string
 	}{
-		"unknown":      {"server: {addres: x}\nmod: observe\n", []string{"mod: unknown field (known here: mode,", "server.addres: unknown field (known here: address, adminSocket)"}},
-		"types":        {"paused: 1\nbrake: 3\nconcurrency: {most: many}\nexclude: {types: pods}\n", []string{"paused: want true or false, got a number", "brake: want a mapping", "concurrency.most: want a whole number, got a string", "exclude.types: want a list of strings, got a string"}},
-		"duration":     {"requestTimeout: 30\nbrake: {window: soon}\n", []string{`requestTimeout: want a duration such as "90s" or "12h45m", got 30`, `brake.window: want a duration such as "90s" or "12h45m", got "soon"`}},
+		"unknown":      {"server: {addres: x}\nmod: observe\n", []string{"mod: unknown field (known here: mode,", "server.addres: unknown field (known here: address, healthAddress, webConfigFile, adminSocket)"}},
+		"types":        {"paused: 1\ncircuitBreaker: 3\nconcurrency: {max: many}\nexclude: {types: pods}\n", []string{"paused: want true or false, got a number", "circuitBreaker: want a mapping", "concurrency.max: want a whole number, got a string", "exclude.types: want a list of strings, got a string"}},
+		"duration":     {"requestTimeout: 30\ncircuitBreaker: {window: soon}\n", []string{`requestTimeout: want a duration such as "90s" or "12h45m", got 30`, `circuitBreaker.window: want a duration such as "90s" or "12h45m", got "soon"`}},
 		"null":         {"mode:\n", []string{"mode: has no value"}},
 		"list":         {"- a\n", []string{"(whole file): want a mapping"}},
 		"not YAML":     {"a: [", []string{"not valid YAML"}},
 		"twice":        {"mode: observe\nmode: enforce\n", []string{"not valid YAML"}},
 		"values":       {"mode: dry\nlog: {level: loud, format: xml}\nforegroundPatience: 1ms\n", []string{`mode: "dry" is not one of`, `log.level: "loud"`, `log.format: "xml"`, "foregroundPatience: 1ms is not between"}},
-		"bounds":       {"brake: {deletions: -1}\nconcurrency: {start: 33}\n", []string{"brake.deletions: -1 is negative", "concurrency.start: 33 is not between 1 and concurrency.most (32)"}},
+		"bounds":       {"circuitBreaker: {deletions: -1}\nconcurrency: {start: 33}\n", []string{"circuitBreaker.deletions: -1 is negative", "concurrency.start: 33 is not between 1 and concurrency.max (32)"}},
 		"envelope":     {"envelope: {burst: -1, perMinute: 0}\n", []string{"envelope.burst: -1 is negative", "envelope.perMinute: 0 is not between 1 and 1000000"}},
-		"most":         {"concurrency: {start: 1, most: 2000}\n", []string{"concurrency.most: 2000 is not between 1 and 1024"}},
+		"most":         {"concurrency: {start: 1, max: 2000}\n", []string{"concurrency.max: 2000 is not between 1 and 1024"}},
 		"patterns":     {"exclude: {types: [Pods, pods, 'a/b'], namespaces: [Kube]}\norphanWithout: ['']\n", []string{`exclude.types[0]: "Pods"`, `exclude.types[2]: "a/b"`, `exclude.namespaces[0]: "Kube"`, `orphanWithout[0]: ""`}},
 		"election":     {"leaderElection: {retryPeriod: 10ms, renewDeadline: 10ms, leaseDuration: 1500ms, namespace: A, name: _}\n", []string{"leaderElection.retryPeriod", "leaderElection.renewDeadline", "leaderElection.leaseDuration: 1.5s is not a number of whole seconds", "leaderElection.namespace:", "leaderElection.name:"}},
 		"no election":  {"leaderElection: {enabled: false, namespace: ''}\n", nil},
 		"address":      {"server: {address: localhost}\n", []string{"server.address: want host:port"}},
 		"port":         {"server: {address: 'localhost:http'}\n", []string{`server.address: port "http"`}},
 		"socket":       {"server: {adminSocket: ebb.sock}\n", []string{`server.adminSocket: "ebb.sock"`}},
+		"health":       {"server: {healthAddress: 'localhost:http'}\n", []string{`server.healthAddress: port "http"`}},
+		"no health":    {"server: {webConfigFile: /web.yml}\n", []string{"server.webConfigFile: needs server.address, which it is for, and server.healthAddress"}},
+		"relative web": {"server: {webConfigFile: web.yml, healthAddress: ':0'}\n", []string{"server.webConfigFile: \"web.yml\" is not"}},
+		"web":          {"server: {webConfigFile: /web.yml, healthAddress: ':0'}\n", nil},
 		"without both": {"server: {adminSocket: '', address: ''}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,12 +121,12 @@ func TestProblems(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(path, []byte("brake: {window: 90s}\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("circuitBreaker: {window: 90s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Load(path)
-	if err != nil || c.Brake.Window != Duration(90*time.Second) || c.Brake.Deletions != 50000 {
-		t.Errorf("%+v, %v", c.Brake, err)
+	if err != nil || c.CircuitBreaker.Window != Duration(90*time.Second) || c.CircuitBreaker.Deletions != 50000 {
+		t.Errorf("%+v, %v", c.CircuitBreaker, err)
 	}
 	for _, wrong := range []string{path + "x", filepath.Dir(path)} {
 		if _, err := Load(wrong); err == nil || !strings.Contains(err.Error(), wrong) {

@@ -1,5 +1,5 @@
 // Package config is the controller's configuration: one struct, read from strict
-// YAML over the defaults, then validated. Every problem is told at once, each with
+// YAML over the defaults, then validated. Every problem is reported at once, each with
 // the path of its field.
 //
 // default.yaml is both the documentation of every field and what an empty file

@@ -15,21 +15,21 @@ type Nodes struct {
 	NotReadyFor Duration  `json:"notReadyFor"`
 	Label       string    `json:"label"`
 	Taint       string    `json:"taint"`
-	MostShare   float64   `json:"mostShare"`
+	MaxShare    float64   `json:"maxShare"`
 	Inventory   Inventory `json:"inventory"`
 }
 
 // Inventory says where the list of machines is, and when it is believed. One of File, URL
 // and Command may be set.
 type Inventory struct {
-	File       string   `json:"file"`
-	URL        string   `json:"url"`
-	CAFile     string   `json:"caFile"`
-	TokenFile  string   `json:"tokenFile"`
-	Command    []string `json:"command"`
-	Timeout    Duration `json:"timeout"`
-	MaxAge     Duration `json:"maxAge"`
-	LeastShare float64  `json:"leastShare"`
+	File      string   `json:"file"`
+	URL       string   `json:"url"`
+	CAFile    string   `json:"caFile"`
+	TokenFile string   `json:"tokenFile"`
+	Command   []string `json:"command"`
+	Timeout   Duration `json:"timeout"`
+	MaxAge    Duration `json:"maxAge"`
+	MinShare  float64  `json:"minShare"`
 }
 
 // sources are how many of them are set.
@@ -45,14 +45,14 @@ func (i Inventory) sources() (n int) {
 // Policy is what the rules need.
 func (n Nodes) Policy() nodes.Config {
 	return nodes.Config{
-		NotReadyFor: time.Duration(n.NotReadyFor), Label: n.Label, Taint: n.Taint, MostShare: n.MostShare,
-		Inventory: n.Inventory.sources() == 1, MaxAge: time.Duration(n.Inventory.MaxAge), LeastShare: n.Inventory.LeastShare,
+		NotReadyFor: time.Duration(n.NotReadyFor), Label: n.Label, Taint: n.Taint, MaxShare: n.MaxShare,
+		Inventory: n.Inventory.sources() == 1, MaxAge: time.Duration(n.Inventory.MaxAge), MinShare: n.Inventory.MinShare,
 	}
 }
 
 func defaultNodes() Nodes {
-	return Nodes{Mode: Observe, NotReadyFor: Duration(72 * time.Hour), MostShare: 0.1,
-		Inventory: Inventory{Command: []string{}, Timeout: Duration(10 * time.Second), MaxAge: Duration(30 * time.Minute), LeastShare: 0.8}}
+	return Nodes{Mode: Observe, NotReadyFor: Duration(72 * time.Hour), MaxShare: 0.1,
+		Inventory: Inventory{Command: []string{}, Timeout: Duration(10 * time.Second), MaxAge: Duration(30 * time.Minute), MinShare: 0.8}}
 }
 
 // markPattern is a label or a taint: key, or key=value.
@@ -70,7 +70,7 @@ func (n *Nodes) problems(fail func(field, format string, args ...any), between f
 			fail(at+field, "a Node with it would never be deleted, because there is no inventory")
 		}
 	}
-	for field, share := range map[string]float64{"mostShare": n.MostShare, "inventory.leastShare": n.Inventory.LeastShare} {
+	for field, share := range map[string]float64{"maxShare": n.MaxShare, "inventory.minShare": n.Inventory.MinShare} {
 		if !(share > 0 && share <= 1) {
 			fail(at+field, "%v is not above 0 and at most 1", share)
 		}

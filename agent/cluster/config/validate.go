@@ -39,9 +39,9 @@ func (c *Config) problems(bad map[string]bool) []error {
 	between("discoveryInterval", c.DiscoveryInterval, 30*time.Second, 24*time.Hour)
 	between("requestTimeout", c.RequestTimeout, time.Second, 10*time.Minute)
 	between("shutdownGrace", c.ShutdownGrace, 0, time.Minute)
-	between("brake.window", c.Brake.Window, time.Second, 24*time.Hour)
-	if c.Brake.Deletions < 0 {
-		fail("brake.deletions", "%d is negative; 0 is no brake", c.Brake.Deletions)
+	between("circuitBreaker.window", c.CircuitBreaker.Window, time.Second, 24*time.Hour)
+	if c.CircuitBreaker.Deletions < 0 {
+		fail("circuitBreaker.deletions", "%d is negative; 0 is no circuit breaker", c.CircuitBreaker.Deletions)
 	}
 	if c.Envelope.Burst < 0 {
 		fail("envelope.burst", "%d is negative; 0 is no envelope", c.Envelope.Burst)
@@ -49,11 +49,11 @@ func (c *Config) problems(bad map[string]bool) []error {
 	if n := c.Envelope.PerMinute; n < 1 || n > 1_000_000 {
 		fail("envelope.perMinute", "%d is not between 1 and 1000000", n)
 	}
-	if n := c.Concurrency.Most; n < 1 || n > 1024 {
-		fail("concurrency.most", "%d is not between 1 and 1024", n)
+	if n := c.Concurrency.Max; n < 1 || n > 1024 {
+		fail("concurrency.max", "%d is not between 1 and 1024", n)
 	}
-	if n := c.Concurrency.Start; n < 1 || n > c.Concurrency.Most {
-		fail("concurrency.start", "%d is not between 1 and concurrency.most (%d)", n, c.Concurrency.Most)
+	if n := c.Concurrency.Start; n < 1 || n > c.Concurrency.Max {
+		fail("concurrency.start", "%d is not between 1 and concurrency.max (%d)", n, c.Concurrency.Max)
 	}
 	c.Collectors.problems(fail)
 	c.namesProblems(fail)
@@ -111,13 +111,22 @@ func (l *LeaderElection) problems(fail func(field, format string, args ...any)) 
 const maxSocketPath = 107
 
 func (s *Server) problems(fail func(field, format string, args ...any)) {
-	if s.Address != "" {
-		_, port, err := net.SplitHostPort(s.Address)
-		if err != nil {
-			fail("server.address", "want host:port: %v", err)
-		} else if _, err := strconv.ParseUint(port, 10, 16); err != nil { // 0: any free port
-			fail("server.address", "port %q is not a number from 0 to 65535", port)
+	for field, address := range map[string]string{"server.address": s.Address, "server.healthAddress": s.HealthAddress} {
+		if address == "" {
+			continue
 		}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			fail(field, "want host:port: %v", err)
+		} else if _, err := strconv.ParseUint(port, 10, 16); err != nil { // 0: any free port
+			fail(field, "port %q is not a number from 0 to 65535", port)
+		}
+	}
+	if p := s.WebConfigFile; p != "" && (!filepath.IsAbs(p) || filepath.Clean(p) != p) {
+		fail("server.webConfigFile", "%q is not a clean absolute path", p)
+	}
+	if s.WebConfigFile != "" && (s.Address == "" || s.HealthAddress == "") {
+		fail("server.webConfigFile", "needs server.address, which it is for, and server.healthAddress: probes know no password")
 	}
 	if p := s.AdminSocket; p != "" && (!filepath.IsAbs(p) || filepath.Clean(p) != p || len(p) > maxSocketPath) {
 		fail("server.adminSocket", "%q is not a clean absolute path of at most %d bytes", p, maxSocketPath)

@@ -26,12 +26,12 @@ type Driver struct {
 }
 
 func defaultVolumes() Volumes {
-	return Volumes{Mode: Observe, ReleasedFor: Duration(leastReleased), Drivers: []Driver{}, Quarantine: Duration(time.Hour)}
+	return Volumes{Mode: Observe, ReleasedFor: Duration(minReleased), Drivers: []Driver{}, Quarantine: Duration(time.Hour)}
 }
 
-// leastReleased is how long a volume must have been released at least: whoever restores a
+// minReleased is how long a volume must have been released at least: whoever restores a
 // cluster has that long for the claims.
-const leastReleased = 24 * time.Hour
+const minReleased = 24 * time.Hour
 
 // Policy is what the rules need.
 func (v Volumes) Policy() volumes.Config {
@@ -57,11 +57,11 @@ var driverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 func (v *Volumes) problems(fail func(field, format string, args ...any)) {
 	const at = "collectors.volumes"
-	if d := time.Duration(v.ReleasedFor); d < leastReleased || d > longest {
-		fail(at+".releasedFor", "%s is not between %s and %s", v.ReleasedFor, leastReleased, longest)
+	if d := time.Duration(v.ReleasedFor); d < minReleased || d > maxDuration {
+		fail(at+".releasedFor", "%s is not between %s and %s", v.ReleasedFor, minReleased, maxDuration)
 	}
-	if d := time.Duration(v.Quarantine); d < time.Second || d > longest {
-		fail(at+".quarantine", "%s is not between %s and %s", v.Quarantine, time.Second, longest)
+	if d := time.Duration(v.Quarantine); d < time.Second || d > maxDuration {
+		fail(at+".quarantine", "%s is not between %s and %s", v.Quarantine, time.Second, maxDuration)
 	}
 	names := map[string]bool{}
 	for n, d := range v.Drivers {

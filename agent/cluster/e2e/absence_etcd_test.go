@@ -42,11 +42,11 @@ func secondEtcd(t *testing.T) (url string) {
 func TestAbsenceWithTwoEtcds(t *testing.T) {
 	peerstest.Need(t)
 	args := append(auditArgs(t), "--etcd-servers-overrides=/configmaps#"+secondEtcd(t))
-	v := &several{bed: newBed(t, peers.Config{Audit: true, APIServerArgs: args})}
-	v.servers = []*peers.Component{v.cp.APIServer}
+	v := &several{fixture: newFixture(t, peers.Config{Audit: true, APIServerArgs: args})}
+	v.servers = []*peers.Component{v.APIServer}
 	v.define(t, "v1")
-	v.p = newProxy(t, 0, v.cp.URL())
-	r := v.lead(t, v.p.kubeconfig(t, v.bed), lease)
+	v.p = newProxy(t, 0, v.URL())
+	r := v.lead(t, v.p.kubeconfig(t, v.fixture), lease)
 	g := v.guard(t)
 	types := r.followed(t)
 	v.awaitRenewals(t, 3)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
@@ -37,7 +38,7 @@ func briefly() election.Options {
 }
 
 // lead starts a controller as the program does: it holds the Lease.
-func (b *bed) lead(t *testing.T, kubeconfig string, o election.Options) *running {
+func (b *fixture) lead(t *testing.T, kubeconfig string, o election.Options) *running {
 	t.Helper()
 	return b.startBy(t, kubeconfig, nil, func(ctx context.Context, r *running, rc *rest.Config, client *metadata.Client) error {
 		return elect(ctx, r, rc, client, o)
@@ -45,17 +46,17 @@ func (b *bed) lead(t *testing.T, kubeconfig string, o election.Options) *running
 }
 
 // awaitRenewals waits until the Lease was renewed so often.
-func (b *bed) awaitRenewals(t *testing.T, n int) {
+func (b *fixture) awaitRenewals(t *testing.T, n int) {
 	t.Helper()
 	version := func(ctx context.Context) string {
-		m, err := b.get(ctx, "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller")
+		m, err := b.Get(ctx, "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller")
 		if err != nil || m == nil {
 			return ""
 		}
 		return m.ResourceVersion
 	}
 	for last := version(t.Context()); n > 0; n-- {
-		await(t, "the Lease to be renewed", func(ctx context.Context) error {
+		await.Holds(t, patience, "the Lease to be renewed", func(ctx context.Context) error {
 			now := version(ctx)
 			if now == "" || now == last {
 				return fmt.Errorf("it is at %q", now)
@@ -97,9 +98,9 @@ func (u traffic) String() string {
 		u.lists, u.streamed, u.watches, u.looks, u.discoveries, u.connections, u.bytes>>10)
 }
 
-// several is a bed of three API servers on one etcd, behind a proxy.
+// several is a fixture of three API servers on one etcd, behind a proxy.
 type several struct {
-	*bed
+	*fixture
 	p       *proxy
 	servers []*peers.Component
 	read    int64 // of the audit log
@@ -109,10 +110,10 @@ type several struct {
 func newSeveral(t *testing.T, crds int) *several {
 	t.Helper()
 	args := auditArgs(t)
-	v := &several{bed: newBed(t, peers.Config{Audit: true, APIServerArgs: args})}
-	v.servers = []*peers.Component{v.cp.APIServer}
+	v := &several{fixture: newFixture(t, peers.Config{Audit: true, APIServerArgs: args})}
+	v.servers = []*peers.Component{v.APIServer}
 	for range 2 {
-		s, err := v.cp.AddAPIServer(t.Context(), args...)
+		s, err := v.AddAPIServer(t.Context(), args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func (v *several) defineMany(t *testing.T, n int) {
 				spec := d["spec"].(object)
 				spec["group"] = "many.example.com"
 				spec["names"] = object{"plural": name, "singular": fmt.Sprintf("kind%03d", i), "kind": fmt.Sprintf("Kind%03d", i), "listKind": fmt.Sprintf("Kind%03dList", i)}
-				if err := v.ask(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", d, nil); err != nil {
+				if err := v.Ask(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", d, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -164,8 +165,8 @@ func (v *several) defineMany(t *testing.T, n int) {
 			paths = append(paths, fmt.Sprintf("many.example.com/v1/kind%03ds", i))
 		}
 		for _, path := range paths {
-			await(t, "custom resources to be served", func(ctx context.Context) error {
-				return peers.Request(ctx, v.admin, http.MethodGet, s.URL()+"/apis/"+path, nil, nil)
+			await.Holds(t, patience, "custom resources to be served", func(ctx context.Context) error {
+				return peers.Request(ctx, v.Admin, http.MethodGet, s.URL()+"/apis/"+path, nil, nil)
 			})
 		}
 	}
@@ -174,7 +175,7 @@ func (v *several) defineMany(t *testing.T, n int) {
 // since is what was asked for since the last reset.
 func (v *several) since(t *testing.T) (u traffic) {
 	t.Helper()
-	_, err := v.cp.ReadAudit(v.read, func(e peers.AuditEvent) {
+	_, err := v.ReadAudit(v.read, func(e peers.AuditEvent) {
 		lease := e.ObjectRef.Resource == "leases" && e.ObjectRef.Namespace == "ebb-system"
 		switch {
 		case lease && e.Verb == "list":
@@ -204,7 +205,7 @@ func (v *several) since(t *testing.T) (u traffic) {
 func (v *several) reset(t *testing.T) {
 	t.Helper()
 	var err error
-	if v.read, err = v.cp.ReadAudit(v.read, func(peers.AuditEvent) {}); err != nil {
+	if v.read, err = v.ReadAudit(v.read, func(peers.AuditEvent) {}); err != nil {
 		t.Fatal(err)
 	}
 	v.before.connections, v.before.bytes = v.p.counts()
@@ -246,7 +247,7 @@ func TestAbsence(t *testing.T) {
 		}
 	}
 	v := newSeveral(t, crds)
-	r := v.lead(t, v.p.kubeconfig(t, v.bed), briefly())
+	r := v.lead(t, v.p.kubeconfig(t, v.fixture), briefly())
 	g := v.guard(t)
 	types := r.followed(t)
 	t.Logf("%d types; the start: %v", types, v.since(t))
@@ -255,13 +256,13 @@ func TestAbsence(t *testing.T) {
 	t.Run("one of three falls silent", func(t *testing.T) { testOneSilent(t, v, types) })
 	t.Run("all are out of reach", func(t *testing.T) { testOutOfReach(t, v, r, types) })
 	t.Run("one of three is killed", func(t *testing.T) { testOneKilled(t, v, types) })
-	restores := r.metric(t, "restores_total")
+	restores := r.metric(t, "etcd_restores_total")
 	r.stop()
-	r = v.lead(t, v.p.kubeconfig(t, v.bed), lease)
+	r = v.lead(t, v.p.kubeconfig(t, v.fixture), lease)
 	t.Run("all are restarted", func(t *testing.T) { testAllRestarted(t, v, r, types) })
 	t.Run("all are out of reach, and there is no Lease", func(t *testing.T) { testWithoutLease(t, v, r, types) })
 	g.check(t)
-	if n := r.metric(t, "restores_total") + restores; n != 0 {
+	if n := r.metric(t, "etcd_restores_total") + restores; n != 0 {
 		t.Errorf("said to have been restored %v times", n)
 	}
 }
@@ -270,7 +271,7 @@ func TestAbsence(t *testing.T) {
 func (v *several) lose(t *testing.T, i, types int) (lost *peers.Component) {
 	t.Helper()
 	lost = v.servers[i]
-	v.via = v.servers[0].URL()
+	v.Via = v.servers[0].URL()
 	v.awaitRenewals(t, 2) // where each type is at home is known then
 	v.reset(t)
 	v.p.only(lost.URL())
@@ -304,7 +305,7 @@ func testOneKilled(t *testing.T, v *several, types int) {
 	if err := lost.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v.via = ""
+	v.Via = ""
 	v.p.offer(v.urls()...)
 }
 
@@ -321,7 +322,7 @@ func testOneSilent(t *testing.T, v *several, types int) {
 	if err := lost.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	v.via = ""
+	v.Via = ""
 	v.p.offer(v.urls()...)
 }
 
@@ -361,7 +362,7 @@ func testAllRestarted(t *testing.T, v *several, r *running, types int) {
 // Without a Lease every type is listed, as at the start.
 func testWithoutLease(t *testing.T, v *several, r *running, types int) {
 	r.stop()
-	r = v.start(t, v.p.kubeconfig(t, v.bed), nil)
+	r = v.start(t, v.p.kubeconfig(t, v.fixture), nil)
 	v.p.cut()
 	time.Sleep(peerstest.Outage(t, 2500*time.Millisecond)) // the fault itself
 	v.reset(t)
@@ -373,9 +374,9 @@ func testWithoutLease(t *testing.T, v *several, r *running, types int) {
 // The Lease tells whether a backup is older than its last write. The write before the
 // fault stays the last one for long, so that each case is the one it says.
 func TestRestoredBesideLease(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
-	p := newProxy(t, 0, b.cp.URL())
+	p := newProxy(t, 0, b.URL())
 	o := lease
 	o.RetryPeriod = 15 * time.Second
 	r := b.lead(t, p.kubeconfig(t, b), o)

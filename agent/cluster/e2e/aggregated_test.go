@@ -11,6 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/extension"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -20,7 +21,7 @@ const thingType = "things.ext.example.com"
 // Another API server misbehaves in each way that real ones do. Nothing of a living owner
 // goes, no other type suffers, and what is to go goes once the server is sound.
 func TestAggregated(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
 	e := newExtension(t, b)
 	for _, test := range []struct {
@@ -36,7 +37,7 @@ func TestAggregated(t *testing.T) {
 		{"restarts", testRestarts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := &foreign{scene: b.scene(t), e: e, b: b, t: t}
+			f := &foreign{scenario: b.scenario(t), e: e, b: b, t: t}
 			test.run(f)
 			e.Clear(e.Faults())
 			f.r.stop()
@@ -44,11 +45,11 @@ func TestAggregated(t *testing.T) {
 	}
 }
 
-// foreign is a scene with another API server.
+// foreign is a scenario with another API server.
 type foreign struct {
-	*scene
+	*scenario
 	e *extension.Server
-	b *bed
+	b *fixture
 	r *running
 	t *testing.T
 }
@@ -66,7 +67,7 @@ func (f *foreign) awaitReason(what string, want gc.Reason) {
 	f.t.Helper()
 	kind, name, _ := strings.Cut(what, "/")
 	o := gc.Coordinates{APIVersion: kinds[kind].apiVersion, Kind: kinds[kind].kind, Namespace: f.namespace, Name: name, UID: f.uids[what]}
-	await(f.t, fmt.Sprintf("%s to be kept: %s", what, want), func(ctx context.Context) error {
+	await.Holds(f.t, patience, fmt.Sprintf("%s to be kept: %s", what, want), func(ctx context.Context) error {
 		x, err := f.r.Explain(ctx, o)
 		if err == nil && x.Reason != want {
 			err = fmt.Errorf("it is %s %+v", x.Reason, x.Owners)
@@ -90,7 +91,7 @@ func (f *foreign) awaitAsked(what string, more int) (wait func()) {
 	before := f.asked(what)
 	return func() {
 		f.t.Helper()
-		await(f.t, fmt.Sprintf("%d more of %s", more, what), func(context.Context) error {
+		await.Holds(f.t, patience, fmt.Sprintf("%d more of %s", more, what), func(context.Context) error {
 			if n := f.asked(what) - before; n < more {
 				return fmt.Errorf("%d", n)
 			}
@@ -102,7 +103,7 @@ func (f *foreign) awaitAsked(what string, more int) (wait func()) {
 // untroubled says that no other type was touched.
 func (f *foreign) untroubled() {
 	f.t.Helper()
-	if n := f.r.metric(f.t, "restores_total"); n != 0 {
+	if n := f.r.metric(f.t, "etcd_restores_total"); n != 0 {
 		f.t.Errorf("%v restores", n)
 	}
 	types, err := f.r.Types(f.t.Context())
@@ -227,11 +228,11 @@ func testRestarts(f *foreign) {
 	f.e.Restart()
 	f.want("-cm/d", "cm/c=1")
 	f.untroubled()
-	if err := f.e.Unregister(f.t.Context(), f.b.cp); err != nil {
+	if err := f.e.Unregister(f.t.Context(), f.b.ControlPlane); err != nil {
 		f.t.Fatal(err)
 	}
 	f.e.Cut() // a watch that runs would go on
-	await(f.t, "the type to go", func(ctx context.Context) error {
+	await.Holds(f.t, patience, "the type to go", func(ctx context.Context) error {
 		if state := f.r.state(ctx, thingType); state != "" {
 			return fmt.Errorf("it is %s", state)
 		}

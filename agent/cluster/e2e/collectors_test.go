@@ -20,13 +20,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // collectable is a cluster with something for each collector, and the paths by which it
 // is counted.
 type collectable struct {
-	*bed
+	*fixture
 	t         *testing.T
 	namespace string
 }
@@ -42,11 +43,11 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (c *collectable) status(path string, status object) {
 	c.t.Helper()
 	var now object
-	if err := c.ask(c.t.Context(), http.MethodGet, path, nil, &now); err != nil {
+	if err := c.Ask(c.t.Context(), http.MethodGet, path, nil, &now); err != nil {
 		c.t.Fatal(err)
 	}
 	now["status"] = status
-	c.must(c.t, http.MethodPut, path+"/status", now)
+	c.Must(c.t, http.MethodPut, path+"/status", now)
 }
 
 // job makes a Job that ended a while ago, with a TTL; below 0: without.
@@ -55,7 +56,7 @@ func (c *collectable) job(name string, ttl int, ended time.Duration, condition s
 	if ttl >= 0 {
 		spec["ttlSecondsAfterFinished"] = ttl
 	}
-	c.must(c.t, http.MethodPost, c.jobsPath(), object{"apiVersion": "batch/v1", "kind": "Job", "metadata": object{"name": name}, "spec": spec})
+	c.Must(c.t, http.MethodPost, c.jobsPath(), object{"apiVersion": "batch/v1", "kind": "Job", "metadata": object{"name": name}, "spec": spec})
 	if condition == "" {
 		return
 	}
@@ -84,7 +85,7 @@ func (c *collectable) jobs() {
 func (c *collectable) pods(ended int) {
 	for i := range ended + 3 {
 		name := fmt.Sprintf("pod-%02d", i)
-		c.must(c.t, http.MethodPost, c.podsPath(), object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name}, "spec": podSpec})
+		c.Must(c.t, http.MethodPost, c.podsPath(), object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name}, "spec": podSpec})
 		status := object{"phase": []string{"Succeeded", "Failed"}[i%2]}
 		switch {
 		case i >= ended:
@@ -119,13 +120,13 @@ func certificate(t *testing.T, over time.Time) (request, signed []byte) {
 // csr makes a request that was answered a while ago; "": it was not.
 func (c *collectable) csr(name, condition string, ago time.Duration, issued, over time.Duration) {
 	request, signed := certificate(c.t, time.Now().Add(over))
-	c.must(c.t, http.MethodPost, csrsPath, object{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": object{"name": name},
+	c.Must(c.t, http.MethodPost, csrsPath, object{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": object{"name": name},
 		"spec": object{"request": request, "signerName": "example.com/x", "usages": []any{"client auth"}}})
 	if condition == "" {
 		return
 	}
 	var now object
-	if err := c.ask(c.t.Context(), http.MethodGet, csrsPath+"/"+name, nil, &now); err != nil {
+	if err := c.Ask(c.t.Context(), http.MethodGet, csrsPath+"/"+name, nil, &now); err != nil {
 		c.t.Fatal(err)
 	}
 	status := object{"conditions": []any{object{"type": condition, "status": "True", "reason": "Test", "lastUpdateTime": stamp(time.Now().Add(-ago))}}}
@@ -134,7 +135,7 @@ func (c *collectable) csr(name, condition string, ago time.Duration, issued, ove
 	if condition == "Failed" {
 		sub = "/status"
 	}
-	c.must(c.t, http.MethodPut, csrsPath+"/"+name+sub, now)
+	c.Must(c.t, http.MethodPut, csrsPath+"/"+name+sub, now)
 	if issued > 0 {
 		status["certificate"] = signed
 		c.status(csrsPath+"/"+name, status)
@@ -160,7 +161,7 @@ func (c *collectable) names(ctx context.Context) (list []string, err error) {
 		var found struct {
 			Items []struct{ Metadata struct{ Name string } }
 		}
-		if err := c.ask(ctx, http.MethodGet, path, nil, &found); err != nil {
+		if err := c.Ask(ctx, http.MethodGet, path, nil, &found); err != nil {
 			return nil, err
 		}
 		for _, o := range found.Items {
@@ -174,7 +175,7 @@ func (c *collectable) names(ctx context.Context) (list []string, err error) {
 // wanted waits until r has decided on so many, and says on which.
 func (c *collectable) wanted(r *running, n int) (list []string) {
 	c.t.Helper()
-	await(c.t, fmt.Sprintf("%d decisions", n), func(context.Context) error {
+	await.Holds(c.t, patience, fmt.Sprintf("%d decisions", n), func(context.Context) error {
 		list = nil
 		for _, d := range r.Decisions() {
 			if d.Verb == "delete" && d.Collector != "owners" {
@@ -193,10 +194,10 @@ func (c *collectable) wanted(r *running, n int) (list []string) {
 // kube-controller-manager's controllers delete of the same cluster.
 func TestCollectorsBesidePeer(t *testing.T) {
 	const keep, ended = 12, 30
-	b := newBed(t, peers.Config{Audit: true, ControllerManager: true, ControllerManagerArgs: []string{
+	b := newFixture(t, peers.Config{Audit: true, ControllerManager: true, ControllerManagerArgs: []string{
 		"--controllers=garbage-collector-controller,pod-garbage-collector-controller,ttl-after-finished-controller,certificatesigningrequest-cleaner-controller",
 		fmt.Sprintf("--terminated-pod-gc-threshold=%d", keep)}})
-	if err := b.cp.ControllerManager.Stop(t.Context()); err != nil {
+	if err := b.ControllerManager.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	collecting := func(m config.Mode) func(*config.Config) {
@@ -206,8 +207,8 @@ func TestCollectorsBesidePeer(t *testing.T) {
 		}
 	}
 	fill := func() *collectable {
-		c := &collectable{bed: b, t: t, namespace: b.scene(t).namespace}
-		b.must(t, http.MethodPost, "/api/v1/namespaces/"+c.namespace+"/serviceaccounts",
+		c := &collectable{fixture: b, t: t, namespace: b.scenario(t).namespace}
+		b.Must(t, http.MethodPost, "/api/v1/namespaces/"+c.namespace+"/serviceaccounts",
 			object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
 		c.jobs()
 		c.pods(ended)
@@ -237,36 +238,36 @@ func TestCollectorsBesidePeer(t *testing.T) {
 		}
 		return err
 	}
-	if err := b.cp.ControllerManager.Start(t.Context()); err != nil {
+	if err := b.ControllerManager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// It looks at requests once an hour, and for the first time before it has listed them:
 	// that controller runs alone.
-	cleaner, err := b.cp.NewCSRCleaner()
+	cleaner, err := b.NewCSRCleaner()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cleaner.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the peer to delete the same", remain)
-	for _, peer := range []*peers.Component{cleaner, b.cp.ControllerManager} {
+	await.Holds(t, patience, "the peer to delete the same", remain)
+	for _, peer := range []*peers.Component{cleaner, b.ControllerManager} {
 		if err := peer.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Everything anew, for ebb.
-	b.must(t, http.MethodDelete, csrsPath, nil)
-	b.must(t, http.MethodDelete, c.podsPath(), object{"gracePeriodSeconds": 0})
+	b.Must(t, http.MethodDelete, csrsPath, nil)
+	b.Must(t, http.MethodDelete, c.podsPath(), object{"gracePeriodSeconds": 0})
 	c = fill()
-	from, err := b.cp.ReadAudit(0, func(peers.AuditEvent) {})
+	from, err := b.ReadAudit(0, func(peers.AuditEvent) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.start(t, b.kubeconfig, collecting(config.Enforce))
-	await(t, "ebb to delete the same", remain)
+	await.Holds(t, patience, "ebb to delete the same", remain)
 	requests := map[string]int{}
-	if _, err := b.cp.ReadAudit(from, func(e peers.AuditEvent) {
+	if _, err := b.ReadAudit(from, func(e peers.AuditEvent) {
 		if strings.HasSuffix(e.User.Username, ":ebb-controller") && (e.Verb == "delete" || e.Verb == "patch" || e.Verb == "get") &&
 			slices.Contains([]string{"jobs", "pods", "certificatesigningrequests"}, e.ObjectRef.Resource) {
 			requests[e.Verb]++

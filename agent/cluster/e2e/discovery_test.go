@@ -14,6 +14,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -31,7 +32,7 @@ func (d *discoverer) Discover(ctx context.Context) (metadata.Discovery, error) {
 // are listed: it is in that list, and tells of no change. Its objects are followed soon
 // nevertheless, and a foreground deletion among them ends.
 func TestDefinedWhileStarting(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	var once sync.Once
 	b.over = func(api cluster.API) cluster.API {
 		return &discoverer{api, func(ctx context.Context) (metadata.Discovery, error) {
@@ -46,26 +47,26 @@ func TestDefinedWhileStarting(t *testing.T) {
 	}
 	r := b.start(t, b.kubeconfig, nil)
 	r.awaitState(t, "widgets.example.com", "synced")
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("widget/o", "widget/a < !widget/o", "cm/b < !widget/a")
 	s.remove("widget/o", foreground)
 	s.want("-widget/o", "-widget/a", "-cm/b")
 }
 
 // defineAndSettle returns when the API server has nothing more to say of the definition.
-func (b *bed) defineAndSettle(ctx context.Context) error {
+func (b *fixture) defineAndSettle(ctx context.Context) error {
 	path, _, _ := strings.Cut(crd, "/widgets.")
-	if err := b.ask(ctx, http.MethodPost, path, widgets("v1"), nil); err != nil {
+	if err := b.Ask(ctx, http.MethodPost, path, widgets("v1"), nil); err != nil {
 		return err
 	}
 	var was, now struct {
 		Metadata struct{ ResourceVersion string }
 	}
 	for quiet := 0; quiet < 10 && ctx.Err() == nil; quiet++ {
-		if err := b.ask(ctx, http.MethodGet, crd, nil, &now); err != nil {
+		if err := b.Ask(ctx, http.MethodGet, crd, nil, &now); err != nil {
 			return err
 		}
-		if err := b.ask(ctx, http.MethodGet, "/apis/example.com/v1/widgets", nil, nil); err != nil || was != now {
+		if err := b.Ask(ctx, http.MethodGet, "/apis/example.com/v1/widgets", nil, nil); err != nil || was != now {
 			was, quiet = now, 0
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -76,15 +77,15 @@ func (b *bed) defineAndSettle(ctx context.Context) error {
 // Somebody writes the status of two definitions all the time: one that is served, and one
 // whose names are refused, which is never discovered.
 func TestRestlessDefinition(t *testing.T) {
-	b := newBed(t, peers.Config{Audit: true})
+	b := newFixture(t, peers.Config{Audit: true})
 	b.define(t, "v1")
 	refused := widgets("v1")
 	refused["metadata"] = object{"name": "gadgets.example.com"}
 	refused["spec"].(object)["names"].(object)["plural"] = "gadgets" // of the same kind
 	path, _, _ := strings.Cut(crd, "/widgets.")
-	b.must(t, http.MethodPost, path, refused)
+	b.Must(t, http.MethodPost, path, refused)
 	r := b.start(t, b.kubeconfig, nil)
-	await(t, "the discoveries to rest", func(context.Context) error {
+	await.Holds(t, patience, "the discoveries to rest", func(context.Context) error {
 		done := r.metric(t, "discoveries_total")
 		for begun := time.Now(); time.Since(begun) < 12*time.Second; time.Sleep(50 * time.Millisecond) {
 			if r.metric(t, "discoveries_total") != done {
@@ -97,7 +98,7 @@ func TestRestlessDefinition(t *testing.T) {
 	flaps := 0
 	for begun := time.Now(); time.Since(begun) < 12*time.Second; flaps++ {
 		for _, name := range []string{crd, path + "/gadgets.example.com"} {
-			b.must(t, http.MethodPatch, name+"/status", object{"status": object{"storedVersions": []any{"v1"},
+			b.Must(t, http.MethodPatch, name+"/status", object{"status": object{"storedVersions": []any{"v1"},
 				"conditions": []any{object{"type": "Restless", "status": "True", "message": fmt.Sprint(flaps)}}}})
 		}
 	}
@@ -112,9 +113,9 @@ func TestRestlessDefinition(t *testing.T) {
 	}
 }
 
-func (b *bed) auditEnd(t *testing.T) int64 {
+func (b *fixture) auditEnd(t *testing.T) int64 {
 	t.Helper()
-	from, err := b.cp.ReadAudit(0, func(peers.AuditEvent) {})
+	from, err := b.ReadAudit(0, func(peers.AuditEvent) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +123,9 @@ func (b *bed) auditEnd(t *testing.T) int64 {
 }
 
 // discoveries are what the controller asked for since.
-func (b *bed) discoveries(t *testing.T, from int64) (asked, unchanged int) {
+func (b *fixture) discoveries(t *testing.T, from int64) (asked, unchanged int) {
 	t.Helper()
-	_, err := b.cp.ReadAudit(from, func(e peers.AuditEvent) {
+	_, err := b.ReadAudit(from, func(e peers.AuditEvent) {
 		if !strings.HasSuffix(e.User.Username, ":ebb-controller") {
 			return
 		}
@@ -146,13 +147,13 @@ func (b *bed) discoveries(t *testing.T, from int64) (asked, unchanged int) {
 // type that the other one does, as in an upgrade. It is followed there, and stays; until
 // no API server serves it any more.
 func TestDiscoveryOfAnotherVersion(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
-	second, err := b.cp.AddAPIServer(t.Context(), "--runtime-config=policy/v1=false")
+	second, err := b.AddAPIServer(t.Context(), "--runtime-config=policy/v1=false")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(t, 0, b.cp.URL())
+	p := newProxy(t, 0, b.URL())
 	direct := newProxy(t, 0, second.URL())
 	older, err := clientOf(direct.kubeconfig(t, b))
 	if err != nil {
@@ -176,7 +177,7 @@ func TestDiscoveryOfAnotherVersion(t *testing.T) {
 	r := b.start(t, p.kubeconfig(t, b), nil)
 	const budgets = "poddisruptionbudgets.policy"
 	r.awaitState(t, budgets, "synced")
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("cm/o")
 	for begun, n := time.Now(), 0; time.Since(begun) < 15*time.Second; n++ {
 		b.define(t, "v1", fmt.Sprintf("v%d", 2+n%2)) // each change has it discovered

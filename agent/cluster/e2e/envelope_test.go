@@ -12,35 +12,36 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// The brake holds deletions alone; an envelope slows one cascade; both say whose it was,
+// The circuit breaker holds deletions alone; an envelope slows one cascade; both say whose it was,
 // and outlive who counted.
 func TestEnvelopes(t *testing.T) {
-	b := newBed(t, peers.Config{})
-	t.Run("the brake holds deletions alone", func(t *testing.T) { testBrakeAlone(t, b) })
+	b := newFixture(t, peers.Config{})
+	t.Run("the circuit breaker holds deletions alone", func(t *testing.T) { testBreakerAlone(t, b) })
 	t.Run("two tenants", func(t *testing.T) { testTwoTenants(t, b) })
 	t.Run("leader killed", func(t *testing.T) { testLeaderKilled(t, b) })
 	t.Run("a definition is the root", func(t *testing.T) { testDefinitionIsRoot(t, b) })
 }
 
-func testBrakeAlone(t *testing.T, b *bed) {
-	s := b.scene(t)
-	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Brake.Deletions = 10 })
+func testBreakerAlone(t *testing.T, b *fixture) {
+	s := b.scenario(t)
+	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.CircuitBreaker.Deletions = 10 })
 	defer r.stop()
 	s.make("deploy/d", "rs/r < !deploy/d")
 	s.many("pod", "rs/r", 30)
 	s.remove("deploy/d", background)
-	await(t, "the brake", func(context.Context) error {
-		if r.metric(t, "braked") != 1 {
-			return fmt.Errorf("not braked")
+	await.Holds(t, patience, "the circuit breaker", func(context.Context) error {
+		if r.metric(t, "circuit_breaker_open") != 1 {
+			return fmt.Errorf("not open")
 		}
 		return nil
 	})
-	await(t, "the event", func(context.Context) error {
-		notes := b.events(t, s.namespace, "DeletionsBraked")
+	await.Holds(t, patience, "the event", func(context.Context) error {
+		notes := b.events(t, s.namespace, "CircuitBreakerOpen")
 		if len(notes) != 1 || !strings.Contains(notes[0], "because of Deployment "+s.namespace+"/d") {
 			return fmt.Errorf("%q", notes)
 		}
@@ -52,7 +53,7 @@ func testBrakeAlone(t *testing.T, b *bed) {
 	s.remove("cm/orphan", orphan)
 	s.remove("cm/held", foreground)
 	s.want("-cm/foreground", "-cm/orphan", "secret/a=0", "secret/b=1", "cm/held!", "secret/c=1")
-	s.remove("secret/c", background) // somebody else does what the brake holds
+	s.remove("secret/c", background) // somebody else does what the circuit breaker holds
 	s.want("-secret/c", "-cm/held")
 	if all, _, err := s.left(t.Context(), "pod"); all != 21 || err != nil { // and the ReplicaSet went
 		t.Errorf("%d pods left, %v", all, err)
@@ -60,7 +61,7 @@ func testBrakeAlone(t *testing.T, b *bed) {
 	for range 5 {
 		r.Resume(t.Context())
 	}
-	await(t, "the rest to go", func(ctx context.Context) error {
+	await.Holds(t, patience, "the rest to go", func(ctx context.Context) error {
 		all, _, err := s.left(ctx, "pod")
 		if err == nil && all > 0 {
 			r.Resume(ctx)
@@ -71,9 +72,9 @@ func testBrakeAlone(t *testing.T, b *bed) {
 }
 
 // One that has spent its envelope goes on at the slope; the other one at full speed.
-func testTwoTenants(t *testing.T, b *bed) {
+func testTwoTenants(t *testing.T, b *fixture) {
 	const burst, perMinute, n = 100, 240, 300
-	big, small := b.scene(t), b.scene(t)
+	big, small := b.scenario(t), b.scenario(t)
 	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Envelope = config.Envelope{Burst: burst, PerMinute: perMinute} })
 	defer r.stop()
 	big.make("deploy/d", "rs/r < !deploy/d")
@@ -82,8 +83,8 @@ func testTwoTenants(t *testing.T, b *bed) {
 	small.many("secret", "cm/o", burst-1)
 	begun := time.Now()
 	big.remove("deploy/d", foreground)
-	await(t, "the big one to be slowed", func(context.Context) error {
-		if r.metric(t, "cascades_slowed") != 1 {
+	await.Holds(t, patience, "the big one to be slowed", func(context.Context) error {
+		if r.metric(t, "slowed_cascades") != 1 {
 			return fmt.Errorf("it is not")
 		}
 		return nil
@@ -98,7 +99,7 @@ func testTwoTenants(t *testing.T, b *bed) {
 	}
 	t.Logf("%d deletions of the one took %v beside the other, of which %d were left", burst-1, took, left)
 	// Between two shares of its envelope it is not slowed for a moment.
-	await(t, "the big one to be listed", func(ctx context.Context) error {
+	await.Holds(t, patience, "the big one to be listed", func(ctx context.Context) error {
 		list, err := r.Cascades(ctx)
 		if err == nil && (len(list) == 0 || list[0].Root.Name != "d" || !list[0].Slowed || list[0].Waiting == 0) {
 			err = fmt.Errorf("%+v", list)
@@ -108,13 +109,13 @@ func testTwoTenants(t *testing.T, b *bed) {
 	if text := r.log.text(); strings.Count(text, "a cascade is slowed") != 1 || !strings.Contains(text, `root="Deployment `+big.namespace+`/d"`) {
 		t.Error("who is slowed is not said, once")
 	}
-	await(t, "one event", func(context.Context) error {
+	await.Holds(t, patience, "one event", func(context.Context) error {
 		if notes := b.events(t, big.namespace, "CascadeSlowed"); len(notes) != 1 {
 			return fmt.Errorf("events %q", notes)
 		}
 		return nil
 	})
-	awaitLong(t, "the big one to go", func(ctx context.Context) error {
+	await.Holds(t, 4*time.Minute, "the big one to go", func(ctx context.Context) error {
 		all, _, err := big.left(ctx, "pod")
 		if err == nil && all > 0 {
 			err = fmt.Errorf("%d left", all)
@@ -127,27 +128,13 @@ func testTwoTenants(t *testing.T, b *bed) {
 	big.want("-rs/r", "-deploy/d")
 }
 
-// awaitLong is for what takes its time.
-func awaitLong(t *testing.T, what string, holds func(context.Context) error) {
-	t.Helper()
-	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		err := holds(t.Context())
-		if err == nil {
-			return
-		}
-		if time.Since(begun) > 4*time.Minute {
-			t.Fatalf("wait for %s: %v", what, err)
-		}
-	}
-}
-
 // Killed in the middle of a cascade, and replaced by another one that waited, or ended in
 // order: no more go within the window than the limit, whoever counts.
-func testLeaderKilled(t *testing.T, b *bed) {
+func testLeaderKilled(t *testing.T, b *fixture) {
 	binary := buildtest.Program(t, "cmd/ebb-controller")
 	const limit = 1500
-	limits := fmt.Sprintf("brake: {deletions: %d, window: 1h}\nenvelope: {burst: 1000, perMinute: 1}\n", limit)
-	s := b.scene(t)
+	limits := fmt.Sprintf("circuitBreaker: {deletions: %d, window: 1h}\nenvelope: {burst: 1000, perMinute: 1}\n", limit)
+	s := b.scenario(t)
 	s.make("cm/o", "cm/p")
 	s.many("secret", "cm/o", 1200)
 	s.many("secret", "cm/p", 600)
@@ -156,7 +143,7 @@ func testLeaderKilled(t *testing.T, b *bed) {
 	two := b.launch(t, binary, elected+limits)
 	two.awaitReady("ok: waiting")
 	s.remove("cm/o", background)
-	await(t, "some to go", func(ctx context.Context) error {
+	await.Holds(t, patience, "some to go", func(ctx context.Context) error {
 		all, _, err := s.left(ctx, "secret")
 		if err == nil && all > 1600 {
 			err = fmt.Errorf("%d left", all)
@@ -166,9 +153,9 @@ func testLeaderKilled(t *testing.T, b *bed) {
 	one.kill()
 	two.awaitReady("ok\n")
 	// Of this root at most 1,000 go; what the one that was killed may have done counts.
-	awaitSlowed := func(p *process) {
+	awaitSlowed := func(p *program) {
 		t.Helper()
-		await(t, "the cascade to be slowed", func(ctx context.Context) error {
+		await.Holds(t, patience, "the cascade to be slowed", func(ctx context.Context) error {
 			text, err := p.ask(ctx, http.MethodGet, "/readyz")
 			if err == nil && !strings.Contains(text, "1 cascades are slowed") {
 				err = fmt.Errorf("%q", text)
@@ -199,7 +186,7 @@ func testLeaderKilled(t *testing.T, b *bed) {
 	three.awaitReady("ok\n")
 	awaitSlowed(three)
 	s.remove("cm/p", background) // the cluster-wide window: 500 are left of it, at most
-	three.awaitReady("ok (braked")
+	three.awaitReady("ok (circuit breaker open")
 	if all, _, err = s.left(t.Context(), "secret"); 1800-all > limit+3 || err != nil {
 		t.Errorf("%d went, the limit is %d, %v", 1800-all, limit, err)
 	}
@@ -210,9 +197,9 @@ func testLeaderKilled(t *testing.T, b *bed) {
 
 // A definition is deleted: what depends on objects of its type goes because of it, and is
 // one cascade.
-func testDefinitionIsRoot(t *testing.T, b *bed) {
+func testDefinitionIsRoot(t *testing.T, b *fixture) {
 	b.define(t, "v1")
-	s := b.scene(t)
+	s := b.scenario(t)
 	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Envelope = config.Envelope{Burst: 20, PerMinute: 600} })
 	defer r.stop()
 	r.awaitState(t, "widgets.example.com", "synced")
@@ -221,8 +208,8 @@ func testDefinitionIsRoot(t *testing.T, b *bed) {
 		s.make(owner)
 		s.many("cm", owner, 2)
 	}
-	b.must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", nil)
-	await(t, "the definition's cascade to be slowed", func(ctx context.Context) error {
+	b.Must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", nil)
+	await.Holds(t, patience, "the definition's cascade to be slowed", func(ctx context.Context) error {
 		list, err := r.Cascades(ctx)
 		// What other tests have left goes on beside it.
 		if err == nil && !slices.ContainsFunc(list, func(c cluster.CascadeStatus) bool {
@@ -238,8 +225,8 @@ func testDefinitionIsRoot(t *testing.T, b *bed) {
 // its dependents do, says so once, and goes when they went; and so does the namespace. No
 // other collector runs.
 func TestExcludedNamespace(t *testing.T) {
-	b := newBed(t, peers.Config{ControllerManager: true, ControllerManagerArgs: []string{"--controllers=namespace-controller"}})
-	s := b.scene(t)
+	b := newFixture(t, peers.Config{ControllerManager: true, ControllerManagerArgs: []string{"--controllers=namespace-controller"}})
+	s := b.scenario(t)
 	r := b.start(t, b.kubeconfig, func(c *config.Config) {
 		c.Exclude = config.Exclude{Types: []string{}, Namespaces: []string{s.namespace}}
 	})
@@ -248,7 +235,7 @@ func TestExcludedNamespace(t *testing.T) {
 	s.remove("cm/o", orphan)
 	s.remove("cm/empty", foreground)
 	s.want("-cm/empty")
-	await(t, "the events", func(context.Context) error {
+	await.Holds(t, patience, "the events", func(context.Context) error {
 		notes := b.events(t, s.namespace, "ExcludedDependentsHold")
 		if text := strings.Join(notes, "\n"); len(notes) != 2 || !strings.Contains(text, "Secret "+s.namespace+"/p") || !strings.Contains(text, "Secret "+s.namespace+"/a") {
 			return fmt.Errorf("%q", notes)
@@ -258,8 +245,8 @@ func TestExcludedNamespace(t *testing.T) {
 	s.want("job/j!", "cm/o!", "secret/p=1", "secret/q=1", "secret/a=1")
 	s.own("secret/a") // somebody takes the reference away
 	s.want("-cm/o", "secret/a=0")
-	b.must(t, http.MethodDelete, "/api/v1/namespaces/"+s.namespace, nil)
-	b.awaitGone(t, "/api/v1/namespaces/"+s.namespace)
+	b.Must(t, http.MethodDelete, "/api/v1/namespaces/"+s.namespace, nil)
+	b.AwaitGone(t, "/api/v1/namespaces/"+s.namespace)
 	for _, d := range r.Decisions() {
 		if d.Verb != "remove-finalizer" && d.Object.Namespace == s.namespace && d.Result != "excluded" {
 			t.Errorf("%+v", d)

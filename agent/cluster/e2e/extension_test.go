@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/extension"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // newExtension starts another API server behind the aggregator. Scenes know its type
 // as "thing".
-func newExtension(t *testing.T, b *bed) *extension.Server {
+func newExtension(t *testing.T, b *fixture) *extension.Server {
 	t.Helper()
 	kinds["thing"] = struct {
 		apiVersion, kind, resource string
 		cluster                    bool
 		spec                       object
 	}{apiVersion: "ext.example.com/v1", kind: "Thing", resource: "things"}
-	e, err := extension.New(b.cp.Authority(), extension.Config{})
+	e, err := extension.New(b.Authority(), extension.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	if err := e.Register(t.Context(), b.cp); err != nil {
+	if err := e.Register(t.Context(), b.ControlPlane); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -52,13 +53,13 @@ func noOwners(o *extension.Object) { o.Owners = nil }
 // Types of an aggregated API server: its objects are read before each deletion, because
 // it may ignore what the deletion demands. When it is away, it alone is.
 func TestExtension(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
 	e := newExtension(t, b)
 	e.Set(extension.Unstreamed | extension.NoPreconditions)
 	r := b.start(t, b.kubeconfig, soon)
 	r.awaitState(t, "things.ext.example.com", "synced")
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("cm/o", "thing/a < cm/o", "thing/b < cm/o", "thing/kept < cm/o", "cm/c < thing/b", "thing/p", "cm/d < thing/p", "thing/e < thing/p")
 	for _, p := range policies {
 		r.sameAsLive(t, s, "cm/o", p)
@@ -78,7 +79,7 @@ func TestExtension(t *testing.T) {
 		t.Errorf("it has no owner any more, and was deleted: %v", list)
 	}
 	e.Close()
-	await(t, "the type to be unreadable", func(ctx context.Context) error {
+	await.Holds(t, patience, "the type to be unreadable", func(ctx context.Context) error {
 		if state := r.state(ctx, "things.ext.example.com"); state != "unreadable" {
 			return errors.New(state)
 		}
@@ -89,7 +90,7 @@ func TestExtension(t *testing.T) {
 	s.remove("cm/w", foreground)
 	b.canary(t)
 	s.want("-cm/q", "cm/f=0", "cm/d=1", "cm/late=1") // the journal has q; nobody knows of p
-	b.must(t, http.MethodDelete, "/apis/apiregistration.k8s.io/v1/apiservices/v1.ext.example.com", nil)
+	b.Must(t, http.MethodDelete, "/apis/apiregistration.k8s.io/v1/apiservices/v1.ext.example.com", nil)
 	s.want("-cm/w", "-cm/g", "cm/d=1", "cm/late=1") // it is not served any more: that proves nothing
 	b.canary(t)
 }

@@ -13,11 +13,12 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 func TestFaults(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	r := b.start(t, b.kubeconfig, nil)
 	t.Run("deletion refused", func(t *testing.T) { testRefused(t, b, r) })
 	t.Run("etcd restored", func(t *testing.T) { testRestored(t, b, r) })
@@ -25,16 +26,16 @@ func TestFaults(t *testing.T) {
 
 // What admission refuses stays, is said, holds nobody else, and is tried again
 // seldom.
-func testRefused(t *testing.T, b *bed, r *running) {
+func testRefused(t *testing.T, b *fixture, r *running) {
 	const api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-	b.must(t, http.MethodPost, api+"ies", object{"metadata": object{"name": "keep"}, "spec": object{
+	b.Must(t, http.MethodPost, api+"ies", object{"metadata": object{"name": "keep"}, "spec": object{
 		"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"secrets"}, "operations": []string{"DELETE"}}}},
 		"validations":      []any{object{"expression": "oldObject.metadata.name != 'kept'", "message": "kept on purpose"}}}})
-	b.must(t, http.MethodPost, api+"ybindings", object{"metadata": object{"name": "keep"}, "spec": object{"policyName": "keep", "validationActions": []string{"Deny"}}})
-	s := b.scene(t)
+	b.Must(t, http.MethodPost, api+"ybindings", object{"metadata": object{"name": "keep"}, "spec": object{"policyName": "keep", "validationActions": []string{"Deny"}}})
+	s := b.scenario(t)
 	s.make("secret/kept")
-	await(t, "the policy to be in force", func(ctx context.Context) error {
-		err := b.ask(ctx, http.MethodDelete, s.path("secret/kept")+"?dryRun=All", nil, nil)
+	await.Holds(t, patience, "the policy to be in force", func(ctx context.Context) error {
+		err := b.Ask(ctx, http.MethodDelete, s.path("secret/kept")+"?dryRun=All", nil, nil)
 		if err == nil {
 			return errors.New("it is not")
 		}
@@ -45,7 +46,7 @@ func testRefused(t *testing.T, b *bed, r *running) {
 	s.many("secret", "cm/o", 20)
 	s.remove("cm/o", background)
 	s.awaitLeft("secret", 1, 1)
-	await(t, "the refusal in the record", func(context.Context) error {
+	await.Holds(t, patience, "the refusal in the record", func(context.Context) error {
 		for _, d := range r.Decisions() {
 			if d.Object.Name == "kept" && d.Result == "forbidden" && strings.Contains(d.Error, "kept on purpose") {
 				return nil
@@ -60,16 +61,16 @@ func testRefused(t *testing.T, b *bed, r *running) {
 	if wait := time.Until(*x.Retry); wait < 10*time.Second {
 		t.Errorf("tried again in %v", wait)
 	}
-	b.must(t, http.MethodDelete, api+"ybindings/keep", nil)
+	b.Must(t, http.MethodDelete, api+"ybindings/keep", nil)
 }
 
 // A backup brings owners back whose end everybody remembers. Their dependents, as
 // they were then, stay.
-func testRestored(t *testing.T, b *bed, r *running) {
-	s := b.scene(t)
+func testRestored(t *testing.T, b *fixture, r *running) {
+	s := b.scenario(t)
 	s.make("cm/o", "cm/gone", "cm/a < cm/o", "cm/b < cm/gone + example.com/wait")
 	r.awaitSynced(t)
-	data := b.cp.EtcdDir()
+	data := b.EtcdDir()
 	backup := filepath.Join(t.TempDir(), "etcd")
 	b.down(t)
 	if err := os.CopyFS(backup, os.DirFS(data)); err != nil {
@@ -87,7 +88,7 @@ func testRestored(t *testing.T, b *bed, r *running) {
 		t.Fatal(err)
 	}
 	b.up(t)
-	await(t, "it to be noticed", func(context.Context) error {
+	await.Holds(t, patience, "it to be noticed", func(context.Context) error {
 		if !strings.Contains(r.log.text(), "etcd was restored") {
 			return errors.New("nothing is said")
 		}
@@ -101,18 +102,18 @@ func testRestored(t *testing.T, b *bed, r *running) {
 	s.want("-cm/a", "-cm/late", "cm/b=1")
 }
 
-func (b *bed) down(t *testing.T) {
+func (b *fixture) down(t *testing.T) {
 	t.Helper()
 	// In this order: an API server that loses its etcd first lingers. In good order it
 	// would wait for our watches to end.
-	if err := errors.Join(b.cp.APIServer.Kill(), b.cp.Etcd.Stop(t.Context())); err != nil {
+	if err := errors.Join(b.APIServer.Kill(), b.Etcd.Stop(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bed) up(t *testing.T) {
+func (b *fixture) up(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(b.cp.Etcd.Start(t.Context()), b.cp.APIServer.Start(t.Context())); err != nil {
+	if err := errors.Join(b.Etcd.Start(t.Context()), b.APIServer.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -50,14 +50,14 @@ func newProxy(t *testing.T, life time.Duration, urls ...string) *proxy {
 }
 
 // kubeconfig of ebb-controller, by way of the proxy.
-func (p *proxy) kubeconfig(t *testing.T, b *bed) string {
+func (p *proxy) kubeconfig(t *testing.T, b *fixture) string {
 	t.Helper()
 	text, err := os.ReadFile(b.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	through := strings.ReplaceAll(string(text), b.cp.URL(), "https://"+p.listener.Addr().String())
+	through := strings.ReplaceAll(string(text), b.URL(), "https://"+p.listener.Addr().String())
 	if err := os.WriteFile(path, []byte(through), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -18,19 +19,19 @@ func TestTwoAPIServers(t *testing.T) {
 	budget := kinds["cm"]
 	budget.apiVersion, budget.kind, budget.resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
 	kinds["pdb"] = budget
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
-	second, err := b.cp.AddAPIServer(t.Context(), "--runtime-config=policy/v1=false")
+	second, err := b.AddAPIServer(t.Context(), "--runtime-config=policy/v1=false")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("pdb/o", "pdb/p", "cm/q", "cm/a < pdb/o", "secret/b < !pdb/o", "pdb/c < cm/q", "cm/d < pdb/p")
-	err = peers.Request(t.Context(), b.admin, http.MethodGet, second.URL()+"/apis/policy/v1/namespaces/"+s.namespace+"/poddisruptionbudgets/o", nil, nil)
-	if !isStatus(err, http.StatusNotFound) {
+	err = peers.Request(t.Context(), b.Admin, http.MethodGet, second.URL()+"/apis/policy/v1/namespaces/"+s.namespace+"/poddisruptionbudgets/o", nil, nil)
+	if !peers.HasStatus(err, http.StatusNotFound) {
 		t.Fatalf("the second API server serves it: %v", err)
 	}
-	p := newProxy(t, 500*time.Millisecond, b.cp.URL(), second.URL())
+	p := newProxy(t, 500*time.Millisecond, b.URL(), second.URL())
 	r := b.start(t, p.kubeconfig(t, b), nil)
 	g := b.guard(t)
 	ends := []string{"pdb/o", "cm/a=1", "secret/b=1"}
@@ -48,8 +49,8 @@ func TestTwoAPIServers(t *testing.T) {
 	if err := second.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.only(b.cp.URL())
-	await(t, "the budgets to be followed", func(ctx context.Context) error {
+	p.only(b.URL())
+	await.Holds(t, patience, "the budgets to be followed", func(ctx context.Context) error {
 		if state := r.state(ctx, "poddisruptionbudgets.policy"); state != "synced" {
 			return fmt.Errorf("%q", state)
 		}

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/await"
 )
 
-// Who restarts a controller that was paused, or that its brake has stopped, does not
+// Who restarts a controller that was paused, or that its circuit breaker has stopped, does not
 // mean that it should go on; whoever leads next does not, either.
-func testHaltKept(t *testing.T, b *bed, binary string) {
+func testHaltKept(t *testing.T, b *fixture, binary string) {
 	for _, mode := range []string{elected, alone} {
 		p := b.launch(t, binary, mode)
 		p.awaitReady("ok\n")
@@ -25,17 +27,17 @@ func testHaltKept(t *testing.T, b *bed, binary string) {
 		p.resume()
 		s.ended(10)
 		p.kill()
-		p = b.launch(t, binary, mode+"brake: {deletions: 15, window: 10m}\n")
+		p = b.launch(t, binary, mode+"circuitBreaker: {deletions: 15, window: 10m}\n")
 		p.awaitReady("ok\n")
 		s = b.mixed(t, 30)
 		s.begin()
-		p.awaitReady("ok (braked")
-		await(t, "the brake to be kept", func(ctx context.Context) error {
+		p.awaitReady("ok (circuit breaker open")
+		await.Holds(t, patience, "the circuit breaker to be kept", func(ctx context.Context) error {
 			var lease struct {
 				Metadata struct{ Annotations map[string]string }
 			}
-			err := b.ask(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller", nil, &lease)
-			if err == nil && lease.Metadata.Annotations["ebb-agent.github.io/halted"] != "braked" {
+			err := b.Ask(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller", nil, &lease)
+			if err == nil && lease.Metadata.Annotations["ebb-agent.github.io/halted"] != "breaker-open" {
 				err = fmt.Errorf("%v", lease.Metadata.Annotations)
 			}
 			return err
@@ -44,12 +46,12 @@ func testHaltKept(t *testing.T, b *bed, binary string) {
 		if all == 0 {
 			t.Fatal("none is left")
 		}
-		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := p.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		p.exit()
 		p = b.launch(t, binary, mode)
-		p.awaitReady("ok (braked")
+		p.awaitReady("ok (circuit breaker open")
 		if again, _, err := s.left(t.Context(), "secret"); again != all || err != nil {
 			t.Errorf("%d left before the restart, %d after it, %v", all, again, err)
 		}
@@ -62,7 +64,7 @@ func testHaltKept(t *testing.T, b *bed, binary string) {
 	}
 }
 
-func (p *process) resume() {
+func (p *program) resume() {
 	p.t.Helper()
 	if text, err := p.ask(p.t.Context(), http.MethodPost, "/control/resume"); err != nil || text != "going on\n" {
 		p.t.Fatalf("%q, %v", text, err)

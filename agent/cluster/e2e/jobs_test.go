@@ -10,15 +10,16 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/jobs"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // TestDefaultTTLByLabels: a default TTL follows the labels of namespaces, also of one that
 // gets them later, and no other Job goes.
 func TestDefaultTTLByLabels(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	labelled := func(label object) *collectable {
-		c := &collectable{bed: b, t: t, namespace: b.scene(t).namespace}
+		c := &collectable{fixture: b, t: t, namespace: b.scenario(t).namespace}
 		if label != nil {
 			c.label(label)
 		}
@@ -32,7 +33,7 @@ func TestDefaultTTLByLabels(t *testing.T) {
 		c.Collectors.Jobs.Mode = config.Enforce
 		c.Collectors.Jobs.Defaults = []config.JobDefault{{NamespaceSelector: "team in (build, ci)", After: config.Duration(time.Minute)}}
 	})
-	await(t, "the Job of team build to go", func(ctx context.Context) error { return build.left(ctx, "later", "running") })
+	await.Holds(t, patience, "the Job of team build to go", func(ctx context.Context) error { return build.left(ctx, "later", "running") })
 	for _, c := range []*collectable{other, none} {
 		if err := c.left(t.Context(), "ended", "later", "running"); err != nil {
 			t.Error(err)
@@ -42,7 +43,7 @@ func TestDefaultTTLByLabels(t *testing.T) {
 		}
 	}
 	none.label(object{"team": "ci"})
-	await(t, "the Job of team ci to go", func(ctx context.Context) error { return none.left(ctx, "later", "running") })
+	await.Holds(t, patience, "the Job of team ci to go", func(ctx context.Context) error { return none.left(ctx, "later", "running") })
 	if err := other.left(t.Context(), "ended", "later", "running"); err != nil {
 		t.Error(err)
 	}
@@ -50,17 +51,17 @@ func TestDefaultTTLByLabels(t *testing.T) {
 
 // nextJobGoes returns once a Job that ends now has gone, which is after whatever else was
 // due by now.
-func (b *bed) nextJobGoes(t *testing.T) {
+func (b *fixture) nextJobGoes(t *testing.T) {
 	t.Helper()
-	c := &collectable{bed: b, t: t, namespace: b.scene(t).namespace}
+	c := &collectable{fixture: b, t: t, namespace: b.scenario(t).namespace}
 	c.job("canary", 3, 0, "Complete")
-	await(t, "the next Job to go", func(ctx context.Context) error { return c.left(ctx) })
+	await.Holds(t, patience, "the next Job to go", func(ctx context.Context) error { return c.left(ctx) })
 }
 
 // label the namespace.
 func (c *collectable) label(labels object) {
 	c.t.Helper()
-	c.must(c.t, http.MethodPatch, "/api/v1/namespaces/"+c.namespace, object{"metadata": object{"labels": labels}})
+	c.Must(c.t, http.MethodPatch, "/api/v1/namespaces/"+c.namespace, object{"metadata": object{"labels": labels}})
 }
 
 // left says whether these Jobs are there, and no other.
@@ -68,7 +69,7 @@ func (c *collectable) left(ctx context.Context, want ...string) error {
 	var found struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	if err := c.ask(ctx, http.MethodGet, c.jobsPath(), nil, &found); err != nil {
+	if err := c.Ask(ctx, http.MethodGet, c.jobsPath(), nil, &found); err != nil {
 		return err
 	}
 	var names []string
@@ -85,7 +86,7 @@ func (c *collectable) left(ctx context.Context, want ...string) error {
 func (c *collectable) why(r *running, name string) gc.Reason {
 	c.t.Helper()
 	var job struct{ Metadata struct{ UID string } }
-	if err := c.ask(c.t.Context(), http.MethodGet, c.jobsPath()+"/"+name, nil, &job); err != nil {
+	if err := c.Ask(c.t.Context(), http.MethodGet, c.jobsPath()+"/"+name, nil, &job); err != nil {
 		c.t.Fatal(err)
 	}
 	e, err := r.Explain(c.t.Context(), gc.Coordinates{APIVersion: "batch/v1", Kind: "Job", Resource: "jobs", Namespace: c.namespace, Name: name, UID: job.Metadata.UID})

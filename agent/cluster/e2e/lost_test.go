@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -23,7 +24,7 @@ func (c *collectable) lostNodes() {
 		if name == "off" {
 			node["spec"] = object{"taints": []any{object{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}}}
 		}
-		if err := c.ask(c.t.Context(), http.MethodPost, "/api/v1/nodes", node, nil); err != nil && !isStatus(err, http.StatusConflict) {
+		if err := c.Ask(c.t.Context(), http.MethodPost, "/api/v1/nodes", node, nil); err != nil && !peers.HasStatus(err, http.StatusConflict) {
 			c.t.Fatal(err)
 		}
 	}
@@ -54,13 +55,13 @@ func (c *collectable) lostNodes() {
 		if p.finalizer {
 			meta["finalizers"] = []any{"example.com/hold"}
 		}
-		c.must(c.t, http.MethodPost, c.podsPath(), object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+		c.Must(c.t, http.MethodPost, c.podsPath(), object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 		c.status(c.podsPath()+"/"+p.name, object{"phase": p.phase})
 		if p.deleted {
-			c.must(c.t, http.MethodDelete, c.podsPath()+"/"+p.name, object{"gracePeriodSeconds": 30})
+			c.Must(c.t, http.MethodDelete, c.podsPath()+"/"+p.name, object{"gracePeriodSeconds": 30})
 		}
 	}
-	c.must(c.t, http.MethodDelete, "/api/v1/nodes/lost", nil)
+	c.Must(c.t, http.MethodDelete, "/api/v1/nodes/lost", nil)
 }
 
 // podStates are the Pods that are there: "name phase reason-of-DisruptionTarget deleted".
@@ -74,7 +75,7 @@ func (c *collectable) podStates(ctx context.Context) (list []string, err error) 
 			}
 		}
 	}
-	if err := c.ask(ctx, http.MethodGet, c.podsPath(), nil, &found); err != nil {
+	if err := c.Ask(ctx, http.MethodGet, c.podsPath(), nil, &found); err != nil {
 		return nil, err
 	}
 	for _, p := range found.Items {
@@ -97,8 +98,8 @@ func (c *collectable) podStates(ctx context.Context) (list []string, err error) 
 // kube-controller-manager does it, with two requests each; what finalizers hold is asked
 // for once. Nothing happens to Pods whose Node is there.
 func TestPodsOfLostNodes(t *testing.T) {
-	b := newBed(t, peers.Config{Audit: true, ControllerManager: true, ControllerManagerArgs: []string{"--controllers=pod-garbage-collector-controller"}})
-	if err := b.cp.ControllerManager.Stop(t.Context()); err != nil {
+	b := newFixture(t, peers.Config{Audit: true, ControllerManager: true, ControllerManagerArgs: []string{"--controllers=pod-garbage-collector-controller"}})
+	if err := b.ControllerManager.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	left := []string{
@@ -106,13 +107,13 @@ func TestPodsOfLostNodes(t *testing.T) {
 	}
 	// count has one of them collect, and counts its requests on Pods by verb and name.
 	count := func(user string, run func(c *collectable) (stop func())) map[string]int {
-		c := &collectable{bed: b, t: t, namespace: b.scene(t).namespace}
-		b.must(t, http.MethodPost, "/api/v1/namespaces/"+c.namespace+"/serviceaccounts",
+		c := &collectable{fixture: b, t: t, namespace: b.scenario(t).namespace}
+		b.Must(t, http.MethodPost, "/api/v1/namespaces/"+c.namespace+"/serviceaccounts",
 			object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
 		c.lostNodes()
 		from := b.auditEnd(t)
 		stop := run(c)
-		awaitLong(t, "the Pods of lost Nodes to go", func(ctx context.Context) error {
+		await.Holds(t, 4*time.Minute, "the Pods of lost Nodes to go", func(ctx context.Context) error {
 			got, err := c.podStates(ctx)
 			if diff := cmp.Diff(left, got); err == nil && diff != "" {
 				err = fmt.Errorf("%s", diff)
@@ -121,7 +122,7 @@ func TestPodsOfLostNodes(t *testing.T) {
 		})
 		stop()
 		requests := map[string]int{}
-		if _, err := b.cp.ReadAudit(from, func(e peers.AuditEvent) {
+		if _, err := b.ReadAudit(from, func(e peers.AuditEvent) {
 			if e.User.Username == user && e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == c.namespace && e.Verb != "list" && e.Verb != "watch" {
 				requests[e.ObjectRef.Name]++
 			}
@@ -129,16 +130,16 @@ func TestPodsOfLostNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"held", "never-bound"} { // they are in nobody's way
-			b.must(t, http.MethodPut, c.podsPath()+"/"+name, c.without(name))
+			b.Must(t, http.MethodPut, c.podsPath()+"/"+name, c.without(name))
 		}
 		return requests
 	}
 	peer := count("system:serviceaccount:kube-system:pod-garbage-collector", func(*collectable) func() {
-		if err := b.cp.ControllerManager.Start(t.Context()); err != nil {
+		if err := b.ControllerManager.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			if err := b.cp.ControllerManager.Stop(t.Context()); err != nil {
+			if err := b.ControllerManager.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -146,7 +147,7 @@ func TestPodsOfLostNodes(t *testing.T) {
 	ebb := count("system:serviceaccount:ebb-system:ebb-controller", func(*collectable) func() {
 		r := b.start(t, b.kubeconfig, func(c *config.Config) {
 			c.Collectors.Pods.Mode, c.Collectors.Pods.Quarantine = config.Enforce, config.Duration(time.Second)
-			c.Collectors.Pods.MostShare = 0.5
+			c.Collectors.Pods.MaxShare = 0.5
 		})
 		return r.stop
 	})
@@ -161,7 +162,7 @@ func TestPodsOfLostNodes(t *testing.T) {
 func (c *collectable) without(pod string) object {
 	c.t.Helper()
 	var now object
-	if err := c.ask(c.t.Context(), http.MethodGet, c.podsPath()+"/"+pod, nil, &now); err != nil {
+	if err := c.Ask(c.t.Context(), http.MethodGet, c.podsPath()+"/"+pod, nil, &now); err != nil {
 		c.t.Fatal(err)
 	}
 	delete(now["metadata"].(object), "finalizers")

@@ -20,6 +20,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/nodes"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -36,7 +37,7 @@ func (l later) Time(now time.Time) (time.Time, bool) {
 
 // fleet is a cluster of Nodes, and an inventory of their machines over HTTP.
 type fleet struct {
-	*bed
+	*fixture
 	t        *testing.T
 	by       atomic.Int64
 	r        *running
@@ -49,7 +50,7 @@ type fleet struct {
 const nodesPath = "/api/v1/nodes"
 
 func newFleet(t *testing.T) *fleet {
-	f := &fleet{bed: newBed(t, peers.Config{Audit: true}), t: t}
+	f := &fleet{fixture: newFixture(t, peers.Config{Audit: true}), t: t}
 	f.over = func(a cluster.API) cluster.API { return later{a, &f.by} }
 	f.remembers = true
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,11 +93,11 @@ func (f *fleet) node(name string, ready bool, machine bool, more object) {
 	if more["taints"] != nil {
 		spec["taints"] = more["taints"]
 	}
-	f.must(f.t, http.MethodPost, nodesPath, object{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+	f.Must(f.t, http.MethodPost, nodesPath, object{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
 	at := stamp(time.Now())
 	status := object{"conditions": []any{object{"type": "Ready", "status": map[bool]string{true: "True", false: "Unknown"}[ready],
 		"lastHeartbeatTime": at, "lastTransitionTime": at}}}
-	(&collectable{bed: f.bed, t: f.t}).status(nodesPath+"/"+name, status)
+	(&collectable{fixture: f.fixture, t: f.t}).status(nodesPath+"/"+name, status)
 	if machine {
 		f.machines = append(f.machines, name)
 	}
@@ -107,7 +108,7 @@ const nodeLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leas
 // lease of a Node, renewed at a moment.
 func (f *fleet) lease(name string, at time.Time) {
 	f.t.Helper()
-	f.must(f.t, http.MethodPost, nodeLeases, object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": name},
+	f.Must(f.t, http.MethodPost, nodeLeases, object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": name},
 		"spec": object{"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": at.Format("2006-01-02T15:04:05.000000Z07:00")}})
 }
 
@@ -115,16 +116,16 @@ func (f *fleet) lease(name string, at time.Time) {
 func (f *fleet) renew(name string) {
 	f.t.Helper()
 	var l object
-	if err := f.ask(f.t.Context(), http.MethodGet, nodeLeases+"/"+name, nil, &l); err != nil {
+	if err := f.Ask(f.t.Context(), http.MethodGet, nodeLeases+"/"+name, nil, &l); err != nil {
 		f.t.Fatal(err)
 	}
 	l["spec"].(object)["renewTime"] = f.now().Format("2006-01-02T15:04:05.000000Z07:00")
-	f.must(f.t, http.MethodPut, nodeLeases+"/"+name, l)
+	f.Must(f.t, http.MethodPut, nodeLeases+"/"+name, l)
 }
 
 func (f *fleet) attach(node string) {
 	f.t.Helper()
-	f.must(f.t, http.MethodPost, "/apis/storage.k8s.io/v1/volumeattachments", object{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+	f.Must(f.t, http.MethodPost, "/apis/storage.k8s.io/v1/volumeattachments", object{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
 		"metadata": object{"name": "of-" + node}, "spec": object{"attacher": "csi.example.com", "nodeName": node, "source": object{"persistentVolumeName": "pv-" + node}}})
 }
 
@@ -132,8 +133,8 @@ func (f *fleet) begin() {
 	f.t.Helper()
 	f.r = f.start(f.t, f.kubeconfig, func(c *config.Config) {
 		n := &c.Collectors.Nodes
-		n.Mode, n.Label, n.MostShare = config.Enforce, "example.com/decommissioned=yes", 1
-		n.Inventory.URL, n.Inventory.LeastShare, n.Inventory.Timeout = f.url, 0.5, config.Duration(500*time.Millisecond)
+		n.Mode, n.Label, n.MaxShare = config.Enforce, "example.com/decommissioned=yes", 1
+		n.Inventory.URL, n.Inventory.MinShare, n.Inventory.Timeout = f.url, 0.5, config.Duration(500*time.Millisecond)
 	})
 	f.await("types", func(map[string]int) bool { return true })
 }
@@ -141,7 +142,7 @@ func (f *fleet) begin() {
 // await what is made of stale Nodes.
 func (f *fleet) await(what string, holds func(map[string]int) bool) {
 	f.t.Helper()
-	await(f.t, what, func(ctx context.Context) error {
+	await.Holds(f.t, patience, what, func(ctx context.Context) error {
 		by := map[string]int{}
 		all, err := f.r.Collectors(ctx, 0, 0)
 		for _, s := range all {
@@ -165,7 +166,7 @@ func (f *fleet) names(ctx context.Context) (list []string, err error) {
 	var found struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	err = f.ask(ctx, http.MethodGet, nodesPath, nil, &found)
+	err = f.Ask(ctx, http.MethodGet, nodesPath, nil, &found)
 	for _, o := range found.Items {
 		list = append(list, o.Metadata.Name)
 	}
@@ -176,7 +177,7 @@ func (f *fleet) names(ctx context.Context) (list []string, err error) {
 func (f *fleet) left(want ...string) {
 	f.t.Helper()
 	slices.Sort(want)
-	await(f.t, "just these Nodes to be left", func(ctx context.Context) error {
+	await.Holds(f.t, patience, "just these Nodes to be left", func(ctx context.Context) error {
 		got, err := f.names(ctx)
 		if diff := cmp.Diff(want, got); err == nil && diff != "" {
 			err = errors.New(diff)
@@ -231,7 +232,7 @@ func TestNodes(t *testing.T) {
 		f.await(string(what), func(by map[string]int) bool { return by[string(what)] == 4 })
 	}
 	f.left(all...)
-	from, err := f.cp.ReadAudit(0, func(peers.AuditEvent) {})
+	from, err := f.ReadAudit(0, func(peers.AuditEvent) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestNodes(t *testing.T) {
 		return cmp.Equal(by, map[string]int{string(nodes.NotMarked): 1, string(nodes.InInventory): 1, string(nodes.VolumesAttached): 1})
 	})
 	requests := map[string]int{}
-	if _, err := f.cp.ReadAudit(from, func(e peers.AuditEvent) {
+	if _, err := f.ReadAudit(from, func(e peers.AuditEvent) {
 		if strings.HasSuffix(e.User.Username, ":ebb-controller") && (e.ObjectRef.Resource == "nodes" || e.ObjectRef.Namespace == "kube-node-lease") && e.Verb != "watch" && e.Verb != "list" {
 			requests[e.Verb+" "+e.ObjectRef.Resource]++
 		}
@@ -263,18 +264,18 @@ func (f *fleet) restored(kept []string) {
 	f.node("gone-again", false, false, nil)
 	backup := f.backup(t)
 	for range 500 { // what an API server writes at its start must not hide that versions went back
-		f.must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"generateName": "x-"}})
+		f.Must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"generateName": "x-"}})
 	}
 	f.node("lost", true, false, nil)
-	await(t, "that Node to be told of", func(ctx context.Context) error {
+	await.Holds(t, patience, "that Node to be told of", func(ctx context.Context) error {
 		x, err := f.r.Explain(ctx, gc.Coordinates{APIVersion: "v1", Kind: "Node", Name: "lost"})
 		if err == nil && len(x.Collectors) == 0 {
 			err = errors.New("it is not known")
 		}
 		return err
 	})
-	f.bed.restore(t, backup)
-	await(t, "the restore to be noticed", func(context.Context) error {
+	f.fixture.restore(t, backup)
+	await.Holds(t, patience, "the restore to be noticed", func(context.Context) error {
 		if f.r.metric(t, "restore_unconfirmed") != 1 {
 			return errors.New("it is not")
 		}

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"math/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/agent/cluster/journal/journaltest"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/dice"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -29,14 +30,14 @@ func init() {
 // types there are.
 func TestOrphanedJobs(t *testing.T) {
 	const types, jobs = 100, 20
-	b := newBed(t, peers.Config{Audit: true})
+	b := newFixture(t, peers.Config{Audit: true})
 	b.defineMany(t, types)
 	r := b.start(t, b.kubeconfig, nil)
-	s := b.scene(t)
+	s := b.scenario(t)
 	for i := range jobs {
 		s.make(fmt.Sprintf("job/j-%d", i), fmt.Sprintf("pod/p-%d < !job/j-%d", i, i))
 	}
-	from, err := b.cp.ReadAudit(0, func(peers.AuditEvent) {})
+	from, err := b.ReadAudit(0, func(peers.AuditEvent) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestOrphanedJobs(t *testing.T) {
 		job := fmt.Sprintf("job/j-%d", i)
 		begun := time.Now()
 		s.remove(job, nil)
-		b.awaitGone(t, s.path(job))
+		b.AwaitGone(t, s.path(job))
 		took = append(took, time.Since(begun))
 		// The Jobs of a real cluster do not end all at once.
 		time.Sleep(max(0, 500*time.Millisecond-time.Since(begun)))
@@ -53,7 +54,7 @@ func TestOrphanedJobs(t *testing.T) {
 	s.awaitLeft("pod", jobs, 0)
 	lists := map[string]int{}
 	sum := 0
-	if _, err := b.cp.ReadAudit(from, func(e peers.AuditEvent) {
+	if _, err := b.ReadAudit(from, func(e peers.AuditEvent) {
 		if strings.HasSuffix(e.User.Username, ":ebb-controller") && (e.Verb == "list" || strings.Contains(e.RequestURI, "sendInitialEvents=true")) {
 			lists[e.ObjectRef.Resource]++
 			sum++
@@ -70,12 +71,12 @@ func TestOrphanedJobs(t *testing.T) {
 }
 
 // defineMany makes definitions of n types.
-func (b *bed) defineMany(t *testing.T, n int) {
+func (b *fixture) defineMany(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
 		kind := fmt.Sprintf("Many%d", i)
 		plural := strings.ToLower(kind) + "s"
-		b.must(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
+		b.Must(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
 			"metadata": object{"name": plural + ".many.example.com"},
 			"spec": object{"group": "many.example.com", "scope": "Namespaced", "names": object{"kind": kind, "plural": plural},
 				"versions": []any{object{"name": "v1", "served": true, "storage": true, "schema": object{"openAPIV3Schema": object{"type": "object"}}}}}})
@@ -84,7 +85,7 @@ func (b *bed) defineMany(t *testing.T, n int) {
 
 // race makes dependents of an owner while it is deleted with orphan, and after. It
 // returns how many were made.
-func (s *scene) race(owner string, most int) (made int) {
+func (s *scenario) race(owner string, most int) (made int) {
 	s.make(owner)
 	var wg sync.WaitGroup
 	counts := make([]int, 4)
@@ -96,7 +97,7 @@ func (s *scene) race(owner string, most int) (made int) {
 			}
 		})
 	}
-	time.Sleep(time.Duration(rand.Intn(20)) * time.Millisecond)
+	time.Sleep(dice.Below(s.chance, 20*time.Millisecond))
 	s.remove(owner, orphan)
 	wg.Wait()
 	for _, n := range counts {
@@ -109,9 +110,9 @@ func (s *scene) race(owner string, most int) (made int) {
 // lose their reference and live; also those of a type that was defined after the owner
 // had gone.
 func TestLateDependents(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	r := b.start(t, b.kubeconfig, nil)
-	s := b.scene(t)
+	s := b.scenario(t)
 	made := 0
 	for round := range 15 {
 		made += s.race(fmt.Sprintf("cm/o-%d", round), 5)
@@ -119,7 +120,7 @@ func TestLateDependents(t *testing.T) {
 	s.awaitOrphaned(made)
 	s.make("cm/o")
 	s.remove("cm/o", orphan)
-	b.awaitGone(t, s.path("cm/o"))
+	b.AwaitGone(t, s.path("cm/o"))
 	b.define(t, "v1")
 	s.make("widget/w < !cm/o")
 	s.want("widget/w=0")
@@ -127,9 +128,9 @@ func TestLateDependents(t *testing.T) {
 }
 
 // awaitOrphaned waits until so many secrets and config maps are there, and none has an owner.
-func (s *scene) awaitOrphaned(made int) {
+func (s *scenario) awaitOrphaned(made int) {
 	s.t.Helper()
-	await(s.t, "all to be without an owner", func(ctx context.Context) error {
+	await.Holds(s.t, patience, "all to be without an owner", func(ctx context.Context) error {
 		secrets, owned, err := s.left(ctx, "secret")
 		if err != nil {
 			return err
@@ -143,15 +144,16 @@ func (s *scene) awaitOrphaned(made int) {
 }
 
 // The same, with a controller that is killed again and again.
-func testKilledOrphaning(t *testing.T, b *bed, binary string) {
-	s := b.scene(t)
+func testKilledOrphaning(t *testing.T, b *fixture, binary string) {
+	s := b.scenario(t)
 	made := 0
 	for round := range 12 {
 		p := b.launch(t, binary, alone)
 		p.awaitReady("ok")
 		var wg sync.WaitGroup
+		wait := dice.Below(s.chance, 250*time.Millisecond)
 		wg.Go(func() {
-			time.Sleep(time.Duration(rand.Intn(250)) * time.Millisecond)
+			time.Sleep(wait)
 			p.kill()
 		})
 		made += s.race(fmt.Sprintf("cm/o-%d", round), 5)
@@ -164,9 +166,9 @@ func testKilledOrphaning(t *testing.T, b *bed, binary string) {
 
 // The journal in ConfigMaps does what the one in memory does in the other tests.
 func TestJournal(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	// The suite changes sealed segments, too, for which the controller has no right.
-	admin, err := b.cp.Kubeconfig("admin", "system:masters")
+	admin, err := b.Kubeconfig("admin", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -26,16 +27,16 @@ var policies = []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}
 // What the running controller says is what the API server is read to say, tree for
 // tree: the graph has all that matters.
 func TestPreview(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
-	away := b.scene(t)
+	away := b.scenario(t)
 	r := b.start(t, b.kubeconfig, func(c *config.Config) {
 		c.Exclude = config.Exclude{Types: []string{"pods"}, Namespaces: []string{away.namespace}}
 	})
 	r.awaitState(t, "widgets.example.com", "synced")
 	for _, tc := range cascades {
 		t.Run(tc.name, func(t *testing.T) {
-			s := b.scene(t)
+			s := b.scenario(t)
 			for _, line := range tc.objects {
 				if line == "circle cm/a cm/b" {
 					s.own("cm/a", "!cm/o", "!cm/b")
@@ -57,19 +58,19 @@ func TestPreview(t *testing.T) {
 	t.Run("forbidden type", func(t *testing.T) { testPreviewForbidden(t, b) })
 }
 
-func (s *scene) query(what string, p gc.Policy) preview.Query {
+func (s *scenario) query(what string, p gc.Policy) preview.Query {
 	kind, name, _ := strings.Cut(what, "/")
 	return preview.Query{Resource: kinds[kind].resource, Name: s.real(kind, name), Namespace: s.namespace, Policy: p}
 }
 
 // live is what `ebb cascade` says without a controller, with the same exclusions.
-func (r *running) live(t *testing.T, b *bed, q preview.Query) preview.Answer {
+func (r *running) live(t *testing.T, b *fixture, q preview.Query) preview.Answer {
 	t.Helper()
 	rc, err := clientcmd.BuildConfigFromFlags("", b.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := preview.Look(t.Context(), preview.Options{Query: q, Config: rc, Exclude: &r.config.Exclude})
+	a, err := preview.Simulate(t.Context(), preview.Options{Query: q, Config: rc, Exclude: &r.config.Exclude})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +78,12 @@ func (r *running) live(t *testing.T, b *bed, q preview.Query) preview.Answer {
 }
 
 // sameAsLive waits until the watches have told the controller what a list tells.
-func (r *running) sameAsLive(t *testing.T, s *scene, what string, p gc.Policy) preview.Answer {
+func (r *running) sameAsLive(t *testing.T, s *scenario, what string, p gc.Policy) preview.Answer {
 	t.Helper()
 	q := s.query(what, p)
-	want := r.live(t, s.bed, q)
+	want := r.live(t, s.fixture, q)
 	var got preview.Answer
-	await(t, "the same tree for "+what+" "+string(p), func(ctx context.Context) (err error) {
+	await.Holds(t, patience, "the same tree for "+what+" "+string(p), func(ctx context.Context) (err error) {
 		if got, err = r.Preview(ctx, q); err != nil {
 			return err
 		}
@@ -98,16 +99,16 @@ func (r *running) sameAsLive(t *testing.T, s *scene, what string, p gc.Policy) p
 		}
 		return nil
 	})
-	if got.Source != preview.FromController || got.Controller.Mode != "enforce" || got.Controller.Halted != "" || *got.Controller.BrakeAllows < 1000 {
-		t.Errorf("%s: %s, halted: %q, brake: %d", got.Source, got.Controller.Mode, got.Controller.Halted, *got.Controller.BrakeAllows)
+	if got.Source != preview.FromController || got.Controller.Mode != "enforce" || got.Controller.Halted != "" || *got.Controller.BreakerAllows < 1000 {
+		t.Errorf("%s: %s, halted: %q, breaker: %d", got.Source, got.Controller.Mode, got.Controller.Halted, *got.Controller.BreakerAllows)
 	}
 	return got
 }
 
 // Objects that wait for others' finalizers, for each other and for types: the names of
 // finalizers are read live.
-func testPreviewBusy(t *testing.T, b *bed, r *running) {
-	s := b.scene(t)
+func testPreviewBusy(t *testing.T, b *fixture, r *running) {
+	s := b.scenario(t)
 	s.make("cm/o", "cm/w", "cm/held < !cm/w + example.com/hold", "cm/both < cm/o !cm/w", "secret/below < cm/both + example.com/a example.com/b",
 		"cm/never < cm/o cm/nobody", "widget/x < cm/below")
 	s.remove("cm/w", foreground)
@@ -124,10 +125,10 @@ func testPreviewBusy(t *testing.T, b *bed, r *running) {
 
 // What the configuration excludes stays, and the answer says so; a reader of the API
 // server alone cannot know.
-func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
+func testPreviewExcluded(t *testing.T, b *fixture, r *running, away *scenario) {
 	away.t = t
-	s := b.scene(t)
-	for _, x := range []*scene{s, away} {
+	s := b.scenario(t)
+	for _, x := range []*scenario{s, away} {
 		x.make("cm/o", "pod/p < cm/o", "secret/a < cm/o")
 		a := r.sameAsLive(t, x, "cm/o", gc.Background)
 		for _, n := range a.Root.Dependents {
@@ -144,7 +145,7 @@ func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
 	}
 	s.want("-secret/a")
 	away.want("secret/a=1")
-	await(t, "pods to be said to be excluded", func(ctx context.Context) error {
+	await.Holds(t, patience, "pods to be said to be excluded", func(ctx context.Context) error {
 		a, err := r.Preview(ctx, s.query("pod/p", gc.Background))
 		if err != nil {
 			return err
@@ -162,15 +163,15 @@ func testPreviewExcluded(t *testing.T, b *bed, r *running, away *scene) {
 }
 
 // What other controllers take along is counted in the whole graph.
-func testPreviewNotes(t *testing.T, b *bed, r *running) {
-	s := b.scene(t)
+func testPreviewNotes(t *testing.T, b *fixture, r *running) {
+	s := b.scenario(t)
 	s.make("cm/o", "widget/a", "widget/b")
 	for _, q := range []preview.Query{
 		{Resource: "ns", Name: s.namespace, Policy: gc.Background}, // a short name
 		{Resource: "crd", Name: "widgets.example.com", Policy: gc.Background},
 	} {
 		want := r.live(t, b, q)
-		await(t, "the same notes", func(ctx context.Context) error {
+		await.Holds(t, patience, "the same notes", func(ctx context.Context) error {
 			got, err := r.Preview(ctx, q)
 			if diff := cmp.Diff(want.Notes, got.Notes); err != nil || diff != "" || len(got.Notes) != 1 {
 				return fmt.Errorf("%w %s", err, diff)
@@ -180,8 +181,8 @@ func testPreviewNotes(t *testing.T, b *bed, r *running) {
 	}
 }
 
-func testPreviewRefusals(t *testing.T, b *bed, r *running) {
-	s := b.scene(t)
+func testPreviewRefusals(t *testing.T, b *fixture, r *running) {
+	s := b.scenario(t)
 	for q, want := range map[preview.Query]string{
 		s.query("cm/none", gc.Background):                "configmaps/none in namespace " + s.namespace + ": not found",
 		{Resource: "carrots", Name: "x"}:                 `"carrots": the server has no such resource type`,
@@ -196,11 +197,11 @@ func testPreviewRefusals(t *testing.T, b *bed, r *running) {
 
 // The command, by way of the admin socket: text, JSON, and what it says of a
 // controller that is paused.
-func testPreviewProgram(t *testing.T, b *bed) {
-	p := b.launch(t, buildtest.Program(t, "cmd/ebb-controller"), alone+"paused: true\nbrake: {deletions: 2, window: 1m}\n")
+func testPreviewProgram(t *testing.T, b *fixture) {
+	p := b.launch(t, buildtest.Program(t, "cmd/ebb-controller"), alone+"paused: true\ncircuitBreaker: {deletions: 2, window: 1m}\n")
 	p.awaitReady("ok (paused by configuration)")
 	ebb := buildtest.Program(t, "cmd/ebb")
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("cm/o", "secret/a < cm/o", "secret/b < cm/o", "secret/c < cm/o")
 	run := func(args string) (string, int) {
 		cmd := exec.CommandContext(t.Context(), ebb, strings.Fields(args)...)
@@ -208,7 +209,7 @@ func testPreviewProgram(t *testing.T, b *bed) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	ask := "cascade cm/o -n " + s.namespace + " --controller unix://" + p.socket
-	await(t, "the answer", func(context.Context) error {
+	await.Holds(t, patience, "the answer", func(context.Context) error {
 		text, code := run(ask)
 		for _, want := range []string{"deleted: configmaps 1, secrets 3", "The running controller says so (mode enforce)", "sends nothing: paused by configuration", "2 more deletions are allowed"} {
 			if code != 0 || !strings.Contains(text, want) {
@@ -222,10 +223,10 @@ func testPreviewProgram(t *testing.T, b *bed) {
 		code int
 		want string
 	}{
-		{ask + " -o json", 0, `"source": "controller"`}, {ask + " -o json --policy orphan", 0, `"outcome": "orphaned"`},
-		{"cascade cm/none -n " + s.namespace + " --controller unix://" + p.socket, 3, "cm/none in namespace " + s.namespace + ": not found"},
-		{"cascade cm/o --controller unix:///nowhere", 3, "is it running"}, {"cascade cm/o --controller ftp://x", 3, "want unix:///run/ebb"},
-		{ask + " --kubeconfig x", 3, "--kubeconfig: not with --controller"},
+		{ask + " -o json", 0, `"source": "controller"`}, {ask + " -o json --cascade=orphan", 0, `"outcome": "orphaned"`},
+		{"cascade cm/none -n " + s.namespace + " --controller unix://" + p.socket, 1, "cm/none in namespace " + s.namespace + ": not found"},
+		{"cascade cm/o --controller unix:///nowhere", 1, "is it running"}, {"cascade cm/o --controller ftp://x", 1, "want unix:///run/ebb"},
+		{ask + " --kubeconfig x", 2, "--kubeconfig: not with --controller"},
 	} {
 		if text, code := run(test.args); code != test.code || !strings.Contains(text, test.want) {
 			t.Errorf("%s: exit code %d, want %d, %q:\n%s", test.args, code, test.code, test.want, text)
@@ -237,13 +238,13 @@ func testPreviewProgram(t *testing.T, b *bed) {
 }
 
 // A type that the controller may not read is named; its own objects have no answer.
-func testPreviewForbidden(t *testing.T, b *bed) {
-	s := b.scene(t)
+func testPreviewForbidden(t *testing.T, b *fixture) {
+	s := b.scenario(t)
 	s.make("cm/o", "secret/a < cm/o", "cm/b < cm/o", "cm/c < cm/o secret/a")
 	r := b.start(t, b.limited(t), nil)
 	r.awaitState(t, "secrets", "unreadable")
 	var a preview.Answer
-	await(t, "the answer", func(ctx context.Context) (err error) {
+	await.Holds(t, patience, "the answer", func(ctx context.Context) (err error) {
 		a, err = r.Preview(ctx, s.query("cm/o", gc.Orphan))
 		return err
 	})

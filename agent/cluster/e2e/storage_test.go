@@ -15,6 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/volumes"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/csi"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // storage is a cluster with volumes in all states, each a directory of a driver that runs.
 type storage struct {
-	*bed
+	*fixture
 	t         *testing.T
 	namespace string
 	drivers   map[string]*csi.Driver
@@ -37,14 +38,14 @@ type storage struct {
 }
 
 // newStorage starts drivers; hook is called before and after what they do.
-func (b *bed) newStorage(t *testing.T, before, after func(context.Context, string) error) *storage {
+func (b *fixture) newStorage(t *testing.T, before, after func(context.Context, string) error) *storage {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ebbv") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &storage{bed: b, t: t, namespace: b.scene(t).namespace, drivers: map[string]*csi.Driver{}, sockets: map[string]string{}, ids: map[string]string{}}
+	s := &storage{fixture: b, t: t, namespace: b.scenario(t).namespace, drivers: map[string]*csi.Driver{}, sockets: map[string]string{}, ids: map[string]string{}}
 	for n, c := range []csi.Config{{Name: openDriver, Before: before, After: after}, {Name: lockDriver, Token: token}} {
 		c.Socket, c.Root = filepath.Join(dir, fmt.Sprint("s", n)), filepath.Join(dir, fmt.Sprint("v", n))
 		d, err := csi.Start(c)
@@ -109,7 +110,7 @@ func (s *storage) make(v volume) {
 		annotations["pv.kubernetes.io/provisioned-by"] = v.by
 	}
 	maps.Copy(annotations, v.annotations)
-	s.must(s.t, http.MethodPost, pvsPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
+	s.Must(s.t, http.MethodPost, pvsPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec,
 		"metadata": object{"name": v.name, "finalizers": v.finalizers, "annotations": annotations}})
 	if v.ago == 0 {
 		v.ago = 48 * time.Hour
@@ -121,22 +122,22 @@ func (s *storage) make(v volume) {
 func (s *storage) drop(name string) {
 	s.t.Helper()
 	var now object
-	if err := s.ask(s.t.Context(), http.MethodGet, pvsPath+"/"+name, nil, &now); err != nil {
+	if err := s.Ask(s.t.Context(), http.MethodGet, pvsPath+"/"+name, nil, &now); err != nil {
 		s.t.Fatal(err)
 	}
 	now["metadata"].(object)["finalizers"] = []string{}
-	s.must(s.t, http.MethodPut, pvsPath+"/"+name, now)
-	s.must(s.t, http.MethodDelete, pvsPath+"/"+name, nil)
-	s.awaitGone(s.t, pvsPath+"/"+name)
+	s.Must(s.t, http.MethodPut, pvsPath+"/"+name, now)
+	s.Must(s.t, http.MethodDelete, pvsPath+"/"+name, nil)
+	s.AwaitGone(s.t, pvsPath+"/"+name)
 }
 
 // release waits until a volume is, and has it be so for longer than it was.
 func (s *storage) release(name string, ago time.Duration) {
 	s.t.Helper()
 	path := pvsPath + "/" + name
-	await(s.t, name+" to be released", func(ctx context.Context) error {
+	await.Holds(s.t, patience, name+" to be released", func(ctx context.Context) error {
 		var now object
-		if err := s.ask(ctx, http.MethodGet, path, nil, &now); err != nil {
+		if err := s.Ask(ctx, http.MethodGet, path, nil, &now); err != nil {
 			return err
 		}
 		st, _ := now["status"].(object)
@@ -144,7 +145,7 @@ func (s *storage) release(name string, ago time.Duration) {
 			return fmt.Errorf("it is %v", st["phase"])
 		}
 		st["lastPhaseTransitionTime"] = stamp(time.Now().Add(-ago))
-		return s.ask(ctx, http.MethodPut, path+"/status", now, nil)
+		return s.Ask(ctx, http.MethodPut, path+"/status", now, nil)
 	})
 }
 
@@ -154,12 +155,12 @@ func (s *storage) claim(name, volume string) {
 	if volume != "" {
 		spec["volumeName"] = volume
 	}
-	s.must(s.t, http.MethodPost, s.claimsPath(), object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": name}, "spec": spec})
+	s.Must(s.t, http.MethodPost, s.claimsPath(), object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": name}, "spec": spec})
 }
 
 func (s *storage) attach(name, volume, node string) {
 	s.t.Helper()
-	s.must(s.t, http.MethodPost, "/apis/storage.k8s.io/v1/volumeattachments", object{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+	s.Must(s.t, http.MethodPost, "/apis/storage.k8s.io/v1/volumeattachments", object{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
 		"metadata": object{"name": name}, "spec": object{"attacher": openDriver, "nodeName": node, "source": object{"persistentVolumeName": volume}}})
 }
 
@@ -171,7 +172,7 @@ func secretOf(namespace, name string) object {
 // reason. What only a live read tells has "released" in the loop, and then its own.
 func (s *storage) fill() (goes []string, stays map[string]gc.Reason, live map[string]gc.Reason) {
 	t := s.t
-	s.must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/secrets", object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "deletion"}, "stringData": object{"token": token}})
+	s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/secrets", object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "deletion"}, "stringData": object{"token": token}})
 	s.make(volume{name: "go-plain"})
 	s.make(volume{name: "go-secret", driver: lockDriver, annotations: secretOf(s.namespace, "deletion")})
 	s.make(volume{name: "go-no-finalizer", finalizers: []string{protection}})
@@ -195,8 +196,8 @@ func (s *storage) fill() (goes []string, stays map[string]gc.Reason, live map[st
 	s.make(volume{name: "elder"})
 	s.make(volume{name: "elders-disk", policy: "Retain", source: object{"hostPath": object{"path": "/disks/" + s.ids["elder"]}}})
 	s.make(volume{name: "in-use"})
-	s.must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
-	s.must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/pods", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "user"},
+	s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
+	s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/pods", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "user"},
 		"spec": object{"containers": podSpec["containers"], "volumes": []any{object{"name": "v", "persistentVolumeClaim": object{"claimName": "in-use"}}}}})
 	s.make(volume{name: "kept-namespace", namespace: "kube-system"})
 	return []string{"go-half-done", "go-no-finalizer", "go-plain", "go-secret"},
@@ -223,7 +224,7 @@ func (s *storage) left(ctx context.Context) (names []string, err error) {
 	var list struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	err = s.ask(ctx, http.MethodGet, pvsPath, nil, &list)
+	err = s.Ask(ctx, http.MethodGet, pvsPath, nil, &list)
 	for _, o := range list.Items {
 		names = append(names, o.Metadata.Name)
 	}
@@ -233,7 +234,7 @@ func (s *storage) left(ctx context.Context) (names []string, err error) {
 // decided waits until r has decided about volumes, each in one way.
 func (s *storage) decided(r *running, result string, names ...string) {
 	s.t.Helper()
-	await(s.t, fmt.Sprintf("%q to be %s", names, result), func(context.Context) error {
+	await.Holds(s.t, patience, fmt.Sprintf("%q to be %s", names, result), func(context.Context) error {
 		got := map[string]bool{}
 		for _, d := range r.Decisions() {
 			if d.Verb == "delete-volume" && (d.Result == result || strings.Contains(d.Error, result)) {

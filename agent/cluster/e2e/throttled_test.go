@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
@@ -21,15 +22,15 @@ const level = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations
 // two, and says 429 to all others: fewer are sent, everything is done all the same, and
 // once there is room again it goes as fast as before.
 func TestThrottled(t *testing.T) {
-	b := newBed(t, peers.Config{})
+	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")
-	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 32, Most: 32} })
+	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 32, Max: 32} })
 	r.awaitState(t, "widgets.example.com", "synced")
 	g := b.guard(t)
 	shares := func(n, length int) {
-		b.must(t, http.MethodPatch, level, object{"spec": object{"limited": object{"nominalConcurrencyShares": n, "lendablePercent": 0, "borrowingLimitPercent": 0,
+		b.Must(t, http.MethodPatch, level, object{"spec": object{"limited": object{"nominalConcurrencyShares": n, "lendablePercent": 0, "borrowingLimitPercent": 0,
 			"limitResponse": object{"queuing": object{"queueLengthLimit": length}}}}})
-		await(t, "the level to have been taken over", func(ctx context.Context) error {
+		await.Holds(t, patience, "the level to have been taken over", func(ctx context.Context) error {
 			seats, err := b.flow(ctx, "apiserver_flowcontrol_nominal_limit_seats")
 			if err == nil && (seats < 10) != (n < 10) {
 				err = fmt.Errorf("%v seats", seats)
@@ -39,7 +40,7 @@ func TestThrottled(t *testing.T) {
 	}
 	shares(1, 2)
 	const n = 60
-	s := b.scene(t)
+	s := b.scenario(t)
 	s.make("cm/o", "cm/p", "cm/q")
 	s.many("secret", "cm/o", n)
 	s.many("widget", "cm/p", n)
@@ -55,7 +56,7 @@ func TestThrottled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	throttled := r.metric(t, "throttled_total")
+	throttled := r.metric(t, "requests_throttled_total")
 	t.Logf("the API server refused %v, of which %v changes and reads; at the least %v at a time", rejected, throttled, *lowest)
 	if rejected == 0 || throttled == 0 || *lowest > 8 {
 		t.Error("it was not throttled, or did not give way")
@@ -63,12 +64,12 @@ func TestThrottled(t *testing.T) {
 	g.check(t)
 	r.awaitSynced(t)
 	shares(20, 200)
-	s = b.scene(t)
+	s = b.scenario(t)
 	s.make("cm/o")
 	s.many("secret", "cm/o", 400)
 	s.remove("cm/o", background)
 	s.awaitLeft("secret", 0, 0)
-	if now := r.metric(t, "concurrency_limit"); now <= *lowest {
+	if now := r.metric(t, "request_concurrency_limit"); now <= *lowest {
 		t.Errorf("%v at a time, and there is room again", now)
 	}
 }
@@ -76,7 +77,7 @@ func TestThrottled(t *testing.T) {
 // lowest watches how many requests may be on their way.
 func (r *running) lowest(t *testing.T) (lowest *float64, done func()) {
 	lowest = new(float64)
-	*lowest = r.metric(t, "concurrency_limit")
+	*lowest = r.metric(t, "request_concurrency_limit")
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -87,7 +88,7 @@ func (r *running) lowest(t *testing.T) (lowest *float64, done func()) {
 			case <-end:
 				return
 			case <-tick.C:
-				*lowest = min(*lowest, r.metric(t, "concurrency_limit"))
+				*lowest = min(*lowest, r.metric(t, "request_concurrency_limit"))
 			}
 		}
 	}()
@@ -95,12 +96,12 @@ func (r *running) lowest(t *testing.T) (lowest *float64, done func()) {
 }
 
 // flow sums up a metric of the API server for the controller's priority level.
-func (b *bed) flow(ctx context.Context, name string) (sum float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cp.URL()+"/metrics", nil)
+func (b *fixture) flow(ctx context.Context, name string) (sum float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.URL()+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := b.admin.Do(req)
+	resp, err := b.Admin.Do(req)
 	if err != nil {
 		return 0, err
 	}

@@ -18,20 +18,21 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/volumes"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-func storageBed(t *testing.T) *bed {
+func storageFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newBed(t, peers.Config{ControllerManager: true, ControllerManagerArgs: []string{
+	return newFixture(t, peers.Config{ControllerManager: true, ControllerManagerArgs: []string{
 		"--controllers=persistentvolume-binder-controller,persistentvolume-protection-controller"}})
 }
 
 // Volumes in all states, at the real API server and the real binder: those are deleted that
 // should be, their data with them, and nothing else.
 func TestVolumes(t *testing.T) {
-	b := storageBed(t)
+	b := storageFixture(t)
 	s := b.newStorage(t, nil, nil)
 	goes, stays, live := s.fill()
 	r := b.start(t, b.kubeconfig, s.serving(config.Observe))
@@ -71,7 +72,7 @@ func TestVolumes(t *testing.T) {
 		}
 	}
 	kept := slices.DeleteFunc(all, func(n string) bool { return slices.Contains(goes, n) })
-	await(t, "what goes to be gone", func(ctx context.Context) error {
+	await.Holds(t, patience, "what goes to be gone", func(ctx context.Context) error {
 		left, err := s.left(ctx)
 		if err == nil && !slices.Equal(left, kept) {
 			err = fmt.Errorf("left: %q, not %q", left, kept)
@@ -104,7 +105,7 @@ func TestVolumes(t *testing.T) {
 // A controller that is killed when the data is gone, and the object is not, ends what it
 // began; nothing else goes.
 func TestVolumesKilled(t *testing.T) {
-	b := storageBed(t)
+	b := storageFixture(t)
 	deleted, resume := make(chan struct{}, 10), make(chan struct{})
 	s := b.newStorage(t, nil, func(ctx context.Context, method string) error {
 		if method == "DeleteVolume" {
@@ -132,21 +133,21 @@ func TestVolumesKilled(t *testing.T) {
 	if s.drivers[openDriver].Has(s.ids["going"]) {
 		t.Error("the data is there")
 	}
-	if m, err := s.get(t.Context(), pvsPath+"/going"); m == nil || !slices.Contains(m.Finalizers, volumes.Finalizer) || m.DeletionTimestamp != "" {
+	if m, err := s.Get(t.Context(), pvsPath+"/going"); m == nil || !slices.Contains(m.Finalizers, volumes.Finalizer) || m.DeletionTimestamp != "" {
 		t.Fatalf("it is not as it was: %+v, %v", m, err)
 	}
 	close(resume)
 	p = b.launch(t, binary, yaml)
 	p.awaitReady("ok\n")
 	p.confirm()
-	s.awaitGone(t, pvsPath+"/going")
+	s.AwaitGone(t, pvsPath+"/going")
 	if left, err := s.left(t.Context()); err != nil || !slices.Equal(left, []string{"staying"}) || !s.drivers[openDriver].Has(s.ids["staying"]) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }
 
 // confirm that etcd is what it was, where nobody could know.
-func (p *process) confirm() {
+func (p *program) confirm() {
 	p.t.Helper()
 	if _, err := p.ask(p.t.Context(), http.MethodPost, "/control/confirm-restore"); err != nil {
 		p.t.Fatal(err)
@@ -156,7 +157,7 @@ func (p *process) confirm() {
 // A driver that answers NotFound, or an error, has nothing deleted; nor has one that is
 // dead, that hangs or that is another. The others go on.
 func TestVolumesOfBadDrivers(t *testing.T) {
-	b := storageBed(t)
+	b := storageFixture(t)
 	answers := map[string]error{"not-found": status.Error(codes.NotFound, "never heard of it"), "internal": status.Error(codes.Internal, "oh"), "hangs": nil}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
@@ -170,15 +171,15 @@ func TestVolumesOfBadDrivers(t *testing.T) {
 				return nil
 			}, nil)
 			s.make(volume{name: "bad-" + name})
-			s.must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/secrets", object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "deletion"}, "stringData": object{"token": token}})
+			s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/secrets", object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "deletion"}, "stringData": object{"token": token}})
 			s.make(volume{name: "good-" + name, driver: lockDriver, annotations: secretOf(s.namespace, "deletion")})
 			r := b.start(t, b.kubeconfig, s.serving(config.Enforce))
-			s.awaitGone(t, pvsPath+"/good-"+name)
+			s.AwaitGone(t, pvsPath+"/good-"+name)
 			if name != "hangs" {
 				s.decided(r, map[string]string{"not-found": "forbidden", "internal": "failed"}[name], "bad-"+name)
 			}
 			r.stop() // a call that hangs ends with it
-			m, err := s.get(t.Context(), pvsPath+"/bad-"+name)
+			m, err := s.Get(t.Context(), pvsPath+"/bad-"+name)
 			if m == nil || err != nil || m.DeletionTimestamp != "" || !slices.Contains(m.Finalizers, volumes.Finalizer) {
 				t.Errorf("%+v, %v", m, err)
 			}
@@ -190,20 +191,20 @@ func TestVolumesOfBadDrivers(t *testing.T) {
 // VolumeAttachments and CSINodes of Nodes that are gone are reported, and go if that is
 // wanted; the others stay.
 func TestVolumesLeftByNodes(t *testing.T) {
-	b := newBed(t, peers.Config{})
-	s := &storage{bed: b, t: t}
+	b := newFixture(t, peers.Config{})
+	s := &storage{fixture: b, t: t}
 	const attachments, csiNodes = "/apis/storage.k8s.io/v1/volumeattachments/", "/apis/storage.k8s.io/v1/csinodes/"
-	uid := b.must(t, http.MethodPost, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": "here"}})
+	uid := b.Must(t, http.MethodPost, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": "here"}})
 	s.attach("a-here", "some", "here")
 	s.attach("a-ghost", "some", "ghost")
 	for name, owners := range map[string][]any{"here": {object{"apiVersion": "v1", "kind": "Node", "name": "here", "uid": uid}}, "ghost": nil} {
-		b.must(t, http.MethodPost, strings.TrimSuffix(csiNodes, "/"), object{"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+		b.Must(t, http.MethodPost, strings.TrimSuffix(csiNodes, "/"), object{"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
 			"metadata": object{"name": name, "ownerReferences": owners}, "spec": object{"drivers": []any{object{"name": openDriver, "nodeID": name}}}})
 	}
 	left := func(want ...string) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
 			for _, path := range []string{attachments + "a-here", attachments + "a-ghost", csiNodes + "here", csiNodes + "ghost"} {
-				m, e := b.get(ctx, path)
+				m, e := b.Get(ctx, path)
 				if err = errors.Join(err, e); (m != nil) != slices.Contains(want, path) {
 					err = errors.Join(err, fmt.Errorf("%s is there: %v", path, m != nil))
 				}
@@ -219,7 +220,7 @@ func TestVolumesLeftByNodes(t *testing.T) {
 		}
 	}
 	r := b.start(t, b.kubeconfig, collecting(false))
-	await(t, "it to be reported", func(ctx context.Context) error {
+	await.Holds(t, patience, "it to be reported", func(ctx context.Context) error {
 		x, err := r.Explain(ctx, gc.Coordinates{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Name: "a-ghost"})
 		if err == nil && (len(x.Collectors) != 1 || x.Collectors[0].Reason != volumes.NodeGone || x.Collectors[0].Due != nil) {
 			err = fmt.Errorf("%+v", x.Collectors)
@@ -232,7 +233,7 @@ func TestVolumesLeftByNodes(t *testing.T) {
 	}
 	r.stop()
 	b.start(t, b.kubeconfig, collecting(true))
-	await(t, "what a Node has left to go", left(attachments+"a-here", csiNodes+"here"))
+	await.Holds(t, patience, "what a Node has left to go", left(attachments+"a-here", csiNodes+"here"))
 	b.nextJobGoes(t)
 	if err := left(attachments+"a-here", csiNodes+"here")(t.Context()); err != nil {
 		t.Error(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// History is told of what becomes of the Lease's renewals: see metadata.Client.
+// History is informed of what becomes of the Lease's renewals: see metadata.Client.
 type History interface {
 	Wrote(version uint64, begun time.Time, follows, late bool)
 	NotWritten()
@@ -113,14 +113,14 @@ func (l *ledger) Update(ctx context.Context, lease *coordinationv1.Lease, o meta
 // lateAfter is how much later than it should a write may come.
 const lateAfter = 2 * time.Second
 
-// mostDoubtful bounds the writes without an answer that are remembered.
-const mostDoubtful = 64
+// maxDoubtful bounds the writes without an answer that are remembered.
+const maxDoubtful = 64
 
 func (l *ledger) begin(lease *coordinationv1.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turns++
-	if l.head == "" || lease.ResourceVersion != l.head || len(l.own) > mostDoubtful {
+	if l.head == "" || lease.ResourceVersion != l.head || len(l.own) > maxDoubtful {
 		return // it does not follow from what this instance wrote, or will be refused
 	}
 	l.own = append(l.own, entryOf(lease))
@@ -153,17 +153,17 @@ func (l *ledger) missed(err error) {
 	}
 }
 
-// look reads the Lease live, and with it the version that etcd has come to.
-func (l *ledger) look(ctx context.Context) (metadata.Sight, error) {
+// check reads the Lease live, and with it the version that etcd has come to.
+func (l *ledger) check(ctx context.Context) (metadata.LeaseCheck, error) {
 	for {
 		l.mu.Lock()
 		own, turns := l.own, l.turns
 		l.mu.Unlock()
 		list, err := l.LeaseInterface.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + l.name, Limit: 1})
 		if err != nil {
-			return metadata.Sight{}, fmt.Errorf("read the lease: %w", err)
+			return metadata.LeaseCheck{}, fmt.Errorf("read the lease: %w", err)
 		}
-		var s metadata.Sight
+		var s metadata.LeaseCheck
 		var numbers bool
 		if s.Version, numbers = version(list.ResourceVersion); !numbers {
 			return s, nil
@@ -190,5 +190,5 @@ func version(s string) (v uint64, ok bool) {
 	return v, err == nil
 }
 
-// Look is metadata.Witness's.
-func (f *Fence) Look(ctx context.Context) (metadata.Sight, error) { return f.ledger.look(ctx) }
+// Check implements metadata.Witness.
+func (f *Fence) Check(ctx context.Context) (metadata.LeaseCheck, error) { return f.ledger.check(ctx) }

@@ -159,7 +159,7 @@ func TestLedger(t *testing.T) {
 			if got := strings.Join(h[2:], ", "); got != test.want {
 				t.Errorf("told %q, want %q", got, test.want)
 			}
-			sight, err := l.look(t.Context())
+			sight, err := l.check(t.Context())
 			if err != nil || sight.Same != test.same || sight.Version != uint64(s.revision+5) {
 				t.Errorf("%+v, %v, want the same: %t", sight, err, test.same)
 			}
@@ -186,7 +186,7 @@ func TestLookBesideRenewals(t *testing.T) {
 		renew()
 		renew()
 	}
-	if sight, err := l.look(t.Context()); err != nil || !sight.Same {
+	if sight, err := l.check(t.Context()); err != nil || !sight.Same {
 		t.Errorf("%+v, %v", sight, err)
 	}
 }

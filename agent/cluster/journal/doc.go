@@ -12,7 +12,7 @@
 // # What is promised
 //
 // [Journal.Write] returns without an error once everything it was given is stored.
-// [Journal.Has] tells of nothing that is not.
+// [Journal.Has] names nothing that is not.
 //
 // [Journal.TakeOver] writes the head with a token of its own. Every write is a
 // compare-and-swap of the head, so a predecessor that wakes up late changes nothing any

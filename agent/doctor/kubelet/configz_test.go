@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,29 +36,33 @@ func TestFromKubelet(t *testing.T) {
 	}
 	says := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
 			_, _ = w.Write([]byte(body)) // a client that hangs up is part of the test
 		}
 	}
-	good := Access{URL: server.URL, CAFile: ca, TokenFile: token}
+	good := kube.KubeletOptions{URL: server.URL, CAFile: ca, TokenFile: token}
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
-		access  Access
+		access  kube.KubeletOptions
 		want    string // of the error
 	}{
 		"good": {func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/configz" || r.Header.Get("Authorization") != "Bearer s3cret" {
 				w.WriteHeader(http.StatusTeapot)
 			}
+			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(answer))
 		}, good, ""},
-		"401":             {says(401, ""), good, "does not know who is asking"},
+		"401":             {says(401, ""), good, "the kubelet does not know the token"},
 		"403":             {says(403, ""), good, "nodes/configz"},
 		"404":             {says(404, ""), good, "enableDebuggingHandlers"},
 		"a page":          {says(200, "<html>"), good, "not a kubelet's"},
+		"another type":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, good, "text/html"},
 		"an empty answer": {says(200, "{}"), good, "not a kubelet's"},
 		"cut off":         {says(200, answer[:40]), good, "not a kubelet's"},
 		"without end": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
 			chunk := []byte(strings.Repeat("x", 1<<16))
 			for range 1 << 10 {
 				if _, err := w.Write(chunk); err != nil {
@@ -67,16 +73,16 @@ func TestFromKubelet(t *testing.T) {
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.org/", http.StatusFound)
 		}, good, "302"},
-		"no authority":     {says(200, answer), Access{URL: server.URL}, "name the authority"},
-		"not checked":      {says(200, answer), Access{URL: server.URL, InsecureSkipVerify: true}, ""},
-		"another name":     {says(200, answer), Access{URL: server.URL, CAFile: ca, ServerName: "worker-3"}, "worker-3"},
-		"no such token":    {says(200, answer), Access{URL: server.URL, CAFile: ca, TokenFile: dir + "/none"}, "none"},
-		"token over http":  {says(200, answer), Access{URL: "http://127.0.0.1:1", TokenFile: token}, "not sent over http"},
-		"no URL":           {says(200, answer), Access{URL: "127.0.0.1:10250"}, "want a URL"},
-		"nobody there":     {says(200, answer), Access{URL: "https://127.0.0.1:1"}, "refused"},
-		"no certificate":   {says(200, answer), Access{URL: server.URL, CAFile: token}, "no certificates"},
-		"no key":           {says(200, answer), Access{URL: server.URL, CertFile: ca, KeyFile: ca}, "tls:"},
-		"a control in URL": {says(200, answer), Access{URL: "https://x\n\x1b[2J"}, "want a URL"},
+		"no authority":     {says(200, answer), kube.KubeletOptions{URL: server.URL}, "no authority is configured"},
+		"not checked":      {says(200, answer), kube.KubeletOptions{URL: server.URL, InsecureSkipVerify: true}, ""},
+		"another name":     {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, ServerName: "worker-3"}, "worker-3"},
+		"no such token":    {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, TokenFile: dir + "/none"}, "none"},
+		"token over http":  {says(200, answer), kube.KubeletOptions{URL: "http://127.0.0.1:1", TokenFile: token}, "cannot go without TLS"},
+		"no URL":           {says(200, answer), kube.KubeletOptions{URL: "127.0.0.1:10250"}, "server address"},
+		"nobody there":     {says(200, answer), kube.KubeletOptions{URL: "https://127.0.0.1:1"}, "refused"},
+		"no certificate":   {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: token}, "holds no certificate"},
+		"no key":           {says(200, answer), kube.KubeletOptions{URL: server.URL, CertFile: ca, KeyFile: ca}, "tls:"},
+		"a control in URL": {says(200, answer), kube.KubeletOptions{URL: "https://x\n\x1b[2J"}, "server address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler = c.handler
@@ -102,7 +108,7 @@ func TestKubeletHangs(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := FromKubelet(ctx, Access{URL: server.URL}); err == nil || !strings.Contains(err.Error(), "no answer") {
+	if _, err := FromKubelet(ctx, kube.KubeletOptions{URL: server.URL}); err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("%v", err)
 	}
 }

@@ -19,14 +19,6 @@
 //   - Command lines, files and answers are untrusted: each is bounded, and a part
 //     that makes no sense is an error, never a default.
 //
-// # What surprises
-//
-// The eviction thresholds that everybody knows (imagefs.available<15% and so on)
-// hold only with a configuration file that does not set evictionHard. One that
-// sets any of them has no others, unless mergeDefaultEvictionSettings is true;
-// drop-ins, on the other hand, are laid over key by key; and a kubelet without
-// --config has no thresholds at all.
-//
 // # Failure modes
 //
 // A process that cannot be looked at (another user's, hidepid) is not found. A

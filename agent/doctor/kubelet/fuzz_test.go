@@ -18,7 +18,7 @@ func FuzzCommandLine(f *testing.F) {
 		if len(args) > len(line)+1 {
 			t.Fatalf("%d arguments of %d bytes", len(args), len(line))
 		}
-		flags := ParseFlags(args)
+		flags, _ := parseFlags(args) // as far as they can be read
 		if len(flags) > len(args) {
 			t.Fatalf("%d flags of %d arguments", len(flags), len(args))
 		}
@@ -62,7 +62,7 @@ func FuzzConfiguration(f *testing.F) {
 		if len(s.EvictionHard) > maxEntries+len(defaultEvictionHard) || len(s.ContainerRuntimeEndpoint.V) > maxText {
 			t.Fatal("without bound")
 		}
-		for _, l := range s.Lines() {
+		for _, l := range s.List() {
 			if l.From != FromDefault && l.From != "fuzz" {
 				t.Fatalf("%s comes from %q", l.Name, l.From)
 			}
@@ -79,14 +79,13 @@ func FuzzAnswer(f *testing.F) {
 		if len(body) > 1<<16 {
 			return
 		}
-		s := Defaults()
-		if err := s.layAnswer(body); err == nil && s.FlagsKnown {
+		if s, err := FromAnswer(body); err == nil && s.FlagsKnown {
 			t.Fatal("/configz does not tell of flags")
 		}
 	})
 }
 
-// FuzzThreshold: what is accepted is a line somewhere.
+// FuzzThreshold: what is accepted is a threshold somewhere.
 func FuzzThreshold(f *testing.F) {
 	for _, seed := range []string{"15%", "10Gi", "1e9", "0%", "-1", "1e99999999", "0x1p-2%", "5m", "1_0%"} {
 		f.Add(seed, uint64(1<<40))

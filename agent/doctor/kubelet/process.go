@@ -1,281 +1,195 @@
 package kubelet
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/prometheus/procfs"
 )
 
-// maxCommandLine bounds what is read of a command line. The kernel allows
+// maxCommandLine bounds what is taken of a command line. The kernel allows
 // megabytes; a kubelet has a kilobyte or two.
 const maxCommandLine = 64 << 10
 
 // Process is a running kubelet.
 type Process struct {
-	PID  int      `json:"pid"`
-	Args []string `json:"-"` // without the program's name
+	PID  int
+	Args []string // without the program's name
 
 	// Within is the program that the kubelet is a part of, as "k3s". Its command
 	// line is not a kubelet's.
-	Within string `json:"within,omitempty"`
-	// Truncated: the command line is longer than what was read.
-	Truncated bool `json:"truncated,omitempty"`
+	Within string
+	// Truncated: the command line is longer than what was taken.
+	Truncated bool
+	// Changed are the files of its configuration that were changed after it began: it does
+	// not run with what they say now. Known from Settings on.
+	Changed []string
 
-	proc string // where proc is mounted
+	dir  string // /proc/PID, where proc is mounted
+	proc procfs.Proc
 }
 
 // hosts are programs with a kubelet inside, by the name of the executable.
 var hosts = map[string]string{"k3s": "k3s", "kubelite": "MicroK8s", "k0s": "k0s"}
 
+// errOther: a process that is none of ours to look at.
+var errOther = errors.New("not a kubelet that root runs")
+
+// ErrHidden is of a process with more capabilities than this one.
+var ErrHidden = errors.New("needs root and CAP_SYS_PTRACE")
+
 // Find looks for kubelets among the processes of proc, by the name of what they
 // execute. Only root's count: anybody can give a program that name. The error may
 // come beside what was found: of a process that seems to be one, and is closed
-// to this process.
-func Find(proc string) ([]Process, error) {
-	pids, err := pids(proc)
+// to this process, or of the one that was asked for by its PID; 0 asks for all.
+func Find(proc string, pid int) ([]Process, error) {
+	all, err := processes(proc)
 	if err != nil {
 		return nil, fmt.Errorf("find the kubelet: %w", err)
 	}
 	var found []Process
 	var hidden error
-	for _, pid := range pids {
-		p, err := Look(proc, pid)
+	for _, p := range all {
+		if pid != 0 && p.PID != pid {
+			continue
+		}
+		err := p.inspect()
 		switch {
 		case err == nil:
 			found = append(found, p)
+		case pid != 0:
+			return nil, fmt.Errorf("process %d: %w", pid, err)
 		case errors.Is(err, fs.ErrPermission) && p.seemsOne():
-			hidden = fmt.Errorf("process %d calls itself kubelet, and cannot be looked at: %w", pid, ErrHidden)
+			hidden = fmt.Errorf("process %d calls itself kubelet, and cannot be looked at: %w", p.PID, ErrHidden)
 		}
 	}
+	if pid != 0 && len(found) == 0 {
+		return nil, fmt.Errorf("process %d: %w", pid, fs.ErrNotExist)
+	}
 	return found, hidden
-}
-
-// ErrHidden is of a process with more capabilities than this one.
-var ErrHidden = errors.New("needs root and CAP_SYS_PTRACE")
-
-// seemsOne goes by what root's process calls itself, where nothing better can be
-// read. It is good for a hint only.
-func (p *Process) seemsOne() bool {
-	comm, err := readAtMost(p.file("comm"), 64)
-	root, rootErr := p.rootRuns()
-	return err == nil && rootErr == nil && root && strings.TrimSpace(string(comm)) == "kubelet"
 }
 
 // FindProgram returns a process of root's that executes a file of this name; 0
 // if there is none.
 func FindProgram(proc, name string) int {
-	pids, err := pids(proc)
-	if err != nil {
-		return 0
-	}
-	for _, pid := range pids {
-		p := Process{PID: pid, proc: proc}
-		if exe, err := p.program(); err != nil || exe != name {
-			continue
-		}
-		if root, err := p.rootRuns(); err == nil && root {
-			return pid
+	all, _ := processes(proc) // what cannot be seen is not found
+	for _, p := range all {
+		if program, err := p.program(); err == nil && program == name && p.ofRoot() {
+			return p.PID
 		}
 	}
 	return 0
 }
 
-// pids lists all processes, in order.
-func pids(proc string) ([]int, error) {
-	dir, err := os.Open(proc)
+// processes lists all, in order.
+func processes(proc string) ([]Process, error) {
+	all, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	procs, err := all.AllProcs()
 	if err != nil {
 		return nil, err
 	}
-	var list []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			list = append(list, pid)
-		}
+	sort.Sort(procs)
+	var list []Process
+	for _, p := range procs {
+		list = append(list, Process{PID: p.PID, dir: filepath.Join(proc, strconv.Itoa(p.PID)), proc: p})
 	}
-	slices.Sort(list)
 	return list, nil
 }
 
-// errOther: a process that is none of ours to look at.
-var errOther = errors.New("not a kubelet that root runs")
-
-// Look reads one process.
-func Look(proc string, pid int) (Process, error) {
-	p := Process{PID: pid, proc: proc}
-	fail := func(err error) (Process, error) {
-		return Process{PID: pid, proc: proc}, fmt.Errorf("process %d: %w", pid, err)
-	}
+func (p *Process) inspect() error {
 	name, err := p.program()
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	p.Within = hosts[name]
-	if name != "kubelet" && p.Within == "" {
-		return fail(errOther)
+	if name != "kubelet" && p.Within == "" || !p.ofRoot() {
+		return errOther
 	}
-	if root, err := p.rootRuns(); err != nil || !root {
-		return fail(errors.Join(errOther, err))
-	}
-	line, err := readAtMost(p.file("cmdline"), maxCommandLine+1)
+	line, err := os.ReadFile(p.file("cmdline"))
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	if p.Truncated = len(line) > maxCommandLine; p.Truncated {
-		line = line[:maxCommandLine]
-	}
-	if args := splitCommandLine(line); len(args) > 0 {
+	p.Truncated = len(line) > maxCommandLine
+	if args := splitCommandLine(line[:min(len(line), maxCommandLine)]); len(args) > 0 {
 		p.Args = args[1:]
 	}
-	if p.Within == "k0s" || p.Within == "k3s" {
-		// These programs do much else under the same name.
-		if len(p.Args) == 0 || !slices.Contains([]string{"server", "agent", "worker", "controller"}, p.Args[0]) {
-			return fail(errOther)
-		}
+	// These programs do much else under the same name.
+	many := p.Within == "k0s" || p.Within == "k3s"
+	if many && (len(p.Args) == 0 || !slices.Contains([]string{"server", "agent", "worker", "controller"}, p.Args[0])) {
+		return errOther
 	}
-	return p, nil
+	return nil
 }
 
-func (p *Process) file(name string) string {
-	return filepath.Join(p.proc, strconv.Itoa(p.PID), name)
-}
+func (p *Process) file(name string) string { return filepath.Join(p.dir, name) }
 
 // program is the name of the file that the process executes. While a package is
 // upgraded the file behind a running program is gone.
 func (p *Process) program() (string, error) {
-	exe, err := os.Readlink(p.file("exe"))
+	exe, err := p.proc.Executable()
 	return path.Base(strings.TrimSuffix(exe, " (deleted)")), err
 }
 
-func (p *Process) rootRuns() (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(p.proc, strconv.Itoa(p.PID)), &st); err != nil {
-		return false, err
-	}
-	return st.Uid == 0, nil
+// ofRoot goes by the effective user: who owns the directory in proc is root for each
+// process that hides its memory.
+func (p *Process) ofRoot() bool {
+	status, err := p.proc.NewStatus()
+	return err == nil && status.UIDs[1] == 0
+}
+
+// seemsOne goes by what root's process calls itself, where nothing better can be
+// read. It is good for a hint only.
+func (p *Process) seemsOne() bool {
+	comm, err := p.proc.Comm()
+	return err == nil && comm == "kubelet" && p.ofRoot()
 }
 
 // splitCommandLine splits at NUL bytes; the last argument ends with one.
 func splitCommandLine(line []byte) []string {
-	line = bytes.TrimSuffix(line, []byte{0})
-	if len(line) == 0 {
-		return nil
+	if text := strings.TrimSuffix(string(line), "\x00"); text != "" {
+		return strings.Split(text, "\x00")
 	}
-	return strings.Split(string(line), "\x00")
+	return nil
 }
 
-func readAtMost(path string, n int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, n))
-}
-
-// Flags are those of the command line.
-func (p *Process) Flags() []Flag {
+func (p *Process) flags() ([]flag, error) {
 	if p.Within != "" {
-		return nil
+		return nil, nil
 	}
-	return ParseFlags(p.Args)
-}
-
-// SameMounts tells whether the kubelet sees the files that this process sees.
-func (p *Process) SameMounts() bool {
-	theirs, err := os.Readlink(p.file("ns/mnt"))
-	ours, ourErr := os.Readlink(filepath.Join(p.proc, "self/ns/mnt"))
-	if err != nil || ourErr != nil || theirs != ours {
-		return false
+	flags, err := parseFlags(p.Args)
+	switch {
+	case p.Truncated:
+		return flags, fmt.Errorf("command line: longer than %d bytes", maxCommandLine)
+	case err != nil:
+		return flags, errors.New("command line: " + clean(err.Error()))
 	}
-	root, err := os.Readlink(p.file("root"))
-	return err == nil && root == "/"
-}
-
-// MountInfo is the file that tells of the mounts the kubelet sees.
-func (p *Process) MountInfo() string { return p.file("mountinfo") }
-
-// Open opens a path as the kubelet would: from its root, in its mounts, and with
-// links that stay there. O_PATH descriptors will do for directories.
-func (p *Process) Open(name string, flags int) (*os.File, error) {
-	if !filepath.IsAbs(name) {
-		cwd, err := os.Readlink(p.file("cwd"))
-		if err != nil {
-			return nil, err
-		}
-		name = filepath.Join(cwd, name)
-	}
-	root, err := unix.Open(p.file("root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: p.file("root"), Err: err}
-	}
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, name, &unix.OpenHow{
-		Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-// ReadFile reads a configuration file of the kubelet's.
-func (p *Process) ReadFile(name string) ([]byte, error) {
-	// A pipe would keep us waiting; of a file O_NONBLOCK changes nothing.
-	f, err := p.Open(name, unix.O_RDONLY|unix.O_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readConfiguration(f)
-}
-
-// ReadFile reads a configuration file of this process's own view.
-func ReadFile(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readConfiguration(f)
-}
-
-func readConfiguration(f *os.File) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", f.Name())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", f.Name(), maxFileBytes)
-	}
-	return data, nil
+	return flags, nil
 }
 
 // ConfigFile is what --config names; "" if it is not there.
 func (p *Process) ConfigFile() string {
-	if p.Within != "" {
-		return ""
+	flags, _ := p.flags() // as far as they can be read
+	return clean(last(flags, "config"))
+}
+
+// Started is when the process began, to within a second: its clock is the kernel's.
+func (p *Process) Started() (time.Time, error) {
+	stat, err := p.proc.Stat()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("process %d: %w", p.PID, err)
 	}
-	return clean(last(p.Flags(), "config"))
+	seconds, err := stat.StartTime()
+	return time.UnixMilli(int64(seconds * 1000)), err
 }

@@ -2,6 +2,8 @@ package kubelet
 
 import (
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,12 +31,22 @@ func (p fakeProc) add(pid int, exe, cmdline string) string {
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.Symlink(exe, filepath.Join(dir, "exe")), os.Symlink("/etc", filepath.Join(dir, "cwd")),
 		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(cmdline), 0o600),
+		os.WriteFile(filepath.Join(dir, "status"), []byte("Uid:\t0\t0\t0\t0\n"), 0o600),
 	} {
 		if err != nil {
 			p.t.Fatal(err)
 		}
 	}
 	return root
+}
+
+// inspect reads one process.
+func inspect(proc string, pid int) (Process, error) {
+	found, err := Find(proc, pid)
+	if err != nil {
+		return Process{}, err
+	}
+	return found[0], nil
 }
 
 func (p fakeProc) write(path, text string) {
@@ -55,6 +67,73 @@ func newFakeProc(t *testing.T) fakeProc {
 	return fakeProc{t, t.TempDir()}
 }
 
+const envKubelet = "EBB_TEST_KUBELET"
+
+// init makes this program a kubelet that does nothing.
+func init() {
+	if os.Getenv(envKubelet) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
+		os.Exit(0)
+	}
+}
+
+// TestFakeProcConforms: of a process that anybody can start, both say the same.
+func TestFakeProcConforms(t *testing.T) {
+	p := newFakeProc(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(program, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"kubelet", "--config=/etc/k.yaml", "", "--v=2"}
+	cmd := exec.Cmd{Path: program, Args: args, Dir: "/etc", Env: append(os.Environ(), envKubelet+"=1")}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = in.Close(), cmd.Wait() }()
+	pid := cmd.Process.Pid
+	p.add(pid, program, strings.Join(args, "\x00")+"\x00")
+	read := func(proc string) map[string]string {
+		t.Helper()
+		found, err := inspect(proc, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := map[string]string{"args": strings.Join(found.Args, "|"), "within": found.Within, "config": found.ConfigFile()}
+		for _, link := range []string{"exe", "cwd"} {
+			if said[link], err = os.Readlink(found.file(link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line, err1 := os.ReadFile(found.file("cmdline"))
+		status, err2 := os.ReadFile(found.file("status"))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		said["cmdline"] = string(line)
+		for one := range strings.Lines(string(status)) {
+			if strings.HasPrefix(one, "Uid:") {
+				said["status"] = one
+			}
+		}
+		return said
+	}
+	if diff := cmp.Diff(read("/proc"), read(p.dir)); diff != "" {
+		t.Errorf("(-proc +fake):\n%s", diff)
+	}
+}
+
 func TestFind(t *testing.T) {
 	p := newFakeProc(t)
 	p.add(30, "/usr/bin/kubelet", "kubelet\x00--config=/etc/k.yaml\x00")
@@ -64,14 +143,12 @@ func TestFind(t *testing.T) {
 	p.add(7, "/usr/local/bin/k3s", "containerd\x00-c\x00")
 	p.add(8, "/usr/bin/kubelet", strings.Repeat("x\x00", maxCommandLine))
 	p.add(9, "/home/mallory/kubelet", "kubelet\x00--image-gc-high-threshold=100\x00")
-	if err := os.Chown(filepath.Join(p.dir, "9"), 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	p.write(filepath.Join(p.dir, "9/status"), "Uid:\t1000\t1000\t1000\t1000\n")
 	p.add(10, "/usr/bin/ebb-agent", "ebb-agent\x00")
 	if err := os.MkdirAll(filepath.Join(p.dir, "self"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Find(p.dir)
+	found, err := Find(p.dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,13 +160,18 @@ func TestFind(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	for pid, want := range map[int]error{5: errOther, 9: errOther, 99: fs.ErrNotExist} {
+		if found, err := Find(p.dir, pid); !errors.Is(err, want) || len(found) > 0 {
+			t.Errorf("process %d: %v, %+v", pid, err, found)
+		}
+	}
 	if pid := FindProgram(p.dir, "ebb-agent"); pid != 10 {
 		t.Errorf("ebb-agent: %d", pid)
 	}
 	if pid := FindProgram(p.dir, "nothing"); pid != 0 {
 		t.Errorf("nothing: %d", pid)
 	}
-	if _, err := Find(filepath.Join(p.dir, "none")); err == nil {
+	if _, err := Find(filepath.Join(p.dir, "none"), 0); err == nil {
 		t.Error("a proc that is not there was read")
 	}
 }
@@ -127,14 +209,14 @@ func TestFindWithoutRights(t *testing.T) {
 			return
 		}
 		var r result
-		r.found, r.err = Find("/proc")
+		r.found, r.err = Find("/proc", 0)
 		results <- r
 	}()
 	r := <-results
 	if !errors.Is(r.err, ErrHidden) || len(r.found) > 0 {
 		t.Errorf("found %+v, %v", r.found, r.err)
 	}
-	found, err := Find("/proc")
+	found, err := Find("/proc", 0)
 	if err != nil || !slices.ContainsFunc(found, func(p Process) bool { return p.PID == cmd.Process.Pid }) {
 		t.Errorf("as root: found %+v, %v", found, err)
 	}
@@ -154,7 +236,7 @@ func TestFilesStayBelowTheRoot(t *testing.T) {
 	p.write(filepath.Join(root, "etc/conf.d/10-a.conf"), head+"imageGCLowThresholdPercent: 66\n")
 	p.write(filepath.Join(root, "etc/conf.d/20/b.conf"), head+"imageGCLowThresholdPercent: 55\n")
 	p.write(filepath.Join(root, "etc/conf.d/30.yaml"), "not read")
-	process, err := Look(p.dir, 1)
+	process, err := inspect(p.dir, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +284,7 @@ func TestSettingsSayWhatIsMissing(t *testing.T) {
 			for file, text := range c.files {
 				p.write(filepath.Join(root, file), text)
 			}
-			process, err := Look(p.dir, 1)
+			process, err := inspect(p.dir, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,8 +295,11 @@ func TestSettingsSayWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestStartTime(t *testing.T) {
+func TestStarted(t *testing.T) {
 	const rest = "S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 "
+	p := newFakeProc(t)
+	p.add(7, "/usr/bin/kubelet", "kubelet\x00")
+	p.write(filepath.Join(p.dir, "stat"), "btime 1000\n")
 	for stat, want := range map[string]time.Duration{
 		"7 (kubelet) " + rest + "250 1":    2500 * time.Millisecond,
 		"7 (a) b (c) d) " + rest + "100 1": time.Second,
@@ -223,14 +308,23 @@ func TestStartTime(t *testing.T) {
 		"7 (x) " + rest + "99999999999999999999 1": -1,
 		"7 (x) " + rest + "-5 1":                   -1,
 	} {
-		got, err := startTime(stat)
-		if (err != nil) != (want < 0) || err == nil && got != want {
+		p.write(filepath.Join(p.dir, "7/stat"), stat+strings.Repeat(" 0", 30)+"\n")
+		process, err := inspect(p.dir, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := process.Started()
+		if (err != nil) != (want < 0) || err == nil && got.Sub(time.Unix(1000, 0)) != want {
 			t.Errorf("%q: %v, %v", stat, got, err)
 		}
 	}
-	self := Process{PID: os.Getpid(), proc: "/proc"}
+	all, err := processes("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := all[slices.IndexFunc(all, func(p Process) bool { return p.PID == os.Getpid() })]
 	started, err := self.Started()
-	if age := time.Since(started); err != nil || age < 0 || age > time.Hour {
+	if age := time.Since(started); err != nil || age < -time.Second || age > time.Hour {
 		t.Errorf("this process began %v ago: %v", age, err)
 	}
 }
@@ -242,7 +336,8 @@ func TestReconcile(t *testing.T) {
 	asked.ImageGCLowThresholdPercent = Value[int]{70, FromConfigz}
 	files.EvictionHard = map[string]Value[string]{"a": {"1%", "file"}, "b": {"2%", "file"}, "c": {"3%", "file"}}
 	asked.EvictionHard = map[string]Value[string]{"a": {"1%", FromConfigz}, "b": {"4%", FromConfigz}, "d": {"5%", FromConfigz}}
-	s, different := Reconcile(files, asked)
+	s := files
+	different := s.Reconcile(asked)
 	want := []string{"imageGCHighThresholdPercent is 85, not 100", "evictionHard c is not set, not 3%", "evictionHard b is 4%, not 2%", "evictionHard d is 5%, not unset"}
 	if diff := cmp.Diff(want, different); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

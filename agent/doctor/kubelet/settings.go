@@ -1,52 +1,56 @@
 package kubelet
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
-
-	"github.com/ebb-agent/ebb/agent/node/config"
 )
-
-// Value is a setting and where it stands: a file, a flag, /configz, or
-// [FromDefault].
-type Value[T any] struct {
-	V    T
-	From string
-}
-
-// FromDefault is where a setting comes from that nobody has set.
-const FromDefault = "default"
-
-func defaultOf[T any](v T) Value[T] { return Value[T]{v, FromDefault} }
 
 // Settings are those of a kubelet that concern what ebb does.
 type Settings struct {
-	ImageGCHighThresholdPercent Value[int]
-	ImageGCLowThresholdPercent  Value[int]
-	ImageMinimumGCAge           Value[time.Duration]
-	ImageMaximumGCAge           Value[time.Duration]
+	ImageGCHighThresholdPercent, ImageGCLowThresholdPercent Value[int]
+	ImageMinimumGCAge, ImageMaximumGCAge                    Value[time.Duration]
 
-	// Thresholds by signal, as written.
-	EvictionHard, EvictionSoft map[string]Value[string]
+	EvictionHard, EvictionSoft Values[string] // by signal, as written
 
 	ContainerRuntimeEndpoint Value[string]
 	ImageServiceEndpoint     Value[string] // "": the same
 	PodLogsDir               Value[string]
-	FeatureGates             map[string]Value[bool]
+	FeatureGates             Values[bool]
 
 	// Of these there are flags only. /configz does not have them: FlagsKnown
 	// tells whether a command line was read.
-	RootDir                  Value[string]
-	MaximumDeadContainers    Value[int]
-	MaximumDeadPerContainer  Value[int]
-	MinimumContainerDuration Value[time.Duration]
-	FlagsKnown               bool
-
-	mergeDefaults bool // mergeDefaultEvictionSettings of the file read last
+	RootDir                                        Value[string]
+	MaximumDeadPerContainer, MaximumDeadContainers Value[int]
+	MinimumContainerDuration                       Value[time.Duration]
+	FlagsKnown                                     bool
 }
+
+// knobs are all settings by the field of a configuration file, the flag and the default
+// of a kubelet that was told nothing, in the order in which they are shown.
+var knobs = []struct {
+	field, flag, otherwise string
+	of                     func(*Settings) layer
+}{
+	{"imageGCHighThresholdPercent", "image-gc-high-threshold", "85", func(s *Settings) layer { return &s.ImageGCHighThresholdPercent }},
+	{"imageGCLowThresholdPercent", "image-gc-low-threshold", "80", func(s *Settings) layer { return &s.ImageGCLowThresholdPercent }},
+	{"imageMinimumGCAge", "minimum-image-ttl-duration", "2m", func(s *Settings) layer { return &s.ImageMinimumGCAge }},
+	{"imageMaximumGCAge", "", "0s", func(s *Settings) layer { return &s.ImageMaximumGCAge }},
+	{"evictionHard", "eviction-hard", "", func(s *Settings) layer { return s.EvictionHard }},
+	{"evictionSoft", "eviction-soft", "", func(s *Settings) layer { return s.EvictionSoft }},
+	{"containerRuntimeEndpoint", "container-runtime-endpoint", "unix:///run/containerd/containerd.sock",
+		func(s *Settings) layer { return &s.ContainerRuntimeEndpoint }},
+	{"imageServiceEndpoint", "image-service-endpoint", "", func(s *Settings) layer { return &s.ImageServiceEndpoint }},
+	{"podLogsDir", "", "/var/log/pods", func(s *Settings) layer { return &s.PodLogsDir }},
+	{"featureGates", "feature-gates", "", func(s *Settings) layer { return s.FeatureGates }},
+	{"", "root-dir", "/var/lib/kubelet", func(s *Settings) layer { return &s.RootDir }},
+	{"", "maximum-dead-containers-per-container", "1", func(s *Settings) layer { return &s.MaximumDeadPerContainer }},
+	{"", "maximum-dead-containers", "-1", func(s *Settings) layer { return &s.MaximumDeadContainers }},
+	{"", "minimum-container-ttl-duration", "0s", func(s *Settings) layer { return &s.MinimumContainerDuration }},
+}
+
+// FromDefault is where a setting comes from that nobody has set.
+const FromDefault = "default"
 
 // defaultEvictionHard is DefaultEvictionHard of Linux
 // (pkg/kubelet/eviction/defaults_linux.go).
@@ -61,22 +65,13 @@ var defaultEvictionHard = map[string]string{
 // Defaults are the settings of a kubelet that was told nothing. It has no
 // eviction thresholds: those come with a configuration file.
 func Defaults() Settings {
-	return Settings{
-		ImageGCHighThresholdPercent: defaultOf(85),
-		ImageGCLowThresholdPercent:  defaultOf(80),
-		ImageMinimumGCAge:           defaultOf(2 * time.Minute),
-		ImageMaximumGCAge:           defaultOf(time.Duration(0)),
-		EvictionHard:                map[string]Value[string]{},
-		EvictionSoft:                map[string]Value[string]{},
-		ContainerRuntimeEndpoint:    defaultOf("unix:///run/containerd/containerd.sock"),
-		ImageServiceEndpoint:        defaultOf(""),
-		PodLogsDir:                  defaultOf("/var/log/pods"),
-		FeatureGates:                map[string]Value[bool]{},
-		RootDir:                     defaultOf("/var/lib/kubelet"),
-		MaximumDeadContainers:       defaultOf(-1),
-		MaximumDeadPerContainer:     defaultOf(1),
-		MinimumContainerDuration:    defaultOf(time.Duration(0)),
+	s := Settings{EvictionHard: Values[string]{}, EvictionSoft: Values[string]{}, FeatureGates: Values[bool]{}}
+	for _, k := range knobs {
+		if err := k.of(&s).layText(k.otherwise, FromDefault); err != nil {
+			panic("kubelet: default of " + k.field + k.flag + ": " + err.Error()) // a constant
+		}
 	}
+	return s
 }
 
 // CollectsImages tells whether the kubelet's image garbage collection is at
@@ -86,59 +81,69 @@ func (s *Settings) CollectsImages() bool {
 	return s.ImageGCHighThresholdPercent.V != 100 || s.ImageMaximumGCAge.V != 0
 }
 
-// Line is one setting for people.
-type Line struct {
+// Socket is the path of the runtime's socket; "" if the endpoint is none.
+func (s *Settings) Socket() string {
+	path, isUnix := strings.CutPrefix(s.ContainerRuntimeEndpoint.V, "unix://")
+	if !isUnix && strings.Contains(path, "://") {
+		return ""
+	}
+	return path
+}
+
+// Setting is one for people.
+type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"`
 }
 
 // gatesOfInterest change what is said of disks.
-var gatesOfInterest = []string{"ImageMaximumGCAge", "KubeletSeparateDiskGC"}
+var gatesOfInterest = []string{"featureGates.ImageMaximumGCAge", "featureGates.KubeletSeparateDiskGC"}
 
-// Lines are the settings that concern images, containers and disks, in an order
-// of their own.
-func (s *Settings) Lines() []Line {
-	lines := []Line{
-		intLine("imageGCHighThresholdPercent", s.ImageGCHighThresholdPercent),
-		intLine("imageGCLowThresholdPercent", s.ImageGCLowThresholdPercent),
-		durationLine("imageMinimumGCAge", s.ImageMinimumGCAge),
-		durationLine("imageMaximumGCAge", s.ImageMaximumGCAge),
-	}
-	lines = append(lines, thresholdLines("evictionHard", s.EvictionHard)...)
-	lines = append(lines, thresholdLines("evictionSoft", s.EvictionSoft)...)
-	lines = append(lines, Line{"containerRuntimeEndpoint", s.ContainerRuntimeEndpoint.V, s.ContainerRuntimeEndpoint.From})
-	if s.ImageServiceEndpoint.V != "" {
-		lines = append(lines, Line{"imageServiceEndpoint", s.ImageServiceEndpoint.V, s.ImageServiceEndpoint.From})
-	}
-	lines = append(lines, Line{"podLogsDir", s.PodLogsDir.V, s.PodLogsDir.From})
-	for _, gate := range gatesOfInterest {
-		if v, ok := s.FeatureGates[gate]; ok {
-			lines = append(lines, Line{"featureGates." + gate, strconv.FormatBool(v.V), v.From})
+// List has the settings that concern images, containers and disks.
+func (s *Settings) List() []Setting {
+	var list []Setting
+	for _, k := range knobs {
+		switch {
+		case k.field != "":
+			list = append(list, k.of(s).list(k.field)...)
+		case s.FlagsKnown:
+			list = append(list, k.of(s).list("--"+k.flag)...)
 		}
 	}
-	if !s.FlagsKnown {
-		return lines
+	return slices.DeleteFunc(list, func(l Setting) bool {
+		return strings.HasPrefix(l.Name, "featureGates.") && !slices.Contains(gatesOfInterest, l.Name)
+	})
+}
+
+// Reconcile lays what the kubelet said that it runs with over what its files
+// say. Where the two agree a value keeps the place it was read from; where not,
+// the kubelet is right, and different names it: files that were changed, and a
+// kubelet that was not restarted.
+func (s *Settings) Reconcile(asked Settings) (different []string) {
+	for _, k := range knobs {
+		if k.field != "" {
+			different = append(different, k.of(s).take(k.field, k.of(&asked))...)
+		}
 	}
-	return append(lines,
-		Line{"--root-dir", s.RootDir.V, s.RootDir.From},
-		intLine("--maximum-dead-containers-per-container", s.MaximumDeadPerContainer),
-		intLine("--maximum-dead-containers", s.MaximumDeadContainers),
-		durationLine("--minimum-container-ttl-duration", s.MinimumContainerDuration),
-	)
+	return different
 }
 
-func intLine(name string, v Value[int]) Line { return Line{name, strconv.Itoa(v.V), v.From} }
-
-func durationLine(name string, v Value[time.Duration]) Line {
-	return Line{name, config.Duration(v.V).String(), v.From}
-}
-
-func thresholdLines(name string, thresholds map[string]Value[string]) []Line {
-	var lines []Line
-	for _, signal := range slices.Sorted(maps.Keys(thresholds)) {
-		v := thresholds[signal]
-		lines = append(lines, Line{fmt.Sprintf("%s.%s", name, signal), v.V, v.From})
+// TakeFlags takes over what only flags tell, from a process that was found
+// beside a configuration that does not have it.
+func (s *Settings) TakeFlags(p *Process) {
+	flags, err := p.flags()
+	told := Defaults()
+	if p.Within != "" || err != nil || told.layFlags(flags) != nil {
+		return
 	}
-	return lines
+	for _, k := range knobs {
+		if k.field == "" {
+			k.of(s).take(k.flag, k.of(&told))
+		}
+	}
+	s.FlagsKnown = true
 }
+
+// differs says of one setting what the kubelet runs with, and what its files say.
+const differs = "%s is %v, not %v"

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,12 +22,18 @@ func thresholds(s map[string]Value[string]) map[string]string {
 	return m
 }
 
+// layArgs lays a command line.
+func layArgs(s *Settings, args ...string) error {
+	flags, err := parseFlags(args)
+	return errors.Join(err, s.layFlags(flags))
+}
+
 func TestFileThenDropInsThenFlags(t *testing.T) {
 	s := Defaults()
 	for _, err := range []error{
 		s.layFile([]byte(head+"imageGCHighThresholdPercent: 90\nimageGCLowThresholdPercent: 70\nevictionHard: {imagefs.available: 7%, nodefs.available: 4%}\n"), "file"),
 		s.layDropIn([]byte(head+"imageGCHighThresholdPercent: 91\nevictionHard: {imagefs.available: 8%, nodefs.available: null}\n"), "10.conf"),
-		s.layFlags(ParseFlags([]string{"--image-gc-low-threshold", "60", "--maximum-dead-containers", "-1"})),
+		layArgs(&s, "--image-gc-low-threshold", "60", "--maximum-dead-containers", "-1"),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +42,7 @@ func TestFileThenDropInsThenFlags(t *testing.T) {
 	if s.ImageGCHighThresholdPercent != (Value[int]{91, "10.conf"}) || s.ImageGCLowThresholdPercent != (Value[int]{60, "--image-gc-low-threshold"}) {
 		t.Errorf("high %v, low %v", s.ImageGCHighThresholdPercent, s.ImageGCLowThresholdPercent)
 	}
-	if s.MaximumDeadContainers != (Value[int]{-1, "--maximum-dead-containers"}) || s.ImageMinimumGCAge != defaultOf(2*time.Minute) {
+	if s.MaximumDeadContainers != (Value[int]{-1, "--maximum-dead-containers"}) || s.ImageMinimumGCAge != (Value[time.Duration]{2 * time.Minute, FromDefault}) {
 		t.Errorf("dead %v, age %v", s.MaximumDeadContainers, s.ImageMinimumGCAge)
 	}
 	if diff := cmp.Diff(map[string]string{"imagefs.available": "8% 10.conf"}, thresholds(s.EvictionHard)); diff != "" {
@@ -70,28 +77,28 @@ func TestFilesThatMakeNoSense(t *testing.T) {
 }
 
 func TestParseFlags(t *testing.T) {
-	got := ParseFlags([]string{
+	got, err := parseFlags([]string{
 		"--config", "/a b", "-v", "2", "--fail-swap-on=false", "--unknown", "value", "--enable_server",
-		"--maximum-dead-containers", "-1", "--eviction-hard=imagefs.available<5%,x<1", "--root-dir", "", "--", "--config=/never",
+		"--maximum-dead-containers", "-1", "--eviction-hard=imagefs.available<5%,x<1", "--root-dir", "", "--config_dir=/b", "--", "--config=/never",
 	})
-	want := []Flag{
-		{"config", "/a b"}, {"fail-swap-on", "false"}, {"unknown", ""}, {"enable-server", ""},
-		{"maximum-dead-containers", "-1"}, {"eviction-hard", "imagefs.available<5%,x<1"}, {"root-dir", ""},
+	want := []flag{
+		{"config", "/a b"}, {"maximum-dead-containers", "-1"}, {"eviction-hard", "imagefs.available<5%,x<1"},
+		{"root-dir", ""}, {"config-dir", "/b"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(flag{})); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 }
 
 func TestFlagsThatMakeNoSense(t *testing.T) {
-	for _, flag := range []string{
+	for _, arg := range []string{
 		"--image-gc-high-threshold=many", "--image-gc-high-threshold=99999999999", "--minimum-image-ttl-duration=5",
-		"--eviction-hard=imagefs.available", "--feature-gates=X", "--feature-gates=X=maybe", "--maximum-dead-containers=",
+		"--eviction-hard=imagefs.available", "--feature-gates=X", "--feature-gates=X=maybe", "--maximum-dead-containers=", "--maximum-dead-containers",
 		"--eviction-soft=" + strings.Repeat("x", maxText+1),
 	} {
 		s := Defaults()
-		if err := s.layFlags(ParseFlags([]string{flag})); err == nil {
-			t.Errorf("%.60s: accepted", flag)
+		if err := layArgs(&s, arg); err == nil {
+			t.Errorf("%.60s: accepted", arg)
 		}
 	}
 }

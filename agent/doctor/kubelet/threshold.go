@@ -3,7 +3,6 @@ package kubelet
 import (
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Threshold is one line of the eviction manager: it acts when less than this is
+// Threshold is one of the eviction manager's: it acts when less than this is
 // available. Percent or Quantity counts, whichever is not zero; both zero is no
-// line at all.
+// threshold at all.
 type Threshold struct {
 	Percent  float64
 	Quantity float64 // bytes or inodes
@@ -22,15 +21,12 @@ type Threshold struct {
 // Off tells a threshold that the kubelet leaves out: 0% and 100%.
 func (t Threshold) Off() bool { return t == Threshold{} }
 
-// Available is the line in bytes or inodes on a filesystem of this capacity.
+// Available is the threshold in bytes or inodes on a filesystem of this capacity.
 func (t Threshold) Available(capacity uint64) float64 {
-	if t.Quantity > 0 {
-		return t.Quantity
-	}
-	return t.Percent * float64(capacity) / 100
+	return max(t.Quantity, t.Percent*float64(capacity)/100) // one of them is zero
 }
 
-// UsedPercent is the line as used percent. It is below zero for a quantity
+// UsedPercent is the threshold as used percent. It is below zero for a quantity
 // larger than the filesystem.
 func (t Threshold) UsedPercent(capacity uint64) float64 {
 	if t.Quantity == 0 {
@@ -49,32 +45,25 @@ var quantities = regexp.MustCompile(`^[+-]?[0-9.]{1,24}([eE][+-]?[0-9]{1,2}|[A-Z
 // ParseThreshold reads "15%", "10Gi" or "500000" as the kubelet does
 // (parseThresholdStatement in pkg/kubelet/eviction/helpers.go).
 func ParseThreshold(text string) (Threshold, error) {
+	if text == "0%" || text == "100%" {
+		return Threshold{}, nil
+	}
 	if strings.HasSuffix(text, "%") {
-		return parsePercent(text)
+		p, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
+		if err != nil || !(p >= 0 && p <= 100) { // nor is NaN
+			return Threshold{}, fmt.Errorf("%.60q is not between 0%% and 100%%", text)
+		}
+		return Threshold{Percent: p}, nil
 	}
 	if !quantities.MatchString(text) {
 		return Threshold{}, fmt.Errorf("%.60q is neither a percentage nor a quantity", text)
 	}
 	q, err := resource.ParseQuantity(text)
+	if err == nil && q.Sign() <= 0 {
+		err = errors.New("not positive")
+	}
 	if err != nil {
 		return Threshold{}, fmt.Errorf("%.60q: %w", text, err)
 	}
-	if q.Sign() <= 0 {
-		return Threshold{}, fmt.Errorf("%.60q is not positive", text)
-	}
 	return Threshold{Quantity: q.AsApproximateFloat64()}, nil
-}
-
-func parsePercent(text string) (Threshold, error) {
-	if text == "0%" || text == "100%" {
-		return Threshold{}, nil
-	}
-	p, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
-	if err != nil || math.IsNaN(p) {
-		return Threshold{}, fmt.Errorf("%.60q is not a percentage", text)
-	}
-	if p < 0 || p > 100 {
-		return Threshold{}, errors.New(text[:min(len(text), 60)] + " is not between 0% and 100%")
-	}
-	return Threshold{Percent: p}, nil
 }

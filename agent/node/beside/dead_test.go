@@ -19,14 +19,14 @@ import (
 
 const app = "beside.test/app:1"
 
-func (b *bed) importApp() {
+func (b *fixture) importApp() {
 	b.Helper()
 	_, err := b.node.Import(b.Context(), node.CRINamespace, node.Image{Name: app})
 	b.must(err)
 }
 
 // waitPod waits for what the kubelet tells of a pod.
-func (b *bed) waitPod(name string, want func(peers.PodStatus, bool) bool) {
+func (b *fixture) waitPod(name string, want func(peers.PodStatus, bool) bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*patience)
 	defer cancel()
@@ -34,7 +34,7 @@ func (b *bed) waitPod(name string, want func(peers.PodStatus, bool) bool) {
 }
 
 // removed waits until the agent has removed so many of a kind for a reason.
-func (b *bed) removed(kind, reason string, atLeast float64) {
+func (b *fixture) removed(kind, reason string, atLeast float64) {
 	b.Helper()
 	series := fmt.Sprintf(`ebb_node_workloads_removed_total{kind=%q,reason=%q}`, kind, reason)
 	b.eventually(fmt.Sprintf("%g of %s", atLeast, series), func() error {
@@ -51,7 +51,7 @@ func (b *bed) removed(kind, reason string, atLeast float64) {
 func TestDeadOfAStaticPod(t *testing.T) {
 	for _, flavor := range []node.Flavor{node.Debian, node.V2} {
 		t.Run(string(flavor), func(t *testing.T) {
-			b := newBed(t, flavor, nil, handedOver)
+			b := newFixture(t, flavor, nil, handedOver)
 			b.importApp()
 			b.must(b.start(t.Context()))
 			spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/sh", "-c", "sleep 0.2; false"}}
@@ -99,7 +99,7 @@ func TestDeadOfAStaticPod(t *testing.T) {
 // for gone.
 func TestDeadByTheAPIServer(t *testing.T) {
 	cp := peerstest.StartControlPlane(t, peers.Config{})
-	b := newBed(t, node.Debian, cp, handedOver)
+	b := newFixture(t, node.Debian, cp, handedOver)
 	b.importApp()
 	file, err := cp.Kubeconfig("ebb-agent", "system:masters")
 	b.must(err)
@@ -150,7 +150,7 @@ func TestDeadByTheAPIServer(t *testing.T) {
 
 // outlive looks, as a kubelet's probes would, at an agent whose API server is away: it is
 // no reason to restart it, nor to call it not ready, and it does not grow.
-func (b *bed) outlive(d time.Duration) {
+func (b *fixture) outlive(d time.Duration) {
 	b.Helper()
 	memory := func() float64 {
 		m, err := b.agent.Metric(b.Context(), "process_resident_memory_bytes")
@@ -165,8 +165,8 @@ func (b *bed) outlive(d time.Duration) {
 			}
 		}
 	}
-	if known, err := b.agent.Metric(b.Context(), "ebb_node_pods_known"); known != 0 || err != nil {
-		b.Errorf("pods_known is %g, %v", known, err)
+	if known, err := b.agent.Metric(b.Context(), "ebb_node_pods_source_up"); known != 0 || err != nil {
+		b.Errorf("pods_source_up is %g, %v", known, err)
 	}
 	if grown := memory() - before; grown > 16*mib {
 		b.Errorf("it grew by %g MiB", grown/mib)
@@ -179,7 +179,7 @@ func (b *bed) outlive(d time.Duration) {
 // Who may not ask is told who lacks what, and nothing is taken for gone.
 func TestForbidden(t *testing.T) {
 	cp := peerstest.StartControlPlane(t, peers.Config{})
-	b := newBed(t, node.Debian, cp, handedOver)
+	b := newFixture(t, node.Debian, cp, handedOver)
 	files, err := b.kubelet.ClientFiles(peers.User{Name: "nobody-in-particular"})
 	b.must(err)
 	b.config.Pods.Kubelet.ClientCertificate, b.config.Pods.Kubelet.ClientKey = files.Cert, files.Key

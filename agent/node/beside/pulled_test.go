@@ -21,10 +21,10 @@ import (
 
 // TestPulledRecords holds what docs/kubelet.md says of the kubelet's records of the
 // images that it pulled. The kubelet prunes them only after it has looked for images to
-// remove for space: a node below its line keeps them, be the line at 100 or at 99. When
+// remove for space: a node below its threshold keeps them, be the threshold at 100 or at 99. When
 // it prunes them, it forgets images that run, too.
 func TestPulledRecords(t *testing.T) {
-	b := newBed(t, node.V2, nil, handedOver)
+	b := newFixture(t, node.V2, nil, handedOver)
 	registry := b.serve(map[string]node.Image{
 		"runs": {Layers: []node.Layer{{Seed: "runs", Bytes: mib}}},
 		"ends": {Layers: []node.Layer{{Seed: "ends", Bytes: 30 * mib}}},
@@ -54,7 +54,7 @@ func TestPulledRecords(t *testing.T) {
 	b.wantPulled("at 100", both)
 	b.wantNoneRemoved()
 
-	// Below a lower line the kubelet works, but not at this.
+	// Below a lower threshold the kubelet works, but not at this.
 	b.collectFrom(99, 98, func(log string) error {
 		if !strings.Contains(log, "Image garbage collection succeeded") {
 			return errors.New("image GC did not run")
@@ -70,7 +70,7 @@ func TestPulledRecords(t *testing.T) {
 	b.cleanUpPulled(true)
 	b.wantPulled("after the clean-up", both[1:])
 
-	// Above its line it prunes, also what runs.
+	// Above its threshold it prunes, also what runs.
 	b.collectFrom(30, 20, func(string) error {
 		if left := b.pulled(); len(left) > 0 {
 			return fmt.Errorf("records are left of %q", left)
@@ -80,11 +80,11 @@ func TestPulledRecords(t *testing.T) {
 	b.waitPod("runs-"+b.kubelet.NodeName(), peers.IsRunning)
 }
 
-// collectFrom restarts the kubelet with other lines, and waits until its image GC has
+// collectFrom restarts the kubelet with other thresholds, and waits until its image GC has
 // done something; done gets what the kubelet has logged since. The first run, at once,
 // can come before its figures of the disk; the next is five minutes later, so that it
 // is restarted then.
-func (b *bed) collectFrom(high, low int, done func(log string) error) {
+func (b *fixture) collectFrom(high, low int, done func(log string) error) {
 	b.Helper()
 	file := b.kubelet.ConfigFile()
 	data, err := os.ReadFile(file)
@@ -92,8 +92,8 @@ func (b *bed) collectFrom(high, low int, done func(log string) error) {
 	kept := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool {
 		return strings.HasPrefix(line, "imageGCHighThresholdPercent:") || strings.HasPrefix(line, "imageGCLowThresholdPercent:")
 	})
-	lines := fmt.Sprintf("imageGCHighThresholdPercent: %d\nimageGCLowThresholdPercent: %d\n", high, low)
-	b.must(os.WriteFile(file, []byte(lines+strings.Join(kept, "\n")), 0o600))
+	thresholds := fmt.Sprintf("imageGCHighThresholdPercent: %d\nimageGCLowThresholdPercent: %d\n", high, low)
+	b.must(os.WriteFile(file, []byte(thresholds+strings.Join(kept, "\n")), 0o600))
 	b.kubelet.SetArgs("--v=4") // tells of runs that succeed
 	from := len(b.kubeletLog())
 	b.must(b.kubelet.Restart(b.Context()))
@@ -111,7 +111,7 @@ func (b *bed) collectFrom(high, low int, done func(log string) error) {
 	})
 }
 
-func (b *bed) kubeletLog() string {
+func (b *fixture) kubeletLog() string {
 	b.Helper()
 	data, err := os.ReadFile(b.kubelet.LogFile())
 	b.must(err)
@@ -119,7 +119,7 @@ func (b *bed) kubeletLog() string {
 }
 
 // pulled are the images of which the kubelet has a record, without tags.
-func (b *bed) pulled() []string {
+func (b *fixture) pulled() []string {
 	b.Helper()
 	files, err := filepath.Glob(filepath.Join(b.kubelet.RootDir(), "image_manager", "pulled", "sha256-*"))
 	b.must(err)
@@ -144,7 +144,7 @@ func (b *bed) pulled() []string {
 
 // cleanUpPulled runs the commands of docs/kubelet.md, with a crictl that asks this
 // node's runtime, or fails.
-func (b *bed) cleanUpPulled(answers bool) {
+func (b *fixture) cleanUpPulled(answers bool) {
 	b.Helper()
 	page, err := os.ReadFile("../../../docs/kubelet.md")
 	b.must(err)
@@ -174,7 +174,7 @@ func (b *bed) cleanUpPulled(answers bool) {
 	}
 }
 
-func (b *bed) wantPulled(when string, want []string) {
+func (b *fixture) wantPulled(when string, want []string) {
 	b.Helper()
 	if got := b.pulled(); !slices.Equal(got, want) {
 		b.Errorf("%s: the kubelet has records of %q, want %q", when, got, want)
@@ -182,7 +182,7 @@ func (b *bed) wantPulled(when string, want []string) {
 }
 
 // wantNoneRemoved asks the kubelet itself how many images it removed.
-func (b *bed) wantNoneRemoved() {
+func (b *fixture) wantNoneRemoved() {
 	b.Helper()
 	resp, err := b.kubelet.Admin().Get(b.kubelet.URL() + "/metrics")
 	b.must(err)

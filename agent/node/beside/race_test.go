@@ -14,7 +14,7 @@ import (
 func TestStartRace(t *testing.T) {
 	for flavor, starts := range map[node.Flavor]int{node.Debian: 140, node.V2: 60} {
 		t.Run(string(flavor), func(t *testing.T) {
-			b := newBed(t, flavor, nil, handedOver)
+			b := newFixture(t, flavor, nil, handedOver)
 			b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 75
 			b.must(b.start(t.Context()))
 			// Places for about half of the images.

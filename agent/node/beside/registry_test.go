@@ -16,7 +16,7 @@ import (
 // serve starts a registry that has these images by the last part of their names, and
 // returns what stands before that in a reference. Whatever runs on this machine may
 // pull from it, without credentials: runtimes do not ask for TLS of a loopback address.
-func (b *bed) serve(images map[string]node.Image) string {
+func (b *fixture) serve(images map[string]node.Image) string {
 	b.Helper()
 	type file struct {
 		kind string
@@ -60,7 +60,7 @@ func (b *bed) serve(images map[string]node.Image) string {
 }
 
 // blobs are an image's config and layers, by digest.
-func (b *bed) blobs(image v1.Image) map[string][]byte {
+func (b *fixture) blobs(image v1.Image) map[string][]byte {
 	b.Helper()
 	config, err := image.RawConfigFile()
 	b.must(err)

@@ -14,7 +14,7 @@ const (
 )
 
 // Config is the whole configuration of ebb-agent. The doc tag of each field is
-// what --print-default-config writes above it.
+// what "ebb-agent config default" writes above it.
 type Config struct {
 	Mode              Mode        `json:"mode" doc:"observe only says what it would remove; enforce removes what the policy chooses. Nothing is removed until this says enforce."`
 	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often everything is looked at again although nothing happened: the safety net for lost events. 30s to 24h, jittered by 10 %."`
@@ -26,7 +26,7 @@ type Config struct {
 	Kernel            Kernel      `json:"kernel" doc:"The programs in the kernel."`
 	Writers           Writers     `json:"writers" doc:"Who fills the disk."`
 	State             State       `json:"state" doc:"What outlives a restart."`
-	Server            Server      `json:"server" doc:"Metrics and health."`
+	Server            Server      `json:"server" doc:"Metrics and health, and the admin socket."`
 	Log               Log         `json:"log" doc:"Logging, to standard error."`
 }
 
@@ -40,13 +40,13 @@ const SocketAuto = "auto"
 
 // Images is the image policy.
 type Images struct {
-	HighThresholdPercent       int      `json:"imageGCHighThresholdPercent" doc:"Reclaim starts when the image filesystem is used to this percentage. Keep it below the kubelet's eviction line (85 by default). 100 switches it off."`
+	HighThresholdPercent       int      `json:"imageGCHighThresholdPercent" doc:"Reclaim starts when the image filesystem is used to this percentage. Keep it below the kubelet's eviction threshold (85 by default). 100 switches it off."`
 	LowThresholdPercent        int      `json:"imageGCLowThresholdPercent" doc:"Reclaim ends at or below this percentage. Below the high threshold."`
-	InodesHighThresholdPercent int      `json:"inodesHighThresholdPercent" doc:"The same line for inodes. 100 switches it off."`
+	InodesHighThresholdPercent int      `json:"inodesHighThresholdPercent" doc:"The same threshold for inodes. 100 switches it off."`
 	InodesLowThresholdPercent  int      `json:"inodesLowThresholdPercent" doc:"Reclaim for inodes ends at or below this percentage."`
 	MinimumAge                 Duration `json:"imageMinimumGCAge" doc:"An image that arrived less than this ago stays."`
 	MaximumAge                 Duration `json:"imageMaximumGCAge" doc:"An image unused for this long goes, however empty the disk; 0s is off. Nothing goes by it until ebb itself has watched the image for that long."`
-	FutileShare                int      `json:"futileShare" doc:"In percent. When the low line cannot be reached, the most recently used images stay that together would free at most this share of what is needed, in bytes or inodes: they would go for next to nothing. 0 to 100; 0 keeps only those that would free nothing of it."`
+	FutileShare                int      `json:"futileShare" doc:"In percent. When the low threshold cannot be reached, the most recently used images stay that together would free at most this share of what is needed, in bytes or inodes: they would go for next to nothing. 0 to 100; 0 keeps only those that would free nothing of it."`
 	Keep                       []string `json:"keep" doc:"References that are never removed, as globs: * stands for any run of characters but '/', ** for any run. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
 	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
 }
@@ -101,6 +101,8 @@ type APIServer struct {
 	NodeName   string `json:"nodeName" doc:"The name of this node. Empty: the environment's NODE_NAME."`
 
 	ListSpread Duration `json:"listSpread" doc:"When an API server was away for so long that all nodes have to list their pods anew, they do so at random moments within this time: 100s make 50 lists a second of 5,000 nodes. Until then the pods count as not known. 1s to 1h; a small cluster can have it short."`
+
+	Events bool `json:"events" doc:"Whether people are told by Events about the Node, which kubectl describe node shows: of a low threshold that cannot be reached, of a reclaim run that fell short, of images that are removed and pulled in a circle, of a pause. At most 20 an hour. The identity needs \"create\" and \"patch\" on events in the namespace default."`
 }
 
 // Filesystems says where else the node's disks fill.
@@ -113,15 +115,15 @@ type Filesystems struct {
 // Directory is a directory whose filesystem is watched.
 type Directory struct {
 	Path                       string `json:"path" doc:"Its path. One that does not exist is taken up when it comes. Empty: not watched."`
-	HighThresholdPercent       int    `json:"highThresholdPercent" doc:"The agent says so when a filesystem without images is used to this percentage; it removes no images for it, but what pods that have ended left behind. The default is five points below the kubelet's eviction line (90). 100 switches it off."`
-	InodesHighThresholdPercent int    `json:"inodesHighThresholdPercent" doc:"The same line for inodes (the kubelet's is 95). 100 switches it off."`
+	HighThresholdPercent       int    `json:"highThresholdPercent" doc:"The agent says so when a filesystem without images is used to this percentage; it removes no images for it, but what pods that have ended left behind. The default is five points below the kubelet's eviction threshold (90). 100 switches it off."`
+	InodesHighThresholdPercent int    `json:"inodesHighThresholdPercent" doc:"The same threshold for inodes (the kubelet's is 95). 100 switches it off."`
 }
 
 // Kernel configures the BPF programs.
 type Kernel struct {
 	Enabled      bool   `json:"enabled" doc:"false: no programs are loaded; last use then comes from runtime events alone and the disk is read every 10 s."`
 	PinDirectory string `json:"pinDirectory" doc:"Where maps and links are pinned, on a bpf filesystem (mounted if missing), so that recording goes on while the agent is down."`
-	LayerHeat    string `json:"layerHeat" doc:"How much of each image layer is ever read, for /heat and metrics; nothing is decided by it. auto: seen where files are opened or, where the kernel allows neither fentry nor kprobes, executed or mapped. reads: there also at each read, which costs every read of the node some tens of nanoseconds. off: not at all."`
+	LayerHeat    string `json:"layerHeat" doc:"How much of each image layer is ever read, for ebb images, the admin socket's /heat and metrics; nothing is decided by it. auto: seen where files are opened or, where the kernel allows neither fentry nor kprobes, executed or mapped. reads: there also at each read, which costs every read of the node some tens of nanoseconds. off: not at all."`
 }
 
 // The values of layerHeat.
@@ -133,7 +135,7 @@ const (
 
 // Writers configures the counting of growth by container.
 type Writers struct {
-	Top int `json:"top" doc:"How many containers metrics show, those that grew most; /writers shows all. 0 to 1000; 10 is a good number. 0, the default, switches the counting off: it costs each newly written block some tens of nanoseconds, some percent of buffered writes at page-cache speed."`
+	Top int `json:"top" doc:"How many containers metrics show, those that grew most; ebb top shows all. 0 to 1000; 10 is a good number. 0, the default, switches the counting off: it costs each newly written block some tens of nanoseconds, some percent of buffered writes at page-cache speed."`
 }
 
 // State says where the state file is.
@@ -144,7 +146,10 @@ type State struct {
 
 // Server configures the HTTP endpoint.
 type Server struct {
-	Address string `json:"address" doc:"host:port of /metrics, /healthz, /readyz, /images, /writers and /heat (all read-only). Loopback by default. Empty: no server."`
+	Address       string `json:"address" doc:"host:port of /metrics, /healthz and /readyz, and nothing else. Loopback by default. Empty: no server."`
+	HealthAddress string `json:"healthAddress" doc:"host:port of /healthz and /readyz alone, in plain HTTP whatever webConfigFile says: for probes. Empty: none."`
+	WebConfigFile string `json:"webConfigFile" doc:"Path of a web configuration file, as Prometheus' exporters have it: TLS, client certificates and passwords for address. A change of it holds from the next connection on. It needs healthAddress. Empty: plain HTTP, for everybody who reaches it."`
+	AdminSocket   string `json:"adminSocket" doc:"Path of the unix socket by which the command ebb asks and steers the agent; for root alone. Its directory is created if missing. Empty: no socket."`
 }
 
 // Log configures logging.
@@ -173,7 +178,7 @@ func Default() Config {
 			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),
 			Logs: true, LogLinks: "/var/log/containers",
 		},
-		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{ListSpread: Duration(100 * time.Second)}},
+		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{ListSpread: Duration(100 * time.Second), Events: true}},
 		Filesystems: Filesystems{
 			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
@@ -182,7 +187,7 @@ func Default() Config {
 		Kernel:  Kernel{Enabled: true, PinDirectory: "/sys/fs/bpf/ebb", LayerHeat: HeatAuto},
 		Writers: Writers{Top: 0},
 		State:   State{Directory: "/var/lib/ebb", LockFile: "/run/ebb/agent.lock"},
-		Server:  Server{Address: "127.0.0.1:9478"},
+		Server:  Server{Address: "127.0.0.1:9478", AdminSocket: "/run/ebb/agent.sock"},
 		Log:     Log{Level: "info", Format: "json"},
 	}
 }

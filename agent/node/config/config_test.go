@@ -135,7 +135,7 @@ filesystems:
   kubelet: {path: kubelet, highThresholdPercent: 0}
   podLogs: {path: /var/log/pods/, inodesHighThresholdPercent: 101}
   mountInfo: ""
-server: {address: nowhere}
+server: {address: nowhere, healthAddress: "127.0.0.1:http", webConfigFile: web.yml}
 log: {level: loud, format: null}
 `))
 	if err == nil {
@@ -164,6 +164,8 @@ log: {level: loud, format: null}
 		`filesystems.podLogs.inodesHighThresholdPercent: 101 is not between 1 and 100`,
 		`filesystems.mountInfo: "" is not a clean absolute path`,
 		`server.address: want host:port`,
+		`server.healthAddress: port "http" is not a number`,
+		`server.webConfigFile: "web.yml" is not a clean absolute path`,
 		`log.level: "loud" is not one of`,
 		`log.format: want a string, got nothing`,
 	} {
@@ -228,4 +230,19 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("printed and read back:\n%s", diff)
 		}
 	})
+}
+
+// TestWebConfigNeedsHealth: probes have no password, and TLS needs something to be for.
+func TestWebConfigNeedsHealth(t *testing.T) {
+	for text, good := range map[string]bool{
+		"{healthAddress: '127.0.0.1:0', webConfigFile: /web.yml}":              true,
+		"{webConfigFile: /web.yml}":                                            false,
+		"{address: '', healthAddress: '127.0.0.1:0', webConfigFile: /web.yml}": false,
+		"{address: '', healthAddress: '127.0.0.1:0'}":                          true,
+	} {
+		_, err := Parse([]byte("server: " + text + "\n"))
+		if good && err != nil || !good && (err == nil || !strings.Contains(err.Error(), "server.webConfigFile: needs server.address")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
+// maxSocketPath is what sun_path holds, less its terminating zero (unix(7)).
+const maxSocketPath = 107
+
 // problems lists what is wrong with c, leaving out fields that already could
 // not be read.
 func (c *Config) problems(bad map[string]bool) []error {
@@ -32,12 +35,6 @@ func (c *Config) problems(bad map[string]bool) []error {
 			fail(field, "%q is not a clean absolute path", path)
 		}
 	}
-	percent := func(field string, high int) {
-		if high < 1 || high > 100 {
-			fail(field, "%d is not between 1 and 100", high)
-		}
-	}
-
 	oneOf("mode", string(c.Mode), string(ModeEnforce), string(ModeObserve))
 	if d := time.Duration(c.ReconcileInterval); d < 30*time.Second || d > 24*time.Hour {
 		fail("reconcileInterval", "%s is not between 30s and 24h", c.ReconcileInterval)
@@ -54,9 +51,7 @@ func (c *Config) problems(bad map[string]bool) []error {
 	}
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "text")
-	if err := checkAddress(c.Server.Address); err != nil {
-		fail("server.address", "%v", err)
-	}
+	c.Server.problems(fail)
 	c.Images.problems(bad, fail)
 	c.Containers.problems(fail)
 	oneOf("containers.ageFrom", c.Containers.AgeFrom, AgeFromCreation, AgeFromTermination)
@@ -67,22 +62,31 @@ func (c *Config) problems(bad map[string]bool) []error {
 			absolute(field, path)
 		}
 	}
-	absolute("filesystems.mountInfo", c.Filesystems.MountInfo)
+	c.Filesystems.problems(fail, absolute)
+	return errs
+}
+
+func (f *Filesystems) problems(fail func(field, format string, args ...any), absolute func(field, path string)) {
+	percent := func(field string, high int) {
+		if high < 1 || high > 100 {
+			fail(field, "%d is not between 1 and 100", high)
+		}
+	}
+	absolute("filesystems.mountInfo", f.MountInfo)
 	for _, d := range []struct {
 		field string
 		Directory
-	}{{"filesystems.kubelet", c.Filesystems.Kubelet}, {"filesystems.podLogs", c.Filesystems.PodLogs}} {
+	}{{"filesystems.kubelet", f.Kubelet}, {"filesystems.podLogs", f.PodLogs}} {
 		if d.Path != "" {
 			absolute(d.field+".path", d.Path)
 		}
 		percent(d.field+".highThresholdPercent", d.HighThresholdPercent)
 		percent(d.field+".inodesHighThresholdPercent", d.InodesHighThresholdPercent)
 	}
-	return errs
 }
 
 func (i *Images) problems(bad map[string]bool, fail func(field, format string, args ...any)) {
-	lines := func(highField, lowField string, high, low int) {
+	thresholds := func(highField, lowField string, high, low int) {
 		if high < 1 || high > 100 {
 			fail(highField, "%d is not between 1 and 100", high)
 		}
@@ -92,8 +96,8 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 			fail(lowField, "%d is not below %s (%d)", low, highField, high)
 		}
 	}
-	lines("images.imageGCHighThresholdPercent", "images.imageGCLowThresholdPercent", i.HighThresholdPercent, i.LowThresholdPercent)
-	lines("images.inodesHighThresholdPercent", "images.inodesLowThresholdPercent", i.InodesHighThresholdPercent, i.InodesLowThresholdPercent)
+	thresholds("images.imageGCHighThresholdPercent", "images.imageGCLowThresholdPercent", i.HighThresholdPercent, i.LowThresholdPercent)
+	thresholds("images.inodesHighThresholdPercent", "images.inodesLowThresholdPercent", i.InodesHighThresholdPercent, i.InodesLowThresholdPercent)
 
 	if i.MinimumAge < 0 {
 		fail("images.imageMinimumGCAge", "%s is negative", i.MinimumAge)
@@ -126,6 +130,7 @@ func (c *Config) files() map[string]string {
 		"pods.kubelet.clientKey":            c.Pods.Kubelet.ClientKey,
 		"pods.kubelet.certificateAuthority": c.Pods.Kubelet.CertificateAuthority,
 		"pods.apiserver.kubeconfig":         c.Pods.APIServer.Kubeconfig,
+		"server.webConfigFile":              c.Server.WebConfigFile,
 	}
 }
 
@@ -156,6 +161,20 @@ func (p *Pods) problems(fail func(field, format string, args ...any)) {
 	}
 	if k.CertificateAuthority != "" && k.InsecureSkipTLSVerify {
 		fail("pods.kubelet.insecureSkipTLSVerify", "makes no use of pods.kubelet.certificateAuthority; remove one of them")
+	}
+}
+
+func (s *Server) problems(fail func(field, format string, args ...any)) {
+	for field, address := range map[string]string{"server.address": s.Address, "server.healthAddress": s.HealthAddress} {
+		if err := checkAddress(address); err != nil {
+			fail(field, "%v", err)
+		}
+	}
+	if s.WebConfigFile != "" && (s.Address == "" || s.HealthAddress == "") {
+		fail("server.webConfigFile", "needs server.address, which it is for, and server.healthAddress: probes know no password")
+	}
+	if p := s.AdminSocket; p != "" && (!filepath.IsAbs(p) || filepath.Clean(p) != p || len(p) > maxSocketPath) {
+		fail("server.adminSocket", "%q is not a clean absolute path of at most %d bytes", p, maxSocketPath)
 	}
 }
 

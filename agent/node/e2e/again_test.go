@@ -13,7 +13,7 @@ func TestPulledAgain(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
 		images := plains("a", 7)
-		b := newBed(t, flavor, images...)
+		b := newFixture(t, flavor, images...)
 		b.start()
 		b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
 		b.awaitOrder()
@@ -28,17 +28,17 @@ func TestPulledAgain(t *testing.T) {
 		b.stop()
 		b.start()
 		b.importImages(images[slices.IndexFunc(images, func(i node.Image) bool { return nameOf(i) == first })])
-		b.awaitMetric("ebb_node_images_pulled_again_total", 1)
-		b.awaitMetric("ebb_node_images_pulled_again_bytes_total", gone[0].Number("computed_bytes"))
+		b.awaitMetric("ebb_node_images_repulled_total", 1)
+		b.awaitMetric("ebb_node_images_repulled_bytes_total", gone[0].Number("computed_bytes"))
 		b.eventually("it is new, and known as one that came back", func() error {
 			i, err := b.verdict(gone[0].Text("image"))
-			if err == nil && (i.Again != 1 || i.LastUsed != nil) {
+			if err == nil && (i.PulledAgain != 1 || i.LastUsed != nil) {
 				t.Errorf("it is said of it: %+v", i)
 			}
 			return err
 		})
 		b.stop()
 		b.start()
-		b.awaitMetric("ebb_node_images_pulled_again_total", 0)
+		b.awaitMetric("ebb_node_images_repulled_total", 0)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// The tests below do not set the machine's clock. They move what an agent wrote
+// The tests below do not set the machine's clock, as TestReboot does. They move what an agent wrote
 // by the clock: to the next agent, records that are three days ahead look the
 // same as a clock that was set back by three days.
 
@@ -24,7 +24,7 @@ func TestClockSet(t *testing.T) {
 	for _, jump := range []time.Duration{threeDays, -threeDays} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
 			t.Parallel()
-			b := clockBed(t)
+			b := clockFixture(t)
 			b.editState(func(r *state.Records) {
 				r.Shift(-jump)
 				r.Meta.Anchor.Wall = r.Meta.Anchor.Wall.Add(-jump)
@@ -42,7 +42,7 @@ func TestClockWrongAcrossReboot(t *testing.T) {
 	for _, jump := range []time.Duration{threeDays, -threeDays} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
 			t.Parallel()
-			b := clockBed(t)
+			b := clockFixture(t)
 			b.must(agentrun.Unload(b.config)) // a reboot takes the kernel's record
 			b.editState(func(r *state.Records) {
 				r.Shift(-jump)
@@ -53,10 +53,10 @@ func TestClockWrongAcrossReboot(t *testing.T) {
 	}
 }
 
-// clockBed is a bed with images in a known order of use, and no agent.
-func clockBed(t *testing.T) *bed {
+// clockFixture is a fixture with images in a known order of use, and no agent.
+func clockFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := newBed(t, node.Debian, plains("a", 7)...)
+	b := newFixture(t, node.Debian, plains("a", 7)...)
 	b.config.Images.MaximumAge = config.Duration(24 * time.Hour)
 	b.start()
 	b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
@@ -65,7 +65,7 @@ func clockBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) checkAfterJump() {
+func (b *fixture) checkAfterJump() {
 	b.Helper()
 	mark := b.journal.mark()
 	b.start()
@@ -81,7 +81,7 @@ func (b *bed) checkAfterJump() {
 	b.checkRun(mark)
 	for _, l := range b.removals(mark) {
 		if l.Text("reason") != "threshold" {
-			b.Errorf("%s was removed for its %s", b.cast.name(l.Text("image")), l.Text("reason"))
+			b.Errorf("%s was removed for its %s", b.scenario.name(l.Text("image")), l.Text("reason"))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (b *bed) checkAfterJump() {
 // that long, and no image that is in use or was used meanwhile.
 func TestMaximumAge(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 3)...)
+	b := newFixture(t, node.Debian, plains("a", 3)...)
 	const age = 6 * time.Second
 	b.config.Images.MaximumAge = config.Duration(age)
 	b.sleepIn("a1")
@@ -106,7 +106,7 @@ func TestMaximumAge(t *testing.T) {
 		return nil
 	})
 	first := b.removals(mark)[0]
-	if got := b.cast.name(first.Text("image")); got != "a0" || first.Text("reason") != "maximum_age" {
+	if got := b.scenario.name(first.Text("image")); got != "a0" || first.Text("reason") != "maximum_age" {
 		t.Errorf("first to go was %s, for its %s", got, first.Text("reason"))
 	}
 	if watched := first.Time.Sub(began.Time); watched < age || watched > age+time.Minute { // well before a timer would look

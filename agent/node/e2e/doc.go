@@ -5,12 +5,12 @@
 //
 // # How the tests work
 //
-// A bed (bed_test.go) is one node with one agent. Most tests run the built
+// A fixture (fixture_test.go) is one node with one agent. Most tests run the built
 // binary as a process, so that it can be stopped, killed and started again.
 // Where a fault must come at one exact moment, the agent runs inside the test
 // (resident_test.go), with a hook around the real runtime.
 //
-// A cast (cast_test.go) is the images of a test, and what the test itself knows
+// A scenario (scenario_test.go) is the images of a test, and what the test itself knows
 // of their use: the truth that the agent is held against. Its oracle is
 // deliberately dumb: it walks the images in their true order and counts, layer
 // by layer, what nobody needs any more.
@@ -19,7 +19,7 @@
 //
 //   - Nothing sleeps and hopes: a test waits for a line of the log, an answer of
 //     the agent or a state of the disk, each with a deadline.
-//   - The name of a bed carries the process ID of its test. A test cleans up
+//   - The name of a fixture carries the process ID of its test. A test cleans up
 //     also when it fails; what a killed one has left is removed by the next.
 //   - Tests that run the agent inside themselves do not run in parallel, because
 //     they check for leaked goroutines.

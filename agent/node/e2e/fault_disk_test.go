@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/state"
-	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // fillToLastBlock takes what is reserved for root, too.
-func (b *bed) fillToLastBlock() {
+func (b *fixture) fillToLastBlock() {
 	b.Helper()
 	for _, size := range []int64{1 << 20, 64 << 10, 4 << 10} {
 		for {
@@ -35,7 +35,7 @@ func (b *bed) fillToLastBlock() {
 func TestFullAtStart(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
-		b := newBed(t, flavor, plains("a", 15)...)
+		b := newFixture(t, flavor, plains("a", 15)...)
 		b.config.State.Directory = filepath.Join(b.node.Mount(), "state")
 		b.sleepIn("a3")
 		b.fillToLastBlock()
@@ -47,13 +47,13 @@ func TestFullAtStart(t *testing.T) {
 		b.importImages(plain("late", layerBytes))
 		b.use("late")
 		b.eventually("the use of an image that came later", func() error {
-			i, err := b.verdict(b.cast.ids["late"])
+			i, err := b.verdict(b.scenario.ids["late"])
 			if err == nil && i.LastUsed == nil {
 				err = errors.New("never")
 			}
 			return err
 		})
-		b.awaitMetric("ebb_node_state_persisted", 1)
+		b.awaitMetric("ebb_node_state_writable", 1)
 	})
 }
 
@@ -61,7 +61,7 @@ func TestFullAtStart(t *testing.T) {
 // by what it and the kernel have recorded.
 func TestFullWithRecords(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 14)...)
+	b := newFixture(t, node.Debian, plains("a", 14)...)
 	b.config.State.Directory = filepath.Join(b.node.Mount(), "state")
 	b.start()
 	b.use("a3", "a13", "a6", "a1", "a9", "a5", "a12", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
@@ -77,20 +77,20 @@ func TestFullWithRecords(t *testing.T) {
 }
 
 // awaitOrderOfRest is awaitOrder without the images that are gone.
-func (b *bed) awaitOrderOfRest() {
+func (b *fixture) awaitOrderOfRest() {
 	b.Helper()
-	all := b.cast.order
+	all := b.scenario.order
 	gone := b.gone()
-	b.cast.order = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(gone, name) })
+	b.scenario.order = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(gone, name) })
 	b.awaitOrder()
-	b.cast.order = all
+	b.scenario.order = all
 }
 
 // TestHold: all that may go goes once; then the agent says what holds the space
 // and waits.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 4)...)
+	b := newFixture(t, node.Debian, plains("a", 4)...)
 	b.config.Images.Keep = []string{ref("a0")}
 	b.sleepIn("a1")
 	ends := b.sleepIn("a3")
@@ -98,11 +98,11 @@ func TestHold(t *testing.T) {
 	b.use("a2")
 	mark := b.journal.mark()
 	b.fill(93)
-	said := b.journal.await(t, mark, "the low line cannot be reached; holding")
+	said := b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 	for _, word := range []string{"not_images", "in_use", "keep_rule"} {
 		b.contains("held_by", said.Text("held_by"), word)
 	}
-	b.awaitMetric("ebb_node_holding", 1)
+	b.awaitMetric("ebb_node_reclaim_holding", 1)
 	b.eventually("the account of the space", b.wrongSpace)
 
 	// An image that becomes unused now would be lost for nothing.
@@ -115,11 +115,11 @@ func TestHold(t *testing.T) {
 	b.must(b.node.Unfill("fill"))
 	b.importImages(plain("later", mib)) // frees wake nobody; the next event does
 	b.journal.await(t, mark, "hold ended")
-	b.awaitMetric("ebb_node_holding", 0)
+	b.awaitMetric("ebb_node_reclaim_holding", 0)
 	b.awaitReason("a3", "not_needed")
 }
 
-func (b *bed) contains(what, text, word string) {
+func (b *fixture) contains(what, text, word string) {
 	b.Helper()
 	if !slices.Contains(splitWords(text), word) {
 		b.Errorf("%s lacks %s: %s", what, word, text)
@@ -128,17 +128,18 @@ func (b *bed) contains(what, text, word string) {
 
 // wrongSpace says what is wrong with the agent's account of what holds the
 // space: the parts must be what the test put there, and add up.
-func (b *bed) wrongSpace() error {
-	e, err := b.images()
+func (b *fixture) wrongSpace() error {
+	s, err := b.status()
 	if err != nil {
 		return err
 	}
-	if e.Hold == nil {
+	f := s.Filesystems[0]
+	if f.Hold == nil {
 		return errors.New("no hold")
 	}
-	by := make(map[string]image.Space)
+	by := make(map[string]page.HeldBy)
 	var sum uint64
-	for _, s := range e.Hold.Space {
+	for _, s := range f.Hold.HeldBy {
 		by[s.By] = s
 		sum += s.Bytes
 	}
@@ -148,8 +149,8 @@ func (b *bed) wrongSpace() error {
 			return fmt.Errorf("%s holds %d bytes of %d images", reason, got, by[reason].Images)
 		}
 	}
-	if used := e.Capacity - e.Available; by["not_images"].Bytes < 100*mib || sum > used+mib || sum+mib < used {
-		return fmt.Errorf("the parts add up to %d, used are %d: %v", sum, used, e.Hold.Space)
+	if used := f.CapacityBytes - f.AvailableBytes; by["not_images"].Bytes < 100*mib || sum > used+mib || sum+mib < used {
+		return fmt.Errorf("the parts add up to %d, used are %d: %v", sum, used, f.Hold.HeldBy)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (b *bed) wrongSpace() error {
 // TestCap: a cap on removals per hour holds across restarts, and ends.
 func TestCap(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 8)...)
+	b := newFixture(t, node.Debian, plains("a", 8)...)
 	b.config.Images.MaxRemovalsPerHour = 2
 	b.start()
 	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
@@ -165,7 +166,7 @@ func TestCap(t *testing.T) {
 	mark := b.journal.mark()
 	b.cross()
 	b.journal.await(t, mark, "removals stop: the hourly cap is reached")
-	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="capped",trigger="threshold"}`, 1)
+	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="capped"}`, 1)
 	b.stop()
 	again := b.journal.mark()
 	b.start()

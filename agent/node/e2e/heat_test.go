@@ -12,20 +12,20 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sys/unix"
 
-	agent "github.com/ebb-agent/ebb/agent/node"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/stats"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // heat asks the agent how much of an image was read.
-func (b *bed) heat(name string) (agent.HeatExplanation, agent.ImageHeat) {
+func (b *fixture) heat(name string) (stats.HeatExplanation, stats.ImageHeat) {
 	b.Helper()
 	body, err := b.agent.Get(b.ctx, "/heat")
 	b.must(err)
-	var e agent.HeatExplanation
+	var e stats.HeatExplanation
 	b.must(json.Unmarshal([]byte(body), &e))
-	i := slices.IndexFunc(e.Images, func(i agent.ImageHeat) bool { return i.ID == b.cast.ids[name] })
+	i := slices.IndexFunc(e.Images, func(i stats.ImageHeat) bool { return i.ID == b.scenario.ids[name] })
 	if i < 0 || e.Unknown != "" {
 		b.Fatalf("image %s is not in %s", name, body)
 	}
@@ -34,11 +34,11 @@ func (b *bed) heat(name string) (agent.HeatExplanation, agent.ImageHeat) {
 
 // awaitLayers waits until the agent has found an image's layers. Whether they are
 // read it can tell once a container has run.
-func (b *bed) awaitLayers(name string, layers int) {
+func (b *fixture) awaitLayers(name string, layers int) {
 	b.Helper()
 	b.eventually("the layers of "+name, func() error {
 		_, i := b.heat(name)
-		if len(i.Layers) != layers || slices.ContainsFunc(i.Layers, func(l agent.ReadLayer) bool { return strings.Contains(l.Unknown, "directory") }) {
+		if len(i.Layers) != layers || slices.ContainsFunc(i.Layers, func(l stats.ReadLayer) bool { return strings.Contains(l.Unknown, "directory") }) {
 			return fmt.Errorf("they are %+v", i.Layers)
 		}
 		return nil
@@ -46,7 +46,7 @@ func (b *bed) awaitLayers(name string, layers int) {
 }
 
 // wantRead holds a layer, the topmost being 0, against the files that were read.
-func (b *bed) wantRead(what, name string, layer int, bytes int64, files ...string) {
+func (b *fixture) wantRead(what, name string, layer int, bytes int64, files ...string) {
 	b.Helper()
 	_, i := b.heat(name)
 	if l := i.Layers[layer]; !l.Known || *l.ReadFiles != uint64(len(files)) || *l.ReadBytes != uint64(bytes) || l.AtLeast || l.Bytes < *l.ReadBytes {
@@ -81,7 +81,7 @@ func TestLayerHeat(t *testing.T) {
 		shared := node.Layer{Seed: "shared", Bytes: 3 * mib, Files: 20}
 		app := node.Image{Name: ref("app"), Layers: []node.Layer{shared, {Seed: "own", Bytes: mib, Files: 10}}}
 		other := node.Image{Name: ref("other"), Layers: []node.Layer{shared}}
-		b := newBed(t, flavor, app, other)
+		b := newFixture(t, flavor, app, other)
 		b.config.Kernel.LayerHeat = config.HeatReads
 		b.start()
 		b.awaitLayers("app", 3)
@@ -118,11 +118,11 @@ func TestLayerHeat(t *testing.T) {
 		b.awaitLayers("app", 3)
 		b.wantRead("a time without agent", "app", 1, someBytes+moreBytes, append(some, more...)...)
 		tier, _ := b.heat("app")
-		if got := b.metric(fmt.Sprintf("ebb_node_layer_heat_tier{tier=%q}", tier.Tier)); got != 1 {
+		if got := b.metric(fmt.Sprintf("ebb_node_layer_heat_info{tier=%q}", tier.Tier)); got != 1 {
 			t.Errorf("the tier's metric is %g", got)
 		}
-		if _, i := b.heat("other"); b.metric("ebb_node_layer_read_files") < float64(i.ReadFiles) {
-			t.Errorf("files read are %g", b.metric("ebb_node_layer_read_files"))
+		if _, i := b.heat("other"); b.metric("ebb_node_layer_read_bytes") < float64(i.ReadBytes) {
+			t.Errorf("bytes read are %g, of one image %d", b.metric("ebb_node_layer_read_bytes"), i.ReadBytes)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestLayerHeatOnErofs(t *testing.T) {
 	}
 	shared := node.Layer{Seed: "shared", Bytes: 3 * mib, Files: 20}
 	app := node.Image{Name: ref("app"), Layers: []node.Layer{shared, {Seed: "own", Bytes: mib, Files: 10}}}
-	b := newBedWith(t, node.Config{Containerd: node.V2, Snapshotter: "erofs"}, app)
+	b := newFixtureWith(t, node.Config{Containerd: node.V2, Snapshotter: "erofs"}, app)
 	b.config.Kernel.LayerHeat = config.HeatReads
 	b.start()
 	b.awaitLayers("app", 3)
@@ -167,7 +167,7 @@ func TestLayerHeatOnErofs(t *testing.T) {
 	web.remove()
 	// Last use goes by it, too.
 	b.eventually("the last use of app", func() error {
-		i, err := b.verdict(b.cast.ids["app"])
+		i, err := b.verdict(b.scenario.ids["app"])
 		if err == nil && i.LastUsed == nil {
 			err = fmt.Errorf("it is not known: %+v", i)
 		}
@@ -178,13 +178,13 @@ func TestLayerHeatOnErofs(t *testing.T) {
 // TestNativeSnapshotter: layers are copied into each container's root, and nobody
 // reads them. That is said; last use comes from the runtime's events.
 func TestNativeSnapshotter(t *testing.T) {
-	b := newBedWith(t, node.Config{Containerd: node.V2, Snapshotter: "native"}, plains("a", 4)...)
+	b := newFixtureWith(t, node.Config{Containerd: node.V2, Snapshotter: "native"}, plains("a", 4)...)
 	b.start()
 	b.use("a2", "a0", "a3", "a1")
 	b.awaitOrder()
 	body, err := b.agent.Get(b.ctx, "/heat")
 	b.must(err)
-	var e agent.HeatExplanation
+	var e stats.HeatExplanation
 	b.must(json.Unmarshal([]byte(body), &e))
 	for _, i := range e.Images {
 		if i.Known {

@@ -13,7 +13,7 @@ import (
 // goes soon.
 func TestHoldIsCalm(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.V2, plains("a", 3)...)
+	b := newFixture(t, node.V2, plains("a", 3)...)
 	all, free := b.inodes()
 	high := int(100-free*100/all) + 2
 	b.config.Images.InodesHighThresholdPercent, b.config.Images.InodesLowThresholdPercent = high, high-1
@@ -23,9 +23,9 @@ func TestHoldIsCalm(t *testing.T) {
 	ends := b.sleepIn("a2")
 	b.start()
 	mark := b.journal.mark()
-	b.makeFiles(b.overTheLine())
-	b.journal.await(t, mark, "the low line cannot be reached; holding")
-	const crossings = `ebb_node_line_crossings_total{filesystem="images"}`
+	b.makeFiles(b.overTheThreshold())
+	b.journal.await(t, mark, "the low threshold cannot be reached; holding")
+	const crossings = `ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`
 	before := b.metric(crossings)
 	began, dir := time.Now(), 0
 	for range 30 {
@@ -39,14 +39,15 @@ func TestHoldIsCalm(t *testing.T) {
 		t.Errorf("%g events for 30 points more in %v, want at most %.1f", n, took, most)
 	}
 	t.Logf("%g events for 30 points more in %v", n, took)
-	for _, message := range []string{"filesystem reached its line", "the low line cannot be reached; holding"} {
+	for _, message := range []string{"filesystem reached its high threshold", "the low threshold cannot be reached; holding"} {
 		if lines := b.journal.since(mark, message); len(lines) != 1 {
 			t.Errorf("%d times %q", len(lines), message)
 		}
 	}
 	b.end("a2", ends)
+	b.makeFilesIn(dir+1, int(all/100)+10) // the growth so far may have had its look before the end
 	line := b.journal.await(t, mark, "image removed")
-	if got := b.cast.name(line.Text("image")); got != "a2" {
+	if got := b.scenario.name(line.Text("image")); got != "a2" {
 		t.Errorf("%s was removed", got)
 	}
 	b.mustStay("a0", "a1")
@@ -60,15 +61,15 @@ func TestFutileImagesStay(t *testing.T) {
 	for i := range images {
 		images[i].NoBusybox = true // a layer of dozens of inodes that only all together free
 	}
-	b := newBed(t, node.V2, images...)
+	b := newFixture(t, node.V2, images...)
 	all, free := b.inodes()
 	high := int(100-free*100/all) + 12
 	b.config.Images.InodesHighThresholdPercent, b.config.Images.InodesLowThresholdPercent = high, high-10
 	b.config.Writers.Top = 10
 	b.start()
 	mark := b.journal.mark()
-	b.makeFiles(b.overTheLine())
-	line := b.journal.await(t, mark, "the low line cannot be reached; holding")
+	b.makeFiles(b.overTheThreshold())
+	line := b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 	for _, i := range images {
 		b.awaitReason(nameOf(i), "futile")
 	}

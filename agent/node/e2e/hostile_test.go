@@ -28,7 +28,7 @@ const evilContainers = 12
 // metrics, pages and the log as text, and are no more series than the configuration says.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plain("app", layerBytes), plain("victim", layerBytes))
+	b := newFixture(t, node.Debian, plain("app", layerBytes), plain("victim", layerBytes))
 	b.config.Writers.Top = 3
 	in := namespaces.WithNamespace(b.ctx, node.CRINamespace)
 	store := b.node.Client().ImageService()
@@ -68,7 +68,7 @@ func TestHostileNames(t *testing.T) {
 }
 
 // scrape reads /metrics with Prometheus' own parser.
-func (b *bed) scrape() map[string]*dto.MetricFamily {
+func (b *fixture) scrape() map[string]*dto.MetricFamily {
 	b.Helper()
 	body, err := b.agent.Get(b.ctx, "/metrics")
 	b.must(err)
@@ -81,7 +81,7 @@ func (b *bed) scrape() map[string]*dto.MetricFamily {
 }
 
 // checkSeries: names are in labels of containers alone, and are printable there.
-func (b *bed) checkSeries(before, after map[string]*dto.MetricFamily) {
+func (b *fixture) checkSeries(before, after map[string]*dto.MetricFamily) {
 	b.Helper()
 	if r := after["ebb_node_ready"].GetMetric(); len(r) != 1 || r[0].GetGauge().GetValue() != 1 {
 		b.Errorf("ebb_node_ready is %v", r)
@@ -106,7 +106,7 @@ func (b *bed) checkSeries(before, after map[string]*dto.MetricFamily) {
 }
 
 // checkLogLines: each line is one record, whatever it tells of.
-func (b *bed) checkLogLines() {
+func (b *fixture) checkLogLines() {
 	b.Helper()
 	log, err := os.ReadFile(filepath.Join(b.node.Dir(), "agent.log"))
 	b.must(err)

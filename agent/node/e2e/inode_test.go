@@ -20,7 +20,7 @@ import (
 // does not. The new one has no use but its own, and that is not lost.
 func TestInodeNumberGivenAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plain("image0", layerBytes))
+	b := newFixture(t, node.Debian, plain("image0", layerBytes))
 	b.start()
 	b.use("image0")
 	b.awaitOrder()
@@ -49,10 +49,10 @@ func TestInodeNumberGivenAgain(t *testing.T) {
 		if !running {
 			b.start()
 		}
-		b.eventually("news of "+name, func() error { _, err := b.verdict(b.cast.ids[name]); return err })
+		b.eventually("news of "+name, func() error { _, err := b.verdict(b.scenario.ids[name]); return err })
 		b.awaitMetric("ebb_node_layers_tracked", 2) // its own and the sandbox image's
 		b.eventually("the last use of "+name, func() error {
-			v, err := b.verdict(b.cast.ids[name])
+			v, err := b.verdict(b.scenario.ids[name])
 			if err != nil {
 				return err
 			}
@@ -64,18 +64,18 @@ func TestInodeNumberGivenAgain(t *testing.T) {
 	}
 }
 
-func (b *bed) removeImage(name string) {
+func (b *fixture) removeImage(name string) {
 	b.Helper()
 	_, images := b.node.CRI()
-	_, err := images.RemoveImage(b.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: b.cast.ids[name]}})
+	_, err := images.RemoveImage(b.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: b.scenario.ids[name]}})
 	b.must(err)
-	b.cast.order = slices.DeleteFunc(b.cast.order, func(n string) bool { return n == name })
-	delete(b.cast.ids, name)
-	delete(b.cast.images, name)
+	b.scenario.order = slices.DeleteFunc(b.scenario.order, func(n string) bool { return n == name })
+	delete(b.scenario.ids, name)
+	delete(b.scenario.images, name)
 }
 
 // layerInodes are those of all unpacked layers.
-func (b *bed) layerInodes() map[uint64]bool {
+func (b *fixture) layerInodes() map[uint64]bool {
 	b.Helper()
 	dirs, err := filepath.Glob(filepath.Join(b.node.Root(), "io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs"))
 	b.must(err)

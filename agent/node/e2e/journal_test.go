@@ -14,7 +14,7 @@ import (
 // machine may be busy with other tests; nobody waits for it when all is well.
 const patience = 90 * time.Second
 
-// journal is the log of all agents of a bed, in order.
+// journal is the log of all agents of a fixture, in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []agentrun.Line

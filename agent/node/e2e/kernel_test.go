@@ -18,18 +18,19 @@ import (
 func TestWithoutKernel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		prepare func(*bed)
+		prepare func(*fixture)
 		reasons []string
 	}{
-		"disabled":        {func(b *bed) { b.config.Kernel.Enabled = false }, []string{"switched off by kernel.enabled"}},
-		"capabilities":    {(*bed).dropCapabilities, []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}},
-		"no BTF":          {(*bed).hideBTF, []string{"not supported by this kernel", "BTF"}},
-		"bpffs read-only": {(*bed).readOnlyPins, []string{"read-only file system", "/pins"}},
+		"disabled":        {func(b *fixture) { b.config.Kernel.Enabled = false }, []string{"switched off by kernel.enabled"}},
+		"capabilities":    {(*fixture).dropCapabilities, []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}},
+		"no BTF":          {(*fixture).hideBTF, []string{"not supported by this kernel", "BTF"}},
+		"bpffs read-only": {(*fixture).readOnlyPins, []string{"read-only file system", "/pins"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, node.Debian, plains("a", 7)...)
+			b := newFixture(t, node.Debian, plains("a", 7)...)
 			c.prepare(b)
+			b.tracked = true // by events alone
 			mark := b.journal.mark()
 			b.start()
 			said := b.journal.await(t, mark, "no kernel programs: last use comes from runtime events, the disk is read every 10s")
@@ -38,7 +39,7 @@ func TestWithoutKernel(t *testing.T) {
 					t.Errorf("%q is not in the reason: %s", reason, said.Text("reason"))
 				}
 			}
-			if got := b.metric(`ebb_node_line_source{filesystem="images",source="poll"}`); got != 1 {
+			if got := b.metric(`ebb_node_filesystem_polled{filesystem="images"}`); got != 1 {
 				t.Errorf("polling is %g", got)
 			}
 			b.awaitMetric("ebb_node_runtime_events_up", 1)
@@ -59,7 +60,7 @@ func TestWithoutKernel(t *testing.T) {
 }
 
 // dropCapabilities makes the agent run without what BPF programs need.
-func (b *bed) dropCapabilities() {
+func (b *fixture) dropCapabilities() {
 	b.Helper()
 	b.binary = filepath.Join(b.TempDir(), "ebb-agent")
 	b.must(os.WriteFile(b.binary, fmt.Appendf(nil,
@@ -67,7 +68,7 @@ func (b *bed) dropCapabilities() {
 }
 
 // hideBTF makes the agent see a kernel without type information.
-func (b *bed) hideBTF() {
+func (b *fixture) hideBTF() {
 	b.Helper()
 	b.binary = filepath.Join(b.TempDir(), "ebb-agent")
 	b.must(os.WriteFile(b.binary, fmt.Appendf(nil,
@@ -75,7 +76,7 @@ func (b *bed) hideBTF() {
 }
 
 // readOnlyPins is a bpffs that a DaemonSet has mounted without the right to write.
-func (b *bed) readOnlyPins() {
+func (b *fixture) readOnlyPins() {
 	b.Helper()
 	dir := filepath.Join(b.node.Dir(), "pins")
 	b.must(os.MkdirAll(dir, 0o700))

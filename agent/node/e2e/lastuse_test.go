@@ -19,11 +19,11 @@ import (
 func TestUseWhileDown(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
-		b := newBed(t, flavor, plains("a", 6)...)
+		b := newFixture(t, flavor, plains("a", 6)...)
 		b.start()
 		b.use("a0", "a1", "a2", "a3")
 		before := b.sleepIn("a4")
-		b.cast.used("a4") // in use now
+		b.scenario.used("a4") // in use now
 		b.awaitOrder()
 
 		b.stop()
@@ -55,11 +55,11 @@ func TestUseWhileDown(t *testing.T) {
 }
 
 // end ends a container that slept, and deletes it; that is its image's use.
-func (b *bed) end(name string, c *node.Container) {
+func (b *fixture) end(name string, c *node.Container) {
 	b.Helper()
 	b.must(c.Kill(b.ctx))
 	b.must(c.Delete(b.ctx))
-	b.cast.used(name)
+	b.scenario.used(name)
 }
 
 // TestDeadContainersUseNothing: a container that has ended keeps its image, and is no use
@@ -71,7 +71,7 @@ func TestDeadContainersUseNothing(t *testing.T) {
 		for name, programs := range map[string]bool{"programs": true, "no programs": false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBed(t, flavor, plains("a", 5)...)
+				b := newFixture(t, flavor, plains("a", 5)...)
 				b.config.Kernel.Enabled = programs
 				b.start()
 				heard := b.dead("a0")
@@ -80,12 +80,12 @@ func TestDeadContainersUseNothing(t *testing.T) {
 				b.awaitReason("a0", "in_use")
 
 				long := b.sleepIn("a2")
-				b.cast.used("a2")
+				b.scenario.used("a2")
 				b.awaitReason("a2", "in_use")
 				b.stop()
 				unheard := b.dead("a3")
 				b.must(long.Kill(b.ctx))
-				b.cast.used("a2")
+				b.scenario.used("a2")
 				b.start()
 				b.awaitOrder() // a0 a1 a3 a2
 
@@ -114,12 +114,12 @@ func TestDeadContainersUseNothing(t *testing.T) {
 }
 
 // dead runs a container that ends, and leaves it.
-func (b *bed) dead(name string) *node.Container {
+func (b *fixture) dead(name string) *node.Container {
 	b.Helper()
 	c := b.sleepIn(name, "true")
 	_, err := c.Wait(b.ctx)
 	b.must(err)
-	b.cast.used(name)
+	b.scenario.used(name)
 	return c
 }
 
@@ -127,7 +127,7 @@ func (b *bed) dead(name string) *node.Container {
 // looked again are known in their order of use, too.
 func TestUsedOnArrival(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plain("old", layerBytes))
+	b := newFixture(t, node.Debian, plain("old", layerBytes))
 	b.start()
 	b.use("old")
 	b.importImages(plain("x", layerBytes), plain("y", layerBytes), plain("z", layerBytes))
@@ -139,7 +139,7 @@ func TestUsedOnArrival(t *testing.T) {
 func TestReadingIsNotUsing(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
-		b := newBed(t, flavor, plains("a", 4)...)
+		b := newFixture(t, flavor, plains("a", 4)...)
 		b.start()
 		b.use("a2", "a0", "a3", "a1")
 		b.awaitOrder()
@@ -161,13 +161,13 @@ func TestReadingIsNotUsing(t *testing.T) {
 			t.Fatalf("the scanner failed: %s", output)
 		}
 		b.must(c.Delete(b.ctx))
-		b.cast.used("a2")
+		b.scenario.used("a2")
 		b.awaitOrder()
 
 		for _, i := range before.Images {
 			now, err := b.verdict(i.ID)
 			b.must(err)
-			if name := b.cast.name(i.ID); slices.Contains(b.cast.order, name) && name != "a2" && !now.LastUsed.Equal(*i.LastUsed) {
+			if name := b.scenario.name(i.ID); slices.Contains(b.scenario.order, name) && name != "a2" && !now.LastUsed.Equal(*i.LastUsed) {
 				t.Errorf("%s was last used at %v, after it was read at %v", name, i.LastUsed, now.LastUsed)
 			}
 		}
@@ -200,10 +200,10 @@ func readAll(dir string) (read int64, err error) {
 }
 
 // TestKilledAgain kills the agent at random moments, in the middle of runs too,
-// and starts it again. No use is lost and nobody goes out of turn.
+// and starts it again. No use is lost, nobody goes out of turn, and nothing is half removed.
 func TestKilledAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 9)...)
+	b := newFixture(t, node.Debian, plains("a", 9)...)
 	b.config.Images.Keep = []string{ref("a1")}
 	b.sleepIn("a2")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -213,13 +213,13 @@ func TestKilledAgain(t *testing.T) {
 		// Killed at any step of its start or of its work.
 		victim := b.agent
 		time.AfterFunc(time.Duration(random.Int64N(int64(200*time.Millisecond))), func() { _ = victim.Kill() })
-		b.use(b.cast.order[1+random.IntN(4)]) // never a1, so that the kept image is the oldest
+		b.use(b.scenario.order[1+random.IntN(4)]) // never a1, so that the kept image is the oldest
 		b.kill()
-		b.use(b.cast.order[1+random.IntN(4)])
+		b.use(b.scenario.order[1+random.IntN(4)])
 		b.startUnready()
 	}
 	b.awaitReady()
-	b.cast.used("a2") // in use
+	b.scenario.used("a2") // in use
 	b.awaitOrder()
 
 	b.cross()
@@ -231,8 +231,11 @@ func TestKilledAgain(t *testing.T) {
 			return nil
 		})
 		b.kill()
+		b.checkImages()
 		b.start()
 	}
 	b.eventually("a low disk", b.notLow)
 	b.checkGone("a1", "a2")
+	b.stop()
+	b.checkWhole()
 }

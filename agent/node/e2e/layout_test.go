@@ -14,7 +14,7 @@ import (
 // chosen from, but named, until it is gone.
 func TestSocketIsFound(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plain("a", layerBytes))
+	b := newFixture(t, node.Debian, plain("a", layerBytes))
 	second := filepath.Join(b.node.Dir(), "docker.sock")
 	removeSecond := b.staleSocket(second)
 	b.config.Runtime.Socket = config.SocketAuto

@@ -26,11 +26,11 @@ func eachFilesystem(t *testing.T, kinds []string, test func(t *testing.T, kind s
 
 // TestReclaimIsExact: on a filesystem whose figures lag behind (btrfs: until a
 // commit; xfs: until workers are done), too, no image goes that did not have
-// to, whatever crossed the line.
+// to, whatever crossed the threshold.
 func TestReclaimIsExact(t *testing.T) {
 	t.Parallel()
 	eachFilesystem(t, []string{"ext4", "xfs", "btrfs"}, func(t *testing.T, kind string) {
-		b := newBedOn(t, kind, node.V2, plains("a", 12)...)
+		b := newFixtureOn(t, kind, node.V2, plains("a", 12)...)
 		b.config.Images.LowThresholdPercent = 70
 		b.start()
 		b.use("a3", "a6", "a1", "a9", "a5", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
@@ -45,7 +45,7 @@ func TestReclaimIsExact(t *testing.T) {
 
 // checkLow: a run has brought the disk low, or the disk shows it later: the sync of a busy
 // btrfs can take longer than a run waits.
-func (b *bed) checkLow(end agentrun.Line) {
+func (b *fixture) checkLow(end agentrun.Line) {
 	b.Helper()
 	switch got := end.Text("result"); got {
 	case "low_reached":
@@ -56,8 +56,8 @@ func (b *bed) checkLow(end agentrun.Line) {
 	}
 }
 
-// reclaimsBy crosses the line and checks what goes for it.
-func (b *bed) reclaimsBy(what string, cross func()) {
+// reclaimsBy crosses the threshold and checks what goes for it.
+func (b *fixture) reclaimsBy(what string, cross func()) {
 	b.Helper()
 	mark := b.journal.mark()
 	cross()
@@ -65,19 +65,19 @@ func (b *bed) reclaimsBy(what string, cross func()) {
 	b.checkLow(end)
 	b.checkRun(mark)
 	gone := b.removedNames(mark)
-	if len(gone) < 2 || len(gone) == len(b.cast.order) {
-		b.Errorf("crossed by %s, %d of %d images went: that shows nothing", what, len(gone), len(b.cast.order))
+	if len(gone) < 2 || len(gone) == len(b.scenario.order) {
+		b.Errorf("crossed by %s, %d of %d images went: that shows nothing", what, len(gone), len(b.scenario.order))
 	}
 	b.Logf("crossed by %s, gone are %v", what, gone)
 	for _, name := range gone {
-		b.cast.forget(name)
-		delete(b.cast.images, name)
+		b.scenario.forget(name)
+		delete(b.scenario.images, name)
 	}
 }
 
 // inodes reads how many inodes the node's filesystem has, and how many are
 // free, once that has stopped to change.
-func (b *bed) inodes() (all, free uint64) {
+func (b *fixture) inodes() (all, free uint64) {
 	b.Helper()
 	_, err := b.node.Usage() // syncs
 	b.must(err)
@@ -102,7 +102,7 @@ func TestReclaimForInodes(t *testing.T) {
 		for i := range 9 {
 			images = append(images, tiny(fmt.Sprint("a", i), tinyFiles))
 		}
-		b := newBedOn(t, kind, node.V2, images...)
+		b := newFixtureOn(t, kind, node.V2, images...)
 		all, free := b.inodes()
 		high := int(100-free*100/all) + 1
 		b.config.Images.InodesHighThresholdPercent = high
@@ -110,17 +110,17 @@ func TestReclaimForInodes(t *testing.T) {
 		b.start()
 		b.use("a3", "a6", "a1", "a8", "a5", "a0", "a4", "a2", "a7")
 		b.awaitOrder()
-		b.reclaimsInodesBy("files", func() { b.makeFiles(b.overTheLine()) })
+		b.reclaimsInodesBy("files", func() { b.makeFiles(b.overTheThreshold()) })
 		_, free = b.inodes()
 		low := all * uint64(100-b.config.Images.InodesLowThresholdPercent) / 100
 		if free+inodeSlack < low {
-			t.Errorf("%d inodes are free; the low line is at %d", free, low)
+			t.Errorf("%d inodes are free; the low threshold is at %d", free, low)
 		}
-		b.reclaimsInodesBy("an import", func() { b.importImages(tiny("late", b.overTheLine())) })
+		b.reclaimsInodesBy("an import", func() { b.importImages(tiny("late", b.overTheThreshold())) })
 		// A look for the import may have been first to see it; the kernel has said
 		// so all the same.
 		b.eventually("two crossings", func() error {
-			if got := b.metric(`ebb_node_line_crossings_total{filesystem="images"}`); got < 2 {
+			if got := b.metric(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`); got < 2 {
 				return fmt.Errorf("there were %g", got)
 			}
 			return nil
@@ -128,13 +128,13 @@ func TestReclaimForInodes(t *testing.T) {
 	})
 }
 
-// overTheLine is how many more files reach the high line, and some.
-func (b *bed) overTheLine() int {
+// overTheThreshold is how many more files reach the high threshold, and some.
+func (b *fixture) overTheThreshold() int {
 	b.Helper()
 	all, free := b.inodes()
 	high, on := image.RaiseAt(all, b.config.Images.InodesHighThresholdPercent)
 	if !on {
-		b.Fatal("no line")
+		b.Fatal("no threshold")
 	}
 	return int(free-high) + inodeSlack
 }
@@ -142,9 +142,9 @@ func (b *bed) overTheLine() int {
 // inodeSlack is for directories, and what the runtime has open.
 const inodeSlack = tinyFiles / 10
 
-// reclaimsInodesBy crosses the line for inodes, and checks that no image went
+// reclaimsInodesBy crosses the threshold for inodes, and checks that no image went
 // that did not have to.
-func (b *bed) reclaimsInodesBy(what string, cross func()) {
+func (b *fixture) reclaimsInodesBy(what string, cross func()) {
 	b.Helper()
 	mark := b.journal.mark()
 	cross()
@@ -152,28 +152,28 @@ func (b *bed) reclaimsInodesBy(what string, cross func()) {
 		b.Errorf("crossed by %s, the run ended as %v", what, end.Fields)
 	}
 	gone := b.removedNames(mark)
-	if want, _ := b.cast.goes(len(gone)); !slices.Equal(gone, want) || len(gone) < 2 || len(gone) == len(b.cast.order) {
+	if want, _ := b.scenario.goes(len(gone)); !slices.Equal(gone, want) || len(gone) < 2 || len(gone) == len(b.scenario.order) {
 		b.Errorf("crossed by %s, gone are %v; used longest ago were %v", what, gone, want)
 	}
 	all, free := b.inodes()
 	low := all * uint64(100-b.config.Images.InodesLowThresholdPercent) / 100
 	if free >= low+tinyFiles+inodeSlack {
-		b.Errorf("crossed by %s, %d inodes are free; the low line is at %d, and one image has %d", what, free, low, tinyFiles)
+		b.Errorf("crossed by %s, %d inodes are free; the low threshold is at %d, and one image has %d", what, free, low, tinyFiles)
 	}
-	b.Logf("crossed by %s, gone are %v; %d inodes are free, the line is at %d", what, gone, free, low)
+	b.Logf("crossed by %s, gone are %v; %d inodes are free, the threshold is at %d", what, gone, free, low)
 	for _, name := range gone {
-		b.cast.forget(name)
+		b.scenario.forget(name)
 	}
 }
 
 // makeFiles makes empty files.
-func (b *bed) makeFiles(n int) {
+func (b *fixture) makeFiles(n int) {
 	b.Helper()
 	b.makeFilesIn(0, n)
 }
 
 // makeFilesIn makes empty files in a directory of that number.
-func (b *bed) makeFilesIn(number, n int) {
+func (b *fixture) makeFilesIn(number, n int) {
 	b.Helper()
 	dir := filepath.Join(b.node.Mount(), "tiny", fmt.Sprint(number))
 	b.must(os.MkdirAll(dir, 0o711))

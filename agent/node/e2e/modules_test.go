@@ -35,7 +35,7 @@ func TestModulesComeLater(t *testing.T) {
 	if os.Getenv(unloadVariable) == "" {
 		t.Skipf("SKIPPED: %s is not set: the modules of this machine's filesystems are not this test's to unload, or are built in", unloadVariable)
 	}
-	b := &bed{T: t, ctx: t.Context(), binary: binary, journal: newJournal(), cast: newCast()}
+	b := &fixture{T: t, ctx: t.Context(), binary: binary, journal: newJournal(), scenario: newScenario()}
 	for _, name := range []string{"overlay", "xfs"} {
 		if !loaded(t, name) {
 			continue
@@ -49,7 +49,7 @@ func TestModulesComeLater(t *testing.T) {
 			return err
 		})
 	}
-	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), beds.Add(1))
+	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), fixtures.Add(1))
 	b.config = config.Default()
 	b.config.Mode = config.ModeEnforce
 	b.config.Runtime.Socket = filepath.Join(node.BaseDir(), name, "containerd.sock")
@@ -57,6 +57,7 @@ func TestModulesComeLater(t *testing.T) {
 	b.config.State.Directory = t.TempDir()
 	b.config.State.LockFile = filepath.Join(b.config.State.Directory, "agent.lock")
 	b.config.Server.Address = "127.0.0.1:0"
+	b.config.Server.AdminSocket = filepath.Join(b.config.State.Directory, "agent.sock")
 	b.config.Images.MinimumAge = 0
 	b.config.Images.HighThresholdPercent, b.config.Images.LowThresholdPercent = 80, 75
 	b.firstOnNode()
@@ -66,7 +67,7 @@ func TestModulesComeLater(t *testing.T) {
 
 	b.node = nodetest.Start(t, node.Config{Name: name, FS: "xfs", SizeBytes: 512 * mib})
 	b.importImages(plains("a", 6)...)
-	b.awaitMetric(`ebb_node_line_source{filesystem="images",source="kernel"}`, 1)
+	b.awaitMetric(`ebb_node_filesystem_polled{filesystem="images"}`, 0)
 	b.use("a3", "a1", "a5", "a0", "a4", "a2")
 	b.awaitOrder()
 	// On a slow machine an image may be listed before it is unpacked: the kernel notes
@@ -85,11 +86,11 @@ func TestModulesComeLater(t *testing.T) {
 	b.checkRun(mark)
 	// A look that the last container's end has set off may have found the full disk before
 	// the kernel's word of it came; it comes all the same.
-	b.awaitMetric(`ebb_node_line_crossings_total{filesystem="images"}`, 1)
+	b.awaitMetric(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`, 1)
 }
 
 // firstOnNode starts the agent before there is a runtime for it.
-func (b *bed) firstOnNode() {
+func (b *fixture) firstOnNode() {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()

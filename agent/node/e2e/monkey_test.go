@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -31,12 +33,13 @@ const (
 
 // monkey plays with a node, and knows which images must stay.
 type monkey struct {
-	*bed
+	*fixture
 	random     *rand.Rand
 	pool       []node.Image
 	containers []occupant
 	since      map[string]time.Time // images that must stay, and since when
 	kept       map[string]bool      // of them, those tagged so that a rule keeps them
+	cut        map[string]bool      // images whose latest import failed, perhaps in the middle of a layer
 	had        []string             // on the node at the latest check
 	vanished   int                  // images that were there at one check and not at the next
 	kills      int                  // of the agent or containerd: each can cost one line of the log
@@ -49,16 +52,17 @@ type occupant struct {
 }
 
 // TestMonkey does anything that may happen on a node, in random order, while
-// the agent works. Whatever happens, no image goes that should stay.
+// the agent works. Whatever happens, no image goes that should stay, and none is
+// there by half in the end.
 func TestMonkey(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
-		b := newBed(t, flavor)
+		b := newFixture(t, flavor)
 		b.config.Images.Keep = []string{prefix + "kept/*"}
 		b.config.Images.MinimumAge = config.Duration(3 * time.Second) // an import takes its time
 		m := &monkey{
-			bed: b, random: rand.New(rand.NewPCG(monkeySeed, uint64(len(flavor)))), done: make(map[string]int),
-			since: make(map[string]time.Time), kept: make(map[string]bool),
+			fixture: b, random: rand.New(rand.NewPCG(monkeySeed, uint64(len(flavor)))), done: make(map[string]int),
+			since: make(map[string]time.Time), kept: make(map[string]bool), cut: make(map[string]bool),
 		}
 		for i := range monkeyNames {
 			image := plain(fmt.Sprint("m", i), layerBytes)
@@ -104,7 +108,7 @@ func (m *monkey) present() []string {
 	have := m.onNode()
 	var names []string
 	for _, i := range m.pool {
-		if id, ok := m.cast.ids[nameOf(i)]; ok && slices.Contains(have, id) {
+		if id, ok := m.scenario.ids[nameOf(i)]; ok && slices.Contains(have, id) {
 			names = append(names, nameOf(i))
 		}
 	}
@@ -123,11 +127,11 @@ func (m *monkey) bring() {
 	m.Helper()
 	i := m.pool[m.random.IntN(len(m.pool))]
 	id, err := m.node.Import(m.ctx, node.CRINamespace, i)
-	if m.expected(err) {
+	if m.cut[nameOf(i)] = err != nil; m.expected(err) {
 		return
 	}
 	m.must(err)
-	m.cast.images[nameOf(i)], m.cast.ids[nameOf(i)] = i, id
+	m.scenario.images[nameOf(i)], m.scenario.ids[nameOf(i)] = i, id
 }
 
 // expected errors come from an image that goes while something is made of it,
@@ -274,6 +278,7 @@ const patienceOfCheck = 2 * time.Second
 // of it.
 func (m *monkey) calmDown() {
 	m.Helper()
+	mark := m.journal.mark()
 	m.fill(86)
 	m.eventually("a low disk or a hold", func() error {
 		low := m.notLow()
@@ -284,12 +289,18 @@ func (m *monkey) calmDown() {
 		if err != nil {
 			return errors.Join(low, err)
 		}
-		if e.Hold == nil || len(e.Hold.Space) == 0 {
+		s, err := m.status()
+		if err != nil {
+			return errors.Join(low, err)
+		}
+		// Below the high threshold a hold ends with the next look.
+		held := slices.ContainsFunc(m.journal.since(mark, "reclaim run ended"), func(l agentrun.Line) bool { return l.Text("result") == "hold" })
+		if hold := s.Filesystems[0].Hold; !held && (hold == nil || len(hold.HeldBy) == 0) {
 			return fmt.Errorf("%w, and no hold", low)
 		}
 		for _, i := range e.Images {
 			if i.Verdict == "remove" {
-				return fmt.Errorf("%w, and %s is still to go", low, m.cast.name(i.ID))
+				return fmt.Errorf("%w, and %s is still to go", low, m.scenario.name(i.ID))
 			}
 		}
 		return nil
@@ -299,7 +310,7 @@ func (m *monkey) calmDown() {
 	removed := m.removals(0)
 	for _, l := range removed {
 		if reason := l.Text("reason"); reason != "threshold" {
-			m.Errorf("%s was removed for %q", m.cast.name(l.Text("image")), reason)
+			m.Errorf("%s was removed for %q", m.scenario.name(l.Text("image")), reason)
 		}
 	}
 	if len(removed) == 0 {
@@ -317,4 +328,9 @@ func (m *monkey) calmDown() {
 			m.Errorf("container %s: %v", o.ID(), err)
 		}
 	}
+	m.stop()
+	m.start() // what containerd kept of a view when it was killed goes at the next start, or ten minutes later
+	m.stop()
+	maps.DeleteFunc(m.cut, func(_ string, cut bool) bool { return !cut })
+	m.checkWhole(slices.Collect(maps.Keys(m.cut))...)
 }

@@ -18,10 +18,10 @@ import (
 
 // attach makes a filesystem of that many bytes and mounts it, until the test
 // ends or detach is called.
-func (b *bed) attach(kind, point string, bytes int64) {
+func (b *fixture) attach(kind, point string, bytes int64) {
 	b.Helper()
 	b.must(os.MkdirAll(point, 0o711))
-	disk := filepath.Join(b.node.Dir(), fmt.Sprintf("disk-%d.img", beds.Add(1)))
+	disk := filepath.Join(b.node.Dir(), fmt.Sprintf("disk-%d.img", fixtures.Add(1)))
 	b.must(os.WriteFile(disk, nil, 0o600))
 	b.must(os.Truncate(disk, bytes))
 	for _, args := range [][]string{{"mkfs." + kind, "-q", disk}, {"mount", "-o", "loop", disk, point}} {
@@ -34,7 +34,7 @@ func (b *bed) attach(kind, point string, bytes int64) {
 }
 
 // detach unmounts it once nobody works on it. Twice is harmless.
-func (b *bed) detach(point string) {
+func (b *fixture) detach(point string) {
 	b.Helper()
 	b.eventually("the unmount of "+point, func() error {
 		if err := unix.Unmount(point, 0); err != nil && err != unix.EINVAL {
@@ -45,17 +45,17 @@ func (b *bed) detach(point string) {
 }
 
 // write writes a file with so many bytes.
-func (b *bed) write(file string, bytes int64) {
+func (b *fixture) write(file string, bytes int64) {
 	b.Helper()
 	b.must(os.WriteFile(file, make([]byte, bytes), 0o600))
 }
 
 // kubelets returns the filesystem that the agent has under the kubelet's name.
-func (b *bed) kubelets() (path string, names []string) {
+func (b *fixture) kubelets() (path string, names []string) {
 	b.Helper()
-	e, err := b.images()
+	s, err := b.status()
 	b.must(err)
-	for _, f := range e.Filesystems {
+	for _, f := range s.Filesystems {
 		if slices.Contains(f.Names, "kubelet") {
 			return f.Path, f.Names
 		}
@@ -68,14 +68,14 @@ func (b *bed) kubelets() (path string, names []string) {
 // crossing costs no image.
 func TestMountsAreFollowed(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 2)...)
+	b := newFixture(t, node.Debian, plains("a", 2)...)
 	kubelet := b.config.Filesystems.Kubelet.Path
 	b.must(os.Mkdir(kubelet, 0o711))
 	b.start()
 	if _, names := b.kubelets(); !slices.Equal(names, []string{"images", "content", "containers", "kubelet"}) {
 		t.Errorf("on one filesystem are %v", names)
 	}
-	const crossings = `ebb_node_line_crossings_total{filesystem="kubelet"}`
+	const crossings = `ebb_node_filesystem_threshold_crossings_total{filesystem="kubelet"}`
 	began, told := time.Now(), 0.0
 	for _, kind := range []string{"ext4", "btrfs"} { // the loop device may be the same
 		mark := b.journal.mark()
@@ -85,7 +85,7 @@ func TestMountsAreFollowed(t *testing.T) {
 			t.Errorf("watched is %v", line.Fields)
 		}
 		b.fillBeside(kubelet, 87)
-		line = b.journal.await(t, mark, "filesystem reached its line; no image is on it")
+		line = b.journal.await(t, mark, "filesystem reached its high threshold; no image is on it")
 		if used := line.Number("used_percent"); line.Text("path") != kubelet || used < 85 {
 			t.Errorf("it was said of %v", line.Fields)
 		}
@@ -104,7 +104,7 @@ func TestMountsAreFollowed(t *testing.T) {
 	}
 	// Each of three percentage points twice, and what comes too early twice a second.
 	if most := 6 + 2*time.Since(began).Seconds(); told > most {
-		t.Errorf("%g crossings of the kubelet's lines, more than %g", told, most)
+		t.Errorf("%g crossings of the kubelet's thresholds, more than %g", told, most)
 	}
 	b.mustStay("a0", "a1")
 
@@ -122,10 +122,10 @@ func TestMountsAreFollowed(t *testing.T) {
 }
 
 // TestContentOnAnotherFilesystem: blobs are apart from unpacked layers. Either
-// filesystem is brought to its own low line.
+// filesystem is brought to its own low threshold.
 func TestContentOnAnotherFilesystem(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.V2)
+	b := newFixture(t, node.V2)
 	b.config.Images.LowThresholdPercent = 70
 	const size = 128 * mib
 	content := filepath.Join(b.node.Root(), "io.containerd.content.v1.content")
@@ -143,7 +143,7 @@ func TestContentOnAnotherFilesystem(t *testing.T) {
 	mark := b.journal.mark()
 	b.fillBeside(content, 78)
 	b.write(filepath.Join(content, "over"), size*2/100)
-	line := b.journal.await(t, mark, "filesystem reached its line")
+	line := b.journal.await(t, mark, "filesystem reached its high threshold")
 	if line.Text("path") != content {
 		t.Errorf("it was said of %v", line.Fields)
 	}
@@ -152,29 +152,29 @@ func TestContentOnAnotherFilesystem(t *testing.T) {
 		t.Errorf("the run ended as %v", end.Fields)
 	}
 	removed := b.removedNames(mark)
-	if want, _ := b.cast.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 || len(removed) == 8 {
+	if want, _ := b.scenario.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 || len(removed) == 8 {
 		t.Errorf("removed %v; used longest ago were %v", removed, want)
 	}
 	capacity, available := b.space(content)
 	low := capacity * 30 / 100
 	const slack = 256 << 10
 	if available+slack < low || available-layerBytes >= low+slack {
-		t.Errorf("%d bytes are available, %d of them by the last removal; the low line is at %d", available, layerBytes, low)
+		t.Errorf("%d bytes are available, %d of them by the last removal; the low threshold is at %d", available, layerBytes, low)
 	}
-	if n := b.metric("ebb_node_image_shortfalls_total"); n != 0 {
+	if n := b.metric("ebb_node_image_removal_shortfalls_total"); n != 0 {
 		t.Errorf("%g removals freed less than computed", n)
 	}
 }
 
 // fillBeside writes until a filesystem is at so many percent.
-func (b *bed) fillBeside(dir string, percent int64) {
+func (b *fixture) fillBeside(dir string, percent int64) {
 	b.Helper()
 	capacity, available := b.space(dir)
 	b.write(filepath.Join(dir, "fill"), available-capacity*(100-percent)/100)
 }
 
 // space reads a filesystem as the kubelet does.
-func (b *bed) space(dir string) (capacity, available int64) {
+func (b *fixture) space(dir string) (capacity, available int64) {
 	b.Helper()
 	var st unix.Statfs_t
 	b.must(unix.Statfs(dir, &st))
@@ -186,7 +186,7 @@ func (b *bed) space(dir string) (capacity, available int64) {
 // which anybody's mount has it do; then it has no series at all.
 func TestScrapeWithoutOneFilesystem(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 1)...)
+	b := newFixture(t, node.Debian, plains("a", 1)...)
 	point := filepath.Join(b.node.Mount(), "other")
 	b.attach("ext4", point, 32*mib)
 	kubelet := filepath.Join(point, "kubelet")
@@ -204,9 +204,9 @@ func TestScrapeWithoutOneFilesystem(t *testing.T) {
 				t.Errorf("no %s", series)
 			}
 		}
-		unread, line := strings.Contains(body, readable+" 0\n"), strings.Contains(body, `ebb_node_filesystem_line_percent{filesystem="kubelet"`)
-		if unread != line {
-			t.Errorf("unreadable: %v, its line is exported: %v", unread, line)
+		unread, exported := strings.Contains(body, readable+" 0\n"), strings.Contains(body, `ebb_node_filesystem_threshold_ratio{filesystem="kubelet"`)
+		if unread != exported {
+			t.Errorf("unreadable: %v, its threshold is exported: %v", unread, exported)
 		}
 		if !unread && strings.Contains(body, readable) {
 			return errors.New("it is readable")

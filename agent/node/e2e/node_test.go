@@ -21,19 +21,32 @@ func eachRuntime(t *testing.T, test func(*testing.T, node.Flavor)) {
 }
 
 // use runs `true` in a container of each image and deletes it at once.
-func (b *bed) use(names ...string) {
+func (b *fixture) use(names ...string) {
 	b.Helper()
+	b.awaitTracked()
 	for _, name := range names {
 		c := b.sleepIn(name, "true")
 		_, err := c.Wait(b.ctx)
 		b.must(err)
 		b.must(c.Delete(b.ctx))
-		b.cast.used(name)
+		b.scenario.used(name)
 	}
 }
 
+// awaitTracked waits, once, until the kernel stamps the uses of all images, where it does. Before
+// that, a container that ends and goes faster than its events are heard counts as used until the
+// agent finds it gone, which can be after the next one's use.
+func (b *fixture) awaitTracked() {
+	b.Helper()
+	if b.agent == nil || b.tracked || !b.config.Kernel.Enabled {
+		return
+	}
+	b.tracked = true
+	b.awaitAtLeast("ebb_node_layers_tracked", float64(len(b.onNode())))
+}
+
 // sleepIn runs a container of an image: for ever, or what args say.
-func (b *bed) sleepIn(name string, args ...string) *node.Container {
+func (b *fixture) sleepIn(name string, args ...string) *node.Container {
 	b.Helper()
 	b.runs++
 	c, err := b.node.Run(b.ctx, node.RunSpec{ID: fmt.Sprintf("c%d", b.runs), Image: ref(name), Args: args})
@@ -42,14 +55,14 @@ func (b *bed) sleepIn(name string, args ...string) *node.Container {
 }
 
 // fill brings the disk to that many percent.
-func (b *bed) fill(percent float64) {
+func (b *fixture) fill(percent float64) {
 	b.Helper()
 	b.must(b.node.FillTo("fill", percent))
 }
 
-// cross fills to just below the high line, then crosses it with one write. It
+// cross fills to just below the high threshold, then crosses it with one write. It
 // does not fill up again what the agent frees meanwhile.
-func (b *bed) cross() {
+func (b *fixture) cross() {
 	b.Helper()
 	b.fill(float64(b.config.Images.HighThresholdPercent) - 1.5)
 	u, err := b.node.Usage()
@@ -58,7 +71,7 @@ func (b *bed) cross() {
 }
 
 // onNode returns the IDs of the images that the CRI lists.
-func (b *bed) onNode() []string {
+func (b *fixture) onNode() []string {
 	b.Helper()
 	_, images := b.node.CRI()
 	r, err := images.ListImages(b.ctx, &runtimeapi.ListImagesRequest{})
@@ -71,59 +84,59 @@ func (b *bed) onNode() []string {
 }
 
 // mustStay checks that images are still on the node.
-func (b *bed) mustStay(names ...string) {
+func (b *fixture) mustStay(names ...string) {
 	b.Helper()
 	have := b.onNode()
 	for _, name := range names {
-		if !slices.Contains(have, b.cast.ids[name]) {
+		if !slices.Contains(have, b.scenario.ids[name]) {
 			b.Errorf("FINAL: image %s is gone", name)
 		}
 	}
 }
 
 // removals returns the removals that the agents logged after a mark.
-func (b *bed) removals(mark int) []agentrun.Line { return b.journal.since(mark, "image removed") }
+func (b *fixture) removals(mark int) []agentrun.Line { return b.journal.since(mark, "image removed") }
 
 // removedNames returns which images went after a mark, in order.
-func (b *bed) removedNames(mark int) []string {
+func (b *fixture) removedNames(mark int) []string {
 	var names []string
 	for _, l := range b.removals(mark) {
-		names = append(names, b.cast.name(l.Text("image")))
+		names = append(names, b.scenario.name(l.Text("image")))
 	}
 	return names
 }
 
-// lowBytes is what is available on a disk that is exactly at its low line.
-func (b *bed) lowBytes(u node.Usage) int64 {
+// lowBytes is what is available on a disk that is exactly at its low threshold.
+func (b *fixture) lowBytes(u node.Usage) int64 {
 	return int64(u.CapacityBytes) / 100 * int64(100-b.config.Images.LowThresholdPercent)
 }
 
 // checkRun holds the removals after a mark, which are one run or a run that was
 // taken up again, against what ebb promises: who went is who had to, in the true
 // order; the disk is low now, and would not be had the last one stayed.
-func (b *bed) checkRun(mark int, stays ...string) {
+func (b *fixture) checkRun(mark int, stays ...string) {
 	b.Helper()
 	removed := b.removedNames(mark)
-	want, _ := b.cast.goes(len(removed), stays...)
+	want, _ := b.scenario.goes(len(removed), stays...)
 	if !slices.Equal(removed, want) {
 		b.Errorf("FINAL: removed %v; used longest ago were %v", removed, want)
 	}
 	for _, l := range b.removals(mark) {
 		if l.Text("reason") == "" {
-			b.Errorf("no reason for the removal of %s", b.cast.name(l.Text("image")))
+			b.Errorf("no reason for the removal of %s", b.scenario.name(l.Text("image")))
 		}
 	}
 	b.checkGone(stays...)
 }
 
-// gone returns which of the cast are not on the node any more, as the runtime
+// gone returns which images of the scenario are not on the node any more, as the runtime
 // has it.
-func (b *bed) gone() []string {
+func (b *fixture) gone() []string {
 	b.Helper()
 	have := b.onNode()
 	var names []string
-	for _, name := range b.cast.order {
-		if !slices.Contains(have, b.cast.ids[name]) {
+	for _, name := range b.scenario.order {
+		if !slices.Contains(have, b.scenario.ids[name]) {
 			names = append(names, name)
 		}
 	}
@@ -132,14 +145,14 @@ func (b *bed) gone() []string {
 
 // checkGone is checkRun without the order of removal, for agents that were
 // killed before they could say what they did.
-func (b *bed) checkGone(stays ...string) {
+func (b *fixture) checkGone(stays ...string) {
 	b.Helper()
 	removed := b.gone()
 	if len(removed) == 0 {
 		b.Error("nothing was removed")
 		return
 	}
-	want, lastFrees := b.cast.goes(len(removed), stays...)
+	want, lastFrees := b.scenario.goes(len(removed), stays...)
 	if !slices.Equal(removed, want) {
 		b.Errorf("FINAL: gone are %v; used longest ago were %v", removed, want)
 	}
@@ -149,15 +162,15 @@ func (b *bed) checkGone(stays ...string) {
 	const slack = 512 << 10
 	low, after := b.lowBytes(u), int64(u.AvailableBytes)
 	if after < low-slack {
-		b.Errorf("%d bytes are available; the low line is at %d", after, low)
+		b.Errorf("%d bytes are available; the low threshold is at %d", after, low)
 	}
 	if after-lastFrees >= low+slack {
-		b.Errorf("%d bytes are available, %d of them by the last removal; the low line is at %d", after, lastFrees, low)
+		b.Errorf("%d bytes are available, %d of them by the last removal; the low threshold is at %d", after, lastFrees, low)
 	}
 }
 
-// notLow returns an error while the disk is above its low line.
-func (b *bed) notLow() error {
+// notLow returns an error while the disk is above its low threshold.
+func (b *fixture) notLow() error {
 	u, err := b.node.Usage()
 	if err == nil && int64(u.AvailableBytes) < b.lowBytes(u) {
 		err = fmt.Errorf("the disk is at %.2f %%", u.UsedPercent)

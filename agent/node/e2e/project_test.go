@@ -33,31 +33,31 @@ func needQuotas(t *testing.T, kind string) {
 }
 
 // TestProjectQuota: the runtime's directory gets a project limit that is far below what
-// the filesystem has, and loses it again. The agent keeps the project below its line,
+// the filesystem has, and loses it again. The agent keeps the project below its threshold,
 // of which the kernel's counters know nothing.
 func TestProjectQuota(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			needQuotas(t, fs)
-			b := newBedWith(t, node.Config{Containerd: node.Debian, FS: fs, ProjectQuotas: true})
+			b := newFixtureWith(t, node.Config{Containerd: node.Debian, FS: fs, ProjectQuotas: true})
 			root := b.node.Root()
 			const project, limit = 42, 100 * mib
 			b.must(quotatest.Assign(root, project))
 			b.importImages(plains("a", 6)...)
 			b.start()
-			b.awaitMetric(`ebb_node_line_source{filesystem="images",source="kernel"}`, 1)
+			b.awaitMetric(`ebb_node_filesystem_polled{filesystem="images"}`, 0)
 			b.use("a3", "a1", "a5", "a0", "a4", "a2")
 			b.awaitOrder()
 
 			mark := b.journal.mark()
 			b.must(quotatest.Limit(root, project, limit, 0))
 			b.importImages(plain("look", 64<<10)) // the runtime tells of it
-			line := b.journal.await(t, mark, "a project's limit holds here, and the kernel's line is of the whole filesystem; reading it every 10s or sooner")
+			line := b.journal.await(t, mark, "a project's limit holds here, and the kernel watermark is of the whole filesystem; reading it every 10s or sooner")
 			if line.Number("project") != project {
 				t.Errorf("it was said of %v", line.Fields)
 			}
-			b.awaitMetric(`ebb_node_line_source{filesystem="images",source="poll"}`, 1)
+			b.awaitMetric(`ebb_node_filesystem_polled{filesystem="images"}`, 1)
 
 			mark = b.journal.mark()
 			b.fillBeside(root, 81)
@@ -66,18 +66,18 @@ func TestProjectQuota(t *testing.T) {
 				t.Errorf("the run ended as %v", end.Fields)
 			}
 			removed := b.removedNames(mark)
-			if want, _ := b.cast.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 {
+			if want, _ := b.scenario.goes(len(removed)); !slices.Equal(removed, want) || len(removed) < 2 {
 				t.Errorf("removed %v; used longest ago were %v", removed, want)
 			}
 			capacity, available := b.space(root)
 			if low := capacity * int64(100-b.config.Images.LowThresholdPercent) / 100; capacity != limit || available < low || available >= low+2*layerBytes {
-				t.Errorf("%d of %d bytes are available; the low line is at %d", available, capacity, low)
+				t.Errorf("%d of %d bytes are available; the low threshold is at %d", available, capacity, low)
 			}
 
 			mark = b.journal.mark()
 			b.must(quotatest.Limit(root, project, 0, 0))
 			b.journal.await(t, mark, "the kernel watches a filesystem")
-			b.awaitMetric(`ebb_node_line_source{filesystem="images",source="kernel"}`, 1)
+			b.awaitMetric(`ebb_node_filesystem_polled{filesystem="images"}`, 0)
 		})
 	}
 }

@@ -26,7 +26,7 @@ func plains(name string, n int) []node.Image {
 func TestReclaim(t *testing.T) {
 	t.Parallel()
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
-		b := newBed(t, flavor, append(plains("a", 6),
+		b := newFixture(t, flavor, append(plains("a", 6),
 			sharing("twin0", "twins", layerBytes), sharing("twin1", "twins", layerBytes))...)
 		b.start()
 		b.use("a3", "twin0", "a1", "twin1", "a5", "a0", "a4", "a2")
@@ -36,12 +36,12 @@ func TestReclaim(t *testing.T) {
 		end := b.journal.await(t, mark, "reclaim run ended")
 		b.checkLow(end)
 		b.checkRun(mark)
-		b.awaitAtLeast(fmt.Sprintf(`ebb_node_reclaim_runs_total{result=%q,trigger="threshold"}`, end.Text("result")), 1)
+		b.awaitAtLeast(fmt.Sprintf(`ebb_node_reclaim_runs_total{result=%q}`, end.Text("result")), 1)
 		if got, want := b.metric(`ebb_node_images_removed_total{reason="threshold"}`), len(b.removals(mark)); got != float64(want) {
 			t.Errorf("%g removals were counted, %d logged", got, want)
 		}
 		// A look for another reason can have come first; the kernel tells all the same.
-		b.awaitAtLeast(`ebb_node_line_crossings_total{filesystem="images"}`, 1)
+		b.awaitAtLeast(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`, 1)
 		for _, line := range b.journal.since(mark, "first removal done") {
 			if line.Number("since_crossing_ms") <= 0 {
 				t.Errorf("no reaction time: %v", line.Fields)
@@ -57,7 +57,7 @@ func TestNeverRemoved(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
 		two := plain("two-names", layerBytes)
 		two.Tags = []string{prefix + "precious:1"}
-		b := newBed(t, flavor, append(plains("a", 2), two, plain("running", layerBytes), plain("stopped", layerBytes),
+		b := newFixture(t, flavor, append(plains("a", 2), two, plain("running", layerBytes), plain("stopped", layerBytes),
 			plain("pod", layerBytes), plain("elsewhere", layerBytes), plain("snapshot", layerBytes))...)
 		b.config.Images.Keep = []string{prefix + "precious"}
 		b.occupy()
@@ -66,7 +66,7 @@ func TestNeverRemoved(t *testing.T) {
 		b.awaitOrder()
 		mark := b.journal.mark()
 		b.cross()
-		b.journal.await(t, mark, "the low line cannot be reached; holding")
+		b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 		b.journal.await(t, mark, "reclaim run ended")
 		if got := b.removedNames(mark); !slices.Equal(got, []string{"a1", "a0"}) {
 			t.Errorf("FINAL: removed %v", got)
@@ -83,7 +83,7 @@ func TestNeverRemoved(t *testing.T) {
 }
 
 // occupy uses images in every way that counts.
-func (b *bed) occupy() {
+func (b *fixture) occupy() {
 	b.Helper()
 	b.sleepIn("running")
 	stopped := b.sleepIn("stopped", "true")
@@ -94,7 +94,7 @@ func (b *bed) occupy() {
 	b.must(pod.Stop(b.ctx)) // dead, but not removed: only the CRI's records hold the image
 
 	const other = "builder"
-	_, err = b.node.Import(b.ctx, other, b.cast.images["elsewhere"])
+	_, err = b.node.Import(b.ctx, other, b.scenario.images["elsewhere"])
 	b.must(err)
 	_, err = b.node.Create(b.ctx, node.RunSpec{Namespace: other, ID: "step", Image: ref("elsewhere")})
 	b.must(err)
@@ -103,7 +103,7 @@ func (b *bed) occupy() {
 
 // bareSnapshot makes what a build step in progress is: a writable layer on an
 // image, and no container.
-func (b *bed) bareSnapshot(name string) error {
+func (b *fixture) bareSnapshot(name string) error {
 	ctx := namespaces.WithNamespace(b.ctx, node.CRINamespace)
 	image, err := b.node.Client().GetImage(ctx, ref(name))
 	if err != nil {
@@ -119,7 +119,7 @@ func (b *bed) bareSnapshot(name string) error {
 }
 
 // awaitSandbox waits until the agent keeps the sandbox image for that reason.
-func (b *bed) awaitSandbox(reason string) {
+func (b *fixture) awaitSandbox(reason string) {
 	b.Helper()
 	b.eventually("the sandbox image", func() error {
 		e, err := b.images()
@@ -141,7 +141,7 @@ func (b *bed) awaitSandbox(reason string) {
 // TestObserve says what enforcing would do, and does nothing.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 6)...)
+	b := newFixture(t, node.Debian, plains("a", 6)...)
 	b.config.Mode = "observe"
 	b.start()
 	b.use("a3", "a1", "a5", "a0", "a4", "a2")
@@ -150,10 +150,10 @@ func TestObserve(t *testing.T) {
 	mark := b.journal.mark()
 	b.cross()
 	b.journal.await(t, mark, "image would be removed")
-	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="observed",trigger="threshold"}`, 1)
+	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="observed"}`, 1)
 	var said []string
 	for _, l := range b.journal.since(mark, "image would be removed") {
-		said = append(said, b.cast.name(l.Text("image")))
+		said = append(said, b.scenario.name(l.Text("image")))
 	}
 	if after := b.onNode(); len(after) != len(before) {
 		t.Errorf("%d images were on the node, now %d", len(before), len(after))

@@ -14,10 +14,10 @@ import (
 )
 
 // fakeSocket is where a test puts something else than containerd's socket.
-func (b *bed) fakeSocket() string { return filepath.Join(b.node.Dir(), "fake.sock") }
+func (b *fixture) fakeSocket() string { return filepath.Join(b.node.Dir(), "fake.sock") }
 
 // startRelay serves the node's containerd at path until the test ends.
-func (b *bed) startRelay(path string) *socketrelay.Relay {
+func (b *fixture) startRelay(path string) *socketrelay.Relay {
 	b.Helper()
 	r, err := socketrelay.Start(path, b.node.Socket())
 	b.must(err)
@@ -30,7 +30,7 @@ func (b *bed) startRelay(path string) *socketrelay.Relay {
 }
 
 // staleSocket leaves a socket's file that nobody listens on.
-func (b *bed) staleSocket(path string) func() error {
+func (b *fixture) staleSocket(path string) func() error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	b.must(err)
 	listener.SetUnlinkOnClose(false)
@@ -39,7 +39,7 @@ func (b *bed) staleSocket(path string) func() error {
 }
 
 // webServer speaks HTTP/1.1 on a socket, and nothing else.
-func (b *bed) webServer(path string) func() error {
+func (b *fixture) webServer(path string) func() error {
 	listener, err := net.Listen("unix", path)
 	b.must(err)
 	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
@@ -55,7 +55,7 @@ func (b *bed) webServer(path string) func() error {
 }
 
 // silentListener takes connections and never says a word.
-func (b *bed) silentListener(path string) func() error {
+func (b *fixture) silentListener(path string) func() error {
 	listener, err := net.Listen("unix", path)
 	b.must(err)
 	return listener.Close // connections wait in its queue
@@ -65,16 +65,16 @@ func TestSocketFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		words []string
-		fault func(*bed, string) (end func() error)
+		fault func(*fixture, string) (end func() error)
 	}{
-		"missing": {[]string{"no such socket", "fake.sock"}, func(*bed, string) func() error { return func() error { return nil } }},
-		"refused": {[]string{"nothing listens on the socket", "fake.sock"}, (*bed).staleSocket},
-		"http":    {[]string{"not a containerd"}, (*bed).webServer},
-		"silent":  {[]string{"not a containerd"}, (*bed).silentListener},
+		"missing": {[]string{"no such socket", "fake.sock"}, func(*fixture, string) func() error { return func() error { return nil } }},
+		"refused": {[]string{"nothing listens on the socket", "fake.sock"}, (*fixture).staleSocket},
+		"http":    {[]string{"not a containerd"}, (*fixture).webServer},
+		"silent":  {[]string{"not a containerd"}, (*fixture).silentListener},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, node.Debian)
+			b := newFixture(t, node.Debian)
 			b.config.Runtime.Socket = b.fakeSocket()
 			end := c.fault(b, b.fakeSocket())
 			b.startUnready()
@@ -98,7 +98,7 @@ func TestSocketFaults(t *testing.T) {
 // images come meanwhile.
 func TestEventStreamCut(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 2)...)
+	b := newFixture(t, node.Debian, plains("a", 2)...)
 	b.config.Runtime.Socket = b.fakeSocket()
 	r := b.startRelay(b.fakeSocket())
 	b.start()

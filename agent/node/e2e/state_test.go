@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +15,12 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/loopfs"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // editState changes the state file while no agent runs.
-func (b *bed) editState(edit func(*state.Records)) {
+func (b *fixture) editState(edit func(*state.Records)) {
 	b.Helper()
 	store, records, aside, err := state.Open(b.config.State.Directory, time.Now())
 	b.must(err)
@@ -47,7 +50,7 @@ func TestStateDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, node.Debian, plains("a", 2)...)
+			b := newFixture(t, node.Debian, plains("a", 2)...)
 			b.start()
 			b.use("a0", "a1")
 			b.awaitOrder()
@@ -65,14 +68,14 @@ func TestStateDamaged(t *testing.T) {
 			}
 			b.awaitReason("a0", "not_needed")
 			b.mustStay("a0", "a1")
-			if got := b.metric("ebb_node_state_persisted"); got != 1 {
+			if got := b.metric("ebb_node_state_writable"); got != 1 {
 				t.Errorf("persisted is %g", got)
 			}
 		})
 	}
 }
 
-func (b *bed) damage(how func(*os.File, int64) error) {
+func (b *fixture) damage(how func(*os.File, int64) error) {
 	b.Helper()
 	f, err := os.OpenFile(filepath.Join(b.config.State.Directory, state.File), os.O_RDWR, 0)
 	b.must(err)
@@ -88,22 +91,29 @@ func TestStateNotWritable(t *testing.T) {
 	t.Parallel()
 	const stateBytes = "size=1m"
 	for name, c := range map[string]struct {
-		spoil, mend func(*bed, string) error
+		spoil, mend func(*fixture, string) error
 	}{
 		"read-only": {
-			func(_ *bed, dir string) error {
+			func(_ *fixture, dir string) error {
 				return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, stateBytes)
 			},
-			func(_ *bed, dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT, stateBytes) },
+			func(_ *fixture, dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT, stateBytes) },
 		},
 		"full": {
-			func(_ *bed, dir string) error { return fillUp(filepath.Join(dir, "filler")) },
-			func(_ *bed, dir string) error { return os.Remove(filepath.Join(dir, "filler")) },
+			func(_ *fixture, dir string) error { return fillUp(filepath.Join(dir, "filler")) },
+			func(_ *fixture, dir string) error { return os.Remove(filepath.Join(dir, "filler")) },
+		},
+		"broken": {
+			func(_ *fixture, dir string) error {
+				_, err := loopfs.New(dir, "ext4", 8*mib)
+				return errors.Join(err, breakDisk(dir))
+			},
+			func(_ *fixture, dir string) error { return unix.Unmount(dir, 0) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, node.Debian, plains("a", 7)...)
+			b := newFixture(t, node.Debian, plains("a", 7)...)
 			dir := b.config.State.Directory
 			b.must(os.MkdirAll(dir, 0o700))
 			b.must(unix.Mount("tmpfs", dir, "tmpfs", 0, stateBytes)) // unmounted with the node
@@ -112,7 +122,7 @@ func TestStateNotWritable(t *testing.T) {
 			mark := b.journal.mark()
 			b.start()
 			b.journal.await(t, mark, "state cannot be written; working from memory")
-			b.awaitMetric("ebb_node_state_persisted", 0)
+			b.awaitMetric("ebb_node_state_writable", 0)
 			b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
 			b.awaitOrder()
 			b.cross()
@@ -122,9 +132,76 @@ func TestStateNotWritable(t *testing.T) {
 			b.must(c.mend(b, dir))
 			b.importImages(plain("late", layerBytes)) // something to look at, and to save
 			b.journal.await(t, mark, "state is written again")
-			b.awaitMetric("ebb_node_state_persisted", 1)
+			b.awaitMetric("ebb_node_state_writable", 1)
 		})
 	}
+}
+
+// breakDisk has all that asks for the disk of a directory fail with EIO.
+func breakDisk(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return loopfs.Shutdown(d)
+}
+
+// TestStateDiskBreaks: under a running agent, the disk of the state gives nothing but EIO. The
+// agent says so once and goes on. What was saved before is there once the disk is mended.
+func TestStateDiskBreaks(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, node.Debian, plains("a", 7)...)
+	dir := b.config.State.Directory
+	fs, err := loopfs.New(dir, "ext4", 8*mib) // unmounted with the node
+	b.must(err)
+	disk, err := os.Open(fmt.Sprint("/dev/loop", fs.Dev&(1<<20-1)))
+	b.must(err)
+	defer disk.Close() // else it would go with the mount
+	b.start()
+	b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
+	b.awaitOrder()
+	b.stop()
+	b.start()
+	mark := b.journal.mark()
+	b.must(breakDisk(dir))
+	b.cross()
+	b.journal.await(t, mark, "reclaim run ended")
+	b.checkRun(mark)
+	b.awaitMetric("ebb_node_state_writable", 0)
+	b.importImages(plain("late", layerBytes)) // once more something to save
+	b.awaitReason("late", "not_needed")
+	b.stop() // saves, too
+	said := b.journal.since(mark, "state cannot be written; working from memory")
+	if len(said) != 1 || !strings.Contains(said[0].Text("error"), "input/output error") {
+		t.Errorf("said %d times: %v", len(said), said)
+	}
+
+	b.must(agentrun.Unload(b.config)) // nobody but the file knows the order now
+	b.must(errors.Join(unix.Unmount(dir, 0), unix.Mount(disk.Name(), dir, "ext4", 0, "")))
+	b.start()
+	b.awaitOrderOfRest()
+	b.awaitMetric("ebb_node_state_writable", 1)
+	if aside := b.journal.since(mark, "the state file could not be read and was moved aside; every image counts as recently used"); len(aside) > 0 {
+		t.Errorf("the state was lost: %v", aside)
+	}
+}
+
+// TestImageDiskBreaks: when images have to go, their disk gives nothing but EIO. The agent says
+// so and lives.
+func TestImageDiskBreaks(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, node.Debian, plains("a", 6)...)
+	b.start()
+	b.use("a3", "a1", "a5", "a0", "a4", "a2")
+	b.awaitOrder()
+	b.stop()
+	b.cross()
+	b.must(breakDisk(b.node.Mount()))
+	mark := b.journal.mark()
+	b.startUnready()
+	b.journal.await(t, mark, "image could not be removed; going on with others")
+	b.stop()
 }
 
 // fillUp writes a file until there is no room.

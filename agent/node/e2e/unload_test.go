@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// TestUnload: ebb-agent --unload leaves nothing of what an agent, killed, has left on
+// TestUnload: ebb-agent unload leaves nothing of what an agent, killed, has left on
 // the node; but it takes nothing from one that runs.
 func TestUnload(t *testing.T) {
 	t.Parallel()
@@ -37,7 +38,7 @@ func TestUnload(t *testing.T) {
 }
 
 func testUnload(t *testing.T, flavor node.Flavor) {
-	b := newBed(t, flavor, plain("a", layerBytes), plain("b", layerBytes))
+	b := newFixture(t, flavor, plain("a", layerBytes), plain("b", layerBytes))
 	b.config.Writers.Top = 5 // everything there is
 	b.use("a")
 	before := b.traces()
@@ -67,6 +68,9 @@ func testUnload(t *testing.T, flavor node.Flavor) {
 			t.Fatalf("unload, time %d: %v: %s", n+1, err, out)
 		}
 	}
+	if _, err := os.Lstat(b.config.Server.AdminSocket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the admin socket of the agent that was killed: %v", err)
+	}
 	if diff := cmp.Diff(before, b.traces()); diff != "" {
 		t.Errorf("traces of ebb (-before the agent, +after):\n%s", diff)
 	}
@@ -83,11 +87,11 @@ func testUnload(t *testing.T, flavor node.Flavor) {
 
 // withdrawAndDie is an agent that dies in the middle of a removal, and one that does
 // while it looks where a layer is.
-func (b *bed) withdrawAndDie(name string) {
+func (b *fixture) withdrawAndDie(name string) {
 	b.Helper()
 	rt, err := containerd.Connect(b.ctx, b.node.Socket(), slog.New(slog.DiscardHandler))
 	b.must(err)
-	b.must(errors.Join(withdraw(b.ctx, rt, b.cast.ids[name]), rt.Close()))
+	b.must(errors.Join(withdraw(b.ctx, rt, b.scenario.ids[name]), rt.Close()))
 	for _, namespace := range []string{node.CRINamespace, "elsewhere"} {
 		in := namespaces.WithNamespace(b.ctx, namespace)
 		_, err := b.node.Client().LeasesService().Create(in, leases.WithRandomID(), leases.WithExpiration(time.Hour),
@@ -97,7 +101,7 @@ func (b *bed) withdrawAndDie(name string) {
 }
 
 // traces are all that an agent could leave: files, pins, and what is in containerd.
-func (b *bed) traces() (all []string) {
+func (b *fixture) traces() (all []string) {
 	b.Helper()
 	for _, place := range []string{b.node.Dir(), b.config.State.Directory, b.config.Kernel.PinDirectory, filepath.Dir(b.config.State.LockFile)} {
 		found, err := filepath.Glob(place + "*/*")
@@ -139,7 +143,7 @@ func (b *bed) traces() (all []string) {
 // TestUnloadWaits: for an agent that is about to end; and it leaves the state if told.
 func TestUnloadWaits(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, node.Debian, plains("a", 3)...)
+	b := newFixture(t, node.Debian, plains("a", 3)...)
 	b.start()
 	b.use("a2", "a0", "a1")
 	b.awaitOrder()
@@ -161,25 +165,25 @@ func TestUnloadWaits(t *testing.T) {
 	b.awaitOrder() // known from the state alone: no pins were left
 }
 
-func (b *bed) unload(args ...string) (said string, err error) {
-	args = append([]string{"--unload", "--config", filepath.Join(b.node.Dir(), "agent.yaml")}, args...)
+func (b *fixture) unload(args ...string) (said string, err error) {
+	args = append([]string{"unload", "--config", filepath.Join(b.node.Dir(), "agent.yaml")}, args...)
 	out, err := exec.CommandContext(b.ctx, b.binary, args...).CombinedOutput()
 	return string(out), err
 }
 
 // unloadFromContainer does it from where the node is mounted somewhere, as in a pod,
 // and with the one capability that such a pod is given.
-func (b *bed) unloadFromContainer() (said string, err error) {
+func (b *fixture) unloadFromContainer() (said string, err error) {
 	b.Helper()
 	host := b.TempDir()
-	const script = `mount --make-rprivate / && mount --rbind / "$1" && exec setpriv --bounding-set -all,+sys_chroot "$2" --unload --config "$3" --root "$1"`
+	const script = `mount --make-rprivate / && mount --rbind / "$1" && exec setpriv --bounding-set -all,+sys_chroot "$2" unload --config "$3" --root "$1"`
 	out, err := exec.CommandContext(b.ctx, "unshare", "--mount", "sh", "-c", script, "sh",
 		host, b.binary, filepath.Join(b.node.Dir(), "agent.yaml")).CombinedOutput()
 	return string(out), err
 }
 
 // pinnedPrograms are those that record for the agent.
-func (b *bed) pinnedPrograms() (ids []ebpf.ProgramID) {
+func (b *fixture) pinnedPrograms() (ids []ebpf.ProgramID) {
 	b.Helper()
 	pins, err := filepath.Glob(filepath.Join(b.config.Kernel.PinDirectory, "*", "links", "*"))
 	b.must(err)

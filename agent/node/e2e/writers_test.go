@@ -18,14 +18,14 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	agent "github.com/ebb-agent/ebb/agent/node"
+	"github.com/ebb-agent/ebb/agent/node/stats"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // told is a container of a pod that does what the test tells it, through two
 // pipes on another filesystem than the node's.
 type told struct {
-	*bed
+	*fixture
 	pod     *node.Pod
 	name    string // of the pod
 	id      string
@@ -36,10 +36,10 @@ type told struct {
 const obey = `exec 3</ctl/in 4>/ctl/out; while read -r line <&3; do eval "$line"; echo $? >&4; done`
 
 // tell runs a container that waits for scripts.
-func (b *bed) tell(name string) *told {
+func (b *fixture) tell(name string) *told {
 	b.Helper()
 	ctl := b.TempDir()
-	c := &told{bed: b, name: name}
+	c := &told{fixture: b, name: name}
 	for path, file := range map[string]**os.File{"in": &c.in, "out": &c.out} {
 		path = filepath.Join(ctl, path)
 		b.must(unix.Mkfifo(path, 0o600))
@@ -94,19 +94,19 @@ func (c *told) onDisk() int64 {
 }
 
 // writer asks the agent.
-func (c *told) writer() (agent.Writer, error) {
+func (c *told) writer() (stats.Writer, error) {
 	body, err := c.agent.Get(c.ctx, "/writers")
 	if err != nil {
-		return agent.Writer{}, err
+		return stats.Writer{}, err
 	}
-	var e agent.WritersExplanation
+	var e stats.WritersExplanation
 	err = json.Unmarshal([]byte(body), &e)
 	if whole := e.Unknown == "" || c.fs == "btrfs" && strings.HasPrefix(e.Unknown, "of btrfs, metadata"); err != nil || !whole {
-		return agent.Writer{}, fmt.Errorf("/writers: %w: %s", err, body)
+		return stats.Writer{}, fmt.Errorf("/writers: %w: %s", err, body)
 	}
-	i := slices.IndexFunc(e.Writers, func(w agent.Writer) bool { return w.ID == c.id })
+	i := slices.IndexFunc(e.Writers, func(w stats.Writer) bool { return w.ID == c.id })
 	if i < 0 {
-		return agent.Writer{}, fmt.Errorf("container %s of pod %s is not in %s", c.id, c.name, body)
+		return stats.Writer{}, fmt.Errorf("container %s of pod %s is not in %s", c.id, c.name, body)
 	}
 	return e.Writers[i], nil
 }
@@ -142,7 +142,7 @@ func (c *told) check(what string) {
 		_, err := c.node.Usage() // syncs
 		c.must(err)
 	}
-	var got agent.Writer
+	var got stats.Writer
 	c.eventually("what "+c.name+" takes after "+what, func() (err error) {
 		want := c.onDisk() + c.deleted()
 		if got, err = c.writer(); err != nil {
@@ -223,7 +223,7 @@ func unified(t *testing.T) string {
 
 func TestWhoFillsTheDisk(t *testing.T) {
 	hierarchy := unified(t)
-	whoFills := func(t *testing.T, b *bed) {
+	whoFills := func(t *testing.T, b *fixture) {
 		b.config.Writers.Top = 2
 		b.start()
 		web, db := b.tell("web"), b.tell("db")
@@ -261,14 +261,14 @@ func TestWhoFillsTheDisk(t *testing.T) {
 		}
 		ends(t, b, hierarchy, web, db)
 	}
-	eachRuntime(t, func(t *testing.T, flavor node.Flavor) { whoFills(t, newBed(t, flavor, plain("app", mib))) })
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) { whoFills(t, newFixture(t, flavor, plain("app", mib))) })
 	eachFilesystem(t, []string{"xfs", "btrfs"}, func(t *testing.T, kind string) {
-		whoFills(t, newBedOn(t, kind, node.Debian, plain("app", mib)))
+		whoFills(t, newFixtureOn(t, kind, node.Debian, plain("app", mib)))
 	})
 }
 
 // ends checks what is left of containers that end.
-func ends(t *testing.T, b *bed, hierarchy string, web, db *told) {
+func ends(t *testing.T, b *fixture, hierarchy string, web, db *told) {
 	t.Helper()
 	path := db.cgroup()
 	ctx := namespaces.WithNamespace(b.ctx, node.CRINamespace)

@@ -80,7 +80,7 @@ func sameJSON(a, b any) bool {
 
 func (i Image) same(as Image) bool {
 	return i.Observed.Equal(as.Observed) && i.Arrived.Equal(as.Arrived) && i.LastUsed.Equal(as.LastUsed) &&
-		i.Again == as.Again
+		i.Again == as.Again && i.UsedBy == as.UsedBy
 }
 
 func (c Container) same(as Container) bool { return c.Image == as.Image && c.Ended.Equal(as.Ended) }

@@ -16,6 +16,8 @@ type Image struct {
 	LastUsed time.Time `json:"lastUsed"` // zero: no use seen yet
 
 	Again int `json:"again,omitempty"` // times it came back soon after its removal
+
+	UsedBy string `json:"usedBy,omitempty"` // the latest user that a list of the containers has shown; for people
 }
 
 // Removed is what ebb remembers of an image that it removed.
@@ -59,15 +61,25 @@ type Meta struct {
 	PodsAnswered time.Time `json:"podsAnswered,omitzero"` // of when Records.Wanted is; zero: never
 	Listed       time.Time `json:"listed,omitzero"`       // when the runtime was last asked what there is; zero: never
 
+	Pause *Pause `json:"pause,omitempty"` // of all removals; replaced, and never changed
+
 	Reclaim         // on the filesystem of the unpacked layers
 	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
+}
+
+// Pause is a time in which nothing is removed, because somebody said so.
+type Pause struct {
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	By     string    `json:"by,omitempty"` // who, as they said
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Reclaim is how far reclaim has come on one filesystem.
 type Reclaim struct {
 	Hold *image.Hold `json:"hold,omitempty"`
 
-	// Reclaiming says that a run has begun and not reached its low line: it
+	// Reclaiming says that a run has begun and not reached its low threshold: it
 	// goes on there, also after a restart.
 	ReclaimingBytes  bool `json:"reclaimingBytes,omitempty"`
 	ReclaimingInodes bool `json:"reclaimingInodes,omitempty"`
@@ -135,17 +147,18 @@ func (r *Records) Shift(d time.Duration) {
 func (r *Records) Clone() Records {
 	c := *r
 	c.Meta.Removals = slices.Clone(r.Meta.Removals)
-	c.Meta.Hold, c.Meta.Content.Hold = cloneHold(r.Meta.Hold), cloneHold(r.Meta.Content.Hold)
+	c.Meta.Reclaim, c.Meta.Content = r.Meta.Reclaim.Clone(), r.Meta.Content.Clone()
 	c.Images, c.Removed = maps.Clone(r.Images), maps.Clone(r.Removed)
 	c.Layers, c.Containers = maps.Clone(r.Layers), maps.Clone(r.Containers)
 	return c
 }
 
-func cloneHold(h *image.Hold) *image.Hold {
-	if h == nil {
-		return nil
+// Clone returns a deep copy.
+func (r Reclaim) Clone() Reclaim {
+	if r.Hold != nil {
+		hold := *r.Hold
+		hold.Space = append([]image.Space(nil), r.Hold.Space...)
+		r.Hold = &hold
 	}
-	hold := *h
-	hold.Space = append([]image.Space(nil), h.Space...)
-	return &hold
+	return r
 }

@@ -180,6 +180,9 @@ func initialise(db *bolt.DB) error {
 	})
 }
 
+// DB is for who keeps buckets of its own in the file. It may be used beside the other methods.
+func (s *Store) DB() *bolt.DB { return s.db }
+
 // Close releases the file.
 func (s *Store) Close() error { return s.db.Close() }
 

@@ -9,6 +9,7 @@
 //   - in containerd: leases, views, and images whose names are away in a removal that
 //     was interrupted. Those get their names back first,
 //   - the state file, what was moved aside of damaged ones, and their directory,
+//   - the empty directory in the kubelet's, by which the agent's pod saw how full its disk is,
 //   - the lock file and its directory.
 //
 // # What is promised

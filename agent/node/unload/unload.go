@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := unpin(o); err != nil {
 		return errors.Join(err, l.Release())
 	}
-	errs := []error{clearRuntime(ctx, o), removeState(o)}
+	errs := []error{clearRuntime(ctx, o), removeState(o), removeSocket(o.Config.Server.AdminSocket), removeKubeletDirectory(o.Config.Filesystems.Kubelet.Path)}
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, l.Remove())
 	}
@@ -99,6 +100,38 @@ func clearRuntime(ctx context.Context, o Options) error {
 		return fmt.Errorf("clear containerd: %w", err)
 	}
 	return o.say("containerd: %d images got their names back, %d leases given back", done.Restored, done.Leases)
+}
+
+// removeSocket removes the admin socket of an agent that was killed. Another file is none of ebb's.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if path == "" || errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Type() != fs.ModeSocket {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove admin socket: %w", err)
+	}
+	return nil
+}
+
+// KubeletDirectory is what the chart has the kubelet make in its own directory: an empty
+// one, to be mounted in place of all of it.
+const KubeletDirectory = "ebb"
+
+// removeKubeletDirectory removes the empty directory that the agent's pod had of the kubelet's.
+// One with something in it is not that one.
+func removeKubeletDirectory(kubelet string) error {
+	if kubelet == "" {
+		return nil
+	}
+	err := unix.Rmdir(filepath.Join(kubelet, KubeletDirectory))
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return fmt.Errorf("remove the directory in the kubelet's: %w", err)
 }
 
 func removeState(o Options) error {

@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +14,13 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/orphans"
 	rules "github.com/ebb-agent/ebb/policy/orphans"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 // testMend runs each command once, as it is printed. Those that mend do, and what they
 // were for is not reported any more; what is left waits for others.
-func (b *bed) testMend(t *testing.T) {
+func (b *fixture) testMend(t *testing.T) {
 	before, _ := b.report(t, "-A")
 	done := map[string]bool{}
 	for _, f := range before.Findings {
@@ -31,7 +33,7 @@ func (b *bed) testMend(t *testing.T) {
 		}
 	}
 	want := []string{"held_by_dependents shop configmaps/parent", "held_by_finalizer shop widgets.example.io/served"}
-	await(t, "what was mended not to be reported", func() error {
+	await.Holds(t, patience, "what was mended not to be reported", func(context.Context) error {
 		r, _ := b.report(t, "-A")
 		if diff := cmp.Diff(want, all(r)); diff != "" || !r.Complete {
 			return fmt.Errorf("complete: %v, %v, reported (+):\n%s", r.Complete, r.NotSeen, diff)
@@ -51,18 +53,18 @@ func (b *bed) testMend(t *testing.T) {
 		}
 	}
 	var hooks struct{ Webhooks []struct{ Name string } }
-	b.do(t, http.MethodGet, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks", nil, &hooks)
+	b.Read(t, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks", &hooks)
 	if len(hooks.Webhooks) != 1 || hooks.Webhooks[0].Name != "away.vendor.test" {
 		t.Errorf("of the webhooks %+v are left", hooks.Webhooks)
 	}
 	var owned struct {
 		Metadata struct{ OwnerReferences []reference }
 	}
-	b.do(t, http.MethodGet, "/api/v1/namespaces/shop/configmaps/of-gone", nil, &owned)
+	b.Read(t, "/api/v1/namespaces/shop/configmaps/of-gone", &owned)
 	if refs := owned.Metadata.OwnerReferences; len(refs) != 1 || refs[0]["name"] != "living" {
 		t.Errorf("the owners that are left: %v", refs)
 	}
-	b.do(t, http.MethodGet, "/api/v1/namespaces/shop/configmaps/of-gone-version", nil, &owned)
+	b.Read(t, "/api/v1/namespaces/shop/configmaps/of-gone-version", &owned)
 	if refs := owned.Metadata.OwnerReferences; len(refs) != 1 || refs[0]["apiVersion"] != "example.io/v1" {
 		t.Errorf("the owner in a version that is served: %v", refs)
 	}
@@ -76,14 +78,14 @@ func (b *bed) testMend(t *testing.T) {
 }
 
 // testNamespace: of one namespace, and what holds all of them.
-func (b *bed) testNamespace(t *testing.T) {
+func (b *fixture) testNamespace(t *testing.T) {
 	r, code := b.report(t, "-n", "stuck")
 	want := []string{
 		"apiservice_unavailable  apiservices.apiregistration.k8s.io/v1.dead.test", "held_by_unserved_finalizer stuck configmaps/inside",
 		"namespace_content_remaining  namespaces/stuck", "namespace_discovery_failure  namespaces/stuck", "namespace_finalizers_remaining  namespaces/stuck",
 		"webhook_unreachable  validatingwebhookconfigurations.admissionregistration.k8s.io/hooks",
 	}
-	if diff := cmp.Diff(want, all(r)); diff != "" || code != 1 {
+	if diff := cmp.Diff(want, all(r)); diff != "" || code != 3 {
 		t.Errorf("exit code %d\n%s", code, diff)
 	}
 	r, _ = b.report(t, "-n", "default", "--kubeconfig", b.kubeconfig)
@@ -93,24 +95,24 @@ func (b *bed) testNamespace(t *testing.T) {
 }
 
 // testInProcess runs it where the race detector looks on.
-func (b *bed) testInProcess(t *testing.T, want []string) {
+func (b *fixture) testInProcess(t *testing.T, want []string) {
 	config, err := clientcmd.BuildConfigFromFlags("", b.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	listed, types := 0, 0
-	r, err := orphans.Look(t.Context(), orphans.Options{Config: config, Rules: rules.Config{OlderThan: time.Second, History: 2},
+	r, err := orphans.Scan(t.Context(), orphans.Options{Config: config, Rules: rules.Config{OlderThan: time.Second, History: 2},
 		Progress: func(n, of, _ int) { listed, types = n, of }})
 	if diff := cmp.Diff(want, all(r)); err != nil || diff != "" || listed != types || listed != r.Types {
 		t.Errorf("%v, read %d of %d types, %d in the report\n%s", err, listed, types, r.Types, diff)
 	}
 }
 
-func (b *bed) testFormats(t *testing.T) {
+func (b *fixture) testFormats(t *testing.T) {
 	base := []string{"-A", "--older-than", "1s", "--release-history", "2", "--kubeconfig", b.kubeconfig}
 	names, errs, code := b.run(t, append(base, "-o", "name")...)
 	lines := strings.Split(strings.TrimSpace(names), "\n")
-	if code != 1 || !slices.Contains(lines, "configmaps/held") || len(lines) < 15 || strings.ContainsAny(names, "\x1b\u202e") || !strings.Contains(errs, "incomplete") {
+	if code != 3 || !slices.Contains(lines, "configmaps/held") || len(lines) < 15 || strings.ContainsAny(names, "\x1b\u202e") || !strings.Contains(errs, "incomplete") {
 		t.Errorf("exit code %d\n%s\n%s", code, names, errs)
 	}
 	text, _, _ := b.run(t, append(base, "-o", "yaml")...)
@@ -123,26 +125,21 @@ func (b *bed) testFormats(t *testing.T) {
 			t.Errorf("not for this cluster: %s", f.Command)
 		}
 	}
-	if _, errs, code := b.run(t, "-A", "--kubeconfig", "/nowhere"); code != 3 || !strings.Contains(errs, "/nowhere") {
+	if _, errs, code := b.run(t, "-A", "--kubeconfig", "/nowhere"); code != 1 || !strings.Contains(errs, "/nowhere") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 
 // testForbidden: what somebody may not read is unknown, and said, never absent.
-func (b *bed) testForbidden(t *testing.T) {
-	const api = "/apis/rbac.authorization.k8s.io/v1/"
-	b.create(t, api+"clusterroles", "rbac.authorization.k8s.io/v1", "ClusterRole", "some", object{}, object{"rules": []object{
-		{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "verbs": []string{"get", "list"}}}})
-	b.create(t, api+"clusterrolebindings", "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "some", object{}, object{
-		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "some"},
-		"subjects": []object{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}}})
-	kubeconfig, err := b.cp.Kubeconfig("somebody")
+func (b *fixture) testForbidden(t *testing.T) {
+	b.Allow(t, "some", peerstest.User("somebody"), object{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "verbs": []string{"get", "list"}})
+	kubeconfig, err := b.Kubeconfig("somebody")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.configMap(t, "other", "of-unseen", object{"ownerReferences": []reference{
 		b.create(t, "/apis/example.io/v1/namespaces/other/widgets", "example.io/v1", "Widget", "unseen", object{})}})
-	await(t, "the rights of somebody", func() error {
+	await.Holds(t, patience, "the rights of somebody", func(context.Context) error {
 		r, _ := b.report(t, "-n", "other", "--kubeconfig", kubeconfig)
 		var reasons []string
 		for _, f := range r.Findings {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/agent/orphans"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 const (
@@ -22,17 +25,17 @@ const (
 // their lines go.
 func TestOrphans(t *testing.T) {
 	b := start(t)
-	b.serve(t, "example.io", "Widget", "widgets", "Namespaced")
-	b.serve(t, "example.io", "Realm", "realms", "Cluster")
+	b.Define(t, peerstest.Definition("example.io", "Widget", "widgets", "Namespaced", "v1"))
+	b.Define(t, peerstest.Definition("example.io", "Realm", "realms", "Cluster", "v1"))
 	if r, code := b.report(t, "-A"); code != 0 || len(r.Findings) > 0 || !r.Complete {
 		t.Fatalf("a new cluster: exit code %d, %s", code, dump(r))
 	}
 	want := slices.Concat(b.owners(t), b.stuck(t), b.servers(t), b.histories(t))
 	slices.Sort(want)
 	var r orphans.Report
-	await(t, "all to be reported", func() error {
+	await.Holds(t, patience, "all to be reported", func(context.Context) error {
 		var code int
-		if r, code = b.report(t, "-A"); code != 1 {
+		if r, code = b.report(t, "-A"); code != 3 {
 			return fmt.Errorf("exit code %d", code)
 		}
 		if diff := cmp.Diff(want, all(r)); diff != "" {
@@ -53,15 +56,15 @@ func TestOrphans(t *testing.T) {
 }
 
 // owners makes objects whose owners cannot be resolved.
-func (b *bed) owners(t *testing.T) []string {
-	b.namespace(t, "shop")
-	b.namespace(t, "other")
+func (b *fixture) owners(t *testing.T) []string {
+	b.Namespace(t, "shop")
+	b.Namespace(t, "other")
 	owned := func(r reference) object { return object{"ownerReferences": []reference{r}} }
-	b.serve(t, "gone.test", "Gadget", "gadgets", "Namespaced")
+	b.Define(t, peerstest.Definition("gone.test", "Gadget", "gadgets", "Namespaced", "v1"))
 	gadget := b.create(t, "/apis/gone.test/v1/namespaces/shop/gadgets", "gone.test/v1", "Gadget", "g", object{})
 	b.configMap(t, "shop", "of-gone-type", owned(gadget))
-	b.do(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.gone.test", nil, nil)
-	await(t, "the type to go", func() error {
+	b.Must(t, http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.gone.test", nil)
+	await.Holds(t, patience, "the type to go", func(context.Context) error {
 		if b.get(t, "/apis/gone.test/v1/gadgets") == nil {
 			return fmt.Errorf("it is served")
 		}
@@ -90,7 +93,7 @@ func (b *bed) owners(t *testing.T) []string {
 }
 
 // stuck makes what does not go.
-func (b *bed) stuck(t *testing.T) []string {
+func (b *fixture) stuck(t *testing.T) []string {
 	held := func(f string) object { return object{"finalizers": []string{f}} }
 	b.configMap(t, "shop", "held", held(vendor))
 	b.delete(t, "/api/v1/namespaces/shop/configmaps/held", "Background")
@@ -104,7 +107,7 @@ func (b *bed) stuck(t *testing.T) []string {
 	b.configMap(t, "shop", "living-held", held("future.vendor.test/hold"))
 	b.create(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "rbac.authorization.k8s.io/v1", "ClusterRole", hostile, held(vendor))
 	b.delete(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/"+strings.NewReplacer(" ", "%20", ";", "%3B", "`", "%60", "\x1b", "%1B", "[", "%5B", "\u202e", "%E2%80%AE").Replace(hostile), "Background")
-	b.namespace(t, "stuck")
+	b.Namespace(t, "stuck")
 	b.configMap(t, "stuck", "inside", held(vendor))
 	return []string{
 		"held_by_unserved_finalizer shop configmaps/held", "held_by_finalizer shop widgets.example.io/served",
@@ -116,7 +119,7 @@ func (b *bed) stuck(t *testing.T) []string {
 
 // servers registers an API server and a webhook that nobody is behind, and then deletes a
 // namespace.
-func (b *bed) servers(t *testing.T) []string {
+func (b *fixture) servers(t *testing.T) []string {
 	b.create(t, "/apis/apiregistration.k8s.io/v1/apiservices", "apiregistration.k8s.io/v1", "APIService", "v1.dead.test", object{}, object{"spec": object{
 		"group": "dead.test", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
 		"service": object{"namespace": "shop", "name": "nobody"}}})
@@ -128,20 +131,20 @@ func (b *bed) servers(t *testing.T) []string {
 		object{}, object{"webhooks": []object{
 			hook("away.vendor.test", object{"url": "https://127.0.0.1:1/"}),
 			hook("dead.vendor.test", object{"service": object{"namespace": "shop", "name": "nobody"}})}})
-	await(t, "the APIService to be known as unavailable", func() error {
+	await.Holds(t, patience, "the APIService to be known as unavailable", func(context.Context) error {
 		var s struct {
 			Status struct {
 				Conditions []struct{ Type, Status string }
 			}
 		}
-		b.do(t, http.MethodGet, "/apis/apiregistration.k8s.io/v1/apiservices/v1.dead.test", nil, &s)
+		b.Read(t, "/apis/apiregistration.k8s.io/v1/apiservices/v1.dead.test", &s)
 		if c := s.Status.Conditions; len(c) == 0 || c[0].Status != "False" {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	})
-	b.do(t, http.MethodDelete, "/api/v1/namespaces/stuck", nil, nil)
-	b.do(t, http.MethodDelete, "/api/v1/namespaces/stuck/configmaps/inside", nil, nil)
+	b.Must(t, http.MethodDelete, "/api/v1/namespaces/stuck", nil)
+	b.Must(t, http.MethodDelete, "/api/v1/namespaces/stuck/configmaps/inside", nil)
 	return []string{
 		"apiservice_unavailable  apiservices.apiregistration.k8s.io/v1.dead.test",
 		"webhook_unreachable  validatingwebhookconfigurations.admissionregistration.k8s.io/hooks",
@@ -151,7 +154,7 @@ func (b *bed) servers(t *testing.T) []string {
 
 // histories makes a release with five revisions, of which the second is deployed, and one
 // with two.
-func (b *bed) histories(t *testing.T) []string {
+func (b *fixture) histories(t *testing.T) []string {
 	for _, r := range []struct {
 		name   string
 		status []string

@@ -11,9 +11,9 @@ import (
 
 // testFinalizers holds the model of DELETE against the API server: what it makes of
 // finalizers, as the answer shows them.
-func testFinalizers(t *testing.T, b *bed) {
+func testFinalizers(t *testing.T, b *fixture) {
 	const orphan, foreground = gc.OrphanFinalizer, gc.ForegroundFinalizer
-	b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "finalizers"}}, nil)
+	b.Namespace(t, "finalizers")
 	lists := [][]string{{hold}, {hold, orphan}, {orphan, hold}, {hold, foreground}, {foreground, hold}, {"example.io/a", orphan, hold}}
 	for i, kind := range []string{"ConfigMap", "Widget", "Realm"} {
 		for j, before := range lists {
@@ -24,7 +24,9 @@ func testFinalizers(t *testing.T, b *bed) {
 					options = object{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
 				}
 				var answer struct{ Metadata struct{ Finalizers []string } }
-				b.do(t, http.MethodDelete, x.path+"/"+x.name, options, &answer)
+				if err := b.Ask(t.Context(), http.MethodDelete, x.path+"/"+x.name, options, &answer); err != nil {
+					t.Fatal(err)
+				}
 				if want := policy.Finalizers(before); !slices.Equal(answer.Metadata.Finalizers, want) {
 					t.Errorf("%s with %v deleted %q: %v, the model has %v", kind, before, policy, answer.Metadata.Finalizers, want)
 				}

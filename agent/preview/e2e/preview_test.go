@@ -1,9 +1,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -11,6 +11,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/cascade"
 	foresight "github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
 func TestPreviewComesTrue(t *testing.T) {
@@ -20,10 +22,10 @@ func TestPreviewComesTrue(t *testing.T) {
 		policy := policies[seed%3]
 		t.Run(fmt.Sprintf("%d %s", seed, policy), func(t *testing.T) {
 			namespace := fmt.Sprint("world-", seed)
-			b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": namespace}}, nil)
+			b.Namespace(t, namespace)
 			things := b.world(t, seed, namespace)
 			target := things[seed%2] // one of those that others depend on
-			answer, err := preview.Look(t.Context(), b.options(t, b.kubeconfig, target, policy))
+			answer, err := preview.Simulate(t.Context(), b.options(t, b.kubeconfig, target, policy))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +50,7 @@ func TestPreviewComesTrue(t *testing.T) {
 
 // world makes objects that depend on each other without circles, so that the
 // kube-controller-manager's collector and ebb's do the same.
-func (b *bed) world(t *testing.T, seed uint64, namespace string) (things []*thing) {
+func (b *fixture) world(t *testing.T, seed uint64, namespace string) (things []*thing) {
 	t.Helper()
 	roll := rand.New(rand.NewPCG(seed, 1)).IntN
 	for i := range 24 {
@@ -76,14 +78,14 @@ func (b *bed) world(t *testing.T, seed uint64, namespace string) (things []*thin
 
 // compare waits until it has come as the preview said; then those who hold things
 // let go, and it is to come as said again.
-func (b *bed) compare(t *testing.T, a preview.Answer, things []*thing) {
+func (b *fixture) compare(t *testing.T, a preview.Answer, things []*thing) {
 	t.Helper()
 	nodes := make(map[string]*foresight.Node)
 	flatten(a.Root, nodes)
 	for _, n := range a.Released {
 		flatten(n, nodes)
 	}
-	await(t, "what was said to come true", func() error { return b.asSaid(t, nodes, things) })
+	await.Holds(t, patience, "what was said to come true", func(context.Context) error { return b.asSaid(t, nodes, things) })
 	b.rest(t)
 	if err := b.asSaid(t, nodes, things); err != nil {
 		t.Errorf("it came true, and went on: %v", err)
@@ -95,7 +97,7 @@ func (b *bed) compare(t *testing.T, a preview.Answer, things []*thing) {
 			}
 		}
 	}
-	await(t, "what was said of the end to come true", func() error { return b.asSaidOfTheEnd(t, nodes, things) })
+	await.Holds(t, patience, "what was said of the end to come true", func(context.Context) error { return b.asSaidOfTheEnd(t, nodes, things) })
 	b.rest(t)
 	if err := b.asSaidOfTheEnd(t, nodes, things); err != nil {
 		t.Errorf("the end came true, and went on: %v", err)
@@ -104,7 +106,7 @@ func (b *bed) compare(t *testing.T, a preview.Answer, things []*thing) {
 
 // rest waits until the collector has done something, to each type, that was asked for later
 // than all else.
-func (b *bed) rest(t *testing.T) {
+func (b *fixture) rest(t *testing.T) {
 	t.Helper()
 	owner := b.make(t, "Realm", "", "canary", nil, true)
 	var dependents []*thing
@@ -112,7 +114,7 @@ func (b *bed) rest(t *testing.T) {
 		dependents = append(dependents, b.make(t, kind, "default", "below-canary", nil, true, owner))
 	}
 	b.delete(t, owner, gc.Background)
-	await(t, "the collector to rest", func() error {
+	await.Holds(t, patience, "the collector to rest", func(context.Context) error {
 		for _, d := range dependents {
 			if b.now(t, d) != nil {
 				return fmt.Errorf("the canary's dependent %s is there", d.kind)
@@ -122,7 +124,7 @@ func (b *bed) rest(t *testing.T) {
 	})
 }
 
-func (b *bed) asSaidOfTheEnd(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
+func (b *fixture) asSaidOfTheEnd(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
 	for _, x := range things {
 		n := nodes[x.UID]
 		b.serveFinalizers(t, x)
@@ -139,7 +141,7 @@ func (b *bed) asSaidOfTheEnd(t *testing.T, nodes map[string]*foresight.Node, thi
 	return nil
 }
 
-func (b *bed) asSaid(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
+func (b *fixture) asSaid(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
 	for _, x := range things {
 		n, is := nodes[x.UID], b.now(t, x)
 		want, removed := foresight.Kept, 0
@@ -174,8 +176,8 @@ func flatten(n *foresight.Node, into map[string]*foresight.Node) {
 	}
 }
 
-func testRefusals(t *testing.T, b *bed) {
-	b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "refusals"}}, nil)
+func testRefusals(t *testing.T, b *fixture) {
+	b.Namespace(t, "refusals")
 	b.make(t, "Widget", "refusals", "w", nil, false)
 	for _, test := range []struct{ resource, name, want string }{
 		{"widgets", "w", ""}, {"widget", "w", ""}, {"wi", "w", ""}, {"Widget.example.io", "w", ""}, {"widgets.v1.example.io", "w", ""},
@@ -184,7 +186,7 @@ func testRefusals(t *testing.T, b *bed) {
 		{"tokenreviews", "w", "no such resource type"},
 	} {
 		o := b.options(t, b.kubeconfig, &thing{kind: test.resource, name: test.name, namespace: "refusals"}, gc.Background)
-		a, err := preview.Look(t.Context(), o)
+		a, err := preview.Simulate(t.Context(), o)
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s/%s: %v", test.resource, test.name, err)
@@ -198,16 +200,11 @@ func testRefusals(t *testing.T, b *bed) {
 
 // testForbidden: who may not read everything gets an answer that says what it
 // lacks, and takes nothing for absent that he only cannot see.
-func testForbidden(t *testing.T, b *bed) {
-	b.do(t, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "forbidden"}}, nil)
-	const api = "/apis/rbac.authorization.k8s.io/v1/"
-	meta := object{"name": "some"}
-	b.do(t, http.MethodPost, api+"clusterroles", object{"metadata": meta, "rules": []object{
-		{"apiGroups": []string{"", "example.io"}, "resources": []string{"configmaps", "widgets", "realms"}, "verbs": []string{"get", "list", "watch"}}}}, nil)
-	b.do(t, http.MethodPost, api+"clusterrolebindings", object{"metadata": meta,
-		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "some"},
-		"subjects": []object{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}}}, nil)
-	kubeconfig, err := b.cp.Kubeconfig("somebody")
+func testForbidden(t *testing.T, b *fixture) {
+	b.Namespace(t, "forbidden")
+	b.Allow(t, "some", peerstest.User("somebody"), object{"apiGroups": []string{"", "example.io"},
+		"resources": []string{"configmaps", "widgets", "realms"}, "verbs": []string{"get", "list", "watch"}})
+	kubeconfig, err := b.Kubeconfig("somebody")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +213,8 @@ func testForbidden(t *testing.T, b *bed) {
 	b.make(t, "Widget", "forbidden", "shared", nil, true, root, secret)
 	b.make(t, "Secret", "forbidden", "below", nil, true, root)
 	var a preview.Answer
-	await(t, "the rights of somebody", func() (err error) {
-		a, err = preview.Look(t.Context(), b.options(t, kubeconfig, root, gc.Background))
+	await.Holds(t, patience, "the rights of somebody", func(context.Context) (err error) {
+		a, err = preview.Simulate(t.Context(), b.options(t, kubeconfig, root, gc.Background))
 		return err
 	})
 	if a.Complete || len(a.Root.Dependents) != 1 || a.Root.Dependents[0].Outcome != foresight.Kept || a.Root.Dependents[0].Reason != cascade.KeptUnknownOwner {
@@ -231,7 +228,7 @@ func testForbidden(t *testing.T, b *bed) {
 	if !strings.Contains(text.String(), "INCOMPLETE") || !strings.Contains(text.String(), "not allowed to list and watch") || !strings.Contains(text.String(), " secrets,") {
 		t.Errorf("the text does not say what is missing:\n%s", &text)
 	}
-	if _, err := preview.Look(t.Context(), b.options(t, kubeconfig, secret, gc.Background)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := preview.Simulate(t.Context(), b.options(t, kubeconfig, secret, gc.Background)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("of an object that may not be read: %v", err)
 	}
 	t.Run("command", func(t *testing.T) { testCommand(t, b, kubeconfig) })

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,19 +19,20 @@ import (
 	"github.com/ebb-agent/ebb/agent/uninstall"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 const image = "registry.example.io/ebb:v1"
 
 // template is the pod that clears a node. The program is the one under test, which is on
 // the node's disk, not in the image.
-func (b *bed) template(command ...string) string {
+func (b *fixture) template(command ...string) string {
 	b.Helper()
 	if command == nil {
-		command = []string{"/host" + b.bin + "/ebb-agent", "--unload", "--root=/host", "--wait=20s", "--config=/host" + filepath.Join(b.node.Dir(), "agent.yaml")}
+		command = []string{"/host" + b.bin + "/ebb-agent", "unload", "--root=/host", "--wait=20s", "--config=/host" + filepath.Join(b.node.Dir(), "agent.yaml")}
 	}
 	text, err := yaml.Marshal(object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"labels": object{"app.kubernetes.io/name": "ebb"}}, "spec": object{
-		"hostNetwork": true,
+		"hostNetwork": true, "automountServiceAccountToken": false,
 		"containers": []object{{
 			"name": "unload", "image": image, "imagePullPolicy": "Never", "command": command, "terminationMessagePolicy": "FallbackToLogsOnError",
 			"securityContext": object{"readOnlyRootFilesystem": true, "capabilities": object{"drop": []string{"ALL"}, "add": []string{"SYS_CHROOT"}}},
@@ -45,10 +47,10 @@ func (b *bed) template(command ...string) string {
 }
 
 // unload runs ebb uninstall unload.
-func (b *bed) unload(args ...string) (u uninstall.Unloaded, said string, code int) {
+func (b *fixture) unload(args ...string) (u uninstall.Unloaded, said string, code int) {
 	b.Helper()
 	out, errs, code := b.ebb(b.kubeconfig, nil, append([]string{"unload", "--namespace", namespace, "-o", "json"}, args...)...)
-	if code == 3 || out == "" {
+	if out == "" {
 		return u, errs, code
 	}
 	if err := json.Unmarshal([]byte(out), &u); err != nil {
@@ -57,58 +59,63 @@ func (b *bed) unload(args ...string) (u uninstall.Unloaded, said string, code in
 	return u, out + errs, code
 }
 
-// pods are the names of those in ebb's namespace.
-func (b *bed) pods() (names []string) {
+// names are those of objects in ebb's namespace.
+func (b *fixture) names(version, resource string) (names []string) {
 	b.Helper()
 	var list struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	b.do(http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods", nil, &list)
+	b.Read(b, version+"/namespaces/"+namespace+"/"+resource, &list)
 	for _, p := range list.Items {
 		names = append(names, p.Metadata.Name)
 	}
 	return names
 }
 
-// TestUnload: what a killed agent has left goes, by a pod with next to no rights; what a
-// garbage collector would have deleted, too; a node that is down is named.
+// TestUnload: what a killed agent has left goes, by a DaemonSet with next to no rights; what
+// a garbage collector would have deleted, too; a node that is down is named.
 func TestUnload(t *testing.T) {
-	b := newBed(t, nil)
+	b := newFixture(t, peers.Config{Scheduler: true, ControllerManager: true,
+		ControllerManagerArgs: []string{"--controllers=daemonset-controller,serviceaccount-controller"}}, nil)
+	b.eventually("a service account", func(ctx context.Context) error {
+		return b.Ask(ctx, http.MethodGet, "/api/v1/namespaces/"+namespace+"/serviceaccounts/default", nil, nil)
+	})
+	b.must(b.ControllerManager.Kill()) // it would look after the leftovers
 	_, err := b.node.Import(t.Context(), node.CRINamespace, node.Image{Name: image, Layers: []node.Layer{{Seed: "ebb", Bytes: 1 << 20}}})
 	b.must(err)
 	c := b.runAgentAndKill()
 	ghost := "ghost-" + strings.Repeat("x", 200)
-	b.do(http.MethodPost, "/api/v1/nodes", object{"metadata": object{"name": ghost, "labels": object{"kubernetes.io/os": "linux"}}}, nil)
-	b.do(http.MethodPost, "/api/v1/nodes", object{"metadata": object{"name": "win", "labels": object{"kubernetes.io/os": "windows"}}}, nil)
+	b.Must(b, http.MethodPost, "/api/v1/nodes", object{"metadata": object{"name": ghost, "labels": object{"kubernetes.io/os": "linux"}},
+		"status": object{"allocatable": object{"pods": "9", "cpu": "1", "memory": "1Gi"}}})
+	b.Must(b, http.MethodPost, "/api/v1/nodes", object{"metadata": object{"name": "win", "labels": object{"kubernetes.io/os": "windows"}}})
 	b.leftovers()
-	b.do(http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", object{"metadata": object{
-		"name": "ebb-unload-before", "labels": object{"ebb-agent.github.io/unload": "true"}}, "spec": podSpec("")}, nil)
+	b.Must(b, http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", object{"metadata": object{
+		"name": "ebb-unload-before", "labels": object{"ebb-agent.github.io/unload": "true"}}, "spec": podSpec("")})
 
-	args := []string{"--template", b.template(), "--timeout", "15s",
+	args := []string{"--template", b.template(), "--timeout", "30s",
 		"--sweep", "app.kubernetes.io/instance=ebb", "--lease", "ebb-controller", "--lease", "never-there"}
 	_, said, code := b.unload(args...)
 	b.wantIn(said, "ebb is still installed: DaemonSet ebb-agent is there")
-	if _, err := os.Stat(c.State.Directory); code != 1 || err != nil {
+	if _, err := os.Stat(c.State.Directory); code != 3 || err != nil {
 		t.Errorf("exit code %d; state: %v", code, err)
 	}
 	for _, path := range []string{"daemonsets/ebb-agent", "deployments/ebb-controller"} {
-		b.do(http.MethodDelete, "/apis/apps/v1/namespaces/"+namespace+"/"+path, object{"propagationPolicy": "Background"}, nil)
+		b.Must(b, http.MethodDelete, "/apis/apps/v1/namespaces/"+namespace+"/"+path, object{"propagationPolicy": "Background"})
 	}
-	b.do(http.MethodDelete, "/api/v1/namespaces/"+namespace+"/services/ebb", nil, nil)
+	b.Must(b, http.MethodDelete, "/api/v1/namespaces/"+namespace+"/services/ebb", nil)
+	b.must(b.ControllerManager.Start(t.Context()))
 
 	u, said, code := b.unload(args...)
-	if code != 1 || u.Clean != 1 || len(u.Nodes) != 1 || u.Nodes[0].Node != ghost || u.Nodes[0].Result != uninstall.NotInTime {
+	if code != 4 || u.Clean != 1 || len(u.Nodes) != 1 || u.Nodes[0].Node != ghost || u.Nodes[0].Result != uninstall.NotInTime {
 		t.Errorf("exit code %d: %s", code, said)
 	}
-	b.wantIn(said, "node "+b.kubelet.NodeName()+": clean", "is the node down?", "pod ebb-unload-before of an earlier run deleted",
-		"ebb uninstall unload --namespace ebb-system --image "+image+" --node "+ghost, "ebb-agent --unload")
+	b.wantIn(said, "node "+b.kubelet.NodeName()+": clean", "is the node down?",
+		"ebb uninstall unload --namespace ebb-system --image "+image+" --node "+ghost, "ebb-agent unload")
 	want := "[Lease ebb-controller ReplicaSet ebb-controller-1 Pod ebb-agent-1 Pod ebb-controller-1-1 ControllerRevision ebb-agent-1 EndpointSlice ebb-1]"
 	if got := fmt.Sprint(u.Swept); got != want || len(u.Left) > 0 {
 		t.Errorf("swept %s, want %s; left %q", got, want, u.Left)
 	}
-	if got := fmt.Sprint(b.pods()); got != "[of-a-job of-nobody]" {
-		t.Errorf("pods are left: %s", got)
-	}
+	b.wantNothingLeft()
 	for _, path := range []string{c.State.Directory, c.Kernel.PinDirectory, filepath.Dir(c.State.LockFile)} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", path, err)
@@ -116,61 +123,84 @@ func TestUnload(t *testing.T) {
 	}
 
 	// Again, on what is clean.
-	b.do(http.MethodDelete, "/api/v1/nodes/"+ghost, nil, nil)
+	b.Must(b, http.MethodDelete, "/api/v1/nodes/"+ghost, nil)
 	if u, said, code = b.unload(args...); code != 0 || u.Clean != 1 || len(u.Swept) > 0 {
 		t.Errorf("again: exit code %d: %s", code, said)
 	}
 	b.testFailures()
 }
 
+// wantNothingLeft looks for what an unload has made.
+func (b *fixture) wantNothingLeft() {
+	b.Helper()
+	if got := fmt.Sprint(b.names("/api/v1", "pods"), b.names("/apis/apps/v1", "daemonsets"), b.names("/apis/apps/v1", "controllerrevisions")); got != "[of-a-job of-nobody] [] []" {
+		b.Errorf("there are %s", got)
+	}
+}
+
 // testFailures: what a node's pod says reaches who asks.
-func (b *bed) testFailures() {
+func (b *fixture) testFailures() {
 	node := b.kubelet.NodeName()
-	failing := b.template("/host"+b.bin+"/ebb-agent", "--unload", "--config=/nowhere.yaml")
+	failing := b.template("/host"+b.bin+"/ebb-agent", "unload", "--config=/nowhere.yaml")
 	u, said, code := b.unload("--template", failing, "--node", node)
 	if code != 1 || len(u.Nodes) != 1 || u.Nodes[0].Result != uninstall.Failed || !strings.Contains(u.Nodes[0].Says, "/nowhere.yaml") {
 		b.Errorf("exit code %d: %s", code, said)
 	}
 	u, said, code = b.unload("--image", "registry.example.io/never-there:v1", "--node", node, "--timeout", "8s")
-	if code != 1 || len(u.Nodes) != 1 || u.Nodes[0].Result != uninstall.NotInTime || !strings.Contains(u.Nodes[0].Says, "never-there") {
+	if code != 4 || len(u.Nodes) != 1 || u.Nodes[0].Result != uninstall.NotInTime || !strings.Contains(u.Nodes[0].Says, "never-there") {
 		b.Errorf("exit code %d: %s", code, said)
 	}
-	if _, said, code = b.unload("--image", image, "--node", "nobody"); code != 3 || !strings.Contains(said, `there is no node "nobody"`) {
+	if _, said, code = b.unload("--image", image, "--node", "nobody"); code != 1 || !strings.Contains(said, `there is no node "nobody"`) {
 		b.Errorf("exit code %d: %s", code, said)
 	}
-	if _, said, code = b.unload(); code != 3 || !strings.Contains(said, "--image") {
+	if _, said, code = b.unload(); code != 2 || !strings.Contains(said, "--image") {
 		b.Errorf("exit code %d: %s", code, said)
 	}
-	// Interrupted: no pod stays.
+	b.wantNothingLeft()
+	// A namespace that takes no such pods.
+	const level = "pod-security.kubernetes.io/enforce"
+	b.Must(b, http.MethodPatch, "/api/v1/namespaces/"+namespace, object{"metadata": object{"labels": object{level: "restricted"}}})
+	u, said, code = b.unload("--image", image, "--node", node)
+	if code != 4 || len(u.Nodes) != 1 || !strings.Contains(u.Nodes[0].Says, "violates PodSecurity") {
+		b.Errorf("exit code %d: %s", code, said)
+	}
+	b.Must(b, http.MethodPatch, "/api/v1/namespaces/"+namespace, object{"metadata": object{"labels": object{level: nil}}})
+	b.wantNothingLeft()
+	// Interrupted, the DaemonSet stays; the next run, with another template, is not misled
+	// by it, and leaves nothing.
 	cmd := exec.CommandContext(b.Context(), filepath.Join(b.bin, "ebb"), "uninstall", "unload", "--namespace", namespace, "--kubeconfig", b.kubeconfig,
-		"--template", b.template("/bin/sleep", "1h"))
+		"--template", b.template("/host/bin/sleep", "1h"))
 	b.must(cmd.Start())
-	b.eventually("a pod", func() error {
-		if names := fmt.Sprint(b.pods()); !strings.Contains(names, "ebb-unload-") {
+	b.eventually("a pod", func(context.Context) error {
+		if names := fmt.Sprint(b.names("/api/v1", "pods")); !strings.Contains(names, "ebb-unload-") {
 			return fmt.Errorf("there are %s", names)
 		}
 		return nil
 	})
 	b.must(cmd.Process.Signal(syscall.SIGTERM))
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		b.Errorf("interrupted: %v", err)
 	}
-	if got := fmt.Sprint(b.pods()); strings.Contains(got, "ebb-unload-") {
-		b.Errorf("pods are left: %s", got)
+	if got := fmt.Sprint(b.names("/apis/apps/v1", "daemonsets")); got != "[ebb-unload]" {
+		b.Errorf("interrupted, there are the DaemonSets %s", got)
 	}
+	if u, said, code = b.unload("--template", b.template()); code != 0 || u.Clean != 1 {
+		b.Errorf("after an interruption: exit code %d: %s", code, said)
+	}
+	b.wantNothingLeft()
 }
 
 func podSpec(node string) object {
-	spec := object{"hostNetwork": true, "terminationGracePeriodSeconds": 1,
+	spec := object{"hostNetwork": true, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
 		"containers": []object{{"name": "main", "image": image, "imagePullPolicy": "Never", "command": []string{"/bin/sleep", "1h"}}}}
-	if node != "" {
-		spec["nodeName"] = node
+	if spec["nodeName"] = node; node == "" {
+		spec["schedulerName"] = "nobody"
 	}
 	return spec
 }
 
 // leftovers are what the chart's objects make others make, as these would be named.
-func (b *bed) leftovers() {
+func (b *fixture) leftovers() {
 	b.Helper()
 	labels := object{"app.kubernetes.io/instance": "ebb"}
 	uids := map[string]string{}
@@ -189,9 +219,7 @@ func (b *bed) leftovers() {
 		for k, v := range rest {
 			body[k] = v
 		}
-		var made struct{ Metadata struct{ UID string } }
-		b.do(http.MethodPost, prefix+"/namespaces/"+namespace+"/"+resource, body, &made)
-		uids[kind+"/"+name] = made.Metadata.UID
+		uids[kind+"/"+name] = b.Must(b, http.MethodPost, prefix+"/namespaces/"+namespace+"/"+resource, body)
 	}
 	const apps, core = "/apis/apps/v1", "/api/v1"
 	workload := object{"spec": object{"selector": object{"matchLabels": labels},
@@ -211,7 +239,7 @@ func (b *bed) leftovers() {
 }
 
 // runAgentAndKill leaves pins, a state file and a lock file.
-func (b *bed) runAgentAndKill() config.Config {
+func (b *fixture) runAgentAndKill() config.Config {
 	b.Helper()
 	c := agentrun.ConfigFor(b.node)
 	p, err := agentrun.Start(b.Context(), agentrun.Options{Binary: filepath.Join(b.bin, "ebb-agent"), Dir: b.node.Dir(), Config: c})

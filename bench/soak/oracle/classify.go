@@ -37,7 +37,7 @@ func (o *Oracle) standing(d *Object, r Owner) standing {
 		}
 		return solid
 	}
-	g, died := o.graves[r.UID]
+	g, died := o.tombstones[r.UID]
 	x := o.uids[r.UID]
 	switch {
 	case x != nil && x.orphaning():

@@ -51,7 +51,7 @@ type Oracle struct {
 	places     map[place]*Object             //
 	uids       map[string]*Object            // that are there
 	dependents map[string]map[string]*Object // by owner's UID, by key
-	graves     map[string]grave              // by UID
+	tombstones map[string]tombstone          // by UID
 	waited     map[string]time.Time          // UIDs: until when they were waiting or orphaning
 	intents    map[string]*intent            // by UID
 	histories  map[string][]entry            // by UID
@@ -59,8 +59,8 @@ type Oracle struct {
 	counts     Counts
 }
 
-// grave of an object.
-type grave struct {
+// tombstone is what is known of an object that was deleted.
+type tombstone struct {
 	rev      int64
 	orphaned bool // by orphaning: its dependents are to live
 	unclear  bool // orphaned in an epoch that was lost, or by several DELETEs: both is right
@@ -76,7 +76,7 @@ type intent struct {
 
 // New returns an oracle of an empty etcd.
 func New(c Config) *Oracle {
-	o := &Oracle{config: c, scopes: map[[2]string]bool{}, graves: map[string]grave{}, waited: map[string]time.Time{}, histories: map[string][]entry{}}
+	o := &Oracle{config: c, scopes: map[[2]string]bool{}, tombstones: map[string]tombstone{}, waited: map[string]time.Time{}, histories: map[string][]entry{}}
 	for k, namespaced := range c.Kinds {
 		o.scopes[[2]string{groupOf(k.APIVersion), k.Kind}] = namespaced
 	}
@@ -139,20 +139,20 @@ func (o *Oracle) Restore(rev int64, at time.Time, objects []*Object) {
 			delete(before, uid)
 		}
 	}
-	for uid, g := range o.graves {
+	for uid, g := range o.tombstones {
 		if g.rev > rev {
-			o.graves[uid] = grave{unclear: g.unclear || g.orphaned}
+			o.tombstones[uid] = tombstone{unclear: g.unclear || g.orphaned}
 		}
 	}
 	for _, x := range objects {
 		o.place(x, nil, at)
-		delete(o.graves, x.UID)
+		delete(o.tombstones, x.UID)
 		o.remember(x, rev, at, "restored")
 		delete(before, x.UID)
 	}
 	for uid, x := range before {
 		o.remember(x, rev, at, "lost by the restore")
-		o.graves[uid] = grave{unclear: x.orphaning()}
+		o.tombstones[uid] = tombstone{unclear: x.orphaning()}
 	}
 	o.rev = rev
 }
@@ -206,7 +206,7 @@ func (o *Oracle) Delete(rev int64, at time.Time, key string) {
 // bury an object that is gone.
 func (o *Oracle) bury(x *Object, rev int64) {
 	again := o.intents[x.UID] != nil && o.intents[x.UID].again
-	o.graves[x.UID] = grave{rev: rev, orphaned: x.orphaning() && !again && !o.emptied(x), unclear: again}
+	o.tombstones[x.UID] = tombstone{rev: rev, orphaned: x.orphaning() && !again && !o.emptied(x), unclear: again}
 	o.unplace(x)
 	delete(o.objects, x.Key)
 	delete(o.places, x.place())

@@ -10,16 +10,17 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 // Config is what an agent is held to.
 type Config struct {
-	High, Low      float64       // the lines, in percent
+	High, Low      float64       // the thresholds, in percent
 	Settled        time.Duration // after it a reason to stay counts
 	MinimumAge     time.Duration // of an image that may go
-	Late           time.Duration // over the high line, at most, while something could go
+	Late           time.Duration // over the high threshold, at most, while something could go
 	LastUse        time.Duration // how far a last use may be from the truth
 	Heard          time.Duration // after it a use has been heard of
 	Noticed        time.Duration // after it an image that has come is looked at
@@ -36,7 +37,7 @@ type Violation struct {
 const (
 	WrongRemoval = "wrong removal"
 	CannotRun    = "listed, but cannot be run"
-	TooLate      = "over the high line"
+	TooLate      = "over the high threshold"
 	BeyondNeed   = "beyond need"
 	WrongLastUse = "wrong last use"
 	TooManyLines = "too many log lines"
@@ -56,14 +57,22 @@ type Figures struct {
 
 type image struct {
 	came     time.Time
+	copied   time.Time // to another namespace
 	gone     bool
-	frees    float64 // at least, of the disk, in percent
+	left     time.Time // since when it is gone
+	frees    float64   // at least, of the disk, in percent
 	reasons  map[string]time.Time
 	released time.Time // when the latest reason ended
 	begun    time.Time // of the latest use
 	ended    time.Time
 	hidden   bool      // an outage hides when it ended
+	unseen   bool      // and that it was at all: the layers of another namespace had only just come
 	told     time.Time // the end of the use of which a wrong answer was told
+}
+
+// justCopied is whether the latest use came soon after the image had come to another namespace.
+func (i *image) justCopied(within time.Duration) bool {
+	return !i.begun.Before(i.copied) && i.begun.Sub(i.copied) < within
 }
 
 // Oracle may be told by several goroutines.
@@ -72,8 +81,9 @@ type Oracle struct {
 
 	mu         sync.Mutex
 	images     map[string]*image
-	over       time.Time // since when the disk is over its line; zero: it is not
-	told       bool      // that this crossing is late
+	notes      map[string][]string // what was told of each image lately, for who reads a violation
+	over       time.Time           // since when the disk is over its high threshold; zero: it is not
+	told       bool                // that this crossing is late
 	outages    int
 	lastOutage time.Time // when the latest one ended
 	lines      []time.Time
@@ -82,10 +92,25 @@ type Oracle struct {
 }
 
 // New returns one that knows no image.
-func New(c Config) *Oracle { return &Oracle{config: c, images: make(map[string]*image)} }
+func New(c Config) *Oracle {
+	return &Oracle{config: c, images: make(map[string]*image), notes: make(map[string][]string)}
+}
 
 func (o *Oracle) accuse(at time.Time, what, format string, args ...any) {
 	o.violations = append(o.violations, Violation{at, what, fmt.Sprintf(format, args...)})
+}
+
+// accuseOf does so because of an image, with what was told of it.
+func (o *Oracle) accuseOf(id string, at time.Time, what, format string, args ...any) {
+	o.accuse(at, what, "%s; told: %s", fmt.Sprintf(format, args...), strings.Join(o.notes[id], ", "))
+}
+
+// mostNotes bounds what is kept of an image.
+const mostNotes = 16
+
+func (o *Oracle) note(id string, at time.Time, format string, args ...any) {
+	list := append(o.notes[id], at.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	o.notes[id] = list[max(0, len(list)-mostNotes):]
 }
 
 // Came tells that an image is there: pulled, or pulled again. Its removal frees at least so
@@ -93,12 +118,23 @@ func (o *Oracle) accuse(at time.Time, what, format string, args ...any) {
 func (o *Oracle) Came(id string, frees float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(id, at, "came")
 	i := o.images[id]
 	if i == nil || i.gone {
 		i = &image{reasons: make(map[string]time.Time)}
 		o.images[id] = i
 	}
 	i.came, i.frees = at, frees
+}
+
+// Copied tells that an image has come to another namespace as well, where its layers are others.
+func (o *Oracle) Copied(id string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.note(id, at, "copied")
+	if i := o.images[id]; i != nil {
+		i.copied = at
+	}
 }
 
 // Dropped tells that somebody other than the agent took an image away.
@@ -112,6 +148,7 @@ func (o *Oracle) Dropped(id string) {
 func (o *Oracle) Protect(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(id, at, "%s", reason)
 	if i := o.images[id]; i != nil {
 		i.reasons[reason] = at
 	}
@@ -121,6 +158,7 @@ func (o *Oracle) Protect(id, reason string, at time.Time) {
 func (o *Oracle) Release(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(id, at, "no more: %s", reason)
 	if i := o.images[id]; i != nil {
 		delete(i.reasons, reason)
 		i.released = at
@@ -131,8 +169,10 @@ func (o *Oracle) Release(id, reason string, at time.Time) {
 func (o *Oracle) Used(id string, begun, ended time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(id, ended, "used since %s", begun.Format("15:04:05.000"))
 	if i := o.images[id]; i != nil {
 		i.begun, i.ended, i.hidden = begun, ended, o.outages > 0 || begun.Before(o.lastOutage)
+		i.unseen = i.hidden && i.justCopied(o.config.Noticed)
 	}
 }
 
@@ -140,6 +180,7 @@ func (o *Oracle) Used(id string, begun, ended time.Time) {
 func (o *Oracle) Tried(id string, ended time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(id, ended, "tried")
 	if i := o.images[id]; i != nil && !i.ended.IsZero() {
 		i.ended = ended
 	}
@@ -178,9 +219,11 @@ func (o *Oracle) Removed(r Removal) {
 	if !r.Exact || r.Capacity == 0 || r.Freed > r.Available {
 		return
 	}
-	if before := 100 - 100*float64(r.Available-r.Freed)/float64(r.Capacity); before < o.config.Low {
+	// Others delete meanwhile. The agent says so from a MiB, or a fiftieth, on.
+	slack := max(1<<20, r.Freed/50)
+	if before := 100 - 100*float64(r.Available-min(r.Available, r.Freed+slack))/float64(r.Capacity); before < o.config.Low {
 		o.figures.BeyondNeed++
-		o.accuse(r.At, BeyondNeed, "%s went at %.2f %%, the low line is at %g %%", r.Image, before, o.config.Low)
+		o.accuseOf(r.Image, r.At, BeyondNeed, "%s went at %.2f %%, the low threshold is at %g %%", r.Image, before, o.config.Low)
 	}
 }
 
@@ -189,21 +232,28 @@ func (o *Oracle) went(i *image, id string, at time.Time) {
 	if i.gone || at.Before(i.came) {
 		return // judged before, or it has come again since
 	}
-	i.gone = true
+	i.gone, i.left = true, at
+	o.note(id, at, "gone")
 	for reason, since := range i.reasons {
 		if at.Sub(since) > o.config.Settled {
 			o.figures.WrongRemovals++
-			o.accuse(at, WrongRemoval, "%s went although %s, since %s", id, reason, since.Format("15:04:05.000"))
+			o.accuseOf(id, at, WrongRemoval, "%s went although %s, since %s", id, reason, since.Format("15:04:05.000"))
 			return
 		}
 	}
 }
 
 // Present compares all images that were listed with what should be there. Asked is the
-// moment before the question.
+// moment before the question. One that was missing only while its names were away is back.
 func (o *Oracle) Present(ids []string, asked time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for _, id := range ids {
+		if i := o.images[id]; i != nil && i.gone && asked.After(i.left) {
+			i.gone = false
+			o.note(id, asked, "back")
+		}
+	}
 	for id, i := range o.images {
 		if !slices.Contains(ids, id) {
 			o.went(i, id, asked)
@@ -215,7 +265,7 @@ func (o *Oracle) Present(ids []string, asked time.Time) {
 func (o *Oracle) CannotRun(id string, err error, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.accuse(at, CannotRun, "%s: %v", id, err)
+	o.accuseOf(id, at, CannotRun, "%s: %v", id, err)
 }
 
 // Exceeds tells that something grew beyond what it is held to.
@@ -225,14 +275,16 @@ func (o *Oracle) Exceeds(what string, is, most float64, at time.Time) {
 	o.accuse(at, Unbounded, "%s: %g, at most %g are well", what, is, most)
 }
 
-// OutageBegins tells of a planned fault, which hides when uses of just before it ended;
-// what it returns tells of its end.
+// OutageBegins tells of a planned fault, which hides when uses of just before it ended, and
+// those of layers that have only just come: the kernel knows whose they are once they are
+// looked at. What it returns tells of its end.
 func (o *Oracle) OutageBegins(at time.Time) (ended func(at time.Time)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.outages++
 	for _, i := range o.images {
-		i.hidden = i.hidden || at.Sub(i.ended) < o.config.Heard
+		i.hidden = i.hidden || at.Sub(i.ended) < o.config.Heard || at.Sub(latest(i.came, i.copied)) < o.config.Noticed
+		i.unseen = i.unseen || at.Sub(i.copied) < o.config.Noticed && i.justCopied(o.config.Noticed)
 	}
 	return func(at time.Time) {
 		o.mu.Lock()
@@ -250,7 +302,7 @@ func (o *Oracle) Excused(at time.Time) bool {
 }
 
 // Disk tells how full the disk is. Lateness counts from the last of: the crossing, the
-// end of an outage, the moment from which enough could go to reach the low line.
+// end of an outage, the moment from which enough could go to reach the low threshold.
 func (o *Oracle) Disk(percent float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -317,6 +369,9 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	case said.IsZero():
 		off = asked.Sub(i.ended)
 	case said.Before(i.begun):
+		if i.unseen {
+			return // what was copied, was used and went before an agent that was ended had looked at it
+		}
 		off = i.begun.Sub(said)
 	case said.After(end):
 		off = said.Sub(end)
@@ -324,7 +379,7 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	o.figures.LastUse = max(o.figures.LastUse, off)
 	if off > o.config.LastUse && !i.told.Equal(i.ended) {
 		i.told = i.ended
-		o.accuse(asked, WrongLastUse, "of %s (%s): %s, the truth is %s to %s", id, about, said.Format("15:04:05.000"),
+		o.accuseOf(id, asked, WrongLastUse, "of %s (%s): %s, the truth is %s to %s", id, about, said.Format("15:04:05.000"),
 			i.begun.Format("15:04:05.000"), i.ended.Format("15:04:05.000"))
 	}
 }

@@ -17,7 +17,7 @@ func made() *Oracle {
 }
 
 func removal(s float64) Removal {
-	return Removal{Image: "a", Begun: at(s), At: at(s + 0.1), Capacity: 1000, Available: 400, Freed: 100, Exact: true}
+	return Removal{Image: "a", Begun: at(s), At: at(s + 0.1), Capacity: 1000 << 20, Available: 400 << 20, Freed: 100 << 20, Exact: true}
 }
 
 // Each story has what the oracle has to say of it: nothing, or one accusation.
@@ -42,9 +42,10 @@ func TestJudges(t *testing.T) {
 		"dropped":                {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Dropped("a"); o.Present(nil, at(10)) }, ""},
 		"listed":                 {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Present([]string{"a"}, at(10)) }, ""},
 		"came again, late line":  {func(o *Oracle) { o.Came("a", 30, at(11)); o.Protect("a", "c", at(5)); o.Removed(removal(10)) }, ""},
-		"low already":            {func(o *Oracle) { r := removal(10); r.Available = 600; o.Removed(r) }, BeyondNeed},
-		"low, but inexact":       {func(o *Oracle) { r := removal(10); r.Available, r.Exact = 600, false; o.Removed(r) }, ""},
-		"just to the line":       {func(o *Oracle) { r := removal(10); r.Available = 450; o.Removed(r) }, ""},
+		"low already":            {func(o *Oracle) { r := removal(10); r.Available = 600 << 20; o.Removed(r) }, BeyondNeed},
+		"low, but inexact":       {func(o *Oracle) { r := removal(10); r.Available, r.Exact = 600<<20, false; o.Removed(r) }, ""},
+		"just to the threshold":  {func(o *Oracle) { r := removal(10); r.Available = 450 << 20; o.Removed(r) }, ""},
+		"others delete a little": {func(o *Oracle) { r := removal(10); r.Available = 501 << 20; o.Removed(r) }, ""},
 		"late":                   {func(o *Oracle) { o.Disk(81, at(10)); o.Disk(81, at(12.5)) }, TooLate},
 		"in time":                {func(o *Oracle) { o.Disk(81, at(10)); o.Disk(81, at(11.9)); o.Disk(79, at(12)); o.Disk(81, at(13)) }, ""},
 		"nothing could go":       {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Disk(81, at(10)); o.Disk(81, at(20)) }, ""},
@@ -109,6 +110,30 @@ func TestJudges(t *testing.T) {
 			o.OutageBegins(at(7.5))(at(9))
 			o.LastUse("a", at(9), at(11), "")
 		}, WrongLastUse},
+		"just copied before an outage": {func(o *Oracle) {
+			o.Copied("a", at(4.9))
+			o.Used("a", at(5), at(5.2))
+			o.OutageBegins(at(6.5))(at(9))
+			o.LastUse("a", at(9), at(11), "")
+		}, ""},
+		"copied long before an outage": {func(o *Oracle) {
+			o.Copied("a", at(4))
+			o.Used("a", at(5), at(5.2))
+			o.OutageBegins(at(6.5))(at(9))
+			o.LastUse("a", at(9), at(11), "")
+		}, WrongLastUse},
+		"copied, used and gone before an outage": {func(o *Oracle) {
+			o.Copied("a", at(4.9))
+			o.Used("a", at(5), at(5.2))
+			o.OutageBegins(at(6.5))(at(9))
+			o.LastUse("a", at(3), at(11), "")
+		}, ""},
+		"used before it was copied": {func(o *Oracle) {
+			o.Used("a", at(5), at(5.2))
+			o.Copied("a", at(5.5))
+			o.OutageBegins(at(6))(at(9))
+			o.LastUse("a", at(3), at(11), "")
+		}, WrongLastUse},
 		"hidden, and too late": {func(o *Oracle) {
 			end := o.OutageBegins(at(4))
 			o.Used("a", at(5), at(6))
@@ -121,6 +146,14 @@ func TestJudges(t *testing.T) {
 			end(at(9))
 			o.LastUse("a", at(3), at(11), "")
 		}, WrongLastUse},
+		"in use, and its names were away": {func(o *Oracle) {
+			o.Used("a", at(5), at(6))
+			o.Present(nil, at(7))
+			o.Protect("a", "c", at(7.1))
+			o.Present([]string{"a"}, at(7.2))
+			o.Came("a", 30, at(8))
+			o.LastUse("a", at(11), at(11), "")
+		}, ""},
 		"in use": {func(o *Oracle) {
 			o.Used("a", at(5), at(6))
 			o.Protect("a", "c", at(7))

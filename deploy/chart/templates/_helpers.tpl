@@ -1,11 +1,18 @@
+{{/* What names of objects begin with: short enough for what comes behind it. */}}
 {{- define "ebb.name" -}}
-{{- if contains "ebb" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-ebb" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
+{{- $name := .Values.nameOverride | default "ebb" -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- .Values.fullnameOverride | default $full | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "ebb.agent" -}}{{ include "ebb.name" . }}-agent{{- end }}
 {{- define "ebb.controller" -}}{{ include "ebb.name" . }}-controller{{- end }}
 
-{{/* What a selector must never change: dict "root" . "component" "agent" */}}
+{{/* Names of the service accounts. */}}
+{{- define "ebb.agentAccount" -}}{{ .Values.agent.serviceAccount.name | default (include "ebb.agent" .) }}{{- end }}
+{{- define "ebb.controllerAccount" -}}{{ .Values.controller.serviceAccount.name | default (include "ebb.controller" .) }}{{- end }}
+
+{{/* What a selector must never change, and what the command ebb finds pods by: dict "root" . "component" "agent" */}}
 {{- define "ebb.selector" -}}
 app.kubernetes.io/name: ebb
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -16,6 +23,9 @@ app.kubernetes.io/component: {{ .component }}
 {{ include "ebb.selector" . }}
 app.kubernetes.io/part-of: ebb
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "ebb.image" -}}
@@ -38,7 +48,9 @@ The name by which containerd knows the image: "ebb" is docker.io/library/ebb, an
 {{- end }}
 
 {{- define "ebb.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
+{{- $names := .Values.image.pullSecrets -}}
+{{- range .Values.imagePullSecrets }}{{- $names = append $names .name }}{{- end -}}
+{{- with uniq $names }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
@@ -64,6 +76,21 @@ helm.sh/hook: {{ .hook }}
 helm.sh/hook-weight: {{ .weight | quote }}
 # What a hook may do lasts as long as it runs; the Job of one that failed stays, with its log.
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* The web configuration file of a program, from the Secret's name: as a field, a mount and a volume. */}}
+{{- define "ebb.webConfig" -}}{{ with . }}/etc/ebb-web/web.yml{{ end }}{{- end }}
+{{- define "ebb.webMount" -}}
+# The web configuration file, and the certificates that it names.
+- name: web
+  mountPath: /etc/ebb-web
+  readOnly: true
+{{- end }}
+{{- define "ebb.webVolume" -}}
+- name: web
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
 {{- end }}
 
 {{/* What containers without privileges have in common. */}}

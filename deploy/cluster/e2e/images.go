@@ -1,21 +1,24 @@
 package main
 
 import (
-	"archive/tar"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/ebb-agent/ebb/deploy"
+	"github.com/ebb-agent/ebb/tools/cluster"
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 const (
@@ -25,13 +28,13 @@ const (
 	appImage  = "node.test/app:1"
 
 	// Nobody uses these: they are what the disk is full of.
-	bigOnes  = 4
+	bigOnes  = 5
 	bigBytes = 64 * mib
 
 	// These are used while the agent is replaced.
 	loadOnes = 4
 
-	repository = "ghcr.io/ebb-agent/ebb"
+	repository = registryHost + "/team/ebb"
 	nextImage  = repository + ":next"
 )
 
@@ -67,93 +70,38 @@ func writeArchive(path string, sandbox bool, images []node.Image) error {
 	return nil
 }
 
-// nextVersion makes another version of ebb's image, which differs in a label: for the
-// runtime it is another image.
-func nextVersion(from, dir, to string) error {
-	image, err := openImage(from, filepath.Join(dir, "unpacked"))
-	if err != nil {
-		return fmt.Errorf("open %s (make image): %w", from, err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return fmt.Errorf("make next version: %w", err)
-	}
-	config = config.DeepCopy()
+// registryHost is what the pages call a registry of their readers' own.
+const registryHost = "registry.example"
+
+// serveRegistry makes that registry, which every program of the machine finds and trusts.
+func (b *fixture) serveRegistry() {
+	authority := need(peers.NewAuthority("e2e"))
+	creds := need(authority.Server(registryHost, registryHost))
+	pair := need(tls.X509KeyPair(creds.Cert, creds.Key))
+	const roots = "/etc/ssl/certs"
+	must(os.MkdirAll(roots, 0o755))
+	must(os.WriteFile(filepath.Join(roots, "e2e-registry.pem"), creds.CA, 0o644))
+	hosts := need(os.OpenFile("/etc/hosts", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644))
+	_, err := fmt.Fprintf(hosts, "\n%s %s\n", cluster.NodeIP, registryHost)
+	must(errors.Join(err, hosts.Close()))
+	l := need(tls.Listen("tcp", cluster.NodeIP+":443", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}))
+	silent := log.New(io.Discard, "", 0)
+	server := &http.Server{Handler: registry.New(registry.Logger(silent)), ErrorLog: silent, ReadHeaderTimeout: patience}
+	go server.Serve(l) // for as long as this process is there
+}
+
+// nextVersion puts another version of ebb's image into the registry and onto the node. It
+// differs in a label: for the runtime it is another image.
+func (b *fixture) nextVersion() {
+	chart := need(os.ReadFile(deploy.ChartFile))
+	from := need(name.NewTag(repository + ":" + need(deploy.ReleaseOf(chart))))
+	image := need(remote.Image(from, remote.WithContext(b)))
+	config := need(image.ConfigFile()).DeepCopy()
 	if config.Config.Labels == nil {
 		config.Config.Labels = map[string]string{}
 	}
 	config.Config.Labels["org.opencontainers.image.version"] = "next"
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		return fmt.Errorf("make next version: %w", err)
-	}
-	if err := tarball.WriteToFile(to, name.MustParseReference(nextImage), image); err != nil {
-		return fmt.Errorf("make next version: %w", err)
-	}
-	return nil
-}
-
-// openImage reads the image for this machine from an archive of an OCI layout.
-func openImage(archive, dir string) (v1.Image, error) {
-	if err := untar(archive, dir); err != nil {
-		return nil, err
-	}
-	index, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		return nil, err
-	}
-	return firstImage(index)
-}
-
-// firstImage finds the image of the first platform, which is amd64; an entry can be
-// an index again.
-func firstImage(index v1.ImageIndex) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	if len(manifest.Manifests) == 0 {
-		return nil, errors.New("no image in it")
-	}
-	first := manifest.Manifests[0]
-	if first.MediaType.IsImage() {
-		return index.Image(first.Digest)
-	}
-	inner, err := index.ImageIndex(first.Digest)
-	if err != nil {
-		return nil, err
-	}
-	return firstImage(inner)
-}
-
-// untar unpacks an archive of plain files.
-func untar(archive, dir string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for r := tar.NewReader(f); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if h.Typeflag != tar.TypeReg || strings.Contains(h.Name, "..") {
-			continue
-		}
-		path := filepath.Join(dir, h.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		out, err := os.Create(path)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, r)
-		if err := errors.Join(err, out.Close()); err != nil {
-			return err
-		}
-	}
+	image = need(mutate.ConfigFile(image, config))
+	must(remote.Write(need(name.NewTag(nextImage)), image, remote.WithContext(b)))
+	need(b.run("ctr", "--namespace", "k8s.io", "images", "pull", nextImage))
 }

@@ -19,10 +19,10 @@ const deadline = 45 * time.Minute
 
 // options are the command line; the inner process gets the same one.
 type options struct {
-	inside                bool
-	binaries, helm, image string
-	out, transcript       string
-	only, images          string
+	inside          bool
+	binaries, helm  string
+	out, transcript string
+	only, images    string
 }
 
 func main() {
@@ -31,11 +31,10 @@ func main() {
 	flag.BoolVar(&o.inside, "inside", false, "of the process inside of the machine")
 	flag.StringVar(&o.binaries, "binaries", "", "directory with Kubernetes and etcd (tools/peers/build)")
 	flag.StringVar(&o.helm, "helm", "", "helm's binary (tools/helm/build)")
-	flag.StringVar(&o.image, "image", "bin/image/ebb.tar", "archive with ebb's image (make image)")
 	flag.StringVar(&o.out, "out", "bin/e2e-cluster-logs", "directory for logs")
 	flag.StringVar(&o.transcript, "transcript", "", "page to put the transcript into, between its marks")
 	flag.StringVar(&o.images, "write-images", "", "only write the images of a cluster into this directory")
-	flag.StringVar(&o.only, "only", "", "play only scenes of these names, with commas between: for those who work on one")
+	flag.StringVar(&o.only, "only", "", "run only scenarios of these names, with commas between: for those who work on one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, errors.New("the run takes too long"))
@@ -44,7 +43,7 @@ func main() {
 	case o.images != "":
 		err = writeImages(o.images)
 	case o.inside:
-		err = play(ctx, o)
+		err = inside(ctx, o)
 	default:
 		status, err = outside(ctx, o)
 	}
@@ -69,7 +68,8 @@ func outside(ctx context.Context, o options) (int, error) {
 	if err := writeImages(o.out); err != nil {
 		return 0, err
 	}
-	if err := nextVersion(o.image, o.out, filepath.Join(o.out, "next.tar")); err != nil {
+	goes, err := keepGo(ctx)
+	if err != nil {
 		return 0, err
 	}
 	self, err := os.Executable()
@@ -79,7 +79,7 @@ func outside(ctx context.Context, o options) (int, error) {
 	args := append([]string{self}, os.Args[1:]...)
 	args = append(args, "--inside", "--out="+o.out)
 	status, err := cluster.Run(ctx, cluster.Config{
-		See:       []string{filepath.Dir(self), o.binaries, absDir(o.helm), absDir(o.image)},
+		See:       append([]string{filepath.Dir(self), o.binaries, absDir(o.helm)}, goes...),
 		DiskBytes: diskBytes, Out: o.out, Stdout: os.Stdout, Stderr: os.Stderr,
 	}, args...)
 	if err != nil || status != 0 {

@@ -16,17 +16,20 @@ const transcriptFile = "transcript.txt"
 // notes is what a run says: to who watches, with times, and as the page in docs/
 // shows it, in which times are whole seconds.
 type notes struct {
-	out   io.Writer
-	begun time.Time
-	scene time.Time
-	text  strings.Builder
+	out      io.Writer
+	shown    *strings.Replacer // of places that are this machine's
+	begun    time.Time
+	scenario time.Time
+	text     strings.Builder
 }
 
-func newNotes(out io.Writer) *notes { return &notes{out: out, begun: time.Now(), scene: time.Now()} }
+func newNotes(out io.Writer) *notes {
+	return &notes{out: out, shown: strings.NewReplacer(), begun: time.Now(), scenario: time.Now()}
+}
 
-// begin starts a scene.
+// begin starts a scenario.
 func (n *notes) begin(title string) {
-	n.scene = time.Now()
+	n.scenario = time.Now()
 	n.line("\n%s", title)
 }
 
@@ -49,14 +52,14 @@ func (n *notes) ok(format string, args ...any) {
 	n.line("  ok  %s", fmt.Sprintf(format, args...))
 }
 
-// end says how long the scene took.
+// end says how long the scenario took.
 func (n *notes) end() {
-	fmt.Fprintf(n.out, "      %.1f s (%.1f s in all)\n", time.Since(n.scene).Seconds(), time.Since(n.begun).Seconds())
-	fmt.Fprintf(&n.text, "      %.0f s\n", time.Since(n.scene).Seconds())
+	fmt.Fprintf(n.out, "      %.1f s (%.1f s in all)\n", time.Since(n.scenario).Seconds(), time.Since(n.begun).Seconds())
+	fmt.Fprintf(&n.text, "      %.0f s\n", time.Since(n.scenario).Seconds())
 }
 
 func (n *notes) line(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := n.shown.Replace(fmt.Sprintf(format, args...))
 	fmt.Fprintln(n.out, text)
 	fmt.Fprintln(&n.text, text)
 }

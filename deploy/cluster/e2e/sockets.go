@@ -1,115 +1,89 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // processes finds those of a program by its command line.
-func processes(program string) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil {
-			continue // it has just ended
-		}
-		first, _, _ := bytes.Cut(cmdline, []byte{0})
-		if filepath.Base(string(first)) == program {
-			pids = append(pids, pid)
+func processes(program string) (pids []int, err error) {
+	all, err := procfs.AllProcs()
+	for _, p := range all {
+		// One that has just ended has none.
+		if line, _ := p.CmdLine(); len(line) > 0 && filepath.Base(line[0]) == program {
+			pids = append(pids, p.PID)
 		}
 	}
-	return pids, nil
+	return pids, err
 }
 
 const (
-	tcpListens  = "0A"       // TCP_LISTEN
-	unixListens = "00010000" // __SO_ACCEPTCON
+	tcpListens  = 0x0A    // TCP_LISTEN
+	unixListens = 1 << 16 // __SO_ACCEPTCON
 )
 
 // listeners is what a process listens on, from its own network namespace's tables.
 func listeners(pid int) ([]string, error) {
-	dir := fmt.Sprintf("/proc/%d", pid)
-	own, err := socketsOf(dir)
+	own, err := socketsOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := procfs.NewFS(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
 	}
 	var all []string
-	for _, table := range []string{"tcp", "tcp6", "udp", "udp6", "unix"} {
-		text, err := os.ReadFile(filepath.Join(dir, "net", table))
-		if os.IsNotExist(err) {
-			continue // no IPv6 here
+	add := func(inode uint64, format string, args ...any) {
+		if own[fmt.Sprintf("socket:[%d]", inode)] {
+			all = append(all, fmt.Sprintf(format, args...))
 		}
-		if err != nil {
-			return nil, err
+	}
+	// Netlink, which is advised, tells of this process's own namespace.
+	//lint:ignore SA1019 see above
+	tcp, errTCP := tables.NetTCP()
+	//lint:ignore SA1019 see above
+	tcp6, errTCP6 := tables.NetTCP6()
+	udp, errUDP := tables.NetUDP()
+	udp6, errUDP6 := tables.NetUDP6()
+	unix, errUNIX := tables.NetUNIX()
+	if errors.Is(errTCP6, os.ErrNotExist) {
+		errTCP6, errUDP6 = nil, nil // no IPv6 here
+	}
+	if err := errors.Join(errTCP, errTCP6, errUDP, errUDP6, errUNIX); err != nil {
+		return nil, err
+	}
+	for _, l := range append(tcp, tcp6...) {
+		if l.St == tcpListens {
+			add(l.Inode, "tcp %s:%d", l.LocalAddr, l.LocalPort)
 		}
-		for line := range strings.Lines(string(text)) {
-			if where, inode := listener(table, strings.Fields(line)); where != "" && own[inode] {
-				all = append(all, where)
-			}
+	}
+	for _, l := range append(udp, udp6...) {
+		add(l.Inode, "udp %s:%d", l.LocalAddr, l.LocalPort)
+	}
+	for _, l := range unix.Rows {
+		if l.Flags&unixListens != 0 {
+			add(l.Inode, "unix %s", l.Path)
 		}
 	}
 	slices.Sort(all)
 	return all, nil
 }
 
-// listener reads a line of one of the tables; "" if nobody can connect there.
-func listener(table string, fields []string) (where, inode string) {
-	switch {
-	case table == "unix":
-		if len(fields) > 7 && fields[3] == unixListens {
-			return "unix " + fields[7], fields[6]
-		}
-	case len(fields) > 9 && (fields[3] == tcpListens || strings.HasPrefix(table, "udp") && fields[0] != "sl"):
-		return strings.TrimSuffix(table, "6") + " " + address(fields[1]), fields[9]
-	}
-	return "", ""
-}
-
-// address reads "0100007F:2506": words of the machine's byte order.
-func address(text string) string {
-	host, port, _ := strings.Cut(text, ":")
-	raw, err := hex.DecodeString(host)
-	number, portErr := strconv.ParseUint(port, 16, 16)
-	if err != nil || portErr != nil || len(raw)%4 != 0 {
-		return text
-	}
-	for i := 0; i < len(raw); i += 4 {
-		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
-	}
-	return fmt.Sprintf("%s:%d", net.IP(raw), number)
-}
-
-// socketsOf are the inodes of the sockets that a process has open.
-func socketsOf(dir string) (map[string]bool, error) {
-	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
+// socketsOf are the sockets that a process has open.
+func socketsOf(pid int) (map[string]bool, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return nil, err
 	}
+	targets, err := p.FileDescriptorTargets()
 	own := map[string]bool{}
-	for _, e := range entries {
-		target, err := os.Readlink(filepath.Join(dir, "fd", e.Name()))
-		if err != nil {
-			continue // closed since
-		}
-		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
-			own[strings.TrimSuffix(inode, "]")] = true
-		}
+	for _, target := range targets {
+		own[target] = true
 	}
-	return own, nil
+	return own, err
 }

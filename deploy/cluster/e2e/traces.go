@@ -12,9 +12,9 @@ import (
 type traces map[string][]string
 
 // lookAround lists it: in the kernel and on the node, in containerd, in the API server.
-func (b *bed) lookAround() (traces, error) {
+func (b *fixture) lookAround() (traces, error) {
 	t := traces{}
-	for _, dir := range []string{"/sys/fs/bpf", "/run/ebb", "/var/lib/ebb", "/etc/ebb"} {
+	for _, dir := range []string{"/sys/fs/bpf", "/run/ebb", "/var/lib/ebb", "/etc/ebb", "/var/lib/kubelet/ebb"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && path != "/sys/fs/bpf" {
 				t["files"] = append(t["files"], path)

@@ -7,7 +7,7 @@ import (
 )
 
 // explain says why a node fares as it does.
-func (t *tree) explain(n *Node, was gc.Object, f *fate) {
+func (t *tree) explain(n *Node, was gc.Object, f *outcome) {
 	for _, a := range f.actions {
 		switch a.Verb {
 		case gc.Delete:

@@ -17,6 +17,16 @@ var (
 
 // Of previews the deletion of a target, which is found by its coordinates: with
 // UID, or any object of that name.
+//
+// An owner that is not among the objects counts as absent only if its type was listed.
+// That it was counted so is asked back in Preview.Asked, because lists of two types are
+// not of one moment.
+//
+// The dependents of an object that goes, or waits, are its children, by kind, namespace
+// and name. An object with several owners in the tree has its dependents where it is met
+// first; elsewhere it stands again without them. Whatever the deletion changes is in the
+// tree, in Released (an owner above the target whose deletion waited for it), or in one
+// of the remainders ([More]) and in the counts.
 func Of(w World, target gc.Coordinates, policy gc.Policy, limits Limits) (Preview, error) {
 	switch policy {
 	case gc.Background, gc.Foreground, gc.Orphan:
@@ -24,7 +34,7 @@ func Of(w World, target gc.Coordinates, policy gc.Policy, limits Limits) (Previe
 		return Preview{}, fmt.Errorf("preview: %q: %w", policy, ErrPolicy)
 	}
 	s := newSim(w)
-	at := place{groupOf(target.APIVersion), target.Kind, target.Namespace, target.Name}
+	at := place{gc.GroupOf(target.APIVersion), target.Kind, target.Namespace, target.Name}
 	o, ok := s.objects[at]
 	if !ok || target.UID != "" && o.UID != target.UID {
 		return Preview{}, fmt.Errorf("preview: %w", ErrNotThere)

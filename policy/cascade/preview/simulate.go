@@ -50,7 +50,7 @@ func newSim(w World) *sim {
 		s.types[typeName{t.APIVersion, t.Kind}] = t
 		s.c.TypeCame(moment, t)
 		if !t.Unwatched {
-			s.watched[[2]string{groupOf(t.APIVersion), t.Kind}] = true
+			s.watched[[2]string{gc.GroupOf(t.APIVersion), t.Kind}] = true
 			s.c.Listing(moment, t.APIVersion, t.Kind)
 		}
 	}
@@ -76,18 +76,11 @@ func newSim(w World) *sim {
 	return s
 }
 
-func groupOf(apiVersion string) string {
-	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
-		return group
-	}
-	return ""
-}
-
 func placeOf(o gc.Object) place {
-	return place{groupOf(o.APIVersion), o.Kind, o.Namespace, o.Name}
+	return place{gc.GroupOf(o.APIVersion), o.Kind, o.Namespace, o.Name}
 }
 
-// put gives an object a new version, and tells the collector; one that nothing
+// put gives an object a new version, and informs the collector; one that nothing
 // holds goes.
 func (s *sim) put(o gc.Object) {
 	s.version++
@@ -137,7 +130,7 @@ func (s *sim) carryOut(a gc.Action) {
 // read is a live read.
 func (s *sim) read(o gc.Coordinates) gc.Answer {
 	t, served := s.types[typeName{o.APIVersion, o.Kind}]
-	group := groupOf(o.APIVersion)
+	group := gc.GroupOf(o.APIVersion)
 	if found, ok := s.objects[place{group, o.Kind, o.Namespace, o.Name}]; ok {
 		found.APIVersion = o.APIVersion
 		return gc.Answer{State: gc.Exists, Object: found}
@@ -162,7 +155,7 @@ func (s *sim) read(o gc.Coordinates) gc.Answer {
 
 // request is a DELETE or a patch by the collector.
 func (s *sim) request(a gc.Action) gc.Result {
-	o, ok := s.objects[place{groupOf(a.Object.APIVersion), a.Object.Kind, a.Object.Namespace, a.Object.Name}]
+	o, ok := s.objects[place{gc.GroupOf(a.Object.APIVersion), a.Object.Kind, a.Object.Namespace, a.Object.Name}]
 	if !ok {
 		return gc.Gone
 	}

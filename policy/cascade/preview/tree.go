@@ -8,15 +8,15 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// fate is what became of an object.
-type fate struct {
+// outcome is what became of an object.
+type outcome struct {
 	outcome, then Outcome
 	why           cascade.Explanation // of one that is still there
 	actions       []gc.Action
 	now           gc.Object // as it is then
 }
 
-// tree tells what a simulation did.
+// tree builds the answer from what a simulation did.
 type tree struct {
 	*sim
 	before map[place]gc.Object // the world before the deletion
@@ -25,7 +25,7 @@ type tree struct {
 	policy gc.Policy
 
 	dependents map[string][]place // by UID of the owner, in the order of the tree
-	fates      map[string]*fate
+	outcomes   map[string]*outcome
 	nodes      int
 	met        map[string]bool
 	totals     map[typeName]*Count
@@ -35,7 +35,7 @@ type tree struct {
 // link finds the dependents of each owner. A reference counts by its UID alone:
 // orphaning takes it away whatever else it says.
 func (t *tree) link() {
-	t.dependents, t.fates = make(map[string][]place), make(map[string]*fate)
+	t.dependents, t.outcomes = make(map[string][]place), make(map[string]*outcome)
 	t.met, t.totals = make(map[string]bool), make(map[typeName]*Count)
 	for p, o := range t.before {
 		for i, r := range o.Owners {
@@ -88,17 +88,17 @@ func (t *tree) note() (below []place) {
 }
 
 func (t *tree) noteOf(o gc.Object) {
-	if t.fates[o.UID] != nil {
+	if t.outcomes[o.UID] != nil {
 		return
 	}
-	f := &fate{actions: slices.Clone(t.changed[o.UID])}
+	f := &outcome{actions: slices.Clone(t.changed[o.UID])}
 	now, there := t.still(o)
 	f.outcome = t.outcome(o, now, there, f.actions)
 	if there {
 		f.now = now
 		f.why = t.c.Explain(gc.Coordinates{APIVersion: now.APIVersion, Kind: now.Kind, Namespace: now.Namespace, Name: now.Name, UID: now.UID})
 	}
-	t.fates[o.UID] = f
+	t.outcomes[o.UID] = f
 }
 
 func (t *tree) still(o gc.Object) (now gc.Object, there bool) {
@@ -110,11 +110,11 @@ func (t *tree) still(o gc.Object) (now gc.Object, there bool) {
 func (t *tree) noteThen() {
 	for _, p := range t.touched {
 		o := t.before[p]
-		f := t.fates[o.UID]
+		f := t.outcomes[o.UID]
 		if f == nil {
-			f = &fate{outcome: Kept, now: o}
+			f = &outcome{outcome: Kept, now: o}
 			f.why.Reason = cascade.KeptTerminating
-			t.fates[o.UID] = f
+			t.outcomes[o.UID] = f
 		}
 		now, there := t.still(o)
 		if then := t.outcome(o, now, there, t.changed[o.UID]); then != f.outcome {
@@ -134,7 +134,7 @@ func (t *tree) beside() (list []*Node) {
 		}
 		if t.nodes >= t.limits.Nodes {
 			t.met[o.UID] = true
-			t.count(o, t.fates[o.UID])
+			t.count(o, t.outcomes[o.UID])
 			continue
 		}
 		list = append(list, t.alone(o))
@@ -157,11 +157,11 @@ func (t *tree) outcome(was, now gc.Object, there bool, actions []gc.Action) Outc
 	return Kept
 }
 
-// node tells of an object and, below it, of its dependents. Beyond the limits it
+// node describes an object and, below it, its dependents. Beyond the limits it
 // only counts.
 func (t *tree) node(o gc.Object, depth int) *Node {
 	again := t.met[o.UID]
-	n, f := t.alone(o), t.fates[o.UID]
+	n, f := t.alone(o), t.outcomes[o.UID]
 	switch {
 	case again:
 		n.Again = len(t.dependents[o.UID]) > 0
@@ -172,12 +172,12 @@ func (t *tree) node(o gc.Object, depth int) *Node {
 }
 
 func (t *tree) alone(o gc.Object) *Node {
-	f := t.fates[o.UID]
+	f := t.outcomes[o.UID]
 	n := &Node{Object: t.name(o), Outcome: f.outcome, Then: f.then}
 	t.explain(n, o, f)
+	t.nodes++
 	if !t.met[o.UID] {
 		t.met[o.UID] = true
-		t.nodes++
 		t.count(o, f)
 	}
 	return n
@@ -189,7 +189,7 @@ func (t *tree) below(n *Node, o gc.Object, depth int) {
 	var order []More
 	for _, p := range t.dependents[o.UID] {
 		d := t.before[p]
-		f := t.fates[d.UID]
+		f := t.outcomes[d.UID]
 		group := More{d.APIVersion, d.Kind, t.types[typeName{d.APIVersion, d.Kind}].Resource, f.outcome, f.then, 0}
 		if shown[group] < t.limits.Alike && t.nodes < t.limits.Nodes && depth <= t.limits.Depth {
 			shown[group]++
@@ -218,7 +218,7 @@ func (t *tree) countBelow(o gc.Object) {
 			continue
 		}
 		t.met[o.UID] = true
-		f := t.fates[o.UID]
+		f := t.outcomes[o.UID]
 		t.count(o, f)
 		if f.outcome == Deleted || f.outcome == Waiting || f.then != "" {
 			for _, p := range t.dependents[o.UID] {
@@ -228,7 +228,7 @@ func (t *tree) countBelow(o gc.Object) {
 	}
 }
 
-func (t *tree) count(o gc.Object, f *fate) {
+func (t *tree) count(o gc.Object, f *outcome) {
 	key := typeName{o.APIVersion, o.Kind}
 	c := t.totals[key]
 	if c == nil {
@@ -260,7 +260,7 @@ func (t *tree) counts() (list []Count) {
 
 // takesAlong notes what other controllers delete with an object: the content of a
 // namespace, the objects of a custom type.
-func (t *tree) takesAlong(o gc.Object, f *fate) {
+func (t *tree) takesAlong(o gc.Object, f *outcome) {
 	if f.outcome != Deleted && f.outcome != Waiting {
 		return
 	}
@@ -272,9 +272,9 @@ func (t *tree) takesAlong(o gc.Object, f *fate) {
 				content++
 			}
 		}
-	case groupOf(o.APIVersion) == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition":
+	case gc.GroupOf(o.APIVersion) == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition":
 		for _, c := range t.before {
-			if ty := t.types[typeName{c.APIVersion, c.Kind}]; ty.Resource+"."+groupOf(c.APIVersion) == o.Name {
+			if ty := t.types[typeName{c.APIVersion, c.Kind}]; ty.Resource+"."+gc.GroupOf(c.APIVersion) == o.Name {
 				content++
 			}
 		}

@@ -8,7 +8,7 @@ type World struct {
 	// Objects; of the others none is.
 	Types   []gc.Type
 	Objects []gc.Object
-	// Known is what live reads told of owners that Objects lacks (see
+	// Known is what live reads returned for owners that Objects lacks (see
 	// Preview.Asked), by coordinates without Resource.
 	Known map[gc.Coordinates]gc.Answer
 	// Orphaned are the UIDs of owners that the controller's journal has.
@@ -105,7 +105,7 @@ type More struct {
 	Count      int     `json:"count"`
 }
 
-// Count is how many objects of a type fare how, in the tree and beside it.
+// Count is how many objects of a type have which outcome, in the tree and beside it.
 type Count struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -31,7 +31,7 @@ type World struct {
 	// Make fills in what an object has when it is created or changes; its name, UID and
 	// version are set.
 	Make func(o *Object, now time.Time)
-	// Oracle says why an object that was told of goes, and when, or why it is kept. It
+	// Oracle says why a reported object goes, and when, or why it is kept. It
 	// is told whether the type can be read now.
 	Oracle func(o Object, now time.Time, current bool) (gc.Reason, time.Time)
 	// Configure gives the collector another configuration.
@@ -45,8 +45,8 @@ type World struct {
 	flying   map[uint64]flight
 	version  int
 	current  bool     // the type can be read, and was listed
-	watching bool     // changes are told as they come
-	page     []Object // what of a list is left to be told
+	watching bool     // changes are reported as they come
+	page     []Object // what of a list is left to be reported
 	listed   map[string]bool
 	listing  bool
 	held     bool
@@ -55,14 +55,14 @@ type World struct {
 
 // Beside are what a collector of more than its type does. All may be nil.
 type Beside struct {
-	OneName  string                                        // a namespace, or so: who is told of there drops whoever had its name
+	OneName  string                                        // a namespace, or so: who is reported there drops whoever had its name
 	Step     func()                                        // something happens to what is not of the type
 	Restored func()                                        // etcd was
 	Kept     func() int                                    // how many of those are kept
-	Changed  func(uid string)                              // an object was told of in another version, or is forgotten
+	Changed  func(uid string)                              // an object was reported in another version, or is forgotten
 	Act      func(o Object, a gc.Action) gc.Action         // what is asked for, if not just the Delete a
 	Read     func(a gc.Action) gc.Answer                   // a live read
-	Answered func(uid string, sent time.Time, r gc.Answer) // what that told about an object
+	Answered func(uid string, sent time.Time, r gc.Answer) // what that returned about an object
 }
 
 // memory is what a collector should remember of its requests for an object.
@@ -72,7 +72,7 @@ type memory struct {
 	withheld bool
 	asked    bool
 	last     gc.Result
-	first    time.Time // when it was told of first
+	first    time.Time // when it was first reported
 }
 
 type flight struct {
@@ -85,6 +85,9 @@ type flight struct {
 
 // First is when the collector was told of an object first.
 func (w *World) First(uid string) time.Time { return w.memory[uid].first }
+
+// Known says whether the collector knows an object: it was told of it, and has not forgotten it.
+func (w *World) Known(uid string) bool { return w.memory[uid] != nil }
 
 // Step does one thing, and looks whether all is as it should be.
 func (w *World) Step() {
@@ -171,7 +174,7 @@ func (w *World) pass() {
 	w.Collector.Ready(w.Now, 0) // tells the time
 }
 
-// catchUp tells by a watch what has changed.
+// catchUp reports by a watch what has changed.
 func (w *World) catchUp() {
 	if !w.watching {
 		return
@@ -260,7 +263,7 @@ func (w *World) unreadable() {
 	w.listing, w.watching, w.current = false, false, false
 }
 
-// restore puts back an earlier state: some objects are as they never were told.
+// restore puts back an earlier state: some objects are as they never were reported.
 func (w *World) restore() {
 	w.listing, w.watching, w.current = false, false, false
 	for _, uid := range slices.Sorted(maps.Keys(w.told)) {

@@ -16,7 +16,7 @@
 //
 // A socket may be there although nothing listens on it (a containerd that was killed,
 // a distribution that was removed and has left it in /run until the next boot). Whoever
-// connects is told; with a second one beside it, a person has to choose.
+// connects is reported; with a second one beside it, a person has to choose.
 //
 // In a container the directories must be mounted at the same paths, and not the sockets
 // themselves: containerd makes a new one when it starts.

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,9 +41,9 @@ func TestTransportAsksForEachConnection(t *testing.T) {
 		}
 		return resp.Body.Close()
 	}
-	var stranger x509.UnknownAuthorityError
-	if err := get(); !errors.As(err, &stranger) {
-		t.Fatalf("a stranger: %v", err)
+	var unknown x509.UnknownAuthorityError
+	if err := get(); !errors.As(err, &unknown) {
+		t.Fatalf("an unknown authority: %v", err)
 	}
 	pool.AddCert(server.Certificate())
 	for range 2 { // the second uses the connection of the first
@@ -64,6 +66,50 @@ func TestTransportAsksForEachConnection(t *testing.T) {
 			t.Errorf("%v, want %v", err, said)
 		}
 	}
+}
+
+// An API server with nothing but an IPv6 address, whose certificate is for that.
+func TestIPv6(t *testing.T) {
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("SKIPPED: no IPv6: %v", err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Listener.Close()
+	server.Listener = l
+	server.StartTLS()
+	defer server.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	transport := NewTransport(nil, func() (*tls.Config, error) { return &tls.Config{RootCAs: pool}, nil })
+	defer transport.CloseIdleConnections()
+	get(t, transport, server.URL)
+}
+
+// Loopback addresses would not show it: no proxy is ever asked for them.
+func TestNoProxyOfTheEnvironment(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, "http://127.0.0.1:1") // nothing listens
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	address := strings.Replace(server.URL, "127.0.0.1", "0.0.0.0", 1)
+	transport := NewTransport(nil, nil)
+	defer transport.CloseIdleConnections()
+	get(t, transport, address)
+}
+
+func get(t *testing.T, transport *http.Transport, url string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
 }
 
 func TestSilence(t *testing.T) {
@@ -102,16 +148,5 @@ func TestRetryAfter(t *testing.T) {
 		if got := RetryAfter(http.Header{"Retry-After": {said}}, 30*time.Second); got != want {
 			t.Errorf("%q: %s, want %s", said, got, want)
 		}
-	}
-}
-
-func TestJitter(t *testing.T) {
-	for range 1000 {
-		if d := Jitter(time.Second); d < time.Second/2 || d > time.Second {
-			t.Fatal(d)
-		}
-	}
-	if d := Jitter(0); d != 0 {
-		t.Fatal(d)
 	}
 }

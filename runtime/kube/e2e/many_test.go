@@ -14,36 +14,36 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/runtime/kube"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
-	"github.com/ebb-agent/ebb/tools/tcpproxy"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
 // many is how many nodes TestRequestsOfManyNodes has. "make bench-pods" has 500.
 const many = 20
 
-// manyNodes is sources of many nodes on one API server, behind a proxy.
+// manyNodes is sources of many nodes on one API server, behind a relay.
 type manyNodes struct {
-	cp      *peers.ControlPlane
-	admin   *http.Client
-	proxy   *tcpproxy.Proxy
+	*peerstest.Cluster
+	relay   *socketrelay.Relay
 	sources []*kube.APIServer
 	stop    func()
 }
 
 func startMany(t *testing.T) *manyNodes {
 	t.Helper()
-	m := &manyNodes{cp: peerstest.StartControlPlane(t, peers.Config{Audit: true})}
+	m := &manyNodes{Cluster: peerstest.Start(t, peers.Config{Audit: true})}
 	var err error
-	if m.admin, err = m.cp.Admin(); err != nil {
+	if m.relay, err = socketrelay.StartTCP(m.Address()); err != nil {
 		t.Fatal(err)
 	}
-	host := strings.TrimPrefix(m.cp.URL(), "https://")
-	if m.proxy, err = tcpproxy.Listen(host); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.proxy.Close)
-	file, err := m.cp.Kubeconfig("ebb-agent", "system:masters")
+	t.Cleanup(func() {
+		if err := m.relay.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	file, err := m.Kubeconfig("ebb-agent", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func startMany(t *testing.T) *manyNodes {
 		t.Fatal(err)
 	}
 	file = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(direct), host, m.proxy.Addr())), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(m.relay.In(string(direct))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,21 +75,21 @@ func startMany(t *testing.T) *manyNodes {
 // pod makes or deletes one of a node.
 func (m *manyNodes) pod(t *testing.T, method string, node, n int) {
 	t.Helper()
-	path, name := m.cp.URL()+"/api/v1/namespaces/default/pods", fmt.Sprintf("pod-%d-%d", node, n)
+	path, name := "/api/v1/namespaces/default/pods", fmt.Sprintf("pod-%d-%d", node, n)
 	var in any
 	if method == http.MethodPost {
 		in = peers.PodSpec{Name: name, NodeName: fmt.Sprint("node-", node), Image: image}.Manifest()
 	} else {
 		path, in = path+"/"+name, map[string]any{"gracePeriodSeconds": 0}
 	}
-	await(t, method+" "+name, func(ctx context.Context) error { return peers.Request(ctx, m.admin, method, path, in, nil) })
+	await.Holds(t, patience, method+" "+name, func(ctx context.Context) error { return m.Ask(ctx, method, path, in, nil) })
 }
 
 // all waits until what holds of the pods of each node.
 func (m *manyNodes) all(t *testing.T, what string, holds func(kube.Pods, error) error) {
 	t.Helper()
 	for i, s := range m.sources {
-		await(t, fmt.Sprintf("%s, node %d", what, i), func(ctx context.Context) error {
+		await.Holds(t, patience, fmt.Sprintf("%s, node %d", what, i), func(ctx context.Context) error {
 			p, err := s.Pods(ctx)
 			return holds(p, err)
 		})
@@ -118,24 +118,24 @@ func unknown(_ kube.Pods, err error) error {
 func TestRequestsOfManyNodes(t *testing.T) {
 	m := startMany(t)
 	m.all(t, "the first list", count(2))
-	m.proxy.Away()
+	m.relay.Away()
 	m.all(t, "an outage", unknown)
 	for i := range many {
 		m.pod(t, http.MethodDelete, i, 1)
 	}
-	m.proxy.Back()
+	m.relay.Back()
 	m.all(t, "the way back", count(1))
 
-	m.proxy.Away()
+	m.relay.Away()
 	m.all(t, "another outage", unknown)
 	restarted := time.Now()
-	if err := m.cp.APIServer.Restart(t.Context()); err != nil {
+	if err := m.APIServer.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range many {
 		m.pod(t, http.MethodPost, i, 2)
 	}
-	m.proxy.Back()
+	m.relay.Back()
 	m.all(t, "another server", count(2))
 	m.stop() // which ends the watches, and only then the server notes them
 	before, after := m.requests(t, restarted)
@@ -151,9 +151,9 @@ func TestRequestsOfManyNodes(t *testing.T) {
 // requests counts what the server was asked, until the last watch is there that must be.
 func (m *manyNodes) requests(t *testing.T, from time.Time) (before, after map[string]int) {
 	t.Helper()
-	await(t, "the audit log", func(context.Context) error {
+	await.Holds(t, patience, "the audit log", func(context.Context) error {
 		before, after = make(map[string]int), make(map[string]int)
-		_, err := m.cp.ReadAudit(0, func(e peers.AuditEvent) {
+		_, err := m.ReadAudit(0, func(e peers.AuditEvent) {
 			if e.User.Username != "ebb-agent" {
 				return
 			}

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/ebb-agent/ebb/runtime/kube"
+	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -29,20 +30,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	image    = "registry.example/app:1"
 	nodeName = "tide"
+	patience = 2 * time.Minute
 )
 
-// bed is a control plane and a kubelet, and the two sources on them.
-type bed struct {
-	cp      *peers.ControlPlane
+// fixture is a cluster with a kubelet, and the two sources on them.
+type fixture struct {
+	*peerstest.Cluster
 	kubelet *peers.Kubelet
-	admin   *http.Client
 }
 
 // do asks the API server for something that must succeed.
-func (b *bed) do(t *testing.T, method, path string, in any) {
+func (b *fixture) do(t *testing.T, method, path string, in any) {
 	t.Helper()
-	await(t, method+" "+path, func(ctx context.Context) error {
-		err := peers.Request(ctx, b.admin, method, b.cp.URL()+path, in, nil)
+	await.Holds(t, patience, method+" "+path, func(ctx context.Context) error {
+		err := b.Ask(ctx, method, path, in, nil)
 		var status *peers.StatusError
 		if errors.As(err, &status) && status.Code/100 == 4 {
 			t.Fatal(err) // asking again would not help
@@ -51,38 +52,8 @@ func (b *bed) do(t *testing.T, method, path string, in any) {
 	})
 }
 
-// allow gives a user the rights that a rule names.
-func (b *bed) allow(t *testing.T, name, user string, rule map[string]any) {
-	t.Helper()
-	const api = "/apis/rbac.authorization.k8s.io/v1/"
-	meta := map[string]any{"name": name}
-	b.do(t, http.MethodPost, api+"clusterroles", map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": []any{rule}})
-	b.do(t, http.MethodPost, api+"clusterrolebindings", map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}}})
-}
-
 func rule(resource string, verbs ...string) map[string]any {
 	return map[string]any{"apiGroups": []string{""}, "resources": []string{resource}, "verbs": verbs}
-}
-
-func await(t *testing.T, what string, holds func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		err := holds(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // run runs a source until the test ends.
@@ -122,9 +93,9 @@ func kubeletSource(t *testing.T, k *peers.Kubelet, user string) *kube.Kubelet {
 	return s
 }
 
-func apiSource(t *testing.T, b *bed, user string, groups ...string) *kube.APIServer {
+func apiSource(t *testing.T, b *fixture, user string, groups ...string) *kube.APIServer {
 	t.Helper()
-	file, err := b.cp.Kubeconfig(user, groups...)
+	file, err := b.Kubeconfig(user, groups...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +111,7 @@ func apiSource(t *testing.T, b *bed, user string, groups ...string) *kube.APISer
 func names(t *testing.T, s kube.Source, want ...string) []kube.Pod {
 	t.Helper()
 	var list []kube.Pod
-	await(t, strings.Join(want, " "), func(ctx context.Context) error {
+	await.Holds(t, patience, strings.Join(want, " "), func(ctx context.Context) error {
 		pods, err := s.Pods(ctx)
 		if err != nil {
 			return err
@@ -213,12 +184,8 @@ func checkLabels(t *testing.T, n *node.Node, pod kube.Pod) {
 
 func TestSources(t *testing.T) {
 	n := nodeWithImage(t)
-	b := &bed{cp: peerstest.StartControlPlane(t, peers.Config{})}
-	var err error
-	if b.admin, err = b.cp.Admin(); err != nil {
-		t.Fatal(err)
-	}
-	b.kubelet = peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, ControlPlane: b.cp, NodeName: nodeName,
+	b := &fixture{Cluster: peerstest.Start(t, peers.Config{})}
+	b.kubelet = peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, ControlPlane: b.ControlPlane, NodeName: nodeName,
 		// A refusal is remembered for 30 seconds otherwise.
 		Configuration: map[string]any{"authorization": map[string]any{"webhook": map[string]any{"cacheUnauthorizedTTL": "100ms"}}}})
 	kubelet, api := kubeletSource(t, b.kubelet, "ebb"), apiSource(t, b, "ebb")
@@ -233,7 +200,7 @@ func TestSources(t *testing.T) {
 	all := []string{"job", "static-" + nodeName, "web"}
 	names(t, kubelet, all...)
 	names(t, api, all...)
-	await(t, "the same answer", func(ctx context.Context) error {
+	await.Holds(t, patience, "the same answer", func(ctx context.Context) error {
 		a, errA := api.Pods(ctx)
 		k, errK := kubelet.Pods(ctx)
 		if err := errors.Join(errA, errK); err != nil {
@@ -266,10 +233,10 @@ func TestSources(t *testing.T) {
 }
 
 // testRights begins without any, and ends with those that the errors name.
-func testRights(t *testing.T, b *bed, kubelet, api kube.Source) {
+func testRights(t *testing.T, b *fixture, kubelet, api kube.Source) {
 	refused := func(s kube.Source, says ...string) {
 		t.Helper()
-		await(t, "a refusal", func(ctx context.Context) error {
+		await.Holds(t, patience, "a refusal", func(ctx context.Context) error {
 			_, err := s.Pods(ctx)
 			for _, want := range says {
 				if !errors.Is(err, kube.ErrForbidden) || !strings.Contains(err.Error(), want) {
@@ -281,10 +248,10 @@ func testRights(t *testing.T, b *bed, kubelet, api kube.Source) {
 	}
 	refused(api, `User "ebb" cannot list resource "pods"`, "list and watch pods")
 	refused(kubelet, "user=ebb", "get nodes/metrics")
-	b.allow(t, "ebb-pods", "ebb", rule("pods", "get", "list", "watch"))
-	b.allow(t, "ebb-metrics", "ebb", rule("nodes/metrics", "get"))
+	b.Allow(t, "ebb-pods", peerstest.User("ebb"), rule("pods", "get", "list", "watch"))
+	b.Allow(t, "ebb-metrics", peerstest.User("ebb"), rule("nodes/metrics", "get"))
 	refused(kubelet, "user=ebb", "get nodes/pods")
-	b.allow(t, "ebb-kubelet", "ebb", rule("nodes/pods", "get"))
+	b.Allow(t, "ebb-kubelet", peerstest.User("ebb"), rule("nodes/pods", "get"))
 	names(t, api)
 	names(t, kubelet)
 
@@ -307,11 +274,11 @@ func testRights(t *testing.T, b *bed, kubelet, api kube.Source) {
 	}
 	run(t, s)
 	if _, err := s.Pods(t.Context()); !errors.Is(err, kube.ErrUnauthorized) || !strings.Contains(err.Error(), files.Cert) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("an unknown authority: %v", err)
 	}
 }
 
-func testDeleted(t *testing.T, b *bed, kubelet, api kube.Source, job kube.Pod) {
+func testDeleted(t *testing.T, b *fixture, kubelet, api kube.Source, job kube.Pod) {
 	own := apiSource(t, b, "system:node:"+nodeName, "system:nodes")
 	names(t, own, "job", "static-"+nodeName, "web")
 	b.do(t, http.MethodDelete, "/api/v1/namespaces/default/pods/job", nil)
@@ -329,11 +296,11 @@ func testDeleted(t *testing.T, b *bed, kubelet, api kube.Source, job kube.Pod) {
 	}
 }
 
-func testServerAway(t *testing.T, b *bed, api kube.Source, all []string) {
-	if err := b.cp.APIServer.Kill(); err != nil {
+func testServerAway(t *testing.T, b *fixture, api kube.Source, all []string) {
+	if err := b.APIServer.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "not known", func(ctx context.Context) error {
+	await.Holds(t, patience, "not known", func(ctx context.Context) error {
 		if _, err := api.Pods(ctx); !errors.Is(err, kube.ErrUnavailable) {
 			return fmt.Errorf("got %w", err)
 		}
@@ -342,7 +309,7 @@ func testServerAway(t *testing.T, b *bed, api kube.Source, all []string) {
 	if gone, err := api.Gone(t.Context(), "default", "job", "x"); gone || !errors.Is(err, kube.ErrUnavailable) {
 		t.Errorf("gone %v, %v", gone, err)
 	}
-	if err := b.cp.APIServer.Start(t.Context()); err != nil {
+	if err := b.APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	names(t, api, all...)
@@ -350,9 +317,9 @@ func testServerAway(t *testing.T, b *bed, api kube.Source, all []string) {
 
 // testKubeletAlone restarts the kubelet while the API server is away: it
 // answers with static pods only, and must not be believed.
-func testKubeletAlone(t *testing.T, b *bed, kubelet kube.Source, all []string) {
+func testKubeletAlone(t *testing.T, b *fixture, kubelet kube.Source, all []string) {
 	names(t, kubelet, all...)
-	if err := errors.Join(b.cp.APIServer.Kill(), b.kubelet.Kill()); err != nil {
+	if err := errors.Join(b.APIServer.Kill(), b.kubelet.Kill()); err != nil {
 		t.Fatal(err)
 	}
 	// Else nobody would be let in before the API server is back.
@@ -369,7 +336,7 @@ func testKubeletAlone(t *testing.T, b *bed, kubelet kube.Source, all []string) {
 	wg.Go(func() { _ = b.kubelet.Start(ctx) }) // waits for a node that is ready; ended below
 	defer wg.Wait()
 	defer cancel()
-	await(t, "the static pod alone", func(ctx context.Context) error {
+	await.Holds(t, patience, "the static pod alone", func(ctx context.Context) error {
 		if pods, err := kubelet.Pods(ctx); err == nil {
 			t.Fatalf("a kubelet that has not heard from the API server is believed: %+v", pods)
 		}
@@ -388,7 +355,7 @@ func testKubeletAlone(t *testing.T, b *bed, kubelet kube.Source, all []string) {
 		}
 		time.Sleep(100 * time.Millisecond) // over the first of the kubelet's rounds, every 2 s
 	}
-	if err := b.cp.APIServer.Start(t.Context()); err != nil {
+	if err := b.APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	names(t, kubelet, all...)

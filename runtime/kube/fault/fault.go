@@ -81,8 +81,10 @@ func Hint(err error) string {
 
 // Clean makes text of the other side fit to be printed: on one line, without what a
 // terminal would obey, and not long.
-func Clean(s string) string {
-	const limit = 400
+func Clean(s string) string { return CleanUpTo(s, 400) }
+
+// CleanUpTo is Clean with another limit, in bytes, beyond which the text is cut.
+func CleanUpTo(s string, limit int) string {
 	var b strings.Builder
 	for _, r := range s {
 		if b.Len() >= limit {

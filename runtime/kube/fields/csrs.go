@@ -10,22 +10,12 @@ import (
 
 // Request reads a certificates.k8s.io/v1 CertificateSigningRequest into a [csrs.Request].
 func Request(message []byte) (any, error) {
-	p, err := split(message)
-	if err != nil {
-		return nil, err
-	}
-	var r csrs.Request
-	if r.Created, err = p.created(); err != nil {
-		return nil, err
-	}
-	signer, err := take(p.spec, 7) // signerName
-	if err != nil {
-		return nil, err
-	}
-	r.Signer = string(signer)
-	of := map[string]*csrs.Condition{"Approved": &r.Approved, "Denied": &r.Denied, "Failed": &r.Failed}
-	err = conditions{status: 6, at: 4}.each(p.status, func(c condition) { // lastUpdateTime
-		r.Handled = true
+	var r reader
+	p := r.parts(message)
+	is := csrs.Request{Created: r.created(p), Signer: r.text(p.spec, 7)} // signerName
+	of := map[string]*csrs.Condition{"Approved": &is.Approved, "Denied": &is.Denied, "Failed": &is.Failed}
+	r.conditions(p.status, conditions{status: 6, at: 4}, func(c condition) { // lastUpdateTime
+		is.Handled = true
 		to := of[string(c.kind)]
 		if to == nil {
 			return
@@ -35,15 +25,9 @@ func Request(message []byte) (any, error) {
 			to.Since = c.at
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := take(p.status, 2)
-	if err != nil {
-		return nil, err
-	}
-	r.Issued, r.NotAfter = len(certificate) > 0, notAfter(certificate)
-	return r, nil
+	certificate := r.take(p.status, 2)
+	is.Issued, is.NotAfter = len(certificate) > 0, notAfter(certificate)
+	return r.result(is)
 }
 
 // notAfter of the first certificate in PEM; zero if that cannot be parsed, which is no
@@ -63,13 +47,6 @@ func notAfter(certificate []byte) time.Time {
 // PodRequest reads a certificates.k8s.io PodCertificateRequest, of whatever version, into
 // a [csrs.PodRequest].
 func PodRequest(message []byte) (any, error) {
-	p, err := split(message)
-	if err != nil {
-		return nil, err
-	}
-	created, err := p.created()
-	if err != nil {
-		return nil, err
-	}
-	return csrs.PodRequest{Created: created}, nil
+	var r reader
+	return r.result(csrs.PodRequest{Created: r.created(r.parts(message))})
 }

@@ -1,54 +1,28 @@
 package fields
 
-import (
-	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/ebb-agent/ebb/policy/jobs"
-	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
-)
+import "github.com/ebb-agent/ebb/policy/jobs"
 
 // Namespace reads a core/v1 Namespace into a [jobs.Namespace].
 func Namespace(message []byte) (any, error) {
-	p, err := split(message)
-	if err != nil {
-		return nil, err
-	}
+	var r reader
 	n := jobs.Namespace{Labels: map[string]string{}}
-	if err := pairs(p.metadata, 11, func(key, value []byte) { n.Labels[string(key)] = string(value) }); err != nil {
-		return nil, err
-	}
-	return n, nil
+	r.pairs(r.parts(message).metadata, 11, func(key, value []byte) { n.Labels[string(key)] = string(value) })
+	return r.result(n)
 }
 
 // Job reads a batch/v1 Job into a [jobs.Job].
 func Job(message []byte) (any, error) {
-	p, err := split(message)
-	if err != nil {
-		return nil, err
-	}
+	var r reader
+	p := r.parts(message)
 	var job jobs.Job
-	err = protobuf.Each(p.spec, func(n protowire.Number, t protowire.Type, b []byte) int {
-		if n != 8 { // ttlSecondsAfterFinished
-			return 0
-		}
-		var v int64
-		size := protobuf.Int(t, b, &v)
-		if size > 0 {
-			ttl := int32(v)
-			job.TTL = &ttl
-		}
-		return size
-	})
-	if err != nil {
-		return nil, err
+	if v, set := r.number(p.spec, 8); set { // ttlSecondsAfterFinished
+		ttl := int32(v)
+		job.TTL = &ttl
 	}
-	err = conditions{status: 2, at: 4}.each(p.status, func(c condition) { // lastTransitionTime
+	r.conditions(p.status, conditions{status: 2, at: 4}, func(c condition) { // lastTransitionTime
 		if !job.Ended && string(c.status) == "True" && (string(c.kind) == "Complete" || string(c.kind) == "Failed") {
 			job.Ended, job.Finished = true, c.at
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return job, nil
+	return r.result(job)
 }

@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -8,42 +9,100 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
-// parts of an object: all have these three.
-type parts struct{ metadata, spec, status []byte }
+// reader picks from messages. Once one was garbled it reads no more, and has nothing in the
+// end but the error.
+type reader struct{ err error }
 
-func split(message []byte) (p parts, err error) {
-	err = protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &p.metadata)
-		case 2:
-			return protobuf.Take(t, b, &p.spec)
-		case 3:
-			return protobuf.Take(t, b, &p.status)
-		}
-		return 0
-	})
-	return p, err
+func (r *reader) result(v any) (any, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return v, nil
 }
 
-// created is metadata.creationTimestamp.
-func (p parts) created() (time.Time, error) {
-	at, err := take(p.metadata, 8)
-	if err != nil {
-		return time.Time{}, err
+func (r *reader) read(message []byte, fields ...protobuf.To) {
+	if r.err == nil {
+		r.err = protobuf.Read(message, fields...)
 	}
-	return protobuf.Time(at)
 }
 
 // take one field of a message.
-func take(message []byte, field protowire.Number) (v []byte, err error) {
-	err = protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		if n != field {
-			return 0
+func (r *reader) take(message []byte, field protowire.Number) (v []byte) {
+	r.read(message, protobuf.To{Field: field, Bytes: &v})
+	return v
+}
+
+func (r *reader) text(message []byte, field protowire.Number) string {
+	return string(r.take(message, field))
+}
+
+func (r *reader) number(message []byte, field protowire.Number) (v int64, set bool) {
+	if r.err == nil {
+		v, set, r.err = protobuf.Number(message, field)
+	}
+	return v, set
+}
+
+func (r *reader) time(message []byte) (at time.Time) {
+	if r.err == nil {
+		at, r.err = protobuf.Time(message)
+	}
+	return at
+}
+
+// parts of an object: all have these three.
+type parts struct{ metadata, spec, status []byte }
+
+// A part that comes more than once is one message in pieces, as protobuf has it.
+func (r *reader) parts(message []byte) (p parts) {
+	r.messages(message, func(n protowire.Number, b []byte) {
+		for at, part := range [...]*[]byte{&p.metadata, &p.spec, &p.status} {
+			if n != protowire.Number(at+1) {
+				continue
+			}
+			if *part == nil {
+				*part = b
+			} else {
+				*part = slices.Concat(*part, b)
+			}
 		}
-		return protobuf.Take(t, b, &v)
 	})
-	return v, err
+	return p
+}
+
+// created is metadata.creationTimestamp.
+func (r *reader) created(p parts) time.Time { return r.time(r.take(p.metadata, 8)) }
+
+// messages calls do for each field that is a message or a text.
+func (r *reader) messages(message []byte, do func(n protowire.Number, b []byte)) {
+	if r.err != nil {
+		return
+	}
+	err := protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		var m []byte
+		size := protobuf.Take(t, b, &m)
+		if size > 0 && r.err == nil {
+			do(n, m)
+		}
+		return size
+	})
+	if err != nil {
+		r.err = err
+	}
+}
+
+// pairs calls do with the fields 1 and 2 of each message in a repeated field: key and value
+// of a label or a taint, type and status of a condition.
+func (r *reader) pairs(message []byte, field protowire.Number, do func(one, two []byte)) {
+	r.messages(message, func(n protowire.Number, b []byte) {
+		var one, two []byte
+		if n != field {
+			return
+		}
+		if r.read(b, protobuf.To{Field: 1, Bytes: &one}, protobuf.To{Field: 2, Bytes: &two}); r.err == nil {
+			do(one, two)
+		}
+	})
 }
 
 // conditions are the first field of a status. Their other fields have numbers that
@@ -56,52 +115,21 @@ type condition struct {
 	at           time.Time
 }
 
-// each calls do for all conditions in a status.
-func (c conditions) each(status []byte, do func(condition)) error {
-	return messages(status, func(n protowire.Number, b []byte) error {
+// conditions calls do for all conditions in a status.
+func (r *reader) conditions(status []byte, c conditions, do func(condition)) {
+	r.messages(status, func(n protowire.Number, b []byte) {
 		if n != 1 {
-			return nil
+			return
 		}
-		one, err := c.read(b)
-		if err == nil {
+		if one := r.condition(b, c); r.err == nil {
 			do(one)
 		}
-		return err
 	})
 }
 
-func (c conditions) read(message []byte) (one condition, err error) {
+func (r *reader) condition(message []byte, c conditions) (one condition) {
 	var at []byte
-	err = protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &one.kind)
-		case c.status:
-			return protobuf.Take(t, b, &one.status)
-		case c.at:
-			return protobuf.Take(t, b, &at)
-		}
-		return 0
-	})
-	if err == nil {
-		one.at, err = protobuf.Time(at)
-	}
-	return one, err
-}
-
-// messages calls do for each field that is a message or a text.
-func messages(message []byte, do func(n protowire.Number, b []byte) error) error {
-	var first error
-	err := protobuf.Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		var m []byte
-		size := protobuf.Take(t, b, &m)
-		if size > 0 && first == nil {
-			first = do(n, m)
-		}
-		return size
-	})
-	if err == nil {
-		err = first
-	}
-	return err
+	r.read(message, protobuf.To{Field: 1, Bytes: &one.kind}, protobuf.To{Field: c.status, Bytes: &one.status}, protobuf.To{Field: c.at, Bytes: &at})
+	one.at = r.time(at)
+	return one
 }

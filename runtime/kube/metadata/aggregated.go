@@ -9,7 +9,8 @@ import (
 // may never end (kubernetes issue 140890), a watch may end right after its bookmark
 // (134837), an object may have no UID. So they are listed page by page, versions are
 // compared for equality alone, nothing is called restored, and what cannot be followed
-// is skipped and told of.
+// is skipped and reported (Skipped). They may not understand protobuf or metadata alone:
+// then whole objects in JSON are read, with the same bounds.
 
 // unsound says what an object lacks to be followed.
 func (it *item) unsound() error {
@@ -20,7 +21,7 @@ func (it *item) unsound() error {
 }
 
 // unsound says what an event lacks: without a version nobody knows where to go on.
-func (t *told) unsound() error {
+func (t *watchEvent) unsound() error {
 	if t.what == bookmark && t.ResourceVersion != "" {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (f *Follower) sameAsBefore(ctx context.Context) error {
 }
 
 // listAfter lists while a watch is open that began at a version nobody named: what
-// happens in between is told by the watch.
+// happens in between is reported by the watch.
 func (s *streaming) listAfter(ctx context.Context) error {
 	s.silence.Hold() // the list has its own bounds
 	err := s.f.pages(ctx)

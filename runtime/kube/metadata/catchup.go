@@ -8,7 +8,7 @@ import (
 // CatchUp returns once everything that had happened to the type when it was called has
 // been passed to the sink. Run must run meanwhile.
 //
-// A list of one object tells the newest version. The proof is that the stream has told
+// A list of one object shows the newest version. The proof is that the stream has reported
 // everything up to it, which a bookmark says within a minute on a type on which nothing
 // happens, or a list that was asked for since. Versions of other API servers prove
 // nothing: their types are listed.
@@ -29,9 +29,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 		if err := f.lock(ctx); err != nil {
 			return f.fault(err)
 		}
-		reached := f.told.listedFrom.After(began) || comparable && f.told.live && f.told.passed >= target
-		changed := f.told.changed
-		f.told.awaited = true
+		reached := f.reported.listedFrom.After(began) || comparable && f.reported.live && f.reported.passed >= target
+		changed := f.reported.changed
+		f.reported.awaited = true
 		f.unlock()
 		if reached {
 			return nil

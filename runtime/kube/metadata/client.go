@@ -35,6 +35,9 @@ type Options struct {
 const name = "ebb-controller"
 
 // Client asks one API server. It is safe for concurrent use.
+//
+// Requests end after 30 s. Watches share one HTTP/2 connection; each request has an
+// HTTP/1.1 one to itself, up to 64 of which are kept.
 type Client struct {
 	base    string // with a path if there is one, without a slash at its end
 	calls   http.RoundTripper
@@ -47,7 +50,7 @@ type Client struct {
 
 	clock      clock
 	continuity continuity
-	told       discoveredPaths
+	discovered discoveredPaths
 	alike      atomic.Pointer[alike]
 	sights     sights
 
@@ -65,8 +68,8 @@ type timing struct {
 	spread             time.Duration // over which lists after an absence begin
 }
 
-// mostOpens is how many watches are opened at the same time.
-const mostOpens = 8
+// maxOpens is how many watches are opened at the same time.
+const maxOpens = 8
 
 const maxPause = 30 * time.Second
 
@@ -97,7 +100,7 @@ func New(config *rest.Config, options Options) (*Client, error) {
 	base.RawQuery, base.Fragment, base.User = "", "", nil
 	c := &Client{
 		base: strings.TrimRight(base.String(), "/"), options: options, lists: make(chan struct{}, options.Lists),
-		opens: make(chan struct{}, mostOpens), sights: sights{mu: make(chan struct{}, 1)},
+		opens: make(chan struct{}, maxOpens), sights: sights{mu: make(chan struct{}, 1)},
 		timing: timing{minPause: 250 * time.Millisecond, maxPause: maxPause, settled: 5 * time.Second,
 			silence: time.Second, watchLife: 5 * time.Minute, spread: 2 * time.Second},
 		continuity: continuity{after: awayAfter},

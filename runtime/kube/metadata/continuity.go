@@ -39,7 +39,7 @@ type continuity struct {
 type footing struct {
 	begun   uint64 // the epoch in which its last list or watch was opened
 	open    bool   // and it goes on
-	settled uint64 // the one in which what it has told was known to hold, or to be unknown
+	settled uint64 // the one in which what it has reported was known to hold, or to be unknown
 }
 
 // written is an own write. What was learned before it was begun has a lower version, if
@@ -79,11 +79,11 @@ func (c *continuity) hearLocked(now time.Time) (epoch uint64) {
 		c.begin(bound{written: c.last})
 	}
 	c.heard, c.since = now, time.Time{}
-	c.tell()
+	c.notify()
 	return c.epoch
 }
 
-// begin an epoch. What was told before is bounded.
+// begin an epoch. What was reported before is bounded.
 func (c *continuity) begin(b bound) {
 	c.epoch++
 	c.bounds = append(c.bounds, b)
@@ -172,7 +172,7 @@ func (c *continuity) lose() {
 	c.last = written{}
 }
 
-// standing is whether what was told of a type still holds.
+// standing is whether what was reported of a type still holds.
 type standing uint8
 
 const (
@@ -189,7 +189,7 @@ func (c *continuity) away(now time.Time) bool {
 	return !c.since.IsZero() && now.Sub(c.since) >= c.after
 }
 
-// stands says how it is with what was told up to a version, and began to be told in an
+// stands says how it is with what was reported up to a version, and began to be reported in an
 // epoch.
 func (c *continuity) stands(r groupResource, epoch, version uint64) (now uint64, s standing) {
 	c.mu.Lock()
@@ -207,7 +207,7 @@ func (c *continuity) stands(r groupResource, epoch, version uint64) (now uint64,
 }
 
 // touch notes that something of a type was learned by an answer: it may be newer than
-// what its stream has told.
+// what its stream has reported.
 func (c *continuity) touch(r groupResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,7 +29,7 @@ type Discovery struct {
 	Unsure error
 }
 
-// A version of a group, as either form of discovery tells it. Versions of one
+// A version of a group, as either form of discovery reports it. Versions of one
 // group come in the order of the server's preference.
 type groupVersion struct {
 	name      string // apps/v1, v1
@@ -68,7 +68,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 		}
 		kinds := make(map[string]bool)
 		for _, r := range ordered(gv.resources) {
-			key := [2]string{groupOf(gv.name), r.name}
+			key := [2]string{gc.GroupOf(gv.name), r.name}
 			t := gc.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
 			switch {
 			case isEvent(key):
@@ -131,7 +131,7 @@ const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 // server does not know how to answer that.
 func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion, error) {
 	q := request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
-	last := c.told.of(path)
+	last := c.discovered.of(path)
 	q.ifNoneMatch = last.etag
 	a, err := c.ask(ctx, q)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 		return nil, err
 	case doc.Kind == "APIGroupDiscoveryList":
 		versions := doc.aggregated()
-		c.told.note(path, discovered{a.etag, versions})
+		c.discovered.note(path, discovered{a.etag, versions})
 		return versions, nil
 	case doc.Kind == "APIVersions":
 		return c.eachVersion(ctx, doc.Versions), nil

@@ -31,6 +31,11 @@ type Outcome struct {
 }
 
 // Do carries out Delete, RemoveReferences, Unblock, RemoveFinalizer and FailPod.
+//
+// Every request carries the UID, as a precondition or as a test of the patch. A patch
+// tests uid, name, kind and apiVersion of each reference at its place, too. Done of a
+// patch has the object as the server then had it. Gone is only said of a NotFound that
+// names that very object. There is no client-side rate: who calls Do bounds how much.
 func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	began := time.Now()
 	out := c.do(ctx, a, namespaced)

@@ -2,16 +2,16 @@ package metadata
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// EventKind says what an Event tells.
+// EventKind says what an Event reports.
 type EventKind uint8
 
-// What following a type tells, in order. See [Follower] for the order.
+// What following a type reports, in order. See [Follower] for the order.
 const (
 	Listing    EventKind = iota + 1 // a list begins: what it does not name until Synced is missing
 	Observed                        // Object is there, like this
 	Synced                          // the list is complete; or, without Listing before it, the watch that was Unreadable goes on without a gap
 	Deleted                         // Object went: a DELETED event
-	Progress                        // a bookmark: everything up to ResourceVersion was told
+	Progress                        // a bookmark: everything up to ResourceVersion was reported
 	Unreadable                      // the type cannot be listed or watched at present, because of Err
 	Away                            // the API server was away for long: proof of absence from before may be of another history
 	WentBack                        // resourceVersions went backwards: etcd was restored. A list follows
@@ -26,13 +26,13 @@ func (k EventKind) String() string {
 	return "unknown event"
 }
 
-// Event is one thing that following a type tells.
+// Event is one thing that following a type reports.
 type Event struct {
 	Kind            EventKind
 	Object          gc.Object // of Observed and Deleted
 	Fields          any       // of Object: what [Fields] made of it
 	Generation      int64     // of Object; 0: it has none
-	ResourceVersion string    // of Synced and Progress; of Listing that up to which all was told before, if it is known
+	ResourceVersion string    // of Synced and Progress; of Listing that up to which everything was reported before, if it is known
 	Absences        uint64    // of Away: how many there were by now
 	Err             error     // of Unreadable and Skipped
 }

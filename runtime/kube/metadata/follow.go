@@ -11,18 +11,32 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/runtime/kube/conn"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
-// Sink takes what was told, in order. The batch is its own to keep, strings and
+// Sink takes what was reported, in order. The batch is its own to keep, strings and
 // slices included. While it does not return, nothing more is read. An error ends
 // [Follower.Run] and is returned by it.
+//
+// Strings of one batch share their memory, so keep copies of few (policy/cascade copies
+// all that it keeps: names are cloned, UIDs packed, the rest interned by copy).
 type Sink = func(ctx context.Context, batch []Event) error
 
 // Follower lists one type and watches it. Listing comes before the objects of a
 // list and Synced after them; then Observed and Deleted as they happen. After
 // Unreadable either comes a list, or Synced without one: then nothing was missed.
-// Before a list's Synced, the same may be told twice, and as it was before.
+// Before a list's Synced, the same may be reported twice, and as it was before.
+//
+// This is the order of what it reports:
+//
+//	Listing  Observed…  Synced  (Observed | Deleted | Progress)…
+//	Unreadable  Synced           the watch went on without a gap
+//	Unreadable  Listing …        it could not, or nobody knows whether it may
+//	Away …                       the API server was away for 2 s; then as above
+//	WentBack  Listing …          resourceVersions went backwards: etcd was restored;
+//	                             all other types need Relist
+//
+// An end of a watch that is taken up at the first attempt is not reported.
 type Follower struct {
 	c       *Client
 	t       gc.Type
@@ -31,9 +45,9 @@ type Follower struct {
 	query   url.Values // of lists: what is selected
 	sink    Sink
 
-	// turn is held by whoever calls sink. It guards told.
-	turn chan struct{}
-	told progress // handed on
+	// turn is held by whoever calls sink. It guards reported.
+	turn     chan struct{}
+	reported progress // handed on
 
 	home atomic.Uint64 // the list that showed that the type is in the witness's etcd
 
@@ -57,20 +71,20 @@ type Follower struct {
 	paged    bool      // the server does not stream lists
 	listed   int       // objects of the last list in pages
 	whole    bool      // the next list is to have no pages
-	failing  bool      // Unreadable was told last
+	failing  bool      // Unreadable was reported last
 	dropped  bool      // a batch of the attempt at hand
 	batch    []Event
 	decoder  decoder
 }
 
 // Follow prepares to follow a type; nothing happens before Run. The path is the
-// type's own: it must be one that [Client.Discover] told of, or the first Run
+// type's own: it must be one that [Client.Discover] returned, or the first Run
 // says what is wrong with it. With fields, whole objects are read instead of their
 // metadata, which the server must have in protobuf.
 func (c *Client) Follow(t gc.Type, fields Fields, sink Sink) *Follower {
 	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	f.decoder.kind, f.decoder.fields = t.Kind, fields
-	f.told.changed = make(chan struct{})
+	f.reported.changed = make(chan struct{})
 	f.path, f.pathErr = typePath(t.APIVersion, t.Resource)
 	return f
 }
@@ -105,7 +119,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		return f.fault(f.pathErr)
 	}
 	defer f.c.continuity.join(f)()
-	pause, quick := f.c.timing.minPause, 0
+	backoff, quick := wait.Backoff{Min: f.c.timing.minPause, Max: f.c.timing.maxPause}, 0
 	for {
 		began := time.Now()
 		f.tried = f.c.continuity.current()
@@ -129,7 +143,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			continue
 		}
 		if time.Since(began) >= f.c.timing.settled {
-			pause, quick = f.c.timing.minPause, 0
+			backoff.Reset()
+			quick = 0
 		}
 		if f.quiet(err) {
 			// A server that ends every watch at once must not be asked in a circle.
@@ -138,20 +153,18 @@ func (f *Follower) Run(ctx context.Context) error {
 			}
 			if f.t.Aggregated {
 				// It can be read, only late: each end is taken up without a gap, or listed.
-				if !f.wait(ctx, conn.Jitter(pause)) {
+				if !f.wait(ctx, wait.Jitter(backoff.Next())) {
 					return nil
 				}
-				pause = min(2*pause, f.c.timing.maxPause)
 				continue
 			}
 		}
 		if err := f.unreadable(ctx, err); err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		if !f.wait(ctx, max(conn.Jitter(pause), retryAfter(err))) {
+		if !f.wait(ctx, max(wait.Jitter(backoff.Next()), retryAfter(err))) {
 			return nil
 		}
-		pause = min(2*pause, f.c.timing.maxPause)
 	}
 }
 
@@ -173,14 +186,14 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	case errAbsence:
 		f.broke, f.doubtful, f.silent = time.Now(), true, false
 		if f.dropped {
-			f.version = "" // what was read was not handed on: nobody would tell it again
+			f.version = "" // what was read was not handed on: nobody would report it again
 		}
 		return true, nil
 	}
 	return false, err
 }
 
-// ignoreEnd is what a sink's error means: none if it only was told to end.
+// ignoreEnd is what a sink's error means: none if it was only asked to end.
 func ignoreEnd(ctx context.Context, err error) error {
 	var own *sinkError
 	if ctx.Err() != nil || !errors.As(err, &own) {
@@ -239,7 +252,7 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 	return f.stream(ctx, false)
 }
 
-// probe asks for the type's own version, of which the witness tells nothing.
+// probe asks for the type's own version, about which the witness says nothing.
 func (f *Follower) probe(ctx context.Context) error {
 	if f.highest == 0 {
 		return nil // no numbers: nothing to compare
@@ -292,12 +305,12 @@ func (f *Follower) away(epoch uint64) (e []Event) {
 	return e
 }
 
-// listing begins a list, and says up to which version all was told before: nobody but
+// listing begins a list, and says up to which version all had been reported before: nobody but
 // the goroutine of Run changes that.
 func (f *Follower) listing() Event {
 	e := Event{Kind: Listing}
-	if f.told.passed > 0 {
-		e.ResourceVersion = strconv.FormatUint(f.told.passed, 10)
+	if f.reported.passed > 0 {
+		e.ResourceVersion = strconv.FormatUint(f.reported.passed, 10)
 	}
 	return e
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
-// Told is an object as [Client.List] tells it. Its strings may share the memory of others:
+// ListedObject is an object as [Client.List] returns it. Its strings may share the memory of others:
 // clone what is kept.
-type Told struct {
+type ListedObject struct {
 	gc.Object
 	Deleted time.Time // deletionTimestamp; zero: none, or none that can be read
 	Labels  map[string]string
@@ -61,9 +61,9 @@ func (s Selection) path(t gc.Type) (string, error) {
 const listAttempts = 3
 
 // List reads the metadata of a type once, page by page, and hands each object to each.
-// begin is called first, and whenever the list begins anew: what was told before counts
+// begin is called first, and whenever the list begins anew: what was reported before counts
 // no more.
-func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(), each func(Told)) error {
+func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(), each func(ListedObject)) error {
 	f := c.Follow(t, nil, nil)
 	f.path, f.pathErr = s.path(t)
 	if f.pathErr != nil {
@@ -85,7 +85,7 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 			f.whole = true // its pages expire before they are read
 			continue
 		}
-		if !f.wait(ctx, max(conn.Jitter(pause), retryAfter(err))) {
+		if !f.wait(ctx, max(wait.Jitter(pause), retryAfter(err))) {
 			return ctx.Err()
 		}
 		pause *= 2
@@ -93,7 +93,7 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 }
 
 // once reads all pages.
-func (f *Follower) once(ctx context.Context, each func(Told)) error {
+func (f *Follower) once(ctx context.Context, each func(ListedObject)) error {
 	place := f.c.listSlot(ctx)
 	defer place.release()
 	limit, next := pageSize, ""
@@ -105,13 +105,13 @@ func (f *Follower) once(ctx context.Context, each func(Told)) error {
 			if it.unsound() != nil {
 				return nil // of another API server: nobody could refer to it
 			}
-			told := Told{}
-			if it.told != nil {
-				told = *it.told
+			listed := ListedObject{}
+			if it.listed != nil {
+				listed = *it.listed
 			}
-			told.Object = it.Object
-			told.APIVersion, told.Kind = f.t.APIVersion, f.t.Kind
-			each(told)
+			listed.Object = it.Object
+			listed.APIVersion, listed.Kind = f.t.APIVersion, f.t.Kind
+			each(listed)
 			return nil
 		})
 		if err != nil {
@@ -123,18 +123,19 @@ func (f *Follower) once(ctx context.Context, each func(Told)) error {
 	return nil
 }
 
-func (t *Told) deletion(b []byte) (err error) {
+func (t *ListedObject) deletion(b []byte) (err error) {
 	if t != nil {
 		t.Deleted, err = protobuf.Time(b)
 	}
 	return err
 }
 
-func (t *Told) label(b []byte) error {
+func (t *ListedObject) label(b []byte) error {
 	if t == nil {
 		return nil
 	}
-	key, value, err := pair(b, 1, 2)
+	var key, value []byte
+	err := read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
 	if t.Labels == nil {
 		t.Labels = make(map[string]string)
 	}

@@ -22,7 +22,7 @@ import (
 func TestDetails(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyObject().Draw(t, "object")
-		want := Told{Labels: o.Labels}
+		want := ListedObject{Labels: o.Labels}
 		if at := o.DeletionTimestamp; at != nil {
 			want.Deleted = at.UTC()
 		}
@@ -30,15 +30,15 @@ func TestDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var fromJSON *Told
-		if _, err := jsonList(strings.NewReader(string(asJSON)), true, func(it item) error { fromJSON = it.told; return nil }); err != nil {
+		var fromJSON *ListedObject
+		if _, err := jsonList(strings.NewReader(string(asJSON)), true, func(it item) error { fromJSON = it.listed; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		it, err := (&decoder{details: true}).partial(marshal(t, o))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, got := range map[string]*Told{"protobuf": it.told, "json": fromJSON} {
+		for name, got := range map[string]*ListedObject{"protobuf": it.listed, "json": fromJSON} {
 			if len(got.Labels) == 0 && len(want.Labels) == 0 {
 				got.Labels = want.Labels
 			}
@@ -46,8 +46,8 @@ func TestDetails(t *testing.T) {
 				t.Fatalf("%s: %s", name, diff)
 			}
 		}
-		if it, err := new(decoder).partial(marshal(t, o)); err != nil || it.told != nil {
-			t.Fatalf("%+v, %v", it.told, err)
+		if it, err := new(decoder).partial(marshal(t, o)); err != nil || it.listed != nil {
+			t.Fatalf("%+v, %v", it.listed, err)
 		}
 	})
 }
@@ -61,11 +61,11 @@ func FuzzDetails(f *testing.F) {
 		if err != nil || o.Unmarshal(b) != nil {
 			return
 		}
-		if (len(it.told.Labels) > 0 || len(o.Labels) > 0) && !cmp.Equal(it.told.Labels, o.Labels) {
-			t.Errorf("labels %q, want %q", it.told.Labels, o.Labels)
+		if (len(it.listed.Labels) > 0 || len(o.Labels) > 0) && !cmp.Equal(it.listed.Labels, o.Labels) {
+			t.Errorf("labels %q, want %q", it.listed.Labels, o.Labels)
 		}
-		if at := o.DeletionTimestamp; at != nil && !at.IsZero() && !it.told.Deleted.Equal(at.Time) {
-			t.Errorf("deleted %s, want %s", it.told.Deleted, at)
+		if at := o.DeletionTimestamp; at != nil && !at.IsZero() && !it.listed.Deleted.Equal(at.Time) {
+			t.Errorf("deleted %s, want %s", it.listed.Deleted, at)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestListOnce(t *testing.T) {
 			p := &paging{fail: test.fail}
 			c := serve(t, p, Options{})
 			var got []string
-			err := c.List(t.Context(), pods, test.selection, func() { got = nil }, func(o Told) { got = append(got, o.Name+o.Kind+o.Labels["of"]) })
+			err := c.List(t.Context(), pods, test.selection, func() { got = nil }, func(o ListedObject) { got = append(got, o.Name+o.Kind+o.Labels["of"]) })
 			if !errors.Is(err, test.err) {
 				t.Errorf("%v, want %v", err, test.err)
 			}

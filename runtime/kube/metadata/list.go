@@ -74,7 +74,15 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 		return page{}, f.fault(q.refused(a))
 	}
 	f.hearDate(sent, resp)
-	var p page
+	p, err := f.readPage(resp, next, each)
+	if err != nil {
+		return page{}, f.fault(broken(q.op(), err))
+	}
+	return p, nil
+}
+
+// readPage reads the answer to a list that asked for what follows next.
+func (f *Follower) readPage(resp *http.Response, next string, each func(item) error) (p page, err error) {
 	switch m := media(resp); {
 	case m == mediaProtobuf:
 		p, err = protoList(newFrames(resp.Body), &decoder{kind: f.t.Kind, fields: f.decoder.fields, details: f.decoder.details}, f.sound(each))
@@ -83,14 +91,13 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	default:
 		err = nonsense("a list of the type %s", fault.Clean(m))
 	}
-	if err == nil && p.version == "" && !f.t.Aggregated {
-		err = nonsense("a list without a resource version")
-	}
-	if err == nil && p.next != "" && p.next == next {
-		err = nonsense("a list that goes on where it began")
-	}
-	if err != nil {
-		return page{}, f.fault(broken(q.op(), err))
+	switch {
+	case err != nil:
+		return page{}, err
+	case p.version == "" && !f.t.Aggregated:
+		return page{}, nonsense("a list without a resource version")
+	case p.next != "" && p.next == next:
+		return page{}, nonsense("a list that goes on where it began")
 	}
 	return p, nil
 }
@@ -174,21 +181,10 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 
 func (p *page) meta(b []byte) error {
 	var version, next []byte
-	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 2:
-			return protobuf.Take(t, b, &version)
-		case 3:
-			return protobuf.Take(t, b, &next)
-		case 4:
-			if t == protowire.VarintType {
-				v, size := protowire.ConsumeVarint(b)
-				p.remaining = int64(v)
-				return size
-			}
-		}
-		return 0
-	})
+	err := read(b, protobuf.To{Field: 2, Bytes: &version}, protobuf.To{Field: 3, Bytes: &next})
+	if err == nil {
+		p.remaining, _, err = protobuf.Number(b, 4)
+	}
 	p.version, p.next = string(version), string(next)
 	return err
 }
@@ -325,7 +321,7 @@ func items(d *json.Decoder, m *meter, details bool, each func(item) error) error
 		}
 		it := o.item()
 		if details {
-			it.told = o.told()
+			it.listed = o.listed()
 		}
 		if err := each(it); err != nil {
 			return err

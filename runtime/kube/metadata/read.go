@@ -12,6 +12,10 @@ import (
 // Read reads an object live. Absent is only said of an answer that names that
 // very object as not found; the error explains Unknown. Where several resources of the
 // group version have the kind, it is absent only if each says so.
+//
+// A bare 404 (the version is not served, the type has gone), a refusal, an admission
+// webhook that answers in the API server's name, HTML, a redirect, silence and nonsense
+// are Unknown.
 func (c *Client) Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error) {
 	a, err := c.read(ctx, o, namespaced)
 	if a.State == gc.Absent || a.State == gc.Exists && a.Object.UID != o.UID {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -20,7 +21,7 @@ const registration = "apiregistration.k8s.io"
 // nothing is known is treated as if.
 func (v versions) has(name string) bool {
 	remote, known := v[name]
-	return v != nil && groupOf(name) != registration && (remote || !known)
+	return v != nil && gc.GroupOf(name) != registration && (remote || !known)
 }
 
 // remoteOf settles who serves what was discovered. If nobody says, what was known holds.
@@ -51,7 +52,7 @@ func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versio
 func (v versions) lacks(all []groupVersion) bool {
 	return slices.ContainsFunc(all, func(gv groupVersion) bool {
 		_, known := v[gv.name]
-		return !known && groupOf(gv.name) != registration
+		return !known && gc.GroupOf(gv.name) != registration
 	})
 }
 

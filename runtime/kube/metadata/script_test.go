@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,13 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// deadProxy is in the environment of all tests. Nothing listens there.
+const deadProxy = "http://127.0.0.1:1"
+
+func TestMain(m *testing.M) {
+	_ = os.Setenv("HTTP_PROXY", deadProxy)
+	goleak.VerifyTestMain(m)
+}
 
 // step is one request that is expected, and what is answered: what a real API
 // server would not, or not when it is wanted.

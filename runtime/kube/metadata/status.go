@@ -33,7 +33,7 @@ type status struct {
 // webhook chooses code, reason and details of its refusal as it likes.
 func (s *status) namesAbsent(o gc.Coordinates) bool {
 	return s.failure && s.code == http.StatusNotFound && s.reason == "NotFound" &&
-		s.name == o.Name && s.group == groupOf(o.APIVersion) && (s.kind == o.Resource || s.kind == o.Kind) &&
+		s.name == o.Name && s.group == gc.GroupOf(o.APIVersion) && (s.kind == o.Resource || s.kind == o.Kind) &&
 		!s.refusal()
 }
 
@@ -60,35 +60,16 @@ func (s *status) pause() time.Duration {
 	return min(time.Duration(max(s.retryAfter, 0))*time.Second, maxPause)
 }
 
-func groupOf(apiVersion string) string {
-	group, _, found := strings.Cut(apiVersion, "/")
-	if !found {
-		return ""
-	}
-	return group
-}
-
 const tooLargeCause = "ResourceVersionTooLarge"
 
 // protoStatus reads a Status. Text is cleaned where it is printed.
 func protoStatus(b []byte) (status, error) {
 	var s status
 	var word, message, reason, details []byte
-	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 2:
-			return protobuf.Take(t, b, &word)
-		case 3:
-			return protobuf.Take(t, b, &message)
-		case 4:
-			return protobuf.Take(t, b, &reason)
-		case 5:
-			return protobuf.Take(t, b, &details)
-		case 6:
-			return number(t, b, &s.code)
-		}
-		return 0
-	})
+	err := read(b, protobuf.To{Field: 2, Bytes: &word}, protobuf.To{Field: 3, Bytes: &message}, protobuf.To{Field: 4, Bytes: &reason}, protobuf.To{Field: 5, Bytes: &details})
+	if err == nil {
+		s.code, err = number(b, 6)
+	}
 	if err != nil {
 		return status{}, fmt.Errorf("status: %w", err)
 	}
@@ -103,48 +84,33 @@ func protoStatus(b []byte) (status, error) {
 func (s *status) say(word string) { s.success, s.failure = word == "Success", word == "Failure" }
 
 func (s *status) details(b []byte) error {
-	var name, group, kind, cause []byte
-	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &name)
-		case 2:
-			return protobuf.Take(t, b, &group)
-		case 3:
-			return protobuf.Take(t, b, &kind)
-		case 4:
-			size := protobuf.Take(t, b, &cause)
-			if size > 0 {
-				s.cause(cause)
+	var name, group, kind []byte
+	err := read(b, protobuf.To{Field: 1, Bytes: &name}, protobuf.To{Field: 2, Bytes: &group}, protobuf.To{Field: 3, Bytes: &kind})
+	if err == nil {
+		s.retryAfter, err = number(b, 5)
+	}
+	if err == nil {
+		err = each(b, func(n protowire.Number, t protowire.Type, b []byte) (size int) {
+			var cause, reason []byte
+			if n != 4 {
+				return 0
+			}
+			if size = protobuf.Take(t, b, &cause); read(cause, protobuf.To{Field: 1, Bytes: &reason}) == nil {
+				s.tooLarge = s.tooLarge || string(reason) == tooLargeCause
 			}
 			return size
-		case 5:
-			return number(t, b, &s.retryAfter)
-		}
-		return 0
-	})
+		})
+	}
 	s.name, s.group, s.kind = string(name), string(group), string(kind)
 	return err
 }
 
-func (s *status) cause(b []byte) {
-	var reason []byte
-	err := each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		if n == 1 {
-			return protobuf.Take(t, b, &reason)
-		}
-		return 0
-	})
-	s.tooLarge = s.tooLarge || err == nil && string(reason) == tooLargeCause
-}
-
-func number(t protowire.Type, b []byte, to *int) int {
-	if t != protowire.VarintType {
-		return 0
+func number(b []byte, field protowire.Number) (int, error) {
+	v, _, err := protobuf.Number(b, field)
+	if err != nil {
+		return 0, nonsense("%v", err)
 	}
-	v, size := protowire.ConsumeVarint(b)
-	*to = int(int32(v))
-	return size
+	return int(int32(v)), nil
 }
 
 // jsonStatus returns the zero value for anything that is not a Status.

@@ -22,8 +22,8 @@ const (
 	acceptWhole = mediaProtobuf + ";stream=watch," + mediaProtobuf
 )
 
-// told is one event of a watch.
-type told struct {
+// watchEvent is one event of a watch.
+type watchEvent struct {
 	item
 	what verb
 }
@@ -38,8 +38,8 @@ const (
 
 // events reads a watch.
 type events interface {
-	next() (told, error) // io.EOF: it ended between two events
-	ready() bool         // whether next need not wait
+	next() (watchEvent, error) // io.EOF: it ended between two events
+	ready() bool               // whether next need not wait
 }
 
 func newEvents(resp *http.Response, d *decoder) (events, error) {
@@ -59,20 +59,20 @@ type protoEvents struct {
 	d *decoder
 }
 
-func (e *protoEvents) next() (told, error) {
+func (e *protoEvents) next() (watchEvent, error) {
 	b, err := e.frames.next()
 	if err != nil {
-		return told{}, err
+		return watchEvent{}, err
 	}
 	what, o, err := watchFrame(b)
 	if err != nil {
-		return told{}, err
+		return watchEvent{}, err
 	}
 	if string(what) == "ERROR" {
-		return told{}, errorEvent(o)
+		return watchEvent{}, errorEvent(o)
 	}
 	if string(o.kind) != e.d.wants() {
-		return told{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
+		return watchEvent{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
 	}
 	read := e.d.object
 	if string(what) == "BOOKMARK" {
@@ -80,7 +80,7 @@ func (e *protoEvents) next() (told, error) {
 	}
 	it, err := read(o.raw)
 	if err != nil {
-		return told{}, err
+		return watchEvent{}, err
 	}
 	return check(string(what), it)
 }
@@ -106,8 +106,8 @@ func ended(s status) error {
 }
 
 // check refuses an event that is none.
-func check(what string, it item) (told, error) {
-	t := told{item: it}
+func check(what string, it item) (watchEvent, error) {
+	t := watchEvent{item: it}
 	switch what {
 	case "ADDED", "MODIFIED":
 		t.what = put
@@ -129,21 +129,21 @@ type jsonEvents struct {
 
 func (e *jsonEvents) ready() bool { return false }
 
-func (e *jsonEvents) next() (told, error) {
+func (e *jsonEvents) next() (watchEvent, error) {
 	var line struct {
 		Type   string          `json:"type"`
 		Object json.RawMessage `json:"object"`
 	}
 	e.meter.next()
 	if err := e.json.Decode(&line); err != nil {
-		return told{}, fault.InJSON(err)
+		return watchEvent{}, fault.InJSON(err)
 	}
 	if line.Type == "ERROR" {
-		return told{}, ended(jsonStatus(line.Object))
+		return watchEvent{}, ended(jsonStatus(line.Object))
 	}
 	it, err := jsonItem(line.Object)
 	if err != nil {
-		return told{}, err
+		return watchEvent{}, err
 	}
 	return check(line.Type, it)
 }
@@ -182,9 +182,9 @@ func jsonItem(b []byte) (item, error) {
 	return o.item(), nil
 }
 
-// told has what is wanted beside the object.
-func (o *jsonObject) told() *Told {
-	t := &Told{Labels: o.Metadata.Labels}
+// listed has what is wanted beside the object.
+func (o *jsonObject) listed() *ListedObject {
+	t := &ListedObject{Labels: o.Metadata.Labels}
 	if at := o.Metadata.DeletionTimestamp; at != nil {
 		if when, err := time.Parse(time.RFC3339, *at); err == nil { // else it does not say when
 			t.Deleted = when

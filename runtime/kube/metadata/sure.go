@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sure says whether what the followers have told may be acted on. It may not while the
+// Sure says whether what the followers have reported may be acted on. It may not while the
 // API server is away, and after an absence until each type was taken up, listed, or said
 // to be unreadable: the etcd that is there then may have another history, in which an
 // object that was being deleted lives on. If it may not, changed is closed once it may.
@@ -26,8 +26,8 @@ func (c *continuity) isSure(now time.Time) (bool, <-chan struct{}) {
 	return false, c.sure
 }
 
-// tell those who wait, if it is sure again. The caller holds the lock.
-func (c *continuity) tell() {
+// notify those who wait, if it is sure again. The caller holds the lock.
+func (c *continuity) notify() {
 	if c.sure != nil && c.unsettled == 0 && c.since.IsZero() {
 		close(c.sure)
 		c.sure = nil
@@ -52,7 +52,7 @@ func (c *continuity) join(f *Follower) (leave func()) {
 			c.unsettled--
 		}
 		delete(c.followers, f)
-		c.tell()
+		c.notify()
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *continuity) ended(f *Follower) {
 	}
 }
 
-// settled notes that what a follower has told holds in an epoch, or is said to be unknown.
+// settled notes that what a follower has reported holds in an epoch, or is said to be unknown.
 func (c *continuity) settled(f *Follower, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *continuity) settled(f *Follower, epoch uint64) {
 	}
 	if x.settled = epoch; epoch == c.epoch {
 		c.unsettled--
-		c.tell()
+		c.notify()
 	}
 }
 
@@ -104,10 +104,10 @@ func (c *continuity) current() uint64 {
 }
 
 // errAbsence ends a watch that seems to go on after an absence: its server may be gone,
-// and nothing may have told.
+// and nothing may have reported.
 var errAbsence = errors.New("the API server was away meanwhile")
 
-// lookAgain has a follower find out, in a while, whether what it has told still holds, also
+// lookAgain has a follower find out, in a while, whether what it has reported still holds, also
 // if it waits for its next attempt: not all at once.
 func (f *Follower) lookAgain() {
 	time.AfterFunc(rand.N(f.c.timing.spread+1), func() {

@@ -95,7 +95,7 @@ func TestInterruptedBatch(t *testing.T) {
 	}
 	c := serve(t, &script{t: t, steps: []step{{"stream", first}, {"stream", watching(obj(1), obj(20), end("130"), nil)}}}, Options{})
 	c.timing.spread = 0
-	witness := &seer{make(chan Sight, 1)}
+	witness := &seer{make(chan LeaseCheck, 1)}
 	c.Trust(witness)
 	c.Wrote(100, time.Now(), false, false)
 	blocked := false
@@ -112,7 +112,7 @@ func TestInterruptedBatch(t *testing.T) {
 	}))
 	s.expect(t, "listing", "observed o1", "synced 110")
 	c.Wrote(200, time.Now(), true, false)
-	witness.sights <- Sight{true, 300}
+	witness.sights <- LeaseCheck{true, 300}
 	close(goOn)
 	s.expect(t, "listing", "observed o1", "synced 110", "away", "listing", "observed o1", "observed o20", "synced 130")
 	if sure, changed := c.Sure(); !sure {

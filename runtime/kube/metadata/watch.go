@@ -20,6 +20,14 @@ var errUnstreamed = errors.New("the server does not stream lists")
 
 // stream watches from f.version or, if initial, from what is there now, which
 // the server sends first. It always ends with an error.
+//
+// A streamed list is a watch that begins with what is there (sendInitialEvents) and says
+// so in a bookmark. Where the server refuses that, or never ends it, the list is read
+// page by page; if etcd has forgotten the next page, the list is asked for again in one
+// answer. Types are listed sixteen at a time; one that falls silent gives up its place. A
+// watch that says nothing for 90 s (bookmarks come every minute) is begun anew, and
+// HTTP/2 pings notice its dead connection in 45. 256 KiB of a stream that is not read are
+// held back.
 func (f *Follower) stream(ctx context.Context, initial bool) error {
 	connection, silence := conn.Listen(ctx, f.c.options.Timeout)
 	defer silence.End()
@@ -35,7 +43,7 @@ func (f *Follower) stream(ctx context.Context, initial bool) error {
 	began := time.Now()
 	err := s.run(ctx, connection)
 	f.broke = time.Now()
-	f.decoder.rest()
+	f.decoder.reset()
 	f.doubtful, f.silent = true, s.lost || errors.Is(context.Cause(connection), errIdle)
 	if !errors.Is(err, errEnded) {
 		return err
@@ -103,7 +111,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	epoch := f.c.continuity.hear(time.Now())
 	if !s.initial && f.version != "" && epoch != f.checked {
 		if f.t.Aggregated {
-			f.version = "" // no witness tells of its history
+			f.version = "" // no witness proves its history
 		}
 		return errEnded // the API server was away since: nobody knows whether this may go on
 	}
@@ -148,7 +156,7 @@ func (s *streaming) step(ctx context.Context, from events) error {
 			if err := s.flush(ctx); err != nil {
 				return err
 			}
-			f.decoder.rest()
+			f.decoder.reset()
 		}
 		s.listen()
 	}
@@ -210,8 +218,8 @@ func (s *streaming) end(ctx context.Context, err error) error {
 	return errors.Join(errEnded, flushed)
 }
 
-// take turns what was told into an event.
-func (s *streaming) take(ctx context.Context, t told) error {
+// take turns what was reported into an event.
+func (s *streaming) take(ctx context.Context, t watchEvent) error {
 	f := s.f
 	switch t.what {
 	case put:

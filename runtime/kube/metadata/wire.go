@@ -14,10 +14,10 @@ import (
 // decoder reads metadata from protobuf. It picks a few fields and skips what
 // most of the bytes are: managedFields, annotations, labels.
 type decoder struct {
-	slab
+	arena
 	kind       string         // of whole objects
 	fields     Fields         // nil: metadata alone is read
-	details    bool           // what a Told has beside the object
+	details    bool           // what a ListedObject has beside the object
 	owners     []gc.Reference // of the object at hand
 	finalizers []string
 }
@@ -39,11 +39,12 @@ func each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) i
 	return nil
 }
 
-func pair(b []byte, one, two protowire.Number) (first, second []byte, err error) {
-	if first, second, err = protobuf.Pair(b, one, two); err != nil {
-		err = nonsense("%v", err)
+// read reads fields that are messages or texts.
+func read(b []byte, fields ...protobuf.To) error {
+	if err := protobuf.Read(b, fields...); err != nil {
+		return nonsense("%v", err)
 	}
-	return first, second, err
+	return nil
 }
 
 // unwrap takes off the envelope that says what is in it.
@@ -53,17 +54,7 @@ func unwrap(b []byte) (typed, error) {
 		return o, nonsense("no Kubernetes protobuf")
 	}
 	var meta, encoding []byte
-	err := each(b[len(magic):], func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &meta)
-		case 2:
-			return protobuf.Take(t, b, &o.raw)
-		case 3:
-			return protobuf.Take(t, b, &encoding)
-		}
-		return 0
-	})
+	err := read(b[len(magic):], protobuf.To{Field: 1, Bytes: &meta}, protobuf.To{Field: 2, Bytes: &o.raw}, protobuf.To{Field: 3, Bytes: &encoding})
 	if err != nil {
 		return o, err
 	}
@@ -74,24 +65,16 @@ func unwrap(b []byte) (typed, error) {
 }
 
 func (o *typed) typeMeta(b []byte) error {
-	return each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &o.apiVersion)
-		case 2:
-			return protobuf.Take(t, b, &o.kind)
-		}
-		return 0
-	})
+	return read(b, protobuf.To{Field: 1, Bytes: &o.apiVersion}, protobuf.To{Field: 2, Bytes: &o.kind})
 }
 
-// item is an object as a list or a watch tells it.
+// item is an object as a list or a watch reported it.
 type item struct {
 	gc.Object
 	fields     any
-	told       *Told // with details
+	listed     *ListedObject // with details
 	generation int64
-	initialEnd bool // of a bookmark: what was there at the beginning has been told
+	initialEnd bool // of a bookmark: what was there at the beginning has been reported
 }
 
 // wants is the kind of what the server is to send.
@@ -125,7 +108,7 @@ func (d *decoder) partial(b []byte) (item, error) {
 	var it item
 	var meta []byte
 	if d.details {
-		it.told = new(Told)
+		it.listed = new(ListedObject)
 	}
 	d.owners, d.finalizers = d.owners[:0], d.finalizers[:0]
 	for len(b) > 0 {
@@ -205,9 +188,9 @@ func (d *decoder) metaField(n protowire.Number, v []byte, it *item) error {
 		it.ResourceVersion = d.keep(v)
 	case 9:
 		it.Terminating = true
-		return it.told.deletion(v)
+		return it.listed.deletion(v)
 	case 11:
-		return it.told.label(v)
+		return it.listed.label(v)
 	case 12:
 		return annotation(v, it)
 	case 13:
@@ -263,7 +246,8 @@ func annotation(b []byte, it *item) error {
 	if len(b) > 64 || !bytes.Contains(b, []byte(endOfInitial)) {
 		return nil // some other, of which most are long
 	}
-	key, value, err := pair(b, 1, 2)
+	var key, value []byte
+	err := read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
 	it.initialEnd = it.initialEnd || string(key) == endOfInitial && string(value) == "true"
 	return err
 }
@@ -271,24 +255,10 @@ func annotation(b []byte, it *item) error {
 // watchFrame reads one event of a watch: what happened, and to what.
 func watchFrame(b []byte) (event []byte, object typed, err error) {
 	var extension, raw []byte
-	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			return protobuf.Take(t, b, &event)
-		case 2:
-			return protobuf.Take(t, b, &extension)
-		}
-		return 0
-	})
-	if err != nil {
-		return nil, object, fmt.Errorf("event: %w", err)
+	err = read(b, protobuf.To{Field: 1, Bytes: &event}, protobuf.To{Field: 2, Bytes: &extension})
+	if err == nil {
+		err = read(extension, protobuf.To{Field: 1, Bytes: &raw})
 	}
-	err = each(extension, func(n protowire.Number, t protowire.Type, b []byte) int {
-		if n == 1 {
-			return protobuf.Take(t, b, &raw)
-		}
-		return 0
-	})
 	if err != nil {
 		return nil, object, fmt.Errorf("event: %w", err)
 	}

@@ -31,7 +31,7 @@ func TestObjectIsReadAsKubernetesWroteIt(t *testing.T) {
 			}
 			got, want = append(got, it), append(want, wanted(o))
 			if rapid.Bool().Draw(t, "rest") {
-				d.rest()
+				d.reset()
 			}
 		}
 		if diff := cmp.Diff(want, got, asItem); diff != "" {

@@ -12,19 +12,37 @@ import (
 // the same way: its Lease. As long as it is there as it was written last, etcd has the
 // history up to that version. One that was restored from an older backup has not.
 type Witness interface {
-	// Look reads it live.
-	Look(ctx context.Context) (Sight, error)
+	// Check reads it live.
+	Check(ctx context.Context) (LeaseCheck, error)
 }
 
-// Sight is how a Witness was found.
-type Sight struct {
+// LeaseCheck is how a Witness was found.
+type LeaseCheck struct {
 	Same    bool   // it is there as it was written last
 	Version uint64 // that etcd has come to
 }
 
 // Trust has the followers rest on a witness: after an absence of the API server those
-// types resume that were told no further than its last write before. Its writes are told
+// types resume that were reported no further than its last write before. Its writes are reported
 // by Wrote and NotWritten. Without a witness every type is listed.
+//
+// An API server accepts a watch from a version of the future without an error, and stays
+// silent until its etcd has come there. An etcd that was restored while nobody looked may
+// have gone on beyond all versions that were seen. So after a watch broke, and was not
+// ended in time, the witness is looked at, once for all types:
+//
+//   - The API server was there all the time (a watch or a renewal was heard within two
+//     seconds): every watch is taken up.
+//   - It was away: types that were reported no further than the last renewal before, and of
+//     which no request has learned anything since, are taken up; the others are listed.
+//   - The Lease is not there as it was written, or there is no election: all are listed.
+//
+// Types in another etcd are asked for a version of their own, in the places of lists, and
+// listed after every absence: those of other API servers, and those whose list does not
+// lie between two renewals. Listing says up to which version everything had been reported. An object
+// in the list that is as old, and was not reported so, is for the sink to find
+// (policy/cascade: Contradicts). Lists after an absence begin within two seconds, sixteen
+// at a time; watches are opened eight at a time, which is how many connections are made.
 func (c *Client) Trust(w Witness) {
 	c.sights.mu <- struct{}{}
 	defer func() { <-c.sights.mu }()
@@ -46,14 +64,14 @@ type sights struct {
 	mu      chan struct{} // held over a look, and guards what follows
 	witness Witness
 	begun   time.Time // of the last look
-	Sight
+	LeaseCheck
 	err   error
 	ended time.Time
 }
 
 // look at the witness, or take a look that was begun after a moment. ok is false if there
 // is no witness.
-func (c *Client) look(ctx context.Context, after time.Time) (s Sight, ok bool, err error) {
+func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bool, err error) {
 	l := &c.sights
 	select {
 	case l.mu <- struct{}{}:
@@ -65,12 +83,12 @@ func (c *Client) look(ctx context.Context, after time.Time) (s Sight, ok bool, e
 		return s, false, nil
 	}
 	if l.begun.After(after) && (l.err == nil || time.Since(l.ended) < c.timing.minPause) {
-		return l.Sight, true, l.err
+		return l.LeaseCheck, true, l.err
 	}
 	l.begun = time.Now()
 	asking, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	l.Sight, l.err = l.witness.Look(asking)
+	l.LeaseCheck, l.err = l.witness.Check(asking)
 	if l.ended = time.Now(); ctx.Err() != nil {
 		l.begun = time.Time{} // whoever comes next looks himself
 		return s, true, context.Cause(ctx)
@@ -80,7 +98,7 @@ func (c *Client) look(ctx context.Context, after time.Time) (s Sight, ok bool, e
 		return s, true, l.err
 	}
 	c.continuity.looked(l.ended, l.Same)
-	return l.Sight, true, nil
+	return l.LeaseCheck, true, nil
 }
 
 // resume says whether the watch may go on from where it was, after a stream broke or
@@ -88,7 +106,7 @@ func (c *Client) look(ctx context.Context, after time.Time) (s Sight, ok bool, e
 //
 // An API server takes a watch from a version of the future without a word, and stays
 // silent until its etcd has come there: so it must be known to have come. And it must be
-// the history that was told. One look at the witness answers for all types in its etcd.
+// the history that was reported. One look at the witness answers for all types in its etcd.
 func (f *Follower) resume(ctx context.Context) error {
 	var come uint64
 	if f.atHome() {
@@ -139,10 +157,10 @@ func (f *Follower) settle(version string) {
 }
 
 func (f *Follower) resource() groupResource {
-	return groupResource{groupOf(f.t.APIVersion), f.t.Resource}
+	return groupResource{gc.GroupOf(f.t.APIVersion), f.t.Resource}
 }
 
 // touch notes an answer about an object.
 func (c *Client) touch(o gc.Coordinates) {
-	c.continuity.touch(groupResource{groupOf(o.APIVersion), o.Resource})
+	c.continuity.touch(groupResource{gc.GroupOf(o.APIVersion), o.Resource})
 }

@@ -94,14 +94,14 @@ func TestHome(t *testing.T) {
 }
 
 // seer is a witness of which a test says how it is found.
-type seer struct{ sights chan Sight }
+type seer struct{ sights chan LeaseCheck }
 
-func (s *seer) Look(ctx context.Context) (Sight, error) {
+func (s *seer) Check(ctx context.Context) (LeaseCheck, error) {
 	select {
 	case found := <-s.sights:
 		return found, nil
 	case <-ctx.Done():
-		return Sight{}, errors.New("nobody looks")
+		return LeaseCheck{}, errors.New("nobody looks")
 	}
 }
 
@@ -110,20 +110,20 @@ func (s *seer) Look(ctx context.Context) (Sight, error) {
 func TestWitnessMeansNoList(t *testing.T) {
 	for name, test := range map[string]struct {
 		list  string // its version; the writes are at 100 and 200
-		sight Sight
+		sight LeaseCheck
 		steps []step
 		want  []string
 	}{
-		"it is there": {"110", Sight{true, 300},
+		"it is there": {"110", LeaseCheck{true, 300},
 			[]step{{"watch 120", watching(obj(21), nil)}},
 			[]string{"away", "observed o21"}},
-		"etcd has not come to what was told": {"110", Sight{true, 119},
+		"etcd has not come to what was told": {"110", LeaseCheck{true, 119},
 			[]step{{"probe", listing("130", "")}, {"watch 120", watching(obj(21), nil)}},
 			[]string{"away", "observed o21"}},
-		"it is not there": {"110", Sight{false, 300},
+		"it is not there": {"110", LeaseCheck{false, 300},
 			[]step{{"stream", watching(end("130"), nil)}},
 			[]string{"away", "listing", "synced 130"}},
-		"the type is in another etcd": {"90", Sight{true, 300},
+		"the type is in another etcd": {"90", LeaseCheck{true, 300},
 			[]step{{"stream", watching(end("130"), nil)}},
 			[]string{"away", "listing", "synced 130"}},
 	} {
@@ -139,7 +139,7 @@ func TestWitnessMeansNoList(t *testing.T) {
 			}
 			steps := append([]step{{"stream", first}}, test.steps...)
 			c := serve(t, &script{t: t, steps: steps}, Options{})
-			witness := &seer{make(chan Sight, 1)}
+			witness := &seer{make(chan LeaseCheck, 1)}
 			c.Trust(witness)
 			c.Wrote(100, time.Now(), false, false)
 			start(t, c.Follow(anyType, nil, s.sink))

@@ -44,19 +44,36 @@ func Take(t protowire.Type, b []byte, to *[]byte) int {
 	return size
 }
 
-// Pair reads two fields of a message, which share its memory: of an entry of a map, 1 and 2
-// are key and value.
-func Pair(message []byte, one, two protowire.Number) (first, second []byte, err error) {
-	err = Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case one:
-			return Take(t, b, &first)
-		case two:
-			return Take(t, b, &second)
+// To is where a field that is a message or a text goes.
+type To struct {
+	Field protowire.Number
+	Bytes *[]byte
+}
+
+// Read reads fields of a message, which share its memory. Of one that is there twice the
+// last counts.
+func Read(message []byte, fields ...To) error {
+	return Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		for _, to := range fields {
+			if to.Field == n {
+				return Take(t, b, to.Bytes)
+			}
 		}
 		return 0
 	})
-	return first, second, err
+}
+
+// Number reads a field that is a number, and says whether it is there.
+func Number(message []byte, field protowire.Number) (v int64, set bool, err error) {
+	err = Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
+		if n != field {
+			return 0
+		}
+		size := Int(t, b, &v)
+		set = set || size > 0
+		return size
+	})
+	return v, set, err
 }
 
 // Int reads a number. Another type of field is skipped.

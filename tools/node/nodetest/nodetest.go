@@ -2,6 +2,7 @@
 package nodetest
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 var started atomic.Int64
@@ -22,15 +24,9 @@ func Start(t testing.TB, c node.Config) *node.Node {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: a throwaway node needs root (mounts, containers)")
 	}
-	if c.Name == "" {
-		c.Name = fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1))
-	}
-	if c.Base == "" {
-		c.Base = node.BaseDir()
-	}
-	if c.Log == nil {
-		c.Log = t.Output()
-	}
+	c.Name = cmp.Or(c.Name, fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1)))
+	c.Base = cmp.Or(c.Base, node.BaseDir())
+	c.Log = cmp.Or(c.Log, t.Output())
 	if _, err := node.Clean(t.Context(), c.Base, slog.New(slog.DiscardHandler)); err != nil {
 		t.Logf("clean up after earlier tests: %v", err) // the next Start tries again
 	}
@@ -40,23 +36,11 @@ func Start(t testing.TB, c node.Config) *node.Node {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			dumpLog(t, n)
+			t.Log(process.Tail(n.LogFile()))
 		}
 		if err := n.Close(); err != nil {
 			t.Errorf("close node: %v", err)
 		}
 	})
 	return n
-}
-
-// dumpBytes bounds what a failed test prints of containerd's log.
-const dumpBytes = 16 << 10
-
-func dumpLog(t testing.TB, n *node.Node) {
-	log, err := os.ReadFile(n.LogFile())
-	if err != nil {
-		t.Logf("read containerd's log: %v", err)
-		return
-	}
-	t.Logf("containerd's log ends with:\n%s", log[max(0, len(log)-dumpBytes):])
 }

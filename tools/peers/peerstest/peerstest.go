@@ -1,9 +1,10 @@
-// Package peerstest starts the real Kubernetes for tests. A package whose tests
+// Package peerstest starts the real Kubernetes for tests, and asks it for them. A package whose tests
 // import it is run by "make e2e", which builds the binaries; elsewhere these
 // tests are skipped, because the build takes minutes.
 package peerstest
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/process"
 )
 
 var started atomic.Int64
@@ -59,15 +61,9 @@ func Outage(t testing.TB, short time.Duration) time.Duration {
 func StartControlPlane(t testing.TB, c peers.Config) *peers.ControlPlane {
 	t.Helper()
 	Need(t)
-	if c.Name == "" {
-		c.Name = fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1))
-	}
-	if c.Base == "" {
-		c.Base = peers.BaseDir()
-	}
-	if c.Log == nil {
-		c.Log = t.Output()
-	}
+	c.Name = cmp.Or(c.Name, fmt.Sprintf("test-%d-%d", os.Getpid(), started.Add(1)))
+	c.Base = cmp.Or(c.Base, peers.BaseDir())
+	c.Log = cmp.Or(c.Log, t.Output())
 	if _, err := peers.Clean(c.Base, slog.New(slog.DiscardHandler)); err != nil {
 		t.Logf("clean up after earlier tests: %v", err)
 	}
@@ -94,9 +90,7 @@ func StartKubelet(t testing.TB, c peers.KubeletConfig) *peers.Kubelet {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: a kubelet needs root (mounts, containers)")
 	}
-	if c.Log == nil {
-		c.Log = t.Output()
-	}
+	c.Log = cmp.Or(c.Log, t.Output())
 	k, err := peers.StartKubelet(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -110,17 +104,8 @@ func StartKubelet(t testing.TB, c peers.KubeletConfig) *peers.Kubelet {
 	return k
 }
 
-// dumpBytes bounds what a failed test prints of each log.
-const dumpBytes = 16 << 10
-
 func dumpLog(t testing.TB, c *peers.Component) {
-	if c == nil || !t.Failed() {
-		return
+	if c != nil && t.Failed() {
+		t.Log(process.Tail(c.LogFile()))
 	}
-	log, err := os.ReadFile(c.LogFile())
-	if err != nil {
-		t.Logf("read log of %s: %v", c.Name(), err)
-		return
-	}
-	t.Logf("log of %s ends with:\n%s", c.Name(), log[max(0, len(log)-dumpBytes):])
 }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -117,7 +118,26 @@ func work() error {
 			return err
 		}
 	}
-	return report.Write(out, report.Line{End: true})
+	if err := report.Write(out, report.Line{End: true}); err != nil {
+		return err
+	}
+	return drain(out)
+}
+
+// drain waits until the port has sent everything: the end of the machine loses the rest. To
+// close it is not enough, which waits for as long as a port of its speed takes, and qemu can
+// be kept from the CPU for longer.
+func drain(port *os.File) error {
+	for {
+		state, err := unix.IoctlGetInt(int(port.Fd()), unix.TIOCSERGETLSR)
+		if err != nil {
+			return fmt.Errorf("drain report: %w", err)
+		}
+		if state&1 != 0 { // TIOCSER_TEMT, include/uapi/linux/serial.h
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func readOrder() (report.Order, error) {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/tools/process"
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
@@ -33,10 +33,10 @@ func runSuite(s report.Suite) report.Result {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	out := &output{console: os.Stdout, result: &result}
+	out := output(os.Stdout, &result)
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
-	out.flush()
+	out.Flush()
 	result.Seconds = time.Since(begun).Seconds()
 	result.Exit, result.Reason = verdict(ctx, s, cmd, err)
 	fmt.Printf("=== %s ended after %.0f s\n", s.Name, result.Seconds)
@@ -62,44 +62,21 @@ var verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
 // output passes what a test prints on to the console and counts the verdicts.
 // What only says that a test begins is left out: a serial port is slow.
-type output struct {
-	console io.Writer
-	result  *report.Result
-	rest    []byte // of a line without its end
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.rest = append(o.rest, p...)
-	for {
-		line, rest, found := bytes.Cut(o.rest, []byte("\n"))
-		if !found {
-			return len(p), nil
+func output(console io.Writer, result *report.Result) *process.Lines {
+	return &process.Lines{Line: func(text string) {
+		if strings.HasPrefix(text, "=== ") {
+			return
 		}
-		o.rest = rest
-		o.line(string(line))
-	}
-}
-
-func (o *output) flush() {
-	if len(o.rest) > 0 {
-		o.line(string(o.rest))
-		o.rest = nil
-	}
-}
-
-func (o *output) line(text string) {
-	if strings.HasPrefix(text, "=== ") {
-		return
-	}
-	if m := verdictLine.FindStringSubmatch(text); m != nil {
-		switch m[1] {
-		case "PASS":
-			o.result.Passed++
-		case "FAIL":
-			o.result.FailedTests = append(o.result.FailedTests, m[2])
-		case "SKIP":
-			o.result.Skipped = append(o.result.Skipped, m[2])
+		if m := verdictLine.FindStringSubmatch(text); m != nil {
+			switch m[1] {
+			case "PASS":
+				result.Passed++
+			case "FAIL":
+				result.FailedTests = append(result.FailedTests, m[2])
+			case "SKIP":
+				result.Skipped = append(result.Skipped, m[2])
+			}
 		}
-	}
-	fmt.Fprintln(o.console, text)
+		fmt.Fprintln(console, text)
+	}}
 }

@@ -53,12 +53,12 @@ func TestOutputCountsVerdicts(t *testing.T) {
 		"    file_test.go:1: --- FAIL: quoted\n--- FAIL: TestB (1.00s)\n--- SKIP: TestC (0.00s)\nFAIL"
 	var console bytes.Buffer
 	var result report.Result
-	o := &output{console: &console, result: &result}
+	o := output(&console, &result)
 	// One byte at a time: a pipe may cut a line anywhere.
 	if _, err := io.Copy(o, iotest.OneByteReader(strings.NewReader(text))); err != nil {
 		t.Fatal(err)
 	}
-	o.flush()
+	o.Flush()
 	want := report.Result{Passed: 2, FailedTests: []string{"TestB"}, Skipped: []string{"TestC"}}
 	if !reflect.DeepEqual(result, want) {
 		t.Errorf("result is %+v, want %+v", result, want)

@@ -75,11 +75,7 @@ type Line struct {
 
 // Write sends one line.
 func Write(w io.Writer, l Line) error {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if _, err := w.Write(append(text, '\n')); err != nil {
+	if err := json.NewEncoder(w).Encode(l); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

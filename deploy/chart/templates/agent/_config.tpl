@@ -34,11 +34,18 @@
 {{- $_ := set $kubelet "path" $l.kubelet -}}
 {{- $_ := set $filesystems "kubelet" $kubelet -}}
 {{- $_ := set $c "filesystems" $filesystems -}}
-{{- $server := dict "address" (printf "%s:%v" (ternary "" "127.0.0.1" .Values.agent.metrics.open) .Values.agent.metrics.port) -}}
+{{- $server := dict
+  "address" (printf "%s:%v" (ternary "" "127.0.0.1" .Values.agent.metrics.open) .Values.agent.metrics.port)
+  "healthAddress" (printf "%s:%v" (ternary "127.0.0.1" "" .Values.agent.hostNetwork) .Values.agent.health.port)
+  "webConfigFile" (include "ebb.webConfig" .Values.agent.metrics.webConfigSecret) -}}
 {{- $_ := set $c "server" $server -}}
 {{- $pods := get $c "pods" | default dict -}}
 {{- if eq (get $pods "source" | default "none") "kubelet" -}}
 {{- $_ := set $pods "kubelet" (mergeOverwrite (dict "tokenFile" "/var/run/secrets/kubernetes.io/serviceaccount/token") (get $pods "kubelet" | default dict)) -}}
+{{- end -}}
+{{- if not .Values.agent.events.enabled -}}
+{{- $_ := set $pods "apiserver" (mergeOverwrite (get $pods "apiserver" | default dict) (dict "events" false)) -}}
+{{- $_ := set $c "pods" $pods -}}
 {{- end -}}
 {{- toYaml $c -}}
 {{- end }}
@@ -50,7 +57,7 @@
 {{- $removesLogs := and (eq $c.mode "enforce") (dig "containers" "enabled" true $c) (dig "containers" "logs" true $c) -}}
 {{- $capabilities := list "DAC_READ_SEARCH" "FOWNER" -}}
 {{- if $kernel -}}{{- $capabilities = concat (list "BPF" "PERFMON" "SYS_ADMIN") $capabilities -}}{{- end -}}
-{{- $pins := dig "kernel" "pinDirectory" "/sys/fs/bpf/ebb" $c -}}
+{{- if .Values.agent.hostPID -}}{{- $capabilities = append $capabilities "SYS_PTRACE" -}}{{- end -}}
 {{- dict
   "kernel" $kernel
   "capabilities" (.Values.agent.capabilities | default $capabilities)
@@ -59,11 +66,12 @@
   "removesLogs" $removesLogs
   "state" (dig "state" "directory" "/var/lib/ebb" $c)
   "lock" (dir (dig "state" "lockFile" "/run/ebb/agent.lock" $c))
-  "bpffs" (ternary "/sys/fs/bpf" (dir $pins) (hasPrefix "/sys/fs/bpf/" $pins))
+  "pins" (dig "kernel" "pinDirectory" "/sys/fs/bpf/ebb" $c)
   "socketDirectory" (dir $c.runtime.socket)
   "root" (include "ebb.layout" . | fromJson).root
   "kubelet" $c.filesystems.kubelet.path
   "source" (dig "pods" "source" "none" $c)
+  "events" (and (eq (dig "pods" "source" "none" $c) "apiserver") (dig "pods" "apiserver" "events" true $c))
   | toJson -}}
 {{- end }}
 
@@ -71,7 +79,7 @@
 {{- define "ebb.agentProbe" -}}
 httpGet:
   path: {{ .path }}
-  port: metrics
+  port: health
   {{- if .hostNetwork }}
   host: 127.0.0.1
   {{- end }}

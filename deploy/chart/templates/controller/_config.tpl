@@ -8,6 +8,8 @@
 {{- $_ := set $c "leaderElection" $election -}}
 {{- $server := get $c "server" | default dict -}}
 {{- $_ := set $server "address" (printf ":%v" .Values.controller.metrics.port) -}}
+{{- $_ := set $server "healthAddress" (printf ":%v" .Values.controller.health.port) -}}
+{{- $_ := set $server "webConfigFile" (include "ebb.webConfig" .Values.controller.metrics.webConfigSecret) -}}
 {{- $_ := set $c "server" $server -}}
 {{- toYaml $c -}}
 {{- end }}

@@ -1,4 +1,4 @@
-{{/* The pod that unloads one node; its name, node and deadline are filled in by ebb uninstall. */}}
+{{/* The pod that unloads one node: ebb uninstall makes a DaemonSet of it. */}}
 {{- define "ebb.unloadPod" -}}
 apiVersion: v1
 kind: Pod
@@ -23,7 +23,7 @@ spec:
     - name: unload
       image: {{ include "ebb.image" .root }}
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-      command: [/usr/bin/ebb-agent, --unload, --root=/host, --wait=60s, --config=/etc/ebb/agent.yaml]
+      command: [/usr/bin/ebb-agent, unload, --root=/host, --wait=60s, --config=/etc/ebb/agent.yaml]
       resources:
         requests: {cpu: 20m, memory: 64Mi}
         limits: {memory: 256Mi}

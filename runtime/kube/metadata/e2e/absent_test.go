@@ -9,13 +9,15 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // What proves that an object is absent, and what does not although it is a 404.
 func TestAbsent(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1", "v2"))
-	b.must(t, http.MethodPost, cronPath, cronTab("live", nil))
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1", "v2"))
+	b.Must(t, http.MethodPost, cronPath, cronTab("live", nil))
 	v2 := crontabs
 	v2.APIVersion = "example.com/v2"
 
@@ -48,13 +50,13 @@ func TestAbsent(t *testing.T) {
 	check("a group that never was", unserved, "live", gc.Unknown, metadata.ErrNotServed)
 
 	var now map[string]any
-	if err := b.ask(t.Context(), http.MethodGet, crdPath+"/crontabs.example.com", nil, &now); err != nil {
+	if err := b.Ask(t.Context(), http.MethodGet, crdPath+"/crontabs.example.com", nil, &now); err != nil {
 		t.Fatal(err)
 	}
 	definition := crd("v1", "v2!")
 	definition["metadata"] = now["metadata"]
-	b.must(t, http.MethodPut, crdPath+"/crontabs.example.com", definition)
-	b.await(t, "v2 not to be served", func(ctx context.Context) error {
+	b.Must(t, http.MethodPut, crdPath+"/crontabs.example.com", definition)
+	await.Holds(t, patience, "v2 not to be served", func(ctx context.Context) error {
 		if a, _ := b.client.Read(ctx, at(v2, "live", ""), true); a.State == gc.Exists {
 			return errors.New("still served")
 		}
@@ -64,7 +66,7 @@ func TestAbsent(t *testing.T) {
 	check("the same in the version that is", crontabs, "live", gc.Exists, nil)
 
 	b.undefine(t)
-	b.await(t, "the path to go", func(ctx context.Context) error {
+	await.Holds(t, patience, "the path to go", func(ctx context.Context) error {
 		if _, err := b.client.Read(ctx, at(crontabs, "live", ""), true); err == nil {
 			return errors.New("still served")
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 func at(typ gc.Type, name, uid string) gc.Coordinates {
@@ -15,12 +16,12 @@ func at(typ gc.Type, name, uid string) gc.Coordinates {
 	return c
 }
 
-func (b *bed) read(t *testing.T, typ gc.Type, name string) (gc.Answer, error) {
+func (b *fixture) read(t *testing.T, typ gc.Type, name string) (gc.Answer, error) {
 	t.Helper()
 	return b.client.Read(t.Context(), at(typ, name, ""), typ.Namespaced)
 }
 
-func (b *bed) do(t *testing.T, a gc.Action, want gc.Result) *gc.Object {
+func (b *fixture) do(t *testing.T, a gc.Action, want gc.Result) *gc.Object {
 	t.Helper()
 	out := b.client.Do(t.Context(), a, a.Object.Namespace != "")
 	if out.Result != want {
@@ -41,8 +42,8 @@ func refs(n int, uid string) (list []any, positions []gc.Position) {
 
 // Every action, on a type of the API server's own and on a custom one.
 func TestDo(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1"))
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1"))
 	for _, kind := range []struct {
 		name string
 		typ  gc.Type
@@ -54,7 +55,7 @@ func TestDo(t *testing.T) {
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			list, positions := refs(4, "uid-")
-			uid := b.must(t, http.MethodPost, kind.path, kind.make("x", object{
+			uid := b.Must(t, http.MethodPost, kind.path, kind.make("x", object{
 				"ownerReferences": list, "finalizers": []any{"example.com/a", "example.com/b"}}))
 			x := at(kind.typ, "x", uid)
 			first, err := b.read(t, kind.typ, "x")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // workers does a thing n times, with so many at once.
@@ -38,7 +39,7 @@ func workers(t testing.TB, many, n int, do func(i int) error) {
 
 // fill makes so many config maps as a program would: with labels, annotations
 // and an owner. It returns their UIDs.
-func (b *bed) fill(t testing.TB, namespace string, n int) (uids, versions []string) {
+func (b *fixture) fill(t testing.TB, namespace string, n int) (uids, versions []string) {
 	t.Helper()
 	path := "/api/v1/namespaces/" + namespace + "/configmaps"
 	uids, versions = make([]string, n), make([]string, n)
@@ -52,7 +53,7 @@ func (b *bed) fill(t testing.TB, namespace string, n int) (uids, versions []stri
 			"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
 				"uid": "11111111-2222-3333-4444-555555555555", "controller": true, "blockOwnerDeletion": true}}})
 		o["data"] = object{"key": "value"}
-		err := b.ask(t.Context(), http.MethodPost, path, o, &out)
+		err := b.Ask(t.Context(), http.MethodPost, path, o, &out)
 		uids[i], versions[i] = out.Metadata.UID, out.Metadata.ResourceVersion
 		return err
 	})
@@ -71,8 +72,8 @@ func cpu() time.Duration {
 // BenchmarkList lists 20,000 config maps into a sink that keeps nothing.
 func BenchmarkList(b *testing.B) {
 	const n = 20_000
-	bed := newBed(b)
-	bed.fill(b, "default", n)
+	fixture := newFixture(b, peers.Config{})
+	fixture.fill(b, "default", n)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -81,7 +82,7 @@ func BenchmarkList(b *testing.B) {
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(b.Context())
 		listed := 0
-		f := bed.client.Follow(configMaps, nil, func(_ context.Context, batch []metadata.Event) error {
+		f := fixture.client.Follow(configMaps, nil, func(_ context.Context, batch []metadata.Event) error {
 			for i := range batch {
 				switch batch[i].Kind {
 				case metadata.Observed:
@@ -113,24 +114,24 @@ func BenchmarkList(b *testing.B) {
 // the least that a program could send.
 func BenchmarkDelete(b *testing.B) {
 	const n = 5_000
-	bed := newBed(b)
+	fixture := newFixture(b, peers.Config{})
 	for _, way := range []struct {
 		name   string
 		delete func(ctx context.Context, o gc.Coordinates, version string) error
 	}{
 		{"do", func(ctx context.Context, o gc.Coordinates, version string) error {
-			out := bed.client.Do(ctx, gc.Action{Verb: gc.Delete, Object: o, Policy: gc.Background, ResourceVersion: version}, true)
+			out := fixture.client.Do(ctx, gc.Action{Verb: gc.Delete, Object: o, Policy: gc.Background, ResourceVersion: version}, true)
 			return out.Err
 		}},
 		{"bare", func(ctx context.Context, o gc.Coordinates, version string) error {
-			return bed.ask(ctx, http.MethodDelete, mapsPath+"/"+o.Name, object{"propagationPolicy": "Background",
+			return fixture.Ask(ctx, http.MethodDelete, mapsPath+"/"+o.Name, object{"propagationPolicy": "Background",
 				"preconditions": object{"uid": o.UID, "resourceVersion": version}}, nil)
 		}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			var took, used time.Duration
 			for range b.N {
-				uids, versions := bed.fill(b, "default", n)
+				uids, versions := fixture.fill(b, "default", n)
 				began, was := time.Now(), cpu()
 				workers(b, 32, n, func(i int) error {
 					return way.delete(b.Context(), at(configMaps, fmt.Sprintf("map-%06d", i), uids[i]), versions[i])

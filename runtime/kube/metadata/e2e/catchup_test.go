@@ -6,12 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // What was created before CatchUp was called has been told when it returns,
 // while others write, and what was deleted since does not come back.
 func TestCatchUp(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t, peers.Config{})
 	s := follow(t, b.client, configMaps)
 	s.until(t, "the list", isSynced)
 
@@ -23,13 +25,13 @@ func TestCatchUp(t *testing.T) {
 			for i := 0; !enough.Load(); i++ {
 				name := fmt.Sprintf("noise-%d-%d", w, i%50)
 				// Either may come too late: that is the noise.
-				_ = b.ask(ctx, http.MethodPost, mapsPath, configMap(name, nil), nil)
-				_ = b.ask(ctx, http.MethodDelete, fmt.Sprintf("%s/noise-%d-%d", mapsPath, w, (i+25)%50), nil, nil)
+				_ = b.Ask(ctx, http.MethodPost, mapsPath, configMap(name, nil), nil)
+				_ = b.Ask(ctx, http.MethodDelete, fmt.Sprintf("%s/noise-%d-%d", mapsPath, w, (i+25)%50), nil, nil)
 			}
 		})
 	}
 	for round := range 200 {
-		uid := b.must(t, http.MethodPost, mapsPath, configMap(fmt.Sprintf("round-%d", round), nil))
+		uid := b.Must(t, http.MethodPost, mapsPath, configMap(fmt.Sprintf("round-%d", round), nil))
 		err := s.CatchUp(t.Context())
 		if _, ok := s.get(uid); !ok || err != nil {
 			enough.Store(true)
@@ -43,7 +45,7 @@ func TestCatchUp(t *testing.T) {
 	var list struct {
 		Items []struct{ Metadata struct{ UID string } }
 	}
-	if err := b.ask(t.Context(), http.MethodGet, "/api/v1/configmaps", nil, &list); err != nil {
+	if err := b.Ask(t.Context(), http.MethodGet, "/api/v1/configmaps", nil, &list); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "the end of the noise", func(s *seen) bool {

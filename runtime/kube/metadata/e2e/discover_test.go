@@ -14,6 +14,8 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // plainly asks the real API server as if aggregated discovery had never been thought of.
@@ -30,9 +32,9 @@ func (p plainly) RoundTrip(r *http.Request) (*http.Response, error) {
 // One version after the other tells the same types as all at once, and the same of an
 // API server that does not answer.
 func TestDiscoverUnaggregated(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1", "v2", "v3!"))
-	kubeconfig, err := b.cp.Kubeconfig("metadata", "system:masters")
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1", "v2", "v3!"))
+	kubeconfig, err := b.Kubeconfig("metadata", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +78,11 @@ func TestDiscoverUnaggregated(t *testing.T) {
 			t.Errorf("%s was not asked for: %v", path, paths)
 		}
 	}
-	b.must(t, http.MethodPost, servicePath, object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+	b.Must(t, http.MethodPost, servicePath, object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": object{"name": "v1.dead.example.com"}, "spec": object{"group": "dead.example.com", "version": "v1",
 			"groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true,
 			"service": object{"name": "dead", "namespace": "default"}}})
-	b.await(t, "the dead API service to be seen by both", func(ctx context.Context) error {
+	await.Holds(t, patience, "the dead API service to be seen by both", func(ctx context.Context) error {
 		for _, c := range []*metadata.Client{b.client, plain} {
 			if d, err := c.Discover(ctx); err != nil || d.Partial["dead.example.com/v1"] == nil {
 				return errors.Join(err, errors.New("it is not among the partial"))

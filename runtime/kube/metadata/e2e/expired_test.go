@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -35,20 +33,20 @@ func (f *forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A list that is read page by page ends, however fast etcd forgets.
 func TestPagesExpire(t *testing.T) {
-	b := newBedWith(t, peers.Config{APIServerArgs: []string{"--feature-gates=WatchList=false,ListFromCacheSnapshot=false"}})
+	b := newFixture(t, peers.Config{APIServerArgs: []string{"--feature-gates=WatchList=false,ListFromCacheSnapshot=false"}})
 	const objects = 1200 // three pages
 	var group sync.WaitGroup
 	for w := range 8 {
 		group.Go(func() {
 			for i := w; i < objects; i += 8 {
-				if err := b.ask(t.Context(), http.MethodPost, mapsPath, configMap(fmt.Sprintf("o%d", i), nil), nil); err != nil {
+				if err := b.Ask(t.Context(), http.MethodPost, mapsPath, configMap(fmt.Sprintf("o%d", i), nil), nil); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	group.Wait()
-	kubeconfig, err := b.cp.Kubeconfig("forgetful", "system:masters")
+	kubeconfig, err := b.Kubeconfig("forgetful", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +57,8 @@ func TestPagesExpire(t *testing.T) {
 	var expired, made atomic.Int64
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return &forgetful{rt, func() {
-			b.must(t, http.MethodPost, mapsPath, configMap(fmt.Sprintf("late%d", made.Add(1)), nil))
-			b.compact(t)
+			b.Must(t, http.MethodPost, mapsPath, configMap(fmt.Sprintf("late%d", made.Add(1)), nil))
+			b.Compact(t)
 		}, &expired}
 	})
 	client, err := metadata.New(config, metadata.Options{})
@@ -78,22 +76,6 @@ func TestPagesExpire(t *testing.T) {
 		t.Errorf("unreadable %d times, last: %v", n, s.last)
 	}
 	t.Logf("%d pages expired, %d lists begun", expired.Load(), s.count(metadata.Listing))
-	uid := b.must(t, http.MethodPost, mapsPath, configMap("after", nil))
+	uid := b.Must(t, http.MethodPost, mapsPath, configMap("after", nil))
 	s.until(t, "what came after", has(uid))
-}
-
-// compact has etcd forget all but the newest state.
-func (b *bed) compact(t testing.TB) {
-	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", b.cp.EtcdSocket())
-	}}}
-	var state struct{ Header struct{ Revision string } }
-	err := peers.Request(t.Context(), c, http.MethodPost, "http://etcd/v3/kv/range", object{"key": "YQ=="}, &state)
-	if err == nil {
-		err = peers.Request(t.Context(), c, http.MethodPost, "http://etcd/v3/kv/compaction", object{"revision": state.Header.Revision}, nil)
-	}
-	if err != nil {
-		t.Error(err)
-	}
 }

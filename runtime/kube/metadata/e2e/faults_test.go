@@ -9,26 +9,28 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 // An API server that goes and comes again: nothing is listed anew, and what
 // happened meanwhile is told.
 func TestAPIServerRestarts(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t, peers.Config{})
 	s := follow(t, b.client, configMaps)
 	s.until(t, "the list", isSynced)
 	lists := s.count(metadata.Listing)
-	if err := b.cp.APIServer.Kill(); err != nil {
+	if err := b.APIServer.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "the end of the API server", func(s *seen) bool { return !s.synced })
 	if s.last == nil || !errors.Is(s.last, metadata.ErrUnavailable) {
 		t.Errorf("unreadable because of %v", s.last)
 	}
-	if err := b.cp.APIServer.Start(t.Context()); err != nil {
+	if err := b.APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	uid := b.must(t, http.MethodPost, mapsPath, configMap("after", nil))
+	uid := b.Must(t, http.MethodPost, mapsPath, configMap("after", nil))
 	s.until(t, "the new object", func(s *seen) bool { return s.synced && has(uid)(s) })
 	t.Logf("%d lists before, %d after", lists, s.count(metadata.Listing))
 	if s.count(metadata.WentBack) != 0 {
@@ -37,17 +39,17 @@ func TestAPIServerRestarts(t *testing.T) {
 }
 
 func TestCustomResourceComesAgain(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1"))
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1"))
 	s := follow(t, b.client, crontabs)
 	other := follow(t, b.client, configMaps)
-	old := b.must(t, http.MethodPost, cronPath, cronTab("x", nil))
+	old := b.Must(t, http.MethodPost, cronPath, cronTab("x", nil))
 	s.until(t, "the first object", has(old))
 	other.until(t, "the other type", isSynced)
 	b.undefine(t)
 	s.until(t, "the end of the type", func(s *seen) bool { return !s.synced })
-	b.define(t, crd("v1"))
-	fresh := b.must(t, http.MethodPost, cronPath, cronTab("x", nil))
+	b.Define(t, crd("v1"))
+	fresh := b.Must(t, http.MethodPost, cronPath, cronTab("x", nil))
 	s.until(t, "the new object", func(s *seen) bool { return s.synced && has(fresh)(s) && !has(old)(s) })
 	if n := other.count(metadata.Unreadable); n != 0 {
 		t.Errorf("the other type was unreadable %d times", n)
@@ -56,9 +58,9 @@ func TestCustomResourceComesAgain(t *testing.T) {
 
 // Whom nothing is allowed is told who lacks what.
 func TestForbidden(t *testing.T) {
-	b := newBed(t)
-	uid := b.must(t, http.MethodPost, mapsPath, configMap("x", nil))
-	kubeconfig, err := b.cp.Kubeconfig("nobody-much")
+	b := newFixture(t, peers.Config{})
+	uid := b.Must(t, http.MethodPost, mapsPath, configMap("x", nil))
+	kubeconfig, err := b.Kubeconfig("nobody-much")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +87,12 @@ func TestForbidden(t *testing.T) {
 
 // A type whose conversion webhook does not answer is unreadable, and no other.
 func TestBrokenConversion(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t, peers.Config{})
 	definition := crd("v1", "v2")
 	definition["spec"].(object)["conversion"] = object{"strategy": "Webhook", "webhook": object{
 		"conversionReviewVersions": []any{"v1"}, "clientConfig": object{"url": "https://127.0.0.1:1/convert"}}}
-	b.define(t, definition)
-	b.must(t, http.MethodPost, cronPath, cronTab("stored", nil))
+	b.Define(t, definition)
+	b.Must(t, http.MethodPost, cronPath, cronTab("stored", nil))
 	broken := crontabs
 	broken.APIVersion = "example.com/v2"
 	s := follow(t, b.client, broken)
@@ -105,12 +107,12 @@ func TestBrokenConversion(t *testing.T) {
 
 // An API server of somebody else that does not answer: its types are not gone.
 func TestDiscoverDeadAPIService(t *testing.T) {
-	b := newBed(t)
-	b.must(t, http.MethodPost, servicePath, object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+	b := newFixture(t, peers.Config{})
+	b.Must(t, http.MethodPost, servicePath, object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": object{"name": "v1.dead.example.com"}, "spec": object{"group": "dead.example.com", "version": "v1",
 			"groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true,
 			"service": object{"name": "dead", "namespace": "default"}}})
-	b.await(t, "the dead API service to be seen", func(ctx context.Context) error {
+	await.Holds(t, patience, "the dead API service to be seen", func(ctx context.Context) error {
 		d, err := b.client.Discover(ctx)
 		if err != nil {
 			return err
@@ -123,8 +125,8 @@ func TestDiscoverDeadAPIService(t *testing.T) {
 }
 
 func TestWarn(t *testing.T) {
-	b := newBed(t)
-	uid := b.must(t, http.MethodPost, mapsPath, configMap("x", nil))
+	b := newFixture(t, peers.Config{})
+	uid := b.Must(t, http.MethodPost, mapsPath, configMap("x", nil))
 	for _, o := range []gc.Coordinates{at(configMaps, "x", uid), at(namespaces, "default", "")} {
 		if err := b.client.Warn(t.Context(), metadata.Notice{Object: o, Reason: "OwnerRefInvalidNamespace",
 			Message: "an owner in another namespace: " + strings.Repeat("ü", 2000)}); err != nil {
@@ -134,7 +136,7 @@ func TestWarn(t *testing.T) {
 	var list struct {
 		Items []struct{ Reason, Type string }
 	}
-	if err := b.ask(t.Context(), http.MethodGet, "/apis/events.k8s.io/v1/namespaces/default/events", nil, &list); err != nil {
+	if err := b.Ask(t.Context(), http.MethodGet, "/apis/events.k8s.io/v1/namespaces/default/events", nil, &list); err != nil {
 		t.Fatal(err)
 	}
 	n := 0

@@ -11,12 +11,13 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 func TestFollow(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1"))
-	root := b.must(t, http.MethodPost, mapsPath, configMap("root", nil))
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1"))
+	root := b.Must(t, http.MethodPost, mapsPath, configMap("root", nil))
 	for _, test := range []struct {
 		name string
 		typ  gc.Type
@@ -27,7 +28,7 @@ func TestFollow(t *testing.T) {
 		{"custom", crontabs, cronPath, cronTab},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := b.must(t, http.MethodPost, test.path, test.make("before", object{
+			before := b.Must(t, http.MethodPost, test.path, test.make("before", object{
 				"finalizers":      []any{"example.com/hold"},
 				"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root, "blockOwnerDeletion": true}}}))
 			s := follow(t, b.client, test.typ)
@@ -43,14 +44,14 @@ func TestFollow(t *testing.T) {
 				t.Errorf("listed object: %s", diff)
 			}
 
-			after := b.must(t, http.MethodPost, test.path, test.make("after", nil))
+			after := b.Must(t, http.MethodPost, test.path, test.make("after", nil))
 			s.until(t, "a new object", has(after))
-			b.must(t, http.MethodDelete, test.path+"/after", nil)
+			b.Must(t, http.MethodDelete, test.path+"/after", nil)
 			s.until(t, "its deletion", func(s *seen) bool { return s.deleted[after] })
 
 			for policy, finalizer := range map[string]string{"Foreground": gc.ForegroundFinalizer, "Orphan": gc.OrphanFinalizer} {
-				uid := b.must(t, http.MethodPost, test.path, test.make("owner-"+string(policy[0]+32), nil))
-				b.must(t, http.MethodDelete, test.path+"/owner-"+string(policy[0]+32), object{"propagationPolicy": policy})
+				uid := b.Must(t, http.MethodPost, test.path, test.make("owner-"+string(policy[0]+32), nil))
+				b.Must(t, http.MethodDelete, test.path+"/owner-"+string(policy[0]+32), object{"propagationPolicy": policy})
 				s.until(t, policy, func(s *seen) bool {
 					o := s.objects[uid]
 					return o.Terminating && len(o.Finalizers) == 1 && o.Finalizers[0] == finalizer
@@ -64,8 +65,8 @@ func TestFollow(t *testing.T) {
 }
 
 func TestDiscover(t *testing.T) {
-	b := newBed(t)
-	b.define(t, crd("v1", "v2", "v3!"))
+	b := newFixture(t, peers.Config{})
+	b.Define(t, crd("v1", "v2", "v3!"))
 	d, err := b.client.Discover(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestDiscover(t *testing.T) {
 // TestFollowWhole: whole objects are listed and watched, and what is not in their
 // metadata is told with them. One that cannot be read makes its type unreadable.
 func TestFollowWhole(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t, peers.Config{})
 	withData := func(name, value string) object {
 		o := configMap(name, nil)
 		o["data"] = object{"key": value}
@@ -111,14 +112,14 @@ func TestFollowWhole(t *testing.T) {
 		}
 		return m.Data["key"], nil
 	}
-	before := b.must(t, http.MethodPost, mapsPath, withData("before", "one"))
+	before := b.Must(t, http.MethodPost, mapsPath, withData("before", "one"))
 	s := followWhole(t, b.client, configMaps, data)
 	s.until(t, "the list", isSynced)
 	is := func(uid, value string) func(*seen) bool { return func(s *seen) bool { return s.fields[uid] == value } }
 	s.until(t, "its value", is(before, "one"))
-	b.must(t, http.MethodPut, mapsPath+"/before", withData("before", "two"))
+	b.Must(t, http.MethodPut, mapsPath+"/before", withData("before", "two"))
 	s.until(t, "another value", is(before, "two"))
-	b.must(t, http.MethodDelete, mapsPath+"/before", nil)
+	b.Must(t, http.MethodDelete, mapsPath+"/before", nil)
 	s.until(t, "its deletion", func(s *seen) bool { return s.deleted[before] })
 	if n := s.count(metadata.Unreadable) + s.count(metadata.Listing) - 1; n != 0 {
 		t.Errorf("listed or unreadable %d times more: %v", n, s.last)
@@ -126,12 +127,12 @@ func TestFollowWhole(t *testing.T) {
 	if now, known := b.client.Time(time.Now()); !known || time.Since(now).Abs() > time.Minute {
 		t.Errorf("the API server's time is %v, known: %v", now, known)
 	}
-	bad := b.must(t, http.MethodPost, mapsPath, withData("bad", "broken"))
+	bad := b.Must(t, http.MethodPost, mapsPath, withData("bad", "broken"))
 	s.until(t, "what is not understood to be told without fields", func(s *seen) bool {
 		fields, told := s.fields[bad]
 		return told && fields == nil
 	})
-	after := b.must(t, http.MethodPost, mapsPath, withData("after", "three"))
+	after := b.Must(t, http.MethodPost, mapsPath, withData("after", "three"))
 	s.until(t, "the next value", is(after, "three"))
 	if s.last != nil {
 		t.Errorf("the type cannot be read: %v", s.last)

@@ -30,6 +30,7 @@ func main() {
 
 func root(stdout io.Writer) *cobra.Command {
 	o := image.Options{}
+	push := false
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Make ebb's container image",
@@ -42,13 +43,22 @@ digests and sizes as JSON.`,
 			if err != nil {
 				return err
 			}
-			return report(stdout, made, filepath.Join(o.Output, image.ArchiveFile))
+			if err := report(stdout, made, filepath.Join(o.Output, image.ArchiveFile)); err != nil || !push {
+				return err
+			}
+			pinned, err := image.Push(cmd.Context(), o.Output)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(stdout, "pushed %s\n", pinned)
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Tree, "tree", ".", "the clone to build")
 	f.StringVar(&o.Output, "output", "bin/image", "directory for "+image.ArchiveFile+", "+image.SBOMFile+" and "+image.MadeFile)
 	f.StringVar(&o.Name, "name", image.Repository, "name of the image; without a tag, it is the appVersion of "+deploy.ChartFile)
+	f.BoolVar(&push, "push", false, "push it to the registry that its name begins with, with the credentials of docker login")
 	f.StringSliceVar(&o.Architectures, "arch", image.Architectures, "which architectures to build for")
 	return cmd
 }

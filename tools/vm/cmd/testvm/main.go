@@ -61,8 +61,9 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	f.StringVar(&o.selection.Run, "run", "", "with --package: run only these tests, those that are usually left out included")
 	f.BoolVar(&o.selection.Quick, "quick", false, "leave out what takes long: half of the time, and most of what differs between kernels")
 	f.BoolVar(&o.selection.Load, "load", false, "run no tests: only load and attach every kernel program")
+	f.BoolVar(&o.selection.Reboot, "reboot", false, "run the one test that resets the machine in the middle, and goes on after a second boot with the same disk")
 	f.IntVar(&o.selection.Count, "count", 0, "with --package: run each test so many times")
-	cmd.MarkFlagsMutuallyExclusive("quick", "package", "load")
+	cmd.MarkFlagsMutuallyExclusive("quick", "package", "load", "reboot")
 	f.StringVar(&o.table, "table", "", "a page to write the table of results into")
 	f.StringArrayVar(&o.parameter, "parameter", nil, "of the kernels, besides those of every machine, such as nohz_full=1")
 	f.IntVar(&o.atOnce, "at-once", 2, "how many machines to run side by side: one alone leaves CPUs idle")
@@ -156,7 +157,11 @@ func (t test) run(ctx context.Context, name string) (vm.Column, error) {
 	}
 	fmt.Fprintf(t.console, "%s (log: %s)\n", kernel.Package, m.Log)
 	begun := time.Now()
-	column.Report, err = m.Run(ctx)
+	boot := m.Run
+	if t.selection.Reboot {
+		boot = m.Reboot
+	}
+	column.Report, err = boot(ctx)
 	fmt.Fprintf(t.console, "ended after %s\n", time.Since(begun).Round(time.Second))
 	return column, err
 }

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// passes says whether the gate lets a deletion of a collector through, or why not.
+func (b *fixture) passes(name gc.Collector) string {
+	why, taken := b.c.gate.admit(time.Now(), gc.Action{Collector: name, Verb: gc.Delete, Root: rootOf(name)})
+	if why == "" {
+		b.c.gate.finish(taken, gc.Gone)
+	}
+	return why
+}
+
+// restore etcd.
+func (b *fixture) restore() {
+	unlock := b.api.lock()
+	b.api.back++
+	b.api.changed.Broadcast()
+	unlock()
+	b.after(time.Second)
+}
+
+// TestAfterRestore: what waits for a person waits until one has confirmed, whatever else
+// one says; and that is kept for whoever leads next. The others go on.
+func TestAfterRestore(t *testing.T) {
+	m := &memory{}
+	withMemory(t, m, func(b *fixture) {
+		b.want("confirmed before", b.c.ConfirmRestore(b.t.Context()), false)
+		b.restore()
+		m.want(b.t, "restored", "restored")
+		owner := b.api.put(set("o"))
+		pods := b.pods(owner, 2)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Second)
+		b.want("owners' left", b.left(pods), 0)
+		b.c.Pause(b.t.Context())
+		b.want("resumed", b.c.Resume(b.t.Context()), "")
+		for name, want := range map[gc.Collector]string{"nodes": resultUnconfirmed, "volumes": resultUnconfirmed, gc.Owners: "", "": ""} {
+			b.want(name.String(), b.passes(name), want)
+		}
+	})
+	withMemory(t, m, func(b *fixture) { // another one leads
+		b.want("nodes", b.passes("nodes"), resultUnconfirmed)
+		b.want("held", b.c.gate.collectorHeld("nodes"), true)
+		b.want("pods held", b.c.gate.collectorHeld("pods"), false)
+		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
+		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+		b.after(time.Second)
+		m.want(b.t, "confirmed", "")
+		if why := b.passes("nodes"); why == resultUnconfirmed {
+			t.Error(why)
+		}
+	})
+	withMemory(t, m, func(b *fixture) {
+		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+	})
+}
+
+// TestRestoreThatNobodyKnows: where nothing can be kept, each start waits for a person.
+func TestRestoreThatNobodyKnows(t *testing.T) {
+	withMemory(t, &memory{err: election.ErrNoLease}, func(b *fixture) {
+		b.want("held", b.c.gate.collectorHeld("nodes"), true)
+		b.want("paused", strings.Contains(b.c.gate.stateText(), "paused"), false)
+		b.want("said", strings.Contains(b.c.gate.stateText(), "confirm-restore"), true)
+		b.want("cascades", b.c.gate.preview(time.Now()).Halted, "") // they wait for nobody
+		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
+		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+	})
+}

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// memory is a Lease that can be away, for errors that a real one does not have when
+// they are wanted.
+type memory struct {
+	mu   sync.Mutex
+	kept election.State
+	err  error
+	n    int // times it was written
+}
+
+func (m *memory) set(err error) { m.mu.Lock(); defer m.mu.Unlock(); m.err = err }
+
+func (m *memory) Read(context.Context) (election.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept, m.err
+}
+
+func (m *memory) Write(_ context.Context, k election.State) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.kept = k
+		m.n++
+	}
+	return m.err
+}
+
+func (m *memory) want(t *testing.T, what, want string) {
+	t.Helper()
+	if k, _ := m.Read(t.Context()); k.Halted != want {
+		t.Errorf("%s: %q is kept, want %q", what, k.Halted, want)
+	}
+}
+
+func withMemory(t *testing.T, m *memory, test func(b *fixture)) {
+	t.Helper()
+	inBubbleWith(t, m, func(c *config.Config) {
+		c.CircuitBreaker = config.CircuitBreaker{Deletions: 3, Window: config.Duration(time.Hour)}
+	}, nil, test)
+}
+
+// Until it is known how it was left, nothing is sent; not even if somebody says so.
+func TestNothingIsSentBeforeItIsKnown(t *testing.T) {
+	m := &memory{err: errors.New("the API server is away")}
+	withMemory(t, m, func(b *fixture) {
+		owner := b.api.put(set("o"))
+		pods := b.pods(owner, 2)
+		b.api.remove(owner, gc.Background)
+		b.after(20 * time.Second)
+		b.want("left", b.left(pods), 2)
+		b.want("resumed", b.c.Resume(b.t.Context()), "it is not known yet whether it was paused, or its circuit breaker open before it was started")
+		b.want("said", b.said("before it is known"), 1)
+		m.set(nil)
+		b.after(11 * time.Second)
+		b.want("left", b.left(pods), 0)
+	})
+}
+
+// What is not allowed to be kept holds nothing up.
+func TestNoMemory(t *testing.T) {
+	m := &memory{err: fmt.Errorf("%w", election.ErrNoLease)}
+	withMemory(t, m, func(b *fixture) {
+		owner := b.api.put(set("o"))
+		pods := b.pods(owner, 2)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Second)
+		b.want("left", b.left(pods), 0)
+		b.want("said", b.said("will not outlive a restart"), 1)
+	})
+}
+
+// A pause and an open circuit breaker are written down, later if need be, and taken away again.
+func TestHaltsAreKept(t *testing.T) {
+	m := &memory{kept: election.State{Halted: "paused by-a-later-version"}}
+	withMemory(t, m, func(b *fixture) {
+		b.want("state", b.c.gate.stateText(), "paused by hand")
+		b.want("still", b.c.Resume(b.t.Context()), "")
+		b.want("error", b.c.saveNow(b.t.Context()), nil)
+		m.want(b.t, "resumed", "")
+		m.set(errors.New("away"))
+		owner := b.api.put(set("o"))
+		pods := b.pods(owner, 9)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Minute)
+		b.want("left", b.left(pods), 6)
+		b.want("said", b.said("a restart would not know"), 1)
+		m.set(nil)
+		b.after(11 * time.Second)
+		m.want(b.t, "open", "breaker-open")
+		b.c.Pause(b.t.Context())
+		b.want("error", b.c.saveNow(b.t.Context()), nil)
+		m.want(b.t, "paused, too", "paused breaker-open")
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,151 @@
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/policy/gc"
+	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+// Selector has the labels of the agents' pods, as the chart sets them.
+const Selector = "app.kubernetes.io/name=ebb,app.kubernetes.io/component=agent"
+
+// AgentContainer is what the chart calls the agents' container, and agentProgram where the image has
+// the agent.
+const (
+	AgentContainer = "agent"
+	agentProgram   = "/usr/bin/ebb-agent"
+)
+
+// mostNamed bounds the nodes that an error names.
+const mostNamed = 10
+
+// Agent is the agent of one node.
+type Agent struct {
+	Node    string `json:"node"`
+	Pod     string `json:"pod,omitempty"` // empty: reached by its socket on this node
+	Ready   bool   `json:"ready"`
+	Image   string `json:"image,omitempty"`
+	Version string `json:"version,omitempty"` // by the pod's labels: that of the chart
+
+	desk *Desk
+}
+
+// pod is what is read of one.
+type pod struct {
+	Metadata struct {
+		Name              string
+		Labels            map[string]string
+		CreationTimestamp time.Time
+		DeletionTimestamp *time.Time
+	}
+	Spec struct {
+		NodeName   string
+		Containers []struct{ Name, Image string }
+	}
+	Status struct {
+		Phase      string
+		Conditions []struct{ Type, Status string }
+	}
+}
+
+// Agents lists the agents, one a node, in the order of the nodes' names. A node that was
+// named and has none is an error.
+func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
+	if d.api == nil {
+		return []Agent{{Node: program.NodeName(), Ready: true, desk: d}}, nil
+	}
+	best := map[string]pod{}
+	err := d.eachPod(ctx, Selector, func(p pod) {
+		if old, ok := best[p.Spec.NodeName]; p.Spec.NodeName != "" && (!ok || p.better(old)) {
+			best[p.Spec.NodeName] = p
+		}
+	})
+	switch {
+	case errors.Is(err, kube.ErrForbidden):
+		return nil, fmt.Errorf("list the agents' pods, which takes the right to list pods in namespace %s: %w", d.o.Namespace, err)
+	case err != nil:
+		return nil, fmt.Errorf("list the agents' pods: %w", err)
+	case len(best) == 0:
+		return nil, fmt.Errorf("no agent's pod in namespace %s (labels %s): is ebb in another namespace?", d.o.Namespace, Selector)
+	}
+	return d.choose(best)
+}
+
+// eachPod lists the pods with these labels.
+func (d *Desk) eachPod(ctx context.Context, labels string, visit func(pod)) error {
+	pods := gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
+	return d.api.WholeList(ctx, pods, kube.Selection{Namespace: d.o.Namespace, Labels: labels}, func(data json.RawMessage) error {
+		var p pod
+		if err := json.Unmarshal(data, &p); err != nil {
+			return fmt.Errorf("a pod that cannot be read: %w", err)
+		}
+		visit(p)
+		return nil
+	})
+}
+
+// choose makes agents of the pods of the nodes that are meant.
+func (d *Desk) choose(pods map[string]pod) ([]Agent, error) {
+	nodes := slices.Sorted(maps.Keys(pods))
+	if len(d.o.Nodes) > 0 {
+		nodes = slices.Compact(slices.Sorted(slices.Values(d.o.Nodes)))
+	}
+	var missing []string
+	agents := make([]Agent, 0, len(nodes))
+	for _, node := range nodes {
+		p, ok := pods[node]
+		if !ok {
+			missing = append(missing, escape(node, maxValue))
+			continue
+		}
+		agents = append(agents, Agent{
+			Node: node, Pod: p.Metadata.Name, Ready: p.ready(), Image: p.image(AgentContainer), Version: p.Metadata.Labels["app.kubernetes.io/version"], desk: d,
+		})
+	}
+	if n := len(missing); n > 0 {
+		if n > mostNamed {
+			missing = append(missing[:mostNamed], fmt.Sprintf("and %d more", n-mostNamed))
+		}
+		return nil, fmt.Errorf("no agent in namespace %s on node %s: does the node exist, and is the DaemonSet for it?", d.o.Namespace, strings.Join(missing, ", "))
+	}
+	return agents, nil
+}
+
+// better says whether a pod is more likely its node's agent than another.
+func (p pod) better(than pod) bool {
+	if a, b := p.ready(), than.ready(); a != b {
+		return a
+	}
+	if a, b := p.ended(), than.ended(); a != b {
+		return b
+	}
+	return p.Metadata.CreationTimestamp.After(than.Metadata.CreationTimestamp)
+}
+
+// ended: it has, or is about to.
+func (p pod) ended() bool {
+	return p.Metadata.DeletionTimestamp != nil || p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
+}
+
+func (p pod) ready() bool {
+	return slices.Contains(p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"}) && !p.ended()
+}
+
+// image is that of one of its containers.
+func (p pod) image(container string) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}

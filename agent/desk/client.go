@@ -1,0 +1,205 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/stdio"
+)
+
+// Bounds of what is read.
+const (
+	maxAnswer  = 64 << 20 // what an agent with thousands of images says of them is some MiB
+	maxRefusal = 1 << 20  // it may have a plan in it
+	maxHeaders = 64 << 10
+	idle       = 30 * time.Second // a connection that is kept for the next request
+)
+
+// Client asks one agent.
+type Client struct {
+	Agent Agent
+	http  http.Client
+	life  context.Context
+	end   context.CancelFunc
+
+	mu    sync.Mutex
+	conns []*conn // that there were
+}
+
+// Client makes a client, which connects when it is first used. Its connections end with
+// ctx, or Close. Give ctx a deadline, or a request that nobody answers lasts for ever.
+func (a Agent) Client(ctx context.Context) *Client {
+	c := &Client{Agent: a}
+	c.life, c.end = context.WithCancel(ctx)
+	c.http = http.Client{
+		Transport: &http.Transport{
+			DialContext: c.dial, MaxResponseHeaderBytes: maxHeaders, IdleConnTimeout: idle, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	path := c.Agent.desk.o.Socket
+	if path != "" {
+		local, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		if err != nil {
+			err = stdio.Explain(path, err)
+			return nil, failed(err, "%v", err)
+		}
+		context.AfterFunc(c.life, func() { _ = local.Close() })
+		return local, nil
+	}
+	remote, err := c.Agent.exec(ctx, c.life)
+	if err != nil {
+		return nil, err // a nil *conn in the interface would not be nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = slices.DeleteFunc(c.conns, (*conn).ended)
+	c.conns = append(c.conns, remote)
+	return remote, nil
+}
+
+// Close ends all connections, also those that are in use, and waits a moment until the
+// commands in the pod have ended.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	patience := time.After(grace)
+	for _, conn := range c.conns {
+		select {
+		case <-conn.done:
+		case <-patience:
+			return // all are cut off now
+		}
+	}
+}
+
+// Refused is an answer that is not a success, in the agent's words.
+type Refused struct {
+	Code int
+	Text string // escaped
+	Body []byte // as it was
+}
+
+func (r *Refused) Error() string { return r.Text }
+
+// Do sends a request, with in as its JSON body if it is not nil. The answer is a success:
+// anything else is an error, a [*Refused] if the agent said so. The caller must close the
+// answer's body, which is not bounded.
+func (c *Client) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://ebb-agent"+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	c.introduce(req)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, plain(err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, c.refused(path, resp)
+}
+
+// introduce says who asks, if that is known, and with what.
+func (c *Client) introduce(req *http.Request) {
+	req.Header.Set(page.HeaderVersion, c.Agent.desk.o.Version)
+	if name, err := c.Agent.desk.Caller(req.Context()); err == nil {
+		name = strconv.QuoteToASCII(escape(name, maxValue))
+		req.Header.Set(page.HeaderCaller, name[1:len(name)-1])
+	}
+}
+
+// plain takes off what the HTTP client puts around an error.
+func plain(err error) error {
+	var f *failure
+	var u *url.Error
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return failed(err, "the agent ended the connection without an answer")
+	case errors.As(err, &u):
+		err = u.Err
+	}
+	return failed(err, "%s", escape(err.Error(), maxStderr))
+}
+
+func (c *Client) refused(path string, resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return fmt.Errorf("read the answer %s: %w", strconv.Itoa(resp.StatusCode), plain(err))
+	}
+	if resp.StatusCode == http.StatusNotFound && string(data) == muxNotFound {
+		return c.Agent.unserved(path, resp.Header)
+	}
+	var said struct{ Error string }
+	if json.Unmarshal(data, &said) != nil || said.Error == "" {
+		said.Error = string(data)
+	}
+	text := escape(said.Error, maxStderr)
+	if text == "" {
+		text = "the agent says " + http.StatusText(resp.StatusCode)
+	}
+	return &Refused{Code: resp.StatusCode, Text: text, Body: data}
+}
+
+// Ask is Do with the answer read as JSON into out, or as it is if out is an *[]byte. Without
+// out it is read and dropped.
+func (c *Client) Ask(ctx context.Context, method, path string, in, out any) error {
+	resp, err := c.Do(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch raw, ok := out.(*[]byte); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return failed(err, "the connection ended in the middle of the answer")
+	case err != nil:
+		return plain(err)
+	case len(data) > maxAnswer:
+		return failed(errors.ErrUnsupported, "an answer of more than %d MiB", maxAnswer>>20)
+	case ok:
+		*raw = data
+		return nil
+	case out == nil:
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return failed(err, "an answer that is not understood: %s (the agent is %s)", escape(err.Error(), maxStderr),
+			compare(strings.TrimSpace(resp.Header.Get(page.HeaderVersion)), c.Agent.desk.o.Version))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package desk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// ControllerSelector has the labels of the controllers' pods, as the chart sets them, and
+// ControllerContainer is what it calls their container.
+const (
+	ControllerSelector  = "app.kubernetes.io/name=ebb,app.kubernetes.io/component=controller"
+	ControllerContainer = "controller"
+)
+
+// Controller is an instance of ebb-controller.
+type Controller struct {
+	Pod     string `json:"pod"`
+	Node    string `json:"node,omitempty"` // empty: not on one yet
+	Ready   bool   `json:"ready"`
+	Leads   bool   `json:"leads"` // it holds the Lease
+	Image   string `json:"image,omitempty"`
+	Version string `json:"version,omitempty"` // by the pod's labels: that of the chart
+}
+
+// Controllers lists the instances that have not ended, by name. If the Leases cannot be
+// read, none leads, and the error says so beside the list.
+func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
+	var all []Controller
+	err := d.eachPod(ctx, ControllerSelector, func(p pod) {
+		if !p.ended() {
+			all = append(all, Controller{
+				Pod: p.Metadata.Name, Node: p.Spec.NodeName, Ready: p.ready(), Image: p.image(ControllerContainer), Version: p.Metadata.Labels["app.kubernetes.io/version"],
+			})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the controllers' pods: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Controller) int { return cmp.Compare(a.Pod, b.Pod) })
+	holders, err := d.holders(ctx)
+	for i, c := range all {
+		all[i].Leads = slices.Contains(holders, c.Pod)
+	}
+	return all, err
+}
+
+// holders are the names of the pods that hold a Lease: an identity is the host's name and
+// something that makes it unique.
+func (d *Desk) holders(ctx context.Context) ([]string, error) {
+	var leases struct {
+		Items []struct {
+			Spec struct{ HolderIdentity string }
+		}
+	}
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + d.o.Namespace + "/leases"
+	if err := d.api.Send(ctx, http.MethodGet, path, nil, nil, &leases); err != nil {
+		return nil, fmt.Errorf("list Leases in namespace %s: %w", d.o.Namespace, err)
+	}
+	var names []string
+	for _, l := range leases.Items {
+		name, _, _ := strings.Cut(l.Spec.HolderIdentity, "_")
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// ErrNoLeader: it is not known which controller works.
+var ErrNoLeader = errors.New("no controller is known to lead")
+
+// Leader is the controller that works: who holds the Lease, or the only one.
+func (d *Desk) Leader(ctx context.Context) (Controller, error) {
+	all, err := d.Controllers(ctx)
+	if i := slices.IndexFunc(all, func(c Controller) bool { return c.Leads }); i >= 0 {
+		return all[i], nil
+	}
+	switch {
+	case len(all) == 1:
+		return all[0], nil
+	case err != nil:
+		return Controller{}, err
+	case len(all) == 0:
+		return Controller{}, fmt.Errorf("no controller's pod in namespace %s (labels %s): is ebb in another namespace?", d.o.Namespace, ControllerSelector)
+	}
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = escape(c.Pod, maxValue)
+	}
+	return Controller{}, fmt.Errorf("%w: none of %s holds a Lease in namespace %s", ErrNoLeader, strings.Join(names, ", "), d.o.Namespace)
+}

@@ -1,0 +1,76 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+	"k8s.io/klog/v2"
+)
+
+// Run runs a command in a pod to its end, and returns its exit code. What it writes comes as
+// it is, of any length.
+func (d *Desk) Run(ctx context.Context, pod, container string, command []string, stdout, stderr io.Writer) (code int, err error) {
+	var refusal error
+	executor, err := d.executor(pod, url.Values{"container": {container}, "command": command}, &refusal)
+	if err != nil {
+		return 0, err
+	}
+	// The library would write what goes wrong to this process's standard error as well.
+	quiet := klog.NewContext(ctx, logr.Discard())
+	err = clearer(executor.StreamWithContext(quiet, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr}), refusal)
+	var exit exec.CodeExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.As(err, &exit):
+		return exit.Code, nil
+	case apierrors.IsForbidden(err):
+		return 0, failed(ErrForbidden, "exec into pod %s: that takes create and get on pods/exec in namespace %s: %s", pod, d.o.Namespace, escape(err.Error(), maxStderr))
+	case apierrors.IsNotFound(err):
+		return 0, failed(err, "pod %s is gone: another one takes its place; ask again", pod)
+	case strings.Contains(err.Error(), "container not found"):
+		return 0, failed(err, "container %s does not run just now: kubectl -n %s describe pod %s says why", container, d.o.Namespace, pod)
+	}
+	return 0, failed(err, "exec into pod %s: %s", pod, escape(err.Error(), maxStderr))
+}
+
+// ConfigFile is the configuration file that the command line of a container names; empty if
+// it names none.
+func (d *Desk) ConfigFile(ctx context.Context, pod, container string) (string, error) {
+	var p struct {
+		Spec struct {
+			Containers []struct {
+				Name          string
+				Command, Args []string
+			}
+		}
+	}
+	path := "/api/v1/namespaces/" + d.o.Namespace + "/pods/" + url.PathEscape(pod)
+	if err := d.api.Send(ctx, http.MethodGet, path, nil, nil, &p); err != nil {
+		return "", fmt.Errorf("read pod %s: %w", pod, err)
+	}
+	for _, c := range p.Spec.Containers {
+		line := append(slices.Clone(c.Command), c.Args...)
+		for i, word := range line {
+			if file, ok := strings.CutPrefix(word, "--config="); ok && c.Name == container {
+				return file, nil
+			}
+			if word == "--config" && i+1 < len(line) && c.Name == container {
+				return line[i+1], nil
+			}
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
+	"github.com/ebb-agent/ebb/runtime/kube"
+)
+
+// Options say what to read, and how.
+type Options struct {
+	Config     config.Config
+	ConfigFile string // what it was read from; "": the defaults
+	// KubeletConfig is a file to judge in place of a running kubelet's settings.
+	KubeletConfig string
+	// Kubelet is where to ask it for /configz. Without a URL its command line
+	// and files are read.
+	Kubelet kube.KubeletOptions
+	// KubeletPID chooses among several; 0: the one that uses ebb's runtime.
+	KubeletPID int
+	// SkipProbes leaves the kernel programs alone.
+	SkipProbes bool
+}
+
+const proc = "/proc"
+
+// Collect reads the node. What cannot be read is in the facts; there is no error.
+func Collect(ctx context.Context, o Options) Facts {
+	f := Facts{Config: o.Config, ConfigFile: o.ConfigFile}
+	f.Node, _ = os.Hostname()
+	f.Runtime.Socket, f.Runtime.Err = layout.Socket(o.Config.Runtime.Socket)
+	f.Kubelet = readKubelet(ctx, o, f.Runtime.Socket)
+	f.Kubelet.readPulled()
+	f.Kernel = readKernel(o)
+	f.Disks = readDisks(&f, readRuntime(ctx, &f))
+	f.Agent = readAgent(ctx, o.Config)
+	f.Agent.PID = kubelet.FindProgram(proc, "ebb-agent")
+	f.Pods = readPods(ctx, o.Config.Pods)
+	f.Probes = readProbes(ctx, o)
+	return f
+}
+
+func readProbes(ctx context.Context, o Options) (p ProbeFacts) {
+	switch {
+	case !o.Config.Kernel.Enabled:
+		p.Skipped = "kernel.enabled is false"
+	case o.SkipProbes:
+		p.Skipped = "--skip-probes"
+	default: // no sample: counting runs would cost every program of the node
+		p.Report, p.Err = bpf.ReadReport(ctx, o.Config.Kernel.PinDirectory, 0)
+	}
+	return p
+}
+
+// readDisks looks at the directories of the runtime and of the configuration.
+func readDisks(f *Facts, roots map[string]string) (disks []Disk) {
+	paths := map[string]string{DiskKubelet: f.Config.Filesystems.Kubelet.Path, DiskLogs: f.Config.Filesystems.PodLogs.Path}
+	maps.Copy(paths, roots)
+	if f.Kubelet.known() {
+		paths[DiskNode] = f.Kubelet.Settings.RootDir.V
+	}
+	for _, name := range slices.Concat(watched, []string{DiskNode}) {
+		path := paths[name]
+		if path == "" {
+			continue
+		}
+		var d Disk
+		var owner *kubelet.Process
+		if name == DiskNode {
+			owner = f.Kubelet.Chosen
+		}
+		err := fmt.Errorf("%q is not an absolute path", path)
+		if filepath.IsAbs(path) {
+			d, err = statDirectory(path, owner)
+		}
+		d.Name, d.Path, d.Err = name, path, err
+		disks = append(disks, d)
+	}
+	return disks
+}

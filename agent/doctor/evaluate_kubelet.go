@@ -1,0 +1,225 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/agent/node/config"
+)
+
+const restart = "systemctl restart kubelet (pods go on running)"
+
+// evaluateKubelet: is there one, and is it known what it does?
+func evaluateKubelet(all *findings, f *Facts) {
+	k := &f.Kubelet
+	running := ""
+	if k.Chosen != nil {
+		running = fmt.Sprintf("running, pid %d; ", k.Chosen.PID)
+	}
+	switch {
+	case k.Source == "" && k.Chosen == nil:
+		found := "no kubelet is seen on this machine"
+		if k.FindErr != nil {
+			found = fmt.Sprintf("the kubelet was not found: %v", k.FindErr)
+		}
+		all.add(Warning, "kubelet", found,
+			"whether a second collector is at work, and where the eviction manager steps in, is not known",
+			"run this on the node itself as root or, in a pod, with hostPID: true and CAP_SYS_PTRACE",
+			"or name its configuration: --kubelet-config FILE, or --kubelet-url https://127.0.0.1:10250 with credentials")
+	case k.Err != nil:
+		// Settings that were read in part are not judged by. The part that is missing could
+		// be the one that matters.
+		level, found := Error, fmt.Sprintf("%sits settings could not be read: %v", running, k.Err)
+		ask := "ask the kubelet itself: --kubelet-url https://127.0.0.1:10250 with --kubelet-token-file or --kubelet-cert-file and --kubelet-key-file"
+		ways := []string{"run this as root, in the node's own PID namespace", "or " + ask}
+		if errors.Is(k.Err, kubelet.ErrWithin) {
+			level, found, ways = Warning, fmt.Sprintf("pid %d is %s, with a kubelet inside", k.Chosen.PID, k.Chosen.Within), []string{ask}
+		}
+		all.add(level, "kubelet", found, "what the kubelet is set to is not known, so nothing is said of it below", ways...)
+	default:
+		all.ok("kubelet", running+"settings from "+k.Source)
+		evaluateSource(all, k)
+	}
+}
+
+// evaluateSource: do the settings hold, and of which kubelet are they?
+func evaluateSource(all *findings, k *KubeletFacts) {
+	// To read the pods of a node takes another permission than to read the kubelet's
+	// configuration, so that a refusal is no fault of the node's.
+	if k.AskErr != nil {
+		all.add(levelIf(k.Demanded, Warning, Note), "kubelet.asked", fmt.Sprintf("it did not say what it runs with: %v", k.AskErr),
+			"its command line and files are taken for it; they may have changed since it began", "mend what is named above, or do without")
+	}
+	// A kubelet reads its files when it starts, and never again.
+	const fix = "restart it for its files to hold: " + restart
+	switch {
+	case len(k.Different) > 0:
+		all.add(Warning, "kubelet.stale", "it does not run with what its files say: "+strings.Join(k.Different, "; "),
+			"the files were changed after it began; all that is said here is of what it runs with", fix)
+	case len(k.Changed) > 0:
+		all.add(Warning, "kubelet.stale", "changed since it began: "+strings.Join(k.Changed, ", "),
+			"it may run with something else than what is read there now", fix, "or ask what it runs with: --kubelet-url")
+	}
+	// A machine with nested nodes (kind), or a kubelet left behind: that is nothing wrong,
+	// but all that follows is of one of them.
+	if len(k.Found) > 1 && k.Chosen != nil {
+		var pids []string
+		for _, p := range k.Found {
+			pids = append(pids, fmt.Sprint(p.PID))
+		}
+		all.add(Note, "kubelet.several",
+			fmt.Sprintf("%d kubelets run (pids %s); pid %d is the one looked at", len(k.Found), strings.Join(pids, ", "), k.Chosen.PID),
+			"the one that uses ebb's runtime socket is taken, else the first", "choose with --kubelet-pid")
+	}
+}
+
+// evaluateImages: exactly one of the two should decide which images go. Nobody is
+// worse than both: that ends with the eviction manager.
+func evaluateImages(all *findings, f *Facts) {
+	const id = "image-collectors"
+	k := &f.Kubelet
+	if !k.known() {
+		return
+	}
+	theirs, ours, down := k.Settings.CollectsImages(), f.Config.Mode == config.ModeEnforce, f.Agent.down()
+	collects := "the kubelet collects (" + theirsWhen(k) + ")"
+	high := fmt.Sprintf("(from %d %%)", f.Config.Images.HighThresholdPercent)
+	off := fmt.Sprintf("the kubelet's is off (imageGCHighThresholdPercent: 100, %s)", k.Settings.ImageGCHighThresholdPercent.From)
+	back := "to hand images back to the kubelet: imageGCHighThresholdPercent: 85, imageGCLowThresholdPercent: 80 " + inFile(k) + ", and mode: observe for ebb"
+	const nobody = "images stay until the eviction manager removes all unused ones at once, and then evicts pods"
+	switch {
+	case theirs && ours && down:
+		all.add(Note, id, "images: "+collects+"; ebb would "+high+", and does not run",
+			"hand them over once ebb runs and you like what `ebb plan` says", handOver(k)...)
+	case theirs && ours:
+		all.add(Warning, id, "images: two collectors are active: the kubelet ("+theirsWhen(k)+") and ebb "+high,
+			"both at once are safe, but the kubelet takes an image's size for what removing it frees, and forgets last use with each restart: "+
+				"it removes more than is needed, and others than ebb would", handOver(k)...)
+	case theirs:
+		all.add(Note, id, "images: "+collects+"; ebb only observes (mode: observe)",
+			"as it should be for a first look: `ebb plan` says what ebb would remove",
+			append([]string{"to hand images over to ebb: mode: enforce in " + ebbFile(f)}, handOver(k)...)...)
+	case ours && down:
+		all.add(Error, id, "images: nobody collects: "+off+", and no ebb-agent runs", nobody, startAgent(f), "or "+back)
+	case ours:
+		all.add(OK, id, "images: ebb alone collects; "+off, "", back)
+	default:
+		all.add(Error, id, "images: nobody collects: "+off+", and ebb only observes (mode: observe)", nobody,
+			"mode: enforce in "+ebbFile(f), "or "+back)
+	}
+}
+
+// theirsWhen says what makes the kubelet remove images.
+func theirsWhen(k *KubeletFacts) string {
+	var when []string
+	if high := k.Settings.ImageGCHighThresholdPercent; high.V != 100 {
+		when = append(when, fmt.Sprintf("from %d %%, %s", high.V, high.From))
+	}
+	if age := k.Settings.ImageMaximumGCAge; age.V != 0 {
+		when = append(when, fmt.Sprintf("what was not used for %s, %s", config.Duration(age.V), age.From))
+	}
+	return strings.Join(when, "; ")
+}
+
+// handOver says what to change, and where, for the kubelet to leave images.
+func handOver(k *KubeletFacts) []string {
+	s := &k.Settings
+	var ways []string
+	switch high := s.ImageGCHighThresholdPercent; {
+	case high.V == 100:
+	case isFlag(high.From):
+		ways = append(ways, "--image-gc-high-threshold=100 on the kubelet's command line, where it is now: a flag overrides each file")
+	default:
+		ways = append(ways, "imageGCHighThresholdPercent: 100 "+inFile(k))
+	}
+	if s.ImageMaximumGCAge.V != 0 {
+		ways = append(ways, "imageMaximumGCAge: 0s in "+s.ImageMaximumGCAge.From)
+	}
+	return append(ways, "then restart the kubelet: "+restart)
+}
+
+// inFile names the file to change. Of what is nowhere set that is the file of
+// --config; a kubelet without one has flags.
+func inFile(k *KubeletFacts) string {
+	from := k.Settings.ImageGCHighThresholdPercent.From
+	switch {
+	case !slices.Contains([]string{kubelet.FromDefault, kubelet.FromConfigz}, from) && !isFlag(from):
+		return "in " + from
+	case k.Chosen != nil && k.Chosen.ConfigFile() != "":
+		return "in " + k.Chosen.ConfigFile()
+	case k.Chosen != nil && k.Chosen.Within == "":
+		return "in a file for --config (it has none; --image-gc-high-threshold will do, too)"
+	}
+	return "in the kubelet's configuration file"
+}
+
+func isFlag(from string) bool { return strings.HasPrefix(from, "--") }
+
+func ebbFile(f *Facts) string { return cmp.Or(f.ConfigFile, "ebb's configuration") }
+
+func startAgent(f *Facts) string {
+	return "start it: ebb-agent --config " + cmp.Or(f.ConfigFile, "/etc/ebb.yaml")
+}
+
+// kubeletKeeps is what the kubelet removes whatever its flags say (pod_container_deletor.go
+// and kuberuntime/kuberuntime_gc.go in pkg/kubelet).
+const kubeletKeeps = "Whatever its flags say, the kubelet removes what deleted pods leave (containers, sandboxes, logs), " +
+	"all dead containers but the newest of a name when one exits, and under disk pressure the dead containers of pods that have ended"
+
+// evaluateContainers: two at once are safe here, they remove the same.
+func evaluateContainers(all *findings, f *Facts) {
+	const id = "container-collectors"
+	s := &f.Kubelet.Settings
+	if !f.Kubelet.known() {
+		return
+	}
+	if !s.FlagsKnown {
+		all.add(Note, id, "dead containers: how many the kubelet keeps is not known, only its command line tells", kubeletKeeps)
+		return
+	}
+	ours := f.Config.Containers.Enabled && f.Config.Mode == config.ModeEnforce && !f.Agent.down()
+	theirs := s.MaximumDeadPerContainer.V >= 0 || s.MaximumDeadContainers.V >= 0
+	limits := fmt.Sprintf("the kubelet keeps %s of a container (%s), %s in all (%s)",
+		many(s.MaximumDeadPerContainer.V), s.MaximumDeadPerContainer.From, many(s.MaximumDeadContainers.V), s.MaximumDeadContainers.From)
+	switch {
+	case theirs && ours:
+		all.add(Note, id, "dead containers: two collectors are active: "+limits+", and ebb",
+			"safe, only redundant: they remove the same. "+kubeletKeeps,
+			"to leave them to ebb: --maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1 on the kubelet's command line, then restart the kubelet: "+restart,
+			"to hand them back: without both flags; the defaults are 1 and -1")
+	case theirs:
+		all.ok(id, "dead containers: "+limits+"; ebb leaves them to it")
+	case ours:
+		all.add(OK, id, "dead containers: ebb; the kubelet's limits are off", kubeletKeeps, "to hand them back: take both --maximum-dead-containers flags away")
+	default:
+		all.add(Warning, id, "dead containers: nobody limits them: "+limits+", and no ebb collects them",
+			"nothing bounds their number and age. "+kubeletKeeps,
+			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or take both --maximum-dead-containers flags away")
+	}
+	// When a container exits the kubelet leaves as many dead ones of its name as the flag
+	// says, and one at least; -1 does not switch that off (newPodContainerDeletor in
+	// pkg/kubelet/kubelet.go).
+	keeps, want := max(s.MaximumDeadPerContainer.V, 1), f.Config.Containers.MaxPerPodContainer
+	if !ours || want >= 0 && want <= keeps {
+		return
+	}
+	flag := 1000
+	if want >= 0 {
+		flag = want
+	}
+	all.add(Note, "container-keeping", fmt.Sprintf("dead containers: ebb is to keep %s of a container (containers.maxPerPodContainer), the kubelet leaves %d", many(want), keeps),
+		"the kubelet removes the others as soon as the next one exits, whether its limits are off or not",
+		fmt.Sprintf("--maximum-dead-containers-per-container=%d on the kubelet's command line", flag))
+}
+
+// many is a number of which a negative one means no limit.
+func many(n int) string {
+	if n < 0 {
+		return "any number"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/runtime/containerd/layout"
+	"github.com/ebb-agent/ebb/runtime/kube"
+)
+
+// evaluateRuntime: does containerd answer, can the sandbox image be told, and is it the
+// one that the kubelet uses?
+func evaluateRuntime(all *findings, f *Facts) {
+	r := &f.Runtime
+	theirs, socket := f.Kubelet.Settings.ContainerRuntimeEndpoint, f.Kubelet.Settings.Socket()
+	if r.Err != nil {
+		problem, way := fmt.Sprintf("%s: %v", r.Socket, r.Err), "runtime.socket in "+ebbFile(f)+" must be containerd's (systemctl status containerd)"
+		switch {
+		case errors.Is(r.Err, os.ErrPermission):
+			way = "run this as root"
+		case r.Socket != "":
+		case f.Kubelet.known() && socket != "":
+			problem, way = r.Err.Error(), "runtime.socket: "+socket+" in "+ebbFile(f)+": the kubelet uses that one"
+		default:
+			problem, way = r.Err.Error(), "runtime.socket in "+ebbFile(f)+": the one that the kubelet uses (containerRuntimeEndpoint)"
+		}
+		all.add(Error, "runtime", problem, "without the runtime ebb sees no image and removes nothing", way)
+		return
+	}
+	found := ""
+	if f.Config.Runtime.Socket == layout.Auto {
+		found = " (found; layout: " + layout.Of(r.Socket).Name + ")"
+	}
+	all.ok("runtime", fmt.Sprintf("%s answers at %s%s", r.Version, r.Socket, found))
+	all.check(r.CRIErr == nil, "runtime.cri", "the CRI v1 is served",
+		Error, fmt.Sprintf("no CRI: %v", r.CRIErr), "images are listed and removed through the CRI, so that its own view of them stays true",
+		`take "cri" out of disabled_plugins in /etc/containerd/config.toml, then restart containerd`)
+	if r.CRIErr == nil {
+		evaluateSandbox(all, r)
+	}
+	if f.Kubelet.known() {
+		all.check(r.SameAsTheirs, "runtime.endpoint", fmt.Sprintf("the kubelet uses the same socket (%s)", theirs.From),
+			Error, fmt.Sprintf("the kubelet uses %s (%s), ebb %s", theirs.V, theirs.From, r.Socket),
+			"ebb would look after the images of another runtime than that of the pods", "runtime.socket in "+ebbFile(f))
+	}
+}
+
+// evaluateSandbox: the sandbox image runs in every pod, but no pod names it; on
+// containerd 1.6 nothing protects it but its name.
+func evaluateSandbox(all *findings, r *RuntimeFacts) {
+	good := "the sandbox image is " + r.Sandbox
+	if r.Pinned {
+		good = "the sandbox image is pinned by the runtime"
+	}
+	all.check(r.Pinned || r.Sandbox != "", "runtime.sandbox", good,
+		Error, "the sandbox image cannot be told from others"+because(r.SandboxErr),
+		"without it no pod starts, so ebb removes nothing at all while it does not know it",
+		"set sandbox_image in containerd's CRI configuration, then restart containerd")
+}
+
+// kernelWatches are filesystems on which the kernel itself tells of a threshold.
+var kernelWatches = []string{"ext4", "xfs", "btrfs"}
+
+// evaluateDisks: are the directories there, and can the kernel watch them?
+func evaluateDisks(all *findings, f *Facts) {
+	if f.Runtime.Err == nil && f.Runtime.RootsErr != nil {
+		all.add(Error, "disk.images", fmt.Sprintf("where the images are is not known: %v", f.Runtime.RootsErr),
+			"ebb is not ready without it", "in a pod, mount the runtime's directories at the same paths, with mountPropagation: HostToContainer")
+	}
+	for _, fs := range filesystems(f) {
+		evaluateDisk(all, "disk."+fs.names[0], fs)
+	}
+	// The agent takes up a directory when it comes, so that only the images', without
+	// which it has nothing to do, are an error.
+	for _, d := range f.Disks {
+		switch {
+		case d.Err == nil || d.Name == DiskNode:
+		case d.Name == DiskImages:
+			all.add(Error, "disk."+d.Name, fmt.Sprintf("%s: %s: %v", d.Name, d.Path, d.Err), "ebb is not ready without it",
+				"in a pod, mount it at the same path, with mountPropagation: HostToContainer")
+		default:
+			all.add(Note, "disk."+d.Name, fmt.Sprintf("%s: %v", d.Name, d.Err), "it is watched from when it comes",
+				"if it is elsewhere, say so in filesystems of "+ebbFile(f))
+		}
+	}
+}
+
+// evaluateDisk: what the kernel watches are counters of whole filesystems.
+func evaluateDisk(all *findings, id string, fs *filesystem) {
+	d, p := fs.disk, fs.disk.Project
+	found := fmt.Sprintf("%s: %s at %s, %s, %s used", strings.Join(fs.names, ", "), d.Type, cmp.Or(d.Mount, d.Path),
+		units.BytesSize(float64(d.Figures.CapacityBytes)), usedOf(d, bytesLeft))
+	const polled = "the agent reads this one every ten seconds, more often near its threshold"
+	switch {
+	case p.Limited && p.Unsure:
+		all.add(Note, id, fmt.Sprintf("%s; the directory is of project %d, which may have a quota: it could not be asked", found, p.ID),
+			polled+", in place of being woken by the kernel",
+			"Linux 5.14 or newer, and CAP_SYS_ADMIN, to know it; or take the directory out of the project (chattr -P)")
+	case p.Limited:
+		all.add(Note, id, fmt.Sprintf("%s; these are figures of project %d, which has a quota, not of the filesystem", found, p.ID),
+			"the kernel watches whole filesystems only: "+polled+"; a fast writer can be ahead of it",
+			"take the quota away, or give the directory a filesystem of its own in its place")
+	default:
+		all.check(slices.Contains(kernelWatches, d.Type), id, found+"; the kernel watches it",
+			Note, found+"; the kernel watches "+strings.Join(kernelWatches, ", ")+" only",
+			"the agent reads this one every ten seconds; a fast writer fills much in ten seconds")
+	}
+}
+
+// evaluateNodefs: what the kubelet counts as nodefs is where its root directory is.
+func evaluateNodefs(all *findings, f *Facts) {
+	node := f.disk(DiskNode)
+	sameAsNode := func(d Disk) bool { return d.Name != DiskNode && d.Err == nil && d.Dev == node.Dev }
+	if node == nil || slices.ContainsFunc(f.Disks, sameAsNode) {
+		return // it is watched, under whatever name
+	}
+	all.add(Warning, "disk.nodefs", fmt.Sprintf("the kubelet's root directory is %s; ebb watches %q", node.Path, f.Config.Filesystems.Kubelet.Path),
+		"the filesystem that the kubelet counts as nodefs is not watched", "filesystems.kubelet.path: "+node.Path+" in "+ebbFile(f))
+}
+
+// evaluateState: can the agent keep what it knows, and is it alone?
+func evaluateState(all *findings, f *Facts) {
+	a := &f.Agent
+	all.check(a.StateErr == nil, "agent.state", "the state directory "+a.StateDir+" can be written",
+		Warning, fmt.Sprintf("%s cannot be written: %v", a.StateDir, a.StateErr),
+		"ebb works from memory then: after a restart every image counts as recently used",
+		"run this as the agent is run; or make it writable, or name another state.directory in "+ebbFile(f))
+	good := "nobody holds " + a.LockFile
+	if a.Holder != "" {
+		good = fmt.Sprintf("%s is held by one agent: %s", a.LockFile, a.Holder)
+	}
+	// A lack of permission may be only that of who asks.
+	all.check(a.Holder != "" || a.LockErr == nil, "agent.lock", good,
+		levelIf(errors.Is(a.LockErr, os.ErrPermission), Warning, Error), fmt.Sprintf("%s: %v", a.LockFile, a.LockErr), "the agent does not start when it cannot know whether it is alone",
+		"run this as the agent is run; or make its directory writable, or name another state.lockFile in "+ebbFile(f))
+}
+
+// evaluateAgent: is one at work already?
+func evaluateAgent(all *findings, f *Facts) {
+	const id = "agent.running"
+	a := &f.Agent
+	switch {
+	case a.Address == "":
+		all.add(Note, id, "server.address is empty: whether an agent runs is not known", "")
+	case a.Answered:
+		all.check(a.Ready, id, "an agent runs at "+a.Address+" and is ready",
+			Warning, fmt.Sprintf("an agent runs at %s and is not ready: %s", a.Address, a.Says),
+			"until it is, images are not looked after", "its log has more: journalctl -u ebb-agent, or kubectl logs")
+	case a.down():
+		all.add(Note, id, "no agent runs here, none answers at "+a.Address, "nothing is removed by ebb while none runs", startAgent(f))
+	default:
+		all.add(Note, id, fmt.Sprintf("an agent runs (%s), but does not answer at %s", cmp.Or(a.Holder, fmt.Sprint("pid ", a.PID)), a.Address),
+			"it has another address, a network of its own (a pod without hostNetwork), or is just starting", "see its log")
+	}
+}
+
+// evaluatePods: can the agent learn who runs on this node?
+func evaluatePods(all *findings, f *Facts) {
+	const id = "agent.pods"
+	p := &f.Pods
+	switch {
+	case p.Source == config.PodsFromNobody:
+		all.add(Note, id, "pods.source is none: nobody tells ebb which pods are bound to this node",
+			"the last dead container and the last sandbox of each deleted pod stay to the kubelet, logs too, "+
+				"and an image that a pod waits for counts as unused until its container is there",
+			"pods.source: kubelet or apiserver in "+ebbFile(f))
+	case errors.Is(p.Err, kube.ErrIncomplete):
+		all.add(Warning, id, fmt.Sprintf("the pods of this node are not known yet: %v", p.Err),
+			"a kubelet that has just begun has not heard of all; until it has, nothing counts as left by a deleted pod", "look again in a minute")
+	default:
+		all.check(p.Err == nil, id, fmt.Sprintf("%d pods are known from %s", p.Count, p.From),
+			Warning, fmt.Sprintf("the pods of this node are not known: %v", p.Err),
+			"while they are not, nothing counts as left by a deleted pod, and images are not held for pods that wait for them",
+			"mend pods in "+ebbFile(f)+", or the permission that is named above")
+	}
+}

@@ -1,0 +1,124 @@
+package kubelet
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SameMounts tells whether the kubelet sees the files that this process sees.
+func (p *Process) SameMounts() bool {
+	theirs, err := os.Readlink(p.file("ns/mnt"))
+	ours, ourErr := os.Readlink(p.file("../self/ns/mnt"))
+	if err != nil || ourErr != nil || theirs != ours {
+		return false
+	}
+	root, err := p.proc.RootDir()
+	return err == nil && root == "/"
+}
+
+// MountInfo is the file that tells of the mounts the kubelet sees.
+func (p *Process) MountInfo() string { return p.file("mountinfo") }
+
+// Open opens a path as the kubelet would: from its root, in its mounts, and with
+// links that stay there. O_PATH descriptors will do for directories.
+func (p *Process) Open(name string, flags int) (*os.File, error) {
+	root, err := unix.Open(p.file("root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: p.file("root"), Err: err}
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, p.absolute(name), &unix.OpenHow{
+		Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func (p *Process) absolute(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	cwd, _ := p.proc.Cwd() // where that is not known it is the root
+	return filepath.Join("/", cwd, name)
+}
+
+// readOnly keeps a pipe from keeping us waiting; of a file O_NONBLOCK changes nothing.
+const readOnly = os.O_RDONLY | unix.O_NONBLOCK
+
+// readConfiguration reads a file that was just opened.
+func readConfiguration(f *os.File, err error) (data []byte, changed time.Time, _ error) {
+	if err != nil {
+		return nil, changed, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", f.Name())
+	}
+	if err != nil {
+		return nil, changed, err
+	}
+	data, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // more than that is refused where it is parsed
+	return data, info.ModTime(), err
+}
+
+const (
+	// maxListed bounds how many files are looked at below --config-dir, and
+	// maxDepth how deep.
+	maxListed = 1000
+	maxDepth  = 16
+)
+
+// tree is what the kubelet sees, for fs.WalkDir.
+type tree struct{ *Process }
+
+func (t tree) Open(name string) (fs.File, error) { return t.Process.Open(name, readOnly) }
+
+// dropIns lists the files of --config-dir as the kubelet goes through it: in lexical
+// order, directories in their place among files.
+func (p *Process) dropIns(dir string) (files []string, err error) {
+	dir = path.Clean(p.absolute(dir))
+	listed := 0
+	err = fs.WalkDir(tree{p}, dir, func(name string, d fs.DirEntry, err error) error {
+		listed++
+		switch {
+		case err != nil:
+			return err
+		case listed > maxListed:
+			return fmt.Errorf("more than %d files", maxListed)
+		case strings.Count(strings.TrimPrefix(name, dir), "/") > maxDepth:
+			return fmt.Errorf("deeper than %d directories", maxDepth)
+		case !d.IsDir() && path.Ext(name) == ".conf":
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// Line keeps a text on one line of visible characters, and short.
+func Line(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' ' // controls, and what turns the direction of writing
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return s
+}
+
+func clean(name string) string { return Line(name, 200) }

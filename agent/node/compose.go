@@ -1,0 +1,170 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/events"
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/monitor"
+	"github.com/ebb-agent/ebb/agent/node/pods"
+	"github.com/ebb-agent/ebb/agent/node/reclaim"
+	"github.com/ebb-agent/ebb/agent/node/removal"
+	"github.com/ebb-agent/ebb/agent/node/saver"
+	"github.com/ebb-agent/ebb/agent/node/stats"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+	"github.com/ebb-agent/ebb/agent/node/workloads"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Registry is what an agent of that configuration exports, for generated documents.
+func Registry(cfg config.Config) *prometheus.Registry {
+	return newAgent(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}, nil).registry
+}
+
+// base is what every goroutine of the agent works with. Alarms are used under the monitor alone.
+type base struct {
+	cfg        config.Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	metrics    *metrics
+	conditions *condition.Set
+	monitor    *monitor.Monitor
+	health     *health
+	sources    clock.Sources
+	clock      *clock.Clock // of these; it starts with the state
+	alarms     alarms
+	switches   *removal.Switch
+}
+
+func newBase(o Options) base {
+	r, m := prometheus.NewRegistry(), monitor.New()
+	b := base{
+		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config), conditions: condition.NewSet(o.Log), monitor: m,
+		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode), sources: o.Sources,
+	}
+	b.switches = &removal.Switch{Observe: o.Config.Mode == config.ModeObserve}
+	return b
+}
+
+func (b *base) now() time.Time { return b.clock.Now() }
+
+// sleep waits without the monitor, unless ctx ends first.
+func (b *base) sleep(ctx context.Context, d time.Duration) (slept bool) {
+	b.monitor.Outside(func() { slept = sleep(ctx, d) })
+	return slept
+}
+
+// parts are what the loop, its workers and the server share. Each registers its own metrics, and
+// all but the statistics are used under the monitor.
+type parts struct {
+	base
+	rt        Runtime // nil: not connected yet
+	kernel    kernel
+	lastUse   *lastuse.Tracker
+	watermark *watermark.Watcher
+	pods      *pods.Pods
+	reclaim   *reclaim.Reclaimer
+	workloads *workloads.Workloads
+	saver     *saver.Saver
+	events    *events.Recorder
+	history   *history.History
+	heat      *stats.Heat
+	writers   *stats.Writers
+	unused    *stats.Unused
+}
+
+// newAgent composes an agent. It starts nothing.
+func newAgent(o Options, keep image.KeepRules) *Agent {
+	if o.Sources.Boot == nil {
+		o.Sources = clock.System()
+	}
+	p := &parts{base: newBase(o)}
+	p.switches.Now = p.now
+	a := &Agent{parts: p, dial: o.Dial, rested: o.Rested, disk: o.Disk, in: inbox{
+		connected: make(chan Runtime),
+		events:    make(chan inventory.Event, 256),
+		news:      make(chan struct{}, 1),
+		crossings: make(chan bpf.Crossing, 16),
+		mounts:    make(chan struct{}),
+		podsNews:  make(chan struct{}, 1),
+	}}
+	a.looks = &looks{parts: p, worker: newWorker(), hear: a.takeEvents, retryWait: retryFirst, shown: shown{news: make(chan struct{})}}
+	a.disks = &disks{parts: p, worker: newWorker(), looks: a.looks}
+	a.dead = &dead{parts: p, worker: newWorker()}
+	a.admin = &admin{parts: p, looks: a.looks}
+	a.history = history.New(a.registry, history.Options{Now: a.now, Wall: o.Sources.Wall, Conditions: a.conditions})
+	a.saver = saver.New(a.registry, saver.Options{
+		Directory: o.Config.State.Directory, Now: a.now, Conditions: a.conditions, Log: o.Log, Records: a.records,
+		Opened: a.history.Attach,
+	})
+	p.events = events.New(p.registry, events.Options{Poster: o.Events, Conditions: p.conditions, Log: o.Log})
+	p.composeImages(o, keep, a.looks)
+	p.workloads = workloads.New(p.registry, workloads.Options{
+		Config: o.Config, Switch: p.switches, Pods: p.pods, Now: p.now, Wall: o.Sources.Wall, Outside: p.health.outside, Conditions: p.conditions, Log: o.Log,
+		History: p.history,
+	})
+	return a
+}
+
+// composeImages builds what decides on images, and what only says how they are used.
+func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
+	f := program.Factory{Registry: p.registry, Subsystem: "node"}
+	filesystems := watermark.NewMetrics(f)
+	p.lastUse = lastuse.New(lastuse.Options{
+		Probes: o.Probes, Disk: o.Disk, Conditions: p.conditions, Log: o.Log, Metrics: lastuse.NewMetrics(f), Tell: p.events.Record,
+		Settled: func() { p.alarms.set(alarmRest, p.now().Add(restPause)) },
+	})
+	p.kernel = kernel{probes: o.Probes, missing: o.NoProbes, writers: o.Config.Writers.Top > 0, lastUse: p.lastUse, conditions: p.conditions, log: o.Log}
+	p.watermark = watermark.New(watermark.Options{
+		Config: o.Config, Disk: o.Disk, Probes: o.Probes, CatchUp: p.kernel.catchUp, Conditions: p.conditions, Log: o.Log,
+		Metrics: filesystems, Now: p.now, Boot: o.Sources.Boot, Outside: p.health.outside,
+	})
+	p.pods = pods.New(p.registry, pods.Options{
+		Source: o.Pods, Name: o.Config.Pods.Source, Now: p.now, Outside: p.health.outside, Conditions: p.conditions, Back: l.podsKnown,
+		Changed: func() { p.saver.Later(p.now().Add(wantedPause)) }, // a look may come first
+	})
+	p.composeStats(o, filesystems)
+	p.reclaim = reclaim.New(p.registry, reclaim.Options{
+		Config: o.Config, Keep: keep, Switch: p.switches, Disks: p.watermark, LastUse: p.lastUse, Pods: p.pods, Conditions: p.conditions, Log: o.Log,
+		Now: p.now, Boot: o.Sources.Boot, Outside: p.health.outside, Sleep: p.sleep,
+		Save:        p.saver.Save,
+		LookAgain:   func(at time.Time) { p.alarms.sooner(alarmRetry, at) },
+		HearEvents:  l.hearEvents,
+		SpaceNeeded: func() { p.workloads.Soon(0) }, // pods that have ended give way now
+		WritersGrew: p.writers.GrewMost,
+		Tell:        p.events.Record,
+		History:     p.history,
+	})
+}
+
+// composeStats builds the parts that only say what is.
+func (p *parts) composeStats(o Options, filesystems *watermark.Metrics) {
+	notLoaded, noHeat, noWriters := "", "", ""
+	if o.Probes == nil {
+		if notLoaded = "no programs are loaded"; o.NoProbes != nil {
+			notLoaded = o.NoProbes.Error()
+		}
+	}
+	if o.Config.Kernel.LayerHeat == config.HeatOff {
+		noHeat = "switched off by kernel.layerHeat"
+	}
+	if o.Config.Writers.Top == 0 {
+		noWriters = "switched off by writers.top"
+	}
+	p.heat = stats.NewHeat(p.registry, o.Probes, cmp.Or(notLoaded, noHeat), o.Sources, p.conditions)
+	p.writers = stats.NewWriters(p.registry, o.Probes, cmp.Or(notLoaded, noWriters), o.Cgroups, o.Config.Writers.Top, o.Sources, p.conditions)
+	p.unused = stats.NewUnused(p.registry)
+	stats.NewPrograms(p.registry, o.Probes, o.NoProbes, o.Config, filesystems.Watches)
+}

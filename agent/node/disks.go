@@ -1,0 +1,34 @@
+package node
+
+import (
+	"context"
+
+	"github.com/ebb-agent/ebb/bpf"
+)
+
+// disks reads filesystems after a crossing or a deadline.
+type disks struct {
+	*parts
+	worker
+	looks   *looks
+	crossed []bpf.Crossing // that were not answered yet
+}
+
+// crossing has the kernel's word of a watermark that was reached answered.
+func (d *disks) crossing(c bpf.Crossing) {
+	d.crossed = append(d.crossed, c)
+	d.want()
+}
+
+// work answers crossings and deadlines.
+func (d *disks) work(ctx context.Context) {
+	for len(d.crossed) > 0 && ctx.Err() == nil {
+		c := d.crossed[0]
+		d.crossed = d.crossed[1:]
+		d.looks.demanded(d.watermark.Crossed(ctx, c))
+	}
+	if d.watermark.PollDue() {
+		d.looks.demanded(d.watermark.Poll())
+	}
+	d.looks.demanded(d.watermark.Recheck(ctx))
+}

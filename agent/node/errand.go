@@ -1,0 +1,85 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/reclaim"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// errand is a run that somebody asks for.
+type errand struct {
+	reclaim.Asked
+	ctx     context.Context        // of who asks: without them it ends after the image in hand
+	refused chan refusal           // at most one, and then no events
+	events  chan page.ReclaimEvent // closed at the end
+}
+
+// refusal is why nothing was done.
+type refusal struct {
+	err  error
+	plan reclaim.Answer // with reclaim.ErrOtherPlan
+	inv  *inventory.Inventory
+}
+
+// eventsKept is how many steps of a run may be on their way to somebody who reads slowly. More are
+// left out: the run does not wait for them.
+const eventsKept = 4096
+
+func newErrand(ctx context.Context, r page.ReclaimRequest, by string) *errand {
+	e := &errand{ctx: ctx, refused: make(chan refusal, 1), events: make(chan page.ReclaimEvent, eventsKept)}
+	e.Asked = reclaim.Asked{Request: r.PlanRequest, Digest: r.Digest, By: by, Report: func(step page.ReclaimEvent) {
+		select {
+		case e.events <- step:
+		default:
+		}
+	}}
+	return e
+}
+
+// take has an errand done after what is going on now; false if there is another one.
+func (l *looks) take(e *errand) bool {
+	if l.errand != nil {
+		return false
+	}
+	l.errand = e
+	l.want()
+	return true
+}
+
+// carryOut does what somebody asks for, if they still do, and looks anew after that: thresholds
+// count again.
+func (l *looks) carryOut(ctx context.Context) {
+	e := l.errand
+	if e == nil {
+		return
+	}
+	defer func() {
+		l.errand = nil
+		close(e.events)
+		l.request(0)
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	run := l.reclaim.BeginAsked(&e.Asked)
+	err := l.passes(ctx, run, func(inv *inventory.Inventory, atHand bool) (bool, error) {
+		work, now, err := run.PlanAsked(inv, atHand)
+		if errors.Is(err, reclaim.ErrOtherPlan) {
+			e.refused <- refusal{err: err, plan: now, inv: inv}
+		}
+		return work, err
+	})
+	err = cmp.Or(err, ctx.Err())
+	_, ended := run.End(err)
+	err = cmp.Or(err, ended)
+	if err != nil && !errors.Is(err, reclaim.ErrOtherPlan) {
+		select {
+		case e.refused <- refusal{err: err}: // read only if there was no event
+		default:
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/runtime/kube"
+	"github.com/ebb-agent/ebb/runtime/wait"
+)
+
+const (
+	timeout    = 5 * time.Second // of one attempt
+	retryPause = 2 * time.Second // before the second one; at most, and on top of what the server asks for
+)
+
+// Results, as the metric has them.
+const (
+	sent    = "sent"
+	failed  = "failed"
+	dropped = "dropped"
+)
+
+// Poster writes Events about this node; *kube.APIServer does.
+type Poster interface {
+	PostEvent(ctx context.Context, e kube.NodeEvent) error
+}
+
+// Options is what a Recorder is made of.
+type Options struct {
+	Poster     Poster // nil: nobody is told
+	Conditions *condition.Set
+	Log        *slog.Logger
+}
+
+// Recorder has Events written, beside the work.
+type Recorder struct {
+	Options
+	facts *prometheus.CounterVec
+	news  chan struct{} // something waits that did not
+
+	mu    sync.Mutex
+	queue queue
+}
+
+// New registers the metric. It starts nothing.
+func New(r *prometheus.Registry, o Options) *Recorder {
+	f := program.Factory{Registry: r, Subsystem: "node"}
+	recorder := &Recorder{Options: o, news: make(chan struct{}, 1), facts: f.Counters("events_total",
+		"What was to be told by Events about the Node, by what became of it: sent; failed, and lost with it; dropped, because there was too much of it. What is repeated is counted each time, and is one Event.", "result")}
+	for _, result := range []string{sent, failed, dropped} {
+		recorder.facts.WithLabelValues(result)
+	}
+	return recorder
+}
+
+// Record has people told of a fact, soon or not at all. It never waits.
+func (r *Recorder) Record(f Fact) {
+	if r.Poster == nil {
+		return
+	}
+	f.Message = cut(f.Message, maxMessage)
+	r.mu.Lock()
+	r.count(dropped, r.queue.add(f, time.Now()))
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default: // said, and not heard yet
+	}
+}
+
+func (r *Recorder) count(result string, facts int) {
+	r.facts.WithLabelValues(result).Add(float64(facts))
+}
+
+// Run posts what is recorded until ctx is done. What still waits then is lost.
+func (r *Recorder) Run(ctx context.Context) error {
+	timer := time.NewTimer(window)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		w, e, ok := r.take()
+		if ok {
+			r.done(w, e, r.post(ctx, e))
+			continue
+		}
+		if at, some := r.next(); some {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.news:
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) next() (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.next()
+}
+
+// take is what is to be posted now; ok is false if there is nothing.
+func (r *Recorder) take() (w waiting, e kube.NodeEvent, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.count(dropped, r.queue.expire(now))
+	if w, ok = r.queue.take(now); ok {
+		e = r.queue.event(w)
+	}
+	return w, e, ok
+}
+
+// post tries once or, if that may help, twice. After a failure it has waited for as long as the
+// server asks for.
+func (r *Recorder) post(ctx context.Context, e kube.NodeEvent) error {
+	err := r.try(ctx, e)
+	after, again := kube.Temporary(err)
+	if err == nil || !again || !wait.Sleep(ctx, after+wait.Jitter(retryPause)) {
+		return err
+	}
+	if err = r.try(ctx, e); err != nil {
+		after, _ = kube.Temporary(err)
+		wait.Sleep(ctx, after)
+	}
+	return err
+}
+
+func (r *Recorder) try(ctx context.Context, e kube.NodeEvent) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return r.Poster.PostEvent(ctx, e)
+}
+
+// done counts what became of an Event. That a right is missing lasts; that the API server is away
+// is said by those who need it.
+func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
+	switch {
+	case err == nil:
+		r.mu.Lock()
+		r.queue.sent(w, e, time.Now())
+		r.mu.Unlock()
+		r.count(sent, w.times)
+		r.Conditions.End("events", "Events about this node are written again")
+		return
+	case errors.Is(err, kube.ErrForbidden):
+		r.Conditions.Begin("events", slog.LevelWarn, "Events about this node cannot be written; what they would say is in the log", "error", err)
+	default:
+		r.Log.Debug("event not written", "reason", e.Reason, "error", err)
+	}
+	r.count(failed, w.times)
+}

@@ -1,0 +1,190 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// Attempt is a removal, from its beginning to its outcome. The first outcome counts; nil has none.
+type Attempt struct {
+	h     *History
+	entry page.HistoryEntry
+	key   uint64 // in the file; 0: it is not there
+	at    bucket // where the file has it
+	waits bool   // to be written
+	round *round // the write that takes it, or took it last
+	over  bool   // it has an outcome, or nobody knows it
+	drop  bool   // it is no entry after all
+	why   string // nobody knows what became of it
+}
+
+// Freed is what a removal has freed, as measured.
+type Freed struct {
+	Bytes, Inodes uint64
+	With          int // others that were measured together with it
+}
+
+// Begin appends removals that are about to be tried, and returns at once. Kind, ID and what is
+// known of the thing are the caller's; time and outcome are not.
+func (h *History) Begin(entries ...page.HistoryEntry) []*Attempt {
+	attempts := make([]*Attempt, len(entries))
+	now, wall := h.o.Now(), h.o.Wall()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n, e := range entries {
+		e.Time, e.Wall = now, wall
+		e.Outcome = page.OutcomeBegun
+		attempts[n] = &Attempt{h: h, entry: e}
+		h.enqueue(attempts[n])
+	}
+	return attempts
+}
+
+// Removed is for what is gone; freed is nil if that was not measured.
+func (a *Attempt) Removed(freed *Freed) {
+	a.settle(func(e *page.HistoryEntry) {
+		e.Outcome = page.OutcomeRemoved
+		if freed != nil {
+			bytes, inodes := freed.Bytes, freed.Inodes
+			e.FreedBytes, e.FreedInodes, e.MeasuredWith = &bytes, &inodes, freed.With
+		}
+	})
+}
+
+// PutBack is for what stays although its removal had begun.
+func (a *Attempt) PutBack(why string) {
+	a.settle(func(e *page.HistoryEntry) { e.Outcome, e.Reason = page.OutcomePutBack, why })
+}
+
+// Stays is for what was not touched.
+func (a *Attempt) Stays(why string) {
+	a.settle(func(e *page.HistoryEntry) { e.Outcome, e.Reason = page.OutcomeRefused, why })
+}
+
+// Failed is for a removal that failed.
+func (a *Attempt) Failed(err error) {
+	a.settle(func(e *page.HistoryEntry) {
+		e.Outcome, e.Reason, e.Error = page.OutcomeFailed, "removal failed", err.Error()
+	})
+}
+
+// Cancel is for what was not tried after all, or was somebody else's doing: it is no entry.
+func (a *Attempt) Cancel() {
+	if a != nil {
+		a.settle(func(*page.HistoryEntry) { a.drop = true })
+	}
+}
+
+// Unknown is for a removal of which nobody knows whether it happened: the next list tells. Why is
+// the reason; without one, a thing that is still there is no entry.
+func (a *Attempt) Unknown(why string) {
+	if a == nil {
+		return
+	}
+	a.h.mu.Lock()
+	defer a.h.mu.Unlock()
+	if !a.over {
+		a.over, a.why = true, why
+		a.h.left = append(a.h.left, a)
+	}
+}
+
+func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
+	if a == nil {
+		return
+	}
+	now := a.h.o.Now()
+	a.h.mu.Lock()
+	defer a.h.mu.Unlock()
+	if a.over {
+		return
+	}
+	a.over, a.entry.Ended = true, &now
+	change(&a.entry)
+	if !a.drop {
+		a.drop = a.h.repeats(&a.entry)
+	}
+	a.h.enqueue(a)
+}
+
+// Refused appends what stays, or what keeps the agent from removing anything, unless the same was
+// said of it a moment ago. The outcome is refused if the entry has none.
+func (h *History) Refused(e page.HistoryEntry) {
+	now := h.o.Now()
+	e.Time, e.Wall, e.Ended = now, h.o.Wall(), &now
+	e.Outcome = cmp.Or(e.Outcome, page.OutcomeRefused)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.repeats(&e) {
+		h.enqueue(&Attempt{h: h, entry: e, over: true})
+	}
+}
+
+// said is what was said of something, and when.
+type said struct {
+	what string
+	at   time.Time
+}
+
+// repeats is whether the same refusal was said of the same thing before. Its caller holds mu.
+func (h *History) repeats(e *page.HistoryEntry) bool {
+	thing := strings.Join(append([]string{e.Kind, e.ID}, e.Names...), " ")
+	if e.Outcome == page.OutcomeRemoved {
+		delete(h.said, thing)
+		return false
+	}
+	what, last := strings.Join([]string{e.Outcome, e.Reason, e.Error}, " "), h.said[thing]
+	if ago := e.Ended.Sub(last.at); last.what == what && ago >= 0 && ago < saidFor {
+		return true
+	}
+	if len(h.said) >= saidMost {
+		clear(h.said)
+	}
+	h.said[thing] = said{what, *e.Ended}
+	return false
+}
+
+// Listed gives those attempts of these kinds an outcome that have none, by what is there now. The
+// list was asked for after they were begun.
+func (h *History) Listed(there func(id string) bool, kinds ...string) {
+	now := h.o.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = slices.DeleteFunc(h.left, func(a *Attempt) bool {
+		e := &a.entry
+		if !slices.Contains(kinds, e.Kind) {
+			return false
+		}
+		e.Ended = &now
+		switch there := there(e.ID); {
+		case there && a.why == "":
+			a.drop = true
+		case there:
+			e.Outcome, e.Reason = page.OutcomePutBack, a.why
+		default:
+			e.Outcome, e.Error = page.OutcomeRemoved, "what it freed was not measured: "+cmp.Or(a.why, "its removal failed")
+		}
+		h.enqueue(a)
+		return true
+	})
+}
+
+// record is the attempt as it is to be in the file. Its caller holds mu.
+func (a *Attempt) record() record {
+	r := record{key: a.key, was: a.at, is: begun}
+	switch {
+	case a.drop:
+		r.is = nowhere
+		return r
+	case a.entry.Outcome == page.OutcomeRemoved:
+		r.is = removals
+	case a.entry.Outcome != page.OutcomeBegun:
+		r.is = refusals
+	}
+	r.value = encode(a.entry)
+	return r
+}

@@ -1,0 +1,106 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// Bounds of a page.
+const (
+	pageUsual = 100
+	PageMost  = 1000 // entries
+)
+
+// ErrBefore is returned (wrapped) for a key that no page has named.
+var ErrBefore = errors.New("not the key of an entry")
+
+// errNoFile is why nothing is written or read before the state file could be opened.
+var errNoFile = errors.New("the state file is not open")
+
+// Read returns the newest entries, limit of them at most (100 if that is 0, and never more than
+// 1000). Before is the Next of an earlier page, to read on after it; "" for the newest. Those that
+// could not be written yet are missing.
+func (h *History) Read(limit int, before string) (p page.History, err error) {
+	p.Entries = []page.HistoryEntry{}
+	if limit <= 0 {
+		limit = pageUsual
+	}
+	var from uint64
+	if before != "" {
+		if from, err = strconv.ParseUint(before, 10, 64); err != nil || from == 0 {
+			return p, fmt.Errorf("read history before %q: %w", before, ErrBefore)
+		}
+	}
+	h.mu.Lock()
+	f := h.file
+	h.mu.Unlock()
+	if f.db == nil {
+		return p, fmt.Errorf("read history: %w", errNoFile)
+	}
+	err = guarded(func() error {
+		return f.db.View(func(tx *bolt.Tx) error {
+			p = f.read(tx, min(limit, PageMost), from)
+			return nil
+		})
+	})
+	if err != nil {
+		return p, fmt.Errorf("read history: %w", err)
+	}
+	return p, nil
+}
+
+// read reads all buckets side by side, from the newest key before that one. What makes no sense is
+// left out.
+func (f *file) read(tx *bolt.Tx, limit int, before uint64) page.History {
+	p := page.History{Entries: []page.HistoryEntry{}}
+	var side [bucketCount]cursor
+	for s := begun; s < bucketCount; s++ {
+		if b := tx.Bucket(buckets[s]); b != nil && !f.damaged[s] {
+			side[s].start(b, before)
+		}
+	}
+	last := ""
+	for {
+		newest := &side[begun]
+		for s := range side {
+			if bytes.Compare(side[s].k, newest.k) > 0 {
+				newest = &side[s]
+			}
+		}
+		if newest.k == nil {
+			return p
+		}
+		if e, err := decode(newest.v); err == nil {
+			if len(p.Entries) == limit {
+				p.Next = last
+				return p
+			}
+			p.Entries = append(p.Entries, e)
+			last = strconv.FormatUint(keyOf(newest.k), 10)
+		}
+		newest.k, newest.v = newest.c.Prev()
+	}
+}
+
+// cursor reads one bucket from the newest to the oldest; k is nil when there is no more.
+type cursor struct {
+	c    *bolt.Cursor
+	k, v []byte
+}
+
+func (c *cursor) start(b *bolt.Bucket, before uint64) {
+	c.c = b.Cursor()
+	if before != 0 {
+		if k, _ := c.c.Seek(keyBytes(before)); k != nil {
+			c.k, c.v = c.c.Prev()
+			return
+		}
+	}
+	c.k, c.v = c.c.Last()
+}

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+	"github.com/ebb-agent/ebb/bpf"
+)
+
+// kernel has the kernel programs.
+type kernel struct {
+	probes     Probes // nil: none could be loaded
+	missing    error  // why
+	writers    bool   // are to be counted
+	lastUse    *lastuse.Tracker
+	conditions *condition.Set
+	log        *slog.Logger
+}
+
+// adopt takes over what the kernel programs bring with them.
+func (k *kernel) adopt() {
+	if k.probes == nil {
+		k.log.Warn("no kernel programs: last use comes from runtime events, the disk is read every "+watermark.PollInterval.String(),
+			"reason", k.missing)
+		return
+	}
+	if !k.writers { // an agent before may have begun it
+		if err := k.probes.CountWriters(); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
+			k.log.Warn("writers are still counted", "error", err)
+		}
+	}
+	for _, p := range k.probes.Status() {
+		if p.Reason != "" && !p.Waits && (!strings.HasPrefix(p.Object, "writers") || k.writers) {
+			k.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
+		}
+	}
+	if k.probes.Lost() {
+		k.lastUse.AllUsedNow("stamps of an earlier version could not be read")
+	}
+}
+
+// catchUp attaches programs whose filesystem has come since: a module that was
+// not loaded when the agent began. What it makes possible is done at once.
+func (k *kernel) catchUp() {
+	if k.probes == nil {
+		return
+	}
+	came, err := k.probes.CatchUp()
+	if err != nil {
+		k.conditions.Begin("modules", slog.LevelError, "kernel programs for a new filesystem cannot be loaded", "error", err)
+		return
+	}
+	k.conditions.End("modules", "kernel programs can be loaded again")
+	if !came {
+		return
+	}
+	k.lastUse.Layers().ProbesCame()
+	for _, p := range k.probes.Status() {
+		k.log.Debug("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
+	}
+}

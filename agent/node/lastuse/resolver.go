@@ -1,0 +1,80 @@
+package lastuse
+
+import (
+	"context"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// resolver has the directories of layers found, in a goroutine of its own: it alone waits for the
+// runtime to make and remove Views. Of its state only disk and the channels are shared.
+type resolver struct {
+	disk    Disk
+	asks    chan resolveBatch
+	answers chan Resolution
+
+	runtime Resolver // nil: not connected yet
+	busy    bool     // a batch is under way
+	found   int      // of that batch
+	failed  int
+}
+
+func newResolver(d Disk) resolver {
+	return resolver{disk: d, asks: make(chan resolveBatch, 1), answers: make(chan Resolution)}
+}
+
+type resolveBatch struct {
+	runtime Resolver
+	layers  []inventory.Layer
+}
+
+// Resolution is the resolver's answer on one layer.
+type Resolution struct {
+	layer inventory.Layer
+	found state.Layer
+	err   error
+	last  bool // the batch is done
+}
+
+// ask has layers resolved. It is for when no batch is under way.
+func (s *resolver) ask(layers []inventory.Layer) {
+	s.busy = true
+	s.asks <- resolveBatch{runtime: s.runtime, layers: layers}
+}
+
+// done ends a batch, and returns how it went.
+func (s *resolver) done() (found, failed int) {
+	found, failed = s.found, s.failed
+	s.busy, s.found, s.failed = false, 0, 0
+	return found, failed
+}
+
+func (s *resolver) run(ctx context.Context) error {
+	for {
+		var batch resolveBatch
+		select {
+		case <-ctx.Done():
+			return nil
+		case batch = <-s.asks:
+		}
+		for n, l := range batch.layers {
+			r := Resolution{layer: l, last: n == len(batch.layers)-1}
+			r.found, r.err = s.resolve(ctx, batch.runtime, l)
+			select {
+			case <-ctx.Done():
+				return nil
+			case s.answers <- r:
+			}
+		}
+	}
+}
+
+func (s *resolver) resolve(ctx context.Context, rt Resolver, l inventory.Layer) (state.Layer, error) {
+	root, err := rt.ResolveLayer(ctx, l)
+	if err != nil {
+		return state.Layer{}, err
+	}
+	d, err := s.disk.Directory(root.Path)
+	return state.Layer{LayerRoot: root, Birth: d.Birth}, err
+}

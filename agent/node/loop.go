@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// restPause is how long after the first look, and after all layers are known, the
+// work of the start counts as over: the state has been saved then.
+const restPause = 5 * time.Second
+
+// loop hears of everything, answers what takes no time, and has the workers do the rest.
+func (a *Agent) loop(ctx context.Context) error {
+	defer a.finish()
+	a.monitor.DoQuietly(func() { a.reconcileAt(a.now()) })
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		a.health.alive()
+		var ring <-chan time.Time
+		if wait, ok := a.untilNext(); ok {
+			timer.Reset(wait)
+			ring = timer.C
+		}
+		hear, over := a.next(ctx, ring)
+		if over {
+			return nil
+		}
+		a.monitor.DoQuietly(hear)
+	}
+}
+
+// untilNext is how long until the next deadline; ok is false if there is none. Those of a
+// worker that is asked for already are its own.
+func (a *Agent) untilNext() (wait time.Duration, ok bool) {
+	a.monitor.DoQuietly(func() {
+		deadlines := []time.Time{a.lastUse.Layers().Next(), a.saver.Next(), a.switches.Next()}
+		if !a.disks.due {
+			deadlines = append(deadlines, a.watermark.Next())
+		}
+		if !a.dead.due {
+			deadlines = append(deadlines, a.workloads.Next())
+		}
+		wait, ok = a.alarms.next(a.now(), deadlines...)
+	})
+	return wait, ok
+}
+
+// next waits for what comes next, and returns what is to be done about it under the monitor.
+func (a *Agent) next(ctx context.Context, ring <-chan time.Time) (hear func(), over bool) {
+	select {
+	case <-ctx.Done():
+		return nil, true
+	case <-a.monitor.Left():
+		return func() {}, false // a deadline may be another
+	case rt := <-a.in.connected:
+		return func() { a.runtimeUp(rt) }, false
+	case c := <-a.in.crossings:
+		return func() { a.disks.crossing(c) }, false
+	case <-a.in.mounts:
+		return a.looks.mountsChanged, false
+	case <-a.in.news:
+		return a.takeEvents, false
+	case r := <-a.lastUse.Layers().Resolutions():
+		return func() { a.layerResolved(r) }, false
+	case err := <-a.saver.Answers():
+		return func() { a.saved(err) }, false
+	case <-a.in.podsNews:
+		return a.dead.podsChanged, false
+	case r := <-a.workloads.Reports():
+		return func() { a.workloads.Reported(r) }, false
+	case <-ring:
+		return a.rung, false
+	}
+}
+
+// finish waits for the workers, hands the last state to the saver and tells it to end. The
+// saver outlives ctx for this.
+func (a *Agent) finish() {
+	a.ended.Wait()
+	a.history.Close()
+	a.monitor.DoQuietly(func() {
+		a.lastUse.Harvest()
+		a.saver.Finish()
+		if a.rt != nil {
+			if err := a.rt.Close(); err != nil {
+				a.log.Debug("close runtime connection", "error", err)
+			}
+		}
+	})
+}
+
+func (a *Agent) reconcileAt(now time.Time) {
+	d := time.Duration(a.cfg.ReconcileInterval)
+	jitter := time.Duration(rand.Int64N(int64(d)/5+1)) - d/10
+	a.alarms.set(alarmReconcile, now.Add(d+jitter))
+}
+
+// rung acts on the alarms that have come.
+func (a *Agent) rung() {
+	a.metrics.wakeups.Inc()
+	now := a.now()
+	due := a.alarms.due(now)
+	if due[alarmReconcile] {
+		a.reconcileAt(now)
+		a.lastUse.Purge()
+		if a.lastUse.Known() != nil && !a.lastUse.Layers().Unsettled() {
+			a.heat.Forget()
+		}
+	}
+	if came(a.switches.Next(), now) {
+		a.setPause(nil)
+		a.log.Info("going on: the pause is over", "reason", "pause")
+		a.tellResumed("the pause is over")
+		a.admin.goOn()
+	}
+	if came(a.saver.Next(), now) {
+		a.saver.Save()
+	}
+	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
+		a.looks.request(0)
+	}
+	if came(a.watermark.Next(), now) {
+		a.disks.want()
+	}
+	a.lastUse.Layers().ResolveDue()
+	if due[alarmReconcile] || came(a.workloads.Next(), now) {
+		a.dead.want()
+	}
+	if due[alarmRest] && a.rested != nil {
+		a.rested()
+	}
+}
+
+// came is whether a deadline has.
+func came(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }

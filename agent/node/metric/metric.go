@@ -1,0 +1,37 @@
+// Package metric has what the node's metrics share.
+package metric
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Desc describes a metric of the node agent.
+func Desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName("ebb", "node", name), help, labels, nil)
+}
+
+// Bool is 1 for true.
+func Bool(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Gauge sends one value.
+func Gauge(out chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// Counter sends one count.
+func Counter(out chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
+}
+
+// DescReadable describes what Readable sends; one collector has to describe it.
+var DescReadable = Desc("probe_counters_readable", "1 if what the kernel programs count could be read for this scrape, by what: events, writers (who fills the disk), heat (what of images is read). At 0 these figures are missing; without a series nothing is counted.", "counters")
+
+// Readable says whether counts could be read. An error must not take the other metrics
+// away.
+func Readable(out chan<- prometheus.Metric, what string, err error) bool {
+	Gauge(out, DescReadable, Bool(err == nil), what)
+	return err == nil
+}

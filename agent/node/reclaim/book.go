@@ -1,0 +1,90 @@
+package reclaim
+
+import (
+	"context"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// whyEnds is why nobody knows what became of an image.
+const whyEnds = "the agent was to end meanwhile"
+
+// entries are those of the history for images that are about to go.
+func (o *Options) entries(plan []image.Decision, asked *Asked) []page.HistoryEntry {
+	list := make([]page.HistoryEntry, len(plan))
+	for n, d := range plan {
+		known := o.LastUse.Image(d.ImageID)
+		list[n] = page.HistoryEntry{
+			Kind: page.KindImage, ID: d.ImageID, Names: o.LastUse.Known()[d.ImageID].References,
+			Rule: string(d.Reason), Reason: string(d.Reason), Detail: d.Detail,
+			LastUsed: clock.OrNil(known.LastUsed), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
+		}
+		if asked != nil {
+			list[n].By = asked.By
+		}
+	}
+	return list
+}
+
+// booked waits until the history has the images of a group. It goes on all the same if that takes
+// too long.
+func booked(ctx context.Context, run *Run, group []leaving) {
+	attempts := make([]*history.Attempt, len(group))
+	for n, l := range group {
+		attempts[n] = l.attempt
+	}
+	run.o.Outside(func() { run.r.gate.History.Durable(ctx, attempts...) })
+}
+
+// staysFor tells the history why an image stays; "" leaves that to others.
+func (l *leaving) staysFor(why string) {
+	switch {
+	case why == "":
+	case l.names != nil:
+		l.attempt.PutBack(why)
+	default:
+		l.attempt.Stays(why)
+	}
+}
+
+// bookHold tells the history of a hold.
+func (r *Reclaimer) bookHold(f *filesystem, outcome, reason string) {
+	e := page.HistoryEntry{Kind: page.KindHold, Names: []string{f.Path}, Outcome: outcome, Rule: string(image.KeptHold), Reason: reason}
+	if h := f.plan.Hold; h != nil {
+		e.ComputedBytes, e.ComputedInodes, e.Detail = h.NeedBytes, h.NeedInodes, heldBytes(h)
+		if h.Inodes && !h.Bytes {
+			e.Detail = heldInodes(h)
+		}
+	}
+	r.gate.History.Refused(e)
+}
+
+// holdReason says whether a hold has begun, or is of another resource than it was.
+func holdReason(was, is *image.Hold) string {
+	what := "bytes"
+	switch {
+	case is.Bytes && is.Inodes:
+		what = "bytes and inodes"
+	case is.Inodes:
+		what = "inodes"
+	}
+	if was == nil {
+		return "the hold begins: " + what
+	}
+	return "the hold changes: " + what
+}
+
+// bookCap tells the history when removals stop at the hourly cap, and when they go on.
+func (r *Reclaimer) bookCap(reached bool, detail string) {
+	if r.o.Conditions.Holds("capped") == reached {
+		return
+	}
+	e := page.HistoryEntry{Kind: page.KindCap, Rule: "maxRemovalsPerHour", Reason: "the hourly cap is reached", Detail: detail}
+	if !reached {
+		e.Outcome, e.Reason = page.OutcomeEnded, "the hourly cap has room again"
+	}
+	r.gate.History.Refused(e)
+}

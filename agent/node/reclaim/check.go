@@ -1,0 +1,84 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// whyChanged is why an image stays that is not as the plan knew it.
+const whyChanged = "it has changed since the plan was made"
+
+// fresh reads the images of a plan anew, all at once; should that fail, each alone when it is
+// asked for, so that only the one at fault is blamed.
+func (run *Run) fresh(ctx context.Context, plan []image.Decision) func(n int) (inventory.Image, error) {
+	checked, err := run.check(ctx, plan)
+	alone := err != nil && len(plan) > 1 && !errors.Is(err, inventory.ErrUnavailable)
+	return func(n int) (inventory.Image, error) {
+		if alone {
+			checked, err = run.check(ctx, plan[n:n+1])
+		}
+		i, there := checked[plan[n].ImageID]
+		if err == nil && !there {
+			return i, inventory.ErrNotFound
+		}
+		return i, err
+	}
+}
+
+// check reads images anew, and again if one is missing whose names have just been put back.
+func (run *Run) check(ctx context.Context, plan []image.Decision) (map[string]inventory.Image, error) {
+	ids := make([]string, len(plan))
+	for n, d := range plan {
+		ids[n] = d.ImageID
+	}
+	for {
+		var checked map[string]inventory.Image
+		var err error
+		if run.o.Outside(func() { checked, err = run.r.runtime.Check(ctx, ids...) }); err != nil {
+			return nil, fmt.Errorf("check before removal: %w", err)
+		}
+		missing := func(id string) bool { return checked[id].ID == "" && slices.Contains(ids, id) }
+		if !run.o.LastUse.Late(missing) || !run.o.Sleep(ctx, lastuse.ListedTick) {
+			return checked, nil
+		}
+	}
+}
+
+// nowKept looks at a fresh reading of one image for a reason to keep it that
+// the plan could not know. "" lets it go. Pods are those that were read last; used is
+// the last use that the plan knew.
+func (run *Run) nowKept(i inventory.Image, used time.Time) string {
+	switch {
+	case len(i.UsedBy) > 0:
+		return "in use by " + i.UsedBy[0]
+	case i.Pinned:
+		return "pinned by the runtime"
+	case i.Sandbox:
+		return "the sandbox image"
+	case !i.Updated.Equal(run.o.LastUse.Known()[i.ID].Updated):
+		return whyChanged
+	}
+	if rule := run.o.Keep.Match(i.References); rule != "" {
+		return "kept by rule " + rule
+	}
+	if why := run.o.Pods.Keep(i, run.o.LastUse.Image(i.ID).Arrived); why != "" {
+		return why
+	}
+	return run.usedSince(i, used)
+}
+
+// usedSince is whether an image was used after the last use that the plan knew: by its record,
+// for an event or a question can have brought a use in meanwhile, or by the kernel. "" if not.
+func (run *Run) usedSince(i inventory.Image, used time.Time) string {
+	if run.o.LastUse.Image(i.ID).LastUsed.After(used) {
+		return "used since the plan was made"
+	}
+	return run.o.LastUse.UsedSince(i)
+}

@@ -1,0 +1,141 @@
+package reclaim
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/metric"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// Results of a run, as the metric has them.
+const (
+	resultLow        = "low_reached" // the disk is at or below its low threshold
+	resultAge        = "age_done"    // what had reached its maximum age is gone
+	resultHold       = "hold"        // all that may go is gone, and it is not enough
+	resultCapped     = "capped"      // maxRemovalsPerHour is used up
+	resultShortfall  = "shortfall"   // the low threshold is reached by what was computed, and the disk does not show it yet
+	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
+	resultObserved   = "observed"    // mode observe: only said
+	resultPaused     = "paused"      // somebody has paused the agent
+	resultDone       = "done"        // what was asked for is available
+	resultShort      = "short"       // what was shown is gone, and it is not enough
+)
+
+// results are all of them.
+var results = []string{
+	resultLow, resultAge, resultHold, resultCapped, resultShortfall, resultIncomplete, resultObserved, resultPaused, resultDone, resultShort,
+}
+
+// keptReasons are the states an image can be in besides being removed.
+var keptReasons = []image.Reason{
+	image.KeptBlocked, image.KeptInUse, image.KeptWanted, image.KeptPinned, image.KeptSandbox, image.KeptByRule,
+	image.KeptPodsUnknown, image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptFutile, image.KeptHold,
+}
+
+var removedReasons = []image.Reason{image.RemovedThreshold, image.RemovedAge, image.RemovedAsked}
+
+// metrics are those of plans, and those of runs. The sets of labels are bounded. Every counter
+// exists from the start.
+type metrics struct {
+	images    *prometheus.GaugeVec
+	spaceHeld *prometheus.GaugeVec
+	holding   prometheus.Gauge
+	holders   []string // that spaceHeld shows
+
+	runs       *prometheus.CounterVec
+	removed    *prometheus.CounterVec
+	failures   prometheus.Counter
+	spared     prometheus.Counter
+	mended     prometheus.Counter
+	freedBytes prometheus.Counter
+	reaction   prometheus.Histogram
+}
+
+func newMetrics(r *prometheus.Registry) *metrics {
+	f := program.Factory{Registry: r, Subsystem: "node"}
+	m := &metrics{
+		images:    f.Gauges("images", "Images by the verdict of the last decision.", "state"),
+		spaceHeld: f.Gauges("reclaim_held_bytes", "While holding: what holds the space of the filesystems with images. Only what holds some.", "holder"),
+		holding:   f.Gauge("reclaim_holding", "1 while the low threshold cannot be reached and the agent waits for something to change."),
+
+		runs:       f.Counters("reclaim_runs_total", "Reclaim runs by how they ended.", "result"),
+		removed:    f.Counters("images_removed_total", "Images removed, by reason.", "reason"),
+		failures:   f.Counter("image_removal_failures_total", "Removals that the runtime refused."),
+		spared:     f.Counter("image_removals_skipped_total", "Images that the check before removal found needed after all."),
+		mended:     f.Counter("images_restored_total", "Images whose names were put back because their removal was begun and never ended."),
+		freedBytes: f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its high threshold grew during removals, as measured, and no more than what they were computed to free: others may delete at the same time."),
+		reaction: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "ebb", Subsystem: "node", Name: "reclaim_reaction_duration_seconds",
+			Help:    "From the write that crossed the high threshold to the first removal done.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 5, 30, 300},
+		}),
+	}
+	r.MustRegister(m.reaction)
+	m.zero()
+	return m
+}
+
+// zero makes every series exist, so that a rate over it is true from the start.
+func (m *metrics) zero() {
+	for _, r := range keptReasons {
+		m.images.WithLabelValues(string(r))
+	}
+	for _, r := range removedReasons {
+		m.images.WithLabelValues(string(r))
+		m.removed.WithLabelValues(string(r))
+	}
+	for _, result := range results {
+		m.runs.WithLabelValues(result)
+	}
+}
+
+// freed counts an image that was removed.
+func (m *metrics) freed(reason image.Reason, bytes uint64) {
+	m.removed.WithLabelValues(string(reason)).Inc()
+	m.freedBytes.Add(float64(bytes))
+}
+
+// held shows what holds the space, on all filesystems that hold together; nil is no hold.
+// A scrape in between sees old figures or new ones.
+func (m *metrics) held(holds ...*image.Hold) {
+	space, holding := make(map[string]uint64), false
+	for _, h := range holds {
+		if h == nil {
+			continue
+		}
+		holding = true
+		for _, s := range h.Space {
+			space[s.By] += s.Bytes
+		}
+	}
+	m.holding.Set(metric.Bool(holding))
+	for _, by := range m.holders {
+		if space[by] == 0 {
+			m.spaceHeld.DeleteLabelValues(by)
+		}
+	}
+	m.holders = m.holders[:0]
+	for by, bytes := range space {
+		if bytes > 0 {
+			m.spaceHeld.WithLabelValues(by).Set(float64(bytes))
+			m.holders = append(m.holders, by)
+		}
+	}
+}
+
+// decided counts the images by verdict.
+func (m *metrics) decided(p image.Plan) {
+	count := make(map[image.Reason]int)
+	for _, d := range p.Keep {
+		count[d.Reason]++
+	}
+	for _, d := range p.Remove {
+		count[d.Reason]++
+	}
+	for _, reasons := range [][]image.Reason{removedReasons, keptReasons} {
+		for _, r := range reasons {
+			m.images.WithLabelValues(string(r)).Set(float64(count[r]))
+		}
+	}
+}

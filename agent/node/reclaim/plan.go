@@ -1,0 +1,179 @@
+package reclaim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// filesystem is one that reclaim works on: the one with the images. Where blobs are on
+// another one than the unpacked layers there are two, and the policy is asked for each by
+// itself: what a removal frees is then what it frees there, and the run goes on until that
+// one is low.
+type filesystem struct {
+	*watermark.Filesystem
+	weighs func(image.NodeKind) bool // what takes space here; nil: all
+	kept   *state.Reclaim
+	plan   image.Plan  // the latest
+	hold   *image.Hold // the latest plan's, for the next one; kept.Hold has been said
+}
+
+// Find sorts out which filesystems hold images. It is called when the watched ones have moved.
+func (r *Reclaimer) Find() {
+	r.filesystems, r.target = nil, nil
+	images, _ := r.o.Disks.Named(watermark.Images)
+	content, _ := r.o.Disks.Named(watermark.Content)
+	layers, blobs := &r.records.layers, &r.records.content
+	switch {
+	case images == nil:
+		return
+	case content == nil || content == images:
+		r.filesystems = []*filesystem{{Filesystem: images, kept: layers, hold: layers.Hold}}
+		*blobs = state.Reclaim{}
+	default:
+		r.filesystems = []*filesystem{
+			{Filesystem: images, kept: layers, hold: layers.Hold, weighs: func(k image.NodeKind) bool { return k != image.NodeBlob }},
+			{Filesystem: content, kept: blobs, hold: blobs.Hold, weighs: func(k image.NodeKind) bool { return k == image.NodeBlob }},
+		}
+	}
+	r.target = r.filesystems[0]
+}
+
+// Read takes readings of the filesystems that a plan may rest on.
+func (r *Reclaimer) Read(ctx context.Context) error {
+	for _, f := range r.filesystems {
+		if err := r.o.Disks.ReadForPlan(ctx, f.Filesystem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StillHigh reads the filesystems up to the first that has reached its high threshold, or cannot be
+// read. It returns false if there is none.
+func (r *Reclaimer) StillHigh(ctx context.Context) bool {
+	for _, f := range r.filesystems {
+		if err := r.o.Disks.ReadForPlan(ctx, f.Filesystem); err != nil || f.HighReached() {
+			return true
+		}
+	}
+	return false
+}
+
+// decide plans. Where there is nothing to remove, no run is on any more.
+func (r *Reclaimer) decide(inv *inventory.Inventory) (work bool) {
+	work = r.plan(inv)
+	for _, f := range r.filesystems {
+		// Otherwise it is at the low threshold by what was computed: the run goes on if the disk
+		// shows that it is not.
+		if len(f.plan.Remove) == 0 && !f.Believing() {
+			f.kept.ReclaimingBytes, f.kept.ReclaimingInodes = false, false
+		}
+	}
+	return work
+}
+
+// planAgain plans anew from an inventory that is at hand.
+func (r *Reclaimer) planAgain(inv *inventory.Inventory) (work bool) {
+	for _, f := range r.filesystems {
+		_ = r.o.Disks.Read(f.Filesystem) // without an answer the last one counts
+	}
+	return r.plan(inv)
+}
+
+// plan asks the policy, and makes the filesystem the target that has something to
+// remove; of two, the one that is further over its high threshold. It returns false if neither has.
+func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
+	if r.asked != nil {
+		return r.asked.plan(r, inv)
+	}
+	now := r.o.Now()
+	for _, f := range r.filesystems {
+		f.plan = image.Decide(r.snapshot(f, inv), now)
+		f.hold = f.plan.Hold
+	}
+	order := slices.Clone(r.filesystems)
+	slices.SortStableFunc(order, func(f, g *filesystem) int { return cmp.Compare(g.urgency(), f.urgency()) })
+	for _, f := range order {
+		if len(f.plan.Remove) > 0 {
+			r.target = f
+			return true
+		}
+	}
+	return false
+}
+
+// snapshot is what the policy is asked about.
+func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snapshot {
+	snapshot := image.Snapshot{
+		Policy:          f.Thresholds,
+		Disk:            f.Believed(),
+		Graph:           f.graph(inv.Graph),
+		Pods:            r.o.Pods.Policy(),
+		Blocked:         inv.Blocked,
+		ReclaimingBytes: f.kept.ReclaimingBytes, ReclaimingInodes: f.kept.ReclaimingInodes,
+		Hold:   f.hold,
+		Images: make([]image.Image, 0, len(inv.Images)),
+	}
+	for _, i := range inv.Images {
+		known := r.o.LastUse.Image(i.ID)
+		snapshot.Images = append(snapshot.Images, image.Image{
+			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Wanted: r.o.Pods.Want(i),
+			Pinned: i.Pinned, Sandbox: i.Sandbox, Keep: r.o.Keep.Match(i.References),
+			LastUsed: known.LastUsed, Arrived: known.Arrived, Observed: known.Observed,
+			RetryAt: r.gate.Until(i.ID), Roots: i.Roots, NominalBytes: i.NominalBytes,
+		})
+	}
+	return snapshot
+}
+
+// graph is the runtime's graph as seen on this filesystem: what is elsewhere
+// is a mere record here. So an image of which nothing goes here is spared.
+func (f *filesystem) graph(g image.Graph) image.Graph {
+	if f.weighs == nil {
+		return g
+	}
+	g.Nodes = slices.Clone(g.Nodes)
+	for i := range g.Nodes {
+		if n := &g.Nodes[i]; !f.weighs(n.Kind) {
+			n.Kind, n.Bytes, n.Inodes = image.NodeRecord, 0, 0
+		}
+	}
+	return g
+}
+
+// removes lists the images that the latest plan removes.
+func (f *filesystem) removes() []string {
+	ids := make([]string, len(f.plan.Remove))
+	for n, d := range f.plan.Remove {
+		ids[n] = d.ImageID
+	}
+	return ids
+}
+
+// urgency is by how many points the filesystem is over its high threshold.
+func (f *filesystem) urgency() int {
+	return max(f.UsedPercent()-f.Thresholds.HighPercent, f.InodesUsedPercent()-f.Thresholds.InodesHighPercent)
+}
+
+// planned takes over what the latest plans say of the time to come: next is when they change by
+// themselves; the zero time if they do not.
+func (r *Reclaimer) planned() (next time.Time) {
+	var holds []*image.Hold
+	for _, f := range r.filesystems {
+		r.o.Disks.Planned(f.Filesystem, f.plan.Hold)
+		r.explainHold(f)
+		f.kept.Hold = f.plan.Hold
+		holds = append(holds, f.plan.Hold)
+		next = clock.Earliest(next, f.plan.Next)
+	}
+	r.metrics.held(holds...)
+	return next
+}

@@ -1,0 +1,52 @@
+package reclaim
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/events"
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/pods"
+	"github.com/ebb-agent/ebb/agent/node/removal"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// Runtime is what the removal of images needs of a container runtime.
+type Runtime interface {
+	Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error)
+	Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error)
+	Remove(ctx context.Context, imageID string) error
+	Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error)
+	Mend(ctx context.Context) (mended []string, err error)
+}
+
+// Options is what a Reclaimer is made of. All is required.
+type Options struct {
+	Config     config.Config
+	Keep       image.KeepRules
+	Switch     *removal.Switch
+	Disks      *watermark.Watcher
+	LastUse    *lastuse.Tracker
+	Pods       *pods.Pods
+	Conditions *condition.Set
+	Log        *slog.Logger
+	History    *history.History
+
+	Now     func() time.Time                                        // ebb's clock
+	Boot    func() time.Duration                                    // CLOCK_BOOTTIME
+	Outside func(f func())                                          // calls f, a call of the runtime, without the lock
+	Sleep   func(ctx context.Context, d time.Duration) (slept bool) // waits without the lock, unless ctx ends first
+
+	Save        func()                     // has the records written
+	LookAgain   func(at time.Time)         // has the images looked at then
+	HearEvents  func() (told bool)         // takes in what the runtime has told of; told if anything since it listed its images
+	SpaceNeeded func()                     // is told of a hold: images cannot give what is needed
+	WritersGrew func(byInodes bool) string // who wrote most; "" if nobody knows
+	Tell        func(events.Fact)          // tells people
+}

@@ -1,0 +1,84 @@
+package reclaim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// What is saved is what was restored, and is not touched by what comes after.
+func TestRecordsAreCopied(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	fresh := func() state.Records {
+		return state.Records{Meta: state.Meta{
+			Removals: []time.Time{at, at.Add(2 * time.Hour)},
+			Reclaim:  state.Reclaim{ReclaimingBytes: true, Hold: &image.Hold{Bytes: true, Space: []image.Space{{By: "in_use", Bytes: 1}}}},
+			Content:  state.Reclaim{ReclaimingInodes: true},
+		}}
+	}
+	r := New(prometheus.NewRegistry(), Options{Now: func() time.Time { return at.Add(150 * time.Minute) }})
+	r.Restore(fresh())
+	var saved state.Records
+	r.Save(&saved)
+	r.removalBudget(10) // drops the one that is older than an hour
+	r.records.layers.Hold.Space[0].Bytes = 2
+	r.records.content.ReclaimingInodes = false
+	if diff := cmp.Diff(fresh(), saved); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The cap counts the removals of the last hour, and has room again when the oldest of them is an hour old.
+func TestRemovalBudget(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, c := range map[string]struct {
+		removals []time.Time
+		free     int
+		at       time.Time
+	}{
+		"none":      {nil, 2, now},
+		"long ago":  {[]time.Time{ago(2 * time.Hour), ago(time.Hour)}, 2, now},
+		"some":      {[]time.Time{ago(time.Hour), ago(time.Minute)}, 1, ago(time.Minute).Add(time.Hour)},
+		"used up":   {[]time.Time{ago(30 * time.Minute), ago(time.Minute)}, 0, now.Add(30 * time.Minute)},
+		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(57 * time.Minute)},
+	} {
+		r := New(prometheus.NewRegistry(), Options{Now: func() time.Time { return now }})
+		r.Restore(state.Records{Meta: state.Meta{Removals: c.removals}})
+		if free, at := r.removalBudget(2); free != c.free || !at.Equal(c.at) {
+			t.Errorf("%s: %d free, more at %v; want %d at %v", name, free, at, c.free, c.at)
+		}
+	}
+}
+
+// Groups double as long as all of one go, and begin anew at one.
+func TestGroupSize(t *testing.T) {
+	run := (&Reclaimer{}).Begin(0, false)
+	for n, want := range []int{1, 2, 4, 8, 8} {
+		if got := run.groupSize(); got != want {
+			t.Errorf("group %d has %d images, want %d", n, got, want)
+		}
+		run.group = run.groupSize()
+	}
+}
+
+// On the filesystem of the blobs snapshots weigh nothing, but lead on to what does.
+func TestGraphOfOneFilesystem(t *testing.T) {
+	g := image.Graph{Nodes: []image.Node{
+		{Kind: image.NodeSnapshot, Bytes: 7, Inodes: 3, Refs: []image.NodeID{1}},
+		{Kind: image.NodeBlob, Bytes: 5, Inodes: 1},
+	}}
+	blobs := filesystem{weighs: func(k image.NodeKind) bool { return k == image.NodeBlob }}
+	want := []image.Node{{Kind: image.NodeRecord, Refs: []image.NodeID{1}}, g.Nodes[1]}
+	if diff := cmp.Diff(want, blobs.graph(g).Nodes); diff != "" {
+		t.Error(diff)
+	}
+	if g.Nodes[0].Bytes != 7 {
+		t.Error("the runtime's own graph was changed")
+	}
+}

@@ -1,0 +1,328 @@
+package reclaim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// capWindow is what maxRemovalsPerHour counts over.
+const capWindow = time.Hour
+
+// verdict says how the run goes on.
+type verdict bool
+
+const (
+	goOn verdict = true  // read the world again and decide anew
+	stop verdict = false // the run is over
+)
+
+// Run is one reclaim run: all passes of one look. Each pass has a Plan, and if that removes
+// something, an Execute.
+type Run struct {
+	r         *Reclaimer
+	o         *Options
+	asked     *Asked // nil: thresholds and ages ask for it
+	crossedNS uint64
+	pass      pass
+	group     int // images that went together the last time; 0: not all of them did
+	outcome   outcome
+}
+
+// pass is what the current one rests on.
+type pass struct {
+	inv    *inventory.Inventory // less what went and what turned out to be needed
+	hurry  bool                 // it may plan from an inventory that was at hand
+	listed bool                 // the runtime has told of nothing since it listed its images
+	doubt  bool                 // something failed in it: it may be the runtime, not the image
+}
+
+// outcome is what came of a run.
+type outcome struct {
+	trigger         image.Reason // "": there was nothing to do
+	started         time.Time
+	removed, failed int
+	freed           uint64
+	result          string
+	err             error // the node could not be read, or the runtime went away
+}
+
+// Begin makes a run. crossedNS is the CLOCK_BOOTTIME of the crossing that asks for it, 0 for other
+// causes. One that hurries may plan its first pass from an inventory that is at hand.
+func (r *Reclaimer) Begin(crossedNS uint64, hurry bool) *Run {
+	return &Run{r: r, o: r.o, crossedNS: crossedNS, pass: pass{hurry: hurry}}
+}
+
+// Hurries reports whether the next pass may plan from an inventory that is at hand.
+func (run *Run) Hurries() bool { return run.pass.hurry }
+
+// Plan begins a pass with an inventory, which the run may change; atHand is whether the runtime has
+// told of nothing since it was listed. It returns false if there is nothing to remove.
+func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
+	run.pass = pass{inv: inv, hurry: run.pass.hurry, listed: atHand}
+	return run.r.decide(inv)
+}
+
+// Execute carries out the target's plan group by group. After each the plan is made anew, from
+// the same inventory and the latest reading: others write and delete meanwhile, and a first
+// reading can be wrong for a moment (ext4 counts blocks twice while it allocates them). It is
+// the one place through which every image goes, past the gate that dead containers pass, too.
+// It returns whether there should be another pass.
+func (run *Run) Execute(ctx context.Context) (again bool) {
+	defer func() { run.pass.hurry = false }()
+	r := run.r
+	if !r.gate.Opens(r.target.removes(), r.sayPlan) {
+		if r.gate.Observe {
+			run.outcome.trigger, run.outcome.result = r.target.plan.Remove[0].Reason, resultObserved
+		} else {
+			run.outcome.result = resultPaused
+		}
+		return false
+	}
+	r.executing = true
+	defer func() { r.executing = false }()
+	for first := true; first || r.planAgain(run.pass.inv); first = false {
+		if ctx.Err() != nil || run.paused() {
+			return false
+		}
+		if run.begin(r.target) {
+			run.o.Save()
+		}
+		free := run.allowed()
+		if free == 0 {
+			return false
+		}
+		plan := r.target.plan.Remove
+		plan = plan[:min(run.groupSize(), free, len(plan))]
+		spared, v := run.removeGroup(ctx, plan)
+		if v == stop {
+			return false
+		}
+		if run.pass.doubt || spared == len(plan) {
+			return true // look at everything before the next try: the disk goes up and down
+		}
+	}
+	return true
+}
+
+// begin takes the target's plan into the run. From now on its low threshold counts,
+// not the high one; news is whether it did not before.
+func (run *Run) begin(f *filesystem) (news bool) {
+	if run.asked != nil {
+		return false
+	}
+	p, was := f.plan, *f.kept
+	f.kept.ReclaimingBytes = f.kept.ReclaimingBytes || p.NeedBytes > 0
+	f.kept.ReclaimingInodes = f.kept.ReclaimingInodes || p.NeedInodes > 0
+	if run.outcome.started.IsZero() {
+		run.outcome.started = run.o.Now()
+	}
+	for _, d := range p.Remove {
+		if run.outcome.trigger == "" || d.Reason == image.RemovedThreshold {
+			run.outcome.trigger = d.Reason
+		}
+	}
+	return f.kept.ReclaimingBytes != was.ReclaimingBytes || f.kept.ReclaimingInodes != was.ReclaimingInodes
+}
+
+// paused ends the run if somebody has paused the agent.
+func (run *Run) paused() bool {
+	if run.r.gate.Paused() == nil {
+		return false
+	}
+	run.outcome.result = resultPaused
+	return true
+}
+
+// allowed is how many images the hourly cap lets go. If it is used up, the run ends, and goes on
+// when there is room again.
+func (run *Run) allowed() (free int) {
+	hourly := run.o.Config.Images.MaxRemovalsPerHour
+	free, at := run.r.removalBudget(hourly)
+	if free > 0 {
+		run.r.bookCap(false, "")
+		run.o.Conditions.End("capped", "removals go on: the hourly cap has room again")
+		return free
+	}
+	run.outcome.result = resultCapped
+	run.o.LookAgain(at)
+	run.r.bookCap(true, fmt.Sprintf("%d images were removed in the last hour; on at %s", hourly, at.Format(time.RFC3339)))
+	run.o.Conditions.Begin("capped", slog.LevelWarn, "removals stop: the hourly cap is reached",
+		"reason", "maxRemovalsPerHour", "cap", hourly, "until", at)
+	return 0
+}
+
+// removalBudget returns how many removals the cap still allows, and when it will allow more.
+func (r *Reclaimer) removalBudget(hourly int) (free int, at time.Time) {
+	now := r.o.Now()
+	recent := slices.DeleteFunc(r.records.removals, func(t time.Time) bool { return now.Sub(t) >= capWindow })
+	r.records.removals = recent
+	if len(recent) == 0 {
+		return hourly, now
+	}
+	return max(0, hourly-len(recent)), recent[0].Add(capWindow)
+}
+
+// interrupted ends the run for a reason that lies in no image. Were the image
+// blamed, others would go in its place.
+func (run *Run) interrupted(err error) verdict {
+	run.outcome.err, run.outcome.result = err, resultIncomplete
+	return stop
+}
+
+// gone is for an image that is there no more.
+func (run *Run) gone(id string) {
+	run.pass.inv.Images = slices.DeleteFunc(run.pass.inv.Images, func(i inventory.Image) bool { return i.ID == id })
+}
+
+// stays is for an image that the plan removes and that is needed: this pass does not plan with
+// it again.
+func (run *Run) stays(l leaving, why string) {
+	l.staysFor(why)
+	i := l.image
+	for n := range run.pass.inv.Images {
+		if here := &run.pass.inv.Images[n]; here.ID == i.ID {
+			here.UsedBy = []string{why}
+		}
+	}
+	run.r.metrics.spared.Inc()
+	run.asked.report(run, page.ReclaimEvent{Event: "kept", ID: i.ID, References: i.References, Reason: why})
+	run.o.Log.Info("image stays after all", "image", i.ID, "references", i.References, "reason", why)
+}
+
+// measure finds out what the removal of images has freed, and says so. What they freed
+// together is each one's by what was computed.
+func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Measured) {
+	run.firstRemovalDone()
+	r, now, f := run.r, run.o.Now(), run.r.target.Filesystem
+	var all image.Decision
+	for _, l := range gone {
+		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
+		r.records.removals = append(r.records.removals, now)
+	}
+	total := run.o.Disks.Removed(ctx, f, before, all)
+	if !total.LookAgain.IsZero() {
+		run.o.LookAgain(total.LookAgain)
+	}
+	run.outcome.freed += total.Bytes
+	for _, l := range gone {
+		run.outcome.removed++
+		freed := shareOf(total.Bytes, l.FreesBytes, all.FreesBytes)
+		run.asked.report(run, page.ReclaimEvent{Event: "removed", ID: l.ImageID, References: l.image.References, FreedBytes: freed})
+		r.metrics.freed(l.Reason, freed)
+		line := []any{"image", l.ImageID, "references", l.image.References, "reason", string(l.Reason),
+			"detail", l.Detail, "freed_bytes", freed, "computed_bytes", l.FreesBytes, "took_ms", now.Sub(l.begun).Milliseconds(),
+			"used_percent", f.UsedPercent(), "available_bytes", f.AvailableBytes, "last_used", lastuse.Text(run.o.LastUse.Image(l.ImageID).LastUsed)}
+		if len(gone) > 1 {
+			line = append(line, "measured_with", len(gone)-1)
+		}
+		if total.About {
+			line = append(line, "freed", "about; others deleted, too")
+		}
+		run.o.Log.Info("image removed", line...)
+		l.attempt.Removed(&history.Freed{Bytes: freed, Inodes: shareOf(total.Inodes, l.FreesInodes, all.FreesInodes), With: len(gone) - 1})
+		run.o.LastUse.Removed(l.Decision, l.image.References, now)
+		r.gate.Forget(l.ImageID)
+		run.gone(l.ImageID)
+	}
+}
+
+// shareOf is part's share of what whole has freed.
+func shareOf(freed, part, whole uint64) uint64 {
+	if part >= whole {
+		return freed
+	}
+	return uint64(float64(freed) * float64(part) / float64(whole))
+}
+
+func (run *Run) firstRemovalDone() {
+	if run.crossedNS == 0 || run.outcome.removed > 0 {
+		return
+	}
+	took := time.Duration(uint64(run.o.Boot()) - run.crossedNS)
+	run.r.metrics.reaction.Observe(took.Seconds())
+	run.o.Log.Info("first removal done", "reason", string(run.outcome.trigger), "since_crossing_ms", float64(took.Microseconds())/1e3)
+}
+
+func (run *Run) removalFailed(l leaving, err error) {
+	d := l.Decision
+	if run.pass.hurry {
+		l.attempt.Unknown("")
+		run.pass.doubt = true
+		run.o.Log.Debug("a removal failed; looking at everything anew", "image", d.ImageID, "reason", err)
+		return
+	}
+	l.attempt.Failed(err)
+	times, wait := run.r.gate.Add(d.ImageID, run.o.Now())
+	run.outcome.failed++
+	run.r.metrics.failures.Inc()
+	run.o.Log.Warn("image could not be removed; going on with others", "image", d.ImageID, "reason", "removal failed",
+		"error", err, "attempts", times, "next", wait.String())
+	run.asked.report(run, page.ReclaimEvent{Event: "failed", ID: d.ImageID, References: run.o.LastUse.Known()[d.ImageID].References, Reason: err.Error()})
+}
+
+// End says how the run went, and what holds the space now. next is when the plans change by
+// themselves; the zero time if they do not. An error is why the node could not be read any more. why
+// is what ended it, if that was not its plan.
+func (run *Run) End(why error) (next time.Time, err error) {
+	if why != nil {
+		run.interrupted(why)
+	}
+	if run.asked != nil {
+		return time.Time{}, run.asked.end(run)
+	}
+	run.say()
+	next = run.r.planned()
+	if run.outcome.err == nil {
+		run.r.metrics.decided(run.r.target.plan)
+	}
+	return next, run.outcome.err
+}
+
+// say counts a run and says how it went. A look that had nothing to do is no run.
+func (run *Run) say() {
+	end := &run.outcome
+	if end.trigger == "" {
+		return
+	}
+	if end.result == "" {
+		end.result = run.r.target.result(end.trigger)
+	}
+	run.r.last = &page.Run{
+		Ended: run.o.Now(), Trigger: string(end.trigger), Result: end.result, Removed: end.removed, Failed: end.failed, FreedBytes: end.freed,
+	}
+	run.r.metrics.runs.WithLabelValues(end.result).Inc()
+	if end.result == resultObserved {
+		return
+	}
+	if fact, short := end.short(run.r.target); short {
+		run.o.Tell(fact)
+	}
+	run.o.Log.Info("reclaim run ended", "reason", string(end.trigger), "result", end.result, "images_removed", end.removed,
+		"removals_failed", end.failed, "freed_bytes", end.freed, "used_percent", run.r.target.UsedPercent(),
+		"took_ms", run.o.Now().Sub(end.started).Milliseconds())
+}
+
+// result reads the result of a run off its last plan.
+func (f *filesystem) result(trigger image.Reason) string {
+	switch {
+	case f.plan.Hold != nil:
+		return resultHold
+	case f.plan.NeedBytes > 0 || f.plan.NeedInodes > 0:
+		return resultIncomplete
+	case f.Believing():
+		return resultShortfall
+	case trigger == image.RemovedAge:
+		return resultAge
+	}
+	return resultLow
+}

@@ -1,0 +1,68 @@
+package reclaim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// explainHold says, once per hold and resource, what holds the space of a filesystem.
+func (r *Reclaimer) explainHold(f *filesystem) {
+	was, h := f.kept.Hold, f.plan.Hold
+	switch {
+	case h == nil && was != nil:
+		r.bookHold(f, page.OutcomeEnded, "the disk is low enough or can be brought there")
+		r.o.Log.Info("hold ended", "reason", "the disk is low enough or can be brought there", "path", f.Path)
+	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
+		r.o.SpaceNeeded()
+		if sameHold(was, h) {
+			return
+		}
+		line := []any{"path", f.Path, "reason", string(image.KeptHold), "used_percent", f.UsedPercent(), "held_by", heldBytes(h)}
+		if h.Inodes {
+			line = append(line, "inodes_used_percent", f.InodesUsedPercent(), "inodes_held_by", heldInodes(h))
+		}
+		if by := r.o.WritersGrew(h.Inodes && !h.Bytes); by != "" {
+			line = append(line, "written_by", by)
+		}
+		r.o.Log.Warn("the low threshold cannot be reached; holding", line...)
+		r.bookHold(f, page.OutcomeRefused, holdReason(was, h))
+		r.o.Tell(holdFact(f.Path, h))
+	}
+}
+
+// sameHold reports whether what is said of the one is still true of the other. How full the disk
+// is has metrics.
+func sameHold(was, is *image.Hold) bool {
+	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes
+}
+
+func heldBytes(h *image.Hold) string {
+	var parts []string
+	for _, s := range h.Space {
+		parts = append(parts, fmt.Sprintf("%s %d MiB", s.By, s.Bytes>>20))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func heldInodes(h *image.Hold) string {
+	space := slices.Clone(h.Space)
+	slices.SortStableFunc(space, func(a, b image.Space) int { return cmp.Compare(b.Inodes, a.Inodes) })
+	var parts []string
+	for _, s := range space {
+		parts = append(parts, fmt.Sprintf("%s %d", s.By, s.Inodes))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sayPlan logs what observe mode would remove.
+func (r *Reclaimer) sayPlan() {
+	for _, d := range r.target.plan.Remove {
+		r.o.Log.Info("image would be removed", "image", d.ImageID, "references", r.o.LastUse.Known()[d.ImageID].References,
+			"reason", string(d.Reason), "detail", d.Detail, "computed_bytes", d.FreesBytes)
+	}
+}

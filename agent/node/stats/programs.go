@@ -1,0 +1,97 @@
+package stats
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/metric"
+	"github.com/ebb-agent/ebb/bpf"
+)
+
+var (
+	descEvents   = metric.Desc("probe_events_total", "What the kernel programs of last use saw: starts and ends of processes in containers, and uses of layers that they stamped, or noted because the layer was not tracked yet. ebb-agent report has what the others saw.", "event")
+	descDegraded = metric.Desc("probe_degraded", "1 while kernel programs that are wanted are not all attached: lastuse (without it last use comes from runtime events), usage_TYPE (without it the disk is read by timer), writers and writers_TYPE (who fills the disk), heat (what of images is read); all: none could be loaded. TYPE is one of the watched filesystems'.", "object")
+	descLost     = metric.Desc("probe_events_lost_total", "What the kernel programs could not record; the next exact reading mends it. What the configuration switches off has no series.", "event")
+)
+
+// ProgramProbes is what Programs needs of the kernel programs.
+type ProgramProbes interface {
+	Status() []bpf.ProgramStatus
+	Counters() (bpf.Counters, error)
+}
+
+// Programs says what runs in the kernel, and what it counted, when it is scraped.
+type Programs struct {
+	probes  ProgramProbes // nil: there are none, and will be none
+	missing bool          // because they could not be loaded
+	cfg     config.Config
+	watches func(fsType string) bool
+}
+
+// NewPrograms registers them. Without probes, why says that they could not be loaded. Watches
+// is whether a filesystem of a type is watched.
+func NewPrograms(r prometheus.Registerer, probes ProgramProbes, why error, cfg config.Config, watches func(fsType string) bool) {
+	r.MustRegister(&Programs{probes: probes, missing: why != nil && cfg.Kernel.Enabled, cfg: cfg, watches: watches})
+}
+
+// Describe implements prometheus.Collector.
+func (c *Programs) Describe(out chan<- *prometheus.Desc) {
+	out <- descEvents
+	out <- descLost
+	out <- descDegraded
+	out <- metric.DescReadable
+}
+
+// Collect implements prometheus.Collector.
+func (c *Programs) Collect(out chan<- prometheus.Metric) {
+	if c.probes == nil {
+		if c.missing {
+			metric.Gauge(out, descDegraded, 1, "all")
+		}
+		return
+	}
+	c.degraded(c.probes.Status(), out)
+	n, err := c.probes.Counters()
+	if !metric.Readable(out, "events", err) {
+		return
+	}
+	for event, count := range map[string]uint64{"exec": n.Execs, "exit": n.Exits, "stamped": n.Stamped, "unresolved": n.Unresolved} {
+		metric.Counter(out, descEvents, float64(count), event)
+	}
+	for _, e := range n.Lost() {
+		if does, _, _ := strings.Cut(e.Event, "_"); !c.switchedOff(does) {
+			metric.Counter(out, descLost, float64(e.Count), e.Event)
+		}
+	}
+}
+
+// degraded says of each object whether it does its work, if that is wanted. A program
+// that waits for the module of its filesystem is not missed: none is mounted.
+func (c *Programs) degraded(status []bpf.ProgramStatus, out chan<- prometheus.Metric) {
+	broken := make(map[string]float64)
+	for _, s := range status {
+		if !c.wanted(s.Object) {
+			continue
+		}
+		if broken[s.Object] += 0; !s.Working() && !s.Waits {
+			broken[s.Object] = 1
+		}
+	}
+	for object, is := range broken {
+		metric.Gauge(out, descDegraded, is, object)
+	}
+}
+
+// wanted: the configuration asks for what the object does, and there is a
+// filesystem for it.
+func (c *Programs) wanted(object string) bool {
+	does, fsType, _ := strings.Cut(object, "_")
+	return !c.switchedOff(does) && (fsType == "" || c.watches(fsType))
+}
+
+// switchedOff is for the programs that the configuration can leave out.
+func (c *Programs) switchedOff(does string) bool {
+	return does == "heat" && c.cfg.Kernel.LayerHeat == config.HeatOff || does == "writers" && c.cfg.Writers.Top == 0
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/reclaim"
+	"github.com/ebb-agent/ebb/agent/node/show"
+	"github.com/ebb-agent/ebb/agent/node/state"
+)
+
+// carryOut removes what a plan has that was shown, and tells of each step.
+func (a *admin) carryOut(w http.ResponseWriter, r *http.Request) {
+	e, err := a.begin(r)
+	if err != nil {
+		a.reply(w, nil, err)
+		return
+	}
+	control, enc, begun := http.NewResponseController(w), json.NewEncoder(w), false
+	for {
+		step, more := page.ReclaimEvent{}, false
+		select {
+		case step, more = <-e.events:
+		case <-r.Context().Done(): // the run ends after the image in hand, or never begins
+		}
+		switch {
+		case more:
+			begun = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			_ = enc.Encode(step) // should the client be gone, its context ends
+			_ = control.Flush()
+			continue
+		case !begun && r.Context().Err() == nil:
+			a.reply(w, nil, a.refusal(r.Context(), e))
+		}
+		return
+	}
+}
+
+// begin hands an errand to the looks.
+func (a *admin) begin(r *http.Request) (e *errand, err error) {
+	var q page.ReclaimRequest
+	if err := body(r, &q); err != nil {
+		return nil, err
+	}
+	if _, _, err := checkPlan(q.PlanRequest); err != nil {
+		return nil, err
+	}
+	e = newErrand(r.Context(), q, caller(r))
+	turn := inTurn(r.Context(), a.monitor, func() {
+		switch pause := a.switches.Paused(); {
+		case !asks(q.PlanRequest): // with another configuration it names none
+			err = refuse(http.StatusBadRequest, "want an amount: so much more, or until so much is used. Thresholds are kept without being asked")
+		case a.switches.Observe:
+			err = refuse(http.StatusConflict, "the agent is in mode observe: it removes nothing until its configuration says mode: enforce")
+		case pause != nil:
+			err = refuse(http.StatusConflict, "paused until %s by %s: resume first", pause.Until.Format(time.RFC3339), orNobody(pause.By))
+		case a.rt == nil:
+			err = refuse(http.StatusServiceUnavailable, "the images cannot be told yet: %s", a.missing())
+		case !a.looks.take(e):
+			err = refuse(http.StatusConflict, "%s has asked for a run, which is not over yet", orNobody(a.looks.errand.By))
+		}
+	})
+	return e, errors.Join(busy(turn), err)
+}
+
+func orNobody(name string) string {
+	if name == "" {
+		return "somebody without a name"
+	}
+	return name
+}
+
+// refusal is why an errand was over before it began.
+func (a *admin) refusal(ctx context.Context, e *errand) error {
+	select {
+	case no := <-e.refused:
+		if !errors.Is(no.err, reclaim.ErrOtherPlan) {
+			return refuse(http.StatusServiceUnavailable, "nothing was removed: %v", no.err)
+		}
+		var v show.View
+		if turn := inTurn(ctx, a.monitor, func() { v = a.view(no.inv, a.looks.shown.asked, nil) }); turn != nil {
+			return busy(turn)
+		}
+		p := pagePlan(v, no.plan)
+		return &failure{http.StatusConflict, page.Error{Error: no.err.Error(), Plan: &p}}
+	default:
+		return refuse(http.StatusServiceUnavailable, "nothing was removed: the agent ends")
+	}
+}
+
+// pause has nothing removed for a time. What is being removed is the last.
+func (a *admin) pause(r *http.Request) (any, error) {
+	var q page.PauseRequest
+	if err := body(r, &q); err != nil {
+		return nil, err
+	}
+	if q.ForSeconds < 1 || q.ForSeconds > int64(pauseMost/time.Second) {
+		return nil, refuse(http.StatusBadRequest, "pause for %s seconds: want 1 s to %d days", strconv.FormatInt(q.ForSeconds, 10), pauseMost/(24*time.Hour))
+	}
+	p := &state.Pause{By: caller(r), Reason: words(q.Reason)}
+	saved, err := a.change(r.Context(), func() {
+		p.Since = a.now()
+		p.Until = p.Since.Add(time.Duration(q.ForSeconds) * time.Second)
+		a.setPause(p)
+		a.log.Warn("paused: nothing is removed", "reason", orNobody(p.By)+" asked for it: "+p.Reason, "until", p.Until)
+		a.tellPaused(p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := pageOf(p)
+	answer.NotSaved = saved
+	return answer, nil
+}
+
+// resume ends a pause.
+func (a *admin) resume(r *http.Request) (any, error) {
+	var was bool
+	saved, err := a.change(r.Context(), func() {
+		if was = a.switches.Paused() != nil; was {
+			a.setPause(nil)
+			a.log.Info("going on after a pause", "reason", orNobody(caller(r))+" asked for it")
+			a.tellResumed(whom(caller(r)) + " asked for it")
+			a.goOn()
+		}
+	})
+	return page.Resume{WasPaused: was, NotSaved: saved}, err
+}
+
+// change calls f under the monitor and waits until that is saved; notSaved is why it is not.
+func (a *admin) change(ctx context.Context, f func()) (notSaved string, err error) {
+	var written <-chan error
+	if turn := inTurn(ctx, a.monitor, func() {
+		f()
+		written = a.saver.Saved()
+	}); turn != nil {
+		return "", busy(turn)
+	}
+	wait, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	select {
+	case err := <-written:
+		if err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	case <-wait.Done():
+		return "the state file has not been written yet", nil
+	}
+}

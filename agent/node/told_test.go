@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/runtime/fake"
+	"github.com/ebb-agent/ebb/runtime/kube"
+)
+
+// told keeps the Events that an agent writes.
+type told struct {
+	mu   sync.Mutex
+	list []kube.NodeEvent
+}
+
+func (p *told) PostEvent(ctx context.Context, e kube.NodeEvent) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", kube.ErrUnavailable, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, e)
+	return nil
+}
+
+// want checks the reasons of the Events since the last call, and that the last one says all of the words.
+func (p *told) want(t *testing.T, reasons string, words ...string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var got []string
+	message := ""
+	for _, e := range p.list {
+		got, message = append(got, e.Reason), e.Message
+	}
+	p.list = nil
+	if !slices.Equal(got, strings.Fields(reasons)) {
+		t.Errorf("told %q, want %q", got, reasons)
+	}
+	for _, word := range words {
+		if !strings.Contains(message, word) {
+			t.Errorf("%q does not say %q", message, word)
+		}
+	}
+}
+
+// A hold is told of once, whether the agent removes or observes, and not again by the next agent.
+func TestHoldIsTold(t *testing.T) {
+	for _, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
+		inWorld(t, func(w *world) {
+			w.cfg.Mode = mode
+			told := &told{}
+			w.events = told
+			w.five()
+			for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
+				w.rt.Run(fake.CRINamespace, "c-"+name, name)
+			}
+			w.pass(time.Minute)
+			w.fill(85)
+			w.pass(time.Minute)
+			told.want(t, "EbbHold", "the low threshold of /", "cannot be reached", "in_use 200MiB", "not_images ", "ebb plan")
+			w.fill(87)
+			w.down()
+			w.up()
+			w.pass(time.Hour)
+			told.want(t, "")
+		})
+	}
+}
+
+// A run that the hourly cap ends is told of, and one that reaches its goal is not.
+func TestShortRunIsTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		told := &told{}
+		w.events = told
+		w.five()
+		w.fill(81)
+		w.pass(time.Minute)
+		told.want(t, "")
+		w.down()
+		w.cfg.Images.MaxRemovalsPerHour = 3
+		w.up()
+		w.fill(84)
+		w.pass(time.Minute)
+		told.want(t, "EbbReclaimShort", "(threshold) ended capped: images.maxRemovalsPerHour", "1 images removed, 0 removals failed", "40MiB freed")
+	})
+}
+
+// Who pauses and who resumes is told, whatever they call themselves.
+func TestPauseIsTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		told := &told{}
+		w.events = told
+		w.five()
+		w.pause(60)
+		w.pass(time.Second)
+		told.want(t, "EbbPaused", `"jane" paused ebb until `, `for "a look first"`)
+		w.ask(http.MethodPost, "/resume", nil, nil)
+		w.ask(http.MethodPost, "/resume", nil, nil)
+		w.pass(time.Second)
+		told.want(t, "EbbResumed", `"jane" asked for it`)
+		w.pass(time.Minute)
+		w.pause(30)
+		w.pass(time.Minute)
+		told.want(t, "EbbPaused EbbResumed", "the pause is over")
+	})
+}
+
+// Of an image that goes in a circle people are told from the third time on.
+func TestCircleIsTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		told := &told{}
+		w.events = told
+		ids := w.many(9)
+		for round := range 4 {
+			for n := 1; n < 9; n++ {
+				w.use(fmt.Sprintf("docker.io/library/i%02d:latest", n))
+			}
+			if !slices.Contains(w.removedBy(func() { w.fill(81); w.pass(time.Minute) }), ids[0]) {
+				t.Fatalf("round %d: it did not go", round)
+			}
+			w.rt.SetDisk(size, 0, 100000)
+			for n := range 9 {
+				w.add(fmt.Sprintf("docker.io/library/i%02d:latest", n), 20)
+			}
+			w.pass(time.Minute)
+			if round < 2 {
+				told.want(t, "")
+			}
+		}
+		w.pass(time.Hour)
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		p := slices.DeleteFunc(told.list, func(e kube.NodeEvent) bool { return !strings.Contains(e.Message, `"docker.io/library/i00:latest"`) })
+		if len(p) != 2 || p[0].Reason != "EbbPulledAgain" || !p[0].Warning || !strings.Contains(p[1].Message, "4th time") || p[1].Count != 2 {
+			t.Errorf("told %+v", p)
+		}
+	})
+}
+
+// removedBy is what goes while f does something.
+func (w *world) removedBy(f func()) []string {
+	before := len(w.rt.Removed())
+	f()
+	return w.rt.Removed()[before:]
+}

@@ -1,0 +1,138 @@
+package watermark
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fs"
+)
+
+// Reading is one exact reading of a filesystem.
+type Reading struct {
+	image.Disk
+	fs.Info
+}
+
+// identity tells filesystems apart.
+type identity struct {
+	dev     uint64
+	project fs.Project
+}
+
+func (r Reading) identity() identity { return identity{r.Dev, r.Project} }
+
+// Filesystem is a watched superblock: one, however many directories are on it, with one
+// threshold in the kernel. What the limit of a project holds for is one of its own.
+type Filesystem struct {
+	Names      []string     // of the directories on it, in the order of [Names]
+	Path       string       // what it is read by
+	Thresholds image.Policy // where there are no images, only the high ones
+	Reading                 // the latest
+	Kernel     bool         // the kernel raises the threshold; otherwise the filesystem is polled
+
+	sourceLogged bool // Kernel was logged
+	above        bool // at the latest reading it had reached its high threshold
+	worseAt      uint64
+	earlyAt      time.Time // when an event that came too early was, or will be, answered
+	recheckAt    time.Time // when to read again and set the threshold anew; zero: not planned
+
+	pace     pace     // of polls
+	filling  fillRate // shared with those who scrape
+	believed belief   // of removals that did not show in time
+	backoff  backoff  // on hold
+}
+
+// worseStep is how much fuller a filesystem that is above its threshold must get to be
+// looked at again: one percentage point, as for [image.Hold].
+const worseStep = 100
+
+func (f *Filesystem) name() string { return f.Names[0] }
+
+// Device is its number as mountinfo has it.
+func (f *Filesystem) Device() string { return fmt.Sprintf("%d:%d", f.Dev>>20, f.Dev&(1<<20-1)) }
+
+// HoldsImages reports whether removing images helps here.
+func (f *Filesystem) HoldsImages() bool { return f.name() == Images || f.name() == Content }
+
+// Above reports whether it had reached its high threshold when that was last set.
+func (f *Filesystem) Above() bool { return f.above }
+
+// HighReached reports whether the latest reading is at the high threshold or beyond.
+func (f *Filesystem) HighReached() bool { return f.Thresholds.HighReached(f.Disk) }
+
+// polled reports whether the filesystem is read again and again, for the kernel raises no
+// threshold there and something can be done. Others are read with each look.
+func (f *Filesystem) polled() bool {
+	return !f.Kernel && (f.HoldsImages() || f.Project.Limited)
+}
+
+// lags: statfs shows what was written or deleted only after a commit.
+func (f *Filesystem) lags() bool { return f.Type == "btrfs" }
+
+// recheck plans to read the filesystem again.
+func (f *Filesystem) recheck(at time.Time) { f.recheckAt = clock.Earliest(f.recheckAt, at) }
+
+// add puts a directory on the filesystem. The first one speaks for it.
+func (f *Filesystem) add(d *directory, r Reading) {
+	d.on = f
+	f.Names = append(f.Names, d.name)
+	if len(f.Names) == 1 {
+		f.Path, f.Thresholds, f.Reading = d.path, d.thresholds, r
+		return
+	}
+	if !f.HoldsImages() {
+		f.Thresholds.HighPercent = min(f.Thresholds.HighPercent, d.thresholds.HighPercent)
+		f.Thresholds.InodesHighPercent = min(f.Thresholds.InodesHighPercent, d.thresholds.InodesHighPercent)
+	}
+}
+
+// deserves reports whether a polled reading deserves to be acted on: the high threshold is
+// newly reached, or the disk got worse by a point since it was.
+func (f *Filesystem) deserves(r Reading) bool {
+	high := f.Thresholds.HighReached(r.Disk)
+	if high && (!f.above || r.Disk.AvailableBytes <= f.worseAt) {
+		return true
+	}
+	f.above = high
+	return false
+}
+
+// rate takes in whether the latest reading is above the threshold, and from where it is worse.
+func (f *Filesystem) rate() {
+	f.above = f.HighReached()
+	step := f.CapacityBytes / worseStep
+	f.worseAt = f.AvailableBytes - min(step, f.AvailableBytes)
+}
+
+// kernelWatermark converts the high thresholds into blocks. While the filesystem is above
+// its threshold, the next event is due when it is one percentage point worse.
+func (f *Filesystem) kernelWatermark() bpf.Watermark {
+	r, p := f.Reading, f.Thresholds
+	watermark := bpf.Watermark{Reserved: r.Free - min(r.Avail, r.Free), Free: r.Free}
+	if raise, on := image.RaiseAt(r.Disk.CapacityBytes, p.HighPercent); on {
+		watermark.RaiseFree = raise / r.BlockSize
+		watermark.RearmFree = watermark.RaiseFree + 1
+		if r.Disk.AvailableBytes <= raise {
+			watermark.WorseFree = 1 // nothing is available: it cannot get worse
+			if r.Disk.AvailableBytes > 0 {
+				watermark.WorseFree = max(1, f.worseAt/r.BlockSize)
+			}
+		}
+	}
+	if raise, on := image.RaiseAt(r.Disk.Inodes, p.InodesHighPercent); on && r.Disk.Inodes > 0 {
+		watermark.RaiseInodes = raise
+		watermark.RearmInodes = raise + 1
+		if r.Disk.InodesAvailable <= raise {
+			watermark.WorseInodes = max(1, r.Disk.InodesAvailable-min(r.Disk.Inodes/worseStep, r.Disk.InodesAvailable))
+		}
+	}
+	return watermark
+}
+
+// What is said of a filesystem once.
+func (f *Filesystem) thresholdTopic() string { return "threshold of " + f.Path }
+func (f *Filesystem) kernelTopic() string    { return "kernel " + f.thresholdTopic() }
+func (f *Filesystem) lateTopic() string      { return "late " + f.thresholdTopic() }

@@ -1,0 +1,114 @@
+package watermark
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/fs"
+)
+
+// kernelWatermarks are the high thresholds as the kernel programs have them.
+type kernelWatermarks struct {
+	probes     Probes // nil: there are none
+	attach     func() // those whose module has come
+	conditions *condition.Set
+	log        *slog.Logger
+}
+
+// catchUp gets the programs for a filesystem, whose module may have come with the mount that was
+// just read. The filesystem may have gone when it returns.
+func (s *kernelWatermarks) catchUp(f *Filesystem) {
+	if s.probes != nil && !f.Project.Limited && !s.probes.CanWatch(f.Type) {
+		s.attach()
+	}
+}
+
+// arm sets the watermark of a filesystem as it was last read, if the kernel can watch it. news is
+// true if what watches it was not said yet.
+func (s *kernelWatermarks) arm(f *Filesystem) (news bool) {
+	was := f.Kernel
+	f.Kernel = s.set(f)
+	if news = !f.sourceLogged || f.Kernel != was; news {
+		f.sourceLogged = true
+		s.logSource(f)
+	}
+	return news
+}
+
+// set sets a watermark; false means that it cannot be done. The kernel's counters are of the whole
+// filesystem, so that they tell nothing of a project's limit.
+func (s *kernelWatermarks) set(f *Filesystem) bool {
+	if s.probes == nil || f.Project.Limited || !s.probes.CanWatch(f.Type) {
+		return false
+	}
+	if err := s.probes.SetWatermark(f.Dev, f.Type, f.kernelWatermark()); err != nil {
+		s.conditions.Begin(f.kernelTopic(), slog.LevelWarn, "the kernel watermark cannot be set", "path", f.Path, "error", err)
+		return false
+	}
+	s.conditions.End(f.kernelTopic(), "the kernel watermark can be set again")
+	return true
+}
+
+// clear is for a filesystem that is no longer watched: the next superblock can get the same
+// number.
+func (s *kernelWatermarks) clear(dev uint64) {
+	if s.probes == nil {
+		return
+	}
+	if err := s.probes.ClearWatermark(dev); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
+		s.log.Debug("clear the threshold of a former filesystem", "error", err)
+	}
+}
+
+// counted is the disk as the kernel's programs count it, where they know more than statfs
+// does: on btrfs, what is written but not committed.
+func (s *kernelWatermarks) counted(r Reading) image.Disk {
+	d := r.Disk
+	if s.probes == nil {
+		return d
+	}
+	free, ok, err := s.probes.Counted(r.Dev)
+	if err != nil {
+		s.log.Debug("read the kernel's figure", "error", err)
+	}
+	if ok {
+		d.AvailableBytes = min(d.AvailableBytes, free*r.BlockSize)
+	}
+	return d
+}
+
+// givenBack is how many bytes were ever freed there; ok is false where the kernel does not count
+// them.
+func (s *kernelWatermarks) givenBack(r Reading) (bytes uint64, ok bool) {
+	if s.probes == nil {
+		return 0, false
+	}
+	blocks, ok, _ := s.probes.GivenBack(r.Dev) // an error only costs the wait
+	return blocks * r.BlockSize, ok
+}
+
+func (s *kernelWatermarks) logSource(f *Filesystem) {
+	log := s.log.With("filesystem", strings.Join(f.Names, ","), "path", f.Path, "type", f.Type)
+	switch {
+	case f.Kernel:
+		log.Info("the kernel watches a filesystem", "reason", "watermark set")
+	case f.Project.Limited:
+		log.Warn("a project's limit holds here, and the kernel watermark is of the whole filesystem; reading it every "+PollInterval.String()+" or sooner",
+			"project", f.Project.ID, "reason", limitReason(f.Project), "way_out", "take the limit away, or use a filesystem of its own in place of a quota")
+	case f.HoldsImages():
+		log.Warn("the kernel cannot watch this filesystem; reading it every "+PollInterval.String(), "reason", "no program for it")
+	default:
+		log.Info("the kernel cannot watch this filesystem; it is read now and then", "reason", "no program for it")
+	}
+}
+
+func limitReason(p fs.Project) string {
+	if p.Unsure {
+		return "a project that may have a quota; to ask takes Linux 5.14 and CAP_SYS_ADMIN"
+	}
+	return "project quota"
+}

@@ -1,0 +1,69 @@
+package watermark
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ebb-agent/ebb/policy/image"
+)
+
+// settling makes what a disk shows true, and has that believed which it does not show in time.
+type settling struct{ o *Options }
+
+// settle makes the disk's figure true; false if that takes longer than ctx allows. The filesystem
+// may have gone when it returns.
+func (s settling) settle(ctx context.Context, f *Filesystem) bool {
+	var err error
+	path := f.Path
+	s.o.Outside(func() { _, err = s.o.Disk.Settle(ctx, path) })
+	if err != nil {
+		s.o.Metrics.unsettled.Inc()
+		s.o.Log.Debug("settle", "error", err)
+	}
+	return err == nil && f.Path == path // otherwise it was another disk that has settled
+}
+
+// pause waits; false if ctx ends first. The filesystem that is waited for may have gone then.
+func (s settling) pause(ctx context.Context, wait time.Duration) (passed bool) {
+	s.o.Outside(func() {
+		select {
+		case <-time.After(wait):
+			passed = true
+		case <-ctx.Done():
+		}
+	})
+	return passed
+}
+
+// believe counts a removal as done as computed, for a while. It returns until when.
+func (s settling) believe(f *Filesystem, d image.Decision, before, after Measured) time.Time {
+	b := &f.believed
+	if !f.Believing() {
+		wait := believedFor
+		if f.lags() {
+			wait = believedLagging
+		}
+		*b = belief{until: s.o.Now().Add(wait), fromBytes: before.AvailableBytes, fromInodes: before.InodesAvailable}
+	}
+	b.bytes += d.FreesBytes
+	b.inodes += d.FreesInodes
+	b.fromBytes, b.fromInodes = min(b.fromBytes, before.AvailableBytes), min(b.fromInodes, before.InodesAvailable)
+	s.o.Conditions.Begin(f.lateTopic(), slog.LevelWarn, "the disk does not show yet what was removed; going on with what was computed",
+		"reason", "shortfall", "path", f.Path, "freed_bytes", after.cameFree(before), "computed_bytes", d.FreesBytes)
+	return b.until
+}
+
+// shown ends a belief: the figure is true, or was waited for long enough. What was removed since
+// is believed on.
+func (s settling) shown(f *Filesystem, believed belief, settled bool) {
+	if f.believed != believed {
+		return
+	}
+	if settled {
+		s.o.Conditions.End(f.lateTopic(), "the disk shows what was removed")
+	}
+	if settled || !s.o.Now().Before(f.believed.until) {
+		f.believed = belief{}
+	}
+}

@@ -1,0 +1,161 @@
+package watermark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// errMoved: the mounts, or the limit of a project, changed, and nobody has followed yet; or
+// somebody has, and the filesystem is no longer watched.
+var errMoved = errors.New("another filesystem is there now")
+
+// survey finds the filesystems that the directories are on, follows them as they move, and reads
+// them.
+type survey struct {
+	disk        Disk
+	boot        func() time.Duration // CLOCK_BOOTTIME
+	log         *slog.Logger
+	directories []directory   // in the order of Names
+	filesystems []*Filesystem // that they are on; replaced as a whole, so that one can be ranged over while they move
+}
+
+// place takes over where the runtime says that its things are.
+func (s *survey) place(roots inventory.Roots) {
+	for name, path := range map[string]string{Images: roots.Images, Content: roots.Content, Containers: roots.Containers} {
+		if d := s.directory(name); d.path != path {
+			d.path, d.at = path, fs.Identity{}
+		}
+	}
+}
+
+func (s *survey) directory(name string) *directory { return &s.directories[slices.Index(Names, name)] }
+
+// named returns the filesystem of a directory, or why it is not there.
+func (s *survey) named(name string) (*Filesystem, error) {
+	d := s.directory(name)
+	if d.on == nil {
+		return nil, fmt.Errorf("read the filesystem of %s: %w", d.path, d.err)
+	}
+	return d.on, nil
+}
+
+// watches reports whether a filesystem is watched still.
+func (s *survey) watches(f *Filesystem) bool { return slices.Contains(s.filesystems, f) }
+
+// numbered returns the watched filesystem with that device number, whole; nil if there is
+// none.
+func (s *survey) numbered(dev uint64) *Filesystem {
+	for _, f := range s.filesystems {
+		if f.Dev == dev && !f.Project.Limited {
+			return f
+		}
+	}
+	return nil
+}
+
+// follow looks where the directories are now. If any has moved it finds their filesystems anew;
+// gone are those that are no longer watched.
+func (s *survey) follow() (gone []*Filesystem, moved bool) {
+	stays := make(map[*Filesystem]bool)
+	for i := range s.directories {
+		d := &s.directories[i]
+		at := s.identify(d)
+		switch {
+		case at != d.at:
+			moved, d.at, d.on = true, at, nil
+		case d.on != nil:
+			stays[d.on] = true
+		}
+	}
+	if moved {
+		gone = s.regroup(stays)
+	}
+	return gone, moved
+}
+
+func (s *survey) identify(d *directory) fs.Identity {
+	if d.path == "" {
+		return fs.Identity{}
+	}
+	at, err := s.disk.Identify(d.path)
+	if err != nil && (d.err == nil || d.err.Error() != err.Error()) {
+		level := slog.LevelWarn
+		if errors.Is(err, iofs.ErrNotExist) {
+			level = slog.LevelDebug // a node without a kubelet, for one
+		}
+		s.log.Log(context.Background(), level, "a directory is not there; it is taken up when it comes", "filesystem", d.name, "error", err)
+	}
+	d.err = err
+	return at
+}
+
+// regroup finds the filesystems of the directories anew. One that stays keeps its threshold.
+func (s *survey) regroup(stays map[*Filesystem]bool) (gone []*Filesystem) {
+	known, before := make(map[identity]*Filesystem), s.filesystems
+	for _, f := range before {
+		if stays[f] {
+			known[f.identity()] = f
+		}
+	}
+	s.filesystems = nil
+	for i := range s.directories {
+		d := &s.directories[i]
+		if d.at == (fs.Identity{}) {
+			continue
+		}
+		r, err := s.stat(d.path)
+		if err != nil {
+			d.at, d.on, d.err = fs.Identity{}, nil, err // it went this very moment
+			continue
+		}
+		f := known[r.identity()]
+		if f == nil {
+			f = &Filesystem{}
+			known[r.identity()] = f
+		}
+		if !s.watches(f) {
+			f.Names = nil
+			s.filesystems = append(s.filesystems, f)
+		}
+		f.add(d, r)
+	}
+	return slices.DeleteFunc(slices.Clone(before), s.watches)
+}
+
+func (s *survey) stat(path string) (Reading, error) {
+	d, info, err := s.disk.Stat(path)
+	if err != nil {
+		return Reading{}, fmt.Errorf("read the filesystem of %s: %w", path, err)
+	}
+	return Reading{Disk: d, Info: info}, nil
+}
+
+// read reads a filesystem that is watched, and no other: one that was mounted over its path just
+// now is not taken for it, nor a project for the whole.
+func (s *survey) read(f *Filesystem) (Reading, error) {
+	if !s.watches(f) {
+		return Reading{}, fmt.Errorf("read the filesystem of %s: %w", f.Path, errMoved)
+	}
+	at := s.boot()
+	r, err := s.stat(f.Path)
+	if err == nil && r.identity() != f.identity() {
+		for i := range s.directories { // the next survey looks at them anew
+			if d := &s.directories[i]; d.on == f {
+				d.at = fs.Identity{}
+			}
+		}
+		return r, fmt.Errorf("read the filesystem of %s: %w", f.Path, errMoved)
+	}
+	if err == nil {
+		f.filling.add(at, r.Disk)
+	}
+	return r, err
+}

@@ -1,0 +1,347 @@
+package workloads
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/removal"
+	"github.com/ebb-agent/ebb/policy/container"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/kube"
+)
+
+const (
+	// LookPause is how long after an event dead containers are looked for: the CRI
+	// notes an exit some milliseconds after containerd has told of it.
+	LookPause = 20 * time.Millisecond
+	// lookSpacing is the least time between two looks for dead containers. It
+	// grows with what a look costs, so that crash loops on a node with many containers
+	// cost little, to lookSpacingMost: an exit is to be acted on within a second.
+	lookSpacing     = 200 * time.Millisecond
+	lookSpacingMost = 500 * time.Millisecond
+	lookShare       = 50
+
+	// lagFirst and lagMost bound the time between two looks for an exit that
+	// containerd has told of and the CRI has not noted: usually some milliseconds.
+	// When its shim is slow to die, containerd 1.6 tries again after seconds, and
+	// tells nobody. After lagTries (five minutes) it is given up.
+	lagFirst = 25 * time.Millisecond
+	lagMost  = 500 * time.Millisecond
+	lagTries = 600
+
+	// deletingFirst and deletingMost bound the time between two questions whether
+	// pods that are being deleted are gone.
+	deletingFirst = 250 * time.Millisecond
+	deletingMost  = 30 * time.Second
+)
+
+// retryPause is the wait after a look that failed, and after the runtime went away.
+const retryPause = 15 * time.Second
+
+// Pods knows which pods are bound to this node.
+type Pods interface {
+	Read(ctx context.Context) (kube.Pods, error)
+	Pass() kube.Pass // nil: nobody knows pods
+}
+
+// Options is what Workloads are made of.
+type Options struct {
+	Config     config.Config
+	Switch     *removal.Switch
+	Pods       Pods
+	Now        func() time.Time // ebb's clock
+	Wall       func() time.Time // which the runtime's dates are of
+	Conditions *condition.Set
+	Outside    func(f func()) // calls f, which takes long, without the lock that guards the Workloads
+	Log        *slog.Logger
+	History    *history.History
+}
+
+// Workloads are the dead containers, sandboxes and logs of a node. One lock guards them, which
+// Reconcile gives up while it reads the node.
+type Workloads struct {
+	Options
+	metrics  *metrics
+	executor *executor
+	next     time.Time // when to look again; zero: when something happens
+	looked   time.Time // when the latest look ended
+	cost     time.Duration
+	busy     bool // the executor is at work
+	again    bool // something happened meanwhile
+	seen     seen
+	plan     plan
+	gate     removal.Gate // by the ID of container or sandbox, or the entry of a log directory
+}
+
+// seen is what the latest look found, and what was learnt of it before.
+type seen struct {
+	inventory.Workloads
+	podsUnknown error
+	finished    map[string]time.Time // when exited containers ended, if the policy wants to know
+	ended       map[string]int       // exits that the CRI has not seen: how often it was asked
+	deleting    int                  // how often pods that are being deleted were asked for
+}
+
+// plan is what the latest look decided.
+type plan struct {
+	container.Plan
+	logs container.LogPlan
+}
+
+// New registers the metrics. It starts nothing.
+func New(r *prometheus.Registry, o Options) *Workloads {
+	m := newMetrics(r)
+	return &Workloads{
+		Options: o, metrics: m, executor: newExecutor(o, m),
+		gate: removal.Gate{Switch: o.Switch, History: o.History},
+		seen: seen{finished: make(map[string]time.Time), ended: make(map[string]int)},
+	}
+}
+
+// Run is the executor's goroutine.
+func (w *Workloads) Run(ctx context.Context) error { return w.executor.run(ctx) }
+
+// Reports come while a plan is carried out. The loop hands each to Reported.
+func (w *Workloads) Reports() <-chan Report { return w.executor.reports }
+
+// Next is when to look again; the zero time if that is not known.
+func (w *Workloads) Next() time.Time { return w.next }
+
+func (w *Workloads) sooner(at time.Time) {
+	if w.next.IsZero() || at.Before(w.next) {
+		w.next = at
+	}
+}
+
+// Soon plans a look.
+func (w *Workloads) Soon(pause time.Duration) {
+	if w.Config.Containers.Enabled {
+		spacing := min(max(lookSpacing, lookShare*w.cost), lookSpacingMost)
+		w.sooner(clock.Latest(w.Now().Add(pause), w.looked.Add(spacing)))
+	}
+}
+
+// Noted is for an event that may make a container of the CRI dead, or gone. The dead of
+// other namespaces are their owners' business.
+func (w *Workloads) Noted(e inventory.Event) {
+	if !w.Config.Containers.Enabled || e.Namespace != inventory.CRINamespace {
+		return
+	}
+	if e.Ended {
+		w.seen.ended[e.Container] = 0
+	}
+	if e.Ended || e.Kind == inventory.EventContainer {
+		w.Soon(LookPause)
+	}
+}
+
+// Reconcile looks for dead containers, sandboxes and logs, decides, and has the executor
+// remove what should go. Without a runtime it does nothing. NeedSpace has pods that have
+// ended give way, too. An error was logged, and is tried again.
+func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) error {
+	if !w.next.After(w.Now()) {
+		w.next = time.Time{}
+	}
+	if rt == nil || !w.Config.Containers.Enabled {
+		return nil
+	}
+	if w.busy {
+		w.again = true
+		return nil
+	}
+	began, noted := w.Now(), slices.Collect(maps.Keys(w.seen.ended))
+	s, logs, pods, err := w.observe(ctx, rt)
+	w.looked, w.cost = w.Now(), w.Now().Sub(began)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		w.Conditions.Begin("containers", slog.LevelWarn, "cannot read the node's containers; trying again", "error", err)
+		w.sooner(w.Now().Add(retryPause))
+		return err
+	}
+	w.Conditions.End("containers", "the node's containers can be read again")
+	s.ReclaimEnded = needSpace
+	now := w.Wall()
+	w.plan.Plan, w.plan.logs = container.Decide(s, now), container.LogPlan{}
+	if w.Config.Containers.Logs {
+		w.plan.logs = container.DecideLogs(logs, s, now)
+	}
+	w.metrics.decided(&w.plan)
+	w.lookAgain(now, pods, noted)
+	w.carryOut(rt)
+	return nil
+}
+
+// Unnoted is how many exits the CRI has not noted of which containerd has told.
+func (w *Workloads) Unnoted() int { return len(w.seen.ended) }
+
+// lookAgain plans the look at which the decision changes by itself.
+func (w *Workloads) lookAgain(wall time.Time, pods kube.Pods, noted []string) {
+	for _, next := range []time.Time{w.plan.Next, w.plan.logs.Next} {
+		if !next.IsZero() {
+			w.sooner(w.Now().Add(max(next.Sub(wall), time.Millisecond)))
+		}
+	}
+	for _, wait := range []time.Duration{w.seen.lag(noted), w.seen.untilDeleted(pods)} {
+		if wait > 0 {
+			w.sooner(w.Now().Add(wait))
+		}
+	}
+}
+
+// lag is when to look again for exits that the CRI has not seen yet. Noted are those that
+// had been told of when it was asked.
+func (s *seen) lag(noted []string) (wait time.Duration) {
+	look := func(id string, runs bool) {
+		switch tries, ended := s.ended[id]; {
+		case !ended:
+		case !runs || tries >= lagTries:
+			delete(s.ended, id)
+		default:
+			s.ended[id]++
+			if w := min(lagFirst<<min(tries, 10), lagMost); wait == 0 || w < wait {
+				wait = w
+			}
+		}
+	}
+	for _, c := range s.Containers {
+		look(c.ID, c.State == container.StateRunning)
+	}
+	for _, sandbox := range s.Sandboxes { // a sandbox's process bears its ID
+		look(sandbox.ID, !sandbox.NotReady)
+	}
+	if wait == 0 {
+		for _, id := range noted { // what is not listed is gone
+			delete(s.ended, id)
+		}
+	}
+	return wait
+}
+
+// untilDeleted is when to ask again for pods that are being deleted and have
+// something dead here: the runtime's last event of them comes before they are gone,
+// and the kubelet tells nobody when they are. The API server does; then this only
+// asks what is known already.
+func (s *seen) untilDeleted(pods kube.Pods) time.Duration {
+	here := make(map[string]bool)
+	for _, sandbox := range s.Sandboxes {
+		if sandbox.NotReady {
+			here[sandbox.Pod.UID] = true
+		}
+	}
+	for _, p := range pods.List {
+		if p.Deleting && here[p.UID] && s.podsUnknown == nil {
+			s.deleting++
+			return min(deletingFirst<<min(s.deleting-1, 10), deletingMost)
+		}
+	}
+	s.deleting = 0
+	return 0
+}
+
+// removes lists what the plan removes, but for links.
+func (p *plan) removes() (ids []string) {
+	for _, s := range p.Steps {
+		if s.Action.Removes() {
+			ids = append(ids, cmp.Or(s.ContainerID, s.SandboxID))
+		}
+	}
+	for _, l := range p.logs.RemoveDirectories {
+		ids = append(ids, l.Entry)
+	}
+	return ids
+}
+
+// sayPlan logs what observe mode would remove.
+func (w *Workloads) sayPlan() {
+	for _, s := range w.plan.Steps {
+		w.Log.Info("would "+s.Action.String(), "container", s.ContainerID, "sandbox", s.SandboxID, "reason", string(s.Reason), "detail", s.Detail)
+	}
+	for _, l := range w.plan.logs.RemoveDirectories {
+		w.Log.Info("would remove logs", "entry", l.Entry, "reason", string(l.Reason), "detail", l.Detail)
+	}
+}
+
+// carryOut hands what should go to the executor.
+func (w *Workloads) carryOut(rt Runtime) {
+	p := &w.plan
+	if len(p.Steps) == 0 && len(p.logs.RemoveDirectories) == 0 && len(p.logs.RemoveLinks) == 0 {
+		w.gate.Idle()
+		return
+	}
+	if !w.gate.Opens(p.removes(), w.sayPlan) {
+		return
+	}
+	w.busy, w.again = true, false
+	jobs := jobsOf(p.Steps, w.seen.pods())
+	slices.SortStableFunc(jobs, func(i, j job) int { return cmp.Compare(w.failed(i), w.failed(j)) })
+	w.executor.batches <- batch{rt: rt, jobs: jobs, names: w.seen.names(), logs: p.logs}
+}
+
+// failed is how often a job has: those that have not come first, lest the same ones
+// take up each batch.
+func (w *Workloads) failed(j job) (times int) {
+	for _, s := range j.steps {
+		times = max(times, w.gate.Times(cmp.Or(s.ContainerID, s.SandboxID)))
+	}
+	return times
+}
+
+// pods finds the pod of each sandbox and container.
+func (s *seen) pods() map[string]container.PodID {
+	pods := make(map[string]container.PodID, len(s.Containers)+len(s.Sandboxes))
+	for _, c := range s.Containers {
+		pods[c.ID] = c.Pod
+	}
+	for _, b := range s.Sandboxes {
+		pods[b.ID] = b.Pod
+	}
+	return pods
+}
+
+// names are those of the containers, by ID.
+func (s *seen) names() map[string]string {
+	names := make(map[string]string, len(s.Containers))
+	for _, c := range s.Containers {
+		names[c.ID] = c.Name
+	}
+	return names
+}
+
+// Reported takes note of what the executor did.
+func (w *Workloads) Reported(r Report) {
+	now := w.Wall()
+	for _, id := range r.removed {
+		w.gate.Forget(id)
+	}
+	for id, err := range r.failed {
+		times, wait := w.gate.Add(id, now)
+		w.Log.Warn("could not be removed; going on with others", "id", id, "reason", "removal failed", "error", err,
+			"attempts", times, "next", wait.String())
+	}
+	if !r.done {
+		return
+	}
+	w.busy = false
+	pause := time.Duration(0)
+	if r.unavailable != nil {
+		w.Conditions.Begin("reap", slog.LevelWarn, "the removal of dead containers stops; trying again", "error", r.unavailable)
+		pause = retryPause
+	} else {
+		w.Conditions.End("reap", "the removal of dead containers goes on")
+	}
+	if r.worked || r.late || w.again || r.unavailable != nil {
+		w.Soon(pause)
+	}
+}

@@ -1,0 +1,172 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/cascade/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/runtime/kube/naming"
+)
+
+// Options say what to preview, and where.
+type Options struct {
+	Query
+	Config *rest.Config
+	// Exclude is the controller's configuration; nil: not known.
+	Exclude *config.Exclude
+}
+
+// Errors of Look, besides those of naming, metadata and policy/cascade/preview.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrNotRead  = errors.New("its type cannot be read")
+)
+
+// Simulate reads the API server and previews a deletion.
+func Simulate(ctx context.Context, o Options) (Answer, error) {
+	client, err := metadata.New(o.Config, metadata.Options{})
+	if err != nil {
+		return Answer{}, err
+	}
+	defer client.Close()
+	target, served, err := resolve(ctx, client, o.Resource)
+	if err != nil {
+		return Answer{}, err
+	}
+	c := &cluster{client: client}
+	for name, why := range served.Partial {
+		c.notSeen = append(c.notSeen, NotSeen{name, why.Error()})
+	}
+	if err := c.read(ctx, served.Types); err != nil {
+		return Answer{}, err
+	}
+	if why := c.unread[[2]string{target.APIVersion, target.Kind}]; why != "" {
+		return Answer{}, fmt.Errorf("%s: %w: %s", o.Query.called(target), ErrNotRead, why)
+	}
+	return c.answer(ctx, target, o)
+}
+
+// Resolve finds the type that a name means, such as deploy or pods, by what an API server
+// serves.
+func Resolve(ctx context.Context, config *rest.Config, name string) (gc.Type, error) {
+	client, err := metadata.New(config, metadata.Options{})
+	if err != nil {
+		return gc.Type{}, err
+	}
+	defer client.Close()
+	t, _, err := resolve(ctx, client, name)
+	return t, err
+}
+
+func resolve(ctx context.Context, client *metadata.Client, name string) (gc.Type, metadata.Discovery, error) {
+	served, err := client.Discover(ctx)
+	if err != nil {
+		return gc.Type{}, served, err
+	}
+	names, err := client.Names(ctx)
+	if err != nil && !errors.Is(err, naming.ErrNoNames) {
+		return gc.Type{}, served, err
+	}
+	t, err := Choose(name, names, served.Types)
+	return t, served, err
+}
+
+// answer decides on what was read.
+func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer, error) {
+	w := preview.World{Types: c.types, Objects: c.objects}
+	a := Answer{Source: FromAPIServer, Objects: len(c.objects), Types: c.listed}
+	if x := o.Exclude; x != nil {
+		a.Excluded = &Excluded{x.Types, x.Namespaces}
+		w.ExcludedNamespaces = x.Namespaces
+		for i, t := range w.Types {
+			group, _ := split(t.APIVersion)
+			w.Types[i].Excluded = config.Patterns(x.Types).Match(t.Resource, group)
+		}
+	}
+	p, lacks, err := Decide(ctx, c.client, w, o.Query.At(target), o.Query)
+	if err != nil {
+		return Answer{}, o.Query.Failed(target, err)
+	}
+	a.Preview, a.NotSeen = p, append(c.notSeen, lacks...)
+	a.Finish()
+	return a, nil
+}
+
+// Finish puts what was not seen in order, and says whether that is nothing.
+func (a *Answer) Finish() {
+	slices.SortStableFunc(a.NotSeen, func(a, b NotSeen) int { return cmp.Compare(a.Type, b.Type) })
+	a.NotSeen = slices.CompactFunc(a.NotSeen, func(a, b NotSeen) bool { return a.Type == b.Type })
+	a.Complete = len(a.NotSeen) == 0
+}
+
+// At is where the object is, if it is of this type.
+func (q Query) At(t gc.Type) gc.Coordinates {
+	at := gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Name: q.Name}
+	if t.Namespaced {
+		at.Namespace = q.Namespace
+	}
+	return at
+}
+
+// called is the object in the words of who asks.
+func (q Query) called(t gc.Type) string {
+	if t.Namespaced {
+		return q.Resource + "/" + q.Name + " in namespace " + q.Namespace
+	}
+	return q.Resource + "/" + q.Name
+}
+
+// Failed says of which object there is no answer, and why.
+func (q Query) Failed(t gc.Type, err error) error {
+	if errors.Is(err, preview.ErrNotThere) || errors.Is(err, cascade.ErrNoObject) {
+		err = ErrNotFound
+	}
+	return fmt.Errorf("%s: %w", q.called(t), err)
+}
+
+// plain are the names of types where the server tells no more.
+func plain(types []gc.Type) (list []naming.Resource) {
+	for _, t := range types {
+		group, version := split(t.APIVersion)
+		list = append(list, naming.Resource{Group: group, Version: version, Plural: t.Resource, Kind: t.Kind, Deletable: !t.Unwatched})
+	}
+	return list
+}
+
+func split(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
+// cluster is what was read.
+type cluster struct {
+	client *metadata.Client
+
+	mu      sync.Mutex
+	types   []gc.Type
+	objects []gc.Object
+	unread  map[[2]string]string // apiVersion, kind: why
+	notSeen []NotSeen
+	listed  int
+}
+
+// TypeName is a type as kubectl would write it.
+func TypeName(apiVersion, resource string) string {
+	if group, _ := split(apiVersion); group != "" {
+		return resource + "." + group
+	}
+	return resource
+}

@@ -1,0 +1,219 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// ImageOrders are what images can be sorted by.
+var ImageOrders = []string{"used", "size", "own", "name", "freed"}
+
+// ImageOptions choose images and their order.
+type ImageOptions struct {
+	Sort   string // one of ImageOrders; "": as the agents would remove them
+	Unused bool   // those alone that nothing protects
+}
+
+// placed is an image and where it is.
+type placed struct {
+	page.Image
+	node string
+	now  time.Time
+}
+
+// spare are reasons for which an image stays that nothing protects.
+var spare = []string{"not_needed", "hold", "frees_nothing", "futile"}
+
+// unprotected says whether an image may go as soon as the disk needs it.
+func unprotected(i page.Image) bool { return i.Verdict == "remove" || slices.Contains(spare, i.Reason) }
+
+func (o ImageOptions) choose(nodes []Node[page.Images]) (list []placed) {
+	for _, n := range answered(nodes) {
+		for _, i := range n.Page.Images {
+			if !o.Unused || unprotected(i) {
+				list = append(list, placed{i, n.Name, n.Page.Time})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b placed) int {
+		switch o.Sort {
+		case "used":
+			return byUse(a, b)
+		case "size":
+			return cmp.Compare(b.Total.Bytes, a.Total.Bytes)
+		case "own":
+			return cmp.Compare(b.Own.Bytes, a.Own.Bytes)
+		case "freed":
+			return cmp.Compare(b.FreesBytes, a.FreesBytes)
+		case "name":
+			return cmp.Compare(imageName(a.ID, a.References), imageName(b.ID, b.References))
+		}
+		return 0
+	})
+	return list
+}
+
+// byUse puts what was unused longest first, then what was never seen in use, then what is.
+func byUse(a, b placed) int {
+	rank := func(p placed) int {
+		switch {
+		case len(p.UsedBy) > 0:
+			return 2
+		case p.LastUsed == nil:
+			return 1
+		}
+		return 0
+	}
+	if x := cmp.Compare(rank(a), rank(b)); x != 0 || a.LastUsed == nil || b.LastUsed == nil {
+		return x
+	}
+	return a.LastUsed.Compare(*b.LastUsed)
+}
+
+// Images shows the images of nodes as one table.
+func Images(w io.Writer, v View, nodes []Node[page.Images], o ImageOptions) error {
+	t := &text{View: v}
+	all := answered(nodes)
+	for i, n := range all {
+		if i == MostBlocks {
+			t.line("and %d nodes more", len(all)-MostBlocks)
+			break
+		}
+		t.line("%s: %s, %s", Clean(n.Name), plural(len(n.Page.Images), "image"), asOf(n.Page.Time, n.Page.Looked, n.Page.Mode, n.Page.Paused))
+	}
+	list := newTable(column{name: "NODE", empty: true}, column{name: "IMAGE", tail: true}, column{name: "LAST USED", right: true}, column{name: "BY", spare: 5},
+		column{name: "OWN", spare: 1, right: true}, column{name: "SHARED", spare: 4, right: true}, column{name: "READ", spare: 6, right: true},
+		column{name: "VERDICT", spare: 3}, column{name: "REASON", spare: 2})
+	chosen := o.choose(nodes)
+	for _, p := range chosen {
+		node := p.node
+		if len(nodes) == 1 {
+			node = ""
+		}
+		list.add(append([]string{node}, p.cells()...)...)
+	}
+	if len(chosen) > 0 {
+		t.WriteByte('\n')
+		list.write(t, "")
+	}
+	if len(all) > 0 {
+		t.WriteByte('\n')
+		imageTotals(t, all, chosen)
+	}
+	silent(t, nodes)
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+func (p placed) cells() []string {
+	name := imageName(p.ID, p.References)
+	if n := len(p.References); n > 1 {
+		name += fmt.Sprintf(" +%d", n-1)
+	}
+	used, by := "never seen", ""
+	switch {
+	case len(p.UsedBy) > 0:
+		used, by = "in use", containerID.ReplaceAllString(p.UsedBy[0], "$1")
+		if n := len(p.UsedBy) - 1; n > 0 {
+			by += fmt.Sprintf(" +%d", n)
+		}
+	case p.LastUsed != nil:
+		used = age(p.now, *p.LastUsed)
+	}
+	read := ""
+	if p.ReadPercent != nil {
+		read = fmt.Sprintf("%.0f%%", *p.ReadPercent)
+	}
+	return []string{name, used, by, p.measured(p.Own.Bytes), p.measured(p.Shared.Bytes), read, p.Verdict, p.Reason}
+}
+
+// measured is a size, which is the least that is true if not all layers are measured.
+func (p placed) measured(bytes uint64) string {
+	if p.Unmeasured > 0 {
+		return size(bytes) + "+"
+	}
+	return size(bytes)
+}
+
+// imageTotals is where the space of all nodes is.
+func imageTotals(t *text, nodes []Node[page.Images], shown []placed) {
+	var sum page.Totals
+	var others, nobody page.Size
+	var unread []string
+	unmeasured := 0
+	for _, n := range nodes {
+		totals := n.Page.Totals
+		sum.Images, sum.Total = add(sum.Images, totals.Images), add(sum.Total, totals.Total)
+		sum.KubeletBytes += totals.KubeletBytes
+		sum.EmptyImages += totals.EmptyImages
+		others, nobody = add(others, entries(totals.Others)), add(nobody, entries(totals.Nobody))
+		unread = append(unread, totals.Unread...)
+	}
+	for _, p := range shown {
+		unmeasured += p.Unmeasured
+	}
+	t.line("%s shown. All images of %s take %s; the kubelet believes %s. Only containers, leases and others hold %s, nobody holds %s; the whole store is %s.",
+		plural(len(shown), "image"), plural(len(nodes), "node"), takes(sum.Images), size(sum.KubeletBytes), takes(others), takes(nobody), takes(sum.Total))
+	if unmeasured > 0 {
+		t.line("A size with + is the least that is true: the runtime does not know %s.", plural(unmeasured, "layer"))
+	}
+	if sum.EmptyImages > 0 {
+		t.line("Of %s the content is gone: a pull mends it.", plural(sum.EmptyImages, "image"))
+	}
+	slices.Sort(unread)
+	for _, u := range slices.Compact(unread) {
+		t.line("Not in these sums: %s", Clean(u))
+	}
+}
+
+func entries(list []page.Entry) (sum page.Size) {
+	for _, e := range list {
+		sum = add(sum, e.Size)
+	}
+	return sum
+}
+
+// ImageNames are the names of the images that are chosen.
+func ImageNames(nodes []Node[page.Images], o ImageOptions) (names []string) {
+	for _, p := range o.choose(nodes) {
+		names = append(names, imageName(p.ID, p.References))
+	}
+	return names
+}
+
+// ChooseImages leaves in each page the images that are chosen, in their order.
+func ChooseImages(nodes []Node[page.Images], o ImageOptions) []Node[page.Images] {
+	list := slices.Clone(nodes)
+	for i, n := range list {
+		if n.Err != nil {
+			continue
+		}
+		list[i].Page.Images = []page.Image{}
+		for _, p := range o.choose([]Node[page.Images]{n}) {
+			list[i].Page.Images = append(list[i].Page.Images, p.Image)
+		}
+	}
+	return list
+}
+
+// Completions are all names that images have, with the first of a shell's word.
+func Completions(p page.Images, word string) (names []string) {
+	for _, i := range p.Images {
+		for _, r := range append(slices.Clone(i.References), i.ID) {
+			if strings.HasPrefix(r, word) && Clean(r) == r {
+				names = append(names, r)
+			}
+		}
+	}
+	return names
+}
+
+// containerID is one as container runtimes make them. People know it by its first 12 digits.
+var containerID = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{52}\b`)

@@ -1,0 +1,142 @@
+package show
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// longestEvent bounds a line of a run's events.
+const longestEvent = 1 << 20
+
+// ErrCut is the end of a run's events before the run has ended.
+var ErrCut = errors.New("the connection ended before the run did")
+
+// Events reads the events of a run, a line each. The last is one with a result, or an error,
+// which is ErrCut if the connection ended.
+func Events(r io.Reader) iter.Seq2[page.ReclaimEvent, error] {
+	return func(yield func(page.ReclaimEvent, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, longestEvent)
+		for lines.Scan() {
+			if len(lines.Bytes()) == 0 {
+				continue
+			}
+			var e page.ReclaimEvent
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				err = fmt.Errorf("%w: what came last is no event: %s", ErrCut, Clean(err.Error()))
+				yield(page.ReclaimEvent{}, err)
+				return
+			}
+			if !yield(e, nil) || e.Result != "" {
+				return
+			}
+		}
+		err := ErrCut
+		if cause := lines.Err(); cause != nil {
+			err = fmt.Errorf("%w: %s", ErrCut, Clean(cause.Error()))
+		}
+		yield(page.ReclaimEvent{}, err)
+	}
+}
+
+// Run is how far a run has come on a node.
+type Run struct {
+	Node    string `json:"node"`
+	Removed int    `json:"removed"`
+	Of      int    `json:"of"`
+	Failed  int    `json:"failed"`
+	Freed   uint64 `json:"freedBytes"`
+	Result  string `json:"result"`           // "unknown": Err is why; "not begun"
+	Reason  string `json:"reason,omitempty"` // why it ended so, if the agent says
+	Err     error  `json:"-"`
+	Error   string `json:"error,omitempty"`
+
+	step int
+}
+
+// Note takes in an event.
+func (r *Run) Note(e page.ReclaimEvent) {
+	r.Removed, r.Of = e.Removed, e.Of
+	switch e.Event {
+	case "failed":
+		r.Failed++
+	case "removed":
+		r.Freed += e.FreedBytes
+	case "ended":
+		r.Freed, r.Result, r.Reason = e.FreedBytes, e.Result, e.Reason
+	}
+	if e.Event != "begun" && e.Event != "ended" {
+		r.step = min(r.step+1, r.Of) // an image that stays can be told of twice
+	}
+}
+
+// Progress is one line for an event that was noted; "" if it is not worth one. several: more
+// than one node is at work.
+func (r *Run) Progress(e page.ReclaimEvent, several bool) string {
+	head := fmt.Sprintf("%d/%d  ", r.step, r.Of)
+	if several {
+		head = Clean(r.Node) + "  " + head
+	}
+	head += Clean(imageName(e.ID, e.References)) + "  "
+	switch e.Event {
+	case "removed":
+		return head + "removed, " + size(e.FreedBytes) + " freed"
+	case "kept":
+		return head + "stays: " + Clean(e.Reason)
+	case "failed":
+		return head + "not removed: " + Clean(e.Reason)
+	}
+	return ""
+}
+
+// results say what came of a run.
+var results = map[string]string{
+	"done":       "done",
+	"short":      "everything that may go is gone, and it is not enough",
+	"paused":     "the agent was paused meanwhile",
+	"capped":     "the cap on removals (images.maxRemovalsPerHour) is reached",
+	"incomplete": "not all could be done",
+	"unknown":    "what has become of the rest is unknown",
+	"not begun":  "not begun",
+}
+
+// Ended shows what came of runs.
+func Ended(w io.Writer, v View, runs []Run) error {
+	t := &text{View: v}
+	removed, freed, ended := 0, uint64(0), 0
+	for _, r := range runs {
+		removed, freed = removed+r.Removed, freed+r.Freed
+		ended += count(r.Result == "done")
+		said := results[r.Result]
+		if said == "" {
+			said = Clean(r.Result)
+		}
+		if r.Result != "not begun" {
+			said += fmt.Sprintf("; %d of %s removed, %s freed", r.Removed, plural(r.Of, "image"), size(r.Freed))
+		}
+		if r.Failed > 0 {
+			said += fmt.Sprintf(", %d failed", r.Failed)
+		}
+		if r.Reason != "" {
+			said += ": " + Clean(r.Reason)
+		}
+		if r.Err != nil {
+			said += ": " + Clean(r.Err.Error())
+		}
+		if r.Result == "unknown" {
+			said += fmt.Sprintf(". Look with: ebb history --node %s", Clean(r.Node))
+		}
+		t.hang(Clean(r.Node)+": ", said+".")
+	}
+	if len(runs) > 1 {
+		t.line("%d of %s done: %s removed, %s freed.", ended, plural(len(runs), "node"), plural(removed, "image"), size(freed))
+	}
+	_, err := io.WriteString(w, t.String())
+	return err
+}

@@ -1,0 +1,214 @@
+package showtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// Agent answers the pages of this package. Its fields are set before it is asked.
+type Agent struct {
+	Status page.Status
+	Plan   page.Plan
+	Next   []page.Plan // the plan is another one whenever somebody wants it carried out: these, in turn
+	Events string      // of a run; "": one that does what the plan says
+	Cut    bool        // the connection ends after the events, without an end of the answer
+	Busy   string      // why no run begins
+	Tame   bool        // nothing evil, for documents
+
+	mu    sync.Mutex
+	asked []string
+	looks uint64
+}
+
+// NewAgent is one that is well.
+func NewAgent() *Agent { return &Agent{Status: Status(), Plan: Plan()} }
+
+// Asked are the requests so far: method, path and body.
+func (a *Agent) Asked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.asked)
+}
+
+// Serve answers on a socket until the test ends.
+func (a *Agent) Serve(t testing.TB) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "agent.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // ends with Close
+	t.Cleanup(func() { _ = server.Close() })
+	return socket
+}
+
+func (a *Agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	get := func(path string, page func(*http.Request) any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { a.answer(w, page(r)) })
+	}
+	get("GET /status", a.status)
+	get("GET /images", func(*http.Request) any { return Images() })
+	get("GET /du", func(*http.Request) any { return Usage() })
+	get("GET /writers", func(*http.Request) any { return a.writers() })
+	get("GET /history", history)
+	get("POST /plan", func(*http.Request) any { return a.Plan })
+	get("POST /resume", func(*http.Request) any { return page.Resume{WasPaused: true} })
+	get("POST /pause", func(r *http.Request) any {
+		var q page.PauseRequest
+		_ = json.NewDecoder(r.Body).Decode(&q) // none is one of nothing
+		return page.Pause{Since: Now, Until: Now.Add(time.Duration(q.ForSeconds) * time.Second), By: "tester", Reason: q.Reason}
+	})
+	mux.HandleFunc("GET /why", a.why)
+	mux.HandleFunc("POST /reclaim", a.reclaim)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		a.mu.Lock()
+		a.asked = append(a.asked, fmt.Sprint(r.Method, " ", r.URL, " ", string(body)))
+		a.mu.Unlock()
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (a *Agent) status(*http.Request) any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Status
+}
+
+// Become gives it another status.
+func (a *Agent) Become(s page.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Status = s
+}
+
+// writers are those of two seconds after the answer before.
+func (a *Agent) writers() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.looks++
+	return Writers(Now.Add(time.Duration(a.looks)*2*time.Second), a.looks*4*mi)
+}
+
+func (a *Agent) answer(w http.ResponseWriter, with any) {
+	if a.Tame {
+		data, _ := json.Marshal(with)
+		_ = json.Unmarshal(data, &with)
+		with = tame(with)
+	}
+	answer(w, http.StatusOK, with)
+}
+
+// tame leaves out what is strange, and what is evil in the rest.
+func tame(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, strings.ToValidUTF8(Evil, "\uFFFD"), "")
+	case map[string]any:
+		for k, one := range v {
+			v[k] = tame(one)
+		}
+	case []any:
+		list := []any{}
+		for _, one := range v {
+			if fields, ok := one.(map[string]any); ok && strings.HasPrefix(fmt.Sprint(fields["id"]), "sha256:f00d") {
+				continue
+			}
+			if one = tame(one); !strings.HasSuffix(fmt.Sprint(one), ": ") { // what came after that was all evil
+				list = append(list, one)
+			}
+		}
+		return list
+	}
+	return v
+}
+
+func answer(w http.ResponseWriter, code int, with any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(with)
+}
+
+// why knows images by what is in their names. Of two that are meant, neither is.
+func (a *Agent) why(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("image")
+	var found []page.Image
+	for _, i := range Images().Images {
+		if strings.HasPrefix(i.ID, "sha256:"+strings.TrimPrefix(name, "sha256:")) || strings.Contains(strings.Join(i.References, " "), name) {
+			found = append(found, i)
+		}
+	}
+	switch len(found) {
+	case 0:
+		answer(w, http.StatusNotFound, page.Error{Error: "no image of that name is here"})
+	case 1:
+		a.answer(w, Why(found[0]))
+	default:
+		answer(w, http.StatusConflict, page.Error{Error: fmt.Sprintf("%q is the name of %d images; ask for one of them: %s", name, len(found), found[0].ID+" "+Evil)})
+	}
+}
+
+// history gives one entry after the other.
+func history(r *http.Request) any {
+	all := History().Entries
+	from, _ := strconv.Atoi(r.URL.Query().Get("before")) // 0: the first page
+	p := page.History{Entries: all[from : from+1]}
+	if from+1 < len(all) {
+		p.Next = strconv.Itoa(from + 1)
+	}
+	return p
+}
+
+func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
+	var q page.ReclaimRequest
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		answer(w, http.StatusBadRequest, page.Error{Error: err.Error()})
+		return
+	}
+	a.mu.Lock()
+	if len(a.Next) > 0 {
+		a.Plan, a.Next = a.Next[0], a.Next[1:]
+	}
+	a.mu.Unlock()
+	switch {
+	case a.Busy != "":
+		answer(w, http.StatusConflict, page.Error{Error: a.Busy})
+	case q.Digest != a.Plan.Digest:
+		answer(w, http.StatusConflict, page.Error{Error: "the plan is another one now", Plan: &a.Plan})
+	case a.Events != "":
+		_, _ = io.WriteString(w, a.Events)
+	default:
+		a.carryOut(w)
+	}
+	if a.Cut {
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (a *Agent) carryOut(w io.Writer) {
+	enc := json.NewEncoder(w)
+	n := len(a.Plan.Remove)
+	step := func(e page.ReclaimEvent) { e.Time, e.Of = Now, n; _ = enc.Encode(e) }
+	step(page.ReclaimEvent{Event: "begun"})
+	for i, image := range a.Plan.Remove {
+		step(page.ReclaimEvent{Event: "removed", ID: image.ID, References: image.References, FreedBytes: image.FreesBytes, Removed: i + 1})
+	}
+	step(page.ReclaimEvent{Event: "ended", Removed: n, FreedBytes: a.Plan.Frees.Bytes, Result: "done"})
+}

@@ -1,0 +1,150 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// Controller is what can be seen of ebb-controller without asking it.
+type Controller struct {
+	Pods    int       `json:"pods"`
+	Ready   int       `json:"ready"`
+	Leader  string    `json:"leader,omitempty"` // the holder of its Lease
+	Renewed time.Time `json:"renewed,omitzero"`
+	Unknown []string  `json:"unknown,omitempty"` // what could not be read, and why
+}
+
+// StatusReport is the answer of ebb status.
+type StatusReport struct {
+	Time       time.Time // of the desk: for what comes from the API server
+	Nodes      []Node[page.Status]
+	Controller *Controller // nil: not looked for
+}
+
+// Findings counts nodes that are not ready, paused, or do without something.
+func (r StatusReport) Findings() (n int) {
+	for _, node := range answered(r.Nodes) {
+		if s := node.Page; !s.Ready || s.Paused != nil || len(s.Degraded) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Ready counts the agents that are ready.
+func (r StatusReport) Ready() (n int) {
+	for _, node := range answered(r.Nodes) {
+		if node.Page.Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// Document is the report for scripts.
+func (r StatusReport) Document() (any, error) {
+	d, err := NewDocument(r.Nodes)
+	return struct {
+		Document
+		Controller *Controller `json:"controller,omitempty"`
+	}{d, r.Controller}, err
+}
+
+// Status shows a report.
+func Status(w io.Writer, v View, r StatusReport) error {
+	t := &text{View: v}
+	r.agents(t)
+	if r.Controller != nil {
+		t.hang("Controller   ", r.Controller.line(r.Time))
+	}
+	findings := newTable(column{name: "NODE"}, column{name: "STATE"}, column{name: "WHY", wrap: true})
+	for _, n := range answered(r.Nodes) {
+		s := n.Page
+		if !s.Ready {
+			findings.alarm(n.Name, "not ready", s.NotReady)
+		}
+		if s.Paused != nil {
+			findings.alarm(n.Name, "paused", paused(s.Time, *s.Paused))
+		}
+		if len(s.Degraded) > 0 {
+			findings.alarm(n.Name, "degraded", strings.Join(s.Degraded, ", "))
+		}
+	}
+	if len(findings.rows) > 0 {
+		t.WriteByte('\n')
+		findings.write(t, "")
+	}
+	silent(t, r.Nodes)
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+func (r StatusReport) agents(t *text) {
+	s := fmt.Sprintf("%d of %d ready", r.Ready(), len(r.Nodes))
+	if n := Silent(r.Nodes); n > 0 {
+		s += fmt.Sprintf(", %d without an answer", n)
+	}
+	t.hang("Agents       ", s)
+	versions, modes := map[string]int{}, map[string]int{}
+	halted, degraded, running := 0, 0, 0
+	for _, n := range answered(r.Nodes) {
+		versions[n.Page.Version]++
+		modes[n.Page.Mode]++
+		halted += count(n.Page.Paused != nil)
+		degraded += count(len(n.Page.Degraded) > 0)
+		running += count(n.Page.Running)
+	}
+	if len(versions) == 0 {
+		return
+	}
+	t.hang("  versions   ", tally(versions))
+	t.hang("  modes      ", tally(modes))
+	t.hang("  paused     ", fmt.Sprint(halted))
+	t.hang("  degraded   ", fmt.Sprint(degraded))
+	t.hang("  at work    ", fmt.Sprint(running))
+}
+
+func count(so bool) int {
+	if so {
+		return 1
+	}
+	return 0
+}
+
+// tally lists values with how many have them, the most frequent first.
+func tally(counts map[string]int) string {
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	const most = 8
+	var parts []string
+	for i, k := range keys {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d others", len(keys)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s (%d)", cmp.Or(Clean(k), "unknown"), counts[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (c *Controller) line(now time.Time) string {
+	var parts []string
+	if c.Pods > 0 || len(c.Unknown) == 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d pods ready", c.Ready, c.Pods))
+	}
+	if c.Leader != "" {
+		parts = append(parts, fmt.Sprintf("%s leads, and said so %s ago", Clean(c.Leader), age(now, c.Renewed)))
+	}
+	for _, u := range c.Unknown {
+		parts = append(parts, "unknown: "+Clean(u))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,36 @@
+package uninstall
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// countEach is how often a counter speaks.
+const countEach = 10 * time.Second
+
+// counter says how far work is that takes long.
+type counter struct {
+	to   io.Writer
+	of   int
+	what string
+
+	mu   sync.Mutex
+	n    int
+	told time.Time
+}
+
+func newCounter(to io.Writer, of int, what string) *counter {
+	return &counter{to: to, of: of, what: what, told: time.Now()}
+}
+
+// add counts one more.
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n++; time.Since(c.told) >= countEach {
+		c.told = time.Now()
+		fmt.Fprintf(c.to, "%d of %d %s\n", c.n, c.of, c.what)
+	}
+}

@@ -1,0 +1,169 @@
+package uninstall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/agent/preview"
+	runtimekube "github.com/ebb-agent/ebb/runtime/kube"
+	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
+)
+
+const (
+	// nodeTime is for one kubelet, nodesTime for all: the chart's Job has five minutes, and
+	// must say what it has found.
+	nodeTime, nodesTime = 10 * time.Second, 3 * time.Minute
+	// handedOver is the setting of a kubelet that removes no images for space.
+	handedOver = 100
+)
+
+// node is what is read of one.
+type node struct {
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	Status struct {
+		Addresses       []struct{ Type, Address string }
+		DaemonEndpoints struct{ KubeletEndpoint struct{ Port int } }
+	}
+}
+
+// checkKubelets asks each kubelet whether it collects images.
+func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOptions) error {
+	if o.LeaveImageGC {
+		v.note("the kubelets were not asked who collects images (--leave-image-gc)")
+		return nil
+	}
+	nodes, err := readAll[node](ctx, c, nodeType, kube.Selection{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	ask, err := asker(ctx, c, o)
+	if err != nil {
+		return fmt.Errorf("--kubelet-account %s: %w; it needs the right to get nodes/configz (docs/operate.md has the commands). "+
+			"Or ask the kubelets by way of the API server: --kubelet-proxy", clean(o.KubeletAccount), err)
+	}
+	nodes = slices.DeleteFunc(nodes, func(n node) bool {
+		return slices.Contains(o.LeaveNodes, n.Metadata.Name) || n.Metadata.Labels["kubernetes.io/os"] == "windows" // ebb does not run there
+	})
+	v.Nodes = len(nodes)
+	over, unknown := askAll(ctx, nodes, ask, newCounter(o.Progress, len(nodes), "kubelets were asked"))
+	v.refuseNodes(over, unknown, o.KubeletProxy)
+	return ctx.Err()
+}
+
+// askAll asks at most sixteen at a time, so that a few that are dead hold up no others, and
+// stops in time.
+func askAll(ctx context.Context, nodes []node, ask askKubelet, asked *counter) (over, unknown map[string]string) {
+	over, unknown = make(map[string]string), make(map[string]string)
+	ctx, cancel := context.WithTimeoutCause(ctx, nodesTime, fmt.Errorf("not all kubelets answered within %s", nodesTime))
+	defer cancel()
+	var mu sync.Mutex
+	preview.Each(len(nodes), func(i int) {
+		s, err := askOne(ctx, nodes[i], ask)
+		asked.add()
+		mu.Lock()
+		defer mu.Unlock()
+		if name := nodes[i].Metadata.Name; err != nil {
+			unknown[name] = err.Error()
+		} else if s.ImageGCHighThresholdPercent.V == handedOver {
+			over[name] = fmt.Sprintf("imageGCHighThresholdPercent: %d", handedOver)
+			if age := s.ImageMaximumGCAge.V; age != 0 {
+				over[name] += fmt.Sprintf(" (it still removes what was not used for %s)", age)
+			}
+		}
+	})
+	return over, unknown
+}
+
+func askOne(ctx context.Context, n node, ask askKubelet) (s kubelet.Settings, err error) {
+	if ctx.Err() != nil {
+		return s, fmt.Errorf("not asked: %w", context.Cause(ctx))
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
+	return ask(ctx, n)
+}
+
+func (v *Verdict) refuseNodes(over, unknown map[string]string, proxy bool) {
+	v.refuse(Refusal{
+		ID:   "image-gc",
+		What: "nodes on which image garbage collection was handed over to ebb, and not handed back",
+		Why:  "nobody would remove images there until the eviction manager removes all unused ones at once, and then evicts pods",
+		Fix: []string{
+			"hand images back (docs/kubelet.md, \"Hand back\"): imageGCHighThresholdPercent: 85 and imageGCLowThresholdPercent: 80 " +
+				"in the kubelets' configuration, or the file that set 100 removed; then systemctl restart kubelet",
+		},
+		Leave: []string{leaveEach("--leave-node", over), "--leave-image-gc"},
+	}, lines(over))
+	fix := []string{"bring them back, or delete the nodes that are gone for good, and try again"}
+	if !proxy {
+		fix = append(fix, "if they cannot be reached from here, or are older than Kubernetes 1.33: --kubelet-proxy (uninstall.check.kubeletProxy of the chart), "+
+			"which needs the right to get nodes/proxy")
+	}
+	v.refuse(Refusal{
+		ID:    "nodes",
+		What:  "nodes whose kubelets do not tell who collects images",
+		Why:   "image garbage collection may have been handed over there",
+		Fix:   fix,
+		Leave: []string{leaveEach("--leave-node", unknown), "--leave-image-gc"},
+	}, lines(unknown))
+	v.note("how many dead containers a kubelet keeps is known to its command line alone: " +
+		"if --maximum-dead-containers flags were set to -1 for ebb, take them away (ebb doctor shows them)")
+}
+
+type askKubelet func(context.Context, node) (kubelet.Settings, error)
+
+// asker makes what asks a kubelet for its configuration. Kubelets, since 1.33, tell /configz
+// from the rest; the API server does not, so that its way needs nodes/proxy, with which
+// commands can be run on nodes.
+func asker(ctx context.Context, c *kube.Client, o CheckOptions) (askKubelet, error) {
+	if o.KubeletProxy {
+		return func(ctx context.Context, n node) (s kubelet.Settings, err error) {
+			var answer json.RawMessage
+			if err := c.Send(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(n.Metadata.Name)+"/proxy/configz", nil, nil, &answer); err != nil {
+				return s, err
+			}
+			return kubelet.FromAnswer(answer)
+		}, nil
+	}
+	token, err := tokenOf(ctx, c, o.KubeletAccount)
+	return func(ctx context.Context, n node) (s kubelet.Settings, err error) {
+		for _, a := range n.Status.Addresses {
+			if a.Type == "InternalIP" {
+				at := net.JoinHostPort(a.Address, strconv.Itoa(n.Status.DaemonEndpoints.KubeletEndpoint.Port))
+				return kubelet.FromKubelet(ctx, runtimekube.KubeletOptions{URL: "https://" + at, Token: token, InsecureSkipVerify: true})
+			}
+		}
+		return s, errors.New("its Node has no InternalIP")
+	}, err
+}
+
+// tokenOf makes a token to ask kubelets with. Most of them sign their certificates themselves,
+// so that theirs is not checked, as the API server does not unless it is told to. So the
+// token must be of an account that may do nothing else: a node could use it.
+func tokenOf(ctx context.Context, c *kube.Client, account string) (string, error) {
+	namespace, name, ok := strings.Cut(account, "/")
+	if !ok {
+		return "", errors.New("want NAMESPACE/NAME")
+	}
+	body := object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{"expirationSeconds": 600}}
+	var answer struct{ Status struct{ Token string } }
+	err := send(ctx, c, http.MethodPost, pathOf(typeOf("v1", "ServiceAccount"), namespace, name)+"/token", nil, body, &answer)
+	if err == nil && answer.Status.Token == "" {
+		err = errors.New("no token was given")
+	}
+	return answer.Status.Token, err
+}

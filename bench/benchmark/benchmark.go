@@ -1,0 +1,112 @@
+// Package benchmark is what benchmarks and soaks share: how they begin, end, wait and say
+// how they get on.
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Main runs a benchmark until it ends or is interrupted, and ends the process if it fails.
+func Main(name string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+}
+
+// MainOrRender parses the flags, and is Main unless they say -render: then only the
+// report is written again, from the figures of a former run.
+func MainOrRender(name string, render func() error, run func(context.Context) error) {
+	again := flag.Bool("render", false, "only write RESULTS.md again, from the figures that are written")
+	flag.Parse()
+	Main(name, func(ctx context.Context) error {
+		if *again {
+			return render()
+		}
+		return run(ctx)
+	})
+}
+
+// Part of a benchmark can be measured by itself.
+type Part[F any] struct {
+	Name    string
+	Measure F
+}
+
+// Only returns the parts of these names, with commas between them, or all for "".
+func Only[F any](parts []Part[F], names string) (wanted []Part[F], err error) {
+	if names == "" {
+		return parts, nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(parts, func(p Part[F]) bool { return p.Name == name })
+		if i < 0 {
+			var all []string
+			for _, p := range parts {
+				all = append(all, p.Name)
+			}
+			return nil, fmt.Errorf("-only %s: want some of %s", name, strings.Join(all, ", "))
+		}
+		wanted = append(wanted, parts[i])
+	}
+	return wanted, nil
+}
+
+// Say how it goes, to people.
+func Say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+// Pause for d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Until asks every so often whether something is so, for so long at most; what is the
+// error then.
+func Until(ctx context.Context, every, most time.Duration, what string, ask func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New(what))
+	defer cancel()
+	for {
+		ok, err := ask(ctx)
+		if ok || err != nil {
+			return err
+		}
+		if err := Pause(ctx, every); err != nil {
+			return err
+		}
+	}
+}
+
+// Copy copies a file.
+func Copy(to, from string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

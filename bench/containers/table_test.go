@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/ebb-agent/ebb/bench/result"
+)
+
+func TestReport(t *testing.T) {
+	if err := result.Check("../results", "containers", figures.text); err != nil {
+		t.Error(err)
+	}
+}

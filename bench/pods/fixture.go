@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/bench/benchmark"
+	"github.com/ebb-agent/ebb/runtime/kube"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
+)
+
+// user is whom the agents come as.
+const user = "ebb-agent"
+
+// longest is how long the bench waits for anything.
+const longest = 10 * time.Minute
+
+// fixture is a control plane, the way to it, and the agents' sources of pods.
+type fixture struct {
+	o       options
+	cp      *peers.ControlPlane
+	admin   *http.Client
+	relay   *socketrelay.Relay
+	sources []*kube.APIServer
+
+	end   context.CancelFunc
+	group sync.WaitGroup
+}
+
+func makeBed(ctx context.Context, o options) (*fixture, error) {
+	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-pods", Audit: true})
+	if err != nil {
+		return nil, err
+	}
+	b := &fixture{o: o, cp: cp, end: func() {}}
+	if err := b.make(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *fixture) make(ctx context.Context) (err error) {
+	if b.admin, err = b.cp.Admin(); err != nil {
+		return err
+	}
+	if b.relay, err = socketrelay.StartTCP(b.cp.Address()); err != nil {
+		return err
+	}
+	file, err := b.cp.Kubeconfig(user, "system:masters")
+	if err != nil {
+		return err
+	}
+	direct, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	file = filepath.Join(b.cp.Dir(), "by-relay.kubeconfig")
+	if err := os.WriteFile(file, []byte(b.relay.In(string(direct))), 0o600); err != nil {
+		return err
+	}
+	for i := range b.o.agents {
+		s, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName(i), Kubeconfig: file, ListSpread: b.o.spread})
+		if err != nil {
+			return err
+		}
+		b.sources = append(b.sources, s)
+	}
+	for n := range b.o.pods {
+		if err := b.eachPod(ctx, true, n+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nodeName(i int) string { return fmt.Sprint("node-", i) }
+
+// eachPod makes the pod number n of each node, or deletes number n+1.
+func (b *fixture) eachPod(ctx context.Context, create bool, n int) error {
+	const pods = "/api/v1/namespaces/default/pods"
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for i := range b.o.agents {
+		g.Go(func() error {
+			if create {
+				spec := peers.PodSpec{Name: fmt.Sprintf("pod-%d-%d", i, n), NodeName: nodeName(i), Image: "registry.example/app:1"}
+				return peers.Request(ctx, b.admin, http.MethodPost, b.cp.URL()+pods, spec.Manifest(), nil)
+			}
+			path := fmt.Sprintf("%s/pod-%d-%d", pods, i, n+1)
+			return peers.Request(ctx, b.admin, http.MethodDelete, b.cp.URL()+path, map[string]any{"gracePeriodSeconds": 0}, nil)
+		})
+	}
+	return g.Wait()
+}
+
+// start begins all agents at once: more than any cluster does.
+func (b *fixture) start(ctx context.Context) {
+	ctx, b.end = context.WithCancel(ctx)
+	for _, s := range b.sources {
+		b.group.Go(func() { _ = s.Run(ctx, make(chan struct{}, 1)) }) // ends without an error
+	}
+}
+
+// stop ends the agents, and waits until the server has noted the last watches.
+func (b *fixture) stop(ctx context.Context) error {
+	b.end()
+	b.group.Wait()
+	return benchmark.Pause(ctx, noted)
+}
+
+// restart leaves the agents without a server for an outage, after which it is another
+// process. Their watches are cut first: a server that is killed notes none.
+func (b *fixture) restart(ctx context.Context) error {
+	b.relay.Away()
+	if err := errors.Join(benchmark.Pause(ctx, noted), b.cp.APIServer.Kill(), benchmark.Pause(ctx, b.o.outage-noted)); err != nil {
+		return err
+	}
+	return b.cp.APIServer.Start(ctx)
+}
+
+// noted is how long the server has to note watches that ended.
+const noted = 5 * time.Second
+
+// awaitPods waits until each agent knows so many pods.
+func (b *fixture) awaitPods(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	for i, s := range b.sources {
+		for {
+			pods, err := s.Pods(ctx)
+			if err == nil && len(pods.List) == n {
+				break
+			}
+			if late := benchmark.Pause(ctx, 50*time.Millisecond); late != nil {
+				return fmt.Errorf("%s has %d of %d pods: %w", nodeName(i), len(pods.List), n, errors.Join(late, err))
+			}
+		}
+	}
+	return nil
+}
+
+func (b *fixture) close() error {
+	b.end()
+	b.group.Wait()
+	var err error
+	if b.relay != nil {
+		err = b.relay.Close()
+	}
+	return errors.Join(err, b.cp.Close())
+}

@@ -1,0 +1,239 @@
+package result
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// Origin says what figures are of, and where they were measured.
+type Origin struct {
+	Commit string    `json:"commit"`
+	Dirty  bool      `json:"dirty"` // sources differed from the commit
+	Date   time.Time `json:"date"`
+	Made   Made      `json:"made"`
+	Kernel string    `json:"kernel"`
+	// Machine is its CPUs and its memory.
+	Machine string `json:"machine"`
+	// Emulated by qemu, instruction by instruction: no time means anything.
+	Emulated bool `json:"emulated"`
+	// Versions of what can be measured beside ebb, whether or not this benchmark does.
+	Versions map[string]string `json:"versions"`
+	// Configuration is the flags that were not at their defaults, but for paths.
+	Configuration map[string]string `json:"configuration"`
+}
+
+// Made is what figures depend on.
+type Made struct {
+	Packages []string `json:"packages"` // the benchmark, and the programs that it measures
+	Sources  string   `json:"sources"`  // see [SourcesOf]; "" where there is no checkout
+}
+
+// paths are flags that say where something is; those of programs are packages, too.
+var (
+	programs = []string{"agent", "controller", "ebb"}
+	paths    = append([]string{"results", "deploy"}, programs...)
+)
+
+var buildInfo = debug.ReadBuildInfo // tests have another
+
+// NewOrigin is that of the running benchmark, which runs at the top of the repository. Without
+// a checkout, as in a virtual machine, commit and dirty are those of the build.
+func NewOrigin() (o Origin, err error) {
+	o = Origin{Date: time.Now().UTC().Truncate(time.Second), Versions: versions(), Configuration: map[string]string{}}
+	info, ok := buildInfo()
+	if ok {
+		o.Made.Packages = []string{"./" + strings.TrimPrefix(info.Path, "github.com/ebb-agent/ebb/")}
+	}
+	flag.VisitAll(func(f *flag.Flag) {
+		switch {
+		case slices.Contains(programs, f.Name):
+			o.Made.Packages = append(o.Made.Packages, "./cmd/"+filepath.Base(f.Value.String()))
+		case !slices.Contains(paths, f.Name) && f.Value.String() != f.DefValue:
+			o.Configuration[f.Name] = f.Value.String()
+		}
+	})
+	o.Kernel, err = kernel()
+	if err != nil {
+		return o, err
+	}
+	if o.Machine, err = machine(); err != nil {
+		return o, err
+	}
+	virtual, _ := command("systemd-detect-virt", "--vm") // an error is also its answer "none"
+	o.Emulated = virtual == "qemu"
+	if o.Commit, err = command("git", "rev-parse", "HEAD"); err != nil {
+		if ok {
+			o.Commit, o.Dirty = built(info.Settings)
+		}
+		if o.Commit == "" {
+			return o, err
+		}
+		return o, nil
+	}
+	o.Made.Sources, o.Dirty, err = SourcesOf(o.Made.Packages)
+	return o, err
+}
+
+// built says of which commit a program is; "" if it was built without one.
+func built(settings []debug.BuildSetting) (commit string, dirty bool) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.modified":
+			dirty = s.Value == "true"
+		}
+	}
+	return commit, dirty
+}
+
+// source are the files by which figures can change: no tests, no texts.
+var source = regexp.MustCompile(`(\.(go|c|h|o|s)|go\.(mod|sum)|deploy/manifests/[^/]*\.yaml)$`)
+
+// SourcesOf is a hash of what packages are made of, as HEAD has it, and whether the working
+// tree has something else.
+func SourcesOf(packages []string) (hash string, dirty bool, err error) {
+	list, err := command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}"}, packages...)...)
+	if err != nil {
+		return "", false, err
+	}
+	top, err := command("git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", false, err
+	}
+	wanted := map[string]bool{".": true, "tools/containerd": true, "tools/peers/etcd": true, "tools/peers/kubernetes": true, "deploy/manifests": true}
+	for dir := range strings.Lines(list) {
+		rel, err := filepath.Rel(top, strings.TrimSpace(dir))
+		if err != nil {
+			return "", false, err
+		}
+		wanted[rel] = true
+	}
+	matters := func(file string) bool {
+		return wanted[filepath.Dir(file)] && source.MatchString(file) && !strings.HasSuffix(file, "_test.go")
+	}
+	tree, err := command("git", "-C", top, "ls-tree", "-r", "--full-tree", "HEAD")
+	if err != nil {
+		return "", false, err
+	}
+	sum := sha256.New()
+	for line := range strings.Lines(tree) {
+		line = strings.TrimSpace(line)
+		if _, file, _ := strings.Cut(line, "\t"); matters(file) {
+			fmt.Fprintln(sum, line)
+		}
+	}
+	changed, err := command("git", "-C", top, "status", "--porcelain", "--no-renames", "-uall")
+	for line := range strings.Lines(changed) {
+		dirty = dirty || matters(line[min(len(line), 3):len(strings.TrimRight(line, "\n"))])
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16], dirty, err
+}
+
+func kernel() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("read the kernel's version: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+func machine() (string, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return "", err
+	}
+	cpus, err1 := fs.CPUInfo()
+	memory, err2 := fs.Meminfo()
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	model := runtime.GOARCH
+	if len(cpus) > 0 && cpus[0].ModelName != "" {
+		model = cpus[0].ModelName
+	}
+	gib := 0.0
+	if memory.MemTotal != nil {
+		gib = float64(*memory.MemTotal) / (1 << 20)
+	}
+	return fmt.Sprintf("%d CPUs (%s), %.0f GiB", runtime.NumCPU(), model, gib), nil
+}
+
+// versions are those that go.mod files have of what is built for benchmarks, and Debian's
+// containerd where there is one.
+func versions() map[string]string {
+	all := map[string]string{"go": runtime.Version()}
+	for name, module := range map[string][2]string{
+		"kubernetes": {"tools/peers/kubernetes", "k8s.io/kubernetes"},
+		"etcd":       {"tools/peers/etcd", "go.etcd.io/etcd/server/v3"},
+		"containerd": {"tools/containerd", "github.com/containerd/containerd/v2"},
+	} {
+		text, _ := os.ReadFile(filepath.Join(module[0], "go.mod"))
+		if found := regexp.MustCompile(`(?m)\s` + regexp.QuoteMeta(module[1]) + ` (v\S+)`).FindSubmatch(text); found != nil {
+			all[name] = string(found[1])
+		}
+	}
+	if v, err := command("dpkg-query", "-W", "-f", "${Version}", "containerd"); err == nil {
+		all["containerd of Debian"] = v
+	}
+	return all
+}
+
+func command(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, args[0], err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Older are the results that predate origins, or are not there yet. Their benchmarks have
+// changed since: their sections in RESULTS.md stay as they were written, and pages say of
+// figures that they do not have that these are to be measured. A new run takes its name off
+// the list, which is to be empty.
+var Older = []string{
+	"account", "demo", "images", "pods", "shapes", "size", "soak", "soak-cluster",
+}
+
+// OriginOf is that of dir/NAME.json; nil if it has none.
+func OriginOf(dir, name string) (*Origin, error) {
+	var file struct{ Origin *Origin }
+	err := read(dir, name, &file)
+	return file.Origin, err
+}
+
+// withOrigin puts it before the figures, which are an object.
+func withOrigin(o Origin, figures []byte) ([]byte, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	if len(figures) < 2 || figures[0] != '{' {
+		return nil, errors.New("figures are not an object")
+	}
+	between := ","
+	if figures[1] == '}' {
+		between = ""
+	}
+	return slices.Concat([]byte(`{"origin":`), text, []byte(between), figures[1:]), nil
+}

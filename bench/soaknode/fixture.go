@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/bench/benchmark"
+	"github.com/ebb-agent/ebb/bench/soaknode/oracle"
+	"github.com/ebb-agent/ebb/tools/agentrun"
+	"github.com/ebb-agent/ebb/tools/node"
+	"github.com/ebb-agent/ebb/tools/peers"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
+)
+
+const (
+	mib        = 1 << 20
+	nodeName   = "soak-node"
+	minimumAge = 3 * time.Second // an import takes its time
+	high, low  = 80, 75
+)
+
+// fixture is a node, an agent on it, and an API server that binds pods to it.
+type fixture struct {
+	options
+	node   *node.Node
+	cp     *peers.ControlPlane
+	admin  *http.Client
+	relay  *socketrelay.Relay
+	config config.Config
+	oracle *oracle.Oracle
+	memory memory
+
+	mu       sync.Mutex
+	agent    *agentrun.Process // nil while none runs
+	capacity uint64
+	seen     figures
+	looks    int // at readiness
+	ready    int
+	unready  string // why it was not, the last time
+}
+
+func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) {
+	b := &fixture{options: o, oracle: oracle.New(oracle.Config{High: high, Low: low, Settled: 2 * time.Second, MinimumAge: minimumAge,
+		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), LinesPerMinute: 10})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	name := fmt.Sprintf("soak-%d", os.Getpid())
+	if b.node, err = node.Start(ctx, node.Config{Name: name, FS: fs, SizeBytes: 768 * mib, Containerd: node.Flavor(o.flavor)}); err != nil {
+		return b, err
+	}
+	if b.relay, err = socketrelay.Start(filepath.Join(b.node.Dir(), "relay.sock"), b.node.Socket()); err != nil {
+		return b, err
+	}
+	c := agentrun.ConfigFor(b.node)
+	c.Runtime.Socket = b.relay.Addr()
+	c.Images.MinimumAge = config.Duration(minimumAge)
+	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
+	c.Images.Keep = []string{prefix + "kept/*"}
+	c.Images.MaxRemovalsPerHour = 100000
+	c.Writers.Top = 10
+	c.ReconcileInterval = config.Duration(30 * time.Second)
+	b.config = c
+	if err := errors.Join(b.mountState(), b.readCapacity()); err != nil {
+		return b, err
+	}
+	if o.apiserver {
+		if err := b.startAPI(ctx, name); err != nil {
+			return b, err
+		}
+	}
+	if b.memory, err = makeMemory(name + "-agent"); err != nil {
+		return b, err
+	}
+	if b.options.agent, err = b.memory.agentIn(b.node.Dir(), b.options.agent); err != nil {
+		return b, err
+	}
+	ended := b.oracle.OutageBegins(time.Now()) // a start has much to say
+	err = b.startAgent(ctx)
+	ended(time.Now())
+	return b, err
+}
+
+// mountState puts the state on a filesystem of its own, so that it alone can be full.
+func (b *fixture) mountState() error {
+	if err := os.MkdirAll(b.config.State.Directory, 0o700); err != nil {
+		return err
+	}
+	return unix.Mount("soak", b.config.State.Directory, "tmpfs", 0, "size=16m")
+}
+
+func (b *fixture) readCapacity() error {
+	u, err := b.node.Usage()
+	b.capacity = u.CapacityBytes
+	return err
+}
+
+func (b *fixture) startAPI(ctx context.Context, name string) (err error) {
+	if b.cp, err = peers.StartControlPlane(ctx, peers.Config{Name: name}); err != nil {
+		return err
+	}
+	if b.admin, err = b.cp.Admin(); err != nil {
+		return err
+	}
+	b.config.Pods.Source = config.PodsFromAPIServer
+	b.config.Pods.APIServer = config.APIServer{NodeName: nodeName, ListSpread: config.Duration(time.Second)}
+	b.config.Pods.APIServer.Kubeconfig, err = b.cp.Kubeconfig("ebb-agent", "system:masters")
+	return err
+}
+
+// startAgent returns when it is ready.
+func (b *fixture) startAgent(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	p, err := agentrun.Start(ctx, agentrun.Options{Binary: b.options.agent, Dir: b.node.Dir(), Config: b.config, OnLine: b.line})
+	if err == nil {
+		b.setAgent(p)
+	}
+	return err
+}
+
+func (b *fixture) setAgent(p *agentrun.Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.agent = p
+}
+
+// running is the agent, nil while there is none.
+func (b *fixture) running() *agentrun.Process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.agent
+}
+
+// changes are lines that tell of a real change.
+var changes = []string{"image removed", "reclaim run ended", "first removal done", "filesystem reached its high threshold", "image stays after all",
+	"image was pulled again after its removal", "container removed", "sandbox removed", "logs removed"}
+
+// line judges one line of the agent's log.
+func (b *fixture) line(l agentrun.Line) {
+	if l.Message == "image removed" {
+		took := time.Duration(l.Number("took_ms")) * time.Millisecond
+		b.oracle.Removed(oracle.Removal{Image: l.Text("image"), Begun: l.Time.Add(-took), At: l.Time, Capacity: b.capacity,
+			Available: uint64(l.Number("available_bytes")), Freed: uint64(l.Number("freed_bytes")),
+			Exact: l.Text("measured_with") == "" && l.Text("freed") == "" && !strings.Contains(l.Text("detail"), "inode")})
+		return
+	}
+	if !slices.Contains(changes, l.Message) {
+		b.oracle.Line(l.Message, l.Time)
+	}
+}
+
+// present lists the images that CRI knows.
+func (b *fixture) present(ctx context.Context) ([]string, error) {
+	_, images := b.node.CRI()
+	r, err := images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(r.Images))
+	for n, i := range r.Images {
+		ids[n] = i.Id
+	}
+	return ids, nil
+}
+
+func (b *fixture) explained(ctx context.Context) (page.Images, error) {
+	p := b.running()
+	if p == nil {
+		return page.Images{}, errors.New("no agent runs")
+	}
+	return p.Images(ctx)
+}
+
+// keepLog copies the agent's log.
+func (b *fixture) keepLog() error {
+	to := filepath.Join(b.keep, fmt.Sprintf("node-seed-%d-%s", b.seed, time.Now().Format("0102-150405")))
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	var report strings.Builder
+	for _, v := range b.oracle.Violations() {
+		fmt.Fprintln(&report, v)
+	}
+	err := os.WriteFile(filepath.Join(to, "violations.txt"), []byte(report.String()), 0o644)
+	err = errors.Join(err, benchmark.Copy(filepath.Join(to, "agent.log"), filepath.Join(b.node.Dir(), "agent.log"), 0o644))
+	benchmark.Say("logs are in %s", to)
+	return err
+}
+
+func (b *fixture) close() error {
+	var errs []error
+	if p := b.running(); p != nil {
+		errs = append(errs, p.Stop())
+	}
+	if b.config.Kernel.PinDirectory != "" {
+		errs = append(errs, agentrun.Unload(b.config))
+	}
+	if b.relay != nil {
+		errs = append(errs, b.relay.Close())
+	}
+	if b.cp != nil {
+		errs = append(errs, b.cp.Close())
+	}
+	if b.node != nil {
+		errs = append(errs, b.node.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	errs = append(errs, b.memory.remove(ctx))
+	return errors.Join(errs...)
+}

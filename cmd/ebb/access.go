@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// apiAccess is how the API server is reached.
+type apiAccess struct{ kubeconfig, context string }
+
+func (c *apiAccess) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig; without it the current one")
+}
+
+// loader reads a kubeconfig as kubectl does.
+func (c *apiAccess) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	return proxied{clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})}
+}
+
+// proxied takes the environment's proxy, too, where the kubeconfig names none.
+type proxied struct{ kubeconfig }
+
+type kubeconfig = clientcmd.ClientConfig // an embedded field may not be called as its method is
+
+func (p proxied) ClientConfig() (*rest.Config, error) {
+	config, err := p.kubeconfig.ClientConfig()
+	if err == nil && config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment
+	}
+	return config, err
+}
+
+func (c *apiAccess) config() (*rest.Config, error) {
+	config, err := c.loader().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// access is that, and how the answer is written.
+type access struct {
+	apiAccess
+	output  string
+	outputs []string // what there is; nil: textOrJSON
+}
+
+var (
+	textOrJSON = []string{"text", "json"}
+	allOutputs = []string{"text", "json", "yaml", "name"}
+)
+
+func (a *access) choices() []string {
+	if a.outputs == nil {
+		return textOrJSON
+	}
+	return a.outputs
+}
+
+func (a *access) flags(f *pflag.FlagSet) {
+	a.apiAccess.flags(f)
+	f.StringVarP(&a.output, "output", "o", "text", strings.Join(a.choices(), ", ")+"; field names stay")
+}
+
+func (a *access) checkOutput() error {
+	if !slices.Contains(a.choices(), a.output) {
+		return usagef("--output: %q is none of %s", a.output, strings.Join(a.choices(), ", "))
+	}
+	return nil
+}
+
+func (a *access) config() (*rest.Config, error) {
+	if err := a.checkOutput(); err != nil {
+		return nil, err
+	}
+	return a.apiAccess.config()
+}
+
+// tell writes an answer, and ends the command with bad unless all is well.
+func (a *access) tell(w io.Writer, answer any, text func() error, well bool, bad exitCode) error {
+	if a.output == "json" {
+		text = func() error { return writeJSON(w, answer) }
+	}
+	if err := text(); err != nil || well {
+		return err
+	}
+	return bad
+}
+
+func writeJSON(w io.Writer, answer any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(answer)
+}

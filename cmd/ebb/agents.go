@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/stdio"
+)
+
+// nodeTimeout is how long an agent may take to answer unless somebody says otherwise.
+const nodeTimeout = 10 * time.Second
+
+// agentAccess is how node agents are reached: through the API server, or on a node by the
+// agent's socket.
+type agentAccess struct {
+	access
+	namespace, socket string
+	nodes             []string
+	timeout           time.Duration
+}
+
+func (a *agentAccess) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	a.access.flags(f)
+	f.StringVar(&a.namespace, "ebb-namespace", desk.DefaultNamespace, "namespace of the agents' pods")
+	f.StringSliceVar(&a.nodes, "node", nil, "ask the agents of these nodes alone")
+	f.StringVar(&a.socket, "socket", "", "on a node: ask its agent alone, by this socket (usually "+stdio.DefaultSocket+"), and no API server")
+	f.DurationVar(&a.timeout, "timeout", nodeTimeout, "how long to wait for each node")
+	program.Choices(cmd, "output", a.choices()...)
+	if err := cmd.RegisterFlagCompletionFunc("node", completeNodes); err != nil {
+		panic(err)
+	}
+	for _, other := range []string{"ebb-namespace", "node", "kubeconfig", "context"} {
+		cmd.MarkFlagsMutuallyExclusive("socket", other)
+	}
+}
+
+// connect finds the API server, or the socket. The caller must close the desk.
+func (a *agentAccess) connect() (*desk.Desk, error) {
+	o := desk.Options{Namespace: a.namespace, Nodes: a.nodes, Socket: a.socket, Version: program.Version()}
+	if err := a.checkOutput(); err != nil {
+		return nil, err
+	}
+	if a.socket == "" {
+		var err error
+		if o.Config, err = a.config(); err != nil {
+			return nil, err
+		}
+	}
+	return desk.New(o)
+}
+
+// askAgents asks all agents that are meant. An error says that it is not known which these
+// are; what each of them said, or why it did not, is its result.
+func askAgents[T any](ctx context.Context, a *agentAccess, ask func(context.Context, *desk.Client) (T, error)) ([]desk.Result[T], error) {
+	d, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	agents, err := d.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return desk.Each(ctx, agents, desk.InFlight, a.timeout, ask), ctx.Err()
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/show/showtest"
+)
+
+// example is a command with what it says, in docs/commands.md.
+var example = regexp.MustCompile("(?s)```\n\\$ ebb ([^\n]*)\n(.*?)```")
+
+// TestGeneratedCommands: the page of the commands has what they say. -update rewrites it.
+func TestGeneratedCommands(t *testing.T) {
+	c := newCluster(t, "worker-1", "worker-2")
+	c.Tame = true
+	clock := now
+	now = func() time.Time { return showtest.Now.Add(5 * time.Second) }
+	t.Cleanup(func() { now = clock })
+	const file = "../../docs/commands.md"
+	was, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := map[string]bool{}
+	is := example.ReplaceAllStringFunc(string(was), func(block string) string {
+		line := example.FindStringSubmatch(block)[1]
+		out, errs, code := call(t, nil, line)
+		if code != 0 || errs != "" {
+			t.Errorf("%s: exit code %d: %s", line, code, errs)
+		}
+		ran[strings.Fields(line)[0]] = true
+		return "```\n$ ebb " + line + "\n" + strings.ReplaceAll(out, "\ufffd[2J", "") + "```"
+	})
+	if update := flag.Lookup("update").Value.String(); update == "true" {
+		err = os.WriteFile(file, []byte(is), 0o644)
+	} else if is != string(was) {
+		t.Errorf("%s is not what the commands say: make docs", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range deskCommands {
+		if !ran[name] && name != "top" {
+			t.Errorf("%s has no example in %s", name, file)
+		}
+	}
+}

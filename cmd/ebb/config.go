@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/configcheck"
+	"github.com/ebb-agent/ebb/agent/program"
+)
+
+// maxConfig bounds what is read as a configuration, as the programs do.
+const maxConfig = 1 << 20
+
+func configCommand(stdout io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Check a configuration before a program reads it", Args: cobra.NoArgs,
+		Long:    "config is about the configuration files of ebb-agent and ebb-controller.",
+		Example: "  ebb config check agent.yaml",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(configCheckCommand(stdout))
+	return cmd
+}
+
+const configCheckLong = `check reads a configuration file as ebb-agent or ebb-controller would, names each
+field that is wrong, and if none is, how it differs from the defaults. Its fields tell
+which program it is for; if they are those of both, say it with --kind.
+
+Exit code: 0 it is right, 1 it is not.`
+
+const configCheckExamples = `  # before a rollout
+  ebb config check agent.yaml
+
+  # what the cluster has
+  kubectl -n ebb-system get configmap ebb-agent -o jsonpath='{.data.agent\.yaml}' | ebb config check -
+
+  # a file that does not tell which program it is for
+  ebb config check --kind controller mode.yaml`
+
+func configCheckCommand(stdout io.Writer) *cobra.Command {
+	var kind, output string
+	cmd := &cobra.Command{
+		Use: "check FILE", Short: "Say what is wrong with a configuration file, or how it differs from the defaults", Args: cobra.ExactArgs(1),
+		Long: configCheckLong, Example: configCheckExamples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usagef("--output: %q is neither text nor json", output)
+			}
+			data, err := readConfig(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			found, differ, err := configcheck.Check(data, configcheck.Kind(kind))
+			switch {
+			case errors.Is(err, configcheck.ErrKind):
+				return usagef("%s: %w; say it with --kind", args[0], err)
+			case err != nil:
+				return fmt.Errorf("configuration %s:\n%s", args[0], visible(err.Error()))
+			case output == "json":
+				return writeJSON(stdout, map[string]any{"kind": found, "differs": differ})
+			}
+			return sayConfig(stdout, found, differ)
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", "", "agent or controller; without it the file's fields tell")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	program.Choices(cmd, "kind", string(configcheck.Agent), string(configcheck.Controller))
+	program.Choices(cmd, "output", "text", "json")
+	return cmd
+}
+
+// readConfig reads a file, or what stands before a pipe.
+func readConfig(name string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxConfig+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read configuration: %w", err)
+	case len(data) > maxConfig:
+		return nil, fmt.Errorf("read configuration: %s: more than %d bytes", name, maxConfig)
+	}
+	return data, nil
+}
+
+func sayConfig(w io.Writer, kind configcheck.Kind, differ []configcheck.Difference) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ok: a configuration of ebb-%s", kind)
+	if len(differ) == 0 {
+		b.WriteString(", all of it the defaults\n")
+	} else {
+		b.WriteString("\n\n")
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "FIELD\tVALUE\tDEFAULT")
+		for _, d := range differ {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", d.Field, configcheck.Text(d.Value), configcheck.Text(d.Default))
+		}
+		_ = t.Flush() // to a Builder
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

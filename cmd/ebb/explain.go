@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/preview"
+)
+
+const explainExamples = `  # named as kubectl names it
+  ebb control explain replicaset/web-1 -n shop
+  ebb control explain node/worker-3
+
+  # without an API server to ask what a name means
+  ebb control explain --api-version apps/v1 --kind ReplicaSet -n shop --name web-1`
+
+// explained is the object that is asked about.
+type explained struct{ apiVersion, kind, namespace, name, uid string }
+
+func (c *control) explainCommand() *cobra.Command {
+	var o explained
+	cmd := &cobra.Command{Use: "explain [TYPE/NAME]", Short: "Say why an object is still there, or what became of it", Args: cobra.MaximumNArgs(2),
+		Long: `explain says as JSON what the controller knows of an object: its owners and what is
+known of each, what waits for what, and what will be done. TYPE is what kubectl takes:
+deployments, deploy, Deployment, deployments.apps. The API server says what it means;
+--api-version and --kind do without.`,
+		Example: explainExamples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.name(cmd.Context(), &o, args); err != nil {
+				return err
+			}
+			path, flags := o.request()
+			return c.ask(cmd, http.MethodGet, path, append([]string{"explain"}, flags...)...)
+		}}
+	flags := cmd.Flags()
+	flags.StringVar(&o.apiVersion, "api-version", "", "the object's apiVersion, in place of TYPE/NAME")
+	flags.StringVar(&o.kind, "kind", "", "its kind")
+	flags.StringVar(&o.name, "name", "", "its name")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "its namespace; with TYPE/NAME by default that of the kubeconfig's context, else default")
+	flags.StringVar(&o.uid, "uid", "", "its uid, if the object of that name may be another by now")
+	cmd.MarkFlagsRequiredTogether("api-version", "kind", "name")
+	return cmd
+}
+
+// name completes what is known of the object by TYPE/NAME, if that was given.
+func (c *control) name(ctx context.Context, o *explained, args []string) error {
+	switch {
+	case len(args) == 0 && o.kind == "":
+		return usagef("name the object: TYPE/NAME, for example deployment/web")
+	case len(args) == 0:
+		return nil
+	case o.kind != "":
+		return usagef("name the object by TYPE/NAME, or by --api-version, --kind and --name, not by both")
+	}
+	resource, name, err := target(args)
+	if err != nil {
+		return err
+	}
+	loader := c.to.loader()
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("no API server can be asked what %q is (--api-version, --kind and --name do without): %w", resource, err)
+	}
+	t, err := preview.Resolve(ctx, config, resource)
+	if err != nil {
+		return err
+	}
+	o.apiVersion, o.kind, o.name = t.APIVersion, t.Kind, name
+	switch {
+	case !t.Namespaced:
+		o.namespace = ""
+	case o.namespace == "":
+		if o.namespace, _, err = loader.Namespace(); err != nil {
+			return fmt.Errorf("read kubeconfig: %w", err)
+		}
+	}
+	return nil
+}
+
+// request is what the controller is asked, and the flags of the command that asks it.
+func (o explained) request() (path string, flags []string) {
+	query := url.Values{}
+	for _, part := range []struct{ flag, name, value string }{
+		{"api-version", "apiVersion", o.apiVersion}, {"kind", "kind", o.kind}, {"namespace", "namespace", o.namespace}, {"name", "name", o.name}, {"uid", "uid", o.uid},
+	} {
+		if part.value != "" {
+			query.Set(part.name, part.value)
+			flags = append(flags, "--"+part.flag+"="+part.value)
+		}
+	}
+	return "/explain?" + query.Encode(), flags
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const historyLong = `history shows what agents removed, and what they refused to, newest first: when, what, how it
+went, what that freed, why, and who asked if somebody did.
+
+` + exitTable
+
+const historyExamples = `  # the last day of all nodes
+  ebb history --since 24h
+
+  # all that is known of an image on one node
+  ebb history --node worker-1 --image postgres --limit 1000`
+
+// historyPage is how many entries are asked for at once, and mostPages how often.
+const (
+	historyPage = 500
+	mostPages   = 1000
+)
+
+func historyCommand(stdout io.Writer) *cobra.Command {
+	a := agentAccess{access: access{outputs: allOutputs}}
+	var f show.HistoryFilter
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use: "history", Short: "Show what agents removed and refused", Long: historyLong, Example: historyExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if since < 0 || f.Limit < 1 {
+				return usagef("--since must not be below 0, and --limit not below 1")
+			}
+			at := now()
+			if since > 0 {
+				f.Since = at.Add(-since)
+			}
+			results, err := askAgents(cmd.Context(), &a, func(ctx context.Context, c *desk.Client) (page.History, error) { return readHistory(ctx, c, f) })
+			nodes := nodesOf(results)
+			if err == nil {
+				err = someAnswer(nodes)
+			}
+			if err != nil {
+				return err
+			}
+			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.History(w, v, at, nodes) },
+				func() []string { return show.HistoryNames(nodes) })); err != nil {
+				return err
+			}
+			return outcome(false, show.Silent(nodes) > 0)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older, for example 24h")
+	cmd.Flags().StringVar(&f.Image, "image", "", "only what has this in its name or ID")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most so many entries of each node")
+	return cmd
+}
+
+// readHistory reads page after page until it has what is wanted.
+func readHistory(ctx context.Context, c *desk.Client, f show.HistoryFilter) (all page.History, err error) {
+	all.Entries = []page.HistoryEntry{}
+	most := historyPage
+	if f.Image == "" {
+		most = min(most, f.Limit)
+	}
+	query := url.Values{"limit": {fmt.Sprint(most)}}
+	for range mostPages {
+		var p page.History
+		if err := c.Ask(ctx, http.MethodGet, "/history?"+query.Encode(), nil, &p); err != nil {
+			return all, err
+		}
+		for _, e := range p.Entries {
+			switch {
+			case f.Past(e):
+				return all, nil
+			case !f.Matches(e):
+				continue
+			}
+			if all.Entries = append(all.Entries, e); len(all.Entries) == f.Limit {
+				return all, nil
+			}
+		}
+		if p.Next == "" {
+			return all, nil
+		}
+		query.Set("before", p.Next)
+	}
+	return all, nil
+}

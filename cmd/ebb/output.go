@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+// answer is what a command about agents says, in each form.
+type answer struct {
+	text     func(io.Writer, show.View) error
+	document func() (any, error)
+	names    func() []string // nil: there is no such form
+}
+
+// answerOf is one of pages that need nothing but their texts.
+func answerOf[P any](nodes []show.Node[P], text func(io.Writer, show.View) error, names func() []string) answer {
+	return answer{text, func() (any, error) { return show.NewDocument(nodes) }, names}
+}
+
+func (a *agentAccess) write(w io.Writer, s answer) error {
+	switch a.output {
+	case "text":
+		return s.text(w, viewOf(w))
+	case "name":
+		return show.WriteNames(w, s.names())
+	}
+	d, err := s.document()
+	if err != nil {
+		return err
+	}
+	if a.output == "yaml" {
+		return show.WriteYAML(w, d)
+	}
+	return show.WriteJSON(w, d)
+}
+
+// viewOf is a terminal, or no limit at all.
+func viewOf(w io.Writer) show.View {
+	f, ok := terminal(w)
+	if !ok {
+		return show.View{}
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return show.View{}
+	}
+	return show.View{Width: width, Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func terminal(of any) (*os.File, bool) {
+	f, ok := of.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// nodesOf are results as they are shown.
+func nodesOf[P any](results []desk.Result[P]) []show.Node[P] {
+	nodes := make([]show.Node[P], len(results))
+	for i, r := range results {
+		nodes[i] = show.Node[P]{Name: r.Agent.Node, Page: r.Value, Err: r.Err}
+	}
+	return nodes
+}
+
+// someAnswer is an error if no node did: then there is nothing to show.
+func someAnswer[P any](nodes []show.Node[P]) error {
+	if len(nodes) == 0 || show.Silent(nodes) < len(nodes) {
+		return nil
+	}
+	first := nodes[0].Err
+	if len(nodes) == 1 {
+		return fmt.Errorf("node %s: %w", show.Clean(nodes[0].Name), first)
+	}
+	for _, n := range nodes {
+		if n.Err.Error() != first.Error() {
+			return fmt.Errorf("none of %d nodes answers; %s: %w", len(nodes), show.Clean(nodes[0].Name), first)
+		}
+	}
+	return errors.Join(fmt.Errorf("none of %d nodes answers: %w", len(nodes), first))
+}

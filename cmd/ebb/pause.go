@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const pauseLong = `pause has agents remove nothing for a time, whatever their thresholds say: at once, on all
+nodes unless some are named. It outlives a restart of the agent, and ends by itself, or with
+"ebb resume". Another pause takes the place of the one before.
+
+` + exitTable
+
+const pauseExamples = `  # all nodes, for the two hours of an upgrade
+  ebb pause --for 2h --reason "kernel upgrade"
+
+  # one node
+  ebb pause --node worker-1`
+
+// usualPause is how long a pause is without --for.
+const usualPause = 2 * time.Hour
+
+func pauseCommand(stdout io.Writer) *cobra.Command {
+	a := agentAccess{access: access{outputs: allOutputs}}
+	var length time.Duration
+	var q page.PauseRequest
+	cmd := &cobra.Command{
+		Use: "pause", Short: "Have agents remove nothing for a time", Long: pauseLong, Example: pauseExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.ForSeconds, err = show.PauseSeconds(length); err != nil {
+				return usagef("--for: %w", err)
+			}
+			return changeAgents(cmd.Context(), &a, stdout, "/pause", q, show.Pauses)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().DurationVar(&length, "for", usualPause, "how long, at most 720h")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for those who see that it is paused")
+	return cmd
+}
+
+const resumeLong = `resume ends a pause, on all nodes unless some are named. Nodes that were not paused stay as
+they are.
+
+` + exitTable
+
+const resumeExamples = `  # all nodes
+  ebb resume
+
+  # one node
+  ebb resume --node worker-1`
+
+func resumeCommand(stdout io.Writer) *cobra.Command {
+	a := agentAccess{access: access{outputs: allOutputs}}
+	cmd := &cobra.Command{
+		Use: "resume", Short: "Have agents go on after a pause", Long: resumeLong, Example: resumeExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return changeAgents(cmd.Context(), &a, stdout, "/resume", nil, show.Resumes)
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+// changeAgents has all agents that are meant do something that takes a moment.
+func changeAgents[P any](ctx context.Context, a *agentAccess, stdout io.Writer, path string, q any, text func(io.Writer, show.View, []show.Node[P]) error) error {
+	results, err := askAgents(ctx, a, func(ctx context.Context, c *desk.Client) (p P, err error) {
+		err = c.Ask(ctx, http.MethodPost, path, q, &p)
+		return p, err
+	})
+	nodes := nodesOf(results)
+	if err == nil {
+		err = someAnswer(nodes)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return text(w, v, nodes) },
+		func() []string { return show.NodeNames(nodes) })); err != nil {
+		return err
+	}
+	return outcome(false, show.Silent(nodes) > 0)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const planLong = `plan says which images would go, in which order, what each frees, and what stays and why.
+It removes nothing. Without an amount the thresholds decide: that is what the agent would do
+now. With --config, what it would do now with another configuration.
+
+If more is asked for than can be freed, it says how much can be, and what holds the rest.
+
+` + exitTable
+
+const planExamples = `  # what would go now?
+  ebb plan --node worker-1
+
+  # 20 GiB more; until at most 60 % are used; 500000 inodes more
+  ebb plan --node worker-1 --free 20Gi
+  ebb plan --node worker-1 --to 60%
+  ebb plan --node worker-1 --free 500k --inodes
+
+  # before a change: with another configuration, and all that stays
+  ebb plan --node worker-1 --config new.yaml --keep`
+
+// longestConfig bounds a configuration file: an agent takes no more.
+const longestConfig = 1 << 20
+
+// amountFlags say how much is wanted.
+type amountFlags struct {
+	free, to string
+	inodes   bool
+}
+
+func (f *amountFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.free, "free", "", "so much more than is available now, for example 20Gi")
+	cmd.Flags().StringVar(&f.to, "to", "", "until at most so much is used, for example 60%")
+	cmd.Flags().BoolVar(&f.inodes, "inodes", false, "the amount is of inodes")
+	cmd.MarkFlagsMutuallyExclusive("free", "to")
+}
+
+// request is what an agent is asked. any: some amount was named.
+func (f *amountFlags) request(cmd *cobra.Command) (q page.PlanRequest, any bool, err error) {
+	switch {
+	case cmd.Flags().Changed("free"):
+		amount, err := show.ParseAmount(f.free)
+		if err != nil {
+			return q, true, usagef("--free: %w", err)
+		}
+		if q.FreeBytes = amount; f.inodes {
+			q.FreeBytes, q.FreeInodes = 0, amount
+		}
+		return q, true, nil
+	case cmd.Flags().Changed("to"):
+		percent, err := show.ParsePercent(f.to)
+		if err != nil {
+			return q, true, usagef("--to: %w", err)
+		}
+		if q.ToPercent = &percent; f.inodes {
+			q.ToPercent, q.ToInodesPercent = nil, &percent
+		}
+		return q, true, nil
+	case f.inodes:
+		return q, false, usagef("--inodes: say how many, with --free or --to")
+	}
+	return q, false, nil
+}
+
+func planCommand(stdout io.Writer) *cobra.Command {
+	a := agentAccess{access: access{outputs: allOutputs}}
+	var amount amountFlags
+	var file string
+	var keep bool
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Say which images would go, and what that frees", Long: planLong, Example: planExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, _, err := amount.request(cmd)
+			if err == nil && file != "" {
+				q.Config, err = planConfig(file, cmd.InOrStdin())
+			}
+			if err != nil {
+				return err
+			}
+			results, err := askAgents(cmd.Context(), &a, askPlan(q))
+			nodes := nodesOf(results)
+			if err == nil {
+				err = someAnswer(nodes)
+			}
+			if err != nil {
+				return err
+			}
+			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Plans(w, v, nodes, keep) },
+				func() []string { return show.PlanNames(nodes) })); err != nil {
+				return err
+			}
+			return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
+		},
+	}
+	a.flags(cmd)
+	amount.flags(cmd)
+	cmd.Flags().StringVar(&file, "config", "", "what would go with this configuration file of the agent")
+	cmd.Flags().BoolVar(&keep, "keep", false, "list all images that stay, not just how many for which reason")
+	for _, other := range []string{"free", "to", "inodes"} {
+		cmd.MarkFlagsMutuallyExclusive("config", other)
+	}
+	return cmd
+}
+
+func askPlan(q page.PlanRequest) func(context.Context, *desk.Client) (page.Plan, error) {
+	return func(ctx context.Context, c *desk.Client) (p page.Plan, err error) {
+		err = c.Ask(ctx, http.MethodPost, "/plan", q, &p)
+		return p, err
+	}
+}
+
+// planConfig reads a configuration file, or standard input for "-". The agent judges what is in it.
+func planConfig(name string, stdin io.Reader) (string, error) {
+	data, err := readConfig(name, stdin)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--config: %w", err)
+	case len(data) > longestConfig:
+		return "", usagef("--config: %s is longer than %d KiB", name, longestConfig>>10)
+	case len(data) == 0:
+		return "", usagef("--config: %s is empty", name)
+	}
+	return string(data), nil
+}

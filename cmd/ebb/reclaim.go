@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const reclaimLong = `reclaim has agents remove images now: it shows the plan, asks, and has exactly that carried
+out. If the plan is another one meanwhile, nothing is removed, and it shows and asks again.
+Protections, the order and the cap on removals are those of always; an agent that only
+observes, or is paused, refuses.
+
+On several nodes, the plans that free most come first, --max-nodes of them, five at the same
+time; after the first failure no other node begins.
+
+If the agent ends meanwhile, what was removed is told, and that the rest is unknown: "ebb
+history" has it. So does an interrupt: the agent ends after the image in hand.
+
+` + exitTable
+
+const reclaimExamples = `  # 20 GiB more on one node; asks first
+  ebb reclaim --node worker-1 --free 20Gi
+
+  # until at most 60 % are used, without being asked
+  ebb reclaim --node worker-1 --to 60% --yes
+
+  # on the three nodes where that frees most
+  ebb reclaim --to 60% --max-nodes 3 --yes`
+
+// reclaimer carries out what a person has agreed to.
+type reclaimer struct {
+	agentAccess
+	amount   amountFlags
+	yes      bool
+	most     int // nodes; 0: those that are named
+	request  page.PlanRequest
+	in       *bufio.Reader // of the terminal
+	out, err io.Writer
+}
+
+func reclaimCommand(stdout, stderr io.Writer) *cobra.Command {
+	r := &reclaimer{out: stdout, err: stderr}
+	cmd := &cobra.Command{
+		Use: "reclaim", Short: "Have agents remove images now", Long: reclaimLong, Example: reclaimExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.check(cmd); err != nil {
+				return err
+			}
+			d, err := r.connect()
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			agents, err := d.Agents(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(agents) > 1 && len(r.nodes) == 0 && r.most == 0 {
+				return usagef("%d nodes have an agent: name some with --node, or say with --max-nodes on how many of them", len(agents))
+			}
+			return r.start(cmd.Context(), agents)
+		},
+	}
+	r.flags(cmd)
+	r.amount.flags(cmd)
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
+	cmd.Flags().IntVar(&r.most, "max-nodes", 0, "on so many nodes at most, those where most is freed; needed without --node where several nodes have an agent")
+	cmd.MarkFlagsMutuallyExclusive("max-nodes", "socket")
+	return cmd
+}
+
+// check refuses what makes no sense before anybody is asked.
+func (r *reclaimer) check(cmd *cobra.Command) (err error) {
+	var some bool
+	if r.request, some, err = r.amount.request(cmd); err != nil {
+		return err
+	}
+	_, asks := terminal(cmd.InOrStdin())
+	r.in = bufio.NewReader(cmd.InOrStdin())
+	switch {
+	case !some:
+		return usagef("say how much: --free 20Gi, or --to 60%%. Thresholds are kept without being asked")
+	case cmd.Flags().Changed("max-nodes") && r.most < 1:
+		return usagef("--max-nodes: %d is below 1", r.most)
+	case r.output == "json" && !r.yes:
+		return usagef("--output json asks nobody: say --yes")
+	case !r.yes && !asks:
+		return usagef("there is no terminal to ask on: say --yes if it is to be done anyway, or look first with: ebb plan")
+	}
+	return nil
+}
+
+// candidate is a node and what would go there.
+type candidate struct {
+	agent desk.Agent
+	plan  page.Plan
+}
+
+func (r *reclaimer) start(ctx context.Context, agents []desk.Agent) error {
+	results := desk.Each(ctx, agents, desk.InFlight, r.timeout, askPlan(r.request))
+	nodes := nodesOf(results)
+	if err := errors.Join(ctx.Err(), someAnswer(nodes)); err != nil {
+		return err
+	}
+	chosen := r.choose(results)
+	if err := r.showPlans(chosen, nodes); err != nil {
+		return err
+	}
+	if len(chosen) == 0 {
+		r.say("No image goes.\n")
+		return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
+	}
+	if agreed, err := r.agreed(chosen); err != nil || !agreed {
+		return err
+	}
+	if len(chosen) == 1 {
+		return r.onOne(ctx, chosen[0])
+	}
+	return r.onMany(ctx, chosen)
+}
+
+// showPlans shows those that are to be carried out, or all if none is.
+func (r *reclaimer) showPlans(chosen []candidate, all []show.Node[page.Plan]) error {
+	if r.output == "json" {
+		return nil
+	}
+	if len(chosen) > 0 {
+		silent := all
+		all = nil
+		for _, c := range chosen {
+			all = append(all, show.Node[page.Plan]{Name: c.agent.Node, Page: c.plan})
+		}
+		for _, n := range silent {
+			if n.Err != nil {
+				all = append(all, n)
+			}
+		}
+	}
+	return show.Plans(r.out, viewOf(r.out), all, false)
+}
+
+// agreed asks, unless that is not wanted.
+func (r *reclaimer) agreed(chosen []candidate) (bool, error) {
+	if r.yes {
+		return true, nil
+	}
+	where := show.Clean(chosen[0].agent.Node)
+	if len(chosen) > 1 {
+		where = fmt.Sprintf("%d nodes", len(chosen))
+	}
+	images := 0
+	for _, c := range chosen {
+		images += len(c.plan.Remove)
+	}
+	fmt.Fprintf(r.err, "\nRemove these images (%d) from %s? [y/N] ", images, where)
+	line, err := r.in.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	fmt.Fprintln(r.err, "Nothing was removed.")
+	return false, exitCode(exitError)
+}
+
+// say writes for a person: documents go where scripts read.
+func (r *reclaimer) say(format string, args ...any) {
+	w := r.out
+	if r.output == "json" {
+		w = r.err
+	}
+	fmt.Fprintf(w, format, args...)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const (
+	// nodesAtOnce is on how many nodes images are removed at the same time.
+	nodesAtOnce = 5
+	// mostPlans is how often a plan may change before a person has agreed to one in time.
+	mostPlans = 10
+)
+
+// choose takes the nodes where something goes; of all nodes those where most does.
+func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate) {
+	for _, n := range results {
+		if n.Err == nil && len(n.Value.Remove) > 0 {
+			chosen = append(chosen, candidate{n.Agent, n.Value})
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.plan.Frees.Bytes, a.plan.Frees.Bytes), cmp.Compare(b.plan.Frees.Inodes, a.plan.Frees.Inodes))
+	})
+	if r.most > 0 {
+		chosen = chosen[:min(len(chosen), r.most)]
+	}
+	return chosen
+}
+
+// onOne carries out a plan, or another one that is agreed to if it has changed.
+func (r *reclaimer) onOne(ctx context.Context, c candidate) error {
+	r.say("\n")
+	for range mostPlans {
+		run, other := r.run(ctx, c, func(run *show.Run, e page.ReclaimEvent) {
+			if line := run.Progress(e, false); line != "" {
+				r.say("%s\n", line)
+			}
+		})
+		if other == nil {
+			return r.ended([]show.Run{run})
+		}
+		unchanged := other.Digest == c.plan.Digest
+		if c.plan = *other; unchanged {
+			continue
+		}
+		r.say("\nThe plan is another one now; nothing was removed.\n\n")
+		if err := r.showPlans([]candidate{c}, nil); err != nil {
+			return err
+		}
+		if r.yes {
+			return errors.New("the plan has changed, and --yes was for the one before: nothing was removed; ask again")
+		}
+		if len(c.plan.Remove) == 0 {
+			return outcome(c.plan.Hold != nil, false)
+		}
+		if agreed, err := r.agreed([]candidate{c}); err != nil || !agreed {
+			return err
+		}
+	}
+	return errors.New("the plan changes all the time: nothing was removed")
+}
+
+// onMany carries out plans on several nodes, until one fails.
+func (r *reclaimer) onMany(ctx context.Context, chosen []candidate) error {
+	r.say("\n")
+	runs := make([]show.Run, len(chosen))
+	var failed atomic.Bool
+	var output sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	for i, c := range chosen {
+		group.Go(func() error {
+			if failed.Load() || ctx.Err() != nil {
+				runs[i] = show.Run{Node: c.agent.Node, Result: "not begun"}
+				return nil
+			}
+			run, other := r.run(ctx, c, func(run *show.Run, e page.ReclaimEvent) {
+				output.Lock()
+				defer output.Unlock()
+				if line := run.Progress(e, true); line != "" {
+					r.say("%s\n", line)
+				}
+			})
+			if other != nil {
+				run.Result, run.Err = "not begun", errors.New("its plan is another one now")
+			}
+			if run.Err != nil || run.Failed > 0 {
+				failed.Store(true)
+			}
+			runs[i] = run
+			return nil
+		})
+	}
+	_ = group.Wait() // no call returns an error
+	return r.ended(runs)
+}
+
+// run has a plan carried out on one node. other is not nil if the plan has changed: then
+// nothing was done.
+func (r *reclaimer) run(ctx context.Context, c candidate, progress func(*show.Run, page.ReclaimEvent)) (run show.Run, other *page.Plan) {
+	run = show.Run{Node: c.agent.Node, Of: len(c.plan.Remove)}
+	client := c.agent.Client(ctx)
+	defer client.Close()
+	resp, err := client.Do(ctx, http.MethodPost, "/reclaim", page.ReclaimRequest{PlanRequest: r.request, Digest: c.plan.Digest})
+	if err != nil {
+		var refused *desk.Refused
+		run.Result, run.Err = "unknown", err // it may have been heard all the same
+		if errors.As(err, &refused) {
+			run.Result = "not begun"
+			other = planIn(refused)
+		}
+		return run, other
+	}
+	defer resp.Body.Close()
+	for e, err := range show.Events(resp.Body) {
+		if err != nil {
+			run.Result, run.Err = "unknown", err
+			break
+		}
+		run.Note(e)
+		progress(&run, e)
+	}
+	return run, nil
+}
+
+// planIn is the plan as it is now, which a refusal can have.
+func planIn(refused *desk.Refused) *page.Plan {
+	var e page.Error
+	if refused.Code != http.StatusConflict || json.Unmarshal(refused.Body, &e) != nil {
+		return nil
+	}
+	return e.Plan
+}
+
+// ended tells what came of all.
+func (r *reclaimer) ended(runs []show.Run) error {
+	for i := range runs {
+		if runs[i].Err != nil {
+			runs[i].Error = runs[i].Err.Error()
+		}
+	}
+	var err error
+	if r.output == "json" {
+		err = show.WriteJSON(r.out, map[string]any{"format": show.Format, "nodes": runs})
+	} else {
+		r.say("\n")
+		err = show.Ended(r.out, viewOf(r.out), runs)
+	}
+	if err != nil {
+		return err
+	}
+	return outcomeOf(runs)
+}
+
+// outcomeOf is an error if a node refused or failed.
+func outcomeOf(runs []show.Run) error {
+	refused, unknown, short := false, false, false
+	for _, run := range runs {
+		switch {
+		case run.Result == "unknown":
+			unknown = true
+		case run.Err != nil || run.Failed > 0:
+			refused = true
+		case run.Result != "done":
+			short = true
+		}
+	}
+	switch {
+	case refused:
+		return exitCode(exitError)
+	case unknown:
+		return exitIncomplete
+	}
+	return outcome(short, false)
+}

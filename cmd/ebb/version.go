@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+)
+
+const versionLong = `version says which version of ebb this command is. With --agents it lists the pods of the
+agents and the controllers as well, with their images and the version of the chart that made
+them, and which controller leads. That takes the rights to list pods and Leases.`
+
+const versionExamples = `  # this command
+  ebb version
+
+  # which nodes have an older agent?
+  ebb version --agents
+
+  # for scripts
+  ebb version --agents -o json`
+
+// versions is what "ebb version" says.
+type versions struct {
+	Version     string            `json:"version"`
+	Controllers []desk.Controller `json:"controllers,omitempty"`
+	Agents      []desk.Agent      `json:"agents,omitempty"`
+}
+
+func versionCommand(stdout, stderr io.Writer) *cobra.Command {
+	var a agentAccess
+	var agents bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Say which version this command is, and the agents are", Long: versionLong, Example: versionExamples, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			v := versions{Version: program.Version()}
+			if err := a.checkOutput(); err != nil {
+				return err
+			}
+			if agents {
+				if err = v.list(cmd.Context(), &a, stderr); err != nil {
+					return err
+				}
+			}
+			return a.tell(stdout, v, func() error { return v.write(stdout) }, true, 0)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().BoolVar(&agents, "agents", false, "list the agents and controllers, too")
+	return cmd
+}
+
+// list asks for the pods of those who are meant: of the controllers unless nodes, or a
+// socket, are named.
+func (v *versions) list(ctx context.Context, a *agentAccess, stderr io.Writer) error {
+	d, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	if v.Agents, err = d.Agents(ctx); err != nil || a.socket != "" || len(a.nodes) > 0 {
+		return err
+	}
+	if v.Controllers, err = d.Controllers(ctx); err != nil && v.Controllers == nil {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "ebb: warning: it is not known which controller leads:", visible(err.Error()))
+	}
+	return nil
+}
+
+func (v *versions) write(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, "ebb", v.Version); err != nil || len(v.Agents) == 0 {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(v.Controllers) > 0 {
+		fmt.Fprintln(t, "\nCONTROLLER\tLEADS\tREADY\tCHART\tIMAGE")
+	}
+	for _, c := range v.Controllers {
+		fmt.Fprintf(t, "%s\t%t\t%t\t%s\t%s\n", fault.Clean(c.Pod), c.Leads, c.Ready, fault.Clean(c.Version), fault.Clean(c.Image))
+	}
+	fmt.Fprintln(t, "\nNODE\tREADY\tCHART\tIMAGE")
+	for _, a := range v.Agents {
+		fmt.Fprintf(t, "%s\t%t\t%s\t%s\n", fault.Clean(a.Node), a.Ready, fault.Clean(a.Version), fault.Clean(a.Image))
+	}
+	return t.Flush()
+}

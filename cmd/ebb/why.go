@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+const whyLong = `why tells all about one image: whether it stays or goes, each protection and rule in the
+order in which they are asked, its place among those that may go, what removing it would free
+alone and in its turn, and what was done to it before.
+
+IMAGE is a reference, a short name (busybox), a name without a tag, or an ID or its first
+digits. Without --node, all nodes that have the image tell, the first five of them in full.
+
+` + exitTable
+
+const whyExamples = `  # on all nodes that have it
+  ebb why busybox
+
+  # on one
+  ebb why docker.io/library/postgres:15 --node worker-1
+
+  # by its ID
+  ebb why 0a1b2c3d4e5f --node worker-1`
+
+func whyCommand(stdout io.Writer) *cobra.Command {
+	a := agentAccess{access: access{outputs: allOutputs}}
+	cmd := &cobra.Command{
+		Use: "why IMAGE", Short: "Say why an image stays or goes, and when", Long: whyLong, Example: whyExamples, Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			results, err := askAgents(cmd.Context(), &a, getPage[page.Why]("/why?image="+url.QueryEscape(args[0])))
+			if err != nil {
+				return err
+			}
+			r := whyReport(args[0], results)
+			switch said := someAnswer(r.Nodes); {
+			case len(r.Nodes) == 0 && len(r.Many) == 0:
+				return fmt.Errorf("no image %q on any of the nodes that were asked (%d)", show.Clean(args[0]), len(r.Not))
+			case said != nil && len(r.Not) == 0 && len(r.Many) == 0:
+				return said
+			}
+			if err := a.write(stdout, answer{
+				text:     func(w io.Writer, v show.View) error { return show.Why(w, v, r) },
+				document: r.Document, names: r.Names,
+			}); err != nil {
+				return err
+			}
+			if len(r.Many) > 0 && show.Silent(r.Nodes) == len(r.Nodes) {
+				return errors.New("the name is that of several images: ask for one of them")
+			}
+			return outcome(false, show.Silent(r.Nodes) > 0 || len(r.Many) > 0)
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+// whyReport tells nodes without the image from those that did not answer.
+func whyReport(name string, results []desk.Result[page.Why]) show.WhyReport {
+	r := show.WhyReport{Name: name, Many: map[string]string{}}
+	for _, n := range nodesOf(results) {
+		var refused *desk.Refused
+		switch errors.As(n.Err, &refused); {
+		case refused != nil && refused.Code == http.StatusNotFound:
+			r.Not = append(r.Not, n.Name)
+		case refused != nil && refused.Code == http.StatusConflict:
+			r.Many[n.Name] = refused.Text
+		default:
+			r.Nodes = append(r.Nodes, n)
+		}
+	}
+	return r
+}
+
+// completeImages offers the images of the first nodes that answer in time.
+func completeImages(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, p := range completion(cmd, mostCompleting, getPage[page.Images]("/images")) {
+		names = append(names, show.Completions(p, word)...)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNodes offers the nodes that have an agent.
+func completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names := completion(cmd, mostNodes, func(_ context.Context, c *desk.Client) (string, error) { return c.Agent.Node, nil })
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// section is a part of a page, by the text of its heading; what is below that belongs to it.
+type section struct{ page, heading string }
+
+// followed are the sections whose every command is run as it is printed.
+var followed = []section{
+	{"README.md", "Install it"},
+	{"docs/install.md", "On a cluster"},
+	{"docs/install.md", "Remove it"},
+	{"docs/monitoring.md", "TLS and passwords"},
+	{"docs/chart.md", "Uninstall"},
+}
+
+// substitutes are what the pages leave to their readers. Nothing else of a command is
+// changed. What a reader has besides is made, not substituted: a registry of the printed
+// name (images.go), the programs on the PATH (workplace.go), kube-prometheus-stack with a
+// release of the printed name (operator.go), the Deployment that is asked about.
+var substitutes = []struct {
+	printed *regexp.Regexp
+	here    string
+}{
+	{regexp.MustCompile(`\bIMAGE\b`), appImage},
+	{regexp.MustCompile(`\bNODE\b`), nodeName},
+	{regexp.MustCompile(`\bPASSWORD\b`), password},
+	{regexp.MustCompile(`\$2y\$10\$…`), passwordHash},
+}
+
+const (
+	password     = "secret"
+	passwordHash = "$2a$04$ZzUZUpDOosEw4dRS6r0yeeAIOm.lLoEX/jFVwAY5pxYsKbZPEhESK"
+)
+
+func substitute(text string) string {
+	for _, s := range substitutes {
+		text = s.printed.ReplaceAllLiteralString(text, s.here)
+	}
+	return text
+}
+
+var (
+	aHeading = regexp.MustCompile(`^(#+) +(.*)$`)
+	aPrompt  = regexp.MustCompile(`^(?:\S+@\S+:\S+)?[#$] +(.*)$`)
+	aRemark  = regexp.MustCompile(`\s{2,}# .*$`)
+)
+
+// block is a fenced part of a page.
+type block struct{ kind, text string }
+
+// blocksOf are those of a section, in their order.
+func blocksOf(page, heading string) (blocks []block, err error) {
+	level, fenced, found := 0, false, false
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		if kind, fence := strings.CutPrefix(line, "```"); fence {
+			if fenced = !fenced; fenced && level > 0 {
+				blocks = append(blocks, block{kind: kind})
+			}
+			continue
+		}
+		if m := aHeading.FindStringSubmatch(line); m != nil && !fenced {
+			if len(m[1]) <= level {
+				break
+			}
+			if level == 0 && m[2] == heading {
+				level, found = len(m[1]), true
+			}
+			continue
+		}
+		if fenced && level > 0 {
+			last := &blocks[len(blocks)-1]
+			last.text += line + "\n"
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("no heading %q", heading)
+	}
+	return blocks, nil
+}
+
+// commandsOf are what a section tells people to type: lines behind a prompt, with those
+// that a backslash continues and without remarks.
+func commandsOf(page, heading string) (commands []string, err error) {
+	blocks, err := blocksOf(page, heading)
+	continues := false
+	for _, b := range blocks {
+		if b.kind != "console" {
+			continue
+		}
+		for line := range strings.Lines(b.text) {
+			line = strings.TrimSuffix(line, "\n")
+			m := aPrompt.FindStringSubmatch(line)
+			switch {
+			case continues:
+				commands[len(commands)-1] += "\n" + line
+			case m != nil:
+				commands = append(commands, aRemark.ReplaceAllString(m[1], ""))
+			default:
+				return nil, fmt.Errorf("%q: neither a command nor a part of one", line)
+			}
+			continues = strings.HasSuffix(line, `\`)
+		}
+	}
+	if err == nil && (len(commands) == 0 || continues) {
+		err = fmt.Errorf("%d commands, or one without an end", len(commands))
+	}
+	return commands, err
+}
+
+var namedFile = regexp.MustCompile(`^# (\S+\.ya?ml)\n`)
+
+// filesOf are the files that a section shows, by the names in their first lines.
+func filesOf(page, heading string) (map[string]string, error) {
+	blocks, err := blocksOf(page, heading)
+	files := map[string]string{}
+	for _, b := range blocks {
+		if m := namedFile.FindStringSubmatch(b.text); b.kind == "yaml" && m != nil {
+			files[m[1]] = b.text
+		}
+	}
+	return files, err
+}
+
+// progress is how far the pages were followed.
+type progress struct {
+	ran    map[string]bool // printed commands that did what they are there for
+	pushed time.Time       // when the image was in the registry
+	since  int             // commands since then
+}
+
+// printed are the commands of a section.
+func (b *fixture) printed(page, heading string) []string {
+	text := need(os.ReadFile(page))
+	commands, err := commandsOf(string(text), heading)
+	if err != nil {
+		fail("%s, %q: %w", page, heading, err)
+	}
+	return commands
+}
+
+// follow runs the commands of a section, and returns what they say.
+func (b *fixture) follow(page, heading string) (said string) {
+	for _, command := range b.printed(page, heading) {
+		out, err := b.typed(command)
+		if err != nil {
+			fail("%s, %q: %w", page, heading, err)
+		}
+		b.progress.ran[command] = true
+		said += out
+	}
+	return said
+}
+
+// typed runs a printed command as people type it: by a shell, in the tree.
+func (b *fixture) typed(command string) (string, error) {
+	line := substitute(command)
+	b.notes.command(line)
+	b.progress.since++
+	cmd := exec.CommandContext(b, "bash", "-c", line)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = b.tree, b.shellEnv, time.Second
+	out, err := cmd.CombinedOutput()
+	said := string(out)
+	if err != nil {
+		return said, fmt.Errorf("%s: %w: %s", line, err, tail(said))
+	}
+	// What helm says at the end of an installation is long, and the chart's own.
+	if !strings.HasPrefix(line, "helm install") && !strings.HasPrefix(line, "helm upgrade") {
+		b.notes.said(said)
+	}
+	return said, nil
+}
+
+// writeFiles writes the files that a section shows into the tree.
+func (b *fixture) writeFiles(page, heading string) (paths []string) {
+	text := need(os.ReadFile(page))
+	for name, content := range need(filesOf(string(text), heading)) {
+		path := filepath.Join(b.tree, name)
+		must(os.WriteFile(path, []byte(substitute(content)), 0o600))
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// allPrinted looks whether a page has a command that nobody ran. One that several pages
+// print has to run once.
+func (b *fixture) allPrinted() {
+	var left []string
+	for _, s := range followed {
+		for _, command := range b.printed(s.page, s.heading) {
+			if !b.progress.ran[command] {
+				left = append(left, s.page+": "+command)
+			}
+		}
+	}
+	if len(left) > 0 {
+		fail("printed, and not run: %q", left)
+	}
+	var pages []string
+	for _, s := range followed {
+		pages = append(pages, s.page)
+	}
+	b.notes.ok("every command that %s print for a cluster was run: %d", strings.Join(slices.Compact(pages), ", "), len(b.progress.ran))
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/tools/await"
+	"github.com/ebb-agent/ebb/tools/cluster"
+	"github.com/ebb-agent/ebb/tools/process"
+)
+
+const (
+	namespace = "ebb-system"
+	nodeName  = "ebb"
+
+	// patience is for what takes seconds.
+	patience = 4 * time.Minute
+
+	containerdSocket = "/run/containerd/containerd.sock"
+	logs             = "/var/log/kubernetes"
+)
+
+// fixture is the cluster, from the inside of its machine.
+type fixture struct {
+	context.Context
+	o     options
+	notes *notes
+	env   []string
+	files string // a directory for what is made on the way
+
+	tree     string // the tree, as people have it who follow the pages
+	shellEnv []string
+	progress progress
+
+	before traces // of what is not ebb's
+}
+
+func newFixture(ctx context.Context, o options) (*fixture, error) {
+	b := &fixture{Context: ctx, o: o, notes: newNotes(os.Stdout), files: "/run/e2e", progress: progress{ran: map[string]bool{}}}
+	b.env = append(os.Environ(),
+		"PATH="+o.binaries+":"+os.Getenv("PATH"), "KUBECONFIG=/etc/kubernetes/admin.conf", "HOME=/tmp",
+		"etcd_flags=--unsafe-no-fsync", "scrape_interval=1s")
+	wd, err := os.Getwd()
+	// The transcript is the same wherever the tree and the caches are.
+	b.notes.shown = strings.NewReplacer(b.o.binaries, "bin/cluster", wd+"/", "")
+	return b, errors.Join(err, os.MkdirAll(b.files, 0o755))
+}
+
+// run runs a command and returns its output.
+func (b *fixture) run(name string, args ...string) (string, error) {
+	return b.pipe(nil, name, args...)
+}
+
+// pipe runs a command that reads in.
+func (b *fixture) pipe(in io.Reader, name string, args ...string) (string, error) {
+	path := name
+	if own := filepath.Join(b.o.binaries, name); !strings.Contains(name, "/") && exists(own) {
+		path = own
+	}
+	cmd := exec.CommandContext(b, path, args...)
+	cmd.Env, cmd.Stdin, cmd.WaitDelay = b.env, in, time.Second
+	out, err := process.Output(cmd)
+	if err != nil {
+		return out, fmt.Errorf("%w%s", err, tail(out))
+	}
+	return out, nil
+}
+
+func (b *fixture) kubectl(args ...string) (string, error) { return b.run("kubectl", args...) }
+
+// get decodes what the API server has of one object, or of a list.
+func (b *fixture) get(out any, args ...string) {
+	must(json.Unmarshal([]byte(need(b.kubectl(append([]string{"get", "--output=json"}, args...)...))), out))
+}
+
+// apply hands objects to the API server.
+func (b *fixture) apply(manifest string) {
+	need(b.pipe(strings.NewReader(manifest), "kubectl", "apply", "--server-side", "--filename=-"))
+}
+
+// provision runs steps of the script that sets a machine up.
+func (b *fixture) provision(args ...string) {
+	fixed := []string{
+		"--bin", b.o.binaries, "--no-packages", "--start", "direct", "--node-name", nodeName,
+		"--node-ip", cluster.NodeIP, "--cgroup-root", os.Getenv("EBB_CLUSTER_CGROUP"),
+	}
+	args = append(fixed, args...)
+	b.notes.command("deploy/cluster/provision.sh " + strings.Join(args, " "))
+	need(b.run("deploy/cluster/provision.sh", args...))
+}
+
+// eventually asks until the answer is no error.
+func (b *fixture) eventually(what string, ask func() error) {
+	ctx, cancel := context.WithTimeout(b, patience)
+	defer cancel()
+	must(await.Until(ctx, what, func(context.Context) error { return ask() }))
+}
+
+// rollout waits for a workload's pods to be those that it describes, and ready.
+func (b *fixture) rollout(workload string) {
+	need(b.kubectl("--namespace", namespace, "rollout", "status", workload, "--timeout=4m"))
+}
+
+// failure ends a scenario, as Fatal does a test.
+type failure struct{ error }
+
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// need is what there is without an error.
+func need[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+func fail(format string, args ...any) { must(fmt.Errorf(format, args...)) }
+
+// attempt is how a scenario ended.
+func attempt(scenario func()) (err error) {
+	defer func() {
+		switch f := recover().(type) {
+		case nil:
+		case failure:
+			err = f.error
+		default:
+			panic(f)
+		}
+	}()
+	scenario()
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// tail keeps an error readable.
+func tail(text string) string {
+	const most = 2000
+	text = strings.TrimSpace(text)
+	if len(text) > most {
+		text = "… " + text[len(text)-most:]
+	}
+	return text
+}

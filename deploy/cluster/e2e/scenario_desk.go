@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// desk asks and steers the agent as people do: by the command ebb and a kubeconfig, over an exec in
+// the agent's pod.
+func (b *fixture) desk() {
+	b.ebb(0, "status")
+	b.ebb(0, "nodes")
+	b.ebb(0, "images", "--node", nodeName)
+	if !strings.Contains(b.ebb(0, "why", appImage, "--node", nodeName), "holds") {
+		fail("no rule holds for %s, which the agent's pod uses", appImage)
+	}
+	b.ebb(0, "plan", "--free", "40Mi", "--node", nodeName)
+	b.notes.ok("it is told what would go, and nothing goes")
+
+	b.ebb(0, "pause", "--for", "10m", "--reason", "a look first", "--node", nodeName)
+	if !strings.Contains(b.ebb(3, "status"), "paused") {
+		fail("the status does not say that the agent is paused")
+	}
+	b.ebb(1, "reclaim", "--free", "40Mi", "--node", nodeName, "--yes")
+	b.ebb(0, "resume", "--node", nodeName)
+	b.eventually("Events about the pause", func() error {
+		text, err := b.kubectl("describe", "node", nodeName)
+		if err == nil && !(strings.Contains(text, "EbbPaused") && strings.Contains(text, "EbbResumed")) {
+			err = errors.New("kubectl describe node does not show them")
+		}
+		return err
+	})
+	b.notes.ok("a pause holds removals up, and is told by Events about the Node")
+
+	b.reclaimAsPlanned()
+	b.ebb(0, "history", "--node", nodeName, "--limit", "5")
+	b.ebb(0, "du", "--node", nodeName)
+	b.ebb(-1, "doctor", "--node", nodeName) // what it finds is this machine's
+	b.ebb(0, "version", "--agents")
+	b.ebb(0, "control", "ready")
+	dump := filepath.Join(b.files, "sysdump.tar.gz")
+	b.ebb(-1, "sysdump", "-o", dump)
+	if info, err := os.Stat(dump); err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
+		fail("the archive for a report: %v, %v", info, err)
+	}
+	b.notes.ok("one archive has what a report needs")
+}
+
+// reclaimAsPlanned frees what was asked for: what was shown goes, and nothing else.
+func (b *fixture) reclaimAsPlanned() {
+	var plans struct {
+		Nodes []struct {
+			Node string
+			page.Plan
+		}
+	}
+	amount := []string{"--free", "40Mi", "--node", nodeName}
+	must(json.Unmarshal([]byte(b.quietly(0, append([]string{"plan", "-o", "json"}, amount...)...)), &plans))
+	if len(plans.Nodes) != 1 || len(plans.Nodes[0].Remove) == 0 {
+		fail("nothing would go: %+v", plans)
+	}
+	goes := plans.Nodes[0].Remove
+	before := need(b.images())
+	b.ebb(0, append([]string{"reclaim", "--yes"}, amount...)...)
+	after := need(b.images())
+	for _, i := range goes {
+		if after.has(i.References[0]) {
+			fail("%s was to go, and is there", i.References[0])
+		}
+	}
+	if got, want := len(before.Store.Images)-len(after.Store.Images), len(goes); got != want {
+		fail("%d images went, %d were planned", got, want)
+	}
+	b.notes.ok("what was planned went, and nothing else")
+}
+
+// ebb runs the command that people use, and shows what it says; code is the exit code that it is to
+// have, or -1.
+func (b *fixture) ebb(code int, args ...string) string {
+	b.notes.command("ebb " + strings.Join(args, " "))
+	out := b.quietly(code, args...)
+	b.notes.said(out)
+	return out
+}
+
+func (b *fixture) quietly(code int, args ...string) string {
+	out, err := b.run("bin/ebb", args...)
+	got := 0
+	if ended := new(exec.ExitError); errors.As(err, &ended) {
+		got = ended.ExitCode()
+	} else {
+		must(err)
+	}
+	if code >= 0 && got != code {
+		fail("ebb %s: exit code %d, want %d: %v\n%s", strings.Join(args, " "), got, code, err, out)
+	}
+	return out
+}

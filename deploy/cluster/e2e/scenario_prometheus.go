@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const prometheusURL = "http://127.0.0.1:9090"
+
+// Rules with shorter patience: what they ask stays the same.
+var (
+	patienceOfRules = regexp.MustCompile(`(?m)^( +for:) .*$`)
+	windowOfFall    = regexp.MustCompile(`(ebb_node_filesystem_used_ratio)\[10m\]`)
+)
+
+// What the way from a pushed image to a dashboard may take.
+const (
+	mostCommands = 8
+	mostTime     = 10 * time.Minute
+)
+
+// monitor begins with the Prometheus of the script, which finds ebb by itself, and goes on
+// with that of an operator.
+func (b *fixture) monitor() {
+	b.scraped("", "Prometheus finds and scrapes the agent and both controllers")
+	b.follow(installPage, "3. Prometheus and Grafana")
+	b.operate()
+	const byMonitor = `,namespace="` + namespace + `"`
+	b.scraped(byMonitor, "so does one that the PodMonitors configure")
+	b.rulesHold()
+	b.dashboard()
+	took := time.Since(b.progress.pushed)
+	if b.progress.since > mostCommands || took > mostTime {
+		fail("from the pushed image to the dashboard: %d commands, %v", b.progress.since, took)
+	}
+	b.notes.ok("from the pushed image to the dashboard: %d commands of at most %d, %.0f s of at most %.0f s",
+		b.progress.since, mostCommands, took.Seconds(), mostTime.Seconds())
+	b.eventually("no alert to fire", func() error {
+		firing, err := b.firing()
+		if err == nil && len(firing) > 0 {
+			err = fmt.Errorf("firing: %s", strings.Join(firing, ", "))
+		}
+		return err
+	})
+}
+
+// scraped waits until there are good answers from all of ebb, as targets with these labels.
+func (b *fixture) scraped(labels, what string) {
+	for component, want := range map[string]int{`agent",node="` + nodeName: 1, "controller": 2} {
+		query := `up{job="ebb-` + component + `"` + labels + `} == 1`
+		b.eventually("Prometheus to scrape ebb", func() error {
+			found, err := b.query(query)
+			if err == nil && len(found) != want {
+				err = fmt.Errorf("%s gives %d series, not %d", query, len(found), want)
+			}
+			return err
+		})
+	}
+	b.notes.ok("%s", what)
+}
+
+// rulesHold waits until Prometheus has evaluated the rules, without a complaint.
+func (b *fixture) rulesHold() {
+	alerts := 0
+	b.eventually("the rules to be evaluated", func() error {
+		var answer struct {
+			Data struct {
+				Groups []struct {
+					Rules []struct{ Name, Type, Health, LastError string }
+				}
+			}
+		}
+		if err := b.ask(prometheusURL+"/api/v1/rules", &answer); err != nil {
+			return err
+		}
+		alerts = 0
+		for _, g := range answer.Data.Groups {
+			for _, r := range g.Rules {
+				if r.Health != "ok" {
+					return fmt.Errorf("%s: %s %s", r.Name, r.Health, r.LastError)
+				}
+				if r.Type == "alerting" {
+					alerts++
+				}
+			}
+		}
+		if alerts == 0 {
+			return errors.New("no alerts")
+		}
+		return nil
+	})
+	b.notes.ok("it evaluates the rules, with %d alerts", alerts)
+}
+
+// drawn are panels that have something to show from the beginning.
+var drawn = []string{"Nodes kept", "Used space and its thresholds", "Disks now", "Images by verdict", "Leaders", "A scrape takes"}
+
+// dashboard takes it from where Grafana's sidecar looks, and asks what its panels ask.
+func (b *fixture) dashboard() {
+	var found struct {
+		Items []struct{ Data map[string]string }
+	}
+	b.get(&found, "configmaps", "--all-namespaces", "--selector=grafana_dashboard=1")
+	if len(found.Items) != 1 {
+		fail("dashboards for the sidecar: %d", len(found.Items))
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	must(json.Unmarshal([]byte(found.Items[0].Data["ebb.json"]), &board))
+	fill := strings.NewReplacer("$cluster", ".*", "$node", ".*", "$__rate_interval", "30s")
+	queries, seen := 0, 0
+	for _, p := range board.Panels {
+		shows := slices.Contains(drawn, p.Title)
+		if shows {
+			seen++
+		}
+		for _, t := range p.Targets {
+			queries++
+			b.eventually("an answer for "+p.Title, func() error {
+				series, err := b.query(fill.Replace(t.Expr))
+				if err == nil && shows && len(series) == 0 {
+					err = errors.New("no data for " + t.Expr)
+				}
+				return err
+			})
+		}
+	}
+	if seen != len(drawn) {
+		fail("%d of the panels %q are there", seen, drawn)
+	}
+	b.notes.ok("the dashboard is where Grafana's sidecar looks: its %d queries are answered", queries)
+}
+
+// series is one of the answers to a query.
+type series struct{ Metric map[string]string }
+
+func (b *fixture) query(expression string) ([]series, error) {
+	var answer struct{ Data struct{ Result []series } }
+	err := b.ask(prometheusURL+"/api/v1/query?query="+url.QueryEscape(expression), &answer)
+	return answer.Data.Result, err
+}
+
+// firing are the names of the alerts that fire.
+func (b *fixture) firing() ([]string, error) {
+	found, err := b.query(`count by (alertname) (ALERTS{alertstate="firing"})`)
+	var names []string
+	for _, s := range found {
+		names = append(names, s.Metric["alertname"])
+	}
+	return names, err
+}
+
+// alert waits until an alert fires, or does not any more.
+func (b *fixture) alert(name string, fires bool) {
+	b.eventually(fmt.Sprintf("%s to fire: %v", name, fires), func() error {
+		found, err := b.query(`ALERTS{alertstate="firing",alertname="` + name + `"}`)
+		if err == nil && (len(found) > 0) != fires {
+			err = fmt.Errorf("%d series", len(found))
+		}
+		return err
+	})
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// metricsName is the name in the certificate by which the page has Prometheus know ebb.
+const metricsName = "ebb.example"
+
+// protect has metrics ask for a password, and Prometheus give it.
+func (b *fixture) protect() {
+	const page, heading = "docs/monitoring.md", "TLS and passwords"
+	authority := need(peers.NewAuthority("e2e metrics"))
+	creds := need(authority.Server(metricsName, metricsName))
+	files := b.writeFiles(page, heading)
+	for name, data := range map[string][]byte{"tls.crt": creds.Cert, "tls.key": creds.Key, "ca.crt": creds.CA} {
+		path := filepath.Join(b.tree, name)
+		must(os.WriteFile(path, data, 0o600))
+		files = append(files, path)
+	}
+	b.follow(page, heading)
+	for _, file := range files {
+		must(os.Remove(file))
+	}
+	b.ready()
+	b.refused(creds)
+	b.operate()
+	b.scraped(`,namespace="`+namespace+`"`, "Prometheus scrapes the agent and both controllers over TLS, with the password")
+}
+
+// refused asks the agent without TLS, and without a password.
+func (b *fixture) refused(creds peers.Credentials) {
+	var said string
+	if err := b.ask(agentURL+"/metrics", &said); err == nil {
+		fail("metrics without TLS: %.200s", said)
+	}
+	client := need(creds.HTTPClient())
+	defer client.CloseIdleConnections()
+	resp := need(client.Get(strings.Replace(agentURL, "http:", "https:", 1) + "/metrics"))
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		fail("metrics without a password: %s", resp.Status)
+	}
+	b.notes.ok("nobody gets the agent's metrics without TLS, or without the password")
+}

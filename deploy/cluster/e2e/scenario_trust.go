@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ebb-agent/ebb/tools/peers"
+)
+
+// onlyIfFirst is what the agent asks before it removes what a deleted pod has left. In a
+// run the kubelet can be first each time, so that it has no cause to ask; that it does
+// otherwise is what the tests of agent/node/beside and runtime/kube/e2e show.
+const onlyIfFirst = "get /pods"
+
+// rights compares what ebb asked the API server for with what its roles allow.
+func (b *fixture) rights() {
+	asked := map[string][]string{} // by account
+	var refused []string
+	const accounts = "system:serviceaccount:" + namespace + ":"
+	need(peers.ReadAuditLog(logs+"/audit.log", 0, func(e peers.AuditEvent) {
+		account, ours := strings.CutPrefix(e.User.Username, accounts)
+		if !ours {
+			return
+		}
+		request := strings.TrimSpace(e.Verb + " " + e.ObjectRef.APIGroup + "/" + e.ObjectRef.Resource)
+		if e.ResponseStatus.Code == http.StatusForbidden || e.ResponseStatus.Code == http.StatusUnauthorized {
+			refused = append(refused, account+": "+request)
+		}
+		if e.ObjectRef.Resource != "" && !slices.Contains(asked[account], request) {
+			asked[account] = append(asked[account], request)
+		}
+	}))
+	if len(refused) > 0 {
+		fail("the API server refused: %q", refused)
+	}
+	granted := b.granted("ebb-agent")
+	for _, right := range granted {
+		if !slices.Contains(asked["ebb-agent"], right) && right != onlyIfFirst {
+			fail("the agent may %s, and never did; it asked for %q", right, asked["ebb-agent"])
+		}
+	}
+	b.notes.ok("the agent's role allows %s: what it asked for, and nothing else", strings.Join(granted, ", "))
+	if len(asked["ebb-controller"]) == 0 {
+		fail("the audit log has nothing of the controller")
+	}
+	b.notes.ok("the controller made %d kinds of requests, none of which was refused", len(asked["ebb-controller"]))
+}
+
+// granted lists what a ClusterRole allows, as "verb group/resource".
+func (b *fixture) granted(role string) (all []string) {
+	var r struct {
+		Rules []struct{ APIGroups, Resources, Verbs []string }
+	}
+	b.get(&r, "clusterrole", role)
+	for _, rule := range r.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, verb+" "+group+"/"+resource)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// doors looks at what ebb's processes listen on.
+func (b *fixture) doors() {
+	for name, want := range map[string][]string{
+		"ebb-agent":      {"tcp 127.0.0.1:9480", "tcp :::9478", "unix " + agentSocket},
+		"ebb-controller": {"tcp :::9479", "tcp :::9481", "unix " + adminSocket},
+	} {
+		pids := need(processes(name))
+		if len(pids) == 0 {
+			fail("no process of %s", name)
+		}
+		for _, pid := range pids {
+			have := need(listeners(pid))
+			if !slices.Equal(have, want) {
+				fail("%s listens on %q, not on %q", name, have, want)
+			}
+			must(private(pid, want))
+		}
+		b.notes.ok("%s listens on %s only", name, strings.Join(want, " and "))
+	}
+	b.harmless()
+}
+
+// adminSocket takes what changes something, in the controller's own container.
+const adminSocket = "/run/ebb/controller.sock"
+
+// private looks whether the sockets of a process are for its own user alone.
+func private(pid int, listens []string) error {
+	for _, l := range listens {
+		path, is := strings.CutPrefix(l, "unix ")
+		if !is {
+			continue
+		}
+		info, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, path))
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			return fmt.Errorf("%s is for others, too: %s", path, info.Mode())
+		}
+	}
+	return nil
+}
+
+// harmless tries to change something over TCP.
+func (b *fixture) harmless() {
+	pods := need(b.kubectl("--namespace", namespace, "get", "pods", "--selector=app.kubernetes.io/component=controller",
+		"--output=jsonpath={.items[*].status.podIP}"))
+	urls := []string{agentURL}
+	for _, ip := range strings.Fields(pods) {
+		urls = append(urls, "http://"+ip+":9479")
+	}
+	for _, url := range urls {
+		for _, path := range []string{"/control/pause", "/control/resume", "/images", "/"} {
+			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+				req := need(http.NewRequestWithContext(b, method, url+path, nil))
+				resp := need(plain.Do(req))
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusMethodNotAllowed {
+					fail("%s %s%s: %s", method, url, path, resp.Status)
+				}
+			}
+		}
+	}
+	b.notes.ok("over TCP nothing can be changed: POST, PUT, DELETE and PATCH are refused")
+}

@@ -1,0 +1,29 @@
+package process
+
+import "bytes"
+
+// Lines is a writer that calls Line with each line that was written, without its end.
+type Lines struct {
+	Line func(text string)
+	rest []byte // of a line without its end
+}
+
+func (l *Lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(l.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		l.rest = rest
+		l.Line(string(line))
+	}
+}
+
+// Flush calls Line with a last line that has no end, if there is one.
+func (l *Lines) Flush() {
+	if len(l.rest) > 0 {
+		l.Line(string(l.rest))
+		l.rest = nil
+	}
+}
