@@ -44,11 +44,12 @@ demo: node-tools build ## watch ebb keep a throwaway node's disk low (root)
 # the other, because they share the machine's loop devices and mount namespaces.
 REAL := agent/doctor agent/node/e2e bpf deploy/grafana deploy/prometheus deploy/rights runtime/cgroup runtime/containerd \
 	runtime/fs runtime/podlogs tools/chart tools/cluster tools/image tools/manual tools/node \
-	tools/peers tools/prometheus tools/cgroup tools/process tools/vm/initramfs
+	tools/prometheus tools/cgroup tools/process tools/vm/initramfs
 # Those that need the real Kubernetes, which takes ten minutes to build: for "make e2e".
 PEERS := agent/cluster/e2e agent/desk/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/sysdump/e2e agent/uninstall/e2e \
 	deploy/e2e runtime/kube/e2e \
-	runtime/kube/metadata/e2e tools/extension
+	runtime/kube/metadata/e2e tools/extension tools/peers
+$(foreach dir,$(REAL) $(PEERS),$(if $(wildcard $(dir)/*.go),,$(error REAL and PEERS name $(dir), which has no Go files)))
 HERMETIC = $$($(GO) list ./... | grep -Ev '/ebb/($(subst $() ,|,$(strip $(REAL) $(PEERS)))|policy(/.*)?)$$')
 
 .PHONY: check
@@ -92,7 +93,7 @@ e2e: e2e-control e2e-node e2e-image ## what make test leaves out, and tests besi
 # Those that need no node.
 e2e-control: test-tools helm $(GATE)
 	@peers=$$(tools/peers/build); tools/peers/build kubectl >/dev/null; \
-	export EBB_PEERS=$$peers; $(call gate,e2e-control,,-count=1 -timeout 60m -p 1,$(addprefix ./,$(filter-out agent/node/beside agent/uninstall/e2e runtime/kube/e2e,$(PEERS)) policy/container bench/soak))
+	export EBB_PEERS=$$peers; $(call gate,e2e-control,,-count=1 -timeout 60m -p 1,$(addprefix ./,$(filter-out agent/node/beside agent/uninstall/e2e runtime/kube/e2e tools/peers,$(PEERS)) policy/container bench/soak))
 
 # All others. They share the machine's loop devices and mount namespaces.
 e2e-node: test-tools containerd-v2 $(GATE)
@@ -112,9 +113,20 @@ test-containerd: test-tools $(GATE) ## the container runtime's suite, reclaim, a
 		$(call gate,containerd-$$release-agent,-run "^(TestReclaim|TestFullAtStart|TestRuntimeUpgrade)\$$/^$$flavor\$$",-count=1 -timeout 20m,./agent/node/e2e); \
 	done
 
+# Each test of "make test" with real components N times, one at a time, beside two busy loops:
+# how often does it fail?
+N ?= 50
+.PHONY: flake-hunt
+flake-hunt: test-tools containerd-v2 helm $(GATE) ## how often tests with real components fail on a busy machine: N=50 runs of each (root)
+	@export RAPID_CHECKS=10; hunt() { CGO_ENABLED=1 $(GATE) hunt "$$@"; }; red=; \
+	hunt -skip '^TestImage$$' $(N) -race -vet=off -p 1 -- $(addprefix ./,$(filter-out bpf agent/node/e2e,$(REAL))) || red=1; \
+	hunt -skip "$$(grep -v '^#' tools/vm/bpf-slow.txt | paste -sd '|')" $(N) -race -vet=off -- ./bpf || red=1; \
+	hunt -run "$$(grep -v '^#' agent/node/e2e/gate.txt | paste -sd '|')" $(N) -race -vet=off -- ./agent/node/e2e || red=1; \
+	[ -z "$$red" ]
+
 # What chance, minutes or the clock decide, one stage after the other. One that was green on
 # this commit is not run again. ONLY="soak fuzz" runs these alone.
-FULL := random e2e-control e2e-node e2e-image e2e-cluster kernels soak soak-cluster fuzz image verify
+FULL := flakes random e2e-control e2e-node e2e-image e2e-cluster kernels soak soak-cluster fuzz image verify
 ONLY ?= $(FULL)
 .PHONY: test-full
 test-full: export EBB_RECORD = $(CURDIR)/bench/results/full/$(shell date -u +%F)-$(shell git rev-parse --short=12 HEAD).tsv
@@ -131,6 +143,8 @@ test-full: $(GATE) ## everything else, for hours: whole end-to-end tests, cluste
 	[ -z "$$red" ] || { echo "make test-full: red:$$red" >&2; exit 1; }
 
 .PHONY: $(addprefix full-,$(FULL))
+full-flakes:
+	@$(GATE) run flakes $(GATE) flakes
 full-random: # ten times as many histories
 	@RAPID_CHECKS=1000 CGO_ENABLED=0 $(GATE) test random -count=1 -vet=off -timeout 30m -- ./policy/...
 full-e2e-control full-e2e-node full-e2e-image: full-%:
@@ -238,9 +252,19 @@ lint: ## gofmt, go vet and staticcheck
 	$(RACE) $(BIN)/staticcheck ./...
 
 .PHONY: generate
-generate: ## rebuild the BPF objects, the admission policy, the manifests and generated docs (needs clang and libbpf-dev)
+generate: generate-bpf generate-others ## rebuild the BPF objects, the admission policy, the manifests and generated docs (needs clang and libbpf-dev)
+
+# What the BPF objects are made of.
+BPF_SUMS = sha256sum bpf/*.bpf.c $$(find bpf/headers -type f | LC_ALL=C sort) bpf/gen.go && clang --version | head -n 1
+
+.PHONY: generate-bpf generate-others
+generate-bpf:
 	@tools/need.sh $(BPF_PACKAGES)
-	$(GO) generate ./bpf/... ./tools/admission
+	$(GO) generate ./bpf/...
+	@{ $(BPF_SUMS); } >bpf/objects.sums
+
+generate-others:
+	$(GO) generate ./tools/admission
 	$(MAKE) --no-print-directory manifests
 	$(GO) test ./agent/node ./agent/cluster -run TestGenerated -update
 	$(MAKE) --no-print-directory docs
@@ -255,7 +279,16 @@ docs: ## rewrite what is made from the commands: manual pages and completions
 
 .PHONY: generated
 generated: ## regenerate everything generated and fail on a difference
-	$(MAKE) --no-print-directory generate
+	@tools/need.sh $(BPF_PACKAGES)
+	@# Another clang makes other objects of the same sources: then the sources alone are compared.
+	@if [ "$$(tail -n 1 bpf/objects.sums)" = "$$(clang --version | head -n 1)" ]; then \
+		$(MAKE) --no-print-directory generate-bpf; \
+	elif diff <(sed '$$d' bpf/objects.sums) <({ $(BPF_SUMS); } | sed '$$d'); then \
+		echo "not compared: the BPF objects are made by $$(tail -n 1 bpf/objects.sums), and here is $$(clang --version | head -n 1)"; \
+	else \
+		echo "the BPF objects are older than their sources: make generate" >&2; exit 1; \
+	fi
+	$(MAKE) --no-print-directory generate-others
 	git diff --exit-code -- bpf deploy docs
 
 .PHONY: verify

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // module writes a module with one test file, whose tests fail by how often they ran before.
@@ -103,9 +104,56 @@ func TestFlakesOfARun(t *testing.T) {
 
 func TestSelection(t *testing.T) {
 	module(t, `func TestA(t *testing.T) {}; func TestB(t *testing.T) { t.Fatal("wrong") }; func TestC(t *testing.T) { t.Skip("no") }`)
+	t.Cleanup(func(old string) func() { return func() { skipsList = old } }(skipsList))
+	skipsList = "m.TestC needs what is not here\n"
 	out, err := run(t, "test", "-run", "TestA|TestB|TestC", "-skip", "TestB", "stage", "--", ".")
-	if err != nil || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") {
+	if err != nil || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") || !strings.Contains(out, "skipped: m TestC") {
 		t.Error(err)
+	}
+	skipsList = "# m.TestC\n"
+	if out, err = run(t, "test", "-skip", "TestB", "stage", "--", "."); os.Geteuid() == 0 && (err == nil || !strings.Contains(out, "red: m.TestC was skipped")) {
+		t.Error("a test that is not in the list was skipped")
+	}
+}
+
+// What a flake says when it passes tells what it was.
+func TestFlakesSayAll(t *testing.T) {
+	module(t, `func TestA(t *testing.T) { n := ran(t); t.Log("run", n); if n == 0 { t.Fatal("the first time") } }`)
+	out, err := run(t, "test", "-second-look", "stage", "--", ".")
+	for _, want := range []string{"run 0", "run 1", "run 2"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v, without %q", err, want)
+		}
+	}
+}
+
+func TestHunt(t *testing.T) {
+	module(t, `func TestA(t *testing.T) { if ran(t)%3 == 0 { t.Fatal("one of three") } }; func TestB(t *testing.T) {}`)
+	out, err := run(t, "hunt", "9", "--", ".")
+	if err == nil || !strings.Contains(out, "15 runs passed") || !strings.Contains(out, "m TestA failed 3 of 9") || strings.Contains(out, "TestB") {
+		t.Error(err)
+	}
+	if _, err := run(t, "hunt", "-run", "TestB", "9", "--", "."); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlakesOfAFortnight(t *testing.T) {
+	now := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+	for list, red := range map[string]bool{
+		"": false,
+		"2026-11-12\tc\tp.T\tx\n2026-11-13\tc\tp.T\tx\n2026-11-24\tc\tp.U\tx": false,
+		"2026-11-12\tc\tp.T\tx\n2026-11-13\tc\tp.T\tx\n2026-11-24\tc\tp.T\tx": true,
+		"2026-11-10\tc\tp.T\tx\n2026-11-13\tc\tp.T\tx\n2026-11-24\tc\tp.T\tx": false,
+		"yesterday\tc\tp.T\tx": true,
+		"2026-11-24\tp.T":      true,
+	} {
+		if err := checkFlakes(list, now); (err != nil) != red {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+	if err := checkFlakes(flakesList, time.Now()); err != nil {
+		t.Log(err) // a date must refuse no change; make test-full does
 	}
 }
 
@@ -121,7 +169,7 @@ func TestCommands(t *testing.T) {
 	if err != nil || !strings.HasSuffix(out, "\n0 passed, 0 failed, 0 skipped\n") {
 		t.Error(err)
 	}
-	for _, args := range [][]string{nil, {"x"}, {"run", "stage"}, {"test"}, {"test", "stage"}, {"test", "stage", "--"}, {"test", "-no", "stage", "--", "."}} {
+	for _, args := range [][]string{nil, {"x"}, {"run", "stage"}, {"test"}, {"test", "stage"}, {"hunt", "--", "."}, {"hunt", "0", "--", "."}, {"test", "stage", "--"}, {"test", "-no", "stage", "--", "."}} {
 		if _, err := run(t, args...); err == nil {
 			t.Errorf("%q is taken", args)
 		}

@@ -2,11 +2,16 @@
 //
 //	gate test [-second-look] [-run RE] [-skip RE] STAGE [GO TEST FLAGS] -- PACKAGES
 //	gate run STAGE COMMAND [ARGS]
+//	gate hunt [-run RE] [-skip RE] N [GO TEST FLAGS] -- PACKAGES
+//	gate flakes
 //	gate report
 //
 // A failed test of a stage with -second-look runs again, twice and alone. If it passes both
 // times it is a flake, which is printed and recorded. What never gets a second look stands at
-// [final]. The environment says where the record is: EBB_RECORD, bin/gate.tsv by default.
+// [final]. A test that skips itself is red, unless skips.txt has it; only root can run them all,
+// so this holds for root alone. hunt runs each test N times, one at a time, beside two busy
+// loops, and prints how often each failed. flakes fails if flakes.tsv has a test three times in
+// fourteen days. The environment says where the record is: EBB_RECORD, bin/gate.tsv by default.
 package main
 
 import (
@@ -43,10 +48,14 @@ func gate(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New("usage: gate run STAGE COMMAND [ARGS]")
 		}
 		return runStage(ctx, args[1], args[2:], record, out)
+	case "hunt":
+		return hunt(ctx, args[1:], out)
+	case "flakes":
+		return checkFlakes(flakesList, time.Now())
 	case "report":
 		return record.report(out)
 	default:
-		return fmt.Errorf("unknown command %q: it is test, run or report", verb)
+		return fmt.Errorf("unknown command %q: it is test, run, hunt, flakes or report", verb)
 	}
 }
 
@@ -66,25 +75,50 @@ func runStage(ctx context.Context, stage string, command []string, record record
 	return nil
 }
 
-// test runs go test. What it prints is what failed; all else is counted.
-func test(ctx context.Context, args []string, record record, out io.Writer) error {
-	t := tests{ctx: ctx, out: out}
-	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+// selected are the arguments of test and hunt.
+type selected struct {
+	second          bool
+	tests           []string // -run and -skip
+	name            string   // the stage, or how often
+	flags, packages []string
+}
+
+func parse(verb string, args []string) (s selected, err error) {
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	second := flags.Bool("second-look", false, "")
+	usage := "usage: gate hunt [-run RE] [-skip RE] N [GO TEST FLAGS] -- PACKAGES"
+	if verb == "test" {
+		flags.BoolVar(&s.second, "second-look", false, "")
+		usage = "usage: gate test [-second-look] [-run RE] [-skip RE] STAGE [GO TEST FLAGS] -- PACKAGES"
+	}
 	run, skip := flags.String("run", "", ""), flags.String("skip", "", "")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return s, err
 	}
 	dashes := slices.Index(flags.Args(), "--")
 	if dashes < 1 || dashes == flags.NArg()-1 {
-		return errors.New("usage: gate test [-second-look] [-run RE] [-skip RE] STAGE [GO TEST FLAGS] -- PACKAGES")
+		return s, errors.New(usage)
 	}
-	stage := flags.Arg(0)
-	t.flags = flags.Args()[1:dashes]
+	if *run != "" {
+		s.tests = append(s.tests, "-run", *run)
+	}
+	if *skip != "" {
+		s.tests = append(s.tests, "-skip", *skip)
+	}
+	s.name, s.flags, s.packages = flags.Arg(0), flags.Args()[1:dashes], flags.Args()[dashes+1:]
+	return s, nil
+}
+
+// test runs go test. What it prints is what failed; all else is counted.
+func test(ctx context.Context, args []string, record record, out io.Writer) error {
+	s, err := parse("test", args)
+	if err != nil {
+		return err
+	}
+	stage, t := s.name, tests{ctx: ctx, out: out, flags: s.flags}
 	start := time.Now()
 	fmt.Fprintf(out, "gate: %s\n", stage)
-	first, err := t.goTest(selection(*run, *skip), flags.Args()[dashes+1:])
+	first, err := t.goTest(s.tests, s.packages)
 	if err != nil {
 		return fmt.Errorf("%s: %w", stage, err)
 	}
@@ -93,10 +127,17 @@ func test(ctx context.Context, args []string, record record, out io.Writer) erro
 		return err
 	}
 	var flakes []string
-	if *second {
+	if s.second {
 		flakes = t.secondLook(first, len(earlier))
 	}
-	failed := len(first.failures())
+	for _, name := range first.skipped {
+		fmt.Fprintln(out, "gate: skipped:", name)
+	}
+	failures := first.failures()
+	if os.Geteuid() == 0 {
+		failures = append(failures, unlisted(first.skipped, skipsList)...)
+	}
+	failed := len(failures)
 	if err := record.add(row{
 		Stage: stage, Start: start, Red: failed > 0, Passed: first.passed, Failed: failed, Skipped: len(first.skipped), Flakes: flakes,
 	}); err != nil {
@@ -104,20 +145,10 @@ func test(ctx context.Context, args []string, record record, out io.Writer) erro
 	}
 	fmt.Fprintf(out, "gate: %s: %d passed, %d failed, %d skipped\n", stage, first.passed, failed, len(first.skipped))
 	if failed > 0 {
-		for _, f := range first.failures() {
+		for _, f := range failures {
 			fmt.Fprintln(out, "gate: red:", f)
 		}
 		return fmt.Errorf("%s failed", stage)
 	}
 	return nil
-}
-
-func selection(run, skip string) (args []string) {
-	if run != "" {
-		args = append(args, "-run", run)
-	}
-	if skip != "" {
-		args = append(args, "-skip", skip)
-	}
-	return args
 }

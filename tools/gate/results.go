@@ -31,8 +31,8 @@ type results struct {
 
 // pkg is a package that failed.
 type pkg struct {
-	tests map[string]bool // that failed, at the top
-	final string          // why there is no second look; empty if there may be one
+	tests map[string]int // how often each test at the top failed
+	final string         // why there is no second look; empty if there may be one
 }
 
 // failures are the failed tests, and the packages that failed without one.
@@ -61,6 +61,7 @@ type tests struct {
 	ctx   context.Context
 	flags []string
 	out   io.Writer
+	all   bool // print what tests say that pass
 }
 
 // goTest returns an error if go test could not run at all.
@@ -75,7 +76,7 @@ func (t *tests) goTest(args, packages []string) (*results, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	r, readErr := read(stdout, t.out)
+	r, readErr := t.read(stdout)
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if t.ctx.Err() != nil || readErr != nil || err != nil && !errors.As(err, &exit) {
@@ -97,9 +98,9 @@ func goCommand() string {
 // outputs are what tests at the top have printed so far; "": what the package itself has.
 type outputs map[string]*strings.Builder
 
-// read what go test -json prints. A package that took a second has a line on out; of one that
-// failed, all output of what failed follows.
-func read(in io.Reader, out io.Writer) (*results, error) {
+// read what go test -json prints. A package that took a second has a line; of one that failed,
+// all output of what failed follows.
+func (t *tests) read(in io.Reader) (*results, error) {
 	r := &results{packages: map[string]*pkg{}}
 	packages, builds := map[string]outputs{}, map[string]string{}
 	scan := bufio.NewScanner(in)
@@ -107,7 +108,7 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 	for scan.Scan() {
 		var e event
 		if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
-			fmt.Fprintln(out, scan.Text()) // not of go test
+			fmt.Fprintln(t.out, scan.Text()) // not of go test
 			continue
 		}
 		printed := packages[e.Package]
@@ -125,16 +126,19 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 		case e.Action == "build-output":
 			builds[e.ImportPath] += e.Output
 		case e.Test == "" && (e.Action == "pass" || e.Action == "skip" || e.Action == "fail"):
-			r.end(e, printed, builds[e.FailedBuild], out)
+			r.end(e, printed, builds[e.FailedBuild], t.out)
 			delete(packages, e.Package)
 		case e.Action == "skip":
 			r.skipped = append(r.skipped, e.Package+" "+e.Test)
 		case sub:
 		case e.Action == "pass":
 			r.passed++
+			if t.all {
+				fmt.Fprint(t.out, printed[top])
+			}
 			delete(printed, top)
 		case e.Action == "fail":
-			r.failed(e.Package).tests[top] = true
+			r.failed(e.Package).tests[top]++
 		}
 	}
 	return r, scan.Err()
@@ -142,7 +146,7 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 
 func (r *results) failed(path string) *pkg {
 	if r.packages[path] == nil {
-		r.packages[path] = &pkg{tests: map[string]bool{}}
+		r.packages[path] = &pkg{tests: map[string]int{}}
 	}
 	return r.packages[path]
 }
@@ -159,7 +163,7 @@ func (r *results) end(e event, printed outputs, build string, out io.Writer) {
 	for _, top := range slices.Sorted(maps.Keys(printed)) {
 		text := printed[top].String()
 		// With failed tests, one that was skipped or had not ended says nothing of why.
-		if top == "" || p.tests[top] || len(p.tests) == 0 || final.MatchString(text) {
+		if top == "" || p.tests[top] > 0 || len(p.tests) == 0 || final.MatchString(text) {
 			all += text
 		}
 	}

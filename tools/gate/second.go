@@ -30,7 +30,9 @@ func (t *tests) secondLook(r *results, earlier int) (flakes []string) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.tests)) {
 			fmt.Fprintf(t.out, "gate: a second look at %s %s\n", path, name)
-			again, err := t.goTest([]string{"-count=2", "-run", "^" + regexp.QuoteMeta(name) + "$"}, []string{path})
+			alone := *t
+			alone.all = true
+			again, err := alone.goTest([]string{"-count=2", "-run", "^" + regexp.QuoteMeta(name) + "$"}, []string{path})
 			if err != nil {
 				fmt.Fprintf(t.out, "gate: %s: %v\n", name, err)
 				continue

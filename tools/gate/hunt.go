@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// hunt runs each test so often, one at a time, beside two loops that take all the CPU they get.
+func hunt(ctx context.Context, args []string, out io.Writer) error {
+	s, err := parse("hunt", args)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(s.name)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q: how often each test runs is a number of at least 1", s.name)
+	}
+	busy, stop := context.WithCancel(ctx)
+	defer stop()
+	for range 2 {
+		go func() {
+			for busy.Err() == nil {
+			}
+		}()
+	}
+	t := tests{ctx: ctx, out: out, flags: append(s.flags, "-count", s.name, "-parallel", "1", "-timeout", "0")}
+	r, err := t.goTest(s.tests, s.packages)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "gate: %d runs passed\n", r.passed)
+	for _, path := range slices.Sorted(maps.Keys(r.packages)) {
+		p := r.packages[path]
+		for _, name := range slices.Sorted(maps.Keys(p.tests)) {
+			fmt.Fprintf(out, "gate: %s %s failed %d of %d\n", path, name, p.tests[name], n)
+		}
+	}
+	if list := r.failures(); len(list) > 0 {
+		return fmt.Errorf("%d tests failed at least once", len(list))
+	}
+	return nil
+}
