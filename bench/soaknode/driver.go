@@ -41,9 +41,10 @@ type driver struct {
 	filled int64 // bytes of no image
 	steps  map[string]int
 	faults map[string]int
-	fault  *fault        // that is on
-	next   int           // the step at which the next one begins
-	behind time.Duration // how far the wall clock is behind the agent's
+	cut    map[string]bool // images whose latest import failed, perhaps in the middle of a layer
+	fault  *fault          // that is on
+	next   int             // the step at which the next one begins
+	behind time.Duration   // how far the wall clock is behind the agent's
 }
 
 // pulled is an image and the digest that its name has now.
@@ -72,7 +73,7 @@ type pod struct {
 }
 
 func newDriver(b *fixture) *driver {
-	d := &driver{fixture: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int)}
+	d := &driver{fixture: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int), cut: make(map[string]bool)}
 	for n := range names {
 		d.pool = append(d.pool, &pulled{Image: imageOf(n, 0)})
 	}
@@ -149,7 +150,7 @@ func (d *driver) pull(ctx context.Context) error {
 
 func (d *driver) pullOne(ctx context.Context, p *pulled) error {
 	id, err := d.node.Import(ctx, node.CRINamespace, p.Image)
-	if err != nil {
+	if d.cut[p.Name] = err != nil; err != nil {
 		return err
 	}
 	p.id = id

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,6 +125,9 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	if err == nil {
+		err = d.whole(ctx)
+	}
 	f = b.figures()
 	f.Seed, f.FS, f.Seconds = o.seed, fs, result.Round(time.Since(begun).Seconds())
 	f.StepsByKind, f.FaultsByKind = d.steps, d.faults
@@ -134,6 +139,28 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 		err = errors.New("no lease of the agent was ever seen: it may label them otherwise than " + agentLabel)
 	}
 	return f, err
+}
+
+// whole ends all that was started, and looks whether anything is there by half. What containerd kept
+// of a view when it was killed goes at the agent's next start.
+func (d *driver) whole(ctx context.Context) error {
+	for len(d.stays) > 0 {
+		if err := d.endOne(ctx, 0); err != nil && !d.expected(err) {
+			return err
+		}
+	}
+	d.deleteFailed(ctx)
+	d.oracle.OutageBegins(time.Now()) // nothing is judged from here on but what is left
+	if _, err := d.restartAgent(ctx); err != nil {
+		return err
+	}
+	p := d.running()
+	d.setAgent(nil)
+	if err := p.Stop(); err != nil {
+		return err
+	}
+	maps.DeleteFunc(d.cut, func(_ string, cut bool) bool { return !cut })
+	return d.node.Whole(ctx, slices.Collect(maps.Keys(d.cut))...)
 }
 
 func total(counts map[string]int) (n int) {

@@ -3,8 +3,8 @@ package beside
 import (
 	"context"
 	"testing"
-	"time"
 
+	"github.com/ebb-agent/ebb/tools/dice"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/startrace"
 )
@@ -22,7 +22,7 @@ func TestStartRace(t *testing.T) {
 			b.must(err)
 			b.must(b.node.FillTo("fill", 78-100*15*startrace.ImageBytes/float64(u.CapacityBytes)))
 			result, err := startrace.Run(t.Context(), startrace.Options{
-				Node: b.node, Kubelet: b.kubelet, Starts: starts, Seed: uint64(time.Now().UnixNano()), KillEvery: 12,
+				Node: b.node, Kubelet: b.kubelet, Starts: starts, Seed: dice.New(t).Uint64(), KillEvery: 12,
 				Kill: func(ctx context.Context) error {
 					if err := b.agent.Kill(); err != nil {
 						return err

@@ -142,7 +142,7 @@ func TestPlansOfOddImages(t *testing.T) {
 	manifest, err := images.Manifest(in, store, i.Target, nil)
 	b.must(err)
 	b.must(store.Delete(in, manifest.Layers[len(manifest.Layers)-1].Digest))
-	b.collect()
+	b.must(b.node.Collect(b.ctx))
 	b.use("a") // nobody is told of that; the next list shows it
 	b.eventually("the image of which a blob is gone", func() error {
 		broken, err := b.verdict(b.scenario.ids["broken"])

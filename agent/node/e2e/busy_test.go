@@ -42,7 +42,7 @@ func TestReclaimOnBusyDisk(t *testing.T) {
 		took := end.Time.Sub(begun.Time)
 		t.Logf("%v to the low threshold, beside %.0f deletions a second; gone are %v",
 			took, float64(busy.deleted.Load()-n)/took.Seconds(), b.removedNames(mark))
-		b.checkLow(end)
+		b.checkLow(end, b.notLow)
 		if n := len(b.removals(mark)); n < 2 {
 			t.Errorf("%d images went", n)
 		}

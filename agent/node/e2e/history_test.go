@@ -53,7 +53,7 @@ func TestKilledAgentHasBookedWhatWent(t *testing.T) {
 	for round := range 6 {
 		time.Sleep(time.Duration(10+17*round) * time.Millisecond) // a different moment each round, not a wait for anything
 		b.kill()
-		b.checkImages()
+		b.must(b.node.ImagesWhole(b.ctx))
 		booked, away := b.savedHistory(), b.withdrawn()
 		for _, name := range b.gone() {
 			if is := booked[name]; !slices.Contains(away, name) && (len(is) == 0 || is[0] != page.OutcomeRemoved && is[0] != page.OutcomeBegun) {
@@ -71,7 +71,7 @@ func TestKilledAgentHasBookedWhatWent(t *testing.T) {
 	b.eventually("a low disk", b.notLow)
 	b.checkGone()
 	b.stop()
-	b.checkWhole()
+	b.must(b.node.Whole(b.ctx))
 	gone, booked := b.gone(), b.savedHistory()
 	t.Logf("%d images went, %d were under way at a kill: %v", len(gone), begun, booked)
 	for name, is := range booked {

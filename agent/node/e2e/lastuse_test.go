@@ -231,11 +231,11 @@ func TestKilledAgain(t *testing.T) {
 			return nil
 		})
 		b.kill()
-		b.checkImages()
+		b.must(b.node.ImagesWhole(b.ctx))
 		b.start()
 	}
 	b.eventually("a low disk", b.notLow)
 	b.checkGone("a1", "a2")
 	b.stop()
-	b.checkWhole()
+	b.must(b.node.Whole(b.ctx))
 }

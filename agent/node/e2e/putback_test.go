@@ -130,6 +130,6 @@ func TestNamesComeBack(t *testing.T) {
 		b.awaitReason("two", "wanted")
 		b.use("two")
 		b.stop()
-		b.checkWhole()
+		b.must(b.node.Whole(b.ctx))
 	})
 }

@@ -246,7 +246,7 @@ func afterReset(t *testing.T) {
 	b.deleteSteps()
 	b.clockIsSet()
 	b.stop()
-	b.checkWhole()
+	b.must(b.node.Whole(b.ctx))
 }
 
 // deleteSteps deletes what the reset has left of a container that came and went. Nobody knows

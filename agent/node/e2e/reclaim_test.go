@@ -34,7 +34,7 @@ func TestReclaim(t *testing.T) {
 		mark := b.journal.mark()
 		b.cross()
 		end := b.journal.await(t, mark, "reclaim run ended")
-		b.checkLow(end)
+		b.checkLow(end, b.notLow)
 		b.checkRun(mark)
 		b.awaitAtLeast(fmt.Sprintf(`ebb_node_reclaim_runs_total{result=%q}`, end.Text("result")), 1)
 		if got, want := b.metric(`ebb_node_images_removed_total{reason="threshold"}`), len(b.removals(mark)); got != float64(want) {

@@ -148,6 +148,9 @@ func (c *told) check(what string) {
 		if got, err = c.writer(); err != nil {
 			return err
 		}
+		if now := c.onDisk() + c.deleted(); now != want {
+			return fmt.Errorf("on disk were %d, and now are %d", want, now) // written back meanwhile
+		}
 		if slack := max(want/20, 32<<10); got.NetBytes < want-slack || got.NetBytes > want+slack {
 			err = fmt.Errorf("net growth is %d, on disk are %d", got.NetBytes, want)
 			if c.fs == "ext4" {

@@ -1,12 +1,13 @@
-package e2e
+package node
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
-	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
@@ -16,33 +17,40 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// collect has containerd remove what nothing refers to.
-func (b *fixture) collect() {
-	b.Helper()
-	in, all := namespaces.WithNamespace(b.ctx, node.CRINamespace), b.node.Client().LeasesService()
+// Collect has containerd remove what nothing refers to.
+func (n *Node) Collect(ctx context.Context) error {
+	in, all := namespaces.WithNamespace(ctx, CRINamespace), n.Client().LeasesService()
 	l, err := all.Create(in, leases.WithRandomID())
-	b.must(err)
-	b.must(all.Delete(in, l, leases.SynchronousDelete))
+	if err != nil {
+		return err
+	}
+	return all.Delete(in, l, leases.SynchronousDelete)
 }
 
-// checkImages looks whether each image that has a name has all its blobs and all its layers,
-// the layers of those in cut left out, and returns what all of them have.
-func (b *fixture) checkImages(cut ...string) (blobs map[digest.Digest]bool, layers map[string]bool) {
-	b.Helper()
-	in, c := namespaces.WithNamespace(b.ctx, node.CRINamespace), b.node.Client()
+// ImagesWhole returns an error for each image whose name the CRI has and that lacks a blob or a
+// layer. Of images whose import was cut short, whose names are in cut, layers may be missing.
+func (n *Node) ImagesWhole(ctx context.Context, cut ...string) error {
+	_, _, err := n.wholeImages(ctx, cut)
+	return err
+}
+
+// wholeImages returns the blobs and the layers of all images as well.
+func (n *Node) wholeImages(ctx context.Context, cut []string) (blobs map[digest.Digest]bool, layers map[string]bool, _ error) {
+	in, c := namespaces.WithNamespace(ctx, CRINamespace), n.Client()
 	records, err := c.ImageService().List(in)
-	b.must(err)
+	if err != nil {
+		return nil, nil, err
+	}
 	partly := make(map[digest.Digest]bool)
 	for _, r := range records {
-		if slices.ContainsFunc(cut, func(name string) bool { return r.Name == ref(name) }) {
+		if slices.Contains(cut, r.Name) {
 			partly[r.Target.Digest] = true // the CRI has a name of its own for it
 		}
 	}
 	blobs, layers = make(map[digest.Digest]bool), make(map[string]bool)
+	var errs []error
 	for _, r := range records {
 		err := images.Walk(in, images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 			blobs[d.Digest] = true
@@ -62,42 +70,45 @@ func (b *fixture) checkImages(cut ...string) (blobs map[digest.Digest]bool, laye
 			}
 		}
 		if _, gone := c.ImageService().Get(in, r.Name); err != nil && !errdefs.IsNotFound(gone) { // containerd ends what a killed agent has asked for
-			b.Errorf("image %s is there by half: %v", r.Name, err)
+			errs = append(errs, fmt.Errorf("image %s is there by half: %w", r.Name, err))
 		}
 	}
-	return blobs, layers
+	return blobs, layers, errors.Join(errs...)
 }
 
-// checkWhole looks whether no image is there by half, once no agent runs: what has a name is
+// Whole returns an error for whatever is there by half while no agent runs: what has a name is
 // whole, what has none is gone to its last blob and layer, and no lease of an agent's is left.
-func (b *fixture) checkWhole(cut ...string) {
-	b.Helper()
-	b.collect()
-	in, c := namespaces.WithNamespace(b.ctx, node.CRINamespace), b.node.Client()
-	blobs, layers := b.checkImages(cut...)
+// cut: see ImagesWhole.
+func (n *Node) Whole(ctx context.Context, cut ...string) error {
+	if err := n.Collect(ctx); err != nil {
+		return err
+	}
+	in, c := namespaces.WithNamespace(ctx, CRINamespace), n.Client()
+	blobs, layers, err := n.wholeImages(ctx, cut)
+	errs := []error{err}
 	all, err := c.LeasesService().List(in)
-	b.must(err)
+	errs = append(errs, err)
 	for _, l := range all {
 		for label := range l.Labels {
 			if strings.HasPrefix(label, "ebb-agent.github.io/") {
-				b.Errorf("lease %s is left: %v", l.ID, l.Labels)
+				errs = append(errs, fmt.Errorf("lease %s is left: %v", l.ID, l.Labels))
 				break
 			}
 		}
 	}
-	b.must(c.ContentStore().Walk(in, func(i content.Info) error {
+	errs = append(errs, c.ContentStore().Walk(in, func(i content.Info) error {
 		if !blobs[i.Digest] {
-			b.Errorf("blob %s is left, of no image: %v", i.Digest, i.Labels)
+			errs = append(errs, fmt.Errorf("blob %s is left, of no image: %v", i.Digest, i.Labels))
 		}
 		return nil
 	}))
 	parents := make(map[string]string)
-	b.must(c.SnapshotService("overlayfs").Walk(in, func(_ context.Context, i snapshots.Info) error {
+	errs = append(errs, c.SnapshotService("overlayfs").Walk(in, func(_ context.Context, i snapshots.Info) error {
 		parents[i.Name] = i.Parent
 		return nil
 	}))
 	containers, err := c.ContainerService().List(in)
-	b.must(err)
+	errs = append(errs, err)
 	for _, one := range containers {
 		for key := one.SnapshotKey; key != ""; key = parents[key] {
 			layers[key] = true
@@ -105,8 +116,8 @@ func (b *fixture) checkWhole(cut ...string) {
 	}
 	for key := range parents {
 		if !layers[key] {
-			b.Errorf("snapshot %s is left, of no image and no container", key)
+			errs = append(errs, fmt.Errorf("snapshot %s is left, of no image and no container", key))
 		}
 	}
-	b.Logf("%d blobs and %d snapshots, all of them of images and containers", len(blobs), len(parents))
+	return errors.Join(errs...)
 }
