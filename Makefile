@@ -133,6 +133,7 @@ test-full: export EBB_RECORD = $(CURDIR)/bench/results/full/$(shell date -u +%F)
 test-full: export RAPID_SEED = $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 test-full: export RAPID_CHECKS = 100
 test-full: export GORACE = halt_on_error=0
+test-full: export SOAK_FLAGS = -results bin/results
 test-full: $(GATE) ## everything else, for hours: whole end-to-end tests, clusters, other kernels, soaks, fuzzing, random seeds; ONLY=STAGE (root)
 	@red=; for stage in $(ONLY); do \
 		if cut -f 1,4,7 bench/results/full/*-$$(git rev-parse --short=12 HEAD).tsv 2>/dev/null | grep -qx "[^	]*	$$stage	ok"; then \
