@@ -1,19 +1,17 @@
 package cluster
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-var update = flag.Bool("update", false, "rewrite the generated document")
+	"github.com/ebb-agent/ebb/tools/golden"
+)
 
 // descFields reads a Desc, which offers its parts only as text.
 var descFields = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
@@ -44,18 +42,5 @@ func metricsDoc(t *testing.T) string {
 }
 
 func TestGeneratedDocuments(t *testing.T) {
-	const path = "../../docs/controller-metrics.md"
-	want := metricsDoc(t)
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is out of date: go test ./agent/cluster -run TestGenerated -update", path)
-	}
+	golden.Check(t, "../../docs/controller-metrics.md", metricsDoc(t))
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,17 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden screens anew")
 
 const gib = 1 << 30
 
@@ -149,19 +145,7 @@ func TestScreens(t *testing.T) {
 			if err := WriteText(&got, Evaluate(f)); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", golden, diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".txt"), got.String())
 		})
 	}
 }

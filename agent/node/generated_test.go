@@ -2,10 +2,8 @@ package node
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,9 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the generated documents")
 
 // descFields reads a Desc, which offers its parts only as text.
 var descFields = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
@@ -59,18 +56,6 @@ func configDoc(t *testing.T) string {
 
 func TestGeneratedDocuments(t *testing.T) {
 	for path, want := range map[string]string{"../../docs/metrics.md": metricsDoc(t), "../../docs/config.md": configDoc(t)} {
-		if *update {
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(got) != want {
-			t.Errorf("%s is out of date: make generate", path)
-		}
+		golden.Check(t, path, want)
 	}
 }

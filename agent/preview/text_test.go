@@ -2,25 +2,21 @@ package preview
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -126,19 +122,7 @@ func TestText(t *testing.T) {
 			if err := WriteText(&b, a); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", test.name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("not as in %s (-update rewrites it):\n%s", file, diff)
-			}
+			golden.Check(t, filepath.Join("testdata", test.name+".txt"), b.String())
 		})
 	}
 }

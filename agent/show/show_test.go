@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,16 +13,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/show"
 	"github.com/ebb-agent/ebb/agent/show/showtest"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 var errSilent = errors.New("no answer within 10s " + showtest.Evil)
 
@@ -148,16 +144,7 @@ func TestGolden(t *testing.T) {
 				if err := write(&b, show.View{Width: width}); err != nil {
 					t.Fatal(err)
 				}
-				file := filepath.Join("testdata", name+suffix+".txt")
-				if *update {
-					if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if diff := cmp.Diff(string(want), b.String()); err != nil || diff != "" {
-					t.Errorf("%v\n%s", err, diff)
-				}
+				golden.Check(t, filepath.Join("testdata", name+suffix+".txt"), b.String())
 				printable(t, b.String())
 				if width > 0 && name != "reclaim" { // its progress is written as it comes, whatever the width
 					narrow(t, b.String(), width)

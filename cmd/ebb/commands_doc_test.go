@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"regexp"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/show/showtest"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
 
 // example is a command with what it says, in docs/commands.md.
@@ -36,14 +36,7 @@ func TestGeneratedCommands(t *testing.T) {
 		ran[strings.Fields(line)[0]] = true
 		return "```\n$ ebb " + line + "\n" + strings.ReplaceAll(out, "\ufffd[2J", "") + "```"
 	})
-	if update := flag.Lookup("update").Value.String(); update == "true" {
-		err = os.WriteFile(file, []byte(is), 0o644)
-	} else if is != string(was) {
-		t.Errorf("%s is not what the commands say: make docs", file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden.Check(t, file, is)
 	for _, name := range deskCommands {
 		if !ran[name] && name != "top" {
 			t.Errorf("%s has no example in %s", name, file)

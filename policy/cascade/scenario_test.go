@@ -1,19 +1,15 @@
 package cascade
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/tools/golden"
 )
-
-var update = flag.Bool("update", false, "write what the collector says into testdata/*.txt")
 
 // Scenarios are protocols of what came in and what came out, in testdata/*.txt.
 // A block of inputs ends with "----"; what Ready gives, and what was asked to be
@@ -40,28 +36,7 @@ var update = flag.Bool("update", false, "write what the collector says into test
 //
 // Types named before are of group version v1 unless said otherwise.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("found %d scenarios: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := newScenario(t).run(string(data))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(data) {
-				t.Errorf("%s tells another story (-update writes it):\n%s", file, got)
-			}
-		})
-	}
+	golden.Scenarios(t, 10, func(t *testing.T, text string) string { return newScenario(t).run(text) })
 }
 
 type scenario struct {

@@ -1,18 +1,15 @@
 package container
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "write what Decide says into testdata/*.txt")
+	"github.com/ebb-agent/ebb/tools/golden"
+)
 
 // Scenarios are stories of a node, told in testdata/*.txt. A block of commands
 // ends with "----"; what Decide says follows it, up to an empty line.
@@ -34,28 +31,7 @@ var update = flag.Bool("update", false, "write what Decide says into testdata/*.
 // Times are given as an age: created=3h is three hours ago, created=-1h in the
 // future, created=? not known. A pod's UID and name are the same word.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("found %d scenarios: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := newScenario(t).run(string(data))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(data) {
-				t.Errorf("%s tells another story (-update writes it):\n%s", file, got)
-			}
-		})
-	}
+	golden.Scenarios(t, 5, func(t *testing.T, text string) string { return newScenario(t).run(text) })
 }
 
 type scenario struct {

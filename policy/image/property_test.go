@@ -121,27 +121,32 @@ func genSnapshot(t *rapid.T) Snapshot {
 	return s
 }
 
+// makeNonsense of some snapshots: what Decide refuses.
+func makeNonsense(t *rapid.T, s *Snapshot) {
+	switch rapid.IntRange(0, 15).Draw(t, "nonsense") {
+	case 0:
+		s.Blocked = "the sandbox image is unknown"
+	case 1:
+		s.Policy.LowPercent = s.Policy.HighPercent
+	case 2:
+		if len(s.Images) > 0 {
+			s.Images = append(s.Images, s.Images[0])
+		}
+	case 3:
+		if len(s.Images) > 0 {
+			s.Images[0].Roots = append(s.Images[0].Roots, NodeID(len(s.Graph.Nodes)))
+		}
+	case 4:
+		if len(s.Images) > 0 {
+			s.Images[0].ID = ""
+		}
+	}
+}
+
 func TestDecideAgreesWithOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genSnapshot(t)
-		switch rapid.IntRange(0, 15).Draw(t, "nonsense") {
-		case 0:
-			s.Blocked = "the sandbox image is unknown"
-		case 1:
-			s.Policy.LowPercent = s.Policy.HighPercent
-		case 2:
-			if len(s.Images) > 0 {
-				s.Images = append(s.Images, s.Images[0])
-			}
-		case 3:
-			if len(s.Images) > 0 {
-				s.Images[0].Roots = append(s.Images[0].Roots, NodeID(len(s.Graph.Nodes)))
-			}
-		case 4:
-			if len(s.Images) > 0 {
-				s.Images[0].ID = ""
-			}
-		}
+		makeNonsense(t, &s)
 		got, want := Decide(s, noon), oracle{s, noon}.decide()
 		if diff := cmp.Diff(want, summarize(got), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("-oracle +Decide:\n%s", diff)

@@ -17,24 +17,7 @@ func genDoubtful(t *rapid.T) Snapshot {
 			s.Images[i].RetryAt = genTime(t, "retry")
 		}
 	}
-	switch rapid.IntRange(0, 15).Draw(t, "nonsense") {
-	case 0:
-		s.Blocked = "the sandbox image is unknown"
-	case 1:
-		s.Policy.LowPercent = s.Policy.HighPercent
-	case 2:
-		if len(s.Images) > 0 {
-			s.Images = append(s.Images, s.Images[0])
-		}
-	case 3:
-		if len(s.Images) > 0 {
-			s.Images[0].Roots = append(s.Images[0].Roots, NodeID(len(s.Graph.Nodes)))
-		}
-	case 4:
-		if len(s.Images) > 0 {
-			s.Images[0].ID = ""
-		}
-	}
+	makeNonsense(t, &s)
 	return s
 }
 

@@ -176,6 +176,25 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+func TestDryRun(t *testing.T) {
+	for flags, dry := range map[string]bool{
+		"": false, "n": true, "kn": true, "n --no-print-directory -- ONLY=soak": true,
+		" --no-print-directory": false, "--no-print-directory": false, " -- ONLY=fuzz": false, "ONLY=fuzz": false, "s -j2": false,
+	} {
+		if dryRun(flags) != dry {
+			t.Errorf("%q: %v", flags, !dry)
+		}
+	}
+	module(t, "")
+	t.Setenv("MAKEFLAGS", "n")
+	if out, err := run(t, "run", "demo", "false"); err != nil || out != "gate run demo false\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := os.Stat("record.tsv"); err == nil {
+		t.Error("nothing ran, and there is a record")
+	}
+}
+
 func TestForeignRecord(t *testing.T) {
 	module(t, "")
 	if err := os.WriteFile("record.tsv", []byte("something\nelse\n"), 0o644); err != nil {

@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -39,6 +40,10 @@ func main() {
 }
 
 func gate(ctx context.Context, args []string, out io.Writer) error {
+	if dryRun(os.Getenv("MAKEFLAGS")) {
+		fmt.Fprintln(out, "gate", strings.Join(args, " "))
+		return nil
+	}
 	record := recordFile()
 	switch verb := append(args, "")[0]; verb {
 	case "test":
@@ -57,6 +62,13 @@ func gate(ctx context.Context, args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("unknown command %q: it is test, run, hunt, flakes or report", verb)
 	}
+}
+
+// dryRun: "make -n" runs lines with $(MAKE) all the same; the first word of MAKEFLAGS has its flags of
+// one letter.
+func dryRun(makeFlags string) bool {
+	flags, _, _ := strings.Cut(makeFlags, " ")
+	return !strings.HasPrefix(flags, "-") && !strings.Contains(flags, "=") && strings.Contains(flags, "n")
 }
 
 // runStage runs a command that is no test.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,9 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the generated document")
+	"github.com/ebb-agent/ebb/tools/golden"
+)
 
 // default.yaml names every field, and says what Default does.
 func TestDefaults(t *testing.T) {
@@ -51,20 +50,8 @@ func TestObservesUnlessTold(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	const path = "../../../docs/controller-config.md"
 	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller config default`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is out of date: go test ./agent/cluster/config -update", path)
-	}
+	golden.Check(t, "../../../docs/controller-config.md", want)
 }
 
 // Every problem is told, with the path of its field, and none twice.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/desk"
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/tools/await"
 )
 
 // Cluster has the pods of AllNodes, all on one kubelet.
@@ -58,23 +59,18 @@ func Run(t *testing.T, c *Cluster) {
 // awaitGoroutines: nothing that the desk began goes on. The library's pings end within 5 s.
 func awaitGoroutines(t *testing.T, before goleak.Option) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if err = goleak.Find(before); err == nil { // tries for half a second
-			return
-		}
-	}
-	t.Error(err)
+	await.Holds(t, patience, "the goroutines' end", func(context.Context) error { return goleak.Find(before) })
 }
 
 // awaitIdle: no command goes on.
 func awaitIdle(t *testing.T, k *Kubelet) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); k.Running() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d commands are left running", k.Running())
+	await.Holds(t, patience, "the commands' end", func(context.Context) error {
+		if n := k.Running(); n > 0 {
+			return fmt.Errorf("%d are left running", n)
 		}
-	}
+		return nil
+	})
 }
 
 func (s suite) desk(t *testing.T, config *rest.Config, nodes ...string) *desk.Desk {

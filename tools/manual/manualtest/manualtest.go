@@ -3,8 +3,6 @@
 package manualtest
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -16,10 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ebb-agent/ebb/tools/golden"
 	"github.com/ebb-agent/ebb/tools/manual"
 )
-
-var update = flag.Bool("update", false, "rewrite the generated documents")
 
 // Check compares, or with -update rewrites, what is made from a program; top is
 // the way to the top of the repository. It minds what --help does not teach, too.
@@ -31,18 +28,7 @@ func Check(t *testing.T, top string, root *cobra.Command, section int) {
 		t.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file := filepath.Join(top, name)
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, files[name], 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, files[name]) {
-			t.Errorf("%s is not what the command says (%v): make docs", name, err)
-		}
+		golden.Check(t, filepath.Join(top, name), string(files[name]))
 	}
 	stale(t, top, root.Name(), section, files)
 }
@@ -62,10 +48,10 @@ func stale(t *testing.T, top, name string, section int, files map[string][]byte)
 		if files[filepath.ToSlash(path)] != nil {
 			continue
 		}
-		if *update {
+		if golden.Update() {
 			err = os.Remove(file)
 		}
-		if !*update || err != nil {
+		if !golden.Update() || err != nil {
 			t.Errorf("%s is of no command (%v): make docs", path, err)
 		}
 	}
