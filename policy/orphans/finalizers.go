@@ -1,116 +1,92 @@
 package orphans
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// maxNames bounds how many finalizers of a type are told apart: whoever makes one up for
-// each object must not fill the memory.
-const maxNames = 1000
-
-// use is how many objects have a finalizer, and one of them.
-type use struct {
-	count int
-	first gc.Coordinates
-	at    int // in its list
-}
-
-func (k *kind) uses(finalizers []string, o gc.Coordinates) {
-	for at, f := range finalizers {
-		u := k.finalizers[f]
-		switch {
-		case u != nil:
-			u.count++
-		case len(k.finalizers) < maxNames:
-			if k.finalizers == nil {
-				k.finalizers = make(map[string]*use)
-			}
-			k.finalizers[strings.Clone(f)] = &use{1, o, at}
-		}
-	}
-}
-
-// unserved reports the finalizers of objects that nobody deletes yet, by finalizer: the
-// day somebody does, they are stuck.
-func (l *Inspection) unserved() (list []Finding) {
-	all := make(map[string]*use)
-	for _, k := range l.types {
-		for f, u := range k.finalizers {
-			if _, known := l.serves(f); known {
-				continue
-			}
-			was := all[f]
-			switch {
-			case was == nil:
-				copied := *u
-				all[f] = &copied
-			case before(u.first, was.first):
-				all[f] = &use{was.count + u.count, u.first, u.at}
-			default:
-				was.count += u.count
-			}
-		}
-	}
-	for f, u := range all {
-		list = append(list, Finding{Reason: FinalizerUnserved, Object: u.first, By: f,
-			Why: fmt.Sprintf("%s with this finalizer, and no type that is served here is of its domain: nobody known would take it off. "+
-				"Whoever set it may still run; the command is for this object alone", objects(u.count)),
-			Command: removeFinalizer(u.first, u.at, f)})
-	}
-	return list
-}
-
-func objects(n int) string {
-	if n == 1 {
-		return "1 object"
-	}
-	return fmt.Sprintf("%d objects", n)
-}
-
-func before(a, b gc.Coordinates) bool {
-	x, y := []string{a.APIVersion, a.Kind, a.Namespace, a.Name}, []string{b.APIVersion, b.Kind, b.Namespace, b.Name}
-	return slices.Compare(x, y) < 0
-}
-
 // own are the finalizers of Kubernetes itself that have no domain.
 var own = []string{gc.OrphanFinalizer, gc.ForegroundFinalizer, "kubernetes"}
 
-// serves says who, as far as anybody knows: a group that is served here, of the same
-// domain. Kubernetes' own domains are always served. The domain is what stands before the
-// slash, and of that the last two labels: a controller's finalizers are rarely called just
-// as its types are.
-func (l *Inspection) serves(finalizer string) (by string, known bool) {
+// hosted are domains of controllers that run beside a hosted control plane and serve no type
+// under that domain in the cluster. GKE's load balancer controller sets gke.networking.io/l4-ilb-v1
+// and the like on Services.
+var hosted = map[string]string{"networking.io": "GKE"}
+
+// attacher begins the finalizer of external-attacher, which sets it on PersistentVolumes and
+// VolumeAttachments. Removed by hand while a volume is attached, the volume can be attached
+// twice. What follows is the driver's name as attacherName writes it.
+const attacher = "external-attacher/"
+
+// attacherName is a CSI driver's name as external-attacher writes it in a finalizer: each
+// character but an ASCII letter or digit is a dash, and a last dash is followed by an X.
+func attacherName(driver string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, driver)
+	if strings.HasSuffix(name, "-") {
+		name += "X"
+	}
+	return name
+}
+
+// server returns who removes a finalizer of an object, as far as the cluster shows it, or "".
+// In that case gone reports whether the finalizer has a domain, on an object of Kubernetes'
+// own types, and no type of that domain is served: its controller was probably uninstalled.
+// Otherwise nobody can tell: a finalizer without a domain can be anybody's, and on a custom
+// resource the framework that its controller is built with may set it under the framework's domain.
+func (l *Inspection) server(o gc.Coordinates, finalizer string) (by string, gone bool) {
 	if slices.Contains(own, finalizer) {
-		return "Kubernetes", true
+		return "Kubernetes", false
 	}
 	name, _, _ := strings.Cut(finalizer, "/")
 	domain := domainOf(name)
-	if domain == "kubernetes.io" || domain == "k8s.io" {
-		return "Kubernetes or one of its projects", true
+	if builtIn(domain) {
+		return "Kubernetes or one of its projects", false
 	}
-	if domain == "" {
-		return "", false
+	group := gc.GroupOf(o.APIVersion)
+	custom := strings.Contains(group, ".") && !builtIn(domainOf(group))
+	switch {
+	case domain != "":
+		if by := l.served(name, domain); by != "" {
+			return by, false
+		}
+		return hosted[domain], hosted[domain] == "" && !custom
+	case strings.HasPrefix(finalizer, attacher):
+		return l.drivers[strings.TrimPrefix(finalizer, attacher)], false
+	case custom:
+		return group, false
 	}
+	return "", false
+}
+
+// served returns a group with a domain that is served here: the one that is called name, else
+// the first one, else "". A controller's finalizers are rarely called exactly as its types
+// are, so only the last two labels are compared.
+func (l *Inspection) served(name, domain string) (by string) {
 	for group := range l.groups {
 		if domainOf(group) != domain {
 			continue
 		}
-		// The group that is called so, else the first by name.
 		switch {
 		case strings.EqualFold(group, name):
-			return group, true
+			return group
 		case by == "" || group < by:
 			by = group
 		}
 	}
-	return by, by != ""
+	return by
 }
 
-// domainOf are the last two labels of a name that has so many; else there is none.
+// builtIn reports whether a domain is Kubernetes' own, whose types are always served.
+func builtIn(domain string) bool { return domain == "kubernetes.io" || domain == "k8s.io" }
+
+// domainOf returns the last two labels of a name in lower case, or "" if it has fewer.
 func domainOf(name string) string {
 	labels := strings.Split(strings.ToLower(name), ".")
 	if len(labels) < 2 || slices.Contains(labels[len(labels)-2:], "") {

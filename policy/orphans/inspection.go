@@ -19,6 +19,8 @@ type Inspection struct {
 	graph  *cascade.Collector
 	types  map[typeName]*kind
 	groups map[string]bool
+	// drivers are the CSIDrivers, by attacherName.
+	drivers map[string]string
 	// partial are versions of groups of which nobody knows what is served.
 	partial map[string]string
 
@@ -38,11 +40,10 @@ type typeName struct{ apiVersion, kind string }
 // kind is a type and what is kept of its objects beside the graph.
 type kind struct {
 	gc.Type
-	listed     bool
-	unread     string // why it is not listed; empty if nobody tried
-	objects    int
-	deleted    []deleted
-	finalizers map[string]*use
+	listed  bool
+	unread  string // why it is not listed; empty if nobody tried
+	objects int
+	deleted []deleted
 }
 
 // deleted is an object that is being deleted.
@@ -55,7 +56,7 @@ type deleted struct {
 // New makes an empty Inspection.
 func New(c Config) *Inspection {
 	return &Inspection{config: c, graph: cascade.New(cascade.Config{TrustAggregated: true}),
-		types: make(map[typeName]*kind), groups: make(map[string]bool), partial: make(map[string]string),
+		types: make(map[typeName]*kind), groups: make(map[string]bool), drivers: make(map[string]string), partial: make(map[string]string),
 		questions: make(map[uint64]gc.Coordinates), replaced: make(map[gc.Coordinates]string), unread: make(map[gc.Coordinates]string),
 		namespaces: make(map[string]Namespace), releases: make(map[[2]string][]revision)}
 }
@@ -77,7 +78,7 @@ func (l *Inspection) Types(types []gc.Type, partial map[string]string) {
 func (l *Inspection) Listing(t gc.Type) {
 	k := l.types[typeName{t.APIVersion, t.Kind}]
 	l.objects -= k.objects
-	k.objects, k.deleted, k.finalizers = 0, nil, nil
+	k.objects, k.deleted = 0, nil
 	l.graph.Listing(moment, t.APIVersion, t.Kind)
 }
 
@@ -87,18 +88,14 @@ func (l *Inspection) Observe(o gc.Object, at time.Time) {
 	l.objects++
 	k.objects++
 	l.graph.Observe(moment, o)
-	if len(o.Finalizers) == 0 && !o.Terminating {
-		return
+	if o.Kind == "CSIDriver" && gc.GroupOf(o.APIVersion) == "storage.k8s.io" {
+		l.drivers[strings.Clone(attacherName(o.Name))] = "CSIDriver " + o.Name
 	}
-	if !l.wanted(gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}) {
+	if !o.Terminating || !l.wanted(gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}) {
 		return
 	}
 	where := gc.Coordinates{APIVersion: k.APIVersion, Kind: k.Kind, Resource: k.Resource,
 		Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name), UID: strings.Clone(o.UID)}
-	if !o.Terminating {
-		k.uses(o.Finalizers, where)
-		return
-	}
 	finalizers := make([]string, len(o.Finalizers))
 	for i, f := range o.Finalizers {
 		finalizers[i] = strings.Clone(f)
@@ -180,7 +177,7 @@ func (l *Inspection) Webhook(w Webhook) { l.webhooks = append(l.webhooks, w) }
 // holds others first, then what is stuck, then what is left.
 func (l *Inspection) Findings(now time.Time) []Finding {
 	var all []Finding
-	for _, part := range [][]Finding{l.outages(now), l.stuck(now), l.owners(), l.unserved(), l.histories()} {
+	for _, part := range [][]Finding{l.outages(now), l.stuck(now), l.owners(), l.histories()} {
 		slices.SortStableFunc(part, func(a, b Finding) int {
 			x, y := &a.Object, &b.Object
 			return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.APIVersion, y.APIVersion), strings.Compare(x.Kind, y.Kind),

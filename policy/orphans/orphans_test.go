@@ -15,21 +15,133 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-func TestServes(t *testing.T) {
+// Finalizers that real clusters carry, each on an object of a type that carries it, while
+// the add-on is installed: on a living object they are no finding, on one that is being
+// deleted none is removed by a command.
+func TestFinalizersOfRealClusters(t *testing.T) {
+	all := []struct{ group, kind, finalizer, by string }{
+		// Kubernetes and its projects.
+		{"", "Namespace", "kubernetes", "Kubernetes"},
+		{"", "PersistentVolume", "kubernetes.io/pv-protection", "Kubernetes or one of its projects"},
+		{"", "PersistentVolumeClaim", "kubernetes.io/pvc-protection", "Kubernetes or one of its projects"},
+		{"", "PersistentVolume", "external-provisioner.volume.kubernetes.io/finalizer", "Kubernetes or one of its projects"},
+		{"", "PersistentVolumeClaim", "snapshot.storage.kubernetes.io/pvc-as-source-protection", "Kubernetes or one of its projects"},
+		{"", "Service", "service.kubernetes.io/load-balancer-cleanup", "Kubernetes or one of its projects"},
+		{"", "Pod", "batch.kubernetes.io/job-tracking", "Kubernetes or one of its projects"},
+		{"apiextensions.k8s.io", "CustomResourceDefinition", "customresourcecleanup.apiextensions.k8s.io", "Kubernetes or one of its projects"},
+		{"snapshot.storage.k8s.io", "VolumeSnapshot", "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection", "Kubernetes or one of its projects"},
+		{"cluster.x-k8s.io", "Machine", "machine.cluster.x-k8s.io", "cluster.x-k8s.io"},
+		{"infrastructure.cluster.x-k8s.io", "AWSCluster", "awscluster.infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io"},
+		// CSI drivers that attach.
+		{"", "PersistentVolume", "external-attacher/ebs-csi-aws-com", "CSIDriver ebs.csi.aws.com"},
+		{"storage.k8s.io", "VolumeAttachment", "external-attacher/pd-csi-storage-gke-io", "CSIDriver pd.csi.storage.gke.io"},
+		{"storage.k8s.io", "VolumeAttachment", "external-attacher/odd-X", "CSIDriver odd."},
+		{"storage.k8s.io", "VolumeAttachment", "external-attacher/disk-csi-azure-com", ""}, // its CSIDriver is away
+		// Clouds.
+		{"", "Service", "service.k8s.aws/resources", "elbv2.k8s.aws"},
+		{"networking.k8s.io", "Ingress", "ingress.k8s.aws/resources", "elbv2.k8s.aws"},
+		{"elbv2.k8s.aws", "TargetGroupBinding", "elbv2.k8s.aws/resources", "elbv2.k8s.aws"},
+		{"", "Service", "gke.networking.io/l4-ilb-v1", "GKE"},
+		{"", "Service", "gke.networking.io/l4-netlb-v2", "GKE"},
+		{"networking.k8s.io", "Ingress", "networking.gke.io/ingress-finalizer-V2", "networking.gke.io"},
+		{"", "Node", "karpenter.sh/termination", "karpenter.sh"},
+		{"karpenter.k8s.aws", "EC2NodeClass", "karpenter.k8s.aws/termination", "karpenter.k8s.aws"},
+		// Add-ons with a domain.
+		{"", "Namespace", "controller.cattle.io/namespace-auth", "management.cattle.io"},
+		{"", "ConfigMap", "ceph.rook.io/disaster-protection", "ceph.rook.io"},
+		{"ceph.rook.io", "CephCluster", "cephcluster.ceph.rook.io", "ceph.rook.io"},
+		{"longhorn.io", "Volume", "longhorn.io", "longhorn.io"},
+		{"argoproj.io", "Application", "resources-finalizer.argocd.argoproj.io", "argoproj.io"},
+		{"source.toolkit.fluxcd.io", "GitRepository", "finalizers.fluxcd.io", "source.toolkit.fluxcd.io"},
+		{"acme.cert-manager.io", "Challenge", "finalizer.acme.cert-manager.io", "acme.cert-manager.io"},
+		{"tekton.dev", "PipelineRun", "chains.tekton.dev/pipelinerun", "tekton.dev"},
+		{"pkg.crossplane.io", "Provider", "finalizer.managedresource.crossplane.io", "pkg.crossplane.io"},
+		{"openebs.io", "CStorVolumeClaim", "cvc.openebs.io/finalizer", "openebs.io"},
+		{"rabbitmq.com", "Federation", "deletion.finalizers.federations.rabbitmq.com", "rabbitmq.com"},
+		{"postgresql.cnpg.io", "Database", "cnpg.io/deleteDatabase", "postgresql.cnpg.io"},
+		{"velero.io", "Restore", "restores.velero.io/external-resources-finalizer", "velero.io"},
+		// Custom resources, with no domain or with that of the controller's framework.
+		{"machineremediation.kubevirt.io", "MachineRemediation", "foregroundDeleteMachineRemediationOperator", "machineremediation.kubevirt.io"},
+		{"example.io", "HelmApp", "uninstall-helm-release", "example.io"},
+		{"provisioning.grafana.app", "Repository", "remove-orphan-resources", "provisioning.grafana.app"},
+		{"provisioning.grafana.app", "Repository", "cleanup", "provisioning.grafana.app"},
+		{"example.io", "KopfApp", "kopf.zalando.org/KopfFinalizerMarker", ""},
+		{"example.io", "KopfApp", "KopfFinalizerMarker", "example.io"},
+		{"example.io", "MetaApp", "metacontroller.io/decoratorcontroller-backup", ""},
+		{"", "ConfigMap", "hold", ""},
+	}
+	if len(all) < 40 {
+		t.Fatalf("%d finalizers", len(all))
+	}
+	for _, terminating := range []bool{false, true} {
+		l := New(Config{})
+		l.Types(nil, map[string]string{"elbv2.k8s.aws/v1": "", "networking.gke.io/v1": "", "karpenter.sh/v1": "", "management.cattle.io/v3": ""})
+		types := make(map[[2]string]gc.Type)
+		observe := func(group, kind, name string, finalizers []string) {
+			version := strings.TrimPrefix(group+"/v1", "/")
+			ty, known := types[[2]string{group, kind}]
+			if !known {
+				ty = gc.Type{APIVersion: version, Kind: kind, Resource: strings.ToLower(kind) + "s"}
+				types[[2]string{group, kind}] = ty
+				l.Types([]gc.Type{ty}, nil)
+				l.Listing(ty)
+			}
+			l.Observe(gc.Object{APIVersion: version, Kind: kind, Name: name, UID: name, ResourceVersion: "1", Finalizers: finalizers, Terminating: terminating && finalizers != nil}, time.Time{})
+		}
+		for _, driver := range []string{"ebs.csi.aws.com", "pd.csi.storage.gke.io", "odd."} {
+			observe("storage.k8s.io", "CSIDriver", driver, nil)
+		}
+		for i, f := range all {
+			observe(f.group, f.kind, fmt.Sprint(i), []string{f.finalizer})
+		}
+		for _, ty := range types {
+			l.Synced(ty)
+		}
+		found := l.Findings(now)
+		if !terminating {
+			if len(found) > 0 {
+				t.Errorf("on living objects: %+v", found)
+			}
+			continue
+		}
+		left := len(all)
+		for _, f := range found {
+			if f.Reason == NamespaceSilent {
+				continue
+			}
+			left--
+			var i int
+			if _, err := fmt.Sscan(f.Object.Name, &i); err != nil {
+				t.Fatal(err)
+			}
+			want := HeldByFinalizer
+			if all[i].by == "" {
+				want = HeldByUnknown
+			}
+			if f.Reason != want || !f.Looks || f.By != all[i].finalizer || !strings.Contains(f.Why, "belongs to "+all[i].by+" ") != (all[i].by == "") {
+				t.Errorf("%+v, want %+v", f, all[i])
+			}
+		}
+		if left != 0 {
+			t.Errorf("%d have no finding", left)
+		}
+	}
+}
+
+// A command removes what was left behind by an add-on that was uninstalled, and nothing else.
+func TestFinalizersLeftBehind(t *testing.T) {
 	l := New(Config{})
-	l.Types([]gc.Type{{APIVersion: "acme.cert-manager.io/v1", Kind: "Order", Resource: "orders"}, {APIVersion: "Widgets.example.io/v1", Kind: "W", Resource: "w"},
-		{APIVersion: "example.io/v1", Kind: "V", Resource: "v"}}, map[string]string{"stale.test/v1": "stale"})
+	l.Types([]gc.Type{{APIVersion: "Widgets.example.io/v1", Kind: "W", Resource: "w"}, {APIVersion: "example.io/v1", Kind: "V", Resource: "v"}}, map[string]string{"stale.test/v1": "stale"})
 	l.APIService(APIService{Name: "v1.far.test", Version: "v1.far.test/v1", Service: "a/b"})
 	for finalizer, want := range map[string]string{
-		"kubernetes": "Kubernetes", "foregroundDeletion": "Kubernetes", "orphan": "Kubernetes",
-		"kubernetes.io/pvc-protection": "Kubernetes or one of its projects", "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": "Kubernetes or one of its projects",
-		"finalizer.acme.cert-manager.io": "acme.cert-manager.io", "cert-manager.io/hold": "acme.cert-manager.io",
 		"example.io/hold": "example.io", "EXAMPLE.io/hold": "example.io", "widgets.example.io/hold": "Widgets.example.io", "other.example.io/hold": "Widgets.example.io",
 		"stale.test/hold": "stale.test", "far.test/hold": "v1.far.test",
-		"": "", "/": "", "hold": "", "io/hold": "", "notexample.io/hold": "", "kubernetes.io.evil.test/x": "", "x-k8s.io/hold": "", "vendor.test": "", ".io/x": "", "example./x": "",
+		"notexample.io/hold": "gone", "kubernetes.io.evil.test/x": "gone", "x-k8s.io/hold": "gone", "vendor.test": "gone", "cattle.io/hold": "gone",
+		"": "", "/": "", "hold": "", "io/hold": "", ".io/x": "", "example./x": "", "external-attacher/": "", "external-attacher": "",
 	} {
-		if by, known := l.serves(finalizer); by != want || known != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", finalizer, by, known, want)
+		by, gone := l.server(gc.Coordinates{APIVersion: "v1", Kind: "ConfigMap"}, finalizer)
+		if got := map[bool]string{true: "gone"}[gone] + by; got != want {
+			t.Errorf("%q: %q, want %q", finalizer, got, want)
 		}
 	}
 }
@@ -189,20 +301,6 @@ func TestQuote(t *testing.T) {
 			t.Fatalf("%q: %s, %q, %v", s, q, got, err)
 		}
 	})
-}
-
-// Nobody fills the memory with finalizers.
-func TestFinalizersAreBounded(t *testing.T) {
-	l := New(Config{})
-	l.Types([]gc.Type{configMaps}, nil)
-	l.Listing(configMaps)
-	for i := range 3 * maxNames {
-		l.Observe(gc.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: fmt.Sprint(i), UID: fmt.Sprint(i), ResourceVersion: "1", Finalizers: []string{fmt.Sprintf("f%d.test/x", i)}}, time.Time{})
-	}
-	l.Synced(configMaps)
-	if n := len(l.Findings(now)); n != maxNames {
-		t.Errorf("%d findings", n)
-	}
 }
 
 // What an object with an owner takes, in a cluster in which all is well.

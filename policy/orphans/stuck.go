@@ -69,13 +69,18 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 		f.Command = removeFinalizer(d.Coordinates, at, finalizer)
 		return f
 	}
-	if by, known := l.serves(finalizer); known {
-		f.Reason, f.Why = HeldByFinalizer, "whoever serves this finalizer has not taken it off ("+by+" is served here): is that controller running, and what does it log?"
-		f.Command, f.Looks = get(d.Coordinates), true
+	by, gone := l.server(d.Coordinates, finalizer)
+	switch {
+	case by != "":
+		f.Reason, f.Why = HeldByFinalizer, "its controller belongs to "+by+" and has not removed it: is that controller running, and what does it log?"
+	case gone:
+		f.Reason, f.Why = HeldByUnserved, "no type of this finalizer's domain is served here. If its controller was uninstalled, the command removes the finalizer; what its controller would have cleaned up stays"
+		f.Command = removeFinalizer(d.Coordinates, at, finalizer)
 		return f
+	default:
+		f.Reason, f.Why = HeldByUnknown, "the cluster does not show which controller removes this finalizer: find it before you remove the finalizer by hand"
 	}
-	f.Reason, f.Why = HeldByUnserved, "no type that is served here is of this finalizer's domain: nobody known would take it off. If its controller is gone for good, the command does; what it was to clean up stays"
-	f.Command = removeFinalizer(d.Coordinates, at, finalizer)
+	f.Command, f.Looks = get(d.Coordinates), true
 	return f
 }
 

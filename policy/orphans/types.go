@@ -19,8 +19,9 @@ const (
 	OwnerUnknown          gc.Reason = "owner_unknown"            // it could not be read
 
 	// Of what is being deleted.
-	HeldByFinalizer  gc.Reason = "held_by_finalizer"          // somebody known serves it
-	HeldByUnserved   gc.Reason = "held_by_unserved_finalizer" // nobody known does
+	HeldByFinalizer  gc.Reason = "held_by_finalizer"          // its controller's types are served
+	HeldByUnserved   gc.Reason = "held_by_unserved_finalizer" // its controller's types are not
+	HeldByUnknown    gc.Reason = "held_by_unknown_finalizer"  // its controller cannot be told
 	HeldByDependents gc.Reason = "held_by_dependents"
 	HeldForCollector gc.Reason = "held_for_garbage_collector" // nothing holds it but a collector's own finalizer
 	HeldByNothing    gc.Reason = "held_by_nothing"            // it has no finalizers
@@ -37,8 +38,7 @@ const (
 	APIServiceDown gc.Reason = "apiservice_unavailable"
 	WebhookDown    gc.Reason = "webhook_unreachable"
 
-	FinalizerUnserved gc.Reason = "finalizer_unserved" // of objects that nobody deletes yet
-	ReleaseHistory    gc.Reason = "release_history"
+	ReleaseHistory gc.Reason = "release_history"
 )
 
 // Defaults of [Config].

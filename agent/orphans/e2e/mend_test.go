@@ -32,7 +32,8 @@ func (b *fixture) testMend(t *testing.T) {
 			t.Errorf("%s: %v\n%s\n%s", called(f), err, f.Command, out)
 		}
 	}
-	want := []string{"held_by_dependents shop configmaps/parent", "held_by_finalizer shop widgets.example.io/served"}
+	want := []string{"held_by_dependents shop configmaps/parent", "held_by_finalizer  volumeattachments.storage.k8s.io/attached",
+		"held_by_finalizer shop widgets.example.io/machine", "held_by_finalizer shop widgets.example.io/served", "held_by_unknown_finalizer shop configmaps/bare"}
 	await.Holds(t, patience, "what was mended not to be reported", func(context.Context) error {
 		r, _ := b.report(t, "-A")
 		if diff := cmp.Diff(want, all(r)); diff != "" || !r.Complete {
@@ -44,6 +45,7 @@ func (b *fixture) testMend(t *testing.T) {
 		"/api/v1/namespaces/stuck": false, "/api/v1/namespaces/shop/configmaps/held": false, "/api/v1/namespaces/shop/configmaps/alone": false,
 		"/api/v1/namespaces/shop/configmaps/of-gone-type": true, "/api/v1/namespaces/shop/configmaps/of-gone": true, "/api/v1/namespaces/shop/configmaps/of-other": true,
 		"/api/v1/namespaces/other/configmaps/far": true, "/apis/example.io/v1/realms/of-namespaced": true, "/api/v1/namespaces/shop/configmaps/living-held": true,
+		"/apis/storage.k8s.io/v1/volumeattachments/attached": true, "/apis/example.io/v1/namespaces/shop/widgets/machine": true, "/api/v1/namespaces/shop/configmaps/bare": true,
 		"/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v1": false, "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v2": true,
 		"/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v3": false, "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v4": false,
 		"/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v5": true,

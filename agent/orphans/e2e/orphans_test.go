@@ -27,8 +27,9 @@ func TestOrphans(t *testing.T) {
 	b := start(t)
 	b.Define(t, peerstest.Definition("example.io", "Widget", "widgets", "Namespaced", "v1"))
 	b.Define(t, peerstest.Definition("example.io", "Realm", "realms", "Cluster", "v1"))
+	b.healthy(t)
 	if r, code := b.report(t, "-A"); code != 0 || len(r.Findings) > 0 || !r.Complete {
-		t.Fatalf("a new cluster: exit code %d, %s", code, dump(r))
+		t.Fatalf("a healthy cluster: exit code %d, %s", code, dump(r))
 	}
 	want := slices.Concat(b.owners(t), b.stuck(t), b.servers(t), b.histories(t))
 	slices.Sort(want)
@@ -55,9 +56,22 @@ func TestOrphans(t *testing.T) {
 	t.Run("mend", func(t *testing.T) { b.testMend(t) })
 }
 
+// healthy makes living objects with finalizers: of an attached volume, of a custom resource
+// whose finalizer has no domain, and of an add-on that serves no types.
+func (b *fixture) healthy(t *testing.T) {
+	b.Namespace(t, "shop")
+	held := func(f string) object { return object{"finalizers": []string{f}} }
+	b.create(t, "/apis/storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1", "CSIDriver", "disk.csi.test", object{}, object{"spec": object{}})
+	b.create(t, "/api/v1/persistentvolumes", "v1", "PersistentVolume", "attached", held("external-attacher/disk-csi-test"), object{"spec": object{
+		"capacity": object{"storage": "1Gi"}, "accessModes": []string{"ReadWriteOnce"}, "csi": object{"driver": "disk.csi.test", "volumeHandle": "1"}}})
+	b.create(t, "/apis/storage.k8s.io/v1/volumeattachments", "storage.k8s.io/v1", "VolumeAttachment", "attached", held("external-attacher/disk-csi-test"), object{"spec": object{
+		"attacher": "disk.csi.test", "nodeName": "worker", "source": object{"persistentVolumeName": "attached"}}})
+	b.create(t, "/apis/example.io/v1/namespaces/shop/widgets", "example.io/v1", "Widget", "machine", held("foregroundDeleteMachine"))
+	b.configMap(t, "shop", "living-held", held("future.vendor.test/hold"))
+}
+
 // owners makes objects whose owners cannot be resolved.
 func (b *fixture) owners(t *testing.T) []string {
-	b.Namespace(t, "shop")
 	b.Namespace(t, "other")
 	owned := func(r reference) object { return object{"ownerReferences": []reference{r}} }
 	b.Define(t, peerstest.Definition("gone.test", "Gadget", "gadgets", "Namespaced", "v1"))
@@ -104,7 +118,10 @@ func (b *fixture) stuck(t *testing.T) []string {
 	owner := b.configMap(t, "shop", "parent", object{})
 	b.configMap(t, "shop", "child", object{"ownerReferences": []reference{owner}})
 	b.delete(t, "/api/v1/namespaces/shop/configmaps/parent", "Foreground")
-	b.configMap(t, "shop", "living-held", held("future.vendor.test/hold"))
+	b.configMap(t, "shop", "bare", held("hold"))
+	b.delete(t, "/api/v1/namespaces/shop/configmaps/bare", "Background")
+	b.delete(t, "/apis/storage.k8s.io/v1/volumeattachments/attached", "Background")
+	b.delete(t, "/apis/example.io/v1/namespaces/shop/widgets/machine", "Background")
 	b.create(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "rbac.authorization.k8s.io/v1", "ClusterRole", hostile, held(vendor))
 	b.delete(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/"+strings.NewReplacer(" ", "%20", ";", "%3B", "`", "%60", "\x1b", "%1B", "[", "%5B", "\u202e", "%E2%80%AE").Replace(hostile), "Background")
 	b.Namespace(t, "stuck")
@@ -112,7 +129,8 @@ func (b *fixture) stuck(t *testing.T) []string {
 	return []string{
 		"held_by_unserved_finalizer shop configmaps/held", "held_by_finalizer shop widgets.example.io/served",
 		"held_for_garbage_collector shop configmaps/alone", "held_by_dependents shop configmaps/parent",
-		"finalizer_unserved shop configmaps/living-held", "held_by_unserved_finalizer  clusterroles.rbac.authorization.k8s.io/" + hostile,
+		"held_by_unknown_finalizer shop configmaps/bare", "held_by_finalizer  volumeattachments.storage.k8s.io/attached", "held_by_finalizer shop widgets.example.io/machine",
+		"held_by_unserved_finalizer  clusterroles.rbac.authorization.k8s.io/" + hostile,
 		"held_by_unserved_finalizer stuck configmaps/inside",
 	}
 }
