@@ -38,6 +38,8 @@ type registration struct {
 	create func(c config.Config) gc.Interface
 	// configure takes other limits over.
 	configure func(now time.Time, of gc.Interface, c config.Config)
+	// rights are those that it needs beside reading its types, if it acts and if it does not.
+	rights func(c config.Collectors, acts bool) []Right
 }
 
 // configureCollectors turns collectors on and off as a configuration says. A type of which

@@ -38,6 +38,7 @@ type fake struct {
 	sent     []gc.Action
 	notices  []metadata.Notice
 	reads    int
+	asked    map[Right]bool // by the cascade only live reads
 	catchUps int
 	fields   map[string]any // by UID: what is not in metadata
 	machines Machines
@@ -50,7 +51,7 @@ type past struct {
 }
 
 func newFake() *fake {
-	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, fields: map[string]any{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory)}
+	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, fields: map[string]any{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory), asked: map[Right]bool{}}
 	f.changed = sync.NewCond(&f.mu)
 	f.types = []gc.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -140,6 +141,7 @@ func (f *fake) Read(ctx context.Context, o gc.Coordinates, _ bool) (gc.Answer, e
 	time.Sleep(f.took)
 	defer f.lock()()
 	f.reads++
+	f.ask("get", o.APIVersion, o.Kind, "")
 	if err := f.broken[o.Kind]; err != nil {
 		return gc.Answer{}, err
 	}
@@ -167,6 +169,15 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 	}
 	defer f.lock()()
 	f.sent = append(f.sent, a)
+	switch {
+	case !isOtherCollector(a):
+	case a.Verb == gc.Delete:
+		f.ask("delete", a.Object.APIVersion, a.Object.Kind, "")
+	case a.Verb == gc.FailPod:
+		f.ask("patch", a.Object.APIVersion, a.Object.Kind, "/status")
+	default:
+		f.ask("patch", a.Object.APIVersion, a.Object.Kind, "")
+	}
 	found := f.objects[bare(a.Object)]
 	if found == nil {
 		return metadata.Outcome{Result: gc.Gone}
@@ -205,6 +216,7 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 
 func (f *fake) ListFields(_ context.Context, t gc.Type, in string, _ metadata.Fields, take func(gc.Object, any) error) error {
 	unlock := f.lock()
+	f.ask("list", t.APIVersion, t.Kind, "")
 	err := f.broken[t.Kind]
 	var all []gc.Object
 	for _, o := range f.objects {
@@ -224,6 +236,7 @@ func (f *fake) ListFields(_ context.Context, t gc.Type, in string, _ metadata.Fi
 
 func (f *fake) ReadFields(_ context.Context, o gc.Coordinates, _ bool, _ metadata.Fields) (any, error) {
 	defer f.lock()()
+	f.ask("get", o.APIVersion, o.Kind, "")
 	if found := f.objects[bare(o)]; found != nil {
 		return f.fields[found.UID], nil
 	}
@@ -255,6 +268,14 @@ func (f *fake) doubt() (end func()) {
 func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }
 
 func (f *fake) Time(now time.Time) (time.Time, bool) { return now, true }
+
+// ask notes the right that a request needs; mu is held.
+func (f *fake) ask(verb, apiVersion, kind, subresource string) {
+	i := slices.IndexFunc(f.types, func(t gc.Type) bool { return t.APIVersion == apiVersion && t.Kind == kind })
+	if i >= 0 {
+		f.asked[Right{"", gc.GroupOf(apiVersion), f.types[i].Resource + subresource, verb}] = true
+	}
+}
 
 func (f *fake) Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower {
 	return &fakeFollower{f: f, t: t, sink: sink}

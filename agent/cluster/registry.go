@@ -58,9 +58,9 @@ func fieldsFor(key typeKey, name gc.Collector) metadata.Fields {
 func register[S any, C interface {
 	gc.Interface
 	Configure(now time.Time, settings S)
-}](name gc.Collector, create func(S) C, settings func(config.Config) S, types ...typeKey) registration {
+}](name gc.Collector, create func(S) C, settings func(config.Config) S, rights func(config.Collectors, bool) []Right, types ...typeKey) registration {
 	return registration{
-		name: name, types: types,
+		name: name, types: types, rights: rights,
 		create:    func(c config.Config) gc.Interface { return create(settings(c)) },
 		configure: func(now time.Time, of gc.Interface, c config.Config) { of.(C).Configure(now, settings(c)) },
 	}
@@ -68,12 +68,12 @@ func register[S any, C interface {
 
 // registry has all collectors, in the order in which they are asked.
 var registry = []registration{
-	register(pods.Name, pods.New, func(c config.Config) pods.Config { return c.Collectors.Pods.Policy() }, typePod, typeNode),
-	register(jobs.Name, jobs.New, func(c config.Config) jobs.Config { return c.Collectors.Jobs.Policy() }, typeJob, typeNamespace),
-	register(csrs.Name, csrs.New, func(c config.Config) csrs.Config { return c.Collectors.CSRs.Policy() },
+	register(pods.Name, pods.New, func(c config.Config) pods.Config { return c.Collectors.Pods.Policy() }, podRights, typePod, typeNode),
+	register(jobs.Name, jobs.New, func(c config.Config) jobs.Config { return c.Collectors.Jobs.Policy() }, deletes("batch", "jobs"), typeJob, typeNamespace),
+	register(csrs.Name, csrs.New, func(c config.Config) csrs.Config { return c.Collectors.CSRs.Policy() }, deletes("certificates.k8s.io", "certificatesigningrequests", "podcertificaterequests"),
 		typeCSR, typePodRequest, typePodRequestBeta, typePodRequestAlpha),
-	register(leases.Name, leases.New, func(c config.Config) leases.Config { return c.Collectors.Leases.Policy(c.LeaderElection) }, typeLease, typeNode),
-	register(nodes.Name, nodes.New, func(c config.Config) nodes.Config { return c.Collectors.Nodes.Policy() }, typeNode, typeLease, typeAttachment),
-	register(volumes.Name, volumes.New, func(c config.Config) volumes.Config { return c.Collectors.Volumes.Policy() },
+	register(leases.Name, leases.New, func(c config.Config) leases.Config { return c.Collectors.Leases.Policy(c.LeaderElection) }, leaseRights, typeLease, typeNode),
+	register(nodes.Name, nodes.New, func(c config.Config) nodes.Config { return c.Collectors.Nodes.Policy() }, nodeRights, typeNode, typeLease, typeAttachment),
+	register(volumes.Name, volumes.New, func(c config.Config) volumes.Config { return c.Collectors.Volumes.Policy() }, volumeRights,
 		typeVolume, typeClaim, typeAttachment, typeCSINode, typeCSIDriver, typeClass, typeNode),
 }

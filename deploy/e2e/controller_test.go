@@ -56,6 +56,14 @@ func TestController(t *testing.T) {
 		}
 		return nil
 	})
+	t.Run("observes", func(t *testing.T) { testObserves(t, b, c) })
+	b.ApplyFiles(t, "manifests/enforce/controller-rbac.yaml")
+	await.Holds(t, patience, "the account's rights to change things", func(context.Context) error {
+		if c.ask(t, http.MethodDelete, "/api/v1/namespaces/a/configmaps/nobody", plainJSON, nil).code != http.StatusNotFound {
+			return errNotYet
+		}
+		return nil
+	})
 	t.Run("rights", func(t *testing.T) { testRights(t, b, c) })
 	t.Run("no more rights", func(t *testing.T) { testNoMoreRights(t, c) })
 	t.Run("lease", func(t *testing.T) { testLease(t, c) })
@@ -85,6 +93,28 @@ func collected() map[string]object {
 		"/apis/coordination.k8s.io/v1/namespaces/a/leases":                      {},
 		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas":                     {"spec": object{"priorityLevelConfiguration": object{"name": "catch-all"}}},
 		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": {},
+	}
+}
+
+// testObserves: with the rights of a controller that observes, nothing can be changed.
+func testObserves(t *testing.T, b *fixture, c *account) {
+	for path, fields := range collected() {
+		o := object{"metadata": object{"name": "observed"}}
+		for k, v := range fields {
+			o[k] = v
+		}
+		b.Must(t, http.MethodPost, path, o)
+		if a := c.ask(t, http.MethodGet, path+"/observed", plainJSON, nil); a.code != http.StatusOK {
+			t.Errorf("read %s: %d %s", path, a.code, a.body)
+		}
+		if a := c.ask(t, http.MethodDelete, path+"/observed", plainJSON, nil); a.code != http.StatusForbidden {
+			t.Errorf("delete %s: %d %s", path, a.code, a.body)
+		}
+		label := []object{{"op": "add", "path": "/metadata/labels", "value": object{"a": "b"}}}
+		if a := c.ask(t, http.MethodPatch, path+"/observed", jsonPatch, label); a.code != http.StatusForbidden {
+			t.Errorf("patch %s: %d %s", path, a.code, a.body)
+		}
+		b.Must(t, http.MethodDelete, path+"/observed", nil)
 	}
 }
 

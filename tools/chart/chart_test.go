@@ -95,7 +95,7 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 			t.Errorf("%s is not what is made: run make manifests\n%s", name, cmp.Diff(string(got), string(want)))
 		}
 	}
-	for _, dir := range []string{"", "uninstall"} {
+	for _, dir := range []string{"", "enforce", "uninstall"} {
 		there, err := filepath.Glob(filepath.Join(root, ManifestDir, dir, "*.yaml"))
 		if err != nil {
 			t.Fatal(err)

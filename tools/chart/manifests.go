@@ -20,15 +20,27 @@ var manifests = []struct {
 	{"controller-rbac.yaml", "controller/rbac.yaml", "Who ebb-controller is, and what it may do."},
 	{"controller-flowschema.yaml", "controller/flowschema.yaml", "How the API server lets ebb-controller in."},
 	{"controller.yaml", "controller/", "ebb-controller."},
+	{EnforcingRights, "enforce/", "What ebb-controller may do in mode enforce: apply before you set the mode."},
 	{"uninstall/check.yaml", "uninstall/check.yaml", "Whether ebb may go: apply before anything else is deleted."},
 	{"uninstall/unload.yaml", "uninstall/unload.yaml", "Removes from the nodes what the agents left: apply after they are gone."},
 }
 
-// Manifests renders the chart with its defaults and the namespace.
+// EnforcingRights is the file with the rights of a controller that enforces.
+const EnforcingRights = "enforce/controller-rbac.yaml"
+
+// Manifests renders the chart with its defaults and the namespace, and the rights of a controller
+// that enforces.
 func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
 	rendered, err := h.Template(ctx, "--set", "namespace.create=true")
 	if err != nil {
 		return nil, err
+	}
+	enforcing, err := h.Template(ctx, "--set", "controller.mode=enforce", "--show-only", "templates/controller/rbac.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range enforcing {
+		rendered = append(rendered, Document{"enforce/" + d.Template, d.Text})
 	}
 	files := make(map[string][]byte)
 	for _, d := range rendered {
@@ -43,7 +55,11 @@ func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
 			return nil, fmt.Errorf("manifests: no file for template %s", d.Template)
 		}
 		if files[file] == nil {
-			files[file] = fmt.Appendf(nil, "# %s Rendered from deploy/chart with its defaults: run \"make manifests\" after a\n# change there.\n", about)
+			values := "its defaults"
+			if file == EnforcingRights {
+				values = "controller.mode=enforce"
+			}
+			files[file] = fmt.Appendf(nil, "# %s Rendered from deploy/chart with %s: run \"make manifests\" after a\n# change there.\n", about, values)
 		} else {
 			files[file] = append(files[file], "---\n"...)
 		}

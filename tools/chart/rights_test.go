@@ -1,73 +1,145 @@
 package chart
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ebb-agent/ebb/agent/cluster"
+	"github.com/ebb-agent/ebb/agent/cluster/config"
 )
 
-// TestRightsFollowCollectors: with types that are named, each collector that is on has the
-// rights that it needs, and no other; it is on unless somebody turns it off.
-func TestRightsFollowCollectors(t *testing.T) {
-	const driver = "drivers[0].name=a.example.com,drivers[0].socket=/run/csi/a.sock"
-	for _, test := range []struct {
-		collector, set string
-		want           []string // resource and verb
-		not            []string
-	}{
-		{"pods", "mode=off", nil, []string{"pods get", "nodes get"}},
-		{"pods", "", []string{"pods watch", "nodes get"}, []string{"pods delete", "pods/status patch"}},
-		{"pods", "mode=enforce", []string{"pods delete", "pods/status patch"}, []string{"nodes delete", "pods patch"}},
-		{"jobs", "mode=off", nil, []string{"jobs get"}},
-		{"jobs", "", []string{"jobs watch"}, []string{"jobs delete"}},
-		{"jobs", "mode=enforce", []string{"jobs delete"}, []string{"jobs patch"}},
-		{"csrs", "mode=off", nil, []string{"certificatesigningrequests get"}},
-		{"csrs", "", []string{"certificatesigningrequests watch", "podcertificaterequests list"}, []string{"certificatesigningrequests delete"}},
-		{"csrs", "mode=enforce", []string{"certificatesigningrequests delete", "podcertificaterequests delete"}, nil},
-		{"leases", "mode=off", nil, []string{"leases get"}},
-		{"leases", "", []string{"leases watch", "nodes get", "pods get"}, []string{"leases delete", "pods list"}},
-		{"leases", "mode=enforce", []string{"leases delete"}, []string{"nodes delete", "pods delete"}},
-		{"nodes", "mode=off", nil, []string{"nodes get"}},
-		{"nodes", "", []string{"nodes watch", "leases get", "volumeattachments watch"}, []string{"nodes delete"}},
-		{"nodes", "mode=enforce", []string{"nodes delete"}, []string{"leases delete", "volumeattachments delete"}},
-		{"volumes", "mode=off," + driver, nil, []string{"persistentvolumes get", "secrets get"}},
-		{"volumes", "", []string{"persistentvolumes watch", "csidrivers list", "nodes get"}, []string{"persistentvolumes delete", "secrets get", "volumeattachments delete"}},
-		{"volumes", "mode=enforce," + driver, []string{"persistentvolumes delete", "persistentvolumes patch", "pods list", "secrets get"}, []string{"secrets list", "volumeattachments delete", "csinodes delete"}},
-		{"volumes", "mode=enforce,attachments=true,csiNodes=true", []string{"volumeattachments delete", "csinodes delete"}, []string{"persistentvolumes delete", "secrets get"}},
-	} {
-		// A socket needs its mount.
-		set := []string{"controller.rbac.types[0].apiGroups={apps},controller.rbac.types[0].resources={deployments}",
-			"controller.extraVolumes[0].name=csi,controller.extraVolumes[0].hostPath.path=/run/csi",
-			"controller.extraVolumeMounts[0].name=csi,controller.extraVolumeMounts[0].mountPath=/run/csi"}
-		for _, name := range []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"} {
-			if name != test.collector {
-				set = append(set, "controller.config.collectors."+name+".mode=off")
+// rightsOf are the rules of the controller's roles, but for those that it has in its own namespace.
+func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Config) {
+	t.Helper()
+	h, err := helm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := h.Template(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		var o struct {
+			Kind     string
+			Metadata struct{ Namespace string }
+			Data     map[string]string
+			Rules    []rule
+		}
+		if err := yaml.Unmarshal(d.Text, &o); err != nil {
+			t.Fatal(err)
+		}
+		if text := o.Data["controller.yaml"]; text != "" {
+			if c, err = config.Parse([]byte(text)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		for value := range strings.SplitSeq(test.set, ",") {
-			if value != "" {
-				set = append(set, "controller.config.collectors."+test.collector+"."+value)
-			}
+		if !strings.HasPrefix(d.Template, "controller/") || o.Metadata.Namespace == Namespace {
+			continue
 		}
-		type rule struct{ Resources, Verbs []string }
-		var got []string
-		for _, r := range convert[struct{ Rules []rule }](t, render(t, set...)["ClusterRole/ebb-controller"]).Rules {
-			for _, resource := range r.Resources {
-				for _, verb := range r.Verbs {
-					got = append(got, resource+" "+verb)
+		for _, r := range o.Rules {
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					for _, verb := range r.Verbs {
+						all = append(all, cluster.Right{Namespace: o.Metadata.Namespace, Group: group, Resource: resource, Verb: verb})
+					}
 				}
 			}
 		}
-		for _, right := range test.want {
-			if !slices.Contains(got, right) {
-				t.Errorf("%s, %q: not %s", test.collector, test.set, right)
+	}
+	return all, c
+}
+
+// TestRightsFollowModes: in each mode of the controller and of each collector, the rules are those
+// that the code needs, all of them and no other. What observes may read alone.
+func TestRightsFollowModes(t *testing.T) {
+	collectors := []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"}
+	more := map[string][]string{
+		"leases": {`elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["one","two"]},{"names":["b"],"after":"1h"}]`,
+			`elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["team-*","kube-node-lease"]}]`, `elections=[{"names":["a"],"after":"1h","delete":true}]`},
+		"nodes":   {`label="gone"`},
+		"volumes": {`drivers=[{"name":"a.example.com","socket":"/run/csi/a.sock"}]`, "attachments=true", "csiNodes=true", `csiNodes=true;attachments=true;drivers=[{"name":"a.example.com","socket":"/run/csi/a.sock"}]`},
+	}
+	check := func(mode string, modes map[string]string, options ...string) {
+		t.Helper()
+		what := fmt.Sprint(mode, " ", modes, " ", options)
+		args := []string{"--set", "controller.mode=" + mode, "--set", "controller.rbac.types[0].apiGroups={apps},controller.rbac.types[0].resources={deployments}",
+			"--set", "controller.extraVolumes[0].name=csi,controller.extraVolumes[0].hostPath.path=/run/csi",
+			"--set", "controller.extraVolumeMounts[0].name=csi,controller.extraVolumeMounts[0].mountPath=/run/csi",
+			"--set", "controller.config.collectors.nodes.inventory.url=https://machines.example"}
+		for _, name := range collectors {
+			args = append(args, "--set", "controller.config.collectors."+name+".mode="+cmp.Or(modes[name], "off"))
+		}
+		for _, o := range options {
+			args = append(args, "--set-json", o)
+		}
+		got, c := rightsOf(t, args...)
+		got = slices.DeleteFunc(got, func(r cluster.Right) bool { // in all modes, and the cascade's
+			return slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "events.k8s.io"}, r.Group) || r.Resource == "events"
+		})
+		slices.SortFunc(got, func(a, b cluster.Right) int { return strings.Compare(a.String(), b.String()) })
+		if diff := gocmp.Diff(cluster.Rights(c), slices.Compact(got), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: the code's (-) and the chart's (+):\n%s", what, diff)
+		}
+	}
+	for _, mode := range []string{"observe", "enforce"} {
+		for _, name := range collectors {
+			for _, of := range []string{"off", "observe", "enforce"} {
+				check(mode, map[string]string{name: of})
+				if of == "off" || of == "observe" && mode == "observe" {
+					continue
+				}
+				for _, option := range more[name] {
+					var options []string
+					for _, o := range strings.Split(option, ";") {
+						options = append(options, "controller.config.collectors."+name+"."+o)
+					}
+					check(mode, map[string]string{name: of}, options...)
+				}
 			}
 		}
-		for _, right := range append(test.not, "* get") {
-			if slices.Contains(got, right) {
-				t.Errorf("%s, %q: %s", test.collector, test.set, right)
+		for _, of := range []string{"observe", "enforce"} {
+			all := map[string]string{}
+			for _, name := range collectors {
+				all[name] = of
+			}
+			check(mode, all, "controller.config.collectors.nodes.taint=\"gone\"")
+		}
+	}
+}
+
+// TestRightsOfCascade: every type, or those that are named; to change them only in mode enforce.
+func TestRightsOfCascade(t *testing.T) {
+	reads, writes := []string{"get", "list", "watch"}, []string{"patch", "delete"}
+	for _, types := range []bool{false, true} {
+		for mode, want := range map[string][]string{"observe": reads, "enforce": slices.Concat(reads, writes)} {
+			group, resource := "*", "*"
+			args := []string{"--set", "controller.mode=" + mode}
+			if types {
+				group, resource = "apps", "deployments"
+				args = append(args, "--set", "controller.rbac.types[0].apiGroups={apps},controller.rbac.types[0].resources={deployments}")
+			}
+			all, _ := rightsOf(t, args...)
+			var verbs []string
+			events := false
+			for _, r := range all {
+				if r.Group == group && r.Resource == resource {
+					verbs = append(verbs, r.Verb)
+				}
+				events = events || r.Resource == "events"
+				if mode == "observe" && !slices.Contains(reads, r.Verb) {
+					t.Errorf("types %v: in mode observe: %v", types, r)
+				}
+			}
+			if diff := gocmp.Diff(want, verbs); diff != "" || events != (mode == "enforce") {
+				t.Errorf("types %v, %s: events %v, %s", types, mode, events, diff)
 			}
 		}
 	}
@@ -97,7 +169,7 @@ func TestRightToEvents(t *testing.T) {
 			continue
 		}
 		rules := convert[struct{ Rules []rule }](t, role).Rules
-		if diff := cmp.Diff([]rule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}, rules); diff != "" || at[string](role, "metadata", "namespace") != "default" {
+		if diff := gocmp.Diff([]rule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}, rules); diff != "" || at[string](role, "metadata", "namespace") != "default" {
 			t.Errorf("%q: %s", set, diff)
 		}
 	}
