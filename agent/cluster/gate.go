@@ -300,7 +300,7 @@ func (g *gate) muted() bool {
 func (g *gate) stateText() string {
 	words := g.haltReasons()
 	if g.awaitsConfirmationNow() {
-		words = append(words, "etcd was restored: nodes and volumes wait for POST /control/confirm-restore")
+		words = append(words, "etcd was restored: nodes and volumes wait for ebb control confirm-restore")
 	}
 	return strings.Join(words, ", ")
 }

@@ -21,7 +21,7 @@ func (g *gate) onRestore(why string) {
 	g.unconfirmed = true
 	g.updateMetrics()
 	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes wait: look at what came back, then POST /control/confirm-restore", "reason", why)
+		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", why)
 	}
 	g.notifySaver()
 }

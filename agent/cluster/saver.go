@@ -81,15 +81,15 @@ func (g *gate) restoreState(k election.State) {
 	}
 	if err := g.breaker.Restore(time.Now(), k.Deletions); err != nil {
 		g.tripped = true
-		g.log.Error("deletions stop: how many there were is not known; look at /decisions, then POST /control/resume", "reason", "kept on the lease", "error", err)
+		g.log.Error("deletions stop: how many there were is not known; look at ebb control decisions, then run ebb control resume", "reason", "kept on the lease", "error", err)
 	}
 	g.breaker.Persist(true)
 	g.updateMetrics()
 	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes wait: look at what came back, then POST /control/confirm-restore", "reason", "kept on the lease")
+		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", "kept on the lease")
 	}
 	if g.paused || g.tripped {
-		g.log.Warn("it is as it was left: look at why, then POST /control/resume", "reason", "kept on the lease", "was", truncate(k.Halted))
+		g.log.Warn("it is as it was left: look at why, then run ebb control resume", "reason", "kept on the lease", "was", truncate(k.Halted))
 	}
 }
 

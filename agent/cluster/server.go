@@ -190,7 +190,7 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 func (c *Controller) writeDeferred(w http.ResponseWriter, r *http.Request) {
 	roots, deferred := 0, 0
 	if c.query(r.Context(), func(time.Time) { roots, deferred = c.collector.Slowed() }) == nil && roots+deferred > 0 {
-		fmt.Fprintf(w, "%d cascades are slowed, %d deletions are put off: see /cascades\n", roots, deferred)
+		fmt.Fprintf(w, "%d cascades are slowed, %d deletions are put off: see ebb control cascades\n", roots, deferred)
 	}
 }
 
@@ -242,7 +242,7 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 	}
 	fmt.Fprintln(w, "going on")
 	if c.gate.awaitsConfirmationNow() {
-		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, and POST /control/confirm-restore is what ends that")
+		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, ebb control confirm-restore ends that")
 	}
 	c.replySaved(w, r)
 }

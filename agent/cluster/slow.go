@@ -38,7 +38,7 @@ func (g *gate) trip(now time.Time, a gc.Action) {
 		names = append(names, fmt.Sprintf("%s (%d)", describe(c.Root), c.Deletions))
 	}
 	most := strings.Join(names, ", ")
-	g.log.Error("deletions stop: more than the circuit breaker allows; look at /decisions and /cascades, then POST /control/resume",
+	g.log.Error("deletions stop: more than the circuit breaker allows; look at ebb control decisions and ebb control cascades, then run ebb control resume",
 		"reason", "circuit breaker", "deletions", b.Deletions, "window", b.Window.String(), "next", a.Object.Name, "namespace", a.Object.Namespace, "kind", a.Object.Kind,
 		"root", describe(a.Root), "root_uid", a.Root.UID, "most", most)
 	text := fmt.Sprintf("%d objects were deleted within %s: no more are, until somebody has looked and says so. This one was to go because of %s.",
@@ -59,7 +59,7 @@ func (g *gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 		return // there is no object to tell it of
 	}
 	g.events.record(metadata.Notice{Object: a.Root, Type: warning, Reason: eventSlowed, Message: fmt.Sprintf(
-		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, pause ebb-controller; see its /cascades.", e.Burst, e.PerMinute)})
+		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, run ebb control pause; ebb control cascades shows it.", e.Burst, e.PerMinute)})
 }
 
 // CascadeStatus is what a root owner's cascade has cost of late.

@@ -172,7 +172,7 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 			if f, known := a.Explain(o); known {
 				made := found(a.name, f)
 				if c.gate.collectorAwaits(a.name) {
-					made.Held = "etcd was restored; a person confirms that by POST /control/confirm-restore"
+					made.Held = "etcd was restored; a person confirms that by ebb control confirm-restore"
 				}
 				x.Collectors = append(x.Collectors, made)
 			}

@@ -245,7 +245,7 @@ func (d *dump) logs(ctx context.Context, p pod, directory ...string) {
 }
 
 // pagesOfController are commands of ebb control. One that does not lead says so.
-var pagesOfController = []string{"ready", "decisions", "types", "collectors"}
+var pagesOfController = []string{"ready", "decisions", "cascades", "types", "collectors"}
 
 func (d *dump) controller(ctx context.Context, p pod) {
 	directory := []string{"controllers", p.Metadata.Name}

@@ -99,6 +99,9 @@ var requests = []struct{ name, method, path, short, long string }{
 	{"decisions", http.MethodGet, "/decisions", "Show what it did last, or would have done, and why",
 		`decisions shows the last 1,024 decisions as JSON: what, why, because of which owner, how
 it went. In mode observe they are what would have been done.`},
+	{"cascades", http.MethodGet, "/cascades", "Show whose deletion took most with it, and which are slowed",
+		`cascades shows as JSON the owners whose cascades deleted most, those first: how many objects
+went, how many wait for their turn, and when a slowed one goes on.`},
 	{"types", http.MethodGet, "/types", "Show which types it reads, and what keeps it from others",
 		`types shows each type as JSON: whether it is read, how many objects it has, and if it
 cannot be read, since when and why.`},
@@ -110,7 +113,7 @@ and how it stands with each type. Not ready is an error.`},
 lasts until resume, over restarts, too.`},
 	{"resume", http.MethodPost, "/control/resume", "Go on, after a pause or the circuit breaker",
 		`resume lets the controller that leads go on after a pause, or after the circuit breaker has stopped
-it: look at the decisions first.`},
+it: look at decisions and cascades first.`},
 	{"confirm-restore", http.MethodPost, "/control/confirm-restore", "Let nodes and volumes be collected again, after etcd was restored",
 		`confirm-restore has the controller that leads go on with Nodes and volumes, which wait since
 etcd was restored from a backup: resume does not. That they wait outlives restarts. Look first
