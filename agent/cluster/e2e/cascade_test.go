@@ -278,7 +278,8 @@ func TestSwitches(t *testing.T) {
 	})
 	t.Run("pause", func(t *testing.T) {
 		s := b.scenario(t)
-		r := b.start(t, b.kubeconfig, nil)
+		// One request after the other, so that the pause comes before the end.
+		r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Max: 1} })
 		s.make("cm/o")
 		s.many("secret", "cm/o", 300)
 		s.remove("cm/o", background)
