@@ -150,8 +150,10 @@ full-random: # ten times as many histories
 	@RAPID_CHECKS=1000 CGO_ENABLED=0 $(GATE) test random -count=1 -vet=off -timeout 30m -- ./policy/...
 full-e2e-control full-e2e-node full-e2e-image: full-%:
 	@$(MAKE) --no-print-directory $*
-full-e2e-cluster full-soak full-soak-cluster full-fuzz full-image full-verify: full-%:
+full-e2e-cluster full-soak full-soak-cluster full-fuzz full-verify: full-%:
 	@$(GATE) run $* $(MAKE) --no-print-directory $*
+full-image:
+	@$(GATE) run image $(MAKE) --no-print-directory image dist
 full-kernels:
 	@$(GATE) run kernels $(MAKE) --no-print-directory test-vm VM_FLAGS="--kernels cloud-amd64,6.12-amd64"
 
@@ -243,6 +245,22 @@ REGISTRY ?=
 push: ## the container image, as make image makes it, to REGISTRY=registry.example/team
 	@[ -n "$(REGISTRY)" ] || { echo "say where to: make push REGISTRY=registry.example/team"; exit 1; }
 	@$(GO) run ./tools/image/cmd/image --output $(BIN)/image --name $(REGISTRY)/ebb $(IMAGE_FLAGS) --push
+
+# What is built for people: all programs for Linux, and ebb for whoever asks from another desk.
+DIST := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: dist
+dist: ## static binaries for Linux, and ebb for darwin, as archives with checksums, in bin/dist
+	@rm -rf $(BIN)/dist; mkdir -p $(BIN)/dist
+	@version=$$(sed -n 's/^appVersion: *//p' deploy/chart/Chart.yaml); \
+	for target in $(DIST); do \
+		os=$${target%/*}; arch=$${target#*/}; name=ebb-$$version-$$os-$$arch; programs=./cmd/...; \
+		if [ "$$os" != linux ]; then programs=./cmd/ebb; fi; \
+		echo "make dist: $$name"; \
+		GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '-s -w' -o $(BIN)/dist/$$name/ $$programs; \
+		cp LICENSE $(BIN)/dist/$$name/; \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" -C $(BIN)/dist -c $$name | gzip -n >$(BIN)/dist/$$name.tar.gz; \
+	done; cd $(BIN)/dist && sha256sum *.tar.gz >SHA256SUMS
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck

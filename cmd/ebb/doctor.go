@@ -1,17 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ebb-agent/ebb/agent/desk"
-	"github.com/ebb-agent/ebb/agent/doctor"
-	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
 // usualConfig is read if no other is named and it is there.
@@ -54,8 +50,16 @@ const doctorExamples = `  # what is there, and what to do about it
   # for scripts: only what is wrong
   ebb doctor -o json | jq -r '.checks[] | select(.level == "error") | .id + ": " + .found'`
 
+// examination is what doctor is to look at on the node that it runs on.
+type examination struct {
+	kubeletConfig string
+	kubelet       kube.KubeletOptions
+	kubeletPID    int
+	skipProbes    bool
+}
+
 func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
-	var o doctor.Options
+	var o examination
 	var file, output, node string
 	var to reach
 	cmd := &cobra.Command{
@@ -71,15 +75,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 			if node != "" {
 				return doctorThere(cmd, to, node, stdout, stderr)
 			}
-			var err error
-			if o.Config, o.ConfigFile, err = loadConfig(file); err != nil {
-				return err
-			}
-			report := doctor.Evaluate(doctor.Collect(cmd.Context(), o))
-			if err := cmd.Context().Err(); err != nil {
-				return err // interrupted: what was read is not the node's state
-			}
-			return say(stdout, report, output)
+			return o.run(cmd.Context(), file, output, stdout)
 		},
 	}
 	flags := cmd.Flags()
@@ -87,16 +83,16 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&node, "node", "", "run in the pod of this node's agent, in place of here")
 	flags.StringVar(&file, "config", "", "ebb-agent's configuration; without it "+usualConfig+" if that is there, else the defaults")
 	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/doctor.md)")
-	flags.StringVar(&o.KubeletConfig, "kubelet-config", "", "judge this kubelet configuration file in place of the running kubelet's")
-	flags.IntVar(&o.KubeletPID, "kubelet-pid", 0, "which kubelet, if several run")
-	flags.StringVar(&o.Kubelet.URL, "kubelet-url", "", "ask the kubelet there for /configz, for example https://127.0.0.1:10250; else pods.kubelet of the configuration, if pods.source is kubelet")
-	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", "", "a bearer token to ask with")
-	flags.StringVar(&o.Kubelet.CertFile, "kubelet-cert-file", "", "a client certificate to ask with")
-	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-key-file", "", "its key")
-	flags.StringVar(&o.Kubelet.CAFile, "kubelet-ca-file", "", "the authority of the kubelet's serving certificate")
-	flags.StringVar(&o.Kubelet.ServerName, "kubelet-server-name", "", "what that certificate is for, if that is not the URL's host: usually the node's name")
-	flags.BoolVar(&o.Kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "take any serving certificate; the token then goes to whoever listens there")
-	flags.BoolVar(&o.SkipProbes, "skip-probes", false, "do not try the kernel programs (they are loaded for a moment if no agent has pinned them)")
+	flags.StringVar(&o.kubeletConfig, "kubelet-config", "", "judge this kubelet configuration file in place of the running kubelet's")
+	flags.IntVar(&o.kubeletPID, "kubelet-pid", 0, "which kubelet, if several run")
+	flags.StringVar(&o.kubelet.URL, "kubelet-url", "", "ask the kubelet there for /configz, for example https://127.0.0.1:10250; else pods.kubelet of the configuration, if pods.source is kubelet")
+	flags.StringVar(&o.kubelet.TokenFile, "kubelet-token-file", "", "a bearer token to ask with")
+	flags.StringVar(&o.kubelet.CertFile, "kubelet-cert-file", "", "a client certificate to ask with")
+	flags.StringVar(&o.kubelet.KeyFile, "kubelet-key-file", "", "its key")
+	flags.StringVar(&o.kubelet.CAFile, "kubelet-ca-file", "", "the authority of the kubelet's serving certificate")
+	flags.StringVar(&o.kubelet.ServerName, "kubelet-server-name", "", "what that certificate is for, if that is not the URL's host: usually the node's name")
+	flags.BoolVar(&o.kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "take any serving certificate; the token then goes to whoever listens there")
+	flags.BoolVar(&o.skipProbes, "skip-probes", false, "do not try the kernel programs (they are loaded for a moment if no agent has pinned them)")
 	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("kubelet-config", "kubelet-url")
 	cmd.MarkFlagsRequiredTogether("kubelet-cert-file", "kubelet-key-file")
@@ -127,27 +123,4 @@ func doctorThere(cmd *cobra.Command, to reach, node string, stdout, stderr io.Wr
 		}
 	}
 	return runThere(cmd.Context(), d, pod, desk.AgentContainer, args, stdout, stderr)
-}
-
-// loadConfig reads the agent's configuration. Without a name the usual file need not be there.
-func loadConfig(name string) (c config.Config, file string, err error) {
-	file = cmp.Or(name, usualConfig)
-	if c, err = config.Load(file); name == "" && errors.Is(err, fs.ErrNotExist) {
-		return config.Default(), "", nil
-	}
-	return c, file, err
-}
-
-// say writes the report, and ends the command as it turned out.
-func say(w io.Writer, report doctor.Report, output string) error {
-	var err error
-	if output == "json" {
-		err = writeJSON(w, report)
-	} else {
-		err = doctor.WriteText(w, report)
-	}
-	if err != nil {
-		return err
-	}
-	return outcome(report.Summary.Warnings+report.Summary.Errors > 0, false)
 }

@@ -27,23 +27,6 @@ func (p *Process) SameMounts() bool {
 // MountInfo is the file that tells of the mounts the kubelet sees.
 func (p *Process) MountInfo() string { return p.file("mountinfo") }
 
-// Open opens a path as the kubelet would: from its root, in its mounts, and with
-// links that stay there. O_PATH descriptors will do for directories.
-func (p *Process) Open(name string, flags int) (*os.File, error) {
-	root, err := unix.Open(p.file("root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: p.file("root"), Err: err}
-	}
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, p.absolute(name), &unix.OpenHow{
-		Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
 func (p *Process) absolute(name string) string {
 	if filepath.IsAbs(name) {
 		return name

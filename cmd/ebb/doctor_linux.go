@@ -1,0 +1,49 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/ebb-agent/ebb/agent/doctor"
+	"github.com/ebb-agent/ebb/agent/node/config"
+)
+
+// run examines this node, with the agent's configuration of a file, and writes the report.
+func (e examination) run(ctx context.Context, file, output string, w io.Writer) error {
+	o := doctor.Options{KubeletConfig: e.kubeletConfig, Kubelet: e.kubelet, KubeletPID: e.kubeletPID, SkipProbes: e.skipProbes}
+	var err error
+	if o.Config, o.ConfigFile, err = loadConfig(file); err != nil {
+		return err
+	}
+	report := doctor.Evaluate(doctor.Collect(ctx, o))
+	if err := ctx.Err(); err != nil {
+		return err // interrupted: what was read is not the node's state
+	}
+	return say(w, report, output)
+}
+
+// loadConfig reads the agent's configuration. Without a name the usual file need not be there.
+func loadConfig(name string) (c config.Config, file string, err error) {
+	file = cmp.Or(name, usualConfig)
+	if c, err = config.Load(file); name == "" && errors.Is(err, fs.ErrNotExist) {
+		return config.Default(), "", nil
+	}
+	return c, file, err
+}
+
+// say writes the report, and ends the command as it turned out.
+func say(w io.Writer, report doctor.Report, output string) error {
+	var err error
+	if output == "json" {
+		err = writeJSON(w, report)
+	} else {
+		err = doctor.WriteText(w, report)
+	}
+	if err != nil {
+		return err
+	}
+	return outcome(report.Summary.Warnings+report.Summary.Errors > 0, false)
+}
