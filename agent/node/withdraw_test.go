@@ -162,6 +162,46 @@ func TestNoSpaceToWithdraw(t *testing.T) {
 	}
 }
 
+// What turns up before the last look at an image whose names could not be taken away keeps it.
+func TestNeededWithItsNames(t *testing.T) {
+	for why, before := range map[string]func(w *world, i0 string){
+		"in use by snapshot elsewhere/new": func(w *world, _ string) { w.rt.Snapshot("elsewhere", "new", "shares-i0") },
+		"pinned by the runtime":            func(w *world, _ string) { w.rt.Pin("docker.io/library/i0:latest") },
+		"the sandbox image":                func(w *world, _ string) { w.rt.SetSandboxImage("docker.io/library/i0:latest") },
+		"it has changed since":             func(w *world, _ string) { w.add("docker.io/library/i0:latest", 40) },
+		"wanted by":                        func(w *world, _ string) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
+		"used since":                       func(w *world, i0 string) { w.kernel.ran(w.keyOf(i0)) },
+	} {
+		t.Run(why, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.pods = &fakePods{}
+				i0 := w.add("docker.io/library/i0:latest", 40)
+				w.rt.Import("elsewhere", fake.Image{Name: "shares-i0", Config: "other", Layers: []fake.Layer{
+					{Name: "docker.io/library/i0:latest", Bytes: 20 * mib, Inodes: 10, BlobBytes: 20 * mib}}})
+				w.add("i1", 100)
+				w.up()
+				w.use("docker.io/library/i0:latest")
+				w.use("i1")
+				happened := false
+				w.rt.SetFaults(fake.Faults{Withdraw: inventory.ErrNoSpace, Checking: func() {
+					if !happened {
+						happened = true
+						before(w, i0)
+					}
+				}})
+				w.fill(99)
+				w.pass(time.Second)
+				if slices.Contains(w.rt.Removed(), i0) || !happened {
+					t.Errorf("it was removed, or not looked at: %v", happened)
+				}
+				if w.logs.count("image stays after all", i0, why) == 0 {
+					t.Error("it is not said why")
+				}
+			})
+		})
+	}
+}
+
 // many has so many images of 20 MiB that anything may happen to.
 func (w *world) many(n int) (ids []string) {
 	for i := range n {

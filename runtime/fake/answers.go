@@ -71,6 +71,12 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 
 // Check looks at one image.
 func (r *Runtime) Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error) {
+	r.mu.Lock()
+	checking := r.faults.Checking
+	r.mu.Unlock()
+	if checking != nil {
+		checking()
+	}
 	if err := r.begin(ctx); err != nil {
 		return nil, fmt.Errorf("check %s: %w", ids, err)
 	}
