@@ -363,28 +363,37 @@ func TestAsksKubelets(t *testing.T) {
 	}
 }
 
-// TestControllerRightsAreDocumented: what its roles allow, and no more.
+// TestControllerRightsAreDocumented: what its roles allow in each mode, and no more.
 func TestControllerRightsAreDocumented(t *testing.T) {
-	objects := render(t)
-	var got []string
-	for _, role := range []string{"ClusterRole/ebb-controller", "Role/ebb-controller"} {
-		var own string
-		for _, r := range convert[struct{ Rules []rule }](t, objects[role]).Rules {
-			line := strings.Join(r.APIGroups, ", ") + " | " + strings.Join(r.Resources, ", ")
-			if role == "ClusterRole/ebb-controller" {
-				got = append(got, line+" | "+strings.Join(r.Verbs, ", "))
-			} else if own == "" { // a right to create cannot be bound to a name, so that there are two rules
-				own = line + ", in its namespace | " + strings.Join(r.Verbs, ", ")
-			} else {
-				got = append(got, own+"; "+strings.Join(r.Verbs, ", ")+" of its own")
-				own = "" // the next pair
+	verbs := map[string][]string{} // of each resource, in mode observe and in mode enforce
+	for n, mode := range []string{"observe", "enforce"} {
+		objects := render(t, "controller.mode="+mode)
+		for _, role := range []string{"ClusterRole/ebb-controller", "Role/ebb-controller"} {
+			for _, r := range convert[struct{ Rules []rule }](t, objects[role]).Rules {
+				line := strings.Join(r.APIGroups, ", ") + " | " + strings.Join(r.Resources, ", ")
+				if role == "Role/ebb-controller" {
+					line += ", in its namespace"
+				}
+				if verbs[line] == nil {
+					verbs[line] = []string{"none", "none"}
+				}
+				if is := strings.Join(r.Verbs, ", "); verbs[line][n] == "none" {
+					verbs[line][n] = is
+				} else { // a right to create cannot be bound to a name, so that there are two rules
+					verbs[line][n] += "; " + is + " of its own"
+				}
 			}
 		}
 	}
-	var want []string
-	for _, row := range table(t, "API group |") {
-		want = append(want, strings.Join(row[:3], " | "))
+	var got, want []string
+	for line, of := range verbs {
+		got = append(got, line+" | "+of[0]+" | "+of[1])
 	}
+	for _, row := range table(t, "API group |") {
+		want = append(want, strings.Join(row[:4], " | "))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("docs/security.md and the roles (-page +chart):\n%s", diff)
 	}
@@ -402,5 +411,3 @@ func TestLint(t *testing.T) {
 		}
 	}
 }
-
-// TestRightsFollowCollectors: where types are named, the collector of Nodes has the rights
