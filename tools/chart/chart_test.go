@@ -215,8 +215,20 @@ func TestNextVersionIsKept(t *testing.T) {
 		{"localhost:5000/ebb", "localhost:5000/ebb"},
 		{"registry:5000/a/b/ebb", "registry:5000/a/b/ebb"},
 		{"10.0.0.1/ebb", "10.0.0.1/ebb"},
+		{"ghcr.io/ebb-agent/ebb,image.registry=mirror:5000", "mirror:5000/ebb-agent/ebb"},
+		{"ghcr.io/ebb-agent/ebb,global.imageRegistry=mirror.example/hub", "mirror.example/hub/ebb-agent/ebb"},
+		{"me/ebb,global.imageRegistry=all.example,image.registry=mine.example", "mine.example/me/ebb"},
+		{"ebb,image.registry=mine.example", "mine.example/ebb"},
 	} {
-		text := at[string](render(t, "image.repository="+c.repository, "agent.config.images.keep={other}")["ConfigMap/ebb-agent"], "data", "agent.yaml")
+		objects := render(t, "image.repository="+c.repository, "agent.config.images.keep={other}")
+		text := at[string](objects["ConfigMap/ebb-agent"], "data", "agent.yaml")
+		for _, key := range []string{"DaemonSet/ebb-agent", "Deployment/ebb-controller"} {
+			containers := at[object](objects[key], "spec", "template", "spec")["containers"].([]any)
+			name := containers[0].(object)["image"].(string)
+			if strings.Contains(c.repository, ",") && !strings.HasPrefix(name, c.reference+":") {
+				t.Errorf("repository %s: %s runs %s", c.repository, key, name)
+			}
+		}
 		parsed, err := nodeconfig.Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)

@@ -59,6 +59,7 @@ var constraints = map[string]schema{
 
 	// A name without tag, as distribution/reference has it: nothing that would be special in a keep rule.
 	"image.repository":  matching(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
+	"image.registry":    matching(`^$|^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
 	"image.tag":         matching(`^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}$`),
 	"image.digest":      matching(`^$|^sha256:[0-9a-f]{64}$`),
 	"image.pullPolicy":  oneOf("IfNotPresent", "Always", "Never"),

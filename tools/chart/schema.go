@@ -17,7 +17,7 @@ func Schema(values []Value) ([]byte, error) {
 	s["$schema"] = "http://json-schema.org/draft-07/schema#"
 	s["title"] = "Values of the chart ebb"
 	// helm itself puts global into the values of every chart.
-	s["properties"].(schema)["global"] = schema{"type": "object"}
+	s["properties"].(schema)["global"] = schema{"type": "object", "properties": schema{"imageRegistry": text}}
 	data, err := json.MarshalIndent(s, "", "  ")
 	return append(data, '\n'), err
 }

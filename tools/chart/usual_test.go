@@ -40,6 +40,33 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestMonitorsElsewhere: in another namespace they still select the release's pods.
+func TestMonitorsElsewhere(t *testing.T) {
+	objects := render(t, "podMonitor.enabled=true,podMonitor.namespace=monitoring,prometheusRule.enabled=true,prometheusRule.namespace=monitoring")
+	for _, key := range []string{"PodMonitor/ebb-agent", "PodMonitor/ebb-controller", "PrometheusRule/ebb"} {
+		o := objects[key]
+		if at[string](o, "metadata", "namespace") != "monitoring" {
+			t.Errorf("%s is in %v", key, at[string](o, "metadata", "namespace"))
+		}
+		if of := at[[]any](o, "spec", "namespaceSelector", "matchNames"); strings.HasPrefix(key, "Pod") && !slices.Equal(of, []any{Namespace}) {
+			t.Errorf("%s selects pods of %v", key, of)
+		}
+	}
+}
+
+// TestSpread: constraints that are given take the place of the chart's.
+func TestSpread(t *testing.T) {
+	spread := func(set ...string) []any {
+		return at[[]any](render(t, set...)["Deployment/ebb-controller"], "spec", "template", "spec", "topologySpreadConstraints")
+	}
+	if of := spread(); len(of) != 2 {
+		t.Errorf("by default %v", of)
+	}
+	if of := spread("controller.topologySpreadConstraints[0].topologyKey=rack"); len(of) != 1 || of[0].(object)["topologyKey"] != "rack" {
+		t.Errorf("%v", of)
+	}
+}
+
 // TestCommonLabels: all objects and pods have them, and no selector.
 func TestCommonLabels(t *testing.T) {
 	for _, mode := range []string{"warn", "deny"} {

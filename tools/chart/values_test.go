@@ -61,6 +61,7 @@ func TestWrongValues(t *testing.T) {
 		{"controller.config.leaderElection.name=x", []string{"/controller/config/leaderElection", "'name' not allowed"}},
 		{"controller.rbac.types[0].apiGroups={apps}", []string{"/controller/rbac/types/0", "resources"}},
 		{"image.repository=ghcr.io/ebb-agent/ebb:1", []string{"/image/repository"}},
+		{"image.registry=http://a", []string{"/image/registry"}},
 		{"image.repository=**", []string{"/image/repository"}},
 		{"image.digest=sha256:abc", []string{"/image/digest"}},
 		{"admission.mode=on", []string{"/admission/mode", "warn"}},

@@ -28,10 +28,23 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 {{- end }}
 {{- end }}
 
-{{- define "ebb.image" -}}
-{{- with .Values.image -}}
-{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{/* image.repository, at the registry that is given for this image or for all. */}}
+{{- define "ebb.repository" -}}
+{{- $r := .Values.image.repository -}}
+{{- $registry := .Values.image.registry | default (dig "imageRegistry" "" (.Values.global | default dict)) -}}
+{{- if $registry -}}
+{{- $first := first (splitList "/" $r) -}}
+{{- if and (contains "/" $r) (or (contains "." $first) (contains ":" $first) (eq $first "localhost")) -}}
+{{- $r = trimPrefix (printf "%s/" $first) $r -}}
+{{- end -}}
+{{ printf "%s/%s" $registry $r }}
+{{- else -}}
+{{ $r }}
+{{- end -}}
 {{- end }}
+
+{{- define "ebb.image" -}}
+{{ include "ebb.repository" . }}{{ with .Values.image }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}{{ end }}
 {{- end }}
 
 {{/*
@@ -39,7 +52,7 @@ The name by which containerd knows the image: "ebb" is docker.io/library/ebb, an
 "me/ebb" docker.io/me/ebb (a first part without dot or colon is no host).
 */}}
 {{- define "ebb.imageName" -}}
-{{- $r := .Values.image.repository -}}
+{{- $r := include "ebb.repository" . -}}
 {{- $first := first (splitList "/" $r) -}}
 {{- if not (contains "/" $r) -}}docker.io/library/{{ $r }}
 {{- else if or (contains "." $first) (contains ":" $first) (eq $first "localhost") -}}{{ $r }}
