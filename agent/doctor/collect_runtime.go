@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,9 @@ func readRuntime(ctx context.Context, f *Facts) (roots map[string]string) {
 	// verbose status writes a file at first.
 	var major int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(v.GetVersion(), "v"), "%d", &major); err == nil && major >= 2 {
-		r.Pinned = true
+		var images []cri.Image
+		images, r.SandboxErr = client.ListImages(ctx)
+		r.Pins, r.Pinned = true, slices.ContainsFunc(images, func(i cri.Image) bool { return i.Pinned })
 	} else {
 		r.Sandbox, r.SandboxErr = client.SandboxImage(ctx)
 	}

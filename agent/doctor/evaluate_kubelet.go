@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -163,6 +164,17 @@ func ebbFile(f *Facts) string { return cmp.Or(f.ConfigFile, "ebb's configuration
 
 func startAgent(f *Facts) string {
 	return "start it: ebb-agent --config " + cmp.Or(f.ConfigFile, "/etc/ebb.yaml")
+}
+
+// evaluateLogs: does the kubelet write the logs of pods where ebb looks?
+func evaluateLogs(all *findings, f *Facts) {
+	theirs, ours := f.Kubelet.Settings.PodLogsDir, f.Config.Filesystems.PodLogs.Path
+	if !f.Kubelet.known() || ours == "" || filepath.Clean(theirs.V) == filepath.Clean(ours) {
+		return
+	}
+	all.add(Warning, "pod-logs", fmt.Sprintf("the kubelet writes the logs of pods to %s (%s), ebb looks at %s", theirs.V, theirs.From, ours),
+		"nobody sees how full that disk is, and logs of deleted pods are left to the kubelet",
+		"filesystems.podLogs.path: "+theirs.V+" in "+ebbFile(f)+"; in a pod, mount it at the same path, too")
 }
 
 // kubeletKeeps is what the kubelet removes whatever its flags say (pod_container_deletor.go

@@ -55,11 +55,17 @@ func evaluateRuntime(all *findings, f *Facts) {
 // evaluateSandbox: the sandbox image runs in every pod, but no pod names it; on
 // containerd 1.6 nothing protects it but its name.
 func evaluateSandbox(all *findings, r *RuntimeFacts) {
-	good := "the sandbox image is " + r.Sandbox
-	if r.Pinned {
-		good = "the sandbox image is pinned by the runtime"
+	if r.Pins && r.SandboxErr == nil {
+		// containerd compares the configured name with the stored ones as strings
+		// (internal/cri/server/images/image_pull.go): pause:3 is stored as docker.io/library/pause:3.
+		all.check(r.Pinned, "runtime.sandbox", "the runtime has pinned an image, as it does with the sandbox image",
+			Warning, "the runtime has pinned no image, so not the sandbox image",
+			"the image was not pulled yet, or is configured by another name than it is stored by: without registry or tag. "+
+				"Then a collector may remove it, and without it no pod starts",
+			"set sandbox to the full name, with registry and tag, in pinned_images of containerd's CRI configuration, then restart containerd")
+		return
 	}
-	all.check(r.Pinned || r.Sandbox != "", "runtime.sandbox", good,
+	all.check(r.Sandbox != "", "runtime.sandbox", "the sandbox image is "+r.Sandbox,
 		Error, "the sandbox image cannot be told from others"+because(r.SandboxErr),
 		"without it no pod starts, so ebb removes nothing at all while it does not know it",
 		"set sandbox_image in containerd's CRI configuration, then restart containerd")

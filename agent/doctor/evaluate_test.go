@@ -56,7 +56,7 @@ func healthy() Facts {
 			Release: "6.12.43", Lockdown: "none", BPFFS: Mounted{Path: "/sys/fs/bpf/ebb", Is: true},
 			Tracefs: Mounted{Path: "/sys/kernel/tracing", Is: true}, BPFFSKnown: true,
 		},
-		Runtime: RuntimeFacts{Socket: "/run/containerd/containerd.sock", Version: "containerd v2.4.2", Pinned: true, SameAsTheirs: true},
+		Runtime: RuntimeFacts{Socket: "/run/containerd/containerd.sock", Version: "containerd v2.4.2", Pins: true, Pinned: true, SameAsTheirs: true},
 		Agent: AgentFacts{Address: "127.0.0.1:9478", Answered: true, Ready: true, StateDir: "/var/lib/ebb",
 			LockFile: "/run/ebb/agent.lock", Holder: "pod ebb-system/ebb-agent-x7k2p, pid 4711, version v0.6.0, since 2026-01-02T03:04:05Z"},
 		Pods: PodFacts{Source: config.PodsFromKubelet, From: "the kubelet at https://127.0.0.1:10250", Count: 23},

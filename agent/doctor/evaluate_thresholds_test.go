@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"testing"
 
@@ -194,6 +195,10 @@ func TestCollectors(t *testing.T) {
 		"ebb down, but seen":    {all(down, func(f *Facts) { f.Agent.PID = 7 }), map[string]Level{images: OK, "agent.running": Note}},
 		"by age":                {all(func(f *Facts) { f.Kubelet.Settings.ImageMaximumGCAge.V = 1 }), map[string]Level{images: Warning}},
 		"flags unknown":         {all(func(f *Facts) { f.Kubelet.Settings.FlagsKnown = false }), map[string]Level{containers: Note}},
+		"logs elsewhere":        {all(func(f *Facts) { f.Kubelet.Settings.PodLogsDir.V = "/data/logs" }), map[string]Level{"pod-logs": Warning}},
+		"logs where ebb looks":  {all(func(f *Facts) { f.Kubelet.Settings.PodLogsDir.V = "/var/log/pods/" }), map[string]Level{"pod-logs": ""}},
+		"nothing is pinned":     {all(func(f *Facts) { f.Runtime.Pinned = false }), map[string]Level{"runtime.sandbox": Warning}},
+		"images unread":         {all(func(f *Facts) { f.Runtime.Pinned, f.Runtime.SandboxErr = false, io.EOF }), map[string]Level{"runtime.sandbox": Error}},
 		"ebb keeps three":       {all(func(f *Facts) { f.Config.Containers.MaxPerPodContainer = 3 }), map[string]Level{keeping: Note}},
 		"ebb keeps all":         {all(func(f *Facts) { f.Config.Containers.MaxPerPodContainer = -1 }), map[string]Level{keeping: Note}},
 		"both keep three": {all(func(f *Facts) {

@@ -95,7 +95,8 @@ type RuntimeFacts struct {
 	Version      string
 	CRIErr       error
 	Sandbox      string // the sandbox image's name, where it goes by name
-	Pinned       bool   // the runtime pins the sandbox image
+	Pins         bool   // the runtime pins the sandbox image, if it finds it: containerd 2
+	Pinned       bool   // it has pinned an image
 	SandboxErr   error
 	RootsErr     error
 	SameAsTheirs bool // it is the socket the kubelet uses
