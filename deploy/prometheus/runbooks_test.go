@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const runbook = "https://github.com/ebb-agent/ebb/blob/main/docs/operate.md#"
+const runbook = "https://github.com/ebb-agent/ebb/blob/main/docs/runbooks.md#"
 
 var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
@@ -17,7 +17,7 @@ var (
 
 // Whoever is woken finds a section that says what to do.
 func TestRunbooks(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operate.md")
+	page, err := os.ReadFile("../../docs/runbooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestRunbooks(t *testing.T) {
 		}
 		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], runbook)
 		if !ok || !anchors[anchor] {
-			t.Errorf("%s: docs/operate.md has no heading for %s", r.Alert, strconv.Quote(r.Annotations["runbook_url"]))
+			t.Errorf("%s: docs/runbooks.md has no heading for %s", r.Alert, strconv.Quote(r.Annotations["runbook_url"]))
 		}
 	}
 }
