@@ -79,7 +79,7 @@ func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all of them, and at what has no namespace")
 	flags.DurationVar(&o.OlderThan, "older-than", rules.OlderThan, "what has been deleted, or has not answered, for less time is not reported")
 	flags.IntVar(&o.History, "release-history", rules.HistoryDefault, "how many revisions of a Helm release are not too many")
-	flags.StringVarP(&o.output, "output", "o", "text", "text, json, yaml or name; field names stay (docs/collectors.md)")
+	flags.StringVarP(&o.output, "output", "o", "text", "text, json, yaml or name; field names stay (docs/orphans.md)")
 	o.flags(flags)
 	program.Choices(cmd, "output", "text", "json", "yaml", "name")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
