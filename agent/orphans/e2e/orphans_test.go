@@ -118,7 +118,7 @@ func (b *fixture) stuck(t *testing.T) []string {
 	owner := b.configMap(t, "shop", "parent", object{})
 	b.configMap(t, "shop", "child", object{"ownerReferences": []reference{owner}})
 	b.delete(t, "/api/v1/namespaces/shop/configmaps/parent", "Foreground")
-	b.configMap(t, "shop", "bare", held("hold"))
+	b.configMap(t, "shop", "bare", held("team/hold"))
 	b.delete(t, "/api/v1/namespaces/shop/configmaps/bare", "Background")
 	b.delete(t, "/apis/storage.k8s.io/v1/volumeattachments/attached", "Background")
 	b.delete(t, "/apis/example.io/v1/namespaces/shop/widgets/machine", "Background")
