@@ -79,9 +79,8 @@ func TestFinalizersOfRealClusters(t *testing.T) {
 		types := make(map[[2]string]gc.Type)
 		observe := func(group, kind, name string, finalizers []string) {
 			version := strings.TrimPrefix(group+"/v1", "/")
-			ty, known := types[[2]string{group, kind}]
-			if !known {
-				ty = gc.Type{APIVersion: version, Kind: kind, Resource: strings.ToLower(kind) + "s"}
+			if _, known := types[[2]string{group, kind}]; !known {
+				ty := gc.Type{APIVersion: version, Kind: kind, Resource: strings.ToLower(kind) + "s"}
 				types[[2]string{group, kind}] = ty
 				l.Types([]gc.Type{ty}, nil)
 				l.Listing(ty)
