@@ -29,13 +29,19 @@ func Rights(c config.Config) []Right {
 			continue
 		}
 		for _, t := range r.types {
-			gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(t.apiVersion, t.kind))
-			all = append(all, rights("", gvr.Group, gvr.Resource, "get", "list", "watch")...)
+			of := t.resource()
+			all = append(all, rights("", of.Group, of.Resource, "get", "list", "watch")...)
 		}
 		all = append(all, r.rights(c.Collectors, c.Mode == config.Enforce && mode == config.Enforce)...)
 	}
 	slices.SortFunc(all, func(a, b Right) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(all)
+}
+
+// resource is what a path calls the type, which is one of Kubernetes' own.
+func (k typeKey) resource() schema.GroupVersionResource {
+	r, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(k.apiVersion, k.kind))
+	return r
 }
 
 // String is unique for a Right.
@@ -55,7 +61,7 @@ func deletes(group string, resources ...string) func(config.Collectors, bool) []
 	return func(_ config.Collectors, acts bool) (list []Right) {
 		for _, resource := range resources {
 			if acts {
-				list = append(list, Right{"", group, resource, "delete"})
+				list = append(list, rights("", group, resource, "delete")...)
 			}
 		}
 		return list

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/csrs"
@@ -79,8 +77,7 @@ func TestRights(t *testing.T) {
 					// What it follows it may read in any way.
 					follows := func(right Right, _ bool) bool {
 						return slices.ContainsFunc(r.types, func(t typeKey) bool {
-							gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(t.apiVersion, t.kind))
-							return right.Group == gvr.Group && right.Resource == gvr.Resource && right.Verb != "delete" && right.Verb != "patch"
+							return right.Group == t.resource().Group && right.Resource == t.resource().Resource && right.Verb != "delete" && right.Verb != "patch"
 						})
 					}
 					want := map[Right]bool{}

@@ -19,47 +19,62 @@ import (
 
 // What turns up while an image's names are away brings them back.
 func TestImageIsNeededAtTheLastMoment(t *testing.T) {
-	tests := map[string]func(*world, bpf.Key){
-		"wanted by": func(w *world, _ bpf.Key) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
-		"in use by snapshot elsewhere/new": func(w *world, _ bpf.Key) {
-			w.rt.Snapshot("elsewhere", "new", "shares-i0")
-		},
-		"used since": func(w *world, key bpf.Key) { w.kernel.ran(key) },
-	}
-	for why, during := range tests {
+	for why, during := range map[string]func(*world, bpf.Key){
+		"wanted by":                        wantsI0,
+		"in use by snapshot elsewhere/new": usesI0,
+		"used since":                       ranI0,
+	} {
 		t.Run(why, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				w.pods = &fakePods{}
-				i0 := w.add("docker.io/library/i0:latest", 40)
-				// Of the same layers, in the other namespace, so that something can come
-				// to stand on them while the names are away.
-				w.rt.Import("elsewhere", fake.Image{Name: "shares-i0", Config: "other", Layers: []fake.Layer{
-					{Name: "docker.io/library/i0:latest", Bytes: 20 * mib, Inodes: 10, BlobBytes: 20 * mib}}})
-				w.add("i1", 100)
-				w.up()
-				w.use("docker.io/library/i0:latest")
-				w.use("i1")
-				key, happened := w.keyOf(i0), false
-				w.rt.SetFaults(fake.Faults{During: func(id string) {
+			staysAfterAll(t, why, func(i0 string, happens func()) fake.Faults {
+				return fake.Faults{During: func(id string) {
 					if id == i0 {
-						happened = true
-						during(w, key)
+						happens()
 					}
-				}})
-				w.fill(99)
-				w.pass(time.Second)
-				if slices.Contains(w.rt.Removed(), i0) {
-					t.Error("it was removed")
-				}
-				if !happened {
-					t.Error("its names were not taken away: there is nothing to test")
-				}
-				if w.logs.count("image stays after all", i0, why) == 0 {
-					t.Error("it is not said why")
-				}
-			})
+				}}
+			}, during)
 		})
 	}
+}
+
+func wantsI0(w *world, _ bpf.Key) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) }
+func usesI0(w *world, _ bpf.Key)  { w.rt.Snapshot("elsewhere", "new", "shares-i0") }
+func ranI0(w *world, key bpf.Key) { w.kernel.ran(key) }
+
+const i0Name = "docker.io/library/i0:latest"
+
+// staysAfterAll has something happen to the image i0, once, when faults call it. The image stays, and
+// the log has why.
+func staysAfterAll(t *testing.T, why string, faults func(i0 string, happens func()) fake.Faults, what func(*world, bpf.Key)) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		i0 := w.add(i0Name, 40)
+		// Of the same layers, in the other namespace, so that something can come
+		// to stand on them while the names are away.
+		w.rt.Import("elsewhere", fake.Image{Name: "shares-i0", Config: "other", Layers: []fake.Layer{
+			{Name: i0Name, Bytes: 20 * mib, Inodes: 10, BlobBytes: 20 * mib}}})
+		w.add("i1", 100)
+		w.up()
+		w.use(i0Name)
+		w.use("i1")
+		key, happened := w.keyOf(i0), false
+		w.rt.SetFaults(faults(i0, func() {
+			if !happened {
+				happened = true
+				what(w, key)
+			}
+		}))
+		w.fill(99)
+		w.pass(time.Second)
+		if slices.Contains(w.rt.Removed(), i0) {
+			t.Error("it was removed")
+		}
+		if !happened {
+			t.Error("nothing happened to it: there is nothing to test")
+		}
+		if w.logs.count("image stays after all", i0, why) == 0 {
+			t.Error("the log does not have the reason")
+		}
+	})
 }
 
 // For the first image that goes the latest list has to do, unless the runtime has told of
@@ -164,40 +179,18 @@ func TestNoSpaceToWithdraw(t *testing.T) {
 
 // What turns up before the last look at an image whose names could not be taken away keeps it.
 func TestNeededWithItsNames(t *testing.T) {
-	for why, before := range map[string]func(w *world, i0 string){
-		"in use by snapshot elsewhere/new": func(w *world, _ string) { w.rt.Snapshot("elsewhere", "new", "shares-i0") },
-		"pinned by the runtime":            func(w *world, _ string) { w.rt.Pin("docker.io/library/i0:latest") },
-		"the sandbox image":                func(w *world, _ string) { w.rt.SetSandboxImage("docker.io/library/i0:latest") },
-		"it has changed since":             func(w *world, _ string) { w.add("docker.io/library/i0:latest", 40) },
-		"wanted by":                        func(w *world, _ string) { w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}}) },
-		"used since":                       func(w *world, i0 string) { w.kernel.ran(w.keyOf(i0)) },
+	for why, before := range map[string]func(*world, bpf.Key){
+		"in use by snapshot elsewhere/new": usesI0,
+		"pinned by the runtime":            func(w *world, _ bpf.Key) { w.rt.Pin(i0Name) },
+		"the sandbox image":                func(w *world, _ bpf.Key) { w.rt.SetSandboxImage(i0Name) },
+		"it has changed since":             func(w *world, _ bpf.Key) { w.add(i0Name, 40) },
+		"wanted by":                        wantsI0,
+		"used since":                       ranI0,
 	} {
 		t.Run(why, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				w.pods = &fakePods{}
-				i0 := w.add("docker.io/library/i0:latest", 40)
-				w.rt.Import("elsewhere", fake.Image{Name: "shares-i0", Config: "other", Layers: []fake.Layer{
-					{Name: "docker.io/library/i0:latest", Bytes: 20 * mib, Inodes: 10, BlobBytes: 20 * mib}}})
-				w.add("i1", 100)
-				w.up()
-				w.use("docker.io/library/i0:latest")
-				w.use("i1")
-				happened := false
-				w.rt.SetFaults(fake.Faults{Withdraw: inventory.ErrNoSpace, Checking: func() {
-					if !happened {
-						happened = true
-						before(w, i0)
-					}
-				}})
-				w.fill(99)
-				w.pass(time.Second)
-				if slices.Contains(w.rt.Removed(), i0) || !happened {
-					t.Errorf("it was removed, or not looked at: %v", happened)
-				}
-				if w.logs.count("image stays after all", i0, why) == 0 {
-					t.Error("it is not said why")
-				}
-			})
+			staysAfterAll(t, why, func(_ string, happens func()) fake.Faults {
+				return fake.Faults{Withdraw: inventory.ErrNoSpace, Checking: happens}
+			}, before)
 		})
 	}
 }

@@ -21,7 +21,7 @@ const (
 	// Of what is being deleted.
 	HeldByFinalizer  gc.Reason = "held_by_finalizer"          // its controller's types are served
 	HeldByUnserved   gc.Reason = "held_by_unserved_finalizer" // its controller's types are not
-	HeldByUnknown    gc.Reason = "held_by_unknown_finalizer"  // its controller cannot be told
+	HeldByUnknown    gc.Reason = "held_by_unknown_finalizer"  // its controller is not known
 	HeldByDependents gc.Reason = "held_by_dependents"
 	HeldForCollector gc.Reason = "held_for_garbage_collector" // nothing holds it but a collector's own finalizer
 	HeldByNothing    gc.Reason = "held_by_nothing"            // it has no finalizers
