@@ -23,6 +23,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/lock"
 	"github.com/ebb-agent/ebb/agent/node/pods"
+	"github.com/ebb-agent/ebb/agent/node/unload"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/cgroup"
@@ -128,6 +129,9 @@ func (c *configFile) load() (config.Config, error) {
 // writing its state, before it refuses to be the second one.
 const handOver = 2 * time.Second
 
+// askUninstalled is how long an agent that stops waits for the API server.
+const askUninstalled = 3 * time.Second
+
 // dial connects to the runtime, which is looked for anew each time: it may come
 // after the agent.
 func dial(ctx context.Context, configured string, log *slog.Logger) (node.Runtime, error) {
@@ -152,17 +156,44 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := alone.Release(); err != nil {
-			log.Debug("release lock", "error", err)
-		}
-	}()
+	api, err := work(ctx, cfg, file, log)
+	if e := alone.Release(); e != nil {
+		log.Debug("release lock", "error", e)
+	}
+	if api != nil && uninstalled(api, log) {
+		err = errors.Join(err, unload.Run(context.WithoutCancel(ctx), unload.Options{
+			Config: cfg, KeepState: true, Self: lock.Self(program.Version()), Out: io.Discard, Log: log}))
+	}
+	return err
+}
+
+// uninstalled reports whether ebb is being removed from the cluster, so that nobody will use what an
+// agent leaves in the kernel for the next one. The chart names the DaemonSet where it gives the
+// right to look at it.
+func uninstalled(api *kube.APIServer, log *slog.Logger) bool {
+	name := os.Getenv("DAEMONSET_NAME")
+	if name == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askUninstalled)
+	defer cancel()
+	reason, err := api.Uninstalled(ctx, os.Getenv("POD_NAMESPACE"), name)
+	if err != nil {
+		log.Warn("kernel programs stay: the API server does not say whether ebb is being uninstalled", "error", err)
+	} else if reason != "" {
+		log.Info("ebb is being uninstalled: kernel programs and leases are removed from the node", "reason", reason)
+	}
+	return reason != ""
+}
+
+// work runs the agent until ctx is done. It returns the API server if pods are asked there.
+func work(ctx context.Context, cfg config.Config, file string, log *slog.Logger) (*kube.APIServer, error) {
 	program.LogStart(log, cfg.Mode == config.ModeEnforce, file)
 	debug.SetGCPercent(gcPercent)
 	program.LimitMemory(log)
 	probes, noProbes := loadProbes(ctx, cfg, log)
 	if errors.Is(noProbes, bpf.ErrInUse) {
-		return fmt.Errorf("kernel.pinDirectory: %w", noProbes) // another agent works on this node
+		return nil, fmt.Errorf("kernel.pinDirectory: %w", noProbes) // another agent works on this node
 	}
 	if probes != nil {
 		defer func() {
@@ -187,17 +218,19 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 		log.Warn("containers that fill the disk cannot be named", "reason", err)
 	}
 	options.Rested = func() { slim(log) }
+	var err error
 	if options.Pods, err = podSource(cfg.Pods); err != nil {
-		return fmt.Errorf("pods: %w", err)
+		return nil, fmt.Errorf("pods: %w", err)
 	}
-	if api, ok := options.Pods.(*kube.APIServer); ok && cfg.Pods.APIServer.Events {
+	api, ok := options.Pods.(*kube.APIServer)
+	if ok && cfg.Pods.APIServer.Events {
 		options.Events = api
 	}
 	agent, err := node.New(options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return agent.Run(ctx)
+	return api, agent.Run(ctx)
 }
 
 // podSource makes what knows the pods of this node; nil if nobody is to be asked.

@@ -141,7 +141,7 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	resp, err := s.client.get(ctx, path, "application/json", nil)
 	if err != nil {
 		var answer *answerError
-		if errors.As(err, &answer) && answer.names(name) {
+		if errors.As(err, &answer) && answer.notFound("", "pods", name) {
 			return true, nil
 		}
 		return false, err
@@ -166,14 +166,14 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	return false, nil
 }
 
-// names tells whether the answer says that exactly this pod does not exist. A
+// notFound reports whether the answer says that exactly this object does not exist. A
 // 404 of something in between (a proxy, a server that does not serve pods yet)
 // does not.
-func (e *answerError) names(pod string) bool {
+func (e *answerError) notFound(group, kind, name string) bool {
 	d := e.status.Details
 	return e.code == http.StatusNotFound && e.status.Reason == "NotFound" &&
 		cmp.Or(e.status.Code, e.code) == e.code &&
-		d.Kind == "pods" && d.Group == "" && d.Name == pod
+		d.Kind == kind && d.Group == group && d.Name == name
 }
 
 // validObjectName is Kubernetes' rule for the names of nodes, namespaces and

@@ -5,7 +5,7 @@
 // There are two sources. [Kubelet] asks the node's kubelet, each time anew. [APIServer]
 // lists and watches the node's pods. Both decode JSON into a few fields, one object at a
 // time, with the standard library: the agent runs on every node, and typed clients cost tens
-// of megabytes on each. docs/node.md says what many nodes cost one API server.
+// of megabytes on each. docs/node-containers.md says what many nodes cost one API server.
 //
 // [APIServer.PostEvent] is the one thing that is written: what people are told about the node.
 //
