@@ -37,6 +37,10 @@ const doctorExamples = `  # what is there, and what to do about it
   # a node, from a desk
   ebb doctor --node worker-3
 
+  # a node without an agent, from a desk
+  kubectl debug node/worker-3 --profile=sysadmin --image=ghcr.io/ebb-agent/ebb:0.1.0 --attach \
+      -- /usr/bin/ebb doctor --root /host
+
   # with the configuration that ebb-agent is going to have
   ebb doctor --config /etc/ebb.yaml
 
@@ -56,6 +60,7 @@ type examination struct {
 	kubelet       kube.KubeletOptions
 	kubeletPID    int
 	skipProbes    bool
+	root          string
 }
 
 func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -92,9 +97,11 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&o.kubelet.CAFile, "kubelet-ca-file", "", "the authority of the kubelet's serving certificate")
 	flags.StringVar(&o.kubelet.ServerName, "kubelet-server-name", "", "what that certificate is for, if that is not the URL's host: usually the node's name")
 	flags.BoolVar(&o.kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "take any serving certificate; the token then goes to whoever listens there")
+	flags.StringVar(&o.root, "root", "", "where the node's root directory is mounted, if this is a container: all paths but --config's are the node's then")
 	flags.BoolVar(&o.skipProbes, "skip-probes", false, "do not try the kernel programs (they are loaded for a moment if no agent has pinned them)")
 	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("kubelet-config", "kubelet-url")
+	cmd.MarkFlagsMutuallyExclusive("node", "root")
 	cmd.MarkFlagsRequiredTogether("kubelet-cert-file", "kubelet-key-file")
 	return cmd
 }

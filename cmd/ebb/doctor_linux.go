@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 // run examines this node, with the agent's configuration of a file, and writes the report.
@@ -16,6 +17,9 @@ func (e examination) run(ctx context.Context, file, output string, w io.Writer) 
 	o := doctor.Options{KubeletConfig: e.kubeletConfig, Kubelet: e.kubelet, KubeletPID: e.kubeletPID, SkipProbes: e.skipProbes}
 	var err error
 	if o.Config, o.ConfigFile, err = loadConfig(file); err != nil {
+		return err
+	}
+	if err := program.EnterRoot(e.root); err != nil {
 		return err
 	}
 	report := doctor.Evaluate(doctor.Collect(ctx, o))

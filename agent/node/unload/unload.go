@@ -16,6 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/lock"
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/runtime/containerd"
 	"github.com/ebb-agent/ebb/runtime/containerd/layout"
@@ -35,7 +36,7 @@ type Options struct {
 // Run unloads. The error joins what could not be done; if an agent runs it is a
 // lock.ErrHeld, and nothing was done.
 func Run(ctx context.Context, o Options) error {
-	if err := enter(o.Root); err != nil {
+	if err := program.EnterRoot(o.Root); err != nil {
 		return err
 	}
 	l, err := lock.Acquire(ctx, o.Config.State.LockFile, o.Wait, o.Self)
@@ -59,17 +60,6 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(o.Out, format+"\n", args...)
 	return err
-}
-
-// enter makes root the root directory. It is for the whole process.
-func enter(root string) error {
-	if root == "" || root == "/" {
-		return nil
-	}
-	if err := unix.Chroot(root); err != nil {
-		return fmt.Errorf("enter %s (needs CAP_SYS_CHROOT): %w", root, err)
-	}
-	return os.Chdir("/")
 }
 
 func unpin(o Options) error {

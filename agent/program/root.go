@@ -1,0 +1,20 @@
+package program
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// EnterRoot makes dir the root directory of the whole process, as for a container that has the node's
+// mounted. "" and "/" leave it as it is.
+func EnterRoot(dir string) error {
+	if dir == "" || dir == "/" {
+		return nil
+	}
+	if err := unix.Chroot(dir); err != nil {
+		return fmt.Errorf("enter %s (needs CAP_SYS_CHROOT): %w", dir, err)
+	}
+	return os.Chdir("/")
+}
