@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/saver"
@@ -151,6 +154,49 @@ func TestMaximumAgeNeedsNoEvent(t *testing.T) {
 		w.pass(time.Second)
 		w.wantRemoved(id)
 		w.wantLogged(1, "image removed", "reason=maximum_age")
+	})
+}
+
+// Images that are due by their age alone go a tenth at a time; those that the disk needs go at once.
+func TestAgesAlonePauseForAnHour(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaximumAge = config.Duration(48 * time.Hour)
+		w.cfg.Images.AgeRemovalsPerHourPercent = 10
+		var ids []string
+		for n := range 30 {
+			ids = append(ids, w.add(fmt.Sprintf("old%d", n), 10))
+		}
+		w.up()
+		w.pass(48*time.Hour + time.Minute)
+		sorted := func() []string { return slices.Sorted(slices.Values(w.rt.Removed())) }
+		want := func(n int) {
+			t.Helper()
+			if got := sorted(); len(got) != n {
+				t.Errorf("%d images are gone, want %d", len(got), n)
+			}
+		}
+		want(3)
+		if n := w.metric("ebb_node_reclaim_runs_total", "age_capped"); n != 1 {
+			t.Errorf("%v runs ended so", n)
+		}
+		w.down() // it outlives the agent
+		w.up()
+		w.pass(30 * time.Minute)
+		want(3)
+		w.pass(31 * time.Minute)
+		want(5) // of 27
+		if n := w.metric("ebb_node_reclaim_runs_total", "age_capped"); n != 1 {
+			t.Errorf("%v runs ended so: looks that may do nothing count", n)
+		}
+		w.fill(81) // 61 MiB too many
+		if got := len(w.rt.Removed()); got < 5+6 {
+			t.Errorf("%d images are gone: the disk waits for the cap", got)
+		}
+		for w.pass(0); len(w.rt.Removed()) < len(ids); w.pass(time.Hour) {
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(ids)), sorted()); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 

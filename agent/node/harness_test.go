@@ -74,6 +74,7 @@ func inWorld(t *testing.T, f func(*world)) {
 		w.kernel.now = w.sinceBoot
 		w.disk.rt, w.disk.news = w.rt, make(chan struct{}, 1)
 		w.cfg = config.Default()
+		w.cfg.Images.AgeRemovalsPerHourPercent = 100 // there are few images here
 		w.cfg.Mode = config.ModeEnforce
 		w.cfg.State.Directory = dir
 		w.cfg.Server.Address, w.cfg.Server.AdminSocket = "", ""

@@ -49,6 +49,7 @@ type Images struct {
 	FutileShare                int      `json:"futileShare" doc:"In percent. When the low threshold cannot be reached, the most recently used images stay that together would free at most this share of what is needed, in bytes or inodes: they would go for next to nothing. 0 to 100; 0 keeps only those that would free nothing of it."`
 	Keep                       []string `json:"keep" doc:"References that are never removed, as globs: * stands for any run of characters but '/', ** for any run. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
 	MaxRemovalsPerHour         int      `json:"maxRemovalsPerHour" doc:"At most this many images go in any 60 minutes: it bounds any mistake. 1 to 100000."`
+	AgeRemovalsPerHourPercent  int      `json:"ageRemovalsPerHourPercent" doc:"While the disk needs no space, at most this share of the node's images goes by imageMaximumGCAge in any 60 minutes, and at least one. So a short age does not make all nodes pull at once. 1 to 100."`
 }
 
 // Containers is the policy for what is dead.
@@ -173,6 +174,7 @@ func Default() Config {
 			FutileShare:                1,
 			Keep:                       []string{},
 			MaxRemovalsPerHour:         500,
+			AgeRemovalsPerHourPercent:  10,
 		},
 		Containers: Containers{
 			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),

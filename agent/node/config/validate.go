@@ -114,6 +114,9 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 	if i.MaxRemovalsPerHour < 1 || i.MaxRemovalsPerHour > 100000 {
 		fail("images.maxRemovalsPerHour", "%d is not between 1 and 100000", i.MaxRemovalsPerHour)
 	}
+	if i.AgeRemovalsPerHourPercent < 1 || i.AgeRemovalsPerHourPercent > 100 {
+		fail("images.ageRemovalsPerHourPercent", "%d is not between 1 and 100", i.AgeRemovalsPerHourPercent)
+	}
 	for n, rule := range i.Keep {
 		if _, err := image.ParseKeepRule(rule); err != nil {
 			fail(fmt.Sprintf("images.keep[%d]", n), "%v", err)

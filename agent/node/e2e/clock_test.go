@@ -57,7 +57,7 @@ func TestClockWrongAcrossReboot(t *testing.T) {
 func clockFixture(t *testing.T) *fixture {
 	t.Helper()
 	b := newFixture(t, node.Debian, plains("a", 7)...)
-	b.config.Images.MaximumAge = config.Duration(24 * time.Hour)
+	b.config.Images.MaximumAge, b.config.Images.AgeRemovalsPerHourPercent = config.Duration(24*time.Hour), 100
 	b.start()
 	b.use("a3", "a1", "a5", "a0", "a4", "a2", "a6")
 	b.awaitOrder()
@@ -92,7 +92,7 @@ func TestMaximumAge(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 3)...)
 	const age = 6 * time.Second
-	b.config.Images.MaximumAge = config.Duration(age)
+	b.config.Images.MaximumAge, b.config.Images.AgeRemovalsPerHourPercent = config.Duration(age), 100
 	b.sleepIn("a1")
 	used := b.sleepIn("a2")
 	mark := b.journal.mark()

@@ -180,7 +180,7 @@ func (b *fixture) resetInRun(told *truth) {
 func afterReset(t *testing.T) {
 	facts := readTruth(t)
 	b := rebootFixture(t, node.Reopen)
-	b.config.Images.MaximumAge = config.Duration(24 * time.Hour)
+	b.config.Images.MaximumAge, b.config.Images.AgeRemovalsPerHourPercent = config.Duration(24*time.Hour), 100
 	b.runs = 1000 // containers of before may be left
 	b.scenario.ids = facts[0].IDs
 	for _, i := range rebootImages() {

@@ -59,7 +59,7 @@ func TestStateDamaged(t *testing.T) {
 			b.must(agentrun.Unload(b.config)) // the kernel knows the truth otherwise
 			b.damage(damage)
 
-			b.config.Images.MaximumAge = config.Duration(24 * time.Hour)
+			b.config.Images.MaximumAge, b.config.Images.AgeRemovalsPerHourPercent = config.Duration(24*time.Hour), 100
 			mark := b.journal.mark()
 			b.start()
 			said := b.journal.await(t, mark, "the state file could not be read and was moved aside; every image counts as recently used")

@@ -13,6 +13,7 @@ const (
 	resultLow        = "low_reached" // the disk is at or below its low threshold
 	resultAge        = "age_done"    // what had reached its maximum age is gone
 	resultHold       = "hold"        // all that may go is gone, and it is not enough
+	resultAgeCapped  = "age_capped"  // ageRemovalsPerHourPercent is used up, and the disk needs no space
 	resultCapped     = "capped"      // maxRemovalsPerHour is used up
 	resultShortfall  = "shortfall"   // the low threshold is reached by what was computed, and the disk does not show it yet
 	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
@@ -24,7 +25,7 @@ const (
 
 // results are all of them.
 var results = []string{
-	resultLow, resultAge, resultHold, resultCapped, resultShortfall, resultIncomplete, resultObserved, resultPaused, resultDone, resultShort,
+	resultLow, resultAge, resultAgeCapped, resultHold, resultCapped, resultShortfall, resultIncomplete, resultObserved, resultPaused, resultDone, resultShort,
 }
 
 // keptReasons are the states an image can be in besides being removed.

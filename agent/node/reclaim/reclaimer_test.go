@@ -33,7 +33,8 @@ func TestRecordsAreCopied(t *testing.T) {
 	}
 }
 
-// The cap counts the removals of the last hour, and has room again when the oldest of them is an hour old.
+// A cap counts the removals of the last hour, and has room again when fewer of them than it allows are
+// younger than an hour.
 func TestRemovalBudget(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -44,9 +45,9 @@ func TestRemovalBudget(t *testing.T) {
 	}{
 		"none":      {nil, 2, now},
 		"long ago":  {[]time.Time{ago(2 * time.Hour), ago(time.Hour)}, 2, now},
-		"some":      {[]time.Time{ago(time.Hour), ago(time.Minute)}, 1, ago(time.Minute).Add(time.Hour)},
+		"some":      {[]time.Time{ago(time.Hour), ago(time.Minute)}, 1, now},
 		"used up":   {[]time.Time{ago(30 * time.Minute), ago(time.Minute)}, 0, now.Add(30 * time.Minute)},
-		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(57 * time.Minute)},
+		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(58 * time.Minute)}, // then two of them are left
 	} {
 		r := New(prometheus.NewRegistry(), Options{Now: func() time.Time { return now }})
 		r.Restore(state.Records{Meta: state.Meta{Removals: c.removals}})

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// capWindow is what maxRemovalsPerHour counts over.
+// capWindow is what maxRemovalsPerHour and ageRemovalsPerHourPercent count over.
 const capWindow = time.Hour
 
 // verdict says how the run goes on.
@@ -143,9 +143,34 @@ func (run *Run) paused() bool {
 	return true
 }
 
-// allowed is how many images the hourly cap lets go. If it is used up, the run ends, and goes on
+// allowed is how many images the hourly caps let go. If one is used up, the run ends, and goes on
 // when there is room again.
 func (run *Run) allowed() (free int) {
+	if hourly := run.byAgeAlone(); hourly > 0 {
+		free, at := run.r.removalBudget(hourly)
+		if free == 0 {
+			if run.outcome.trigger == image.RemovedAge { // else the run has reached what it was for
+				run.outcome.result = resultAgeCapped
+			}
+			run.o.LookAgain(at)
+			return 0
+		}
+		return min(free, run.allowedAtAll())
+	}
+	return run.allowedAtAll()
+}
+
+// byAgeAlone is how many images may go in an hour while nothing but their age asks for it; 0 if
+// something else does.
+func (run *Run) byAgeAlone() int {
+	if p := run.r.target.plan; run.asked != nil || p.NeedBytes > 0 || p.NeedInodes > 0 {
+		return 0
+	}
+	recent := run.r.recentRemovals()
+	return max(1, (len(run.pass.inv.Images)+len(recent))*run.o.Config.Images.AgeRemovalsPerHourPercent/100)
+}
+
+func (run *Run) allowedAtAll() int {
 	hourly := run.o.Config.Images.MaxRemovalsPerHour
 	free, at := run.r.removalBudget(hourly)
 	if free > 0 {
@@ -161,15 +186,20 @@ func (run *Run) allowed() (free int) {
 	return 0
 }
 
-// removalBudget returns how many removals the cap still allows, and when it will allow more.
-func (r *Reclaimer) removalBudget(hourly int) (free int, at time.Time) {
+// recentRemovals are the times of those within the last hour, oldest first.
+func (r *Reclaimer) recentRemovals() []time.Time {
 	now := r.o.Now()
-	recent := slices.DeleteFunc(r.records.removals, func(t time.Time) bool { return now.Sub(t) >= capWindow })
-	r.records.removals = recent
-	if len(recent) == 0 {
-		return hourly, now
+	r.records.removals = slices.DeleteFunc(r.records.removals, func(t time.Time) bool { return now.Sub(t) >= capWindow })
+	return r.records.removals
+}
+
+// removalBudget returns how many removals a cap still allows, and when it will allow more.
+func (r *Reclaimer) removalBudget(hourly int) (free int, at time.Time) {
+	recent := r.recentRemovals()
+	if free = hourly - len(recent); free > 0 {
+		return free, r.o.Now()
 	}
-	return max(0, hourly-len(recent)), recent[0].Add(capWindow)
+	return 0, recent[len(recent)-hourly].Add(capWindow)
 }
 
 // interrupted ends the run for a reason that lies in no image. Were the image
@@ -291,7 +321,7 @@ func (run *Run) End(why error) (next time.Time, err error) {
 // say counts a run and says how it went. A look that had nothing to do is no run.
 func (run *Run) say() {
 	end := &run.outcome
-	if end.trigger == "" {
+	if end.trigger == "" || end.result == resultAgeCapped && end.removed == 0 {
 		return
 	}
 	if end.result == "" {
