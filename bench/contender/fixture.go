@@ -52,7 +52,7 @@ func NewFixture(ctx context.Context, config peers.Config, o *Options) (_ *Fixtur
 	if err := cp.ControllerManager.Stop(ctx); err != nil {
 		return nil, err
 	}
-	for _, file := range []string{"00-namespace.yaml", "enforce/controller-rbac.yaml", "controller-flowschema.yaml"} {
+	for _, file := range []string{"00-namespace.yaml", "enforce/controller-rbac.yaml", "controller/flowschema.yaml"} {
 		if err := cp.Apply(ctx, filepath.Join(o.Deploy, file)); err != nil {
 			return nil, err
 		}

@@ -104,7 +104,7 @@ func built(settings []debug.BuildSetting) (commit string, dirty bool) {
 }
 
 // source are the files by which figures can change: no tests, no texts.
-var source = regexp.MustCompile(`(\.(go|c|h|o|s)|go\.(mod|sum)|deploy/manifests/[^/]*\.yaml)$`)
+var source = regexp.MustCompile(`(\.(go|c|h|o|s)|go\.(mod|sum)|deploy/manifests/.*\.yaml)$`)
 
 // SourcesOf is a hash of what packages are made of, as HEAD has it, and whether the working
 // tree has something else.
@@ -117,7 +117,7 @@ func SourcesOf(packages []string) (hash string, dirty bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	wanted := map[string]bool{".": true, "tools/containerd": true, "tools/peers/etcd": true, "tools/peers/kubernetes": true, "deploy/manifests": true}
+	wanted := map[string]bool{".": true, "tools/containerd": true, "tools/peers/etcd": true, "tools/peers/kubernetes": true, "deploy/manifests": true, "deploy/manifests/controller": true, "deploy/manifests/enforce": true}
 	for dir := range strings.Lines(list) {
 		rel, err := filepath.Rel(top, strings.TrimSpace(dir))
 		if err != nil {

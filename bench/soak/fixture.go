@@ -150,7 +150,7 @@ func (b *fixture) close() error {
 
 // populate makes definitions, namespaces and the first objects.
 func (b *fixture) populate(ctx context.Context, g *plan.Generator) error {
-	for _, file := range []string{"00-namespace.yaml", "enforce/controller-rbac.yaml", "controller-flowschema.yaml"} {
+	for _, file := range []string{"00-namespace.yaml", "enforce/controller-rbac.yaml", "controller/flowschema.yaml"} {
 		if err := b.cp.Apply(ctx, filepath.Join(b.deploy, file)); err != nil {
 			return err
 		}

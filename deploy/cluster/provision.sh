@@ -89,7 +89,7 @@ images() {
 
 ebb() {
 	[ -n "$manifests" ] || return 0
-	kubectl apply --server-side -f "$manifests"
+	kubectl apply --server-side -f "$manifests" -f "$manifests/controller"
 }
 
 for step in "${steps[@]}"; do

@@ -45,6 +45,8 @@ func testAgentAsks(t *testing.T, r *release) {
 		t.Fatal(err)
 	}
 	t.Setenv("NODE_NAME", nodeName)
+	t.Setenv("POD_NAMESPACE", "ebb-system")
+	t.Setenv("DAEMONSET_NAME", "ebb-agent") // it looks whether that is there when it stops
 	runAgent(t, r, account)
 	askOnceMore(t, r, account)
 
@@ -62,7 +64,7 @@ func testAgentAsks(t *testing.T, r *release) {
 		if e.ResponseStatus.Code == http.StatusForbidden {
 			t.Errorf("may not: %s %s", e.Verb, e.RequestURI)
 		}
-		if e.ObjectRef.Resource == "events" {
+		if e.ObjectRef.Resource != "pods" {
 			continue
 		}
 		if e.Verb != "get" && !strings.Contains(e.RequestURI, "spec.nodeName%3D"+nodeName) {
@@ -70,7 +72,8 @@ func testAgentAsks(t *testing.T, r *release) {
 		}
 	}
 	want := r.allowed(t, roles+"/ebb-agent")
-	maps.Copy(want, r.allowed(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/ebb-agent"))
+	maps.Copy(want, r.allowed(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/ebb-agent-events"))
+	maps.Copy(want, r.allowed(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/ebb-system/roles/ebb-agent"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("its role, and what it asked for (-role +asked):\n%s", diff)
 	}

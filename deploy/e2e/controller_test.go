@@ -47,7 +47,7 @@ const jsonPatch, plainJSON = "application/json-patch+json", "application/json"
 func TestController(t *testing.T) {
 	// The plugin itself is on: what the account does must be within its rules.
 	b := start(t, peers.Config{APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"}})
-	b.ApplyFiles(t, "manifests/00-namespace.yaml", "manifests/controller-rbac.yaml", "manifests/controller-flowschema.yaml", "admission/policy.yaml", "admission/deny.yaml")
+	b.ApplyFiles(t, "manifests/00-namespace.yaml", "manifests/controller/rbac.yaml", "manifests/controller/flowschema.yaml", "admission/policy.yaml", "admission/deny.yaml")
 	b.furnish(t)
 	c := b.account(t)
 	await.Holds(t, patience, "the account's rights", func(context.Context) error {

@@ -170,7 +170,10 @@ func (r *release) uninstall(t *testing.T) func() (string, error) {
 
 func TestHelm(t *testing.T) {
 	r := newRelease(t)
-	r.says(t, r.run(t, "install"), "The agents observe", "removes NOTHING", "--set agent.mode=enforce",
+	r.says(t, r.run(t, "install"), "The agents observe", "removes NOTHING", "--set agent.mode=enforce")
+	r.wantNames(t, roles, "ebb-agent")
+	r.wantNames(t, deployments)
+	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.enabled=true"),
 		"The controller observes", "changes NOTHING", "--set controller.mode=enforce")
 	r.wantNames(t, roles, "ebb-agent", "ebb-controller")
 	before := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}

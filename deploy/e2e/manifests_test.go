@@ -14,7 +14,9 @@ import (
 
 // renderings are values with which the chart makes something else than by default.
 var renderings = map[string][]string{
-	"defaults":          nil,
+	"the controller":    nil,
+	"the agent alone":   {"controller.enabled=false"},
+	"profiles":          {"agent.profiles.canary.mode=enforce", "agent.profiles.ci.mode=observe", "agent.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key=size", "agent.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator=Exists"},
 	"enforce":           {"agent.mode=enforce", "controller.mode=enforce"},
 	"kubelet's pods":    {"agent.config.pods.source=kubelet", "agent.config.pods.kubelet.insecureSkipTLSVerify=true"},
 	"nobody's pods":     {"agent.config.pods.source=none"},
@@ -45,7 +47,7 @@ var renderings = map[string][]string{
 // makes, with strict checks of its fields.
 func TestManifestsAreTaken(t *testing.T) {
 	b := start(t, peers.Config{})
-	for _, dir := range []string{"", "uninstall"} {
+	for _, dir := range []string{"", "controller", "enforce", "uninstall"} {
 		files, err := filepath.Glob(filepath.Join("../manifests", dir, "*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("manifests: %v, %v", files, err)
@@ -62,7 +64,7 @@ func TestManifestsAreTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A Job's pods cannot be changed; helm makes it anew, too.
 			b.Must(t, http.MethodDelete, "/apis/batch/v1/namespaces/ebb-system/jobs?propagationPolicy=Background", nil)
-			var args []string
+			args := []string{"--set", "controller.enabled=true"}
 			for _, v := range values {
 				args = append(args, "--set", v)
 			}

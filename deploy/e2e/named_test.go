@@ -43,7 +43,7 @@ func namedTypes(t *testing.T) (b *fixture, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := helm.Template(t.Context(), "--values", values, "--set", "controller.mode=enforce,namespace.create=true,agent.enabled=false")
+	rendered, err := helm.Template(t.Context(), "--values", values, "--set", "controller.enabled=true,controller.mode=enforce,namespace.create=true,agent.enabled=false")
 	if err != nil {
 		t.Fatal(err)
 	}

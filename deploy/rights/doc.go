@@ -1,6 +1,6 @@
 // Package rights tests, on a real node, that the capabilities which the DaemonSet
 // in deploy/manifests gives the agent are enough, and that each is needed: what
-// docs/security.md says of them.
+// docs/security-agent.md says of them.
 //
 // The test runs itself again with one capability less and tries what that one is
 // for, each by the call that the agent makes. It then runs the agent itself with

@@ -24,7 +24,7 @@ var helm = sync.OnceValues(func() (*Helm, error) { return Build(context.Backgrou
 
 type object = map[string]any
 
-// render renders the chart with "name=value" as --set takes it, and returns the
+// render renders the chart with the controller and "name=value" as --set takes it, and returns the
 // objects by kind and name.
 func render(t *testing.T, set ...string) map[string]object {
 	t.Helper()
@@ -32,7 +32,7 @@ func render(t *testing.T, set ...string) map[string]object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var args []string
+	args := []string{"--set", "controller.enabled=true"}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
@@ -95,7 +95,7 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 			t.Errorf("%s is not what is made: run make manifests\n%s", name, cmp.Diff(string(got), string(want)))
 		}
 	}
-	for _, dir := range []string{"", "enforce", "uninstall"} {
+	for _, dir := range []string{"", "controller", "enforce", "uninstall"} {
 		there, err := filepath.Glob(filepath.Join(root, ManifestDir, dir, "*.yaml"))
 		if err != nil {
 			t.Fatal(err)

@@ -50,6 +50,16 @@ func rolling(surge schema, types ...string) schema {
 	return closed(schema{"type": oneOf(types...), "rollingUpdate": closed(schema{"maxUnavailable": share, "maxSurge": surge})})
 }
 
+// profiles are agents of their own, by name. They have the rights of all agents, so that they take pods
+// from where all do.
+func profiles() schema {
+	config := nodeSchema(nodeconfig.Default())
+	drop(config, "pods")
+	return schema{"type": "object", "additionalProperties": false, "patternProperties": schema{
+		`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`: closed(schema{"mode": mode, "config": config}, "mode"),
+	}}
+}
+
 // constraints are the schemas of values of which the default does not say enough.
 var constraints = map[string]schema{
 	"nameOverride":     matching(`^$|^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`),
@@ -68,6 +78,7 @@ var constraints = map[string]schema{
 
 	"agent.mode":                          mode,
 	"agent.config":                        nodeSchema(nodeconfig.Default()),
+	"agent.profiles":                      profiles(),
 	"agent.layout":                        oneOf("containerd", "k3s", "rke2", "microk8s", "k0s"),
 	"agent.containerd.socket":             path,
 	"agent.containerd.root":               path,

@@ -10,17 +10,18 @@ import (
 // ManifestDir is where the manifests are, below the root.
 const ManifestDir = "deploy/manifests"
 
-// manifests are the files and the templates that they are made of. Whoever applies
-// the directory applies it in the order of names, the namespace first.
+// manifests are the files and the templates that they are made of. kubectl applies a directory in
+// the order of names, the namespace first, and nothing below it: the chart's defaults are in the
+// directory itself, the controller is in one of its own.
 var manifests = []struct {
 	file, template, about string
 }{
 	{"00-namespace.yaml", "namespace.yaml", "Where ebb is."},
 	{"agent.yaml", "agent/", "ebb-agent, on every node."},
-	{"controller-rbac.yaml", "controller/rbac.yaml", "Who ebb-controller is, and what it may do."},
-	{"controller-flowschema.yaml", "controller/flowschema.yaml", "How the API server lets ebb-controller in."},
-	{"controller.yaml", "controller/", "ebb-controller."},
-	{EnforcingRights, "enforce/", "What ebb-controller may do in mode enforce: apply before you set the mode."},
+	{"controller/rbac.yaml", "controller/rbac.yaml", "The account of ebb-controller and its rights: to read, and nothing else."},
+	{"controller/flowschema.yaml", "controller/flowschema.yaml", "The priority level of ebb-controller's requests."},
+	{"controller/controller.yaml", "controller/", "ebb-controller."},
+	{EnforcingRights, "enforce/", "The rights of ebb-controller in mode enforce: apply before you set the mode."},
 	{"uninstall/check.yaml", "uninstall/check.yaml", "Whether ebb may go: apply before anything else is deleted."},
 	{"uninstall/unload.yaml", "uninstall/unload.yaml", "Removes from the nodes what the agents left: apply after they are gone."},
 }
@@ -28,14 +29,14 @@ var manifests = []struct {
 // EnforcingRights is the file with the rights of a controller that enforces.
 const EnforcingRights = "enforce/controller-rbac.yaml"
 
-// Manifests renders the chart with its defaults and the namespace, and the rights of a controller
-// that enforces.
+// Manifests renders the chart with the namespace and the controller, all else as by default, and the
+// rights of a controller that enforces.
 func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
-	rendered, err := h.Template(ctx, "--set", "namespace.create=true")
+	rendered, err := h.Template(ctx, "--skip-tests", "--set", "namespace.create=true,controller.enabled=true")
 	if err != nil {
 		return nil, err
 	}
-	enforcing, err := h.Template(ctx, "--set", "controller.mode=enforce", "--show-only", "templates/controller/rbac.yaml")
+	enforcing, err := h.Template(ctx, "--set", "controller.enabled=true,controller.mode=enforce", "--show-only", "templates/controller/rbac.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +56,7 @@ func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
 			return nil, fmt.Errorf("manifests: no file for template %s", d.Template)
 		}
 		if files[file] == nil {
-			values := "its defaults"
-			if file == EnforcingRights {
-				values = "controller.mode=enforce"
-			}
-			files[file] = fmt.Appendf(nil, "# %s Rendered from deploy/chart with %s: run \"make manifests\" after a\n# change there.\n", about, values)
+			files[file] = fmt.Appendf(nil, "# %s\n# Rendered from deploy/chart: run \"make manifests\" after a change there.\n", about)
 		} else {
 			files[file] = append(files[file], "---\n"...)
 		}

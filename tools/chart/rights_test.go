@@ -22,7 +22,7 @@ func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := h.Template(t.Context(), args...)
+	list, err := h.Template(t.Context(), append([]string{"--set", "controller.enabled=true"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +158,8 @@ func TestRightToEvents(t *testing.T) {
 		"agent.config.pods.apiserver.events=true,agent.events.enabled=false,agent.config.pods.apiserver.listSpread=5s": {false, false},
 	} {
 		objects := render(t, set)
-		role := objects["Role/ebb-agent"]
-		if may := role != nil && objects["RoleBinding/ebb-agent"] != nil; may != want.may {
+		role := objects["Role/ebb-agent-events"]
+		if may := role != nil && objects["RoleBinding/ebb-agent-events"] != nil; may != want.may {
 			t.Errorf("%q: it may: %v", set, may)
 		}
 		if does := agentConfig(t, objects).Pods.APIServer.Events; does != want.does {

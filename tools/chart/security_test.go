@@ -17,16 +17,22 @@ import (
 	"github.com/ebb-agent/ebb/agent/uninstall"
 )
 
-// table is the table of docs/security.md whose header begins with these cells.
-func table(t *testing.T, header string) (rows [][]string) {
+// The pages whose tables are compared with the chart.
+const (
+	securityPage = "docs/security.md"
+	agentPage    = "docs/security-agent.md"
+)
+
+// table returns the rows of the table of a page whose header begins with these cells.
+func table(t *testing.T, path, header string) (rows [][]string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs/security.md"))
+	page, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(page), "\n| "+header)
 	if !ok {
-		t.Fatalf("docs/security.md has no table %q", header)
+		t.Fatalf("%s has no table %q", path, header)
 	}
 	for i, line := range strings.Split(rest, "\n") {
 		if i < 2 {
@@ -92,12 +98,12 @@ func podOf(t *testing.T, o object) podSpec {
 // TestCapabilitiesAreDocumented: each with its reason, and no others.
 func TestCapabilitiesAreDocumented(t *testing.T) {
 	var want []string
-	for _, row := range table(t, "capability |") {
+	for _, row := range table(t, agentPage, "capability |") {
 		want = append(want, row[0])
 	}
 	agent := podOf(t, render(t)["DaemonSet/ebb-agent"])
 	if diff := cmp.Diff(want, agent.Containers[0].SecurityContext.Capabilities.Add); diff != "" {
-		t.Errorf("docs/security.md and the DaemonSet (-page +chart):\n%s", diff)
+		t.Errorf("%s and the DaemonSet (-page +chart):\n%s", agentPage, diff)
 	}
 	without := podOf(t, render(t, "agent.config.kernel.enabled=false")["DaemonSet/ebb-agent"])
 	if diff := cmp.Diff(want[3:], without.Containers[0].SecurityContext.Capabilities.Add); diff != "" {
@@ -120,7 +126,7 @@ func TestPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := h.Template(t.Context(), "--values", file)
+		list, err := h.Template(t.Context(), "--values", file, "--set", "controller.enabled=true")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,12 +172,12 @@ func mountsOf(p podSpec) map[string]string {
 // than said.
 func TestMountsAreDocumented(t *testing.T) {
 	want := make(map[string]string)
-	for _, row := range table(t, "directory of the node |") {
+	for _, row := range table(t, agentPage, "directory of the node |") {
 		want[row[0]] = row[1]
 	}
 	enforcing := podOf(t, render(t, "agent.mode=enforce")["DaemonSet/ebb-agent"])
 	if diff := cmp.Diff(want, mountsOf(enforcing)); diff != "" {
-		t.Errorf("docs/security.md and the DaemonSet (-page +chart):\n%s", diff)
+		t.Errorf("%s and the DaemonSet (-page +chart):\n%s", agentPage, diff)
 	}
 	// Where the agent cannot see the kubelet's directory, unload removes the one that it had.
 	if empty := "/var/lib/kubelet/" + unload.KubeletDirectory; want[empty] == "" {
@@ -389,13 +395,13 @@ func TestControllerRightsAreDocumented(t *testing.T) {
 	for line, of := range verbs {
 		got = append(got, line+" | "+of[0]+" | "+of[1])
 	}
-	for _, row := range table(t, "API group |") {
+	for _, row := range table(t, securityPage, "API group |") {
 		want = append(want, strings.Join(row[:4], " | "))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/security.md and the roles (-page +chart):\n%s", diff)
+		t.Errorf("%s and the roles (-page +chart):\n%s", securityPage, diff)
 	}
 }
 

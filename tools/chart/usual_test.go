@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -31,10 +32,12 @@ func TestNames(t *testing.T) {
 				t.Errorf("%q: %s has the label %v", set, key, of)
 			}
 		}
-		for _, key := range []string{"DaemonSet/" + want + "-agent", "Deployment/" + want + "-controller"} {
-			selector := at[object](objects[key], "spec", "selector", "matchLabels")
-			if selector["app.kubernetes.io/name"] != "ebb" || selector["app.kubernetes.io/instance"] != Release || len(selector) != 3 {
-				t.Errorf("%q: %s selects %v", set, key, selector)
+		for key, more := range map[string]object{"DaemonSet/" + want + "-agent": {"ebb/profile": "default"}, "Deployment/" + want + "-controller": {}} {
+			component := key[strings.LastIndexByte(key, '-')+1:]
+			selector := object{"app.kubernetes.io/name": "ebb", "app.kubernetes.io/instance": Release, "app.kubernetes.io/component": component}
+			maps.Copy(selector, more)
+			if diff := cmp.Diff(selector, at[object](objects[key], "spec", "selector", "matchLabels")); diff != "" {
+				t.Errorf("%q: %s selects (-want +got):\n%s", set, key, diff)
 			}
 		}
 	}

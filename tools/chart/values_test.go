@@ -32,6 +32,12 @@ func TestWrongValues(t *testing.T) {
 		{"agent.metrics.port=http", []string{"/agent/metrics/port", "integer"}},
 		{"agent.metric.port=1", []string{"/agent", "'metric' not allowed"}},
 		{"agent.containerd.socket=run/containerd.sock", []string{"/agent/containerd/socket"}},
+		{"agent.profiles.canary.mod=enforce", []string{"/agent/profiles/canary"}},
+		{"agent.profiles.canary.config.pods.source=none,agent.profiles.canary.mode=enforce", []string{"/agent/profiles/canary/config", "'pods' not allowed"}},
+		{"agent.profiles.canary.config.images.keep={a}", []string{"/agent/profiles/canary", "mode"}},
+		{"agent.profiles.default.mode=enforce", []string{"agent.profiles", "default"}},
+		{"agent.profiles.Big.mode=enforce", []string{"/agent/profiles", "Big"}},
+		{`agent.nodeSelector.ebb/profile=canary`, []string{"agent.nodeSelector", "ebb/profile", "agent.profiles"}},
 		{"agent.config.mode=enforce", []string{"/agent/config", "'mode' not allowed"}},
 		{"agent.config.server.address=:1", []string{"/agent/config", "'server' not allowed"}},
 		{"agent.config.images.imageGcHighThresholdPercent=80", []string{"/agent/config/images", "imageGcHighThresholdPercent"}},
@@ -103,7 +109,7 @@ func TestWrongValues(t *testing.T) {
 		{"agent.serviceAccount.create=false,rbac.create=false", []string{"agent.serviceAccount.name", "rbac.create"}},
 	} {
 		t.Run(c.set, func(t *testing.T) {
-			_, err := h.Template(t.Context(), "--set", c.set)
+			_, err := h.Template(t.Context(), "--set", "controller.enabled=true", "--set", c.set)
 			if err == nil {
 				t.Fatal("was taken")
 			}

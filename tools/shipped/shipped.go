@@ -14,7 +14,7 @@ import (
 
 // Config is the configuration of a component, "agent" or "controller", as YAML.
 func Config(component string) ([]byte, error) {
-	file, err := process.Find("deploy/manifests/" + component + ".yaml")
+	file, err := process.Find("deploy/manifests/" + map[string]string{"agent": "agent.yaml", "controller": "controller/controller.yaml"}[component])
 	if err != nil {
 		return nil, err
 	}

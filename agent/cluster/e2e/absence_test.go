@@ -23,7 +23,7 @@ import (
 )
 
 // typesEnv is how many custom resources there are in TestAbsence; 500 gives the figures in
-// docs/benchmarks.md.
+// docs/benchmarks-cluster.md.
 const typesEnv = "EBB_TEST_CRDS"
 
 // lease is long enough for API servers that start on a busy machine.

@@ -48,7 +48,7 @@ type fixture struct {
 func newFixture(t *testing.T, c peers.Config) *fixture {
 	t.Helper()
 	b := &fixture{Cluster: peerstest.Start(t, c), chance: dice.New(t)}
-	b.ApplyFiles(t, "manifests/00-namespace.yaml", "manifests/enforce/controller-rbac.yaml", "manifests/controller-flowschema.yaml")
+	b.ApplyFiles(t, "manifests/00-namespace.yaml", "manifests/enforce/controller-rbac.yaml", "manifests/controller/flowschema.yaml")
 	var err error
 	if b.kubeconfig, err = b.ServiceAccountKubeconfig(t.Context(), "ebb-system", "ebb-controller"); err != nil {
 		t.Fatal(err)

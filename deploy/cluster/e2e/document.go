@@ -19,7 +19,11 @@ var followed = []section{
 	{"README.md", "Install it"},
 	{"docs/install.md", "On a cluster"},
 	{"docs/install.md", "Remove it"},
+	{rolloutPage, "2. Canary"},
+	{rolloutPage, "Stop at once"},
+	{"docs/doctor.md", "Without an agent"},
 	{"docs/monitoring.md", "TLS and passwords"},
+	{"docs/chart.md", "Test the release"},
 	{"docs/chart.md", "Uninstall"},
 }
 

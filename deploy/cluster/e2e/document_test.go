@@ -62,7 +62,7 @@ func TestPagesCanBeFollowed(t *testing.T) {
 		}
 	}
 	commands := 0
-	for _, heading := range []string{"2. Install", "3. Prometheus and Grafana"} {
+	for _, heading := range []string{"2. Install", "6. The controller", "3. Prometheus and Grafana"} {
 		list, err := commandsOf(read(installPage), heading)
 		if err != nil {
 			t.Error(err)

@@ -40,6 +40,8 @@ type fixture struct {
 	shellEnv []string
 	progress progress
 
+	controlled bool // whether the controller is installed
+
 	before traces // of what is not ebb's
 }
 

@@ -15,6 +15,9 @@ import (
 // the agent's pod.
 func (b *fixture) desk() {
 	b.ebb(0, "status")
+	if said := b.follow("docs/chart.md", "Test the release"); !strings.Contains(said, "1 of 1 ready") {
+		fail("the release's test does not say that the agent is ready")
+	}
 	b.ebb(0, "nodes")
 	b.ebb(0, "images", "--node", nodeName)
 	if !strings.Contains(b.ebb(0, "why", appImage, "--node", nodeName), "holds") {

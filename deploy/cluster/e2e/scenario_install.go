@@ -32,9 +32,17 @@ func (b *fixture) install() {
 	b.before = need(b.lookAround())
 	b.follow(installPage, "2. Install")
 	images := b.readyIn("observe")
-	b.notes.ok("agent and controller are ready, from the image %s, in mode observe", repository)
+	b.notes.ok("the agent is ready, from the image %s, in mode observe", repository)
 	b.notes.ok("%d images are known; the disk is %d %% full, its thresholds are %d and %d %%",
 		len(images.Store.Images), images.UsedPercent, images.HighPercent, images.LowPercent)
+}
+
+// withController is what the page has for those who want it; the script's Prometheus finds both.
+func (b *fixture) withController() {
+	b.follow(installPage, "6. The controller")
+	b.controlled = true
+	b.ready()
+	b.notes.ok("two controllers are ready")
 }
 
 // look asks what would be done.
@@ -53,8 +61,9 @@ func (b *fixture) look() {
 }
 
 func (b *fixture) ready() {
-	for _, workload := range []string{"daemonset/ebb-agent", "deployment/ebb-controller"} {
-		b.rollout(workload)
+	b.rollout("daemonset/ebb-agent")
+	if b.controlled {
+		b.rollout("deployment/ebb-controller")
 	}
 }
 
@@ -73,6 +82,7 @@ func (b *fixture) readyIn(mode string) explanation {
 func (b *fixture) enforce() {
 	b.upgrade("agent.config.images.imageMinimumGCAge=5s", "prometheusRule.optional=true")
 	b.follow(installPage, "5. Let it act")
+	b.follow(installPage, "7. Let the controller act")
 	b.readyIn("enforce")
 	b.operate()
 	b.notes.ok("both were replaced, and enforce")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -55,9 +56,15 @@ func (b *fixture) manifests() {
 		must(os.Remove(record))
 	}
 	b.provision("--image-gc", "100", "kubelet") // it keeps its records in memory
+	b.controlled = false
 	b.follow("README.md", "Install it")
 	b.readyIn("observe")
 	b.notes.ok("installed from an image that was not pulled")
+	b.withoutAgent()
+	b.follow("docs/chart.md", "With the plain manifests")
+	b.nothingLeft("files: " + stateDirectory)
+	b.follow("README.md", "Install it")
+	b.readyIn("observe")
 	b.provision("--image-gc", "85", "kubelet")
 	b.eventually("the kubelet to collect images itself", func() error {
 		text, err := b.kubectl("get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/configz")
@@ -66,8 +73,20 @@ func (b *fixture) manifests() {
 		}
 		return err
 	})
-	b.follow("docs/chart.md", "With the plain manifests")
+	b.follow("docs/chart.md", "With the plain manifests, every trace")
 	b.nothingLeft()
+}
+
+// withoutAgent has the doctor look at the node from a debugging pod and from a Job. What it finds is
+// this machine's; it has to find the kubelet and the runtime.
+func (b *fixture) withoutAgent() {
+	said := b.follow("docs/doctor.md", "Without an agent")
+	for _, has := range []string{"ebb doctor on ", "running, pid", "imageGCHighThresholdPercent"} {
+		if n := strings.Count(said, has); n < 2 {
+			fail("the two reports say %q %d times", has, n)
+		}
+	}
+	b.notes.ok("the doctor sees the kubelet and the node from a pod of its own")
 }
 
 // strand makes an object that is being deleted, and cannot go.
@@ -78,13 +97,20 @@ func (b *fixture) strand() {
 	need(b.kubectl("delete", "configmap", "owner", "--cascade=foreground", "--wait=false"))
 }
 
-func (b *fixture) nothingLeft() {
+// stateDirectory is where the agent's state is, for a later installation.
+const stateDirectory = "/var/lib/ebb"
+
+// nothingLeft waits until all is as before ebb came, but for traces that begin with one of these.
+func (b *fixture) nothingLeft(but ...string) {
 	b.eventually("every trace to go", func() error {
 		now, err := b.lookAround()
 		if err != nil {
 			return err
 		}
-		if more := b.before.more(now); len(more) > 0 {
+		more := slices.DeleteFunc(b.before.more(now), func(trace string) bool {
+			return slices.ContainsFunc(but, func(prefix string) bool { return strings.HasPrefix(trace, prefix) })
+		})
+		if len(more) > 0 {
 			return fmt.Errorf("left: %q", more)
 		}
 		return nil
@@ -93,6 +119,10 @@ func (b *fixture) nothingLeft() {
 		if pids, err := processes(program); err != nil || len(pids) > 0 {
 			must(errors.Join(err, fmt.Errorf("%s still runs: %v", program, pids)))
 		}
+	}
+	if len(but) > 0 {
+		b.notes.ok("nothing is left but %s: no pins, leases, objects or processes", strings.Join(but, ", "))
+		return
 	}
 	b.notes.ok("no trace is left: no pins, files, leases, objects or processes that were not there before")
 }

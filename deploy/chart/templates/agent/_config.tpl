@@ -84,3 +84,26 @@ httpGet:
   host: 127.0.0.1
   {{- end }}
 {{- end }}
+
+{{/* The name of a DaemonSet of agents and of its ConfigMap. */}}
+{{- define "ebb.agentSet" -}}{{ include "ebb.agent" . }}{{ with .profile }}-{{ . }}{{ end }}{{- end }}
+
+{{/* agent.affinity; agents without a profile leave the nodes of each profile out. */}}
+{{- define "ebb.agentAffinity" -}}
+{{- $affinity := deepCopy .Values.agent.affinity -}}
+{{- if and .Values.agent.profiles (not .profile) -}}
+{{- $others := dict "key" "ebb/profile" "operator" "NotIn" "values" (keys .Values.agent.profiles | sortAlpha) -}}
+{{- $terms := list -}}
+{{- range dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $affinity -}}
+{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $others)) -}}
+{{- end -}}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" $required) -}}
+{{- end -}}
+{{- toYaml $affinity -}}
+{{- end }}
+
+{{/* Whether agents have an account of the API server, and the right to look whether ebb is being uninstalled. */}}
+{{- define "ebb.agentMayAsk" -}}
+{{- if and .Values.rbac.create (eq (dig "pods" "source" "none" .Values.agent.config) "apiserver") -}}yes{{- end -}}
+{{- end }}

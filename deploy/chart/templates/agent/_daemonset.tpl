@@ -1,10 +1,11 @@
-{{- if .Values.agent.enabled }}
+{{/* The agents with a profile, or those without: what is given is the chart's own, and "profile" and "profiles". */}}
+{{- define "ebb.agentDaemonSet" -}}
 {{- $needs := include "ebb.agentNeeds" . | fromJson }}
 {{- $a := .Values.agent }}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
-  name: {{ include "ebb.agent" . }}
+  name: {{ include "ebb.agentSet" . }}
   namespace: {{ .Release.Namespace }}
   labels:
     {{- include "ebb.labels" (dict "root" . "component" "agent") | nindent 4 }}
@@ -12,6 +13,7 @@ spec:
   selector:
     matchLabels:
       {{- include "ebb.selector" (dict "root" . "component" "agent") | nindent 6 }}
+      ebb/profile: {{ .profile | default "default" }}
   # Never two agents on a node: the second would refuse to start, so no surge. While there
   # is none, the programs in the kernel go on recording: their pins are on the node's bpffs.
   updateStrategy:
@@ -24,6 +26,7 @@ spec:
     metadata:
       labels:
         {{- include "ebb.labels" (dict "root" . "component" "agent") | nindent 8 }}
+        ebb/profile: {{ .profile | default "default" }}
         {{- with $a.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -53,11 +56,11 @@ spec:
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $a.nodeSelector }}
+      {{- with merge (ternary (dict "ebb/profile" .profile) dict (ne .profile "")) ($a.nodeSelector | default dict) }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $a.affinity }}
+      {{- with include "ebb.agentAffinity" . | fromYaml }}
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -84,6 +87,11 @@ spec:
             - name: POD_UID
               valueFrom:
                 fieldRef: {fieldPath: metadata.uid}
+            {{- if include "ebb.agentMayAsk" . }}
+            # An agent that stops looks whether it is gone: then ebb is being uninstalled.
+            - name: DAEMONSET_NAME
+              value: {{ include "ebb.agent" . }}
+            {{- end }}
             {{- with include "ebb.apiServer" . | trim }}
             {{- . | nindent 12 }}
             {{- end }}
@@ -117,7 +125,7 @@ spec:
           resources:
             {{- toYaml $a.resources | nindent 12 }}
           terminationMessagePolicy: FallbackToLogsOnError
-          # Not privileged: root with these capabilities. docs/security.md has the reason of each.
+          # Not privileged: root with these capabilities. docs/security-agent.md has the reason of each.
           securityContext:
             privileged: false
             runAsUser: 0
@@ -202,7 +210,7 @@ spec:
       volumes:
         - name: config
           configMap:
-            name: {{ include "ebb.agent" . }}
+            name: {{ include "ebb.agentSet" . }}
         {{- with $a.metrics.webConfigSecret }}
         {{- include "ebb.webVolume" . | nindent 8 }}
         {{- end }}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+const rolloutPage = "docs/rollout.md"
+
+// pinDirectory is where the agent's programs are pinned.
+const pinDirectory = "/sys/fs/bpf/ebb"
+
+// canary lets the agent act on a node with a label, and takes that back.
+func (b *fixture) canary() {
+	b.follow(rolloutPage, "2. Canary")
+	b.agentIs("enforce")
+	b.notes.ok("the node with the label has the agent of the profile, which enforces")
+	need(b.kubectl("label", "node", nodeName, "ebb/profile-"))
+	b.agentIs("observe")
+	b.upgrade("agent.profiles=null")
+	b.ready()
+	b.notes.ok("without the label it is the one that observes again")
+}
+
+// agentIs waits for an agent in this mode.
+func (b *fixture) agentIs(mode string) {
+	b.eventually("an agent that is to "+mode, func() error {
+		images, err := b.images()
+		if err == nil && images.Store.Mode != mode {
+			err = fmt.Errorf("its mode is %s", images.Store.Mode)
+		}
+		return err
+	})
+}
+
+// stop holds all agents up at once, and then has none.
+func (b *fixture) stop() {
+	pause, remove := b.printed(rolloutPage, "Stop at once")[0], b.printed(rolloutPage, "Stop at once")[1]
+	for _, command := range []string{pause, remove} {
+		if _, err := b.typed(command); err != nil {
+			fail("%s: %w", rolloutPage, err)
+		}
+		b.progress.ran[command] = true
+		if command == pause {
+			if !strings.Contains(b.ebb(3, "status"), "paused") {
+				fail("the status does not say that the agent is paused")
+			}
+			b.ebb(0, "resume")
+		}
+	}
+	b.eventually("the programs to leave the kernel", func() error {
+		entries, err := os.ReadDir(pinDirectory)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && len(entries) > 0 {
+			err = fmt.Errorf("%s has %d entries", pinDirectory, len(entries))
+		}
+		return err
+	})
+	b.notes.ok("without its DaemonSet the agent is gone, and its programs with it")
+	b.upgrade()
+	b.ready()
+	b.notes.ok("an upgrade brings it back")
+}
