@@ -31,9 +31,9 @@ func (f figures) markdown() string {
 func (f figures) text() string {
 	return fmt.Sprintf(`## Idle: a node on which nothing happens
 
-One throwaway node with an API server, %d images and %d pods of one sleeping container each. ebb as the chart installs it and the kubelet run side by side for %.0f s, in which
-nobody asks them anything; the kubelet's image garbage collection is handed over to ebb. Then ebb ends, and the kubelet is started anew with its image garbage collection, and watched
-for as long: its look every 5 minutes is in it, and there is nothing to remove. The kubelet does much more than ebb. What ebb takes off it is the difference of the
+Two throwaway nodes, each with an API server, %d images and %d pods of one sleeping container. They are measured at the same time, for %.0f s, in which nobody asks them anything.
+On one, ebb as the chart installs it runs beside the kubelet, whose image garbage collection is handed over to ebb. On the other the kubelet runs alone, with its image garbage
+collection: its look every 5 minutes is in it, and there is nothing to remove. The kubelet does much more than ebb. What ebb takes off it is the difference of the
 last two columns; what ebb costs is the first.
 
 `, f.Images, f.Containers, f.Period) + f.markdown() + fmt.Sprintf(`

@@ -1,6 +1,6 @@
 // Command probes measures what the kernel programs cost that the agent attaches
 // by default, against none attached, and how surely and how soon they tell of a
-// crossing. See docs/benchmarks.md for what each figure is.
+// crossing. See docs/benchmarks-probes.md for what each figure is.
 package main
 
 import (
