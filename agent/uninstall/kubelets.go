@@ -52,7 +52,7 @@ func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOpti
 	}
 	ask, err := asker(ctx, c, o)
 	if err != nil {
-		return fmt.Errorf("--kubelet-account %s: %w; it needs the right to get nodes/configz (docs/operate.md has the commands). "+
+		return fmt.Errorf("--kubelet-account %s: %w; it needs the right to get nodes/configz (docs/uninstall.md has the commands). "+
 			"Or ask the kubelets by way of the API server: --kubelet-proxy", clean(o.KubeletAccount), err)
 	}
 	nodes = slices.DeleteFunc(nodes, func(n node) bool {

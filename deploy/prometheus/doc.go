@@ -9,7 +9,7 @@
 //   - none that pages does so where ebb only observes,
 //   - a real Alertmanager inhibits what alertmanager.yaml says, and nothing else,
 //   - names of metrics follow Prometheus' conventions,
-//   - every alert leads to a section of docs/runbooks.md,
+//   - every alert leads to the section that docs/runbooks.md lists for it,
 //   - rules name only metrics, and labels, that docs/metrics.md and
 //     docs/controller-metrics.md have,
 //   - the configuration gives targets the labels that the rules count on.

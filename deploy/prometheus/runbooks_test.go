@@ -3,35 +3,80 @@ package prometheus
 import (
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 )
 
-const runbook = "https://github.com/ebb-agent/ebb/blob/main/docs/runbooks.md#"
-
-var (
-	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	noWord  = regexp.MustCompile("[^a-z0-9 _-]")
+const (
+	docs = "../../docs/"
+	blob = "https://github.com/ebb-agent/ebb/blob/main/docs/"
 )
 
-// Whoever is woken finds a section that says what to do.
-func TestRunbooks(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runbooks.md")
+var (
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noWord    = regexp.MustCompile("[^a-z0-9 _-]")
+	alertName = regexp.MustCompile("`(Ebb[A-Za-z]+)`")
+	section   = regexp.MustCompile(`\]\((runbooks-[a-z]+\.md#[a-z0-9-]+)\)`)
+)
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	page, err := os.ReadFile(docs + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	anchors := map[string]bool{}
-	for _, m := range heading.FindAllStringSubmatch(string(page), -1) {
-		anchors[strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	return string(page)
+}
+
+// sections are the headings of a page, as a link names them: page.md#anchor.
+func sections(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(readPage(t, page), -1) {
+		found[page+"#"+strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
 	}
+	return found
+}
+
+// listed has the section and the type of each alert in the tables of docs/runbooks.md.
+func listed(t *testing.T) map[string][2]string {
+	t.Helper()
+	rows := map[string][2]string{}
+	for row := range strings.Lines(readPage(t, "runbooks.md")) {
+		cells, link := strings.Split(row, "|"), section.FindStringSubmatch(row)
+		if len(cells) < 4 || link == nil {
+			continue
+		}
+		for _, m := range alertName.FindAllStringSubmatch(cells[1], -1) {
+			rows[m[1]] = [2]string{link[1], strings.TrimSpace(cells[2])}
+		}
+	}
+	return rows
+}
+
+// TestRunbooks checks that each alert links to an existing section, and that the tables of
+// docs/runbooks.md list each alert with this section and with its severity, and no other alerts.
+func TestRunbooks(t *testing.T) {
+	known := sections(t, "runbooks-agent.md")
+	for s := range sections(t, "runbooks-controller.md") {
+		known[s] = true
+	}
+	rows := listed(t)
+	kinds := map[string]string{"critical": "page", "warning": "ticket"}
 	for _, r := range readRules(t, ruleFiles...) {
 		if r.Alert == "" {
 			continue
 		}
-		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], runbook)
-		if !ok || !anchors[anchor] {
-			t.Errorf("%s: docs/runbooks.md has no heading for %s", r.Alert, strconv.Quote(r.Annotations["runbook_url"]))
+		to, ok := strings.CutPrefix(r.Annotations["runbook_url"], blob)
+		if !ok || !known[to] {
+			t.Errorf("%s: no heading for runbook_url %q", r.Alert, r.Annotations["runbook_url"])
 		}
+		if want := [2]string{to, kinds[r.Labels["severity"]]}; rows[r.Alert] != want {
+			t.Errorf("%s: docs/runbooks.md lists %q, want %q", r.Alert, rows[r.Alert], want)
+		}
+		delete(rows, r.Alert)
+	}
+	for name := range rows {
+		t.Errorf("docs/runbooks.md lists %s, which is no alert", name)
 	}
 }
