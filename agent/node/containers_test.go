@@ -147,6 +147,63 @@ func TestDeadContainersGoByTheLimits(t *testing.T) {
 	})
 }
 
+// With a container go its log and what that was rotated to, and no other's. As long as the log cannot
+// go the container stays, as the kubelet has it.
+func TestLogsOfContainersThatGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		logs    bool
+		mounted bool // the directory of the container is a link: nothing in it is removed
+		left    []string
+		did     []string
+	}{
+		"on":                {true, false, []string{"2.log", "2.log.20000101-000000.gz"}, []string{"c0", "c1"}},
+		"off":               {false, false, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"}, []string{"c0", "c1"}},
+		"a link on the way": {true, true, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			logs, at := filepath.Join(dir, "pods"), filepath.Join(dir, "pods", "default_web_uid-web", "app")
+			if c.mounted {
+				at = filepath.Join(dir, "elsewhere")
+			}
+			if err := errors.Join(os.MkdirAll(at, 0o755), os.MkdirAll(filepath.Join(logs, "default_web_uid-web"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			if c.mounted {
+				if err := os.Symlink(at, filepath.Join(logs, "default_web_uid-web", "app")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, file := range []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"} {
+				if err := os.WriteFile(filepath.Join(at, file), []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			inWorld(t, func(w *world) {
+				w.cfg.Containers.Logs, w.cfg.Containers.LogLinks, w.cfg.Filesystems.PodLogs.Path = c.logs, "", logs
+				for n := range 3 {
+					dead := w.exited(fmt.Sprint("c", n), "web", uint32(n))
+					dead.Created = dead.Created.Add(time.Duration(n) * time.Minute)
+					w.rt.AddContainer(dead)
+					w.rt.SetLogPath(dead.ID, filepath.Join(logs, "default_web_uid-web", "app", fmt.Sprint(n, ".log")))
+				}
+				w.rt.AddSandbox(container.Sandbox{ID: "s-web", Pod: pod("web")})
+				w.up()
+				w.pass(time.Second)
+				w.wantDid(c.did...)
+				entries, err := os.ReadDir(at)
+				var left []string
+				for _, e := range entries {
+					left = append(left, e.Name())
+				}
+				if err != nil || !slices.Equal(left, c.left) {
+					t.Errorf("left are %q (%v), want %q", left, err, c.left)
+				}
+			})
+		})
+	}
+}
+
 // An exit is acted on when its time comes, and nothing is polled before.
 func TestExitIsActedOnWhenMinAgeEnds(t *testing.T) {
 	inWorld(t, func(w *world) {

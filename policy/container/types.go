@@ -90,6 +90,13 @@ type Container struct {
 	RetryAt time.Time // after a step that failed: left alone until then
 }
 
+// Status is what the runtime says of one container that it is asked for.
+type Status struct {
+	State    State
+	Finished time.Time // the zero time while it has not ended
+	LogPath  string    // absolute, as the CRI's client chose it; "" if it has no log
+}
+
 // Sandbox is one pod sandbox of the CRI.
 type Sandbox struct {
 	ID       string

@@ -3,7 +3,6 @@ package containerd_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -29,7 +28,7 @@ type Runtime interface {
 	Watch(ctx context.Context, out chan<- inventory.Event) error
 
 	Workloads(context.Context) (inventory.Workloads, error)
-	ContainerNow(ctx context.Context, id string) (container.State, time.Time, error)
+	ContainerNow(ctx context.Context, id string) (container.Status, error)
 	SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error)
 	Do(context.Context, container.Step) error
 }

@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,13 +113,16 @@ func (s *suite) workloadsGo(t *testing.T) {
 
 	before := time.Now()
 	s.Node.EndContainer(t, c.ID)
-	state, finished, err := s.Runtime.ContainerNow(t.Context(), c.ID)
-	for deadline := time.Now().Add(patience); err == nil && state == container.StateRunning && time.Now().Before(deadline); {
+	now, err := s.Runtime.ContainerNow(t.Context(), c.ID)
+	for deadline := time.Now().Add(patience); err == nil && now.State == container.StateRunning && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond) // the CRI notes an exit a moment later
-		state, finished, err = s.Runtime.ContainerNow(t.Context(), c.ID)
+		now, err = s.Runtime.ContainerNow(t.Context(), c.ID)
 	}
-	if err != nil || state != container.StateExited || finished.Before(before.Add(-time.Second)) || finished.After(time.Now().Add(time.Second)) {
-		t.Fatalf("after its end: state %v, finished %v, %v", state, finished, err)
+	if err != nil || now.State != container.StateExited || now.Finished.Before(before.Add(-time.Second)) || now.Finished.After(time.Now().Add(time.Second)) {
+		t.Fatalf("after its end: %+v, %v", now, err)
+	}
+	if !strings.HasSuffix(now.LogPath, "/"+c.Pod.Namespace+"_"+c.Pod.Name+"_"+c.Pod.UID+"/app/0.log") {
+		t.Errorf("its log is %q", now.LogPath)
 	}
 	if got := s.container1(t, c.ID); got.State != container.StateExited {
 		t.Errorf("listed as %+v", got)
@@ -157,8 +161,8 @@ func (s *suite) doTwice(t *testing.T, step container.Step) {
 
 func (s *suite) wantContainer(t *testing.T, id string, want container.State, wantErr error) {
 	t.Helper()
-	if state, _, err := s.Runtime.ContainerNow(t.Context(), id); state != want || !errors.Is(err, wantErr) {
-		t.Errorf("container: state %v, %v; want %v, %v", state, err, want, wantErr)
+	if now, err := s.Runtime.ContainerNow(t.Context(), id); now.State != want || !errors.Is(err, wantErr) {
+		t.Errorf("container: state %v, %v; want %v, %v", now.State, err, want, wantErr)
 	}
 }
 

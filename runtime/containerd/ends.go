@@ -75,12 +75,12 @@ func (r *Runtime) criEnd(ctx context.Context, id string) time.Time {
 	if at, ok := r.cache.end(id); ok {
 		return at
 	}
-	state, at, err := r.cri.ContainerNow(ctx, id)
-	if err != nil || state != container.StateExited || at.IsZero() {
+	s, err := r.cri.ContainerNow(ctx, id)
+	if err != nil || s.State != container.StateExited || s.Finished.IsZero() {
 		return time.Time{}
 	}
-	r.cache.putEnd(id, at)
-	return at
+	r.cache.putEnd(id, s.Finished)
+	return s.Finished
 }
 
 // taskEnds has the tasks of a namespace, and when each ended; the zero time if it has not.

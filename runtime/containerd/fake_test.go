@@ -99,6 +99,7 @@ func (n *fakeNode) RunPod(_ *testing.T, p Pod) (sandboxID, containerID string) {
 		ID: containerID, SandboxID: sandboxID, Pod: p.PodID, Name: "app", Attempt: p.Attempt,
 		State: container.StateRunning, Created: time.Now(),
 	}
+	n.SetLogPath(containerID, fmt.Sprintf("/var/log/pods/%s_%s_%s/app/%d.log", p.Namespace, p.Name, p.UID, p.Attempt))
 	if p.WithoutIdentity {
 		c.Name = ""
 	}

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"time"
 
 	"github.com/ebb-agent/ebb/policy/container"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -15,7 +14,7 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 }
 
 // ContainerNow reads one container of the CRI afresh: see cri.Client.
-func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.State, time.Time, error) {
+func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	return r.cri.ContainerNow(ctx, id)
 }
 

@@ -97,18 +97,19 @@ func when(ns int64) time.Time {
 }
 
 // ContainerNow reads one container's state afresh; inventory.ErrNotFound if it
-// is gone. finished is the zero time while it has not ended.
-func (c *Client) ContainerNow(ctx context.Context, id string) (state container.State, finished time.Time, err error) {
+// is gone.
+func (c *Client) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	if !validID(id) {
-		return 0, time.Time{}, fmt.Errorf("container status: %q: %w", id, errNoID)
+		return container.Status{}, fmt.Errorf("container status: %q: %w", id, errNoID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
-		return 0, time.Time{}, translate("container status", err)
+		return container.Status{}, translate("container status", err)
 	}
-	return stateFromAPI(resp.GetStatus().GetState()), when(resp.GetStatus().GetFinishedAt()), nil
+	s := resp.GetStatus()
+	return container.Status{State: stateFromAPI(s.GetState()), Finished: when(s.GetFinishedAt()), LogPath: s.GetLogPath()}, nil
 }
 
 // SandboxNow reads one sandbox afresh: whether it is ready, and how many

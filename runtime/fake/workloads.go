@@ -14,8 +14,9 @@ import (
 type workloads struct {
 	sandboxes  map[string]*container.Sandbox
 	containers map[string]*container.Container
-	hanging    map[string]bool  // IDs whose stop never ends by itself
-	failing    map[string]error // IDs that cannot be removed
+	logs       map[string]string // paths of containers' logs, by ID
+	hanging    map[string]bool   // IDs whose stop never ends by itself
+	failing    map[string]error  // IDs that cannot be removed
 	carriedOut []container.Step
 	down       error
 	late       <-chan struct{} // lists are answered after that
@@ -24,7 +25,7 @@ type workloads struct {
 func newWorkloads() workloads {
 	return workloads{
 		sandboxes: map[string]*container.Sandbox{}, containers: map[string]*container.Container{},
-		hanging: map[string]bool{}, failing: map[string]error{},
+		logs: map[string]string{}, hanging: map[string]bool{}, failing: map[string]error{},
 	}
 }
 
@@ -42,6 +43,13 @@ func (r *Runtime) AddContainer(c container.Container) {
 	defer r.mu.Unlock()
 	r.work.containers[c.ID] = &c
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: c.ID, Ended: c.State == container.StateExited})
+}
+
+// SetLogPath says where a container's log is.
+func (r *Runtime) SetLogPath(id, path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work.logs[id] = path
 }
 
 // Exit ends a container now, and says so.
@@ -117,16 +125,16 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 }
 
 // ContainerNow reads one container.
-func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.State, time.Time, error) {
+func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	if err := r.begin(ctx); err != nil {
-		return 0, time.Time{}, fmt.Errorf("container status: %w", err)
+		return container.Status{}, fmt.Errorf("container status: %w", err)
 	}
 	defer r.mu.Unlock()
 	c := r.work.containers[id]
 	if c == nil {
-		return 0, time.Time{}, fmt.Errorf("container status: %s: %w", id, inventory.ErrNotFound)
+		return container.Status{}, fmt.Errorf("container status: %s: %w", id, inventory.ErrNotFound)
 	}
-	return c.State, c.Finished, nil
+	return container.Status{State: c.State, Finished: c.Finished, LogPath: r.work.logs[id]}, nil
 }
 
 // SandboxNow reads one sandbox.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -154,6 +155,41 @@ func entries(dir *os.File, f func(fs.DirEntry) error) error {
 			return fmt.Errorf("list logs: %w", err)
 		}
 	}
+}
+
+// RemoveLog removes the log of a container, named by its path, and the files that the kubelet rotated it to:
+// FILE and FILE.*, as its containerLogManager.Clean does. The path has to be POD/CONTAINER/FILE below the
+// directory, and POD the directory of the pod with this UID: of another path nothing is removed. Directories
+// stay.
+func (d *Dir) RemoveLog(path, uid string) error {
+	rel, err := filepath.Rel(d.path, path)
+	parts := strings.Split(rel, string(filepath.Separator))
+	if err != nil || len(parts) != 3 || uid == "" {
+		return nil
+	}
+	if pod, ok := ParseDirectory(parts[0]); !ok || pod.UID != uid || parts[1] == ".." {
+		return nil
+	}
+	at := d.file
+	for _, name := range parts[:2] {
+		below, err := openBeneath(at, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer below.Close()
+		at = below
+	}
+	var errs []error
+	err = entries(at, func(e fs.DirEntry) error {
+		if name := e.Name(); !e.IsDir() && (name == parts[2] || strings.HasPrefix(name, parts[2]+".")) {
+			errs = appendError(errs, unlink(at, name, 0))
+		}
+		return nil
+	})
+	return errors.Join(appendError(errs, err)...)
 }
 
 // remove removes name from the directory above, and what is in it.

@@ -383,3 +383,58 @@ func TestReadOnly(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Of a container's log goes the file and what it was rotated to, and nothing else: no other container's, no
+// directory, nothing through a link, nothing by a path that is not the pod's.
+func TestRemoveLog(t *testing.T) {
+	const uid = "3f1a7c52-9d0e-4b66-8a51-0f2f6f0f9b11"
+	root, outside := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(outside, "0.log"))
+	all := []string{
+		entry + "/app/0.log", entry + "/app/0.log.20261126-101112", entry + "/app/0.log.20261126-091112.gz", entry + "/app/0.log.20261126-091113.gz.tmp",
+		entry + "/app/1.log", entry + "/app/10.log", entry + "/app/0.logs", entry + "/other/0.log", otherName + "/app/0.log",
+	}
+	for _, file := range all {
+		write(t, filepath.Join(root, file))
+	}
+	write(t, filepath.Join(root, entry, "app", "0.log.d", "kept"))
+	link(t, filepath.Join(outside, "0.log"), filepath.Join(root, entry, "app", "0.log.link"))
+	link(t, outside, filepath.Join(root, entry, "away"))
+	link(t, entry, filepath.Join(root, "shop_web-9_"+uid))
+	d := open(t, root)
+	before := tree(t, root)
+	for _, path := range []string{
+		"", "0.log", "/var/log/pods/" + entry + "/app/0.log", filepath.Join(root, entry), filepath.Join(root, entry, "0.log"),
+		root + "/" + entry + "/../" + entry + "/app/sub/0.log", filepath.Join(root, otherName, "app", "0.log"), // of another pod
+		root + "/" + entry + "/../../0.log", filepath.Join(root, entry, "gone", "0.log"), filepath.Join(root, "shop_gone_"+uid, "app", "0.log"),
+	} {
+		if err := d.RemoveLog(path, uid); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{filepath.Join(root, entry, "away", "0.log"), filepath.Join(root, "shop_web-9_"+uid, "app", "0.log")} {
+		if err := d.RemoveLog(path, uid); err == nil {
+			t.Errorf("%s: no error, though a link is on the way", path)
+		}
+	}
+	if err := d.RemoveLog(filepath.Join(root, entry, "app", "0.log"), ""); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, tree(t, root)); diff != "" {
+		t.Fatalf("something went (-before +after):\n%s", diff)
+	}
+	for range 2 { // again does no harm
+		if err := d.RemoveLog(filepath.Join(root, entry, "app", "0.log"), uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := slices.DeleteFunc(before, func(name string) bool {
+		return name == entry+"/app/0.log" || strings.HasPrefix(name, entry+"/app/0.log.") && !strings.HasPrefix(name, entry+"/app/0.log.d")
+	})
+	if diff := cmp.Diff(want, tree(t, root)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "0.log")); err != nil {
+		t.Error("what a link leads to is gone")
+	}
+}

@@ -109,7 +109,7 @@ func (p *Pod) run(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig, c P
 		Image:    &runtimeapi.ImageSpec{Image: c.Image},
 		Command:  c.Command,
 		Args:     c.Args,
-		LogPath:  fmt.Sprintf("%s-%d.log", c.Name, c.Attempt),
+		LogPath:  filepath.Join(c.Name, fmt.Sprintf("%d.log", c.Attempt)), // likewise
 		Labels:   map[string]string{"io.kubernetes.container.name": c.Name},
 		Linux: &runtimeapi.LinuxContainerConfig{
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: hostNetwork()},
@@ -122,6 +122,9 @@ func (p *Pod) run(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig, c P
 		config.Mounts = append(config.Mounts, &runtimeapi.Mount{
 			HostPath: m.Source, ContainerPath: m.Target, Readonly: m.ReadOnly,
 		})
+	}
+	if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, c.Name), 0o755); err != nil {
+		return err
 	}
 	created, err := p.node.pods.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: p.ID, Config: config, SandboxConfig: sandbox,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,8 @@ func TestDeadOfAStaticPod(t *testing.T) {
 			b := newFixture(t, flavor, nil, handedOver)
 			b.importApp()
 			b.must(b.start(t.Context()))
-			spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/sh", "-c", "sleep 0.2; false"}}
+			prints := "i=0; while [ $i -lt 3000 ]; do echo a line of a hundred letters, more or less, of which nobody will ever read a single one, number $i; i=$((i+1)); done; sleep 0.2; false"
+			spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/sh", "-c", prints}}
 			b.must(b.kubelet.AddStaticPod("crash", spec.Manifest()))
 			b.must(b.kubelet.AddStaticPod("lives", peers.PodSpec{Name: "lives", Image: app}.Manifest()))
 			lives, crash := "lives-"+b.kubelet.NodeName(), "crash-"+b.kubelet.NodeName()
@@ -73,6 +75,14 @@ func TestDeadOfAStaticPod(t *testing.T) {
 			if kept > 1 {
 				t.Errorf("%d dead containers of one are within the limits: %+v", kept, e.Containers)
 			}
+			// The kubelet removes the log of a container only if it removes the container, too (Kubernetes issue 91765).
+			b.eventually("the log of the first container to go", func() error {
+				files, err := filepath.Glob(filepath.Join(b.kubelet.PodLogsDir(), "default_"+crash+"_*", "*", "*"))
+				if err == nil && (len(files) == 0 || slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(filepath.Base(f), "0.log") })) {
+					err = fmt.Errorf("there are %q", files)
+				}
+				return err
+			})
 
 			b.must(b.kubelet.RemoveStaticPod("crash"))
 			b.waitPod(crash, peers.IsGone)

@@ -60,7 +60,7 @@ type Containers struct {
 	MaxContainers        int      `json:"maxContainers" doc:"So many dead containers stay on the whole node. Negative: any number."`
 	AgeFrom              string   `json:"ageFrom" doc:"creation: a container's age counts from its creation, as with the kubelet, so that one that ran for a week is a week old when it ends. termination: from its end."`
 	StartGrace           Duration `json:"startGrace" doc:"What was created less than this ago may still be about to start, and its pod may not be known yet: it stays."`
-	Logs                 bool     `json:"logs" doc:"Whether the log directories of pods that are gone go, too (filesystems.podLogs), and dead links to logs."`
+	Logs                 bool     `json:"logs" doc:"Whether logs go, too: that of each container that ebb removes, with its rotated files; the log directories of pods that are gone; and dead links to logs. They are below filesystems.podLogs. With false the log of a removed container stays until its pod is gone."`
 	LogLinks             string   `json:"logLinks" doc:"Where the kubelet puts a link to each container's log. Empty: nowhere."`
 	MaxRemovalsPerSecond int      `json:"maxRemovalsPerSecond" doc:"At most so many containers and sandboxes go in a second; 0: as fast as the runtime can."`
 }

@@ -83,7 +83,7 @@ func jobsOf(steps []container.Step, pods map[string]container.PodID) []job {
 // Runtime is what the removal of dead containers needs of a container runtime.
 type Runtime interface {
 	Workloads(ctx context.Context) (inventory.Workloads, error)
-	ContainerNow(ctx context.Context, id string) (state container.State, finished time.Time, err error)
+	ContainerNow(ctx context.Context, id string) (container.Status, error)
 	SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error)
 	Do(ctx context.Context, s container.Step) error
 }
@@ -94,6 +94,7 @@ type executor struct {
 	pods    Pods
 	limit   *rate.Limiter
 	podLogs string // directories
+	logs    bool   // they may be removed
 	links   string
 	log     *slog.Logger
 	history *history.History
@@ -110,7 +111,7 @@ func newExecutor(o Options, m *metrics) *executor {
 		limit = rate.NewLimiter(rate.Limit(c.MaxRemovalsPerSecond), 1)
 	}
 	return &executor{
-		pods: o.Pods, limit: limit, podLogs: o.Config.Filesystems.PodLogs.Path, links: c.LogLinks, log: o.Log, history: o.History, metrics: m,
+		pods: o.Pods, limit: limit, podLogs: o.Config.Filesystems.PodLogs.Path, logs: o.Config.Containers.Logs, links: c.LogLinks, log: o.Log, history: o.History, metrics: m,
 		paused:  func() bool { return o.Switch.Paused() != nil },
 		batches: make(chan batch, 1), reports: make(chan Report),
 	}
@@ -207,7 +208,10 @@ func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pas
 		}
 		entry := stepEntry(kind, id, b.names[s.ContainerID], j.pod, s)
 		attempt := e.begin(ctx, entry, s) // first: nothing comes between the last check and the step
-		why, err := e.nowKept(ctx, b.rt, s, j.pod, &gone)
+		log, why, err := e.nowKept(ctx, b.rt, s, j.pod, &gone)
+		if why == "" && err == nil && s.Action == container.RemoveContainer {
+			err = e.removeLog(log, j.pod)
+		}
 		if why == "" && err == nil {
 			err = b.rt.Do(ctx, s)
 		}
@@ -250,40 +254,45 @@ type goneAnswer struct {
 	why   string
 }
 
-// nowKept asks again whether a step may be done; "" if so.
-func (e *executor) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (string, error) {
+// nowKept asks again whether a step may be done; why is "" if so. log is where the log of a container is.
+func (e *executor) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (log, why string, err error) {
 	if s.Reason == container.RemovedPodGone {
 		if !gone.asked {
 			gone.asked, gone.why = true, notGone(ctx, gone.pass, pod)
 		}
 		if gone.why != "" {
-			return gone.why, nil
+			return "", gone.why, nil
 		}
 	}
 	if s.ContainerID == "" {
-		ready, containers, err := rt.SandboxNow(ctx, s.SandboxID)
-		switch {
-		case errors.Is(err, inventory.ErrNotFound): // to remove it again does no harm
-			return "", nil
-		case err != nil:
-			return "", fmt.Errorf("check before removal: %w", err)
-		case ready:
-			return "the sandbox is ready", nil
-		case containers > 0:
-			return fmt.Sprintf("the sandbox has %d containers", containers), nil
-		}
-		return "", nil
+		why, err = sandboxKept(ctx, rt, s.SandboxID)
+		return "", why, err
 	}
-	state, _, err := rt.ContainerNow(ctx, s.ContainerID)
+	now, err := rt.ContainerNow(ctx, s.ContainerID)
+	switch {
+	case errors.Is(err, inventory.ErrNotFound): // to remove it again does no harm
+		return "", "", nil
+	case err != nil:
+		return "", "", fmt.Errorf("check before removal: %w", err)
+	case now.State == container.StateRunning:
+		return "", "the container runs", nil
+	case now.State == container.StateUnknown && s.Action == container.RemoveContainer:
+		return "", "nobody knows whether the container runs", nil
+	}
+	return now.LogPath, "", nil
+}
+
+func sandboxKept(ctx context.Context, rt Runtime, id string) (why string, err error) {
+	ready, containers, err := rt.SandboxNow(ctx, id)
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("check before removal: %w", err)
-	case state == container.StateRunning:
-		return "the container runs", nil
-	case state == container.StateUnknown && s.Action == container.RemoveContainer:
-		return "nobody knows whether the container runs", nil
+	case ready:
+		return "the sandbox is ready", nil
+	case containers > 0:
+		return fmt.Sprintf("the sandbox has %d containers", containers), nil
 	}
 	return "", nil
 }

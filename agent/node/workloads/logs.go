@@ -57,6 +57,24 @@ func withLogs[T any](path string, f func(*podlogs.Dir) ([]T, error)) ([]T, error
 	return f(dir)
 }
 
+// removeLog removes the log of a container that is about to be removed, and what it was rotated to. The
+// kubelet does so only if it is the one who removes the container, so that nobody would. Like the kubelet, ebb
+// removes the container after its log: if the log cannot go, both are tried again.
+func (e *executor) removeLog(path string, pod container.PodID) error {
+	if path == "" || e.podLogs == "" || !e.logs {
+		return nil
+	}
+	dir, err := podlogs.Open(e.podLogs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.RemoveLog(path, pod.UID)
+}
+
 // doLogs removes directories of logs, and dead links.
 func (e *executor) doLogs(ctx context.Context, p container.LogPlan, pass kube.Pass) Report {
 	done := Report{failed: make(map[string]error)}

@@ -105,11 +105,11 @@ func askEnds(ctx context.Context, rt Runtime, containers []*container.Container)
 	g.SetLimit(readAtOnce)
 	for _, c := range containers {
 		g.Go(func() error {
-			_, finished, err := rt.ContainerNow(ctx, c.ID)
+			now, err := rt.ContainerNow(ctx, c.ID)
 			if errors.Is(err, inventory.ErrNotFound) {
 				return nil // its end is not known, so it stays; it is gone anyway
 			}
-			c.Finished = finished
+			c.Finished = now.Finished
 			return err
 		})
 	}
