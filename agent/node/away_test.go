@@ -34,7 +34,9 @@ func (w *world) history(ids ...string) map[string]state.Image {
 	all := make(map[string]state.Image)
 	w.atRest(func() {
 		for _, id := range ids {
-			all[id] = w.agent.lastUse.Image(id)
+			i := w.agent.lastUse.Image(id)
+			i.Updated = time.Time{} // when its names were put back
+			all[id] = i
 		}
 	})
 	return all

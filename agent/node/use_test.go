@@ -375,3 +375,48 @@ func TestHeardEndStays(t *testing.T) {
 		})
 	}
 }
+
+// Whoever pulls, imports or tags an image that is there wants it: it is as recent as one that was used
+// then, and as new. That an agent hears of it only after its start changes nothing.
+func TestNamesThatAreWritten(t *testing.T) {
+	for name, write := range map[string]func(*world){
+		"tagged": func(w *world) { w.rt.Tag(fake.CRINamespace, "i0", "mine") },
+		"pulled": func(w *world) { w.add("i0", 40) },
+	} {
+		for _, down := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " while down ", down), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					ids := w.five()
+					w.pass(time.Hour)
+					if down {
+						w.down()
+					}
+					write(w)
+					if down {
+						w.pass(time.Minute)
+						w.up()
+					}
+					w.pass(time.Second)
+					at := w.history(ids[0])[ids[0]]
+					if ago := time.Since(at.Arrived); !at.Arrived.Equal(at.LastUsed) || ago < time.Second || ago > 2*time.Minute {
+						t.Errorf("arrived %v ago, last used %v ago", ago, time.Since(at.LastUsed))
+					}
+					w.fill(81)
+					w.wantRemoved(ids[1], ids[2])
+				})
+			})
+		}
+	}
+	// The minimum age counts from then, too.
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MinimumAge = config.Duration(2 * time.Minute)
+		ids := w.five()
+		w.pass(time.Hour)
+		for n := range 5 {
+			w.rt.Tag(fake.CRINamespace, fmt.Sprint("i", n), fmt.Sprint("mine", n))
+		}
+		w.fill(81)
+		w.wantRemoved()
+		w.wantReason(ids[0], image.KeptYoung)
+	})
+}

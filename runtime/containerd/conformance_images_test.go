@@ -41,8 +41,17 @@ func (s *suite) identity(t *testing.T) {
 
 func (s *suite) twoNames(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("two"), Tags: []string{name("also-two")}, Layers: []Layer{{"two", mib}}})
+	before := s.find(t, id).Updated
 	s.Node.Tag(t, criNamespace, name("two"), name("tagged-later"))
-	refs := s.find(t, id).References
+	tagged := s.find(t, id)
+	if !tagged.Updated.After(before) {
+		t.Errorf("tagged, it was updated at %v, before at %v", tagged.Updated, before)
+	}
+	s.Node.Import(t, criNamespace, Image{Name: name("two"), Tags: []string{name("also-two")}, Layers: []Layer{{"two", mib}}})
+	if again := s.find(t, id).Updated; !again.After(tagged.Updated) {
+		t.Errorf("imported again, it was updated at %v, before at %v", again, tagged.Updated)
+	}
+	refs := tagged.References
 	for _, want := range []string{name("two"), name("also-two"), name("tagged-later")} {
 		if !slices.Contains(refs, want) {
 			t.Errorf("references %q lack %q", refs, want)

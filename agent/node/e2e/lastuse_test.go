@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
@@ -238,4 +241,31 @@ func TestKilledAgain(t *testing.T) {
 	b.checkGone("a1", "a2")
 	b.stop()
 	b.must(b.node.Whole(b.ctx))
+}
+
+// TestTagIsAUse: an image that is there and that somebody tags, or imports once more, was wanted a moment
+// ago. It does not go first for having been used long ago.
+func TestTagIsAUse(t *testing.T) {
+	t.Parallel()
+	eachRuntime(t, func(t *testing.T, flavor node.Flavor) {
+		b := newFixture(t, flavor, plains("a", 7)...)
+		b.start()
+		b.use("a0", "a1", "a2", "a3", "a4", "a5", "a6")
+		b.awaitOrder()
+		in := namespaces.WithNamespace(b.ctx, node.CRINamespace)
+		store := b.node.Client().ImageService()
+		oldest, err := store.Get(in, ref("a0"))
+		b.must(err)
+		_, err = store.Create(in, images.Image{Name: prefix + "mine:1", Target: oldest.Target})
+		b.must(err)
+		_, err = b.node.Import(b.ctx, node.CRINamespace, b.scenario.images["a1"])
+		b.must(err)
+		mark := b.journal.mark()
+		b.cross()
+		b.journal.await(t, mark, "reclaim run ended")
+		gone := b.removedNames(mark)
+		if len(gone) == 0 || gone[0] != "a2" || slices.Contains(gone, "a0") || slices.Contains(gone, "a1") {
+			t.Errorf("FINAL: removed %v: a0 was tagged and a1 imported a moment before", gone)
+		}
+	})
 }

@@ -80,7 +80,7 @@ func (t *Tracker) Uses() (inUse int, last []time.Time) { return t.images.uses() 
 // taken away may be missing.
 func (t *Tracker) Listed(inv *inventory.Inventory, asked time.Time, unmended bool) (gone []string) {
 	now := t.clock.Now()
-	t.images.list(inv.Images, asked, func(i inventory.Image) state.Image { return t.arrived(i, now) })
+	t.images.list(inv.Images, asked, func(i inventory.Image) state.Image { return t.arrived(i, now) }, t.renewed)
 	gone, remembered := t.images.forgetMissing(func(id string) bool { return t.away.keeps(id, now, unmended) })
 	t.away.expire(now)
 	t.layers.keep(inv, remembered)
@@ -103,6 +103,19 @@ func (t *Tracker) arrived(i inventory.Image, now time.Time) state.Image {
 		// time that it was not there.
 		r.Arrived = clock.Latest(t.images.listed, t.clock.FromWall(i.Updated))
 	}
+	return r
+}
+
+// renewed is the record of an image that somebody has pulled, imported or tagged although it is there:
+// they want it. It counts as used and as new from then on. If ebb itself has put its names back, nothing
+// has changed.
+func (t *Tracker) renewed(r state.Image, i inventory.Image) state.Image {
+	if _, back := t.away[i.ID]; back {
+		return r
+	}
+	at := t.clock.FromWall(i.Updated)
+	r.Arrived, r.LastUsed = clock.Latest(r.Arrived, at), clock.Latest(r.LastUsed, at)
+	t.o.Log.Debug("image was pulled, imported or tagged again", "image", i.ID, "references", i.References, "at", at)
 	return r
 }
 

@@ -79,7 +79,7 @@ func sameJSON(a, b any) bool {
 }
 
 func (i Image) same(as Image) bool {
-	return i.Observed.Equal(as.Observed) && i.Arrived.Equal(as.Arrived) && i.LastUsed.Equal(as.LastUsed) &&
+	return i.Observed.Equal(as.Observed) && i.Arrived.Equal(as.Arrived) && i.LastUsed.Equal(as.LastUsed) && i.Updated.Equal(as.Updated) &&
 		i.Again == as.Again && i.UsedBy == as.UsedBy
 }
 

@@ -12,8 +12,10 @@ import (
 // Image is what ebb remembers of an image. Times are by ebb's own clock.
 type Image struct {
 	Observed time.Time `json:"observed"` // when ebb first saw it
-	Arrived  time.Time `json:"arrived"`  // when it was pulled or imported
+	Arrived  time.Time `json:"arrived"`  // when it was last pulled, imported or tagged
 	LastUsed time.Time `json:"lastUsed"` // zero: no use seen yet
+
+	Updated time.Time `json:"updated,omitzero"` // as the runtime has it (inventory.Image.Updated): compared, never computed with
 
 	Again int `json:"again,omitempty"` // times it came back soon after its removal
 
