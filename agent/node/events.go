@@ -14,12 +14,17 @@ const (
 	// eventPause is how long a burst of runtime events is collected before the
 	// world is looked at again, and eventSpacing the least time between two
 	// such looks: a look lists the whole runtime.
-	eventPause   = 500 * time.Millisecond
+	eventPause   = 300 * time.Millisecond
 	eventSpacing = 5 * time.Second
 
 	// calmSpacing is eventSpacing for containers that come and go while the
 	// disk is low: their uses are stamped anyway, nothing is to be decided.
 	calmSpacing = 30 * time.Second
+
+	// eventBurst is how many looks events may have at once while the disk is over its
+	// threshold, where each event may be what a removal waits for. After them it is
+	// one in eventSpacing again.
+	eventBurst = 4
 )
 
 // eventsBroken is the condition that the runtime's events do not come.
@@ -39,7 +44,11 @@ func (a *Agent) runtimeUp(rt Runtime) {
 // runtimeEvent notes an event. Uses are stamped at once; everything else waits
 // for the burst to pass.
 func (a *Agent) runtimeEvent(e inventory.Event) {
-	now, spacing := a.now(), eventSpacing
+	now := a.now()
+	next := a.looks.last().Add(eventSpacing)
+	if a.reclaim.Above() {
+		next = a.looks.ended[0].Add(eventBurst * eventSpacing)
+	}
 	at := a.happened(e, now)
 	a.looks.told = true
 	if e.Kind != inventory.EventDown {
@@ -57,15 +66,15 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		a.conditions.End(eventsBroken, "runtime events are back")
 		a.lastUse.EventsBack(at)
 		a.workloads.Soon(workloads.LookPause)
-		spacing = 0 // the agent is not ready before that look
+		next = now // the agent is not ready before that look
 	case inventory.EventContainer, inventory.EventTask:
 		a.lastUse.Event(e, at)
 		a.workloads.Noted(e)
 		if !a.reclaim.Above() {
-			spacing = calmSpacing
+			next = a.looks.last().Add(calmSpacing)
 		}
 	}
-	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), a.looks.last.Add(spacing)))
+	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), next))
 }
 
 // takeEvents notes what the runtime has told of already: who plans from the latest inventory

@@ -45,3 +45,42 @@ func TestGrowthOnHold(t *testing.T) {
 		}
 	})
 }
+
+// What ends a hold is answered at once, the first times. After them looks for events are eventSpacing
+// apart again: others may go on and on.
+func TestHoldEndsAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		rt := newCounting(w)
+		names := []string{"i0", "i1", "i2", "i3"}
+		for _, name := range names {
+			w.add(name, 150)
+		}
+		w.up()
+		for _, name := range names {
+			w.rt.Run(fake.CRINamespace, "c-"+name, name)
+		}
+		w.pass(time.Minute)
+		for n, name := range names[:3] {
+			w.fill(85)
+			w.pass(time.Second)
+			w.wantLogged(n+1, "the low threshold cannot be reached; holding")
+			w.rt.Stop(fake.CRINamespace, "c-"+name)
+			w.rt.Delete(fake.CRINamespace, "c-"+name)
+			w.pass(500 * time.Millisecond)
+			if got := w.rt.Removed(); len(got) != n+1 {
+				t.Errorf("half a second after the end of its container %d images are gone, want %d", len(got), n+1)
+			}
+			w.pass(10 * time.Second)
+		}
+		w.fill(85)
+		w.pass(time.Minute)
+		before := rt.inventories.Load()
+		for range 600 {
+			w.rt.Tag(fake.CRINamespace, "i3", "again")
+			w.pass(100 * time.Millisecond)
+		}
+		if n := rt.inventories.Load() - before; n < 60/5-2 || n > 60/5+eventBurst {
+			t.Errorf("an event each 100 ms had the node read %d times in a minute", n)
+		}
+	})
+}
