@@ -28,18 +28,23 @@ type reading struct {
 // sandboxImage is how the sandbox image can be told from others.
 type sandboxImage struct {
 	name string // "" if the CRI does not say
-	// pinned: the runtime pins the image itself (containerd 2), so that the
-	// name is not needed.
+	// seen is the image of the newest sandbox that was ever listed; "" if there was none.
+	seen string
+	// pinned: the runtime pins the image itself, as containerd 2 does if the name in its
+	// configuration is the one of the image, letter by letter, and 1.7 with what it pulls. Of 1.7 a full
+	// disk can keep the name back.
 	pinned bool
-	// unsure: a full disk kept the CRI from telling the name (containerd 1.7). This
-	// release pins what it pulls, so that one image at least has to be pinned.
-	unsure bool
 }
 
+// known reports whether the sandbox image is certain to be kept: by its name, by the sandboxes that were
+// made of it, or by its pin. The runtime's word that it pins it is not enough: one image has to be pinned.
 func (s sandboxImage) known(images []inventory.Image) bool {
 	pinned := func(i inventory.Image) bool { return i.Pinned }
-	return s.name != "" || s.pinned || s.unsure && slices.ContainsFunc(images, pinned)
+	return s.name != "" || s.seen != "" || s.pinned && slices.ContainsFunc(images, pinned)
 }
+
+// is reports whether a name is the sandbox image's.
+func (s sandboxImage) is(name string) bool { return name != "" && (name == s.name || name == s.seen) }
 
 // entry is a CRI image and its records in the CRI's namespace.
 type entry struct {
@@ -116,7 +121,7 @@ func (r *reading) inventory() *inventory.Inventory {
 		inv.Images = append(inv.Images, img)
 	}
 	if !r.sandbox.known(inv.Images) {
-		inv.Blocked = "the runtime neither pins its sandbox image nor tells its name"
+		inv.Blocked = "which image is the sandbox image is not known: no image is pinned, no pod was seen, and the runtime does not tell its name"
 	}
 	return inv
 }
@@ -134,10 +139,10 @@ func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer
 		img.References = append(img.References, rec.name)
 		// The CRI marks a pin in a label; its own answer may be a moment older.
 		img.Pinned = img.Pinned || isPinned(rec.labels)
-		img.Sandbox = img.Sandbox || rec.name == r.sandbox.name
+		img.Sandbox = img.Sandbox || r.sandbox.is(rec.name)
 		img.Updated = latest(img.Updated, rec.updated)
 	}
-	img.Sandbox = img.Sandbox || r.sandbox.name != "" && slices.Contains(e.cri.Names, r.sandbox.name)
+	img.Sandbox = img.Sandbox || slices.ContainsFunc(e.cri.Names, r.sandbox.is)
 	img.References = sortedSet(img.References)
 	if chain := e.records[0].content.chain; chain != "" {
 		img.Layers = layers[chain]

@@ -203,22 +203,22 @@ func TestEqualNamesInTwoNamespaces(t *testing.T) {
 
 func TestBlocked(t *testing.T) {
 	r := oneImage()
-	if r.inventory().Blocked != "" {
-		t.Error("blocked although the runtime pins its sandbox image")
-	}
-	for _, unsure := range []bool{false, true} {
-		r.sandbox = sandboxImage{unsure: unsure}
+	for _, pinned := range []bool{false, true} {
+		r.sandbox = sandboxImage{pinned: pinned}
 		if r.inventory().Blocked == "" {
-			t.Errorf("not blocked with an unknown sandbox image, unsure %v", unsure)
+			t.Errorf("not blocked with an unknown sandbox image, pinned by the runtime: %v", pinned)
 		}
 	}
+	for _, s := range []sandboxImage{{name: "a:1"}, {seen: "a:1", pinned: true}} {
+		r.sandbox = s
+		if inv := r.inventory(); inv.Blocked != "" || !inv.Images[0].Sandbox {
+			t.Errorf("%+v: %q, %+v", s, inv.Blocked, inv.Images[0])
+		}
+	}
+	r.sandbox = sandboxImage{pinned: true}
 	r.images[0].Pinned = true
 	if r.inventory().Blocked != "" {
 		t.Error("blocked although an image is pinned")
-	}
-	r.sandbox.name = "a:1"
-	if inv := r.inventory(); inv.Blocked != "" || !inv.Images[0].Sandbox {
-		t.Errorf("%q, %+v", inv.Blocked, inv.Images[0])
 	}
 }
 

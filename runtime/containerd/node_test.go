@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
 
@@ -105,6 +107,49 @@ func TestSandboxImageIsKnown(t *testing.T) {
 			t.Errorf("known by name to %s: %v", version, img.Sandbox)
 		}
 	})
+}
+
+// TestSandboxImageThatNothingPins: containerd 2 pins the image whose name is in its configuration letter by
+// letter, and no other spelling of it. Of that one nothing is known until a pod has run; then it stays, also
+// when the pod is gone.
+func TestSandboxImageThatNothingPins(t *testing.T) {
+	const short = "node.test/pause"
+	n := nodetest.Start(t, node.Config{Containerd: node.V2, Sandbox: short})
+	in := namespaces.WithNamespace(t.Context(), node.CRINamespace)
+	store := n.Client().ImageService()
+	pause, err := store.Get(in, node.SandboxImage)
+	must(t, "get sandbox image", err)
+	_, err = store.Create(in, images.Image{Name: short + ":latest", Target: pause.Target})
+	must(t, "tag", err)
+	_, err = n.Import(t.Context(), node.CRINamespace, node.Image{Name: "seen.test/a:1"})
+	must(t, "import", err)
+	r := connect(t, n)
+	look := func() (blocked string, sandbox bool) {
+		inv, err := r.Inventory(t.Context())
+		must(t, "inventory", err)
+		for _, i := range inv.Images {
+			if slices.Contains(i.References, node.SandboxImage) {
+				if i.Pinned {
+					t.Error("it is pinned: this containerd compares names in another way")
+				}
+				return inv.Blocked, i.Sandbox
+			}
+		}
+		t.Fatal("the sandbox image is not listed")
+		return "", false
+	}
+	if blocked, sandbox := look(); blocked == "" || sandbox {
+		t.Errorf("without a pod: blocked %q, sandbox %v", blocked, sandbox)
+	}
+	pod, err := n.RunPod(t.Context(), node.PodSpec{Name: "seen", Containers: []node.PodContainer{{Name: "c", Image: "seen.test/a:1", Command: []string{"sleep", "600"}}}})
+	must(t, "run pod", err)
+	if blocked, sandbox := look(); blocked != "" || !sandbox {
+		t.Errorf("with a pod: blocked %q, sandbox %v", blocked, sandbox)
+	}
+	must(t, "remove pod", pod.Remove(t.Context()))
+	if blocked, sandbox := look(); blocked != "" || !sandbox {
+		t.Errorf("after the pod: blocked %q, sandbox %v", blocked, sandbox)
+	}
 }
 
 func TestRoots(t *testing.T) {

@@ -159,7 +159,7 @@ func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...str
 		}
 		c := m.GetContainer()
 		s.containers = append(s.containers, containerRecord{
-			id: c.GetID(), image: c.GetImage(), labels: c.GetLabels(),
+			id: c.GetID(), image: c.GetImage(), labels: c.GetLabels(), created: c.GetCreatedAt().AsTime(),
 			snapshotter: c.GetSnapshotter(), snapKey: c.GetSnapshotKey(),
 		})
 	}

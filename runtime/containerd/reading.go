@@ -45,6 +45,7 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 		return nil, err
 	}
 	r.readEnds(ctx, reading)
+	reading.sandbox = r.seeSandboxes(reading.spaces)
 	r.cache.sweep(reading.spaces)
 	return reading, nil
 }

@@ -44,6 +44,7 @@ type containerRecord struct {
 	id, image            string
 	snapshotter, snapKey string
 	labels               map[string]string
+	created              time.Time
 	ended                time.Time // see readEnds
 }
 

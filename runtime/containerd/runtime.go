@@ -51,6 +51,7 @@ type about struct {
 	snapshotters []snapshotter
 	content      string // the content store's directory; "" if it does not tell
 	sandbox      sandboxImage
+	unsure       bool // a full disk kept the CRI from telling the sandbox image's name (containerd 1.7)
 	sandboxes    bool // the sandbox store exists (containerd 1.7 and later)
 }
 
@@ -126,7 +127,7 @@ func (r *Runtime) identify(ctx context.Context) error {
 	if a.content, err = r.findContentStore(ctx); err != nil {
 		return err
 	}
-	if a.sandbox, err = r.findSandboxImage(ctx, v.Version); err != nil {
+	if a.sandbox, a.unsure, err = r.findSandboxImage(ctx, v.Version); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -136,39 +137,57 @@ func (r *Runtime) identify(ctx context.Context) error {
 	return r.removeLeftovers(ctx)
 }
 
-// findSandboxImage learns how to know the sandbox image. containerd 2 pins it
-// whenever it is there. It is not asked for the name then: it no longer tells,
-// and its verbose status writes a file at first, which a full disk refuses.
-// containerd 1.7 writes that file, too; until it can, the last name holds.
-func (r *Runtime) findSandboxImage(ctx context.Context, version string) (sandboxImage, error) {
+// findSandboxImage learns how to know the sandbox image. containerd 2 does not tell its name any more,
+// and its verbose status writes a file at first, which a full disk refuses. containerd 1.7 writes that
+// file, too; until it can, the last name holds.
+func (r *Runtime) findSandboxImage(ctx context.Context, version string) (s sandboxImage, unsure bool, err error) {
+	r.mu.Lock()
+	s = r.about.sandbox
+	r.mu.Unlock()
 	if majorVersion(version) >= 2 {
-		return sandboxImage{pinned: true}, nil
+		return sandboxImage{seen: s.seen, pinned: true}, false, nil
 	}
 	name, err := r.cri.SandboxImage(ctx)
 	if errors.Is(err, inventory.ErrNoSpace) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return sandboxImage{name: r.about.sandbox.name, unsure: true}, nil
+		return sandboxImage{name: s.name, seen: s.seen, pinned: true}, true, nil
 	}
-	if err != nil {
-		return sandboxImage{}, err
-	}
-	return sandboxImage{name: normalize(name)}, nil
+	return sandboxImage{name: normalize(name), seen: s.seen}, false, err
 }
 
 // knownSandboxImage asks once more if a full disk kept the answer back.
 func (r *Runtime) knownSandboxImage(ctx context.Context) sandboxImage {
 	r.mu.Lock()
-	known := r.about.sandbox
+	known, unsure := r.about.sandbox, r.about.unsure
 	r.mu.Unlock()
-	if !known.unsure {
+	if !unsure {
 		return known
 	}
 	name, err := r.cri.SandboxImage(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && r.about.sandbox.unsure {
-		r.about.sandbox = sandboxImage{name: normalize(name)}
+	if err == nil && r.about.unsure {
+		r.about.sandbox.name, r.about.sandbox.pinned, r.about.unsure = normalize(name), false, false
+	}
+	return r.about.sandbox
+}
+
+// seeSandboxes remembers the image of the newest sandbox: the next one is made of it.
+func (r *Runtime) seeSandboxes(spaces []space) sandboxImage {
+	var newest containerRecord
+	for _, s := range spaces {
+		if s.name != criNamespace {
+			continue
+		}
+		for _, c := range s.containers {
+			if c.labels[labelKind] == kindSandbox && c.image != "" && (newest.image == "" || c.created.After(newest.created)) {
+				newest = c
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if newest.image != "" {
+		r.about.sandbox.seen = newest.image
 	}
 	return r.about.sandbox
 }

@@ -50,6 +50,10 @@ type Config struct {
 	// UpperdirLabel sets overlayfs' option upperdir_label: snapshots tell where they are.
 	UpperdirLabel bool
 
+	// Sandbox is what containerd's configuration calls the sandbox image. Default SandboxImage, as
+	// which it is imported.
+	Sandbox string
+
 	// Base is the directory that nodes live in. Default $EBB_NODE_DIR, or
 	// /var/tmp/ebb-node.
 	Base string

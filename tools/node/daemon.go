@@ -100,7 +100,7 @@ func writeDaemonConfig(l layout, c Config) error {
 	var b bytes.Buffer
 	err := daemonConfig[c.Containerd].Execute(&b, map[string]any{
 		"Root": l.root(), "State": l.state(), "Temp": l.tmp(), "Socket": l.socket(),
-		"Sandbox": SandboxImage, "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel,
+		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel,
 		// Never there: pods live in the host's network.
 		"CNI": l.path("cni"),
 	})
