@@ -124,6 +124,25 @@ func TestNoTracefs(t *testing.T) {
 	}
 }
 
+// TestBadModuleTypes: one module whose types cannot be read, of a driver that has nothing to do with it, takes no
+// program away.
+func TestBadModuleTypes(t *testing.T) {
+	dir := pinDir(t)
+	load(t, Options{PinDir: dir}).Close() // mounts the bpffs
+	usual, _ := loadDeprived(t, dir)
+	all, err := setDirs(dir)
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	if err := Unload(dir); err != nil {
+		t.Fatal(err)
+	}
+	if said, code := loadDeprived(t, dir, envModule+"=a_driver"); code != 0 || said != usual {
+		t.Errorf("exit %d: %s, and usually %s", code, said, usual)
+	}
+	wantSets(t, dir, len(all))
+}
+
 // TestForeignPins: what others have pinned in our directory stays, whatever its
 // name, and keeps us from nothing.
 func TestForeignPins(t *testing.T) {

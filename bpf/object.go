@@ -77,7 +77,8 @@ func (o *object) layout() string {
 
 // load puts the object's maps and programs into the kernel.
 func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
-	if _, err := types.Kernel(); err != nil {
+	kernel, err := types.Kernel()
+	if err != nil {
 		return nil, fmt.Errorf("read BTF of the kernel: %w", err)
 	}
 	spec := o.spec.Copy()
@@ -87,6 +88,9 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		}
 	}
 	opts := ebpf.CollectionOptions{Cache: types, MapReplacements: o.reuse}
+	// Not the types of all modules, which would be read otherwise: one that is broken would take all
+	// programs away (cilium/ebpf issue 1902).
+	opts.Programs.KernelTypes = kernel
 	if o.base != nil {
 		opts.MapReplacements = maps.Clone(o.base.maps)
 		maps.DeleteFunc(opts.MapReplacements, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil })

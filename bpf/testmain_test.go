@@ -25,6 +25,7 @@ const (
 	envMaxLayers = "EBB_BPF_TEST_MAX_LAYERS"
 
 	envCapabilities = "EBB_BPF_TEST_CAPABILITIES" // those of needed that it keeps
+	envModule       = "EBB_BPF_TEST_MODULE"       // a module whose types are to be noise
 	envUnmount      = "EBB_BPF_TEST_UNMOUNT"      // what it is to do without
 )
 
@@ -154,6 +155,11 @@ func deprive() error {
 			}
 		}
 	}
+	if module := os.Getenv(envModule); module != "" {
+		if err := addModuleTypes(module); err != nil {
+			return err
+		}
+	}
 	keep, set := os.LookupEnv(envCapabilities)
 	if !set {
 		return nil
@@ -174,6 +180,21 @@ func deprive() error {
 		}
 	}
 	return unix.Exec("/proc/self/exe", os.Args, env)
+}
+
+// addModuleTypes lets this process see types of one more module, which are noise.
+func addModuleTypes(module string) error {
+	const types = "/sys/kernel/btf"
+	vmlinux, err := os.ReadFile(types + "/vmlinux")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("types", types, "tmpfs", 0, ""),
+		os.WriteFile(types+"/vmlinux", vmlinux, 0o444),
+		os.WriteFile(types+"/"+module, []byte(strings.Repeat("no types", 8)), 0o444),
+	)
 }
 
 // helperCommand prepares a helper process.
