@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ebb-agent/ebb/agent/cluster"
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/buildtest"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -34,19 +36,20 @@ const mib = 1 << 20
 type stage struct {
 	*testing.T
 	ctx        context.Context
+	mode       config.Mode
 	node       *node.Node
 	agent      *agentrun.Process
 	controller *httptest.Server
 	prometheus *prometheus.Server
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, mode config.Mode) *stage {
 	if why := prometheus.Missing(); why != "" {
 		t.Skip("SKIPPED: " + why)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	s := &stage{T: t, ctx: ctx, node: nodetest.Start(t, node.Config{SizeBytes: 256 * mib})}
+	s := &stage{T: t, ctx: ctx, mode: mode, node: nodetest.Start(t, node.Config{SizeBytes: 256 * mib})}
 	s.controller = httptest.NewServer(promhttp.HandlerFor(cluster.NewMetrics().Registry, promhttp.HandlerOpts{}))
 	t.Cleanup(s.controller.Close)
 	s.startAgent()
@@ -70,6 +73,7 @@ func (s *stage) startAgent() {
 	_, err := s.node.ImportAll(s.ctx, node.CRINamespace, images)
 	s.must(err)
 	c := agentrun.ConfigFor(s.node)
+	c.Mode = s.mode
 	c.Images.MinimumAge, c.Writers.Top = 0, 10
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = 80, 70
 	s.agent, err = agentrun.Start(s.ctx, agentrun.Options{Binary: binary, Dir: s.node.Dir(), Config: c})
@@ -125,7 +129,7 @@ func (s *stage) await(expr string) model.Vector {
 }
 
 // play is what happens on the node: images are used, a pod writes, the disk gets full, and
-// ebb removes images.
+// ebb removes images, or says that it would.
 func (s *stage) play() {
 	_, err := s.node.Run(s.ctx, node.RunSpec{ID: "sleeps", Image: "live.test/image:0"})
 	s.must(err)
@@ -139,56 +143,87 @@ func (s *stage) play() {
 	s.must(err)
 	// In one go: FillTo would go on while ebb removes images, until ebb has to hold.
 	s.must(s.node.Fill("filler", int64(u.AvailableBytes)-int64(u.CapacityBytes)*18/100))
+	if s.mode == config.ModeObserve {
+		s.await(`ebb_node_reclaim_runs_total{result="observed"} > 0`)
+		s.await(`ebb_node_images{state="threshold"} > 0`)
+		return
+	}
 	s.await(`ebb_node_images_removed_total{reason="threshold"} > 0`)
 }
 
-// quiet are the queries without data in this play, and why.
+// quiet are the queries without data in both plays, and why.
 var quiet = map[string]string{
-	"What holds the space A":                              "ebb does not hold",
-	"Failed, or needed after all A":                       "nothing failed",
-	"Failed, or needed after all B":                       "nothing was skipped",
-	"What was asked for, and how it went A":               "a controller that has just begun",
-	"Objects deleted, by type A":                          "a controller that has just begun",
-	"Requests take, 99 % A":                               "no request was made",
-	"Owners that wait A":                                  "a standby has no graph",
-	"Waiting B":                                           "a standby has no graph",
-	"Waiting C":                                           "a standby has no graph",
-	"Objects tracked A":                                   "a standby has no graph",
-	"Dead containers, sandboxes and logs that stay A":     "no container has ended",
-	"Removed A":                                           "no container has ended",
-	"The other collectors: deleted, or would have been A": "nothing is due",
-	"The other collectors: deleted, or would have been B": "a standby has no graph",
-	"Volumes by what is made of them A":                   "a standby has no graph",
-	"Volumes by what is made of them B":                   "no driver was called",
-	"Stale Nodes, by why they are there A":                "a standby has no graph",
-	"Age of the inventory of machines A":                  "none was read",
-	"annotation 0":                                        "no alert fires",
+	"fleet: Alerts that fire A":                                   "no alert fires",
+	"fleet: annotation 0":                                         "no alert fires",
+	"fleet: Nodes where most images came back A":                  "no image came back",
+	"fleet: What holds the space A":                               "ebb does not hold",
+	"fleet: Agents that lack something D":                         "this agent has no source of pods",
+	"fleet: Agents to look at A":                                  "all is well",
+	"node: What holds the space A":                                "ebb does not hold",
+	"node: Dead containers, sandboxes and logs that stay A":       "no container has ended",
+	"node: Removed A":                                             "no container has ended",
+	"node: Failed, or needed after all A":                         "nothing failed",
+	"node: Failed, or needed after all B":                         "nothing was skipped",
+	"node: annotation 0":                                          "no alert fires",
+	"controller: Owners that wait A":                              "a standby has no graph",
+	"controller: Requested changes, by result A":                  "a controller that has just begun",
+	"controller: Objects deleted, by type A":                      "a controller that has just begun",
+	"controller: Waiting B":                                       "a standby has no graph",
+	"controller: Waiting C":                                       "a standby has no graph",
+	"controller: Objects tracked A":                               "a standby has no graph",
+	"controller: Other collectors: deleted, or would have been A": "nothing is due",
+	"controller: Other collectors: deleted, or would have been B": "a standby has no graph",
+	"controller: Volumes, by verdict A":                           "a standby has no graph",
+	"controller: Volumes, by verdict B":                           "no driver was called",
+	"controller: Stale Nodes, by reason A":                        "a standby has no graph",
+	"controller: Age of the inventory of machines A":              "none was read",
+	"controller: Requests take, 99 % A":                           "no request was made",
+	"controller: annotation 0":                                    "no alert fires",
+}
+
+// quietIn are those that have no data in one of the modes alone.
+var quietIn = map[config.Mode]map[string]string{
+	config.ModeEnforce: {
+		"fleet: What enforcing would remove now A": "all agents enforce",
+	},
+	config.ModeObserve: {
+		"fleet: From the write to the first room A": "nothing is removed",
+		"fleet: From the write to the first room B": "nothing is removed",
+		"node: From the write to the first room A":  "nothing is removed",
+		"node: From the write to the first room B":  "nothing is removed",
+	},
 }
 
 func TestOnARealNode(t *testing.T) {
-	s := newStage(t)
-	s.play()
-	s.checkPanels()
-	s.checkRules()
-	s.checkNames()
-	s.checkSamples()
+	for _, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newStage(t, mode)
+			s.play()
+			s.checkPanels()
+			s.checkRules()
+			s.checkNames()
+			s.checkSamples()
+		})
+	}
 }
 
 // checkPanels: every panel's query is answered by a real Prometheus, and with data, unless
 // there can be none.
 func (s *stage) checkPanels() {
-	all := readBoard(s.T).expressions()
-	for name := range quiet {
+	all := queries(s.T)
+	silent := maps.Clone(quiet)
+	maps.Copy(silent, quietIn[s.mode])
+	for name := range silent {
 		if _, ok := all[name]; !ok {
 			s.Errorf("there is no query %s", name)
 		}
 	}
-	for name, expr := range all {
-		expr = filledIn(expr, "30s")
-		if quiet[name] == "" {
+	for name, q := range all {
+		expr := filledIn(q.expr, "1m")
+		if silent[name] == "" {
 			s.await(expr)
 		} else if found, err := s.prometheus.Query(s.ctx, expr); err != nil || !empty(found) {
-			s.Errorf("%s: %v, %v; it should be without data: %s", name, found, err, quiet[name])
+			s.Errorf("%s: %v, %v; it should be without data: %s", name, found, err, silent[name])
 		}
 	}
 }
@@ -201,7 +236,8 @@ func (s *stage) checkRules() {
 	for _, p := range problems {
 		s.Errorf("rule %s", p)
 	}
-	for _, name := range []string{"ebb:node_filesystem_at_threshold:bool", "ebb:agents_enforcing:count > 0", "ebb:controllers_enforcing:count", "ebb:controller_leaders:sum"} {
+	enforcing := map[config.Mode]string{config.ModeEnforce: "ebb:agents_enforcing:count == 1", config.ModeObserve: "ebb:agents_enforcing:count == 0"}
+	for _, name := range []string{"ebb:node_filesystem_at_threshold:bool", enforcing[s.mode], "ebb:controllers_enforcing:count", "ebb:controller_leaders:sum"} {
 		s.await(name)
 	}
 	if top := s.await(`topk(1, ebb_node_container_growth_bytes)`); top[0].Metric["pod"] != "web-0" || top[0].Metric["namespace"] != "shop" {

@@ -1,6 +1,6 @@
 // Package chart makes what belongs to the Helm chart in deploy/chart and is not
 // written by hand: the schema of its values, their table in docs/chart.md, the
-// copies of rules, dashboard and admission policy that the chart offers, and the
+// copies of rules, dashboards and admission policy that the chart offers, and the
 // plain manifests in deploy/manifests.
 //
 // # Invariants

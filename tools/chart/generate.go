@@ -11,11 +11,13 @@ import (
 
 // copies are files that the chart offers, and where they come from.
 var copies = map[string]string{
-	"deploy/chart/files/admission/policy.yaml": "deploy/admission/policy.yaml",
-	"deploy/chart/files/admission/deny.yaml":   "deploy/admission/deny.yaml",
-	"deploy/chart/files/rules.yaml":            "deploy/prometheus/rules.yaml",
-	"deploy/chart/files/optional.yaml":         "deploy/prometheus/optional.yaml",
-	"deploy/chart/files/ebb.json":              "deploy/grafana/ebb.json",
+	"deploy/chart/files/admission/policy.yaml":      "deploy/admission/policy.yaml",
+	"deploy/chart/files/admission/deny.yaml":        "deploy/admission/deny.yaml",
+	"deploy/chart/files/rules.yaml":                 "deploy/prometheus/rules.yaml",
+	"deploy/chart/files/optional.yaml":              "deploy/prometheus/optional.yaml",
+	"deploy/chart/files/dashboards/fleet.json":      "deploy/grafana/fleet.json",
+	"deploy/chart/files/dashboards/node.json":       "deploy/grafana/node.json",
+	"deploy/chart/files/dashboards/controller.json": "deploy/grafana/controller.json",
 }
 
 // Inputs makes what the chart itself is in need of: its schema, its copies and the

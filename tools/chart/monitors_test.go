@@ -248,22 +248,32 @@ func TestPrometheusRule(t *testing.T) {
 	}
 }
 
-// TestDashboard: the ConfigMap has it, where a sidecar finds it.
-func TestDashboard(t *testing.T) {
-	want, err := os.ReadFile(filepath.Join(root, "deploy/grafana/ebb.json"))
+// TestDashboards: the ConfigMap has each of deploy/grafana, where a sidecar finds it.
+func TestDashboards(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy/grafana/*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := render(t, "dashboard.enabled=true", "dashboard.annotations.grafana_folder=ebb")["ConfigMap/ebb-dashboard"]
-	var wants, got any
-	if err := json.Unmarshal(want, &wants); err != nil {
-		t.Fatal(err)
+	if data := at[object](o, "data"); len(files) == 0 || len(data) != len(files) {
+		t.Errorf("%d dashboards for %d files", len(data), len(files))
 	}
-	if err := json.Unmarshal([]byte(at[string](o, "data", "ebb.json")), &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(wants, got); diff != "" {
-		t.Errorf("(-file +chart):\n%s", diff)
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := "ebb-" + filepath.Base(file)
+		var wants, got any
+		if err := json.Unmarshal(want, &wants); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(at[string](o, "data", key)), &got); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		if diff := cmp.Diff(wants, got); diff != "" {
+			t.Errorf("%s (-file +chart):\n%s", key, diff)
+		}
 	}
 	if at[object](o, "metadata", "labels")["grafana_dashboard"] != "1" {
 		t.Errorf("no sidecar would find it: %v", o["metadata"])

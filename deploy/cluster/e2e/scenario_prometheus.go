@@ -19,7 +19,7 @@ var (
 	windowOfFall    = regexp.MustCompile(`(ebb_node_filesystem_used_ratio)\[10m\]`)
 )
 
-// What the way from a pushed image to a dashboard may take.
+// What the way from a pushed image to the dashboards may take.
 const (
 	mostCommands = 8
 	mostTime     = 10 * time.Minute
@@ -34,12 +34,12 @@ func (b *fixture) monitor() {
 	const byMonitor = `,namespace="` + namespace + `"`
 	b.scraped(byMonitor, "so does one that the PodMonitors configure")
 	b.rulesHold()
-	b.dashboard()
+	b.dashboards()
 	took := time.Since(b.progress.pushed)
 	if b.progress.since > mostCommands || took > mostTime {
-		fail("from the pushed image to the dashboard: %d commands, %v", b.progress.since, took)
+		fail("from the pushed image to the dashboards: %d commands, %v", b.progress.since, took)
 	}
-	b.notes.ok("from the pushed image to the dashboard: %d commands of at most %d, %.0f s of at most %.0f s",
+	b.notes.ok("from the pushed image to the dashboards: %d commands of at most %d, %.0f s of at most %.0f s",
 		b.progress.since, mostCommands, took.Seconds(), mostTime.Seconds())
 	b.eventually("no alert to fire", func() error {
 		firing, err := b.firing()
@@ -98,29 +98,51 @@ func (b *fixture) rulesHold() {
 	b.notes.ok("it evaluates the rules, with %d alerts", alerts)
 }
 
-// drawn are panels that have something to show from the beginning.
-var drawn = []string{"Nodes kept", "Used space and its thresholds", "Disks now", "Images by verdict", "Leaders", "A scrape takes"}
+// drawn are panels that have something to show from the beginning, by the dashboards'
+// files.
+var drawn = map[string][]string{
+	"ebb-fleet.json":      {"Agents", "Agents by mode", "Fullest disks", "Nodes by their fullest disk", "Images by last use"},
+	"ebb-node.json":       {"Used space and its thresholds", "Disks now", "Images by verdict", "A scrape takes"},
+	"ebb-controller.json": {"Leaders", "A scrape takes"},
+}
 
-// dashboard takes it from where Grafana's sidecar looks, and asks what its panels ask.
-func (b *fixture) dashboard() {
+// board has the queries of a dashboard.
+type board struct{ Panels []panel }
+
+type panel struct {
+	Title   string
+	Targets []struct{ Expr string }
+}
+
+// dashboards takes them from where Grafana's sidecar looks, and asks what their panels ask.
+func (b *fixture) dashboards() {
 	var found struct {
 		Items []struct{ Data map[string]string }
 	}
 	b.get(&found, "configmaps", "--all-namespaces", "--selector=grafana_dashboard=1")
 	if len(found.Items) != 1 {
-		fail("dashboards for the sidecar: %d", len(found.Items))
+		fail("ConfigMaps with dashboards for the sidecar: %d", len(found.Items))
 	}
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
+	data := found.Items[0].Data
+	if len(data) != len(drawn) {
+		fail("%d dashboards for the sidecar, not %d", len(data), len(drawn))
 	}
-	must(json.Unmarshal([]byte(found.Items[0].Data["ebb.json"]), &board))
+	queries := 0
+	for file := range drawn {
+		var shown board
+		must(json.Unmarshal([]byte(data[file]), &shown))
+		queries += b.draw(file, shown)
+	}
+	b.notes.ok("the %d dashboards are where Grafana's sidecar looks: their %d queries are answered", len(data), queries)
+}
+
+// draw waits for an answer to each query of a dashboard, and counts them. Those of panels in
+// drawn must have data.
+func (b *fixture) draw(file string, shown board) (queries int) {
 	fill := strings.NewReplacer("$cluster", ".*", "$node", ".*", "$__rate_interval", "30s")
-	queries, seen := 0, 0
-	for _, p := range board.Panels {
-		shows := slices.Contains(drawn, p.Title)
+	seen := 0
+	for _, p := range shown.Panels {
+		shows := slices.Contains(drawn[file], p.Title)
 		if shows {
 			seen++
 		}
@@ -135,10 +157,10 @@ func (b *fixture) dashboard() {
 			})
 		}
 	}
-	if seen != len(drawn) {
-		fail("%d of the panels %q are there", seen, drawn)
+	if seen != len(drawn[file]) {
+		fail("%s has %d of the panels %q", file, seen, drawn[file])
 	}
-	b.notes.ok("the dashboard is where Grafana's sidecar looks: its %d queries are answered", queries)
+	return queries
 }
 
 // series is one of the answers to a query.

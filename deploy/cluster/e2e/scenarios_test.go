@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net"
 	"os"
 	"os/exec"
@@ -53,6 +54,26 @@ func TestTraces(t *testing.T) {
 	more := before.more(traces{"files": {"/b", "/a"}, "leases": {"x"}})
 	if got, want := strings.Join(more, "|"), "files: /b|leases: x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Panels are renamed in deploy/grafana; that a run still finds those in drawn is known before.
+func TestDrawnPanelsExist(t *testing.T) {
+	t.Parallel()
+	for file, titles := range drawn {
+		text, err := os.ReadFile(filepath.Join("../../grafana", strings.TrimPrefix(file, "ebb-")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown board
+		if err := json.Unmarshal(text, &shown); err != nil {
+			t.Fatal(err)
+		}
+		for _, title := range titles {
+			if !slices.ContainsFunc(shown.Panels, func(p panel) bool { return p.Title == title }) {
+				t.Errorf("%s has no panel %q", file, title)
+			}
+		}
 	}
 }
 
