@@ -21,17 +21,17 @@ func described(name, help, label string) *prometheus.Desc {
 }
 
 var (
-	descObjects  = described("objects", "Objects that are tracked, by type; the smallest beyond 256 types as other.", "type")
+	descObjects  = described("objects", "Objects in the graph, by type. Beyond 256 types, the smallest ones count as other.", "type")
 	descUnproven = described("owners_unproven",
-		"Owners of other API servers' types that seem to be gone: not found once, or without another object of the type that proves that its server answers truly.", "reason")
+		"Owners of types of other API servers that seem to be gone, without proof. NotFound came only once, or no other object of the type shows that its server answers correctly.", "reason")
 	// One alone is nothing: that they stay, and none goes, is what an alert looks for.
 	descWaiting = described("owners_waiting",
-		"Deleted owners that have a collector's finalizer: foregroundDeletion until their dependents are gone, orphan until these are orphaned.", "finalizer")
+		"Deleted owners with a collector's finalizer: foregroundDeletion until their dependents are gone, orphan until their dependents are orphaned.", "finalizer")
 	descUnresolved = described("owner_references_unresolved",
-		"References of objects that nobody deletes to owners that no collector can find: of a type that is not served, or with a namespace where the object has none. ebb orphans names them.", "reason")
-	descKept     = described("collector_objects", "Objects that a collector beside the one of owners keeps; none of one that is off.", "collector")
+		"References to owners that no collector can find: their type is not served, or the owner has a namespace and the object has none. Objects that are being deleted do not count. ebb orphans names them.", "reason")
+	descKept     = described("collector_objects", "Objects that a collector of Pods, Jobs and so on keeps. A collector that is off has no series.", "collector")
 	descFindings = prometheus.NewDesc("ebb_controller_collector_findings",
-		"What a collector makes of the objects that it reports on, by reason: why they go, or why they are kept. None of one that is off.", []string{"collector", "reason"}, nil)
+		"Objects that a collector reports, by reason: why they go, or why they stay. A collector that is off has no series.", []string{"collector", "reason"}, nil)
 )
 
 func (s *scraped) Describe(out chan<- *prometheus.Desc) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ControllerSelector has the labels of the controllers' pods, as the chart sets them, and
@@ -19,12 +20,13 @@ const (
 
 // Controller is an instance of ebb-controller.
 type Controller struct {
-	Pod     string `json:"pod"`
-	Node    string `json:"node,omitempty"` // empty: not on one yet
-	Ready   bool   `json:"ready"`
-	Leads   bool   `json:"leads"` // it holds the Lease
-	Image   string `json:"image,omitempty"`
-	Version string `json:"version,omitempty"` // by the pod's labels: that of the chart
+	Pod     string    `json:"pod"`
+	Node    string    `json:"node,omitempty"` // empty: not on one yet
+	Ready   bool      `json:"ready"`
+	Leads   bool      `json:"leads"` // it holds a Lease
+	Renewed time.Time `json:"-"`     // when it last renewed that
+	Image   string    `json:"image,omitempty"`
+	Version string    `json:"version,omitempty"` // by the pod's labels: that of the chart
 }
 
 // Controllers lists the instances that have not ended, by name. If the Leases cannot be
@@ -41,32 +43,38 @@ func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the controllers' pods: %w", err)
 	}
+	if len(all) == 0 {
+		return nil, nil // and no leader
+	}
 	slices.SortFunc(all, func(a, b Controller) int { return cmp.Compare(a.Pod, b.Pod) })
 	holders, err := d.holders(ctx)
 	for i, c := range all {
-		all[i].Leads = slices.Contains(holders, c.Pod)
+		all[i].Renewed, all[i].Leads = holders[c.Pod]
 	}
 	return all, err
 }
 
-// holders are the names of the pods that hold a Lease: an identity is the host's name and
-// something that makes it unique.
-func (d *Desk) holders(ctx context.Context) ([]string, error) {
+// holders are the pods that hold a Lease, by name, and when they renewed it: an identity is the host's name
+// and something that makes it unique.
+func (d *Desk) holders(ctx context.Context) (map[string]time.Time, error) {
 	var leases struct {
 		Items []struct {
-			Spec struct{ HolderIdentity string }
+			Spec struct {
+				HolderIdentity string
+				RenewTime      time.Time
+			}
 		}
 	}
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + d.o.Namespace + "/leases"
 	if err := d.api.Send(ctx, http.MethodGet, path, nil, nil, &leases); err != nil {
 		return nil, fmt.Errorf("list Leases in namespace %s: %w", d.o.Namespace, err)
 	}
-	var names []string
+	renewed := make(map[string]time.Time)
 	for _, l := range leases.Items {
 		name, _, _ := strings.Cut(l.Spec.HolderIdentity, "_")
-		names = append(names, name)
+		renewed[name] = l.Spec.RenewTime
 	}
-	return names, nil
+	return renewed, nil
 }
 
 // ErrNoLeader: it is not known which controller works.

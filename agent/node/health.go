@@ -37,7 +37,7 @@ type health struct {
 
 func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Duration, mode config.Mode) *health {
 	f := program.Factory{Registry: r, Subsystem: "node"}
-	return &health{monitor: m, boot: boot, mode: mode, calls: make(map[*time.Duration]bool), ready: f.Gauge("ready", "1 while the agent can do its job, as /readyz says.")}
+	return &health{monitor: m, boot: boot, mode: mode, calls: make(map[*time.Duration]bool), ready: f.Gauge("ready", "1 while the agent is ready, as /readyz reports.")}
 }
 
 // alive is a sign of life.

@@ -33,13 +33,13 @@ func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 	)
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	return &metrics{
-		mounts:       f.Counter("mount_changes_total", "Times the kernel reported that mounts have changed, anywhere on the node; several changes can be one report."),
+		mounts:       f.Counter("mount_changes_total", "Times the kernel reported a change of mounts, anywhere on the node. One report can be about several changes."),
 		wakeups:      f.Counter("timer_wakeups_total", "Times the agent woke by its own timers."),
-		lookFailures: f.Counter("inventory_failures_total", "Times the node could not be read."),
-		lastSuccess:  f.Gauge("last_success_timestamp_seconds", "Unix time at which everything was last read and decided."),
+		lookFailures: f.Counter("inventory_failures_total", "Times the agent could not read the inventory of the node."),
+		lastSuccess:  f.Gauge("last_success_timestamp_seconds", "Unix time at which the agent last read everything and decided."),
 		runtimeUp:    f.Gauge("runtime_events_up", "1 while the runtime's event stream is connected."),
-		paused:       f.Gauge("paused", "1 while somebody has paused the agent: nothing is removed."),
-		dialFailures: f.Counter("runtime_dial_failures_total", "Attempts to reach the container runtime that failed."),
+		paused:       f.Gauge("paused", "1 while a person has paused the agent. It then removes nothing."),
+		dialFailures: f.Counter("runtime_dial_failures_total", "Failed attempts to connect to the container runtime."),
 	}
 }
 
@@ -47,7 +47,7 @@ func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 func configInfo(c config.Config) prometheus.Collector {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "ebb", Subsystem: "node", Name: "config_info",
-		Help: "1, labelled with what the configuration says of mode, pods.source and kernel.enabled.",
+		Help: "1, with three fields of the configuration as labels: mode, pods.source and kernel.enabled.",
 	}, []string{"mode", "pods", "kernel"})
 	g.WithLabelValues(string(c.Mode), c.Pods.Source, strconv.FormatBool(c.Kernel.Enabled)).Set(1)
 	return g

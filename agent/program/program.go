@@ -75,7 +75,7 @@ func register[C prometheus.Collector](f Factory, c C) C {
 // BuildInfo is the metric ebb_build_info.
 func BuildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "ebb", Name: "build_info", Help: "1, labelled with the version of ebb.",
+		Namespace: "ebb", Name: "build_info", Help: "1, with the version of ebb as label.",
 		ConstLabels: prometheus.Labels{"version": Version()},
 	})
 	g.Set(1)

@@ -96,6 +96,12 @@ func reclaim(w io.Writer, v show.View) error {
 // shown are all texts.
 var shown = map[string]func(io.Writer, show.View) error{
 	"status": func(w io.Writer, v show.View) error { return show.Status(w, v, statusReport()) },
+	"status-agents": func(w io.Writer, v show.View) error {
+		return show.Status(w, v, show.StatusReport{Time: showtest.Now, Nodes: nodes(showtest.Status()), Controller: &show.Controller{}})
+	},
+	"status-forbidden": func(w io.Writer, v show.View) error {
+		return show.Status(w, v, show.StatusReport{Time: showtest.Now, Nodes: nodes(showtest.Status()), Controller: &show.Controller{Unknown: []string{"you may not list pods"}}})
+	},
 	"nodes": func(w io.Writer, v show.View) error {
 		list := silent(nodes(showtest.Status(), showtest.Troubled(), page.Status{Time: showtest.Now}))
 		show.ByPressure(list)

@@ -135,9 +135,13 @@ func tally(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
+// line describes the controller. It is known to be missing only if its pods could be listed.
 func (c *Controller) line(now time.Time) string {
+	if c.Pods == 0 && len(c.Unknown) == 0 {
+		return "not installed"
+	}
 	var parts []string
-	if c.Pods > 0 || len(c.Unknown) == 0 {
+	if c.Pods > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d pods ready", c.Ready, c.Pods))
 	}
 	if c.Leader != "" {

@@ -41,39 +41,43 @@ func main() {
 	}
 }
 
-const long = `ebb-agent keeps the disk of one Kubernetes node at low tide.
+const long = `ebb-agent removes unused container images from one Kubernetes node.
 
-It watches, in the kernel, how full the filesystem of the container images is
-and which images are used. When the disk reaches its high threshold, it removes
-unused images, least recently used first, until the disk is at its low threshold.
-Everything it keeps or removes has a reason: see ebb why and the log. Until its
-configuration has mode: enforce it only logs its decisions, and removes nothing.
+Its programs in the kernel watch how full the filesystem of the images is, and which images
+are used. When the disk reaches its high threshold, the agent removes unused images, oldest
+use first, until the disk is at its low threshold. It also removes dead containers and the
+logs of pods that are gone. "ebb why" and the log have the reason for each decision.
 
-It runs as root beside containerd. Stopping it loses nothing: the kernel goes
-on recording which images are used until the agent is back.`
+In mode observe, the default, it removes nothing, and only logs its decisions. It removes
+images once its configuration sets mode: enforce.
 
-const examples = `  # see the defaults, each explained
+It runs as root, beside containerd. If it stops, the kernel keeps recording image use until
+it runs again.
+
+Exit codes: 0 stopped by a signal, 1 error.`
+
+const examples = `  # print the defaults, with an explanation of each field
   ebb-agent config default
 
-  # watch only: say what would go, remove nothing
+  # observe: log what would be removed, remove nothing
   ebb-agent
 
-  # when what it says is what you want: let it remove
+  # enforce, when you agree with its decisions
   printf 'mode: enforce\n' >/etc/ebb/agent.yaml && ebb-agent --config /etc/ebb/agent.yaml
 
-  # what it decided, image by image; what would go now; who fills the disk
+  # the decision about each image; what would go now; who fills the disk
   ebb images --socket /run/ebb/agent.sock
   ebb plan --socket /run/ebb/agent.sock
   ebb top --socket /run/ebb/agent.sock
 
-  # what no command shows: dead containers; how much of each image layer is ever read
+  # without a command of ebb: dead containers; how much of each image layer is ever read
   curl -s --unix-socket /run/ebb/agent.sock http://ebb/containers
   curl -s --unix-socket /run/ebb/agent.sock http://ebb/heat
 
-  # what runs in the kernel, what it costs, and what could not be loaded
+  # the programs in the kernel, their cost, and those that could not be loaded
   ebb-agent report
 
-  # after the last stop: take everything of ebb off this node
+  # after the last stop: remove everything of ebb from this node
   ebb-agent unload --config /etc/ebb/agent.yaml`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -86,7 +90,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	var file configFile
 	cmd := &cobra.Command{
 		Use:           "ebb-agent [--config FILE]",
-		Short:         "Keep the image filesystem of a Kubernetes node low",
+		Short:         "Remove unused images from a Kubernetes node when its disk fills",
 		Long:          long,
 		Example:       examples,
 		Args:          cobra.NoArgs,
@@ -115,7 +119,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 type configFile struct{ path string }
 
 func (c *configFile) flag(f *pflag.FlagSet) {
-	f.StringVar(&c.path, "config", "", "configuration file (YAML); without it the defaults hold")
+	f.StringVar(&c.path, "config", "", "configuration file (YAML); without it the defaults apply")
 }
 
 func (c *configFile) load() (config.Config, error) {

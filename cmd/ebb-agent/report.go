@@ -19,11 +19,16 @@ import (
 // sampleTime is how long programs' runs are counted for a report.
 const sampleTime = time.Second
 
-const reportLong = `report says of each kernel program whether it is attached, or why not, how often it
-ran and what that cost, how full its maps are, and which events were lost. It does not
-disturb a running agent. Without one, it loads the programs for a moment.`
+const reportLong = `report lists the kernel programs of ebb: whether each one is attached or why not, how often
+it ran, and what that cost. It also shows how full their maps are, and which events were
+lost.
 
-const reportExamples = `  # what runs in the kernel, and what could not be loaded
+It needs root, and in a container the agent's capabilities. It does not disturb a running
+agent. If no programs are pinned, it loads them for a moment, and removes them when it ends.
+
+Exit codes: 0 fine, 1 error.`
+
+const reportExamples = `  # the programs in the kernel, and those that could not be loaded
   ebb-agent report
 
   # for scripts: the programs that are not attached
@@ -33,7 +38,7 @@ func reportCommand(stdout io.Writer) *cobra.Command {
 	var file configFile
 	var output string
 	cmd := &cobra.Command{
-		Use: "report", Short: "Say what is in the kernel, attached or not, and why", Long: reportLong, Example: reportExamples, Args: cobra.NoArgs,
+		Use: "report", Short: "List the kernel programs: attached or why not, cost, maps, lost events", Long: reportLong, Example: reportExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := file.load()
 			if err != nil {
@@ -43,7 +48,7 @@ func reportCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	file.flag(cmd.Flags())
-	cmd.Flags().StringVar(&output, "output", "text", "text or json")
+	cmd.Flags().StringVar(&output, "output", "text", "output format: text, json")
 	program.Choices(cmd, "output", "text", "json")
 	return cmd
 }

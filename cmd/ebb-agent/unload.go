@@ -13,14 +13,17 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-const unloadLong = `unload removes all that ebb has left on this node: kernel programs, leases in
-containerd, state. It ends interrupted removals first. It refuses beside a running agent,
-and can be run again at any time.`
+const unloadLong = `unload removes everything that ebb left on this node: kernel programs, leases in containerd,
+and the state. First it restores the names of images whose removal was interrupted.
 
-const unloadExamples = `  # after the last stop, with the configuration that the agent had
+It needs root. It refuses while an agent runs. You can run it again at any time.
+
+Exit codes: 0 done, 1 error: an agent runs, or something could not be removed.`
+
+const unloadExamples = `  # after the last stop, with the configuration of the agent
   ebb-agent unload --config /etc/ebb/agent.yaml
 
-  # but keep what is known of last uses
+  # the same, but keep the last uses of images for a later installation
   ebb-agent unload --config /etc/ebb/agent.yaml --keep-state`
 
 // leaving is how an unload goes about it.
@@ -35,7 +38,7 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	var file configFile
 	var leave leaving
 	cmd := &cobra.Command{
-		Use: "unload", Short: "Remove all that ebb has left on this node", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
+		Use: "unload", Short: "Remove everything that ebb left on this node", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := file.load()
 			if err != nil {
@@ -46,10 +49,10 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	f := cmd.Flags()
 	file.flag(f)
-	f.StringVar(&leave.root, "root", "", "where the node's root directory is mounted, if this is a container; all paths are the node's then")
-	f.DurationVar(&leave.wait, "wait", 0, "how long to wait for a running agent to end, before refusing")
-	f.BoolVar(&leave.stay, "stay", false, "remove nothing, only wait to be stopped: for the second container of a DaemonSet's pod, which must not end")
-	f.BoolVar(&leave.keep, "keep-state", false, "leave the state file, so that a later agent knows when images were last used")
+	f.StringVar(&leave.root, "root", "", "in a container: directory where the node's root is mounted; all paths are then the node's")
+	f.DurationVar(&leave.wait, "wait", 0, "how long to wait for a running agent to end, before it refuses")
+	f.BoolVar(&leave.stay, "stay", false, "remove nothing, and wait until it is stopped: for the second container of a DaemonSet's pod, which must not end")
+	f.BoolVar(&leave.keep, "keep-state", false, "keep the state file, so that a later agent knows when images were last used")
 	return cmd
 }
 

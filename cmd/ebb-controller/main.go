@@ -37,35 +37,44 @@ func main() {
 	}
 }
 
-const long = `ebb-controller collects the objects of a cluster whose owners are gone.
+const long = `ebb-controller deletes objects of a cluster whose owners are gone. It supports background,
+foreground and orphan deletion. It can also delete Pods, Jobs and other objects that have
+ended, expired or lost their Node.
 
-It stands in for the garbage-collector-controller of the kube-controller-manager,
-which is switched off there with --controllers=*,-garbage-collector-controller
-(--enable-garbage-collector stays true, there and on the API server). Both active at
-once is safe, only redundant.
+It can replace the garbage-collector-controller of the kube-controller-manager. To switch
+that one off, set --controllers=*,-garbage-collector-controller there. Leave
+--enable-garbage-collector at true, there and on the API server. Two active collectors at
+once are safe, only redundant.
 
-What is not proven gone is never taken for gone: a type that cannot be read, a version
-that is not served and an API server in trouble delete nothing. Every deletion has a
-reason: see /decisions and the log. /explain says why an object is still there.
-Until its configuration has mode: enforce it only says so, and changes nothing.
+An object is deleted only if its owners are proven gone. A type that cannot be read, a
+version that is not served, or an API server in trouble never leads to a deletion.
+The log and the page /decisions have the reason for each deletion. The page /explain shows
+why an object still exists.
 
-Of several instances one acts: the holder of a Lease. The others watch nothing.`
+In mode observe, the default, it records its decisions, and changes nothing in the cluster
+but its own Lease. It deletes once its configuration sets mode: enforce. The rights that it
+needs are in deploy/manifests/controller/rbac.yaml, and for enforce in
+deploy/manifests/enforce/controller-rbac.yaml.
 
-const examples = `  # see the defaults, each explained
+Of several instances, only the holder of the Lease acts. The others watch nothing.
+
+Exit codes: 0 stopped by a signal, 1 error. If the Lease is lost, that is an error.`
+
+const examples = `  # print the defaults, with an explanation of each field
   ebb-controller config default
 
-  # in the shadow of an active collector: say what would be done, change nothing
+  # observe beside an active collector: record what would be done, change nothing
   ebb-controller --kubeconfig ~/.kube/config
 
-  # when what it says is what you want: let it delete
+  # enforce, when you agree with its decisions
   printf 'mode: enforce\n' >controller.yaml && ebb-controller --kubeconfig ~/.kube/config --config controller.yaml
 
-  # what it did last, and why; why an object is still there; what cannot be read
+  # the last decisions; why an object still exists; which types cannot be read
   curl -s http://127.0.0.1:9479/decisions
   curl -s 'http://127.0.0.1:9479/explain?apiVersion=apps/v1&kind=ReplicaSet&namespace=default&name=web-1'
   curl -s http://127.0.0.1:9479/readyz?verbose
 
-  # send nothing from now on; go on
+  # stop all requests; continue
   curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/pause
   curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/resume`
 
@@ -81,7 +90,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:           "ebb-controller [--kubeconfig FILE] [--config FILE]",
-		Short:         "Collect the objects of a cluster whose owners are gone",
+		Short:         "Delete objects of a cluster whose owners are gone",
 		Long:          long,
 		Example:       examples,
 		Args:          cobra.NoArgs,
@@ -100,7 +109,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own service account")
-	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML), read again at SIGHUP; without it the defaults hold")
+	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML), read again at SIGHUP; without it the defaults apply")
 	cmd.AddCommand(program.ConfigCommand("ebb-controller", func() error {
 		_, err := io.WriteString(stdout, config.DefaultYAML)
 		return err

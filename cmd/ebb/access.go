@@ -17,7 +17,7 @@ import (
 type apiAccess struct{ kubeconfig, context string }
 
 func (c *apiAccess) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig to use; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, ~/.kube/config, or the pod's service account")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig; without it the current one")
 }
 
@@ -70,7 +70,11 @@ func (a *access) choices() []string {
 
 func (a *access) flags(f *pflag.FlagSet) {
 	a.apiAccess.flags(f)
-	f.StringVarP(&a.output, "output", "o", "text", strings.Join(a.choices(), ", ")+"; field names stay")
+	usage := "output format: " + strings.Join(a.choices(), ", ")
+	if len(a.choices()) > 1 {
+		usage += "; field names are stable"
+	}
+	f.StringVarP(&a.output, "output", "o", "text", usage)
 }
 
 func (a *access) checkOutput() error {

@@ -14,6 +14,10 @@ import (
 // nodeTimeout is how long an agent may take to answer unless somebody says otherwise.
 const nodeTimeout = 10 * time.Second
 
+// agentRights is in the help of all commands that ask agents.
+const agentRights = `It needs the rights to list pods and to exec in ebb's namespace. On a node, root can ask the
+agent there with --socket instead, without the API server.`
+
 // agentAccess is how node agents are reached: through the API server, or on a node by the
 // agent's socket.
 type agentAccess struct {
@@ -27,8 +31,8 @@ func (a *agentAccess) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	a.access.flags(f)
 	f.StringVar(&a.namespace, "ebb-namespace", desk.DefaultNamespace, "namespace of the agents' pods")
-	f.StringSliceVar(&a.nodes, "node", nil, "ask the agents of these nodes alone")
-	f.StringVar(&a.socket, "socket", "", "on a node: ask its agent alone, by this socket (usually "+stdio.DefaultSocket+"), and no API server")
+	f.StringSliceVar(&a.nodes, "node", nil, "ask only the agents of these nodes")
+	f.StringVar(&a.socket, "socket", "", "on a node: ask its agent by this socket (usually "+stdio.DefaultSocket+"), without the API server")
 	f.DurationVar(&a.timeout, "timeout", nodeTimeout, "how long to wait for each node")
 	program.Choices(cmd, "output", a.choices()...)
 	if err := cmd.RegisterFlagCompletionFunc("node", completeNodes); err != nil {

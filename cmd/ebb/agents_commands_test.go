@@ -159,10 +159,19 @@ func TestForbidden(t *testing.T) {
 	c := newCluster(t, "worker-1")
 	c.forbidden = true
 	out, _, code := call(t, nil, "status")
-	if code != 0 || strings.Count(out, "unknown: ") != 2 {
+	if code != 0 || strings.Count(out, "unknown: ") != 1 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	if out, _, code := call(t, nil, "du"); code != 0 || !strings.Contains(out, "needs get on nodes/proxy") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// TestNoController: a cluster without a controller is no finding.
+func TestNoController(t *testing.T) {
+	newCluster(t, "worker-1").alone = true
+	out, _, code := call(t, nil, "status")
+	if code != 0 || !strings.Contains(out, "\nController   not installed\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

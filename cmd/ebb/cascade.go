@@ -13,24 +13,25 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-const cascadeLong = `cascade says what deleting an object would do, before you do it: as a tree, what
-would be deleted, what orphaned, what stays and why, and what would be left
-waiting for finalizers or for other objects.
+const cascadeLong = `cascade shows what the deletion of an object would do, before you delete it. It prints a
+tree: what would be deleted, what would be orphaned, what stays and why, and what would
+wait for finalizers or for other objects.
 
-It reads the metadata of everything that you may read, and lets ebb's collector
-decide on that. It changes nothing. Types that you may not read are named; what
-depends on the object there is missing from the tree.
+It reads the metadata of all objects that you may read, and lets ebb's collector decide on
+them. It changes nothing. A complete answer needs the rights to get, list and watch all
+types. The command names the types that you may not read. Their objects are missing from
+the tree, and the answer is incomplete.
 
-With --controller a running ebb-controller answers, from what it watches: at once,
-with its exclusions, and with whether it would act at all. Without it, --config
-names the configuration with the controller's exclusions.
+With --controller a running ebb-controller answers from the objects that it watches. That
+takes milliseconds. The answer includes its exclusions, and whether it would act at all.
+Without --controller, --config names its configuration file, for the exclusions.
 
 ` + exitTable
 
 const cascadeExamples = `  # what kubectl delete would do
   ebb cascade deployment/web -n shop
 
-  # what is different if its dependents are to go first, or to stay
+  # what would be different if its dependents went first, or stayed
   ebb cascade deployments.apps/web -n shop --cascade=foreground
   ebb cascade deploy/web -n shop --cascade=orphan
 
@@ -38,7 +39,7 @@ const cascadeExamples = `  # what kubectl delete would do
   ebb cascade deployment/web -n shop --controller unix:///run/ebb/controller.sock
   ebb cascade deployment/web -n shop --controller http://127.0.0.1:9479
 
-  # for scripts: how many pods
+  # for scripts: the number of pods that would be deleted
   ebb cascade node/worker-3 -o json | jq '.counts[] | select(.kind == "Pod").deleted'`
 
 func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -47,7 +48,7 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var policy, output, controller, file string
 	cmd := &cobra.Command{
 		Use:     "cascade TYPE/NAME",
-		Short:   "Say what deleting an object would do to everything that depends on it",
+		Short:   "Show what the deletion of an object would do to its dependents",
 		Long:    cascadeLong,
 		Example: cascadeExamples,
 		Args:    cobra.RangeArgs(1, 2),
@@ -75,13 +76,13 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object; without it that of the kubeconfig's context, else default")
-	flags.StringVar(&policy, "cascade", "background", "background, foreground or orphan, as kubectl delete takes it")
-	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/cascade-preview.md)")
+	flags.StringVar(&policy, "cascade", "background", "deletion policy, as in kubectl delete: background, foreground or orphan")
+	flags.StringVarP(&output, "output", "o", "text", "output format: text, or json with stable field names (docs/cascade-preview.md)")
 	to.flags(flags)
-	flags.StringVar(&controller, "controller", "", "have a running ebb-controller answer: unix:///PATH of its admin socket, or http://HOST:PORT on loopback")
-	flags.StringVar(&file, "config", "", "configuration file of ebb-controller, for what it excludes")
-	flags.IntVar(&o.Limits.Nodes, "limit", 0, "show at most so many objects (default 1000); all are counted")
-	flags.IntVar(&o.Limits.Alike, "alike", 0, "show at most so many dependents of one kind of one owner (default 10)")
+	flags.StringVar(&controller, "controller", "", "ask a running ebb-controller: unix:///PATH of its admin socket, or http://HOST:PORT on loopback")
+	flags.StringVar(&file, "config", "", "configuration file of ebb-controller, for its exclusions")
+	flags.IntVar(&o.Limits.Nodes, "limit", 0, "show at most this many objects (default 1000); all are counted")
+	flags.IntVar(&o.Limits.Alike, "alike", 0, "show at most this many dependents of one kind for each owner (default 10)")
 	program.Choices(cmd, "output", "text", "json")
 	program.Choices(cmd, "cascade", "background", "foreground", "orphan")
 	return cmd

@@ -19,34 +19,41 @@ const maxConfig = 1 << 20
 
 func configCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Check a configuration before a program reads it", Args: cobra.NoArgs,
-		Long:    "config is about the configuration files of ebb-agent and ebb-controller.",
-		Example: "  ebb config check agent.yaml",
+		Use: "config", Short: "Check configuration files", Args: cobra.NoArgs,
+		Long:    "config checks configuration files of ebb-agent and ebb-controller. It changes nothing.",
+		Example: "  # before a rollout\n  ebb config check agent.yaml",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(configCheckCommand(stdout))
 	return cmd
 }
 
-const configCheckLong = `check reads a configuration file as ebb-agent or ebb-controller would, names each
-field that is wrong, and if none is, how it differs from the defaults. Its fields tell
-which program it is for; if they are those of both, say it with --kind.
+const configCheckLong = `check reads a configuration file as ebb-agent or ebb-controller would. It names each wrong
+field. If no field is wrong, it shows how the file differs from the defaults. It needs no
+cluster, and changes nothing.
 
-Exit code: 0 it is right, 1 it is not.`
+FILE is a path, or - for standard input. The fields of the file show for which program it
+is. If they do not, set --kind.
+
+Exit codes:
+
+  0  the file is right
+  1  the file is wrong, or cannot be read
+  2  wrong usage, or --kind is missing`
 
 const configCheckExamples = `  # before a rollout
   ebb config check agent.yaml
 
-  # what the cluster has
+  # the configuration in the cluster
   kubectl -n ebb-system get configmap ebb-agent -o jsonpath='{.data.agent\.yaml}' | ebb config check -
 
-  # a file that does not tell which program it is for
+  # a file whose fields do not show for which program it is
   ebb config check --kind controller mode.yaml`
 
 func configCheckCommand(stdout io.Writer) *cobra.Command {
 	var kind, output string
 	cmd := &cobra.Command{
-		Use: "check FILE", Short: "Say what is wrong with a configuration file, or how it differs from the defaults", Args: cobra.ExactArgs(1),
+		Use: "check FILE", Short: "Check a configuration file before a program reads it", Args: cobra.ExactArgs(1),
 		Long: configCheckLong, Example: configCheckExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
@@ -68,8 +75,8 @@ func configCheckCommand(stdout io.Writer) *cobra.Command {
 			return sayConfig(stdout, found, differ)
 		},
 	}
-	cmd.Flags().StringVar(&kind, "kind", "", "agent or controller; without it the file's fields tell")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVar(&kind, "kind", "", "program that the file is for: agent or controller; without it the fields of the file decide")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text, json")
 	program.Choices(cmd, "kind", string(configcheck.Agent), string(configcheck.Controller))
 	program.Choices(cmd, "output", "text", "json")
 	return cmd

@@ -24,22 +24,26 @@ const (
 	longestAnswer = 64 << 20
 )
 
-const controlLong = `control talks to a running ebb-controller: what it decided and why, and the switches
-that act at once. It asks over the admin socket if that is here, or --socket names one.
-Else it runs itself in a controller's pod, as kubectl exec would: in the pod that holds
-the Lease, for of several controllers one leads, and it alone has decisions and takes
-switches. That takes the rights to list pods and leases, and to exec, in ebb's
-namespace.
+const controlLong = `control asks the running ebb-controller for its state and its decisions, and pauses or
+resumes it. Of several controllers the one that holds the Lease leads. It alone decides
+and acts, so control asks that one.
 
-Exit code: 0 fine, 1 error.`
+Beside a controller it uses the admin socket: if --socket names it, or if it exists. From
+any other machine it runs itself in the pod of the leader, as kubectl exec would. That
+needs the rights to list pods and Leases, and to exec in ebb's namespace.
 
-const controlExamples = `  # the last decisions: what, why, because of which owner, how it went
+"pause", "resume" and "confirm-restore" change what the controller does. The other commands
+change nothing.
+
+Exit codes: 0 fine, 1 error, 2 wrong usage.`
+
+const controlExamples = `  # the last decisions: action, reason, owner, result
   ebb control decisions
 
-  # why an object is still there
+  # why an object still exists
   ebb control explain replicaset/web-1 -n shop
 
-  # send nothing from now on; go on
+  # stop all requests; continue
   ebb control pause
   ebb control resume
 
@@ -56,11 +60,11 @@ type control struct {
 func controlCommand(stdout, stderr io.Writer) *cobra.Command {
 	c := &control{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
-		Use: "control", Short: "Ask a running ebb-controller, pause it, let it go on", Long: controlLong, Example: controlExamples, Args: cobra.NoArgs,
+		Use: "control", Short: "Ask a running ebb-controller, pause it, resume it", Long: controlLong, Example: controlExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&c.socket, "socket", defaultSocket, "path of its admin socket; if it is given, or there, the controller is asked over it")
+	flags.StringVar(&c.socket, "socket", defaultSocket, "path of the controller's admin socket; used if you give it, or if it exists")
 	c.to.flags(flags)
 	for _, r := range requests {
 		cmd.AddCommand(&cobra.Command{Use: r.name, Short: r.short, Long: r.long, Example: "  ebb control " + r.name, Args: cobra.NoArgs,
@@ -96,38 +100,46 @@ func (c *control) ask(cmd *cobra.Command, method, path string, args ...string) e
 
 // requests are the commands that take no arguments.
 var requests = []struct{ name, method, path, short, long string }{
-	{"decisions", http.MethodGet, "/decisions", "Show what it did last, or would have done, and why",
-		`decisions shows the last 1,024 decisions as JSON: what, why, because of which owner, how
-it went. In mode observe they are what would have been done.`},
-	{"cascades", http.MethodGet, "/cascades", "Show whose deletion took most with it, and which are slowed",
-		`cascades shows as JSON the owners whose cascades deleted most, those first: how many objects
-went, how many wait for their turn, and when a slowed one goes on.`},
-	{"types", http.MethodGet, "/types", "Show which types it reads, and what keeps it from others",
-		`types shows each type as JSON: whether it is read, how many objects it has, and if it
-cannot be read, since when and why.`},
-	{"ready", http.MethodGet, "/readyz?verbose", "Say whether it does its job, type by type",
-		`ready says whether the controller does its job, waits for the Lease, is paused, or its circuit breaker open,
-and how it stands with each type. Not ready is an error.`},
-	{"pause", http.MethodPost, "/control/pause", "Send nothing from now on",
-		`pause stops the controller that leads: when it returns, nothing is sent any more. That
-lasts until resume, over restarts, too.`},
-	{"resume", http.MethodPost, "/control/resume", "Go on, after a pause or the circuit breaker",
-		`resume lets the controller that leads go on after a pause, or after the circuit breaker has stopped
-it: look at decisions and cascades first.`},
-	{"confirm-restore", http.MethodPost, "/control/confirm-restore", "Let nodes and volumes be collected again, after etcd was restored",
-		`confirm-restore has the controller that leads go on with Nodes and volumes, which wait since
-etcd was restored from a backup: resume does not. That they wait outlives restarts. Look first
-whether what came back is what is there: in a backup, a volume whose claim was made since looks
-released, and a Node that was away then looks gone.`},
+	{"decisions", http.MethodGet, "/decisions", "Show the last decisions of the controller",
+		`decisions shows the last 1,024 decisions of the controller as JSON: the action, its reason,
+the owner that caused it, and the result. In mode observe they show what the controller
+would have done. It changes nothing.`},
+	{"cascades", http.MethodGet, "/cascades", "List the owners with the largest cascades, and the slowed ones",
+		`cascades lists as JSON the owners whose cascades deleted most objects, the largest first. For
+each one it shows how many objects were deleted, how many wait, and when a slowed cascade
+continues. It changes nothing.`},
+	{"types", http.MethodGet, "/types", "Show which types the controller reads",
+		`types shows each type as JSON: whether the controller reads it, and how many objects it has.
+For a type that cannot be read it shows since when, and why. It changes nothing.`},
+	{"ready", http.MethodGet, "/readyz?verbose", "Show whether the controller works, type by type",
+		`ready shows whether the controller works, waits for the Lease, is paused, or has an open
+circuit breaker. It also shows the state of each type. It changes nothing.
+
+Exit codes: 0 ready, 1 not ready or an error, 2 wrong usage.`},
+	{"pause", http.MethodPost, "/control/pause", "Stop all requests of the controller",
+		`pause stops the controller that leads. When the command returns, the controller sends no
+more requests. The pause lasts until "ebb control resume", also over restarts.`},
+	{"resume", http.MethodPost, "/control/resume", "End a pause, and close the circuit breaker",
+		`resume ends a pause of the controller that leads, and closes its circuit breaker. Look at
+"ebb control decisions" and "ebb control cascades" first.`},
+	{"confirm-restore", http.MethodPost, "/control/confirm-restore", "Let Nodes and volumes be collected again after an etcd restore",
+		`confirm-restore lets the controller that leads collect Nodes and volumes again. These two
+collectors wait since etcd was restored from a backup, also over restarts. "ebb control
+resume" does not end that.
+
+First check that the restored objects match the real machines and volumes. A volume whose
+claim was made after the backup looks released. A Node that was away at the time of the
+backup looks gone.`},
 }
 
 func (c *control) collectorsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "collectors", Short: "Show which Pods, Jobs and so on are due to go, and when", Args: cobra.NoArgs,
-		Long: `collectors shows as JSON, of each collector that is on beside that of owners: its mode, how many
-objects it keeps, how many are due within a time if nothing changes, and the first of those.`,
-		Example: "  # what would go today, before a collector is set to enforce\n  ebb control collectors --within 24h"}
-	within := cmd.Flags().Duration("within", 24*time.Hour, "what is due until then is counted")
-	most := cmd.Flags().Int("limit", 20, "so many objects of each collector are named, at most 1000")
+	cmd := &cobra.Command{Use: "collectors", Short: "List the Pods, Jobs and so on that are due", Args: cobra.NoArgs,
+		Long: `collectors shows as JSON each collector of Pods, Jobs and so on that is on: its mode, and how
+many objects it keeps. It also shows how many of them are due within a time if nothing
+changes, and names the first of those. It changes nothing.`,
+		Example: "  # before you enforce a collector: what would go today\n  ebb control collectors --within 24h"}
+	within := cmd.Flags().Duration("within", 24*time.Hour, "count the objects that are due within this time")
+	most := cmd.Flags().Int("limit", 20, "name at most this many objects of each collector, up to 1000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		path := "/collectors?" + url.Values{"within": {within.String()}, "limit": {fmt.Sprint(*most)}}.Encode()
 		return c.ask(cmd, http.MethodGet, path, "collectors", "--within="+within.String(), fmt.Sprintf("--limit=%d", *most))

@@ -13,45 +13,50 @@ import (
 // usualConfig is read if no other is named and it is there.
 const usualConfig = "/etc/ebb.yaml"
 
-const doctorLong = `doctor checks this node and says what is right, what is wrong, and how to fix it:
+const doctorLong = `doctor checks this node. It shows what is right, what is wrong, and how to fix it:
 
-  - the running kubelet: whether it collects images and dead containers, too, and
-    which settings hand that over to ebb, or back
-  - ebb's thresholds against those of the kubelet's eviction manager, by bytes and inodes
-  - the container runtime, the filesystems, the kernel, the agent itself
+  - whether the kubelet, ebb or both collect images and dead containers, and which
+    settings hand that over to ebb, or back
+  - ebb's thresholds against those of the kubelet's eviction manager, in bytes and inodes
+  - the container runtime, the filesystems, the kernel, and the agent itself
 
-It changes nothing on the node, whatever it finds. It reads the kubelet's command
-line and files as the kubelet does; with --kubelet-url it asks the kubelet itself.
-Run it as root on the node or, in a pod, with hostPID, CAP_SYS_PTRACE and the
-agent's mounts.
+It changes nothing on the node. If no agent has pinned the kernel programs, it loads them
+for a moment, without pins.
 
-With --node it runs in the pod of that node's agent, as kubectl exec would run it: with
-the agent's configuration, rights and mounts. Files that flags name are those of the pod
-then. Most agents cannot see the kubelet's process; --kubelet-url asks it.
+Run it as root on the node. In a pod it needs hostPID, CAP_SYS_PTRACE and the agent's
+mounts. It reads the kubelet's command line and files as the kubelet does. With
+--kubelet-url it also asks the kubelet.
 
-Warnings and errors are findings. ` + exitTable
+With --node it runs in the pod of that node's agent, as kubectl exec would run it. It then
+has the agent's configuration, rights and mounts. Flags that name files mean files of the
+pod. That needs the rights to list and get pods, and to exec in ebb's namespace. Most
+agents cannot see the kubelet's process; use --kubelet-url there.
 
-const doctorExamples = `  # what is there, and what to do about it
+A finding is a warning or an error.
+
+` + exitTable
+
+const doctorExamples = `  # check this node
   ebb doctor
 
-  # a node, from a desk
+  # check a node from your desk
   ebb doctor --node worker-3
 
-  # a node without an agent, from a desk
+  # a node without an agent, from your desk
   kubectl debug node/worker-3 --profile=sysadmin --image=ghcr.io/ebb-agent/ebb:0.1.0 --attach \
       -- /usr/bin/ebb doctor --root /host
 
-  # with the configuration that ebb-agent is going to have
+  # with the configuration that ebb-agent will have
   ebb doctor --config /etc/ebb.yaml
 
-  # ask the kubelet for what it really runs with
+  # ask the kubelet for its running settings
   ebb doctor --kubelet-url https://127.0.0.1:10250 --kubelet-ca-file /var/lib/kubelet/pki/kubelet.crt \
       --kubelet-cert-file admin.crt --kubelet-key-file admin.key
 
-  # before a change: judge a kubelet configuration that is not in use yet
+  # before a change: check a kubelet configuration that is not in use yet
   ebb doctor --kubelet-config new-kubelet.yaml
 
-  # for scripts: only what is wrong
+  # for scripts: only the errors
   ebb doctor -o json | jq -r '.checks[] | select(.level == "error") | .id + ": " + .found'`
 
 // examination is what doctor is to look at on the node that it runs on.
@@ -69,7 +74,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	var to reach
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Say what is right on this node, what is not, and the way out",
+		Short:   "Check a node, and show how to fix what is wrong",
 		Long:    doctorLong,
 		Example: doctorExamples,
 		Args:    cobra.NoArgs,
@@ -85,20 +90,20 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	to.flags(flags)
-	flags.StringVar(&node, "node", "", "run in the pod of this node's agent, in place of here")
-	flags.StringVar(&file, "config", "", "ebb-agent's configuration; without it "+usualConfig+" if that is there, else the defaults")
-	flags.StringVarP(&output, "output", "o", "text", "text, or json: field names that stay (docs/doctor.md)")
-	flags.StringVar(&o.kubeletConfig, "kubelet-config", "", "judge this kubelet configuration file in place of the running kubelet's")
-	flags.IntVar(&o.kubeletPID, "kubelet-pid", 0, "which kubelet, if several run")
-	flags.StringVar(&o.kubelet.URL, "kubelet-url", "", "ask the kubelet there for /configz, for example https://127.0.0.1:10250; else pods.kubelet of the configuration, if pods.source is kubelet")
-	flags.StringVar(&o.kubelet.TokenFile, "kubelet-token-file", "", "a bearer token to ask with")
-	flags.StringVar(&o.kubelet.CertFile, "kubelet-cert-file", "", "a client certificate to ask with")
-	flags.StringVar(&o.kubelet.KeyFile, "kubelet-key-file", "", "its key")
-	flags.StringVar(&o.kubelet.CAFile, "kubelet-ca-file", "", "the authority of the kubelet's serving certificate")
-	flags.StringVar(&o.kubelet.ServerName, "kubelet-server-name", "", "what that certificate is for, if that is not the URL's host: usually the node's name")
-	flags.BoolVar(&o.kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "take any serving certificate; the token then goes to whoever listens there")
-	flags.StringVar(&o.root, "root", "", "where the node's root directory is mounted, if this is a container: all paths but --config's are the node's then")
-	flags.BoolVar(&o.skipProbes, "skip-probes", false, "do not try the kernel programs (they are loaded for a moment if no agent has pinned them)")
+	flags.StringVar(&node, "node", "", "check this node instead, in the pod of its agent")
+	flags.StringVar(&file, "config", "", "ebb-agent's configuration file; without it "+usualConfig+" if that exists, else the defaults")
+	flags.StringVarP(&output, "output", "o", "text", "output format: text, or json with stable field names (docs/doctor.md)")
+	flags.StringVar(&o.kubeletConfig, "kubelet-config", "", "check this kubelet configuration file instead of the running kubelet's")
+	flags.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process ID of the kubelet, if several run")
+	flags.StringVar(&o.kubelet.URL, "kubelet-url", "", "ask the kubelet at this URL for /configz, for example https://127.0.0.1:10250; without it pods.kubelet of the configuration, if pods.source is kubelet")
+	flags.StringVar(&o.kubelet.TokenFile, "kubelet-token-file", "", "file with a bearer token for the kubelet")
+	flags.StringVar(&o.kubelet.CertFile, "kubelet-cert-file", "", "file with a client certificate for the kubelet")
+	flags.StringVar(&o.kubelet.KeyFile, "kubelet-key-file", "", "file with the key of the client certificate")
+	flags.StringVar(&o.kubelet.CAFile, "kubelet-ca-file", "", "file with the authority that signed the kubelet's serving certificate")
+	flags.StringVar(&o.kubelet.ServerName, "kubelet-server-name", "", "name in the kubelet's serving certificate, if it is not the URL's host; usually the node's name")
+	flags.BoolVar(&o.kubelet.InsecureSkipVerify, "kubelet-insecure-skip-verify", false, "accept any serving certificate; the token then goes to any program that listens there")
+	flags.StringVar(&o.root, "root", "", "in a container: directory where the node's root is mounted; all paths except --config are then the node's")
+	flags.BoolVar(&o.skipProbes, "skip-probes", false, "do not test the kernel programs (the test loads them for a moment if no agent has pinned them)")
 	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("kubelet-config", "kubelet-url")
 	cmd.MarkFlagsMutuallyExclusive("node", "root")

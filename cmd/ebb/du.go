@@ -16,25 +16,33 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-const duLong = `du shows where the space of nodes went: images, by what each has for itself and what they
-share; what only containers and leases hold, and what nobody does; logs by pod; deleted files
-that somebody has open. Writable layers and emptyDirs are what the kubelet counts: the API
-server is asked for that, which takes the right to get nodes/proxy.
+const duLong = `du shows what takes the space of nodes:
 
-The first five nodes are shown in full. docs/account.md says what the sizes mean.
+  - images, with the part that each one owns and the part that it shares
+  - content that only containers and leases hold, and content without any holder
+  - logs, writable layers and emptyDirs, by pod
+  - deleted files that a process still has open
+
+The kubelet counts writable layers and emptyDirs. du asks it through the API server, which
+needs the right to get nodes/proxy. Without that right, or with --socket, these sizes are
+unknown.
+
+It shows the first five nodes in full. docs/account.md explains the sizes.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 
 const duExamples = `  # one node
   ebb du --node worker-1
 
-  # for scripts: what nothing leads to, on each node
+  # for scripts: bytes without any holder, on each node
   ebb du -o json | jq -r '.nodes[] | .node + " " + ([.totals.nobody[].bytes] | add // 0 | tostring)'`
 
 func duCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	cmd := &cobra.Command{
-		Use: "du", Short: "Show where the space of nodes went", Long: duLong, Example: duExamples, Args: cobra.NoArgs,
+		Use: "du", Short: "Show what takes the space", Long: duLong, Example: duExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.usage(cmd.Context())
 			if err == nil {

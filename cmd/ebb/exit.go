@@ -8,8 +8,13 @@ import (
 )
 
 // exitTable is in the help of commands, and in docs/commands.md.
-const exitTable = `Exit code: 0 fine, 1 error, 2 wrong usage, 3 something was found, 4 incomplete: not
-everything answered or could be read.`
+const exitTable = `Exit codes:
+
+  0  fine
+  1  error: the command failed, or did only a part
+  2  wrong usage: the command did nothing
+  3  finding: something needs attention
+  4  incomplete: a node did not answer, or something could not be read`
 
 // Exit codes of all commands.
 const (

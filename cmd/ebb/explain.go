@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/preview"
 )
 
-const explainExamples = `  # named as kubectl names it
+const explainExamples = `  # an object, named as in kubectl
   ebb control explain replicaset/web-1 -n shop
   ebb control explain node/worker-3
 
-  # without an API server to ask what a name means
+  # without an API server that resolves the type
   ebb control explain --api-version apps/v1 --kind ReplicaSet -n shop --name web-1`
 
 // explained is the object that is asked about.
@@ -23,11 +23,13 @@ type explained struct{ apiVersion, kind, namespace, name, uid string }
 
 func (c *control) explainCommand() *cobra.Command {
 	var o explained
-	cmd := &cobra.Command{Use: "explain [TYPE/NAME]", Short: "Say why an object is still there, or what became of it", Args: cobra.MaximumNArgs(2),
-		Long: `explain says as JSON what the controller knows of an object: its owners and what is
-known of each, what waits for what, and what will be done. TYPE is what kubectl takes:
-deployments, deploy, Deployment, deployments.apps. The API server says what it means;
---api-version and --kind do without.`,
+	cmd := &cobra.Command{Use: "explain [TYPE/NAME]", Short: "Explain why an object still exists, or what happened to it", Args: cobra.MaximumNArgs(2),
+		Long: `explain shows as JSON all that the controller knows about an object: its owners with a
+judgement of each one, what waits for what, and what the controller will do. It changes
+nothing.
+
+TYPE is a type as in kubectl: deployments, deploy, Deployment, deployments.apps. The API
+server resolves it. With --api-version, --kind and --name no API server is needed for that.`,
 		Example: explainExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.name(cmd.Context(), &o, args); err != nil {
@@ -37,11 +39,11 @@ deployments, deploy, Deployment, deployments.apps. The API server says what it m
 			return c.ask(cmd, http.MethodGet, path, append([]string{"explain"}, flags...)...)
 		}}
 	flags := cmd.Flags()
-	flags.StringVar(&o.apiVersion, "api-version", "", "the object's apiVersion, in place of TYPE/NAME")
-	flags.StringVar(&o.kind, "kind", "", "its kind")
-	flags.StringVar(&o.name, "name", "", "its name")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "its namespace; with TYPE/NAME by default that of the kubeconfig's context, else default")
-	flags.StringVar(&o.uid, "uid", "", "its uid, if the object of that name may be another by now")
+	flags.StringVar(&o.apiVersion, "api-version", "", "apiVersion of the object, in place of TYPE/NAME")
+	flags.StringVar(&o.kind, "kind", "", "kind of the object")
+	flags.StringVar(&o.name, "name", "", "name of the object")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the object; with TYPE/NAME by default that of the kubeconfig's context, else default")
+	flags.StringVar(&o.uid, "uid", "", "UID of the object, if another object may have its name by now")
 	cmd.MarkFlagsRequiredTogether("api-version", "kind", "name")
 	return cmd
 }

@@ -23,6 +23,7 @@ type cluster struct {
 	*showtest.Agent
 	kubelet    *desktest.Kubelet
 	nodes      []string
+	alone      bool // there is no controller
 	forbidden  bool // what is beside pods and exec
 	kubeconfig string
 }
@@ -58,11 +59,15 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(http.StatusCreated, object{"status": object{"userInfo": object{"username": "tester"}}})
 	case c.forbidden:
 		write(http.StatusForbidden, object{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no\x1b[2J"})
+	case path == pods && c.alone:
+		write(http.StatusOK, object{"kind": "PodList"})
 	case path == pods:
 		ready := object{"conditions": []object{{"type": "Ready", "status": "True"}}}
-		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"status": ready}, {"status": object{}}}})
-	case path == "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller":
-		write(http.StatusOK, object{"kind": "Lease", "spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J", "renewTime": showtest.Now}})
+		leader := object{"name": "ebb-controller-7d\x1b[2J"}
+		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"metadata": leader, "status": ready}, {"metadata": object{"name": "another"}, "status": object{}}}})
+	case path == "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases":
+		// Whatever the release is called, and its Lease.
+		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
 	case strings.HasSuffix(path, "/proxy/stats/summary"):
 		fmt.Fprint(w, showtest.Summary)
 	default:

@@ -15,15 +15,18 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const historyLong = `history shows what agents removed, and what they refused to, newest first: when, what, how it
-went, what that freed, why, and who asked if somebody did.
+const historyLong = `history lists what the agents removed, and what they refused to remove, newest first. Each
+entry has the time, the object, the outcome, the space that was freed and the reason. If a
+person asked for the removal, the entry names the person.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 
 const historyExamples = `  # the last day of all nodes
   ebb history --since 24h
 
-  # all that is known of an image on one node
+  # all entries of an image on one node
   ebb history --node worker-1 --image postgres --limit 1000`
 
 // historyPage is how many entries are asked for at once, and mostPages how often.
@@ -37,7 +40,7 @@ func historyCommand(stdout io.Writer) *cobra.Command {
 	var f show.HistoryFilter
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use: "history", Short: "Show what agents removed and refused", Long: historyLong, Example: historyExamples, Args: cobra.NoArgs,
+		Use: "history", Short: "List removals and refusals", Long: historyLong, Example: historyExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if since < 0 || f.Limit < 1 {
 				return usagef("--since must not be below 0, and --limit not below 1")
@@ -62,9 +65,9 @@ func historyCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older, for example 24h")
-	cmd.Flags().StringVar(&f.Image, "image", "", "only what has this in its name or ID")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most so many entries of each node")
+	cmd.Flags().DurationVar(&since, "since", 0, "only entries that are not older, for example 24h")
+	cmd.Flags().StringVar(&f.Image, "image", "", "only entries with this in the name or ID")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most this many entries of each node")
 	return cmd
 }
 

@@ -12,27 +12,35 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const imagesLong = `images shows the images of nodes, those first that would go first: when each was last
-used and by whom, what goes if it alone goes (OWN), what others need of it as well (SHARED),
-how much of it was ever read, and whether it stays, and why. docs/account.md says what the
-sizes mean.
+const imagesLong = `images lists the images of nodes, in the order in which they would go. Each image has these
+figures:
+
+  LAST USED, BY    when it was last used, and by which container
+  OWN              what is freed if this image alone is removed
+  SHARED           what other images, containers or leases need, too
+  READ             how much of it containers ever read
+  VERDICT, REASON  whether it stays or goes, and why
+
+docs/account.md explains the sizes.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 
-const imagesExamples = `  # of one node
+const imagesExamples = `  # the images of one node
   ebb images --node worker-1
 
-  # of all nodes: what nobody needs, largest first
+  # images of all nodes that no rule protects, largest first
   ebb images --unused --sort own
 
-  # for scripts
+  # for scripts: their names
   ebb images --node worker-1 --unused -o name`
 
 func imagesCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	var o show.ImageOptions
 	cmd := &cobra.Command{
-		Use: "images", Short: "Show the images of nodes: last use, sizes, and what becomes of each", Long: imagesLong, Example: imagesExamples, Args: cobra.NoArgs,
+		Use: "images", Short: "List images: last use, sizes, verdict", Long: imagesLong, Example: imagesExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Sort != "" && !slices.Contains(show.ImageOrders, o.Sort) {
 				return usagef("--sort: %q is none of %s", o.Sort, strings.Join(show.ImageOrders, ", "))
@@ -56,8 +64,8 @@ func imagesCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().StringVar(&o.Sort, "sort", "", "used, size, own, name or freed; without it those that go first are first")
-	cmd.Flags().BoolVar(&o.Unused, "unused", false, "only images that nothing protects")
+	cmd.Flags().StringVar(&o.Sort, "sort", "", "order: used, size, own, name or freed; without it the order in which they would go")
+	cmd.Flags().BoolVar(&o.Unused, "unused", false, "only images that no rule protects")
 	program.Choices(cmd, "sort", show.ImageOrders...)
 	return cmd
 }

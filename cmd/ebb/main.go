@@ -33,34 +33,43 @@ func main() {
 	os.Exit(codeOf(err))
 }
 
-const long = `ebb keeps the disks of Kubernetes nodes at low tide.
+const long = `ebb shows how full the nodes of a Kubernetes cluster are, which images ebb removes, and why.
+It also checks nodes, and shows what the deletion of an object would do.
 
-ebb-agent does the work on each node. This command is for people: it asks the
-agents, checks and explains, and changes nothing. The exceptions are "reclaim", "pause",
-"resume", "uninstall unload" and "control".
+The work on each node is done by ebb-agent, which this command asks through the API server.
+That needs a kubeconfig, and the rights to list pods and to exec in ebb's namespace. On a
+node, --socket asks the agent there without the API server.
+
+The command changes nothing, with these exceptions:
+
+  reclaim                        removes images
+  pause, resume                  pauses and resumes agents
+  control pause, control resume  pauses and resumes the controller
+  control confirm-restore        lets the controller collect again after an etcd restore
+  uninstall unload               cleans the nodes after ebb was uninstalled
 
 ` + exitTable
 
-const examples = `  # how does ebb stand, and which nodes are near their thresholds?
+const examples = `  # the state of agents and controller, and the nodes close to their thresholds
   ebb status
   ebb nodes
 
-  # why is this image still there?
+  # why an image is still there
   ebb why busybox --node worker-1
 
-  # what would go if 20 GiB more were needed?
+  # which images would go if 20 GiB more were needed
   ebb plan --free 20Gi --node worker-1
 
-  # is this node all right?
+  # check this node, as root
   ebb doctor
 
-  # what would go with this Deployment?
+  # what the deletion of a Deployment would do
   ebb cascade deployment/web -n shop
 
-  # what is stuck, or has lost its owner, in this cluster?
+  # objects in this cluster that no garbage collector cleans up
   ebb orphans -A
 
-  # what a report about ebb needs, in one file
+  # an archive for a problem report
   ebb sysdump
 
   # completions for this shell
@@ -101,7 +110,7 @@ func asPlugin(cmd *cobra.Command) {
 func command(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "ebb",
-		Short:         "Look at a node, or a cluster, as ebb does",
+		Short:         "Inspect a node or a cluster",
 		Long:          long,
 		Example:       examples,
 		Version:       program.Version(),

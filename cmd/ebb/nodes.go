@@ -9,16 +9,24 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const nodesLong = `nodes shows a line for each node, the fullest against its threshold first: how full its
-fullest filesystem is and when it will be full, what removing all unused images would free,
-when the agent removed something last, and how many images came back within a day of that.
+const nodesLong = `nodes shows how full each node is, and how much could be freed. Each node has a line with the
+filesystem that is closest to its threshold. The line shows how full it is, and when it
+will be full at the rate of the last minutes. It also has these figures:
+
+  RECLAIMABLE  what removing all unused images would free
+  LAST RUN     when the agent last removed something, with what that freed (FREED)
+  RE-PULLS     how many images came back within a day of their removal
+
+The nodes that are fullest against their threshold come first.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 
-const nodesExamples = `  # which nodes are near their thresholds?
+const nodesExamples = `  # the nodes, those close to their thresholds first
   ebb nodes
 
-  # these two
+  # two nodes
   ebb nodes --node worker-1,worker-2
 
   # for scripts: nodes with more than 20 GiB to reclaim
@@ -27,7 +35,7 @@ const nodesExamples = `  # which nodes are near their thresholds?
 func nodesCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	cmd := &cobra.Command{
-		Use: "nodes", Short: "Show how full the nodes are, and what could be freed", Long: nodesLong, Example: nodesExamples, Args: cobra.NoArgs,
+		Use: "nodes", Short: "Show how full each node is, and how much could be freed", Long: nodesLong, Example: nodesExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			results, err := askAgents(cmd.Context(), &a, getPage[page.Status]("/status"))
 			nodes := nodesOf(results)

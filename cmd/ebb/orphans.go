@@ -16,35 +16,38 @@ import (
 	rules "github.com/ebb-agent/ebb/policy/orphans"
 )
 
-const orphansLong = `orphans reports what no garbage collector cleans up, with the reason and the command
-that would fix it:
+const orphansLong = `orphans reports objects that no garbage collector cleans up, each with the reason and a
+command that fixes it:
 
-  - objects whose owners cannot be resolved: of a type that is not served, in another
-    namespace, replaced by another of the same name
-  - namespaces and objects that have been deleted and do not go, and who holds them:
-    a finalizer, an API server that does not answer
-  - webhooks and API servers behind Services that are not there
-  - finalizers that nobody known serves
+  - objects whose owner cannot be resolved: its type is not served, it is in another
+    namespace, or another object has its name
+  - namespaces and objects that were deleted and still exist, with what holds them: a
+    finalizer, or an API server that does not answer
+  - webhooks whose Service does not exist or has no ready endpoint, and API servers that
+    do not answer
+  - finalizers that no known controller serves
   - Helm releases with too many revisions
 
-It reads the metadata of everything that you may read, once, and changes nothing.
-Types that you may not read are named. Nothing in a Secret is read but metadata.
+It reads the metadata of all objects that you may read, once. Of Secrets it reads nothing
+but metadata. It names the types that you may not read. It changes nothing.
 
-Check a command before you run it: the report says when it is right. Commands for owners
-remove a reference and delete nothing.
+Read the sentence above a command before you run it: it says when the command is right.
+Commands for owners remove a reference, and delete nothing.
+
+A finding is an object in the report.
 
 ` + exitTable
 
 const orphansExamples = `  # the whole cluster
   ebb orphans -A
 
-  # one namespace, and what has held it for an hour
+  # one namespace: objects that have been held for an hour
   ebb orphans -n shop --older-than 1h
 
   # releases that keep more than five revisions
   ebb orphans -A --release-history 5 -o json | jq -r '.findings[] | select(.reason == "release_history") | .command'
 
-  # their names alone
+  # only their names
   ebb orphans -n shop -o name`
 
 // orphansFlags are the flags of ebb orphans.
@@ -59,7 +62,7 @@ func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o orphansFlags
 	cmd := &cobra.Command{
 		Use:     "orphans",
-		Short:   "Report what no garbage collector cleans up, why, and what would fix it",
+		Short:   "Report objects that no garbage collector cleans up",
 		Long:    orphansLong,
 		Example: orphansExamples,
 		Args:    cobra.NoArgs,
@@ -75,11 +78,11 @@ func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace to look at; without it that of the kubeconfig's context, else default")
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all of them, and at what has no namespace")
-	flags.DurationVar(&o.OlderThan, "older-than", rules.OlderThan, "what has been deleted, or has not answered, for less time is not reported")
-	flags.IntVar(&o.History, "release-history", rules.HistoryDefault, "how many revisions of a Helm release are not too many")
-	flags.StringVarP(&o.output, "output", "o", "text", "text, json, yaml or name; field names stay (docs/orphans.md)")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace to check; without it that of the kubeconfig's context, else default")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "check all namespaces, and objects without a namespace")
+	flags.DurationVar(&o.OlderThan, "older-than", rules.OlderThan, "leave out objects that were deleted, and servers that stopped answering, a shorter time ago")
+	flags.IntVar(&o.History, "release-history", rules.HistoryDefault, "how many revisions a Helm release may have")
+	flags.StringVarP(&o.output, "output", "o", "text", "output format: text, json, yaml, name; field names are stable (docs/orphans.md)")
 	o.flags(flags)
 	program.Choices(cmd, "output", "text", "json", "yaml", "name")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")

@@ -13,9 +13,14 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const pauseLong = `pause has agents remove nothing for a time, whatever their thresholds say: at once, on all
-nodes unless some are named. It outlives a restart of the agent, and ends by itself, or with
-"ebb resume". Another pause takes the place of the one before.
+const pauseLong = `pause stops the agents' removals for a time, whatever their thresholds say. It takes effect
+at once, on all nodes or on those that you name with --node. Paused agents remove neither
+images nor dead containers. They keep recording image use.
+
+A pause lasts over restarts of the agent. It ends by itself, or with "ebb resume". Another
+pause replaces it.
+
+` + agentRights + `
 
 ` + exitTable
 
@@ -33,7 +38,7 @@ func pauseCommand(stdout io.Writer) *cobra.Command {
 	var length time.Duration
 	var q page.PauseRequest
 	cmd := &cobra.Command{
-		Use: "pause", Short: "Have agents remove nothing for a time", Long: pauseLong, Example: pauseExamples, Args: cobra.NoArgs,
+		Use: "pause", Short: "Stop removals for a time", Long: pauseLong, Example: pauseExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if q.ForSeconds, err = show.PauseSeconds(length); err != nil {
 				return usagef("--for: %w", err)
@@ -42,13 +47,15 @@ func pauseCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().DurationVar(&length, "for", usualPause, "how long, at most 720h")
-	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for those who see that it is paused")
+	cmd.Flags().DurationVar(&length, "for", usualPause, "how long the pause lasts, at most 720h")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason, shown by \"ebb status\"")
 	return cmd
 }
 
-const resumeLong = `resume ends a pause, on all nodes unless some are named. Nodes that were not paused stay as
-they are.
+const resumeLong = `resume ends a pause, on all nodes or on those that you name with --node. It changes nothing
+on nodes that are not paused.
+
+` + agentRights + `
 
 ` + exitTable
 
@@ -61,7 +68,7 @@ const resumeExamples = `  # all nodes
 func resumeCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	cmd := &cobra.Command{
-		Use: "resume", Short: "Have agents go on after a pause", Long: resumeLong, Example: resumeExamples, Args: cobra.NoArgs,
+		Use: "resume", Short: "End a pause", Long: resumeLong, Example: resumeExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return changeAgents(cmd.Context(), &a, stdout, "/resume", nil, show.Resumes)
 		},

@@ -13,23 +13,28 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const planLong = `plan says which images would go, in which order, what each frees, and what stays and why.
-It removes nothing. Without an amount the thresholds decide: that is what the agent would do
-now. With --config, what it would do now with another configuration.
+const planLong = `plan shows which images would go, in their order, and what each one frees. It also shows how
+many images stay, and why. It removes nothing.
 
-If more is asked for than can be freed, it says how much can be, and what holds the rest.
+Without an amount, it shows what the agent would do now, by its thresholds. --free and --to
+set an amount instead. --config shows what the agent would do now with that configuration.
+
+If the amount cannot be reached, it shows how much can be freed, and what holds the rest.
+That is a finding.
+
+` + agentRights + `
 
 ` + exitTable
 
-const planExamples = `  # what would go now?
+const planExamples = `  # what would go now
   ebb plan --node worker-1
 
-  # 20 GiB more; until at most 60 % are used; 500000 inodes more
+  # to get 20 GiB more; to get down to 60 %; to get 500000 inodes more
   ebb plan --node worker-1 --free 20Gi
   ebb plan --node worker-1 --to 60%
   ebb plan --node worker-1 --free 500k --inodes
 
-  # before a change: with another configuration, and all that stays
+  # before a change: with another configuration, and with all images that stay
   ebb plan --node worker-1 --config new.yaml --keep`
 
 // longestConfig bounds a configuration file: an agent takes no more.
@@ -42,9 +47,9 @@ type amountFlags struct {
 }
 
 func (f *amountFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.free, "free", "", "so much more than is available now, for example 20Gi")
-	cmd.Flags().StringVar(&f.to, "to", "", "until at most so much is used, for example 60%")
-	cmd.Flags().BoolVar(&f.inodes, "inodes", false, "the amount is of inodes")
+	cmd.Flags().StringVar(&f.free, "free", "", "amount to free beyond what is available now, for example 20Gi")
+	cmd.Flags().StringVar(&f.to, "to", "", "how full the disk may still be afterwards, for example 60%")
+	cmd.Flags().BoolVar(&f.inodes, "inodes", false, "the amount counts inodes, not bytes")
 	cmd.MarkFlagsMutuallyExclusive("free", "to")
 }
 
@@ -81,7 +86,7 @@ func planCommand(stdout io.Writer) *cobra.Command {
 	var file string
 	var keep bool
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Say which images would go, and what that frees", Long: planLong, Example: planExamples, Args: cobra.NoArgs,
+		Use: "plan", Short: "Show which images would go, and what that frees", Long: planLong, Example: planExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, _, err := amount.request(cmd)
 			if err == nil && file != "" {
@@ -107,8 +112,8 @@ func planCommand(stdout io.Writer) *cobra.Command {
 	}
 	a.flags(cmd)
 	amount.flags(cmd)
-	cmd.Flags().StringVar(&file, "config", "", "what would go with this configuration file of the agent")
-	cmd.Flags().BoolVar(&keep, "keep", false, "list all images that stay, not just how many for which reason")
+	cmd.Flags().StringVar(&file, "config", "", "plan with this configuration file of the agent, or - for standard input")
+	cmd.Flags().BoolVar(&keep, "keep", false, "list all images that stay, not only their number by reason")
 	for _, other := range []string{"free", "to", "inodes"} {
 		cmd.MarkFlagsMutuallyExclusive("config", other)
 	}

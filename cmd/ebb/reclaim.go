@@ -15,23 +15,31 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const reclaimLong = `reclaim has agents remove images now: it shows the plan, asks, and has exactly that carried
-out. If the plan is another one meanwhile, nothing is removed, and it shows and asks again.
-Protections, the order and the cap on removals are those of always; an agent that only
-observes, or is paused, refuses.
+const reclaimLong = `reclaim removes images now. It shows the plan, asks on the terminal, and has the agent carry
+out exactly that plan. If the plan has changed meanwhile, nothing is removed. On one node it
+then shows the new plan and asks again; with --yes it ends with exit code 1. Of several
+nodes, it leaves that one out.
 
-On several nodes, the plans that free most come first, --max-nodes of them, five at the same
-time; after the first failure no other node begins.
+The agent's protections, its order and its hourly limit apply as always. An agent in mode
+observe, or one that is paused, refuses.
 
-If the agent ends meanwhile, what was removed is told, and that the rest is unknown: "ebb
-history" has it. So does an interrupt: the agent ends after the image in hand.
+On several nodes, those where most is freed come first: --max-nodes of them, five at the
+same time. After the first failure it begins with no other node.
+
+If an agent ends in the middle, the command shows what was removed until then. "ebb
+history" shows the rest later. If you interrupt the command, the agent finishes the image
+that it is removing, and removes no more.
+
+A finding is an amount that was not reached.
+
+` + agentRights + `
 
 ` + exitTable
 
 const reclaimExamples = `  # 20 GiB more on one node; asks first
   ebb reclaim --node worker-1 --free 20Gi
 
-  # until at most 60 % are used, without being asked
+  # down to 60 %, without asking
   ebb reclaim --node worker-1 --to 60% --yes
 
   # on the three nodes where that frees most
@@ -51,7 +59,7 @@ type reclaimer struct {
 func reclaimCommand(stdout, stderr io.Writer) *cobra.Command {
 	r := &reclaimer{out: stdout, err: stderr}
 	cmd := &cobra.Command{
-		Use: "reclaim", Short: "Have agents remove images now", Long: reclaimLong, Example: reclaimExamples, Args: cobra.NoArgs,
+		Use: "reclaim", Short: "Remove images now", Long: reclaimLong, Example: reclaimExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.check(cmd); err != nil {
 				return err
@@ -73,8 +81,8 @@ func reclaimCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	r.flags(cmd)
 	r.amount.flags(cmd)
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
-	cmd.Flags().IntVar(&r.most, "max-nodes", 0, "on so many nodes at most, those where most is freed; needed without --node where several nodes have an agent")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "remove without asking")
+	cmd.Flags().IntVar(&r.most, "max-nodes", 0, "remove on at most this many nodes, those where most is freed; required without --node if several nodes have an agent")
 	cmd.MarkFlagsMutuallyExclusive("max-nodes", "socket")
 	return cmd
 }

@@ -3,37 +3,41 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/desk"
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/show"
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-const statusLong = `status says how ebb stands: how many agents are ready, in which versions and modes, which
-are paused or do without something, whether the controller has a leader, and which nodes do
-not answer.
+const statusLong = `status shows the state of ebb: how many agents are ready, their versions and modes, and
+whether the controller has a leader. Below that it lists the nodes whose agent is not ready,
+paused or degraded (a part of it does not work), and those that do not answer.
+
+` + agentRights + `
+For the controller it also needs the right to list Leases there. Without that right, the leader
+is shown as unknown.
+
+It changes nothing. With --wait it asks every two seconds until all agents are ready. A
+finding is an agent that is not ready, paused or degraded.
 
 ` + exitTable
 
-const statusExamples = `  # is all well?
+const statusExamples = `  # the state of agents and controller
   ebb status
 
   # after an upgrade: wait until all agents are ready
   ebb status --wait --wait-timeout 10m
 
-  # on a node, its own agent
+  # on a node, only the agent there
   ebb status --socket /run/ebb/agent.sock
 
-  # for scripts: nodes that are paused
+  # for scripts: the nodes that are paused
   ebb status -o json | jq -r '.nodes[] | select(.paused).node'`
 
 // now is the desk's clock: another one in tests.
@@ -47,7 +51,7 @@ func statusCommand(stdout io.Writer) *cobra.Command {
 	var wait bool
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "status", Short: "Say how the agents and the controller stand", Long: statusLong, Example: statusExamples, Args: cobra.NoArgs,
+		Use: "status", Short: "Show the state of agents and controller", Long: statusLong, Example: statusExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := a.awaitStatus(cmd.Context(), wait, limit)
 			if err != nil {
@@ -65,7 +69,7 @@ func statusCommand(stdout io.Writer) *cobra.Command {
 	}
 	a.flags(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until all agents are ready")
-	cmd.Flags().DurationVar(&limit, "wait-timeout", 5*time.Minute, "wait for so long at most")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", 5*time.Minute, "wait at most this long")
 	return cmd
 }
 
@@ -110,52 +114,27 @@ func getPage[P any](path string) func(context.Context, *desk.Client) (P, error) 
 
 // controller looks at what the API server has of the controller.
 func (a *agentAccess) controller(ctx context.Context) (*show.Controller, error) {
-	api, err := a.api()
+	d, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
-	defer api.Close()
+	defer d.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	c := &show.Controller{}
-	var pods struct {
-		Items []struct {
-			Status struct {
-				Conditions []struct{ Type, Status string }
-			}
+	all, err := d.Controllers(ctx)
+	c := &show.Controller{Pods: len(all)}
+	if err != nil {
+		c.Unknown = []string{err.Error()}
+	}
+	for _, instance := range all {
+		if instance.Ready {
+			c.Ready++
 		}
-	}
-	path := "/api/v1/namespaces/" + url.PathEscape(a.namespace) + "/pods"
-	if err := api.Send(ctx, http.MethodGet, path, url.Values{"labelSelector": {desk.ControllerSelector}}, nil, &pods); err != nil {
-		c.Unknown = append(c.Unknown, err.Error())
-	}
-	c.Pods = len(pods.Items)
-	for _, p := range pods.Items {
-		for _, condition := range p.Status.Conditions {
-			if condition.Type == "Ready" && condition.Status == "True" {
-				c.Ready++
-			}
+		if instance.Leads {
+			c.Leader, c.Renewed = instance.Pod, instance.Renewed
 		}
-	}
-	if c.Pods > 0 || len(c.Unknown) > 0 { // without a controller there is no leader
-		a.leader(ctx, api, c)
 	}
 	return c, nil
-}
-
-func (a *agentAccess) leader(ctx context.Context, api *kube.Client, c *show.Controller) {
-	var lease struct {
-		Spec struct {
-			HolderIdentity string
-			RenewTime      time.Time
-		}
-	}
-	path := fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", url.PathEscape(a.namespace), url.PathEscape(config.Default().LeaderElection.Name))
-	if err := api.Send(ctx, http.MethodGet, path, nil, nil, &lease); err != nil {
-		c.Unknown = append(c.Unknown, err.Error())
-		return
-	}
-	c.Leader, c.Renewed = lease.Spec.HolderIdentity, lease.Spec.RenewTime
 }
 
 // api is the API server itself. The caller must close it.

@@ -18,28 +18,33 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-const sysdumpLong = `sysdump puts what a report about ebb needs into one archive: versions; ebb's pods,
-configuration, events and Leases; the logs of controllers and agents; what each
-controller and agent says of itself. CONTENTS.txt in it lists each file, and what was
-taken out; errors.txt has what could not be had.
+const sysdumpLong = `sysdump writes an archive for a problem report. The archive has versions, ebb's pods,
+configuration, events and Leases, the logs of controllers and agents, and the state that
+each of them reports. CONTENTS.txt lists each file, and what was left out of it. errors.txt
+lists what could not be read.
 
-No Secret is read. Values of environment variables are left out, and so is what looks
-like a secret: tokens, passwords, PEM blocks. Names of nodes, namespaces, pods and images
-stay: look through the archive before you hand it on.
+sysdump reads no Secret. It leaves out the values of environment variables, and everything
+that looks like a secret: tokens, passwords, PEM blocks. Names of nodes, namespaces, pods
+and images stay. Look through the archive before you pass it on.
 
-It changes nothing. It takes the rights to read pods, their logs, events, configmaps,
-leases, daemonsets and deployments in ebb's namespace, to exec there, and to get nodes;
-what is not allowed is in errors.txt.
+It changes nothing. It needs the rights to read pods, their logs, events, ConfigMaps,
+Leases, DaemonSets and Deployments in ebb's namespace, to exec there, and to get nodes. If
+a right is missing, errors.txt names it.
 
-Exit code: 0 all is there, 1 there is no archive, 4 something could not be had.`
+Exit codes:
 
-const sysdumpExamples = `  # an archive in this directory, of at most 20 nodes, first those that are not ready
+  0  the archive is complete
+  1  there is no archive
+  2  wrong usage
+  4  something could not be read`
+
+const sysdumpExamples = `  # an archive in this directory, of at most 20 nodes; nodes that are not ready come first
   ebb sysdump
 
   # one node, to a file
   ebb sysdump --node worker-3 -o report.tar.gz
 
-  # what is in it
+  # list what is in it
   ebb sysdump -o - | tar tz`
 
 type sysdumpFlags struct {
@@ -53,7 +58,7 @@ type sysdumpFlags struct {
 func sysdumpCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o sysdumpFlags
 	cmd := &cobra.Command{
-		Use: "sysdump", Short: "Put what a report about ebb needs into one archive, without secrets", Long: sysdumpLong, Example: sysdumpExamples, Args: cobra.NoArgs,
+		Use: "sysdump", Short: "Write an archive for a problem report, without secrets", Long: sysdumpLong, Example: sysdumpExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.maxNodes < 1:
@@ -65,10 +70,10 @@ func sysdumpCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "output", "o", "", "file to write, or - for standard output; without it ebb-sysdump-TIME.tar.gz here")
-	flags.StringSliceVar(&o.nodes, "node", nil, "ask the agents of these nodes alone")
-	flags.IntVar(&o.maxNodes, "max-nodes", 20, "ask the agents of at most so many nodes")
-	flags.IntVar(&o.lines, "log-lines", 20000, "so many lines of each log, the last ones")
+	flags.StringVarP(&o.file, "output", "o", "", "file to write, or - for standard output; without it ebb-sysdump-TIME.tar.gz in this directory")
+	flags.StringSliceVar(&o.nodes, "node", nil, "ask only the agents of these nodes")
+	flags.IntVar(&o.maxNodes, "max-nodes", 20, "ask the agents of at most this many nodes")
+	flags.IntVar(&o.lines, "log-lines", 20000, "how many of the last lines of each log")
 	o.to.flags(flags)
 	return cmd
 }

@@ -19,9 +19,14 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const topLong = `top shows one node while it is open: its disks against their thresholds, which containers
-write most, and the images that are in use. It asks the agent every two seconds, for the
-images every twenty. q or ctrl-c ends it.
+const topLong = `top watches one node until you press q or ctrl-c. It shows the disks with their thresholds,
+the containers that write most, and the images in use. It asks the agent for disks and
+writers every two seconds, and for images every twenty seconds.
+
+It needs a terminal. Without a terminal, use "ebb nodes". Writers are shown only if the
+agent's configuration sets writers.top.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 

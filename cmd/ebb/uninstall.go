@@ -17,29 +17,31 @@ import (
 // sayVariable has the command by which a person gives a hook its flags.
 const sayVariable = "EBB_UNINSTALL_SAY"
 
-const uninstallLong = `uninstall is for the end of ebb in a cluster, in two steps. The Helm chart runs
-both as hooks; they can be run as plain Jobs, or by hand, just as well.
+const uninstallLong = `uninstall helps to remove ebb from a cluster, in two steps. The Helm chart runs both as
+hooks. You can also run them as plain Jobs, or by hand.
 
-  check   before: refuses while ebb would leave something that nobody looks after
-  unload  after: takes what is left on the nodes away, by a DaemonSet
+  check   before: refuses while ebb would leave objects or images without a collector
+  unload  after: removes what ebb left on the nodes, by a DaemonSet
 
-Each flag can also come from the environment: --leave-node a,b is
-EBB_UNINSTALL_LEAVE_NODE=a,b there.
+Each flag can also come from the environment: EBB_UNINSTALL_LEAVE_NODE=a,b is the same as
+--leave-node a,b.
 
-check refuses with 3, as unload does while ebb is installed. unload ends with 4 if nodes did not
-answer, and with 1 if it failed on a node or was interrupted; run it again to go on.
+check refuses with exit code 3. unload does so, too, while ebb is still installed. unload
+ends with 4 if nodes did not answer, and with 1 if it failed on a node or was interrupted.
+Run it again to continue.
+
 ` + exitTable
 
-const uninstallExamples = `  # before: may it go?
+const uninstallExamples = `  # before: whether ebb may be uninstalled
   ebb uninstall check
 
-  # after: clear the nodes
+  # after: clean the nodes
   ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1`
 
 func uninstallCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "uninstall",
-		Short:   "Say whether ebb may go, and clear the nodes when it has",
+		Short:   "Check before ebb is uninstalled, clean the nodes after it",
 		Long:    uninstallLong,
 		Example: uninstallExamples,
 		// A step that is misspelt must not look like one that went well.
@@ -71,24 +73,32 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(errs...)
 }
 
-const checkLong = `check says whether ebb may be uninstalled. It changes nothing.
+const checkLong = `check shows whether ebb may be uninstalled. It changes nothing. It refuses in these cases:
 
-It refuses while objects are being deleted that wait for a garbage collector,
-unless another one than ebb-controller is known to be at work; while kubelets
-leave images to ebb; and while it cannot see either. It says what it found, and
-the ways out. What is left as it is has to be named.
+  - objects that are being deleted wait for a garbage collector
+  - kubelets leave their images to ebb
+  - check could not read some of this
+  - the pods of a kube-controller-manager show that it does not collect garbage
 
-The kubelets are asked in the name of a service account that may get nodes/configz
-and nothing else. Those before Kubernetes 1.33, and those that cannot be reached from
-here, are asked by way of the API server: --kubelet-proxy.`
+It shows how to fix each case. To accept a case as it is, use the flag that the output
+names. ebb cannot detect another garbage collector reliably. If one runs, set
+--other-collector.
 
-const checkExamples = `  # may it go?
+check asks the kubelets with a token of a service account that may get nodes/configz, and
+nothing else. Kubelets before Kubernetes 1.33 do not know that right, and some cannot be
+reached from here. For these, set --kubelet-proxy to ask through the API server.
+
+A finding is a refusal.
+
+` + exitTable
+
+const checkExamples = `  # whether ebb may be uninstalled
   ebb uninstall check
 
-  # the kube-controller-manager collects again; node old-7 is gone for good
+  # the kube-controller-manager collects again; node old-7 will never come back
   ebb uninstall check --other-collector --leave-node old-7
 
-  # only the agent is to go
+  # if only the agent is uninstalled
   ebb uninstall check --controller=false
 
   # kubelets before 1.33, or that cannot be reached from here; needs get on nodes/proxy
@@ -98,7 +108,7 @@ func checkCommand(stdout, stderr io.Writer) *cobra.Command {
 	var to access
 	o := uninstall.CheckOptions{Progress: stderr}
 	cmd := &cobra.Command{
-		Use: "check", Short: "Say whether ebb may be uninstalled", Long: checkLong, Example: checkExamples, Args: cobra.NoArgs,
+		Use: "check", Short: "Check whether ebb may be uninstalled", Long: checkLong, Example: checkExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Config, err = to.config(); err != nil {
 				return err
@@ -112,33 +122,45 @@ func checkCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	f := cmd.Flags()
 	to.flags(f)
-	f.BoolVar(&o.Agent, "agent", true, "ebb-agent is to go: ask the kubelets who collects images")
-	f.BoolVar(&o.Controller, "controller", true, "ebb-controller is to go: look for objects that wait for a garbage collector")
-	f.BoolVar(&o.OtherCollector, "other-collector", false, "another garbage collector is at work, for example the kube-controller-manager's: it will end what has begun")
-	f.BoolVar(&o.LeaveFinalizers, "leave-finalizers", false, "objects that wait for a garbage collector may wait forever")
-	f.BoolVar(&o.LeaveImageGC, "leave-image-gc", false, "kubelets may be left without image garbage collection")
-	f.StringSliceVar(&o.LeaveNodes, "leave-node", nil, "leave these nodes as they are, handed over or unknown")
-	f.StringSliceVar(&o.LeaveTypes, "leave-type", nil, "types (RESOURCE.GROUP) or versions (GROUP/VERSION) that need not be read")
-	f.StringSliceVar(&o.Types, "type", nil, "read these types (RESOURCE.GROUP) alone: those that ebb-controller may read")
-	f.StringVar(&o.KubeletAccount, "kubelet-account", uninstall.KubeletAccount, "ask the kubelets in the name of this service account (NAMESPACE/NAME), which needs to get nodes/configz and nothing else")
-	f.BoolVar(&o.KubeletProxy, "kubelet-proxy", false, "ask the kubelets by way of the API server instead, which needs to get nodes/proxy: a right with which commands can be run on nodes")
-	f.DurationVar(&o.Wait, "wait", 30*time.Second, "how long to wait for ebb-controller to be done with what is being deleted")
+	f.BoolVar(&o.Agent, "agent", true, "ebb-agent will be uninstalled: ask the kubelets whether they collect images")
+	f.BoolVar(&o.Controller, "controller", true, "ebb-controller will be uninstalled: look for objects that wait for a garbage collector")
+	f.BoolVar(&o.OtherCollector, "other-collector", false, "another garbage collector runs, for example the kube-controller-manager's; it will finish deletions that have begun")
+	f.BoolVar(&o.LeaveFinalizers, "leave-finalizers", false, "accept that objects wait for a garbage collector forever")
+	f.BoolVar(&o.LeaveImageGC, "leave-image-gc", false, "accept that kubelets are left without image garbage collection")
+	f.StringSliceVar(&o.LeaveNodes, "leave-node", nil, "accept these nodes as they are: handed over to ebb, or unknown")
+	f.StringSliceVar(&o.LeaveTypes, "leave-type", nil, "do not read these types (RESOURCE.GROUP) or versions (GROUP/VERSION)")
+	f.StringSliceVar(&o.Types, "type", nil, "read only these types (RESOURCE.GROUP), for example those that ebb-controller may read")
+	f.StringVar(&o.KubeletAccount, "kubelet-account", uninstall.KubeletAccount, "ask the kubelets with a token of this service account (NAMESPACE/NAME); it needs to get nodes/configz, and nothing else")
+	f.BoolVar(&o.KubeletProxy, "kubelet-proxy", false, "ask the kubelets through the API server instead; this needs to get nodes/proxy, a right that can also run commands on nodes")
+	f.DurationVar(&o.Wait, "wait", 30*time.Second, "how long to wait until ebb-controller has finished deletions that have begun")
 	return cmd
 }
 
-const unloadLong = `unload takes what ebb-agent has left on the nodes away, after it was deleted:
-kernel programs, leases in containerd, state. A DaemonSet, ebb-unload, runs
-ebb-agent unload on each node; it is deleted at the end.
+const unloadLong = `unload cleans the nodes after ebb was uninstalled. It removes what ebb-agent left there:
+kernel programs, leases in containerd, and the state. A DaemonSet (ebb-unload) runs
+"ebb-agent unload" on each node. unload deletes it at the end.
 
-It can be run again at any time. A run that was interrupted goes on, and within 15
-minutes none clears a node again that is clean: ConfigMap ebb-unload remembers these,
-and goes when all are clean. Nodes that are not clean in time are named, with the
-command for later. They hold up no others.`
+It needs a namespace that admits privileged pods, and the right to list nodes. In the
+namespace it also needs the rights to make and delete a DaemonSet and a ConfigMap, and to
+delete pods and other objects of ebb.
+
+You can run it again at any time. A run after an interrupted one continues it. A run within
+15 minutes with the same template skips nodes that are clean: the ConfigMap ebb-unload
+stores these, and is deleted when all are clean. At the end unload names the nodes that are
+not clean, with the command for later. Such nodes do not delay others.
+
+Exit codes:
+
+  0  all nodes are clean
+  1  it failed on a node, or was interrupted
+  2  wrong usage
+  3  ebb is still installed
+  4  a node did not answer in time`
 
 const unloadExamples = `  # all nodes
   ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1
 
-  # one that was down
+  # a node that was down
   ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1 --node worker-7`
 
 func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -146,7 +168,7 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	var file string
 	o := uninstall.UnloadOptions{Progress: stderr}
 	cmd := &cobra.Command{
-		Use: "unload", Short: "Clear the nodes after ebb was uninstalled", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
+		Use: "unload", Short: "Clean the nodes after ebb was uninstalled", Long: unloadLong, Example: unloadExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if file != "" {
 				if o.Template, err = os.ReadFile(file); err != nil {
@@ -176,13 +198,13 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	f := cmd.Flags()
 	to.flags(f)
-	f.StringVarP(&o.Namespace, "namespace", "n", "", "namespace for the pods; it must allow privileged ones")
-	f.StringVar(&file, "template", "", "file with the pod to run on each node (a v1 Pod); without it one is made of --image")
-	f.StringVar(&o.Image, "image", "", "image with ebb-agent in it; overrides that of --template")
-	f.StringSliceVar(&o.Nodes, "node", nil, "clear these nodes alone")
-	f.StringVar(&o.NodeSelector, "node-selector", "kubernetes.io/os=linux", "labels of the nodes to clear")
-	f.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long to wait for all nodes; a second more for each 20, for so many pods are made in one")
-	f.StringVar(&o.Sweep, "sweep", "", "labels of what was ebb's in the namespace: what has lost its owner is deleted, as a garbage collector would")
-	f.StringSliceVar(&o.Leases, "lease", nil, "Leases in the namespace to delete: that of ebb-controller's leader election")
+	f.StringVarP(&o.Namespace, "namespace", "n", "", "namespace for the pods; it must admit privileged pods")
+	f.StringVar(&file, "template", "", "file with the pod to run on each node (a v1 Pod); without it unload makes one from --image")
+	f.StringVar(&o.Image, "image", "", "image with ebb-agent; replaces the image of --template")
+	f.StringSliceVar(&o.Nodes, "node", nil, "clean only these nodes")
+	f.StringVar(&o.NodeSelector, "node-selector", "kubernetes.io/os=linux", "labels of the nodes to clean")
+	f.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long to wait for all nodes, plus one second for each 20 nodes, because 20 pods are made in a second")
+	f.StringVar(&o.Sweep, "sweep", "", "labels of ebb's own objects in the namespace; those without their owner are deleted, as by a garbage collector")
+	f.StringSliceVar(&o.Leases, "lease", nil, "Leases in the namespace to delete: the one of ebb-controller's leader election")
 	return cmd
 }

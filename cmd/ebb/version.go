@@ -13,14 +13,14 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-const versionLong = `version says which version of ebb this command is. With --agents it lists the pods of the
-agents and the controllers as well, with their images and the version of the chart that made
-them, and which controller leads. That takes the rights to list pods and Leases.`
+const versionLong = `version shows the version of this command. With --agents it also lists the pods of agents and
+controllers, with their images and the version of their chart, and the controller that
+leads. That needs the rights to list pods and Leases. It changes nothing.`
 
-const versionExamples = `  # this command
+const versionExamples = `  # the version of this command
   ebb version
 
-  # which nodes have an older agent?
+  # the versions of all agents and controllers
   ebb version --agents
 
   # for scripts
@@ -37,7 +37,7 @@ func versionCommand(stdout, stderr io.Writer) *cobra.Command {
 	var a agentAccess
 	var agents bool
 	cmd := &cobra.Command{
-		Use: "version", Short: "Say which version this command is, and the agents are", Long: versionLong, Example: versionExamples, Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version of this command, of agents and of controllers", Long: versionLong, Example: versionExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			v := versions{Version: program.Version()}
 			if err := a.checkOutput(); err != nil {
@@ -52,7 +52,7 @@ func versionCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().BoolVar(&agents, "agents", false, "list the agents and controllers, too")
+	cmd.Flags().BoolVar(&agents, "agents", false, "also list agents and controllers")
 	return cmd
 }
 

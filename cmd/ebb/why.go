@@ -15,19 +15,22 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-const whyLong = `why tells all about one image: whether it stays or goes, each protection and rule in the
-order in which they are asked, its place among those that may go, what removing it would free
-alone and in its turn, and what was done to it before.
+const whyLong = `why explains the decision about one image: whether it stays or goes, and every rule in the
+order in which the agent applies it. It also shows the image's place among those that may
+go, what its removal would free alone and in its turn, and its history.
 
-IMAGE is a reference, a short name (busybox), a name without a tag, or an ID or its first
-digits. Without --node, all nodes that have the image tell, the first five of them in full.
+IMAGE is a reference, a name without a tag, a short name (busybox), an ID, or the first
+digits of an ID. If it means several images on a node, the command lists them. Without
+--node it asks all nodes, and shows the first five that have the image in full.
+
+` + agentRights + ` It changes nothing.
 
 ` + exitTable
 
-const whyExamples = `  # on all nodes that have it
+const whyExamples = `  # on all nodes that have the image
   ebb why busybox
 
-  # on one
+  # on one node
   ebb why docker.io/library/postgres:15 --node worker-1
 
   # by its ID
@@ -36,7 +39,7 @@ const whyExamples = `  # on all nodes that have it
 func whyCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	cmd := &cobra.Command{
-		Use: "why IMAGE", Short: "Say why an image stays or goes, and when", Long: whyLong, Example: whyExamples, Args: cobra.ExactArgs(1),
+		Use: "why IMAGE", Short: "Explain the decision about one image: reasons, sizes, history", Long: whyLong, Example: whyExamples, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			results, err := askAgents(cmd.Context(), &a, getPage[page.Why]("/why?image="+url.QueryEscape(args[0])))

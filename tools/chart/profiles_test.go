@@ -124,7 +124,7 @@ func TestRightsOfTheTest(t *testing.T) {
 	want := []rule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"create", "get"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"}},
 	}
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -67,7 +67,7 @@ func run(ctx context.Context, binary, results string) (err error) {
 		return err
 	}
 	d := &demo{screen: newScreen(os.Stdout), command: filepath.Join(filepath.Dir(binary), "ebb")}
-	d.screen.title("ebb keeps the disk of a container node at low tide. Everything below is real:",
+	d.screen.title("ebb keeps the disk of a container node from filling up. Everything below is real:",
 		"a filesystem on a loop device, a containerd, containers, programs in this kernel.")
 	defer func() { err = errors.Join(err, d.clean()) }()
 	for _, step := range []func(context.Context) error{

@@ -53,7 +53,7 @@ type Recorder struct {
 func New(r *prometheus.Registry, o Options) *Recorder {
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	recorder := &Recorder{Options: o, news: make(chan struct{}, 1), facts: f.Counters("events_total",
-		"What was to be told by Events about the Node, by what became of it: sent; failed, and lost with it; dropped, because there was too much of it. What is repeated is counted each time, and is one Event.", "result")}
+		"Facts for Events about the Node, by result: sent; failed, and lost; dropped, because there were too many. A fact that repeats counts each time, and is one Event.", "result")}
 	for _, result := range []string{sent, failed, dropped} {
 		recorder.facts.WithLabelValues(result)
 	}

@@ -17,9 +17,9 @@ type Metrics struct {
 // NewMetrics registers them.
 func NewMetrics(f program.Factory) *Metrics {
 	return &Metrics{
-		tracked:    f.Gauge("layers_tracked", "Top layers of images whose uses the kernel stamps."),
-		unresolved: f.Counter("layer_resolve_failures_total", "Layers whose directory could not be found yet; tried again later."),
-		again:      f.Counter("images_repulled_total", "Images that came back within a day of their removal by ebb: each cost a pull."),
-		againBytes: f.Counter("images_repulled_bytes_total", "What the removal of those had freed, as computed."),
+		tracked:    f.Gauge("layers_tracked", "Top layers of images whose uses the kernel records."),
+		unresolved: f.Counter("layer_resolve_failures_total", "Times the directory of a layer could not be found. The agent tries again later."),
+		again:      f.Counter("images_repulled_total", "Images that came back within a day of their removal by ebb. Each one cost a pull."),
+		againBytes: f.Counter("images_repulled_bytes_total", "Bytes that were freed, as computed, by the removal of images that came back within a day."),
 	}
 }

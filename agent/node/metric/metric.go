@@ -27,7 +27,7 @@ func Counter(out chan<- prometheus.Metric, d *prometheus.Desc, value float64, la
 }
 
 // DescReadable describes what Readable sends; one collector has to describe it.
-var DescReadable = Desc("probe_counters_readable", "1 if what the kernel programs count could be read for this scrape, by what: events, writers (who fills the disk), heat (what of images is read). At 0 these figures are missing; without a series nothing is counted.", "counters")
+var DescReadable = Desc("probe_counters_readable", "1 if the counts of the kernel programs could be read for this scrape: events, writers (who fills the disk), heat (reads of images). At 0 these figures are missing. Without a series nothing is counted.", "counters")
 
 // Readable says whether counts could be read. An error must not take the other metrics
 // away.

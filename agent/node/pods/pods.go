@@ -70,7 +70,7 @@ type Pods struct {
 // New registers the metric.
 func New(r *prometheus.Registry, o Options) *Pods {
 	f := program.Factory{Registry: r, Subsystem: "node"}
-	return &Pods{Options: o, known: f.Gauge("pods_source_up", "1 while the source of pods can be reached. Without it no pod is taken for gone.")}
+	return &Pods{Options: o, known: f.Gauge("pods_source_up", "1 while the source of pods answers. At 0 no pod counts as gone.")}
 }
 
 // Restore takes over what was saved of the latest answer.

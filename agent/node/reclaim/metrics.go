@@ -56,19 +56,19 @@ type metrics struct {
 func newMetrics(r *prometheus.Registry) *metrics {
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	m := &metrics{
-		images:    f.Gauges("images", "Images by the verdict of the last decision.", "state"),
-		spaceHeld: f.Gauges("reclaim_held_bytes", "While holding: what holds the space of the filesystems with images. Only what holds some.", "holder"),
-		holding:   f.Gauge("reclaim_holding", "1 while the low threshold cannot be reached and the agent waits for something to change."),
+		images:    f.Gauges("images", "Images by the verdict of the latest decision.", "state"),
+		spaceHeld: f.Gauges("reclaim_held_bytes", "During a hold: bytes that each holder keeps on the filesystems with images. Only holders that keep some.", "holder"),
+		holding:   f.Gauge("reclaim_holding", "1 during a hold: the low threshold cannot be reached, and the agent waits for a change."),
 
-		runs:       f.Counters("reclaim_runs_total", "Reclaim runs by how they ended.", "result"),
+		runs:       f.Counters("reclaim_runs_total", "Reclaim runs, by result.", "result"),
 		removed:    f.Counters("images_removed_total", "Images removed, by reason.", "reason"),
-		failures:   f.Counter("image_removal_failures_total", "Removals that the runtime refused."),
-		spared:     f.Counter("image_removals_skipped_total", "Images that the check before removal found needed after all."),
-		mended:     f.Counter("images_restored_total", "Images whose names were put back because their removal was begun and never ended."),
-		freedBytes: f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem that was over its high threshold grew during removals, as measured, and no more than what they were computed to free: others may delete at the same time."),
+		failures:   f.Counter("image_removal_failures_total", "Removals of images that the runtime refused."),
+		spared:     f.Counter("image_removals_skipped_total", "Images that stayed because the check right before their removal found that they are needed."),
+		mended:     f.Counter("images_restored_total", "Images whose names were restored, because their removal had begun and never ended."),
+		freedBytes: f.Counter("image_freed_bytes_total", "Bytes by which the available space of the filesystem over its high threshold grew during removals, as measured. At most the computed size counts, because others may delete at the same time."),
 		reaction: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "ebb", Subsystem: "node", Name: "reclaim_reaction_duration_seconds",
-			Help:    "From the write that crossed the high threshold to the first removal done.",
+			Help:    "Seconds from the write that crossed the high threshold to the end of the first removal.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 5, 30, 300},
 		}),
 	}

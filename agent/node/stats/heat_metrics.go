@@ -59,10 +59,10 @@ func (h *Heat) ReadPercent() map[string]float64 {
 }
 
 var (
-	descHeatTier = metric.Desc("layer_heat_info", "1, labelled with the way in which reads of image layers are seen: fentry and kprobe see files being opened, pages those that are executed or mapped, reads also those that are read.", "tier")
-	descHeatHave = metric.Desc("layer_bytes", "What the layers of all images take, as the runtime measured it; shared ones once.")
-	descHeatWarm = metric.Desc("layer_read_bytes", "Of these, the files that containers ever read.")
-	descHeatGaps = metric.Desc("layers_partially_observed", "Layers whose reads are not known in full: not resolved yet, in no container's root that was seen, or more files than can be remembered.")
+	descHeatTier = metric.Desc("layer_heat_info", "1, with the tier as label: how reads of image layers are seen. fentry and kprobe see files that are opened. pages sees files that are executed or mapped. reads also sees files that are read.", "tier")
+	descHeatHave = metric.Desc("layer_bytes", "Bytes that the layers of all images take, as the runtime measured them. Shared layers count once.")
+	descHeatWarm = metric.Desc("layer_read_bytes", "Size in bytes of the files in image layers that containers ever read.")
+	descHeatGaps = metric.Desc("layers_partially_observed", "Layers whose reads are not fully known. Their directory was not found yet, no container was seen that uses them, or they have more files than the kernel can remember.")
 )
 
 // heatCollector reads the kernel's counts when it is scraped. No series is named

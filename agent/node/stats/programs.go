@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	descEvents   = metric.Desc("probe_events_total", "What the kernel programs of last use saw: starts and ends of processes in containers, and uses of layers that they stamped, or noted because the layer was not tracked yet. ebb-agent report has what the others saw.", "event")
-	descDegraded = metric.Desc("probe_degraded", "1 while kernel programs that are wanted are not all attached: lastuse (without it last use comes from runtime events), usage_TYPE (without it the disk is read by timer), writers and writers_TYPE (who fills the disk), heat (what of images is read); all: none could be loaded. TYPE is one of the watched filesystems'.", "object")
-	descLost     = metric.Desc("probe_events_lost_total", "What the kernel programs could not record; the next exact reading mends it. What the configuration switches off has no series.", "event")
+	descEvents   = metric.Desc("probe_events_total", "Events that the kernel programs for last use recorded: starts and ends of processes in containers, and uses of layers. A use is stamped, or noted if the layer was not tracked yet. ebb-agent report shows the events of the other programs.", "event")
+	descDegraded = metric.Desc("probe_degraded", "1 while some of the wanted kernel programs are not attached. lastuse: last use comes from the runtime's events. usage_TYPE: the disk is read by timer. writers, writers_TYPE: growth is not counted by container. heat: reads of images are not counted. all: no program could be loaded. TYPE is the type of a watched filesystem.", "object")
+	descLost     = metric.Desc("probe_events_lost_total", "Events that the kernel programs could not record. The next exact reading corrects that. Programs that the configuration switches off have no series.", "event")
 )
 
 // ProgramProbes is what Programs needs of the kernel programs.

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/metric"
 )
 
-var descLastUse = metric.Desc("images_by_last_use", "Images by how long ago they were last used, as far as was seen at the latest look; each counts once: in_use (other than by dead containers), within 1h, 6h, 1d, 7d, 30d, or older. One whose last use is not known counts from when ebb first saw it.", "age")
+var descLastUse = metric.Desc("images_by_last_use", "Images by the time since their last use, as of the latest inventory. Each image counts once: in_use (by other than dead containers), within 1h, 6h, 1d, 7d, 30d, or older. If the last use of an image is not known, the time counts from when ebb first saw it.", "age")
 
 // ages are the values of the label, beside those of images in use, and of older ones.
 var ages = []struct {

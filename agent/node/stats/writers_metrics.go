@@ -16,9 +16,9 @@ import (
 var writerLabels = []string{"namespace", "pod", "container"}
 
 var (
-	descGrowth = metric.Desc("container_growth_bytes", "By how much a container made the watched filesystems fuller since it started; less than 0 if it deleted what others wrote. Only the writers.top containers that grew most; one that the kubelet did not make has no pod.", writerLabels...)
-	descGrown  = metric.Desc("container_grown_bytes_total", "What the same containers took, whether or not they gave it back.", writerLabels...)
-	descShrunk = metric.Desc("container_shrunk_bytes_total", "What the same containers gave back.", writerLabels...)
+	descGrowth = metric.Desc("container_growth_bytes", "Bytes by which a container made the watched filesystems fuller since it started. Negative if it deleted files of others. Only the writers.top containers that grew most. A container that the kubelet did not make has no pod.", writerLabels...)
+	descGrown  = metric.Desc("container_grown_bytes_total", "Bytes that a container took on the watched filesystems, whether or not it gave them back. Only the writers.top containers that grew most.", writerLabels...)
+	descShrunk = metric.Desc("container_shrunk_bytes_total", "Bytes that a container gave back on the watched filesystems. Only the writers.top containers that grew most.", writerLabels...)
 )
 
 // writersCollector reads the kernel's counts when it is scraped. Its series

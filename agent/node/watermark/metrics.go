@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	descFilesystem = metric.Desc("filesystem_info", "1 for each watched directory, labelled with the filesystem that it is on. Filesystems have the name of their first directory: images (unpacked layers), content (blobs), containers (writable layers), kubelet (its root directory), logs (of pods). What a project with a quota (ext4, xfs) limits is a filesystem of its own.", "filesystem", "directory", "device", "type")
-	descCapacity   = metric.Desc("filesystem_capacity_bytes", "Size of the filesystem.", "filesystem")
-	descAvailable  = metric.Desc("filesystem_available_bytes", "What unprivileged writers can still get.", "filesystem")
+	descFilesystem = metric.Desc("filesystem_info", "1 for each watched directory, with its filesystem as label. A filesystem has the name of its first directory: images (unpacked layers), content (blobs), containers (writable layers), kubelet (its root directory), logs (of pods). A directory of a project with a quota (ext4, xfs) counts as a filesystem of its own.", "filesystem", "directory", "device", "type")
+	descCapacity   = metric.Desc("filesystem_capacity_bytes", "Size of the filesystem in bytes.", "filesystem")
+	descAvailable  = metric.Desc("filesystem_available_bytes", "Bytes that unprivileged writers can still use.", "filesystem")
 	descUsed       = metric.Desc("filesystem_used_ratio", "Used share from 0 to 1, in whole percents as the kubelet counts them: 1 - floor(available*100/capacity)/100.", "filesystem", "resource")
-	descReadable   = metric.Desc("filesystem_readable", "1 if the filesystem could be read for this scrape; at 0 its figures are missing.", "filesystem")
-	descThreshold  = metric.Desc("filesystem_threshold_ratio", "The thresholds, from 0 to 1: at high the agent acts; reclaim, where there are images, ends at low.", "filesystem", "resource", "threshold")
-	descPolled     = metric.Desc("filesystem_polled", "1 while the disk is read by timer to see the high threshold, 0 while the kernel watches it.", "filesystem")
-	descToFull     = metric.Desc("filesystem_time_to_full_seconds", "After how long unprivileged writers have nothing left if they go on as in the last minutes and nothing is removed; +Inf while it does not fill. What writers delete themselves counts, what reclaim frees does not. Measured from the agent's own readings, which are minutes apart, to the scrape: known ten seconds after the first.", "filesystem", "resource")
+	descReadable   = metric.Desc("filesystem_readable", "1 if the filesystem could be read for this scrape. At 0 its figures are missing.", "filesystem")
+	descThreshold  = metric.Desc("filesystem_threshold_ratio", "Thresholds, from 0 to 1. At high the agent acts. On a filesystem with images, reclaim ends at low.", "filesystem", "resource", "threshold")
+	descPolled     = metric.Desc("filesystem_polled", "1 while the agent reads the disk by timer to see the high threshold, 0 while the kernel watches it.", "filesystem")
+	descToFull     = metric.Desc("filesystem_time_to_full_seconds", "Seconds until unprivileged writers have no space left, if they continue as in the last minutes and nothing is removed. +Inf while the filesystem does not fill. Deletions by writers count. Space that reclaim frees does not count. It is measured from the agent's own readings, which are minutes apart, to the scrape. It is known ten seconds after the first reading.", "filesystem", "resource")
 )
 
 // Metrics are those of the watched filesystems. Scrapes read the disks by themselves: what they
@@ -37,10 +37,10 @@ type Metrics struct {
 // NewMetrics registers them.
 func NewMetrics(f program.Factory) *Metrics {
 	m := &Metrics{
-		crossings:  f.Counters("filesystem_threshold_crossings_total", "Crossings of a high threshold that the kernel reported, by the first name of the filesystem.", "filesystem"),
-		polls:      f.Counter("filesystem_polls_total", "Readings of the disk by timer, where the kernel cannot watch it."),
-		shortfalls: f.Counter("image_removal_shortfalls_total", "Removals after which the space grew less than computed, although the figure is true."),
-		unsettled:  f.Counter("filesystem_settle_timeouts_total", "Times the filesystem's figure could not be made true in time, before a decision or after a removal; reclaim goes on with what was computed."),
+		crossings:  f.Counters("filesystem_threshold_crossings_total", "Crossings of a high threshold that the kernel reported. A filesystem has its first name as label.", "filesystem"),
+		polls:      f.Counter("filesystem_polls_total", "Times the agent read the disk by timer, because the kernel cannot watch it."),
+		shortfalls: f.Counter("image_removal_shortfalls_total", "Removals that freed less than computed, although the figure of the disk is exact."),
+		unsettled:  f.Counter("filesystem_settle_timeouts_total", "Times the filesystem's figure could not be made exact in time, before a decision or after a removal. Reclaim then uses the computed figure."),
 	}
 	for _, name := range Names {
 		m.crossings.WithLabelValues(name)

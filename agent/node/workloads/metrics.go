@@ -32,10 +32,10 @@ type metrics struct {
 
 func newMetrics(r *prometheus.Registry) *metrics {
 	m, f := &metrics{}, program.Factory{Registry: r, Subsystem: "node"}
-	m.verdicts = f.Gauges("workloads", "Containers, sandboxes and log directories by the verdict of the last decision. Only verdicts that some have, and removal_failed.", "kind", "state")
-	m.removed = f.Counters("workloads_removed_total", "Dead containers, sandboxes, directories of logs and dead links removed, by reason.", "kind", "reason")
-	m.failures = f.Counters("workload_removal_failures_total", "Removals of these that failed; tried again later.", "kind")
-	m.spared = f.Counters("workload_removals_skipped_total", "What the check before removal found needed after all.", "kind")
+	m.verdicts = f.Gauges("workloads", "Containers, sandboxes and log directories by the verdict of the last decision. A verdict that none has is left out, except removal_failed.", "kind", "state")
+	m.removed = f.Counters("workloads_removed_total", "Dead containers, sandboxes, log directories and dead links to logs that were removed, by reason.", "kind", "reason")
+	m.failures = f.Counters("workload_removal_failures_total", "Failed removals of dead containers, sandboxes, log directories and links. The agent tries them again.", "kind")
+	m.spared = f.Counters("workload_removals_skipped_total", "Removals that the check right before them stopped.", "kind")
 	for kind, reasons := range removedKinds {
 		m.failures.WithLabelValues(kind)
 		m.spared.WithLabelValues(kind)
