@@ -65,6 +65,8 @@ type Pods struct {
 	answered time.Time           // the latest one that had
 	wanted   map[string][]string // by the name of an image, or its ID
 	pause    time.Duration       // until it is asked again because images stay for that
+	hung     error               // why it did not answer in time, and until when it is not asked again
+	hungTill time.Time
 }
 
 // New registers the metric.
@@ -94,19 +96,25 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 	if p.Source == nil {
 		return kube.Pods{}, errNone
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	if p.hung != nil && p.Now().Before(p.hungTill) {
+		return kube.Pods{}, p.hung // as unknown as they were; each group of removals would wait for it
+	}
+	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	asked, began := p.Now(), time.Now()
 	p.asked++
 	number := p.asked
 	var pods kube.Pods
 	var err error
-	p.Outside(func() { pods, err = p.Source.Pods(ctx) })
+	p.Outside(func() { pods, err = p.Source.Pods(within) })
 	if number < p.heard {
 		return pods, err // a later question has ended already
 	}
-	p.heard = number
+	p.heard, p.hung = number, nil
 	if err != nil {
+		if within.Err() != nil && ctx.Err() == nil {
+			p.hung, p.hungTill = err, p.Now().Add(AskFirst)
+		}
 		p.unknown = true
 		p.known.Set(0)
 		p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is taken for gone",

@@ -63,3 +63,66 @@ func TestOvertakenAnswer(t *testing.T) {
 		})
 	})
 }
+
+// hangs answers nobody, until it does.
+type hangs struct {
+	asked int
+	over  bool
+}
+
+func (h *hangs) Run(context.Context, chan<- struct{}) error { return nil }
+func (h *hangs) Pass() kube.Pass                            { return nil }
+func (h *hangs) Pods(ctx context.Context) (kube.Pods, error) {
+	h.asked++
+	if h.over {
+		return kube.Pods{}, nil
+	}
+	<-ctx.Done()
+	return kube.Pods{}, ctx.Err()
+}
+
+// A source that hangs costs its time once in five seconds, not with each question.
+func TestHangingSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, m := &hangs{}, monitor.New()
+		p := New(prometheus.NewRegistry(), Options{
+			Source: source, Now: time.Now, Outside: m.Outside, Conditions: condition.NewSet(slog.New(slog.DiscardHandler)),
+			Back: func() {}, Changed: func() {},
+		})
+		read := func() (err error) {
+			m.Do(func() { _, err = p.Read(t.Context()) })
+			return err
+		}
+		began := time.Now()
+		for range 100 {
+			if read() == nil {
+				t.Fatal("an answer")
+			}
+		}
+		if took := time.Since(began); took != timeout || source.asked != 1 {
+			t.Errorf("a hundred questions took %v, the source was asked %d times", took, source.asked)
+		}
+		time.Sleep(AskFirst)
+		source.over = true
+		if err := read(); err != nil || source.asked != 2 {
+			t.Errorf("after that: %v, asked %d times", err, source.asked)
+		}
+		for range 3 {
+			if err := read(); err != nil {
+				t.Error(err)
+			}
+		}
+		if source.asked != 5 {
+			t.Errorf("a source that answers was asked %d times", source.asked)
+		}
+		// Whoever asks may give up themselves: that says nothing of the source.
+		source.over = false
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		m.Do(func() { _, _ = p.Read(ctx) })
+		source.over = true
+		if err := read(); err != nil {
+			t.Error(err)
+		}
+	})
+}
