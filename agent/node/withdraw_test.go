@@ -207,6 +207,38 @@ func (w *world) many(n int) (ids []string) {
 	return ids
 }
 
+// An image that was put back because others had made room goes in its turn when they take the room again, all
+// in one run: not a newer one in its place because ebb has written its name.
+func TestPutBackKeepsItsTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.many(9)
+		others := func(percent uint64) { // without waiting: the agent waits for this
+			w.rt.SetDisk(size, 0, 100000)
+			images := size - w.rt.Disk().AvailableBytes
+			w.rt.SetDisk(size, size*percent/100-images, 100000)
+		}
+		back := 0
+		w.rt.SetFaults(fake.Faults{
+			During: func(id string) {
+				if id == ids[2] && back == 0 {
+					others(76) // ids[1] is enough
+				}
+			},
+			Restored: func(string) {
+				back++
+				others(79)
+			},
+		})
+		w.fill(81)
+		w.pass(time.Minute)
+		gone := w.rt.Removed()
+		if back == 0 || len(gone) < 3 || !slices.Equal(gone, ids[:len(gone)]) {
+			t.Errorf("put back %d times; removed %q, in which %q are the oldest", back, gone, ids)
+		}
+		w.wantLogged(0, "it has changed since the plan was made")
+	})
+}
+
 // Where pods are known each image waits for its last look; many wait together.
 func TestImagesGoInGroups(t *testing.T) {
 	inWorld(t, func(w *world) {

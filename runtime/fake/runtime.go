@@ -46,6 +46,7 @@ type Faults struct {
 	Users     error            // of a withdrawn image
 	End       error            // of a withdrawal, either way
 	During    func(id string)  // called while an image is withdrawn
+	Restored  func(id string)  // called when an image has its names back
 	Checking  func()           // called before Check looks
 	Unseen    time.Duration    // before a name that was put back is listed
 	Delay     time.Duration    // before each answer

@@ -84,8 +84,12 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 
 func (w *withdrawal) Restore(context.Context) error {
 	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	return w.restore()
+	err, restored := w.restore(), w.r.faults.Restored
+	w.r.mu.Unlock()
+	if restored != nil && err == nil {
+		restored(w.image.id)
+	}
+	return err
 }
 
 // restore is for the holder of the lock.

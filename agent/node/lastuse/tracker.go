@@ -110,13 +110,25 @@ func (t *Tracker) arrived(i inventory.Image, now time.Time) state.Image {
 // they want it. It counts as used and as new from then on. If ebb itself has put its names back, nothing
 // has changed.
 func (t *Tracker) renewed(r state.Image, i inventory.Image) state.Image {
-	if _, back := t.away[i.ID]; back {
+	if t.ours(i) {
 		return r
 	}
 	at := t.clock.FromWall(i.Updated)
 	r.Arrived, r.LastUsed = clock.Latest(r.Arrived, at), clock.Latest(r.LastUsed, at)
 	t.o.Log.Debug("image was pulled, imported or tagged again", "image", i.ID, "references", i.References, "at", at)
 	return r
+}
+
+// Changed reports whether somebody has written names of an image since the runtime listed it.
+func (t *Tracker) Changed(i inventory.Image) bool {
+	return !i.Updated.Equal(t.images.known[i.ID].Updated) && !t.ours(i)
+}
+
+// ours reports whether it was ebb that wrote an image's names last, when it put them back. While an earlier
+// agent's are not mended yet, it is.
+func (t *Tracker) ours(i inventory.Image) bool {
+	a, ok := t.away[i.ID]
+	return ok && (a.back.IsZero() || !t.clock.FromWall(i.Updated).After(a.back))
 }
 
 // Removed is for an image that is gone by ebb's doing, and remembered as such. Should it be listed

@@ -62,7 +62,7 @@ func (run *Run) nowKept(i inventory.Image, used time.Time) string {
 		return "pinned by the runtime"
 	case i.Sandbox:
 		return "the sandbox image"
-	case !i.Updated.Equal(run.o.LastUse.Known()[i.ID].Updated):
+	case run.o.LastUse.Changed(i):
 		return whyChanged
 	}
 	if rule := run.o.Keep.Match(i.References); rule != "" {
