@@ -43,6 +43,9 @@ var moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 func (n *notes) said(text string) {
 	text = moment.ReplaceAllString(text, "…")
 	for line := range strings.Lines(strings.TrimSpace(text)) {
+		if strings.HasPrefix(line, "go: writing stat cache: ") {
+			continue // of this machine, where that is read-only
+		}
 		n.line("    %s", strings.TrimRight(line, "\n"))
 	}
 }
