@@ -45,9 +45,9 @@ func (a *Agent) runtimeUp(rt Runtime) {
 // for the burst to pass.
 func (a *Agent) runtimeEvent(e inventory.Event) {
 	now := a.now()
-	next := a.looks.last().Add(eventSpacing)
+	next := a.looks.last.Add(eventSpacing)
 	if a.reclaim.Above() {
-		next = a.looks.ended[0].Add(eventBurst * eventSpacing)
+		next = a.looks.forEvents[0].Add(eventBurst * eventSpacing)
 	}
 	at := a.happened(e, now)
 	a.looks.told = true
@@ -71,7 +71,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		a.lastUse.Event(e, at)
 		a.workloads.Noted(e)
 		if !a.reclaim.Above() {
-			next = a.looks.last().Add(calmSpacing)
+			next = a.looks.last.Add(calmSpacing)
 		}
 	}
 	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), next))

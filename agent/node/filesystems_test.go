@@ -90,7 +90,7 @@ func TestTwoFilesystems(t *testing.T) {
 		w.wantWatermarks(fakeDev, otherDev)
 		w.wantRaise(otherDev, 100*mib, 85)
 
-		looked := w.agent.looks.last()
+		looked := w.agent.looks.last
 		w.fillPlain(kubelet, 86)
 		w.wantRemoved()
 		w.wantLogged(1, "level=INFO", nothingHelps, "filesystem=kubelet", "used_percent=86")
@@ -101,7 +101,7 @@ func TestTwoFilesystems(t *testing.T) {
 			t.Errorf("the metric says %g %%", got)
 		}
 		w.down() // lastLook belongs to the loop
-		if w.agent.looks.last() != looked {
+		if w.agent.looks.last != looked {
 			t.Error("the runtime was listed for a filesystem without images")
 		}
 		w.up()

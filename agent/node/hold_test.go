@@ -70,7 +70,7 @@ func TestHoldEndsAtOnce(t *testing.T) {
 			if got := w.rt.Removed(); len(got) != n+1 {
 				t.Errorf("half a second after the end of its container %d images are gone, want %d", len(got), n+1)
 			}
-			w.pass(10 * time.Second)
+			w.pass(eventBurst * eventSpacing) // ebb's own removal is an event, too
 		}
 		w.fill(85)
 		w.pass(time.Minute)

@@ -44,7 +44,8 @@ type looks struct {
 	latest    *inventory.Inventory                   // nil: to be read again
 	snapshots map[inventory.Layer]inventory.Snapshot // of the latest inventory
 	told      bool                                   // the runtime has told of something since it listed
-	ended     [eventBurst]time.Time                  // when the latest looks ended, the very latest last
+	last      time.Time                              // when the latest look ended
+	forEvents [eventBurst]time.Time                  // when events asked for the latest looks, the very latest last
 	retryWait time.Duration
 }
 
@@ -60,9 +61,6 @@ func (s *shown) take(inv *inventory.Inventory) {
 	close(s.news)
 	s.news = make(chan struct{})
 }
-
-// last is when the latest look ended; the zero time if there was none.
-func (l *looks) last() time.Time { return l.ended[eventBurst-1] }
 
 // request is what the next look is wanted for.
 type request struct {
@@ -198,11 +196,10 @@ func (l *looks) failed(err error) {
 }
 
 func (l *looks) done(now time.Time) {
-	if l.last().IsZero() {
+	if l.last.IsZero() {
 		l.alarms.set(alarmRest, now.Add(restPause))
 	}
-	copy(l.ended[:], l.ended[1:])
-	l.retryWait, l.ended[eventBurst-1] = retryFirst, now
+	l.retryWait, l.last = retryFirst, now
 	if !l.conditions.Holds(eventsBroken) {
 		l.health.setReady("")
 	}

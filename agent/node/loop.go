@@ -118,6 +118,10 @@ func (a *Agent) rung() {
 	if came(a.saver.Next(), now) {
 		a.saver.Save()
 	}
+	if due[alarmEvents] {
+		copy(a.looks.forEvents[:], a.looks.forEvents[1:])
+		a.looks.forEvents[eventBurst-1] = now
+	}
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
 		a.looks.request(0)
 	}

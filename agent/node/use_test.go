@@ -415,6 +415,7 @@ func TestNamesThatAreWritten(t *testing.T) {
 		for n := range 5 {
 			w.rt.Tag(fake.CRINamespace, fmt.Sprint("i", n), fmt.Sprint("mine", n))
 		}
+		w.pass(eventSpacing + time.Second)
 		w.fill(81)
 		w.wantRemoved()
 		w.wantReason(ids[0], image.KeptYoung)
