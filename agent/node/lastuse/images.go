@@ -17,17 +17,17 @@ type images struct {
 }
 
 // list takes over a list that was asked for at that time. An image that was in use then was last
-// used then. record makes the record of one that has none yet, renew changes that of one whose names
-// were written since the last list.
-func (s *images) list(list []inventory.Image, asked time.Time, record func(inventory.Image) state.Image, renew func(state.Image, inventory.Image) state.Image) {
+// used then. record returns the new record of an image whose names were written since the last list,
+// from its old one; nil if it has none yet.
+func (s *images) list(list []inventory.Image, asked time.Time, record func(inventory.Image, *state.Image) state.Image) {
 	s.known = make(map[string]inventory.Image, len(list))
 	for _, i := range list {
 		s.known[i.ID] = i
 		r, ok := s.records[i.ID]
 		if !ok {
-			r = record(i)
+			r = record(i, nil)
 		} else if i.Updated.After(r.Updated) && !r.Updated.IsZero() {
-			r = renew(r, i)
+			r = record(i, &r)
 		}
 		r.Updated = i.Updated
 		if i.InUse {

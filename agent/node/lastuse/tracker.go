@@ -80,7 +80,12 @@ func (t *Tracker) Uses() (inUse int, last []time.Time) { return t.images.uses() 
 // taken away may be missing.
 func (t *Tracker) Listed(inv *inventory.Inventory, asked time.Time, unmended bool) (gone []string) {
 	now := t.clock.Now()
-	t.images.list(inv.Images, asked, func(i inventory.Image) state.Image { return t.arrived(i, now) }, t.renewed)
+	t.images.list(inv.Images, asked, func(i inventory.Image, old *state.Image) state.Image {
+		if old == nil {
+			return t.arrived(i, now)
+		}
+		return t.renewed(*old, i)
+	})
 	gone, remembered := t.images.forgetMissing(func(id string) bool { return t.away.keeps(id, now, unmended) })
 	t.away.expire(now)
 	t.layers.keep(inv, remembered)

@@ -38,19 +38,19 @@ func (b *fixture) agentIs(mode string) {
 
 // stop holds all agents up at once, and then has none.
 func (b *fixture) stop() {
-	pause, remove := b.printed(rolloutPage, "Stop at once")[0], b.printed(rolloutPage, "Stop at once")[1]
-	for _, command := range []string{pause, remove} {
+	do := func(command string) {
 		if _, err := b.typed(command); err != nil {
 			fail("%s: %w", rolloutPage, err)
 		}
 		b.progress.ran[command] = true
-		if command == pause {
-			if !strings.Contains(b.ebb(3, "status"), "paused") {
-				fail("the status does not say that the agent is paused")
-			}
-			b.ebb(0, "resume")
-		}
 	}
+	commands := b.printed(rolloutPage, "Stop at once")
+	do(commands[0])
+	if !strings.Contains(b.ebb(3, "status"), "paused") {
+		fail("the status does not say that the agent is paused")
+	}
+	b.ebb(0, "resume")
+	do(commands[1])
 	b.eventually("the programs to leave the kernel", func() error {
 		entries, err := os.ReadDir(pinDirectory)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -102,8 +102,3 @@ httpGet:
 {{- end -}}
 {{- toYaml $affinity -}}
 {{- end }}
-
-{{/* Whether agents have an account of the API server, and the right to look whether ebb is being uninstalled. */}}
-{{- define "ebb.agentMayAsk" -}}
-{{- if and .Values.rbac.create (eq (dig "pods" "source" "none" .Values.agent.config) "apiserver") -}}yes{{- end -}}
-{{- end }}

@@ -87,7 +87,7 @@ spec:
             - name: POD_UID
               valueFrom:
                 fieldRef: {fieldPath: metadata.uid}
-            {{- if include "ebb.agentMayAsk" . }}
+            {{- if and .Values.rbac.create (eq $needs.source "apiserver") }}
             # An agent that stops looks whether it is gone: then ebb is being uninstalled.
             - name: DAEMONSET_NAME
               value: {{ include "ebb.agent" . }}
