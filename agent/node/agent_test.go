@@ -446,6 +446,32 @@ func TestBlockedRuntimeLosesNothing(t *testing.T) {
 	})
 }
 
+// TestBrokenSnapshotter: what keeps one snapshotter's images does not keep the agent from being ready, and
+// is said once.
+func TestBrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}})
+		w.pass(time.Hour)
+		if s := w.status(); !s.Ready || !slices.Contains(s.Degraded, "snapshotter stargz cannot be read") {
+			t.Errorf("the status says ready %v, degraded %q", s.Ready, s.Degraded)
+		}
+		if n := w.metric("ebb_node_snapshotters_broken"); n != 1 {
+			t.Errorf("%v snapshotters are broken, want 1", n)
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(time.Hour)
+		if s := w.status(); len(s.Degraded) > 0 {
+			t.Errorf("degraded: %q", s.Degraded)
+		}
+		if n := w.metric("ebb_node_snapshotters_broken"); n != 0 {
+			t.Errorf("%v snapshotters are broken, want none", n)
+		}
+		w.wantLogged(1, "level=WARN", "cannot read a snapshotter", "snapshotter=stargz", "connection refused")
+		w.wantLogged(1, "level=INFO", "the snapshotter can be read again")
+	})
+}
+
 // Stamps that could not be carried over make everything recent, once.
 func TestLostStamps(t *testing.T) {
 	inWorld(t, func(w *world) {

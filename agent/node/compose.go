@@ -49,10 +49,10 @@ type base struct {
 }
 
 func newBase(o Options) base {
-	r, m := prometheus.NewRegistry(), monitor.New()
+	r, m, conditions := prometheus.NewRegistry(), monitor.New(), condition.NewSet(o.Log)
 	b := base{
-		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config), conditions: condition.NewSet(o.Log), monitor: m,
-		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode), sources: o.Sources,
+		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config), conditions: conditions, monitor: m,
+		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources,
 	}
 	b.switches = &removal.Switch{Observe: o.Config.Mode == config.ModeObserve}
 	return b

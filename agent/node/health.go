@@ -3,12 +3,14 @@ package node
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/monitor"
 	"github.com/ebb-agent/ebb/agent/program"
@@ -20,10 +22,11 @@ const deadAfter = 5 * time.Minute
 
 // health is whether the agent lives, and does its job. Any goroutine may use it.
 type health struct {
-	monitor *monitor.Monitor
-	boot    func() time.Duration // CLOCK_BOOTTIME
-	mode    config.Mode
-	ready   prometheus.Gauge
+	monitor    *monitor.Monitor
+	boot       func() time.Duration // CLOCK_BOOTTIME
+	mode       config.Mode
+	conditions *condition.Set
+	ready      prometheus.Gauge
 
 	// notReady says what /readyz lacks; nil if nothing.
 	notReady atomic.Pointer[string]
@@ -35,9 +38,12 @@ type health struct {
 	calls map[*time.Duration]bool // CLOCK_BOOTTIME at which each call began that a worker waits for
 }
 
-func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Duration, mode config.Mode) *health {
+func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Duration, mode config.Mode, conditions *condition.Set) *health {
 	f := program.Factory{Registry: r, Subsystem: "node"}
-	return &health{monitor: m, boot: boot, mode: mode, calls: make(map[*time.Duration]bool), ready: f.Gauge("ready", "1 while the agent is ready, as /readyz reports.")}
+	return &health{
+		monitor: m, boot: boot, mode: mode, conditions: conditions, calls: make(map[*time.Duration]bool),
+		ready: f.Gauge("ready", "1 while the agent is ready, as /readyz reports."),
+	}
 }
 
 // alive is a sign of life.
@@ -93,14 +99,17 @@ func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readyz is whether the agent does its job; what is missing is said, and that it only
-// observes.
+// readyz is whether the agent does its job. It names what is missing, what the agent does without, and
+// that it only observes.
 func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 	problems := h.notReady.Load()
 	if problems == nil {
 		text := "ok"
 		if h.mode == config.ModeObserve {
 			text += " (observe: nothing is removed until mode is enforce)"
+		}
+		if without := h.conditions.Names(); len(without) > 0 {
+			text += " (degraded: " + strings.Join(without, ", ") + ")"
 		}
 		fmt.Fprintln(w, text)
 		return

@@ -43,6 +43,7 @@ type looks struct {
 	roots     inventory.Roots                        // where the runtime keeps its things; zero: not asked
 	latest    *inventory.Inventory                   // nil: to be read again
 	snapshots map[inventory.Layer]inventory.Snapshot // of the latest inventory
+	broken    map[string]string                      // of the latest inventory
 	told      bool                                   // the runtime has told of something since it listed
 	last      time.Time                              // when the latest look ended
 	forEvents [eventBurst]time.Time                  // when events asked for the latest looks, the very latest last
@@ -284,6 +285,7 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 		l.roots = inventory.Roots{} // the runtime may come back with others
 		return nil, fmt.Errorf("read the runtime's images: %w", err)
 	}
+	l.noteBroken(inv.Broken)
 	l.reclaim.Forget(l.lastUse.Listed(inv, asked, l.reclaim.Unmended())...)
 	if missing := missingFrom(inv); !l.reclaim.Unmended() && !l.lastUse.AnyAway(missing) {
 		l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage)
@@ -296,6 +298,21 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 	l.snapshots = inv.Snapshots
 	l.indexHeat()
 	return inv, nil
+}
+
+// noteBroken follows which snapshotters cannot be read.
+func (l *looks) noteBroken(broken map[string]string) {
+	condition := func(name string) string { return "snapshotter " + name + " cannot be read" }
+	for name := range l.broken {
+		if _, still := broken[name]; !still {
+			l.conditions.End(condition(name), "the snapshotter can be read again")
+		}
+	}
+	for name, why := range broken {
+		l.conditions.Begin(condition(name), slog.LevelWarn, "cannot read a snapshotter: the images that are unpacked in it stay", "snapshotter", name, "error", why)
+	}
+	l.broken = broken
+	l.metrics.broken.Set(float64(len(broken)))
 }
 
 // inventory reads the runtime, again if it lacks images whose names have just been put back.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/agent/program/programtest"
@@ -25,7 +26,7 @@ func TestReadySaysThatItObserves(t *testing.T) {
 		config.Default().Mode: "ok (observe: nothing is removed until mode is enforce)\n",
 		config.ModeEnforce:    "ok\n",
 	} {
-		h := &health{mode: mode}
+		h := &health{mode: mode, conditions: condition.NewSet(slog.New(slog.DiscardHandler))}
 		w := httptest.NewRecorder()
 		h.readyz(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 		if w.Code != http.StatusOK || w.Body.String() != want {

@@ -22,6 +22,7 @@ type reading struct {
 	criImage map[string]string // CRI container ID → image ID
 	criState map[string]container.State
 	sandbox  sandboxImage
+	broken   brokenSnapshotters
 	now      time.Time
 }
 
@@ -111,9 +112,14 @@ func (r *reading) inventory() *inventory.Inventory {
 
 	inv := &inventory.Inventory{
 		Graph: b.graph, Containers: containers, Snapshots: snapshotsOf(r.spaces), Images: make([]inventory.Image, 0, len(entries)),
+		Broken: r.broken,
 	}
+	unknown := r.unpackedUnseen()
 	for _, e := range entries {
 		img := r.image(e, use, layers)
+		if name := unknown[e.cri.ID]; name != "" {
+			img.UsedBy = append(img.UsedBy, "snapshotter "+name+", which cannot be read")
+		}
 		img.Roots = make([]image.NodeID, 0, len(e.records))
 		for _, rec := range e.records {
 			img.Roots = append(img.Roots, b.index[object{kindImage, criNamespace, rec.name}])
@@ -124,6 +130,23 @@ func (r *reading) inventory() *inventory.Inventory {
 		inv.Blocked = "which image is the sandbox image is not known: no image is pinned, no pod was seen, and the runtime does not tell its name"
 	}
 	return inv
+}
+
+// unpackedUnseen returns the images that are unpacked in a broken snapshotter, each with its name: who
+// uses them there is not known. The label is the one by which containerd's collector finds the layers; it is
+// on the image's config, whose digest is the image's ID.
+func (r *reading) unpackedUnseen() map[string]string {
+	images := make(map[string]string)
+	for name := range r.broken {
+		for i := range r.spaces {
+			for _, c := range r.spaces[i].contents {
+				if c.labels[labelRef+"snapshot."+name] != "" {
+					images[c.digest] = name
+				}
+			}
+		}
+	}
+	return images
 }
 
 // image describes one image, without its place in the graph.

@@ -36,13 +36,14 @@ func (r *Runtime) Clear(ctx context.Context) (done Cleared, err error) {
 		return done, err
 	}
 	var errs []error
+	broken := make(brokenSnapshotters)
 	for i := range spaces {
 		in, s := inNamespace(ctx, &spaces[i]), &spaces[i]
 		n, err := r.clearLeases(in)
 		done.Leases += n
 		errs = append(errs, err)
-		if err := r.readSnapshots(in, s, "labels."+strconv.Quote(ownLabel)); err != nil {
-			errs = append(errs, err)
+		if err := r.readSnapshots(in, s, broken, "labels."+strconv.Quote(ownLabel)); err != nil {
+			return done, err
 		}
 		for _, snap := range s.snapshots {
 			if snap.ours() {
@@ -50,7 +51,7 @@ func (r *Runtime) Clear(ctx context.Context) (done Cleared, err error) {
 			}
 		}
 	}
-	return done, errors.Join(errs...)
+	return done, errors.Join(append(errs, broken.err())...)
 }
 
 func (r *Runtime) clearLeases(ctx context.Context) (n int, err error) {

@@ -279,9 +279,10 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	broken := make(brokenSnapshotters)
 	for i := range spaces {
 		in := inNamespace(ctx, &spaces[i])
-		if err := r.readSnapshots(in, &spaces[i], "labels."+strconv.Quote(ownLabel)); err != nil {
+		if err := r.readSnapshots(in, &spaces[i], broken, "labels."+strconv.Quote(ownLabel)); err != nil {
 			return err
 		}
 		for _, snap := range spaces[i].snapshots {
@@ -306,6 +307,9 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 				r.deleteLease(in, spaces[i].name, l.ID)
 			}
 		}
+	}
+	if err := broken.err(); err != nil {
+		r.log.WarnContext(ctx, "views left by an earlier run may stay", "reason", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -165,28 +166,67 @@ func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...str
 	}
 }
 
-func (r *Runtime) readSnapshots(ctx context.Context, s *space, filters ...string) error {
-	for _, sn := range r.snapshotters() {
-		err := r.client.SnapshotService(sn.name).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
-			s.snapshots = append(s.snapshots, snapshotRecord{
-				snapshotter: sn.name, key: i.Name, parent: i.Parent, committed: i.Kind == snapshots.KindCommitted,
-				created: i.Created, labels: i.Labels,
-			})
-			return nil
-		}, filters...)
-		if err != nil && !errdefs.IsNotFound(err) {
-			return wrap(fmt.Sprintf("list snapshots of %s in %s", s.name, sn.name), err)
+// brokenSnapshotters are those that could not be read, with the reason. containerd asks a snapshotter's
+// backend about each snapshot, and fails the whole list if that does not answer: the process of a proxy
+// plugin can be down, or hang.
+type brokenSnapshotters map[string]string
+
+// note judges the end of a call about a snapshotter. What ends with ctx says nothing about it.
+func (b brokenSnapshotters) note(ctx context.Context, name string, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	b[name] = err.Error()
+	return nil
+}
+
+func (b brokenSnapshotters) err() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		errs = append(errs, errors.New(b[name]))
+	}
+	return errors.Join(errs...)
+}
+
+// readSnapshots lists the snapshots of a namespace. It asks no snapshotter that is broken, and adds those
+// that turn out to be. If all are, containerd itself is at fault.
+func (r *Runtime) readSnapshots(ctx context.Context, s *space, broken brokenSnapshotters, filters ...string) error {
+	all := r.snapshotters()
+	for _, sn := range all {
+		if broken[sn.name] == "" {
+			if err := broken.note(ctx, sn.name, r.readSnapshotsIn(ctx, s, sn.name, filters...)); err != nil {
+				return err
+			}
 		}
+	}
+	if len(broken) == len(all) {
+		return broken.err()
 	}
 	return nil
 }
 
+func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter string, filters ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotterTimeout)
+	defer cancel()
+	err := r.client.SnapshotService(snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		s.snapshots = append(s.snapshots, snapshotRecord{
+			snapshotter: snapshotter, key: i.Name, parent: i.Parent, committed: i.Kind == snapshots.KindCommitted,
+			created: i.Created, labels: i.Labels,
+		})
+		return nil
+	}, filters...)
+	if err == nil || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return wrap(fmt.Sprintf("list snapshots of %s in %s", s.name, snapshotter), err)
+}
+
 // readUsage asks what each committed snapshot takes. An active one is never
 // asked about: its answer walks the directory.
-func (r *Runtime) readUsage(ctx context.Context, s *space) error {
+func (r *Runtime) readUsage(ctx context.Context, s *space, broken brokenSnapshotters) error {
 	for i := range s.snapshots {
 		snap := &s.snapshots[i]
-		if !snap.committed {
+		if !snap.committed || broken[snap.snapshotter] != "" {
 			continue
 		}
 		u, ok := r.cache.size(s.name, *snap)
@@ -196,7 +236,10 @@ func (r *Runtime) readUsage(ctx context.Context, s *space) error {
 				continue // removed since the list: takes nothing
 			}
 			if err != nil {
-				return wrap("read usage of snapshot "+snap.key, err)
+				if err := broken.note(ctx, snap.snapshotter, wrap("read usage of snapshot "+snap.name(), err)); err != nil {
+					return err
+				}
+				continue
 			}
 			u = inventory.SizeFact{Created: snap.created, Bytes: uint64(max(got.Size, 0)), Inodes: uint64(max(got.Inodes, 0))}
 			r.cache.putSize(snap.id(s.name), u)

@@ -33,8 +33,9 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 		for _, step := range []func(context.Context, *space) error{
 			r.readImages,
 			func(ctx context.Context, s *space) error { return r.readContainersOf(ctx, s) },
-			func(ctx context.Context, s *space) error { return r.readSnapshots(ctx, s) },
-			r.readUsage, r.readContents, r.readLeases, r.readIngests, r.readSandboxes,
+			func(ctx context.Context, s *space) error { return r.readSnapshots(ctx, s, reading.broken) },
+			func(ctx context.Context, s *space) error { return r.readUsage(ctx, s, reading.broken) },
+			r.readContents, r.readLeases, r.readIngests, r.readSandboxes,
 		} {
 			if err := step(in, s); err != nil {
 				return nil, err
@@ -47,6 +48,9 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 	r.readEnds(ctx, reading)
 	reading.sandbox = r.seeSandboxes(reading.spaces)
 	r.cache.sweep(reading.spaces)
+	r.mu.Lock()
+	r.broken = reading.broken
+	r.mu.Unlock()
 	return reading, nil
 }
 
@@ -109,7 +113,8 @@ func (r *Runtime) readNamed(ctx context.Context, reading *reading, ids []string)
 	return r.readCRIContainers(ctx, reading)
 }
 
-// readStanding reads the top layers of images and what stands on them, in every namespace.
+// readStanding reads the top layers of images and what stands on them, in every namespace. Snapshotters
+// that the latest inventory found broken are left out: images that may be unpacked there stay.
 func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[string]bool) error {
 	if len(chains) == 0 {
 		return nil // nothing can stand on an image without layers
@@ -118,9 +123,18 @@ func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[s
 	for chain := range chains {
 		on = append(on, "parent=="+strconv.Quote(chain), "name=="+strconv.Quote(chain))
 	}
+	r.mu.Lock()
+	known := r.broken
+	r.mu.Unlock()
+	broken := make(brokenSnapshotters)
+	maps.Copy(broken, known)
 	for i := range spaces {
 		spaces[i].snapshots = nil
-		if err := r.readSnapshots(inNamespace(ctx, &spaces[i]), &spaces[i], on...); err != nil {
+		err := r.readSnapshots(inNamespace(ctx, &spaces[i]), &spaces[i], broken, on...)
+		if err == nil && len(broken) > len(known) {
+			err = broken.err() // what is unpacked there is not known yet
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -143,7 +157,7 @@ func (r *Runtime) begin(ctx context.Context) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reading{spaces: spaces, sandbox: r.knownSandboxImage(ctx), now: time.Now()}, nil
+	return &reading{spaces: spaces, sandbox: r.knownSandboxImage(ctx), now: time.Now(), broken: make(brokenSnapshotters)}, nil
 }
 
 func (r *Runtime) readCRIContainers(ctx context.Context, reading *reading) error {

@@ -25,6 +25,9 @@ import (
 // takes the same, because a busy disk slows both alike.
 const readTimeout = 30 * time.Second
 
+// snapshotterTimeout is how long one snapshotter may take to list a namespace's snapshots.
+var snapshotterTimeout = 10 * time.Second // shorter in a test
+
 // Runtime is a containerd with its CRI plugin, over one socket.
 //
 // Several goroutines may use it. It keeps what cannot change: the config digest and chain
@@ -40,6 +43,7 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	about   about
+	broken  brokenSnapshotters   // of the latest inventory; replaced, never changed
 	leases  map[string]viewLease // by namespace: what our views live under
 	nonce   string               // makes our names differ from another ebb's
 	viewSeq uint64
@@ -131,7 +135,7 @@ func (r *Runtime) identify(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	r.about = a
+	r.about, r.broken = a, nil
 	r.mu.Unlock()
 	r.releaseLeases(ctx) // a restart may have collected them
 	return r.removeLeftovers(ctx)

@@ -39,6 +39,7 @@ type Image struct {
 // Faults makes calls fail. The zero value makes none.
 type Faults struct {
 	Inventory error
+	Broken    map[string]string // what inventories say of snapshotters
 	Check     error
 	Remove    map[string]error // by image ID
 	Resolve   error            // inventory.ErrNoSpace for a full disk

@@ -53,6 +53,10 @@ type Inventory struct {
 
 	// Blocked, when not empty, says why no image may be removed at all.
 	Blocked string
+
+	// Broken are snapshotters that could not be read, and why. An image that is unpacked in one of them
+	// has it as a user.
+	Broken map[string]string
 }
 
 // Image is one CRI image, joined with every containerd record of the same

@@ -61,6 +61,9 @@ disabled_plugins = [
         Root = "{{.Runc}}"
 {{if .UpperdirLabel}}[plugins."io.containerd.snapshotter.v1.overlayfs"]
   upperdir_label = true
+{{end}}{{with .Proxy}}[proxy_plugins.proxy]
+  type = "snapshot"
+  address = "{{.}}"
 {{end}}`)),
 	V2: template.Must(template.New("v2").Parse(`version = 3
 root = "{{.Root}}"
@@ -93,6 +96,9 @@ disabled_plugins = [
         Root = "{{.Runc}}"
 {{if .UpperdirLabel}}[plugins."io.containerd.snapshotter.v1.overlayfs"]
   upperdir_label = true
+{{end}}{{with .Proxy}}[proxy_plugins.proxy]
+  type = "snapshot"
+  address = "{{.}}"
 {{end}}`)),
 }
 
@@ -100,7 +106,7 @@ func writeDaemonConfig(l layout, c Config) error {
 	var b bytes.Buffer
 	err := daemonConfig[c.Containerd].Execute(&b, map[string]any{
 		"Root": l.root(), "State": l.state(), "Temp": l.tmp(), "Socket": l.socket(),
-		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel,
+		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel, "Proxy": c.Proxy,
 		// Never there: pods live in the host's network.
 		"CNI": l.path("cni"),
 	})
