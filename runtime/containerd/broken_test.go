@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/snapshots/native"
 	"google.golang.org/grpc"
 
+	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd"
 	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
@@ -122,5 +124,48 @@ func TestBrokenSnapshotter(t *testing.T) {
 				t.Error("the image is not in both snapshotters")
 			}
 		})
+	}
+}
+
+// Layers of a second snapshotter on another filesystem free nothing where the images are.
+func TestLayersOnAnotherFilesystem(t *testing.T) {
+	dir, err := os.MkdirTemp("/run", "ebb-proxy-")
+	must(t, "make a directory", err)
+	t.Cleanup(func() { must(t, "remove the directory", os.RemoveAll(dir)) })
+	socket, root := filepath.Join(dir, "s"), filepath.Join(dir, "native")
+	backend, err := native.NewSnapshotter(root)
+	must(t, "make the snapshotter", err)
+	defer serveSnapshotter(t, backend, socket)()
+	n := nodetest.Start(t, node.Config{Containerd: node.V2, SizeBytes: 512 << 20, Proxy: socket, ProxyRoot: root})
+	h := &realNode{n, nil, nil}
+	h.Import(t, node.CRINamespace, Image{Name: "proxied.test/b:1", Layers: []Layer{{Seed: "proxied", Bytes: 8 << 20}}})
+	in := h.in(t, node.CRINamespace)
+	r := connect(t, n)
+	weigh := func() (snapshots int, bytes uint64, unread []string) {
+		_, err := r.Roots(t.Context())
+		must(t, "roots", err)
+		inv, err := r.Inventory(t.Context())
+		must(t, "inventory", err)
+		for _, node := range inv.Graph.Nodes {
+			if node.Kind == image.NodeSnapshot {
+				snapshots++
+				bytes += node.Bytes
+			}
+		}
+		return snapshots, bytes, inv.Graph.Unread
+	}
+	snapshots, bytes, unread := weigh()
+	if len(unread) > 0 {
+		t.Errorf("before: %q", unread)
+	}
+	record, err := n.Client().ImageService().Get(in, "proxied.test/b:1")
+	must(t, "get image", err)
+	must(t, "unpack", client.NewImage(n.Client(), record).Unpack(in, "proxy"))
+	nowSnapshots, nowBytes, unread := weigh()
+	if nowSnapshots != snapshots || nowBytes != bytes {
+		t.Errorf("%d layers of %d bytes became %d of %d", snapshots, bytes, nowSnapshots, nowBytes)
+	}
+	if len(unread) != 1 || !strings.Contains(unread[0], root) {
+		t.Errorf("unread: %q", unread)
 	}
 }

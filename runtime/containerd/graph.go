@@ -65,8 +65,12 @@ func (b *graphBuilder) addNodes(s *space) {
 		})
 	}
 	for _, snap := range s.snapshots {
+		kind := image.NodeSnapshot
+		if snap.elsewhere {
+			kind = image.NodeRecord
+		}
 		b.node(object{kindSnapshot, s.name, snap.name()}, image.Node{
-			Kind: image.NodeSnapshot, Bytes: snap.bytes, Inodes: snap.inodes, Created: image.TimestampOf(snap.created),
+			Kind: kind, Bytes: snap.bytes, Inodes: snap.inodes, Created: image.TimestampOf(snap.created),
 		})
 	}
 	for _, c := range s.containers {

@@ -208,10 +208,13 @@ func (r *Runtime) readSnapshots(ctx context.Context, s *space, broken brokenSnap
 func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter string, filters ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotterTimeout)
 	defer cancel()
+	r.mu.Lock()
+	_, elsewhere := r.elsewhere[snapshotter]
+	r.mu.Unlock()
 	err := r.client.SnapshotService(snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		s.snapshots = append(s.snapshots, snapshotRecord{
 			snapshotter: snapshotter, key: i.Name, parent: i.Parent, committed: i.Kind == snapshots.KindCommitted,
-			created: i.Created, labels: i.Labels,
+			created: i.Created, labels: i.Labels, elsewhere: elsewhere,
 		})
 		return nil
 	}, filters...)
@@ -221,12 +224,33 @@ func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter str
 	return wrap(fmt.Sprintf("list snapshots of %s in %s", s.name, snapshotter), err)
 }
 
+// noteElsewhere names the layers that are not counted, in the account of the store, and once in the log.
+func (r *Runtime) noteElsewhere(spaces []space) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range spaces {
+		s, noted := &spaces[i], map[string]bool{}
+		for _, snap := range s.snapshots {
+			if !snap.elsewhere || noted[snap.snapshotter] {
+				continue
+			}
+			noted[snap.snapshotter] = true
+			root := r.elsewhere[snap.snapshotter]
+			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: ebb does not watch the filesystem of %s", s.name, snap.snapshotter, root))
+			if !r.unwatched[snap.snapshotter] {
+				r.unwatched[snap.snapshotter] = true
+				r.log.Warn("layers in a snapshotter are not on the filesystem of the images: ebb does not watch their filesystem, and counts them as nothing", "snapshotter", snap.snapshotter, "root", root)
+			}
+		}
+	}
+}
+
 // readUsage asks what each committed snapshot takes. An active one is never
 // asked about: its answer walks the directory.
 func (r *Runtime) readUsage(ctx context.Context, s *space, broken brokenSnapshotters) error {
 	for i := range s.snapshots {
 		snap := &s.snapshots[i]
-		if !snap.committed || broken[snap.snapshotter] != "" {
+		if !snap.committed || snap.elsewhere || broken[snap.snapshotter] != "" {
 			continue
 		}
 		u, ok := r.cache.size(s.name, *snap)

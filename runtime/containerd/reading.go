@@ -46,6 +46,7 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 		return nil, err
 	}
 	r.readEnds(ctx, reading)
+	r.noteElsewhere(reading.spaces)
 	reading.sandbox = r.seeSandboxes(reading.spaces)
 	r.cache.sweep(reading.spaces)
 	r.mu.Lock()

@@ -53,7 +53,8 @@ type snapshotRecord struct {
 	committed                bool
 	created                  time.Time
 	labels                   map[string]string
-	bytes, inodes            uint64 // committed ones only
+	elsewhere                bool   // on a filesystem that is not watched
+	bytes, inodes            uint64 // committed ones only, and none elsewhere
 }
 
 // name is how the graph and labels call the snapshot.

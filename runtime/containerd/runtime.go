@@ -41,12 +41,14 @@ type Runtime struct {
 	cache  cache
 	exits  exits
 
-	mu      sync.Mutex
-	about   about
-	broken  brokenSnapshotters   // of the latest inventory; replaced, never changed
-	leases  map[string]viewLease // by namespace: what our views live under
-	nonce   string               // makes our names differ from another ebb's
-	viewSeq uint64
+	mu        sync.Mutex
+	about     about
+	broken    brokenSnapshotters   // of the latest inventory; replaced, never changed
+	elsewhere map[string]string    // snapshotters that findElsewhere found, with their roots; replaced, never changed
+	unwatched map[string]bool      // those of them that the log names already
+	leases    map[string]viewLease // by namespace: what our views live under
+	nonce     string               // makes our names differ from another ebb's
+	viewSeq   uint64
 }
 
 // about is what only a restart of containerd can change.
@@ -82,7 +84,7 @@ func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, er
 	rand.Read(nonce) // never fails
 	r := &Runtime{
 		client: c, conn: conn, cri: cri.New(conn), log: log,
-		leases: map[string]viewLease{}, nonce: hex.EncodeToString(nonce),
+		leases: map[string]viewLease{}, unwatched: map[string]bool{}, nonce: hex.EncodeToString(nonce),
 	}
 	if err := r.identify(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to containerd: %w", err), c.Close())
@@ -231,9 +233,11 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 		return inventory.Roots{}, err
 	}
 	images = r.snapshotterRoot(images)
-	if _, err := fs.Locate(images); err != nil {
-		return inventory.Roots{}, fmt.Errorf("image root: %w", err)
+	at, err := fs.Locate(images)
+	if err != nil {
+		return inventory.Roots{}, fmt.Errorf("image root: %w; the agent needs it at the same path (with the chart: agent.extraVolumes and agent.extraVolumeMounts)", err)
 	}
+	r.findElsewhere(at.Dev)
 	roots := inventory.Roots{Images: images, Containers: images}
 	if containers != "" {
 		roots.Containers = r.snapshotterRoot(containers)
@@ -242,6 +246,23 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	defer r.mu.Unlock()
 	roots.Content = r.about.content
 	return roots, nil
+}
+
+// findElsewhere notes the snapshotters whose layers are on another filesystem than the images, or where
+// this process cannot see them. What goes there frees nothing that is watched.
+func (r *Runtime) findElsewhere(images uint64) {
+	elsewhere := make(map[string]string)
+	for _, s := range r.snapshotters() {
+		if s.root == "" {
+			continue
+		}
+		if at, err := fs.Locate(s.root); err != nil || at.Dev != images {
+			elsewhere[s.name] = s.root
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.elsewhere = elsewhere
 }
 
 // snapshotterRoot corrects a path that containerd composes from its own root and

@@ -50,8 +50,9 @@ type Config struct {
 	// UpperdirLabel sets overlayfs' option upperdir_label: snapshots tell where they are.
 	UpperdirLabel bool
 
-	// Proxy is the socket of a snapshotter that containerd is to know as "proxy"; "" for none.
-	Proxy string
+	// Proxy is the socket of a snapshotter that containerd is to know as "proxy"; "" for none. ProxyRoot is
+	// where it says that its snapshots are (V2).
+	Proxy, ProxyRoot string
 
 	// Sandbox is what containerd's configuration calls the sandbox image. Default SandboxImage, as
 	// which it is imported.

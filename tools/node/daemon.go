@@ -99,6 +99,8 @@ disabled_plugins = [
 {{end}}{{with .Proxy}}[proxy_plugins.proxy]
   type = "snapshot"
   address = "{{.}}"
+  [proxy_plugins.proxy.exports]
+    root = "{{$.ProxyRoot}}"
 {{end}}`)),
 }
 
@@ -106,7 +108,7 @@ func writeDaemonConfig(l layout, c Config) error {
 	var b bytes.Buffer
 	err := daemonConfig[c.Containerd].Execute(&b, map[string]any{
 		"Root": l.root(), "State": l.state(), "Temp": l.tmp(), "Socket": l.socket(),
-		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel, "Proxy": c.Proxy,
+		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel, "Proxy": c.Proxy, "ProxyRoot": c.ProxyRoot,
 		// Never there: pods live in the host's network.
 		"CNI": l.path("cni"),
 	})
