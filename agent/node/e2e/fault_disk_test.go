@@ -187,3 +187,26 @@ func TestCap(t *testing.T) {
 		t.Errorf("removed %v", got)
 	}
 }
+
+// TestCapAfterKill: agents that are killed in the middle of a run, one after the other, remove no more
+// together than the cap allows.
+func TestCapAfterKill(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	b := newFixture(t, node.V2, plains("a", 12)...)
+	b.config.Images.MaxRemovalsPerHour = most
+	b.start()
+	b.use("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "a10", "a11")
+	b.awaitOrder()
+	all := len(b.onNode())
+	mark := b.journal.mark()
+	b.fill(97) // far more than the cap allows has to go
+	b.journal.await(t, mark, "image removed")
+	b.kill()
+	mark = b.journal.mark()
+	b.start()
+	b.journal.await(t, mark, "removals stop: the hourly cap is reached")
+	if gone := all - len(b.onNode()); gone > most {
+		t.Errorf("%d images are gone, the cap is %d", gone, most)
+	}
+}

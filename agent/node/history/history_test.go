@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,4 +233,36 @@ func TestDiskHangs(t *testing.T) {
 	k.Close()
 	k.Close() // twice does no harm
 	k.close()
+}
+
+// What counts as removed after a kill is what was removed, and what may have been.
+func TestRemovals(t *testing.T) {
+	dir := t.TempDir()
+	k := newKit(t, limits{})
+	if got := k.Removals(page.KindImage, time.Time{}); len(got) > 0 {
+		t.Errorf("without a file: %v", got)
+	}
+	k.attach(dir)
+	k.Begin(imageEntry("old"))[0].Removed(nil)
+	k.clocks.pass(time.Hour)
+	since := t0.Add(time.Hour)
+	for _, outcome := range []func(*Attempt){
+		func(a *Attempt) { a.Removed(nil) },
+		func(a *Attempt) { a.PutBack("needed") },
+		func(a *Attempt) { a.Failed(errors.New("no")) },
+		func(a *Attempt) { a.Cancel() },
+		func(*Attempt) {}, // the agent is killed
+	} {
+		outcome(k.Begin(imageEntry("new"))[0])
+		k.clocks.pass(time.Minute)
+	}
+	k.Begin(page.HistoryEntry{Kind: page.KindContainer, ID: "c"})[0].Removed(nil)
+	k.write()
+	k.close()
+	k.restart(limits{})
+	k.attach(dir)
+	want := []time.Time{since, since.Add(4 * time.Minute)}
+	if got := k.Removals(page.KindImage, since); !slices.EqualFunc(got, want, time.Time.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -53,6 +55,44 @@ func (h *History) Read(limit int, before string) (p page.History, err error) {
 		return p, fmt.Errorf("read history: %w", err)
 	}
 	return p, nil
+}
+
+// Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest first. It
+// counts those that have no outcome yet: a killed agent's removal may have happened. Those that could not
+// be written, or cannot be read, are missing.
+func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
+	h.mu.Lock()
+	f := h.file
+	h.mu.Unlock()
+	if f.db == nil {
+		return nil
+	}
+	err := guarded(func() error {
+		return f.db.View(func(tx *bolt.Tx) error {
+			for _, s := range []bucket{begun, removals} {
+				b := tx.Bucket(buckets[s])
+				if b == nil || f.damaged[s] {
+					continue
+				}
+				c := b.Cursor()
+				for k, v := c.Last(); k != nil; k, v = c.Prev() {
+					e, err := decode(v)
+					if err == nil && e.Time.Before(since) {
+						break
+					}
+					if err == nil && e.Kind == kind {
+						times = append(times, e.Time)
+					}
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil // what reads it next says so
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
 }
 
 // read reads all buckets side by side, from the newest key before that one. What makes no sense is

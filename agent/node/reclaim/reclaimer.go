@@ -41,10 +41,16 @@ func New(r *prometheus.Registry, o Options) *Reclaimer {
 	return &Reclaimer{o: &o, metrics: newMetrics(r), gate: removal.Gate{Switch: o.Switch, History: o.History}}
 }
 
-// Restore takes over the records of an earlier agent, before anything else is called.
+// Restore takes over the records of an earlier agent, before anything else is called. If it was killed
+// in a run, they lack the latest removals. The history has those: each is written there before it happens.
 func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
+	since := r.o.Now().Add(-capWindow)
+	recent := slices.DeleteFunc(slices.Clone(m.Removals), func(t time.Time) bool { return t.Before(since) })
+	if known := r.o.History.Removals(page.KindImage, since); len(known) > len(recent) {
+		r.records.removals = known
+	}
 }
 
 // Save puts a copy of the records among those that are to be written.

@@ -7,9 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/policy/image"
 )
+
+// noHistory has no file yet, as if the state could not be opened.
+func noHistory() *history.History { return history.New(prometheus.NewRegistry(), history.Options{}) }
 
 // What is saved is what was restored, and is not touched by what comes after.
 func TestRecordsAreCopied(t *testing.T) {
@@ -21,7 +25,7 @@ func TestRecordsAreCopied(t *testing.T) {
 			Content:  state.Reclaim{ReclaimingInodes: true},
 		}}
 	}
-	r := New(prometheus.NewRegistry(), Options{Now: func() time.Time { return at.Add(150 * time.Minute) }})
+	r := New(prometheus.NewRegistry(), Options{History: noHistory(), Now: func() time.Time { return at.Add(150 * time.Minute) }})
 	r.Restore(fresh())
 	var saved state.Records
 	r.Save(&saved)
@@ -49,7 +53,7 @@ func TestRemovalBudget(t *testing.T) {
 		"used up":   {[]time.Time{ago(30 * time.Minute), ago(time.Minute)}, 0, now.Add(30 * time.Minute)},
 		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(58 * time.Minute)}, // then two of them are left
 	} {
-		r := New(prometheus.NewRegistry(), Options{Now: func() time.Time { return now }})
+		r := New(prometheus.NewRegistry(), Options{History: noHistory(), Now: func() time.Time { return now }})
 		r.Restore(state.Records{Meta: state.Meta{Removals: c.removals}})
 		if free, at := r.removalBudget(2); free != c.free || !at.Equal(c.at) {
 			t.Errorf("%s: %d free, more at %v; want %d at %v", name, free, at, c.free, c.at)

@@ -264,6 +264,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		r.gate.Forget(l.ImageID)
 		run.gone(l.ImageID)
 	}
+	run.o.Save()
 }
 
 // shareOf is part's share of what whole has freed.
