@@ -89,7 +89,8 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 	}
 	opts := ebpf.CollectionOptions{Cache: types, MapReplacements: o.reuse}
 	// Not the types of all modules, which would be read otherwise: one that is broken would take all
-	// programs away (cilium/ebpf issue 1902).
+	// programs away (cilium/ebpf issue 1902). Limit: for a tracepoint in a module, the library still reads
+	// the types of each module that was loaded before it (findTargetInModule).
 	opts.Programs.KernelTypes = kernel
 	if o.base != nil {
 		opts.MapReplacements = maps.Clone(o.base.maps)

@@ -185,16 +185,24 @@ func deprive() error {
 // addModuleTypes lets this process see types of one more module, which are noise.
 func addModuleTypes(module string) error {
 	const types = "/sys/kernel/btf"
-	vmlinux, err := os.ReadFile(types + "/vmlinux")
+	entries, err := os.ReadDir(types)
 	if err != nil {
 		return err
 	}
-	return errors.Join(
+	seen := map[string][]byte{module: []byte(strings.Repeat("no types", 8))}
+	for _, e := range entries {
+		if seen[e.Name()], err = os.ReadFile(types + "/" + e.Name()); err != nil {
+			return err
+		}
+	}
+	errs := []error{
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("types", types, "tmpfs", 0, ""),
-		os.WriteFile(types+"/vmlinux", vmlinux, 0o444),
-		os.WriteFile(types+"/"+module, []byte(strings.Repeat("no types", 8)), 0o444),
-	)
+	}
+	for name, b := range seen {
+		errs = append(errs, os.WriteFile(types+"/"+name, b, 0o444))
+	}
+	return errors.Join(errs...)
 }
 
 // helperCommand prepares a helper process.
