@@ -154,7 +154,7 @@ func TestImagesThatDoNotComeBackAreForgotten(t *testing.T) {
 		if got := w.history(ids[1])[ids[1]]; got.LastUsed.IsZero() {
 			t.Error("an image that may have been withdrawn is forgotten at once")
 		}
-		w.pass(30 * time.Minute)
+		w.pass(26 * time.Hour) // the lease of a real runtime lasts for a day
 		w.atRest(func() {
 			if n := len(w.records().Images); n != 3 {
 				t.Errorf("%d images are remembered; 3 are there", n)

@@ -346,6 +346,64 @@ func TestOneOfAGroupStays(t *testing.T) {
 	})
 }
 
+// A pod that comes to want an image of a group gets it back before others of the group go.
+func TestPodDoesNotWaitForTheGroup(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.disk.during = func() {
+			if len(w.rt.Removed()) == 9 { // two of the last five, which go one by one now
+				w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i11"}})
+			}
+		}
+		before := -1
+		w.rt.SetFaults(fake.Faults{Restored: func(string) { before = len(w.rt.Removed()) }})
+		w.fill(99)
+		w.pass(time.Second)
+		w.wantRemoved(slices.Concat(ids[:11], ids[12:13])...)
+		if before != 9 {
+			t.Errorf("%d images had gone when the names were back, want 9", before)
+		}
+	})
+}
+
+// Where the runtime is slow, images do not wait for their turn without their names.
+func TestNamesAreNotAwayForLong(t *testing.T) {
+	for name, slow := range map[string]fake.Faults{
+		"to collect":  {Collect: time.Second},
+		"to withdraw": {Delay: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.pods = &fakePods{}
+				ids := w.many(20)
+				var longest time.Duration
+				since := make(map[string]time.Time) // by image without names
+				slow.During = func(id string) { since[id] = time.Now() }
+				back := func(id string) {
+					if at, ok := since[id]; ok {
+						longest = max(longest, time.Since(at))
+						delete(since, id)
+					}
+				}
+				slow.Restored = back
+				w.disk.during = func() {
+					for _, id := range w.rt.Removed() {
+						back(id)
+					}
+				}
+				w.rt.SetFaults(slow)
+				w.fill(99)
+				w.pass(5 * time.Minute)
+				w.wantRemoved(ids[:12]...)
+				if longest > reclaim.NamesAwayMost+2*time.Second { // one of the images, and the last check or the collection
+					t.Errorf("names were away for %v", longest)
+				}
+			})
+		})
+	}
+}
+
 // The runtime goes away while a group waits.
 func TestRuntimeGoesWhileAGroupWaits(t *testing.T) {
 	inWorld(t, func(w *world) {

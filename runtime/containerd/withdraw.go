@@ -23,9 +23,9 @@ const (
 	// withdrawnLabel, with a number behind it, holds one record of the image that
 	// a lease keeps while its names are away.
 	withdrawnLabel = "ebb-agent.github.io/withdrawn."
-	// withdrawTime is how long a lease keeps an image if nobody comes back to end
-	// what was begun.
-	withdrawTime = 10 * time.Minute
+	// withdrawTime is how long a lease keeps an image if no agent comes back to end what was begun.
+	// Then containerd collects the image, and nobody has looked whether it is needed.
+	withdrawTime = 24 * time.Hour
 	// maxLabel is containerd's limit for a label, key and value together
 	// (core/metadata/boltutil, pkg/labels.Validate).
 	maxLabel = 4096

@@ -49,6 +49,7 @@ type Faults struct {
 	During    func(id string)  // called while an image is withdrawn
 	Restored  func(id string)  // called when an image has its names back
 	Checking  func()           // called before Check looks
+	Collect   time.Duration    // how long a collection takes
 	Unseen    time.Duration    // before a name that was put back is listed
 	Delay     time.Duration    // before each answer
 	Undated   bool             // it is not told when a container ended, nor that it has

@@ -114,6 +114,10 @@ func (w *withdrawal) Complete(_ context.Context, collect bool) error {
 	defer w.r.mu.Unlock()
 	if collect {
 		w.r.collections++
+		takes := w.r.faults.Collect
+		w.r.mu.Unlock()
+		time.Sleep(takes)
+		w.r.mu.Lock()
 	}
 	if err := w.r.faults.End; err != nil {
 		return err

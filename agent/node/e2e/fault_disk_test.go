@@ -180,6 +180,7 @@ func TestCap(t *testing.T) {
 			r.Meta.Removals[n] = at.Add(-time.Hour)
 		}
 	})
+	b.forgetHistory()
 	b.start()
 	b.journal.await(t, again, "image removed")
 	b.awaitReason("a7", "not_needed")

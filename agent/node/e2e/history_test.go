@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/history"
@@ -14,6 +15,15 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/tools/node"
 )
+
+// forgetHistory leaves the next agent what the other records have.
+func (b *fixture) forgetHistory() {
+	b.Helper()
+	store, _, _, err := state.Open(b.config.State.Directory, time.Now())
+	b.must(err)
+	b.must(store.DB().Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("history-removals")) }))
+	b.must(store.Close())
+}
 
 // savedHistory is what an agent that does not run any more had booked: the outcomes of each image,
 // newest first.

@@ -8,7 +8,7 @@ import (
 const (
 	// awayMost is how long an image whose names were taken away keeps its record, should
 	// nobody end that: the lease that holds the image expires earlier.
-	awayMost = 15 * time.Minute
+	awayMost = 25 * time.Hour
 
 	// awayBack is how long it does so once the names are back. The runtime may list it
 	// late, or, being late, list it once more as it was before.
@@ -37,6 +37,11 @@ func (b awayImages) back(now time.Time, ids ...string) {
 	for _, id := range ids {
 		b[id] = away{until: now.Add(awayBack), back: now}
 	}
+}
+
+// ended is for when no image is without its names by our doing any more: those that miss now are gone.
+func (b awayImages) ended() {
+	maps.DeleteFunc(b, func(_ string, a away) bool { return a.back.IsZero() })
 }
 
 // late is whether an image that got its names back a moment ago is missing. The

@@ -22,6 +22,12 @@ func TestAwayEnds(t *testing.T) {
 			t.Errorf("%q is waited for for ever", id)
 		}
 	}
+	away.taken("taken", now)
+	away.back(now, "back")
+	if away.ended(); away.keeps("taken", now, false) || !away.keeps("back", now, false) {
+		t.Error("an image whose withdrawal has ended is waited for, or one that is back is not")
+	}
+	now = now.Add(awayMost)
 	if away.expire(now); len(away) != 0 {
 		t.Errorf("%v is remembered", away)
 	}

@@ -172,6 +172,9 @@ func (t *Tracker) NotWithdrawn(id string) { delete(t.away, id) }
 // Back is for images that have their names again.
 func (t *Tracker) Back(ids ...string) { t.away.back(t.clock.Now(), ids...) }
 
+// NoneWithdrawn is for when all withdrawals have ended. An image that misses and is not back is gone.
+func (t *Tracker) NoneWithdrawn() { t.away.ended() }
+
 // Late reports whether an image is missing that the runtime should list in a moment.
 func (t *Tracker) Late(missing func(id string) bool) bool { return t.away.late(t.clock.Now(), missing) }
 

@@ -116,6 +116,7 @@ func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 		return images
 	}
 	r.o.Conditions.End("mend", "the names of images are complete again")
+	r.o.LastUse.NoneWithdrawn()
 	r.unmended = false
 	return images
 }

@@ -21,6 +21,11 @@ const (
 	// no image, and pulls it.
 	LastLookPause = 25 * time.Millisecond
 
+	// NamesAwayMost is how long images may be without their names before a group goes no further. Then
+	// those that are left get them back, and have their turn again. What has begun ends: one withdrawal,
+	// or one collection.
+	NamesAwayMost = 2 * time.Second
+
 	// restoreMost bounds how long names may take to be put back.
 	restoreMost = 10 * time.Second
 
@@ -50,10 +55,12 @@ func (run *Run) groupSize() int { return max(1, min(2*run.group, groupMost)) }
 // is looked once more, and only then the rest goes. Those that the plan has no more by
 // then, for the disk is lower than it was, get their names back: spared is how many.
 func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared int, v verdict) {
-	before, target := run.outcome.removed, run.r.target
-	group, v := run.withdraw(ctx, plan)
+	before, target, begun := run.outcome.removed, run.r.target, run.o.Now()
+	tooLong := func() bool { return run.o.Now().Sub(begun) >= NamesAwayMost }
+	group, v := run.withdraw(ctx, plan, tooLong)
+	why := "the run ended before its turn"
 	defer func() {
-		run.putBack(ctx, group, "the run ended before its turn")
+		run.putBack(ctx, group, why)
 		spared += len(group)
 		if run.group = 0; run.outcome.removed-before == len(plan) {
 			run.group = len(plan)
@@ -63,9 +70,14 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		return spared, v
 	}
 	booked(ctx, run, group)
-	looked := time.Time{}
-	for len(group) > 0 {
+	for first := true; len(group) > 0; first = false {
+		if !first && tooLong() {
+			why = "those before it took long; its turn comes again"
+			return spared, goOn
+		}
 		users := run.askUsers(ctx, group) // which takes as long as to plan
+		// Without an answer the last one counts; withdraw has asked a moment ago.
+		_, _ = run.o.Pods.Read(ctx)
 		now, err := run.o.Disks.Measure(target.Filesystem)
 		if err != nil {
 			return spared, run.interrupted(err)
@@ -84,11 +96,6 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			spared++
 			continue
 		}
-		if time.Since(looked) >= LastLookPause {
-			// Without an answer the last one counts; withdraw has asked a moment ago.
-			looked = time.Now()
-			_, _ = run.o.Pods.Read(ctx)
-		}
 		batch := group[:run.batch(group)]
 		group = group[len(batch):]
 		if run.letGo(ctx, batch, users, now) == stop {
@@ -98,8 +105,9 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 	return spared, goOn
 }
 
-// withdraw takes the names of those images away that the world still lets go.
-func (run *Run) withdraw(ctx context.Context, plan []image.Decision) (group []leaving, v verdict) {
+// withdraw takes the names of those images away that the world still lets go, as many as that does not
+// take too long for.
+func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong func() bool) (group []leaving, v verdict) {
 	used := make([]time.Time, len(plan)) // before anybody else can note a use
 	for n, d := range plan {
 		used[n] = run.o.LastUse.Image(d.ImageID).LastUsed
@@ -121,6 +129,9 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision) (group []le
 	}
 	run.pass.listed = false
 	for n, d := range plan {
+		if n > 0 && tooLong() {
+			break
+		}
 		i, err := fresh(n)
 		l, why := leaving{Decision: d, image: i, begun: begun, used: used[n], attempt: attempts[0]}, ""
 		attempts = attempts[1:]

@@ -27,6 +27,6 @@
 // # Failure modes
 //
 // containerd that does not answer: what ebb left there stays, which the error says.
-// Leases end by themselves after ten minutes, and an image whose names are away goes
+// Leases end by themselves after a day, and an image whose names are away goes
 // then, as it was about to. Nothing needs that to be done by hand.
 package unload
