@@ -46,6 +46,52 @@ func TestGrowthOnHold(t *testing.T) {
 	})
 }
 
+// Space that others free while the disk stays over its threshold lets images go that could not help before.
+// Space that brings the disk below its threshold ends the hold. Neither needs an event.
+func TestOthersEndTheHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
+			w.rt.Run(fake.CRINamespace, "c-"+name, name)
+		}
+		w.pass(time.Minute)
+		w.fill(95)
+		w.pass(time.Minute)
+		for _, name := range []string{"i0", "i1"} {
+			w.rt.Stop(fake.CRINamespace, "c-"+name)
+			w.rt.Delete(fake.CRINamespace, "c-"+name)
+			w.pass(time.Minute)
+		}
+		w.wantRemoved() // they cannot reach the low threshold
+		used := func(percent uint64) {
+			w.rt.SetDisk(size, 0, 100000)
+			w.rt.SetDisk(size, size*percent/100-(size-w.rt.Disk().AvailableBytes), 100000)
+		}
+		used(84)
+		w.pass(time.Minute)
+		w.wantRemoved()
+		used(82)
+		w.pass(11 * time.Second)
+		w.wantRemoved(ids[0], ids[1])
+
+		w.fill(85)
+		w.pass(time.Minute)
+		if w.metric("ebb_node_reclaim_holding") != 1 {
+			t.Fatal("no hold")
+		}
+		used(79)
+		w.pass(11 * time.Second)
+		if w.metric("ebb_node_reclaim_holding") != 0 {
+			t.Error("still holding at 79 %")
+		}
+		before := w.metric("ebb_node_timer_wakeups_total")
+		w.pass(4 * time.Minute)
+		if n := w.metric("ebb_node_timer_wakeups_total") - before; n > 2 {
+			t.Errorf("%v wakeups without a hold", n)
+		}
+	})
+}
+
 // What ends a hold is answered at once, the first times. After them looks for events are eventSpacing
 // apart again: others may go on and on.
 func TestHoldEndsAtOnce(t *testing.T) {

@@ -169,6 +169,12 @@ func (d *decision) hold(removed []*candidate) *Hold {
 	if d.Hold != nil {
 		hold.Since = d.Hold.Since
 	}
+	if hold.Bytes {
+		hold.EndsAtBytes = satAdd(d.Disk.AvailableBytes, d.stuck.bytes)
+	}
+	if hold.Inodes {
+		hold.EndsAtInodes = satAdd(d.Disk.InodesAvailable, d.stuck.inodes)
+	}
 	var listed map[*candidate]bool
 	needed := d.needed()
 	hold.NeedBytes, hold.NeedInodes = needed.bytes, needed.inodes

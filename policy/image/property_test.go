@@ -310,6 +310,43 @@ func TestHoldIsStable(t *testing.T) {
 	})
 }
 
+// A resource is held until the disk has what the hold names, and no longer. Removals do not change that.
+func TestHoldEndsAt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := genSnapshot(t)
+		s.ReclaimingBytes, s.ReclaimingInodes = true, true // else it may end below the high threshold first
+		first := Decide(s, noon)
+		if first.Hold == nil {
+			t.Skip("no hold")
+		}
+		s.Hold = first.Hold
+		held := func(bytes, inodes uint64) (b, i bool) {
+			s.Disk.AvailableBytes, s.Disk.InodesAvailable = bytes, inodes
+			if p := Decide(s, noon); p.Hold != nil {
+				return p.Hold.Bytes, p.Hold.Inodes
+			}
+			return false, false
+		}
+		h, disk := first.Hold, s.Disk
+		if h.Bytes {
+			if b, _ := held(h.EndsAtBytes, disk.InodesAvailable); b {
+				t.Fatalf("bytes are held with %d available", h.EndsAtBytes)
+			}
+			if b, _ := held(h.EndsAtBytes-1, disk.InodesAvailable); !b {
+				t.Fatalf("bytes are not held with %d available", h.EndsAtBytes-1)
+			}
+		}
+		if h.Inodes {
+			if _, i := held(disk.AvailableBytes, h.EndsAtInodes); i {
+				t.Fatalf("inodes are held with %d available", h.EndsAtInodes)
+			}
+			if _, i := held(disk.AvailableBytes, h.EndsAtInodes-1); !i {
+				t.Fatalf("inodes are not held with %d available", h.EndsAtInodes-1)
+			}
+		}
+	})
+}
+
 // Once a hold's own images are gone, others that fall out of use stay, as long
 // as the disk does not get worse and they cannot mend it.
 func TestHoldDoesNotGrind(t *testing.T) {

@@ -234,6 +234,10 @@ type Hold struct {
 	// What was needed then, or since if that was more: FutileShare is of this.
 	NeedBytes, NeedInodes uint64
 
+	// What would have to be available now for the images that may go to reach the low threshold; 0 for a
+	// resource that the hold is not about.
+	EndsAtBytes, EndsAtInodes uint64
+
 	// Images are the IDs, in order, of those that were unused at that reading
 	// and still are. They may go, as soon as they are old enough, however often
 	// the decision is repeated: a plan cut short is taken up again.

@@ -57,6 +57,16 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 	return f.backoff.until.Sub(now)
 }
 
+// endsHold reports whether others have freed so much since the latest reading that the hold is over: the
+// disk fell below its high threshold, or the images that may go would reach the low one now. The kernel
+// raises no event for that.
+func (f *Filesystem) endsHold(r Reading) bool {
+	hold := f.backoff.hold
+	reaches := func(was, is, at uint64) bool { return at > 0 && was < at && is >= at }
+	return hold != nil && (f.HighReached() && !f.Thresholds.HighReached(r.Disk) ||
+		reaches(f.AvailableBytes, r.AvailableBytes, hold.EndsAtBytes) || reaches(f.InodesAvailable, r.InodesAvailable, hold.EndsAtInodes))
+}
+
 // postponed plans a look at a filesystem on hold for when its time has come; false if that
 // is now. Until then the kernel has no threshold there that could be reached.
 func (f *Filesystem) postponed(now time.Time) bool {

@@ -38,6 +38,7 @@ type Filesystem struct {
 	worseAt      uint64
 	earlyAt      time.Time // when an event that came too early was, or will be, answered
 	recheckAt    time.Time // when to read again and set the threshold anew; zero: not planned
+	holdCheckAt  time.Time // on hold: when to read whether others have ended it; zero: no hold
 
 	pace     pace     // of polls
 	filling  fillRate // shared with those who scrape

@@ -215,7 +215,13 @@ func (w *Watcher) arm(f *Filesystem) {
 }
 
 // Planned takes in the hold of the latest plan for a filesystem; nil if it has none.
-func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) { f.backoff.looked(hold, w.o.Now()) }
+func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) {
+	now := w.o.Now()
+	f.backoff.looked(hold, now)
+	if f.holdCheckAt = (time.Time{}); hold != nil {
+		f.holdCheckAt = now.Add(PollInterval)
+	}
+}
 
 // HoldsMayEnd is told of changes of containers, images and pods.
 func (w *Watcher) HoldsMayEnd() {
@@ -228,7 +234,7 @@ func (w *Watcher) HoldsMayEnd() {
 func (w *Watcher) Next() time.Time {
 	next := w.polls.at
 	for _, f := range w.survey.filesystems {
-		next = clock.Earliest(next, f.recheckAt)
+		next = clock.Earliest(next, clock.Earliest(f.recheckAt, f.holdCheckAt))
 	}
 	return next
 }
@@ -237,8 +243,16 @@ func (w *Watcher) Next() time.Time {
 // images: all is read then, and may be another by the next call.
 func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 	now := w.o.Now()
+	came := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
 	for _, f := range w.survey.filesystems {
-		if f.recheckAt.IsZero() || f.recheckAt.After(now) {
+		if came(f.holdCheckAt) {
+			f.holdCheckAt = now.Add(PollInterval)
+			if r, err := w.survey.read(f); err == nil && f.endsHold(r) {
+				d.Images = true
+				return d
+			}
+		}
+		if !came(f.recheckAt) {
 			continue
 		}
 		f.recheckAt = time.Time{}
