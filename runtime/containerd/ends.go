@@ -16,7 +16,8 @@ import (
 )
 
 // endTime bounds the questions about ends in one reading: a shim that hangs must not
-// hold it up. Who gets no answer counts as not ended.
+// hold it up. A container without an answer has not ended, but is no use of its image just now either: the
+// image would be the latest used for good. The next answer tells.
 const endTime = 2 * time.Second
 
 // readEnds learns which containers have ended, and when. The CRI tells of its own, and
@@ -38,6 +39,7 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 				others = append(others, c)
 			case state == container.StateExited:
 				c.ended = r.criEnd(ctx, c.id)
+				c.unanswered = c.ended.IsZero()
 			}
 		}
 		if reading.anyOfImages(s, others) {
@@ -47,7 +49,7 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 				if !there && err == nil {
 					end = r.endHeard(inNamespace(ctx, s), s.name, c.id)
 				}
-				c.ended = end
+				c.ended, c.unanswered = end, err != nil
 			}
 		}
 	}

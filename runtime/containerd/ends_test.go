@@ -126,21 +126,32 @@ func TestEndOutlivesItsTask(t *testing.T) {
 	})
 }
 
-// TestEndsBesideAHangingShim: who does not answer goes on, and holds nothing up for long.
+// TestEndsBesideAHangingShim: without an answer no container has ended, and no image is used just now: it
+// would count as used at each look. Nothing is held up for long.
 func TestEndsBesideAHangingShim(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *realNode) {
 		r := connect(t, h.Node)
 		h.Import(t, node.CRINamespace, Image{Name: "ends.test/app:1", Runnable: true})
+		other := h.Import(t, node.CRINamespace, Image{Name: "ends.test/other:1", Runnable: true, Variant: "2",
+			Layers: []Layer{{Seed: "ends-other", Bytes: 1 << 10}}})
 		h.Run(t, node.CRINamespace, "hangs", "ends.test/app:1")
+		h.Run(t, node.CRINamespace, "dead", "ends.test/other:1")
+		h.Stop(t, node.CRINamespace, "dead")
+		wantEnded(t, r, "dead")
 		shim := h.shimOf(t, "hangs")
 		must(t, "stop the shim", syscall.Kill(shim, syscall.SIGSTOP))
 		goOn := func() { must(t, "go on", syscall.Kill(shim, syscall.SIGCONT)) }
 		at := containerOf(t, r, "hangs").Ended // which would not come, before the shim goes on
+		dead := find(t, r, other)
 		goOn()
 		if !at.IsZero() {
 			t.Errorf("ended at %v", at)
 		}
+		if dead.InUse || len(dead.UsedBy) == 0 {
+			t.Errorf("the image of the dead container is in use: %v, by %q", dead.InUse, dead.UsedBy)
+		}
 		h.Delete(t, node.CRINamespace, "hangs")
+		h.Delete(t, node.CRINamespace, "dead")
 	})
 }
 

@@ -46,7 +46,11 @@ type containerRecord struct {
 	labels               map[string]string
 	created              time.Time
 	ended                time.Time // see readEnds
+	unanswered           bool      // nobody said in time whether it has
 }
+
+// lives reports whether a container uses its image just now.
+func (c containerRecord) lives() bool { return c.ended.IsZero() && !c.unanswered }
 
 type snapshotRecord struct {
 	snapshotter, key, parent string

@@ -51,7 +51,7 @@ func (u *usage) add(s *space) []inventory.Container {
 		id := u.imageOf(s.name, c, names, parents[snapshot])
 		if u.ids[id] {
 			u.usedBy[id] = append(u.usedBy[id], "container "+s.name+"/"+c.id)
-			u.lives[id] = u.lives[id] || c.ended.IsZero()
+			u.lives[id] = u.lives[id] || c.lives()
 		}
 		containers = append(containers, inventory.Container{
 			Namespace: s.name, ID: c.id, ImageID: id, Ended: c.ended, Pod: podOf(s.name, c.labels),
@@ -85,7 +85,7 @@ func (u *usage) addSnapshots(s *space, owned map[string]containerRecord) {
 		}
 		by, lives := "snapshot "+s.name+"/"+snap.key, true
 		if c, ok := owned[snap.name()]; ok {
-			by, lives = "container "+s.name+"/"+c.id, c.ended.IsZero()
+			by, lives = "container "+s.name+"/"+c.id, c.lives()
 		}
 		for _, id := range u.byChain[snap.parent] {
 			u.usedBy[id] = append(u.usedBy[id], by)
