@@ -446,8 +446,8 @@ func TestBlockedRuntimeLosesNothing(t *testing.T) {
 	})
 }
 
-// TestBrokenSnapshotter: what keeps one snapshotter's images does not keep the agent from being ready, and
-// is said once.
+// TestBrokenSnapshotter: a snapshotter that cannot be read is logged once, and does not keep the agent from
+// being ready.
 func TestBrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()

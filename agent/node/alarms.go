@@ -1,6 +1,10 @@
 package node
 
-import "time"
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+)
 
 // alarm names a reason for the loop to wake by itself.
 type alarm int
@@ -45,7 +49,7 @@ func (a *alarms) next(now time.Time, deadlines ...time.Time) (wait time.Duration
 // due clears and returns the alarms that have come.
 func (a *alarms) due(now time.Time) (rung [alarmCount]bool) {
 	for which, at := range a.at {
-		if !at.IsZero() && !at.After(now) {
+		if clock.Came(at, now) {
 			rung[which] = true
 			a.at[which] = time.Time{}
 		}

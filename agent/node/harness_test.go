@@ -163,13 +163,19 @@ func (w *world) use(name string) {
 // raises the crossing as the kernel would.
 func (w *world) fill(percent uint64) {
 	before := w.rt.Disk()
-	w.rt.SetDisk(size, 0, 100000)
-	images := size - w.rt.Disk().AvailableBytes
-	w.rt.SetDisk(size, size*percent/100-images, 100000)
+	w.others(percent)
 	if w.kernel != nil {
 		w.kernel.wrote(fakeDev, before, w.rt.Disk())
 	}
 	synctest.Wait()
+}
+
+// others bring the disk to so many percent with things that are not images. No event says so, and nobody
+// waits for what the agent makes of it.
+func (w *world) others(percent uint64) {
+	w.rt.SetDisk(size, 0, 100000)
+	images := size - w.rt.Disk().AvailableBytes
+	w.rt.SetDisk(size, size*percent/100-images, 100000)
 }
 
 func (w *world) wantRemoved(want ...string) {

@@ -63,14 +63,10 @@ func TestOthersEndTheHold(t *testing.T) {
 			w.pass(time.Minute)
 		}
 		w.wantRemoved() // they cannot reach the low threshold
-		used := func(percent uint64) {
-			w.rt.SetDisk(size, 0, 100000)
-			w.rt.SetDisk(size, size*percent/100-(size-w.rt.Disk().AvailableBytes), 100000)
-		}
-		used(84)
+		w.others(84)
 		w.pass(time.Minute)
 		w.wantRemoved()
-		used(82)
+		w.others(82)
 		w.pass(11 * time.Second)
 		w.wantRemoved(ids[0], ids[1])
 
@@ -79,7 +75,7 @@ func TestOthersEndTheHold(t *testing.T) {
 		if w.metric("ebb_node_reclaim_holding") != 1 {
 			t.Fatal("no hold")
 		}
-		used(79)
+		w.others(79)
 		w.pass(11 * time.Second)
 		if w.metric("ebb_node_reclaim_holding") != 0 {
 			t.Error("still holding at 79 %")

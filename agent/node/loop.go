@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
 )
 
 // restPause is how long after the first look, and after all layers are known, the
@@ -109,13 +111,13 @@ func (a *Agent) rung() {
 			a.heat.Forget()
 		}
 	}
-	if came(a.switches.Next(), now) {
+	if clock.Came(a.switches.Next(), now) {
 		a.setPause(nil)
 		a.log.Info("going on: the pause is over", "reason", "pause")
 		a.tellResumed("the pause is over")
 		a.admin.goOn()
 	}
-	if came(a.saver.Next(), now) {
+	if clock.Came(a.saver.Next(), now) {
 		a.saver.Save()
 	}
 	if due[alarmEvents] {
@@ -125,17 +127,14 @@ func (a *Agent) rung() {
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
 		a.looks.request(0)
 	}
-	if came(a.watermark.Next(), now) {
+	if clock.Came(a.watermark.Next(), now) {
 		a.disks.want()
 	}
 	a.lastUse.Layers().ResolveDue()
-	if due[alarmReconcile] || came(a.workloads.Next(), now) {
+	if due[alarmReconcile] || clock.Came(a.workloads.Next(), now) {
 		a.dead.want()
 	}
 	if due[alarmRest] && a.rested != nil {
 		a.rested()
 	}
 }
-
-// came is whether a deadline has.
-func came(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }

@@ -212,21 +212,16 @@ func (w *world) many(n int) (ids []string) {
 func TestPutBackKeepsItsTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.many(9)
-		others := func(percent uint64) { // without waiting: the agent waits for this
-			w.rt.SetDisk(size, 0, 100000)
-			images := size - w.rt.Disk().AvailableBytes
-			w.rt.SetDisk(size, size*percent/100-images, 100000)
-		}
 		back := 0
 		w.rt.SetFaults(fake.Faults{
 			During: func(id string) {
 				if id == ids[2] && back == 0 {
-					others(76) // ids[1] is enough
+					w.others(76) // ids[1] is enough
 				}
 			},
 			Restored: func(string) {
 				back++
-				others(79)
+				w.others(79)
 			},
 		})
 		w.fill(81)

@@ -310,7 +310,7 @@ func TestHoldIsStable(t *testing.T) {
 	})
 }
 
-// A resource is held until the disk has what the hold names, and no longer. Removals do not change that.
+// A resource is held until the disk has what the hold names, and no longer.
 func TestHoldEndsAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genSnapshot(t)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,22 +26,54 @@ import (
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
 )
 
-// serveSnapshotter serves a snapshotter as the process of a proxy plugin does, until stop is called.
-func serveSnapshotter(t *testing.T, s snapshots.Snapshotter, socket string) (stop func()) {
+// proxied is a node with a snapshotter of this process beside its own.
+type proxied struct {
+	*realNode
+	backend snapshots.Snapshotter
+	socket  string
+	stop    func() // the process
+}
+
+// startProxied starts a node whose containerd knows the snapshotter "proxy". Its layers are on another
+// filesystem than the node's, in root.
+func startProxied(t *testing.T, flavor node.Flavor) (p *proxied, root string) {
 	t.Helper()
-	must(t, "make the socket's directory", os.MkdirAll(filepath.Dir(socket), 0o700))
-	l, err := net.Listen("unix", socket)
+	dir, err := os.MkdirTemp("/run", "ebb-proxy-")
+	must(t, "make a directory", err)
+	t.Cleanup(func() { must(t, "remove the directory", os.RemoveAll(dir)) })
+	p, root = &proxied{socket: filepath.Join(dir, "s")}, filepath.Join(dir, "native")
+	p.backend, err = native.NewSnapshotter(root)
+	must(t, "make the snapshotter", err)
+	p.serve(t, p.backend)
+	t.Cleanup(func() { p.stop() })
+	p.realNode = &realNode{nodetest.Start(t, node.Config{Containerd: flavor, SizeBytes: 512 << 20, Proxy: p.socket, ProxyRoot: root}), nil, nil}
+	return p, root
+}
+
+// serve answers as the process of a proxy plugin does, until stop is called.
+func (p *proxied) serve(t *testing.T, s snapshots.Snapshotter) {
+	t.Helper()
+	l, err := net.Listen("unix", p.socket)
 	must(t, "listen", err)
 	server := grpc.NewServer()
 	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(s))
 	done := make(chan error)
 	go func() { done <- server.Serve(l) }()
-	return func() {
+	p.stop = sync.OnceFunc(func() {
 		server.Stop()
 		if err := <-done; err != nil {
 			t.Errorf("serve the snapshotter: %v", err)
 		}
-	}
+	})
+}
+
+// unpack unpacks an image in the snapshotter, too.
+func (p *proxied) unpack(t *testing.T, name string) {
+	t.Helper()
+	in := p.in(t, node.CRINamespace)
+	record, err := p.Client().ImageService().Get(in, name)
+	must(t, "get image", err)
+	must(t, "unpack", client.NewImage(p.Client(), record).Unpack(in, "proxy"))
 }
 
 // hanging is a snapshotter whose backend answers no more.
@@ -59,23 +92,12 @@ func TestBrokenSnapshotter(t *testing.T) {
 		hangs  bool
 	}{{"down, " + string(node.Debian), node.Debian, false}, {"down, " + string(node.V2), node.V2, false}, {"hangs", node.V2, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("/run", "ebb-proxy-")
-			must(t, "make a directory", err)
-			t.Cleanup(func() { must(t, "remove the directory", os.RemoveAll(dir)) })
-			socket := filepath.Join(dir, "s")
-			backend, err := native.NewSnapshotter(filepath.Join(dir, "native"))
-			must(t, "make the snapshotter", err)
-			stop := serveSnapshotter(t, backend, socket)
-			n := nodetest.Start(t, node.Config{Containerd: c.flavor, SizeBytes: 512 << 20, Proxy: socket})
-			h := &realNode{n, nil, nil}
+			h, _ := startProxied(t, c.flavor)
 			plain := h.Import(t, node.CRINamespace, Image{Name: "plain.test/a:1", Layers: []Layer{{Seed: "plain", Bytes: 1 << 20}}})
 			proxied := h.Import(t, node.CRINamespace, Image{Name: "proxied.test/b:1", Layers: []Layer{{Seed: "proxied", Bytes: 1 << 20}}})
-			in := h.in(t, node.CRINamespace)
-			record, err := n.Client().ImageService().Get(in, "proxied.test/b:1")
-			must(t, "get image", err)
-			must(t, "unpack", client.NewImage(n.Client(), record).Unpack(in, "proxy"))
+			h.unpack(t, "proxied.test/b:1")
 
-			r := connect(t, n)
+			r := connect(t, h.Node)
 			users := func(r *containerd.Runtime, broken bool) {
 				t.Helper()
 				inv, err := r.Inventory(t.Context())
@@ -90,14 +112,14 @@ func TestBrokenSnapshotter(t *testing.T) {
 				}
 			}
 			users(r, false)
-			stop()
+			h.stop()
 			if c.hangs {
-				stop = serveSnapshotter(t, hanging{backend}, socket)
+				h.serve(t, hanging{h.backend})
 				defer func(usual time.Duration) { *containerd.SnapshotterTimeout = usual }(*containerd.SnapshotterTimeout)
 				*containerd.SnapshotterTimeout = 3 * time.Second
 			}
 			users(r, true)
-			users(connect(t, n), true)
+			users(connect(t, h.Node), true)
 
 			checked, err := r.Check(t.Context(), plain)
 			must(t, "check", err)
@@ -108,10 +130,9 @@ func TestBrokenSnapshotter(t *testing.T) {
 			}
 			must(t, "complete", w.Complete(t.Context(), true))
 			if c.hangs {
-				stop()
+				h.stop()
 			}
-			stop = serveSnapshotter(t, backend, socket)
-			defer func() { stop() }()
+			h.serve(t, h.backend)
 			must(t, "wait", await.Until(t.Context(), "the snapshotter to answer again", func(ctx context.Context) error {
 				inv, err := r.Inventory(ctx)
 				if err == nil && len(inv.Broken) > 0 {
@@ -129,18 +150,9 @@ func TestBrokenSnapshotter(t *testing.T) {
 
 // Layers of a second snapshotter on another filesystem free nothing where the images are.
 func TestLayersOnAnotherFilesystem(t *testing.T) {
-	dir, err := os.MkdirTemp("/run", "ebb-proxy-")
-	must(t, "make a directory", err)
-	t.Cleanup(func() { must(t, "remove the directory", os.RemoveAll(dir)) })
-	socket, root := filepath.Join(dir, "s"), filepath.Join(dir, "native")
-	backend, err := native.NewSnapshotter(root)
-	must(t, "make the snapshotter", err)
-	defer serveSnapshotter(t, backend, socket)()
-	n := nodetest.Start(t, node.Config{Containerd: node.V2, SizeBytes: 512 << 20, Proxy: socket, ProxyRoot: root})
-	h := &realNode{n, nil, nil}
+	h, root := startProxied(t, node.V2)
 	h.Import(t, node.CRINamespace, Image{Name: "proxied.test/b:1", Layers: []Layer{{Seed: "proxied", Bytes: 8 << 20}}})
-	in := h.in(t, node.CRINamespace)
-	r := connect(t, n)
+	r := connect(t, h.Node)
 	weigh := func() (snapshots int, bytes uint64, unread []string) {
 		_, err := r.Roots(t.Context())
 		must(t, "roots", err)
@@ -158,9 +170,7 @@ func TestLayersOnAnotherFilesystem(t *testing.T) {
 	if len(unread) > 0 {
 		t.Errorf("before: %q", unread)
 	}
-	record, err := n.Client().ImageService().Get(in, "proxied.test/b:1")
-	must(t, "get image", err)
-	must(t, "unpack", client.NewImage(n.Client(), record).Unpack(in, "proxy"))
+	h.unpack(t, "proxied.test/b:1")
 	nowSnapshots, nowBytes, unread := weigh()
 	if nowSnapshots != snapshots || nowBytes != bytes {
 		t.Errorf("%d layers of %d bytes became %d of %d", snapshots, bytes, nowSnapshots, nowBytes)

@@ -228,18 +228,16 @@ func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter str
 func (r *Runtime) noteElsewhere(spaces []space) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range spaces {
-		s, noted := &spaces[i], map[string]bool{}
-		for _, snap := range s.snapshots {
-			if !snap.elsewhere || noted[snap.snapshotter] {
+	for _, name := range slices.Sorted(maps.Keys(r.elsewhere)) {
+		for i := range spaces {
+			s, root := &spaces[i], r.elsewhere[name]
+			if !slices.ContainsFunc(s.snapshots, func(snap snapshotRecord) bool { return snap.snapshotter == name }) {
 				continue
 			}
-			noted[snap.snapshotter] = true
-			root := r.elsewhere[snap.snapshotter]
-			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: ebb does not watch the filesystem of %s", s.name, snap.snapshotter, root))
-			if !r.unwatched[snap.snapshotter] {
-				r.unwatched[snap.snapshotter] = true
-				r.log.Warn("layers in a snapshotter are not on the filesystem of the images: ebb does not watch their filesystem, and counts them as nothing", "snapshotter", snap.snapshotter, "root", root)
+			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: ebb does not watch the filesystem of %s", s.name, name, root))
+			if !r.unwatched[name] {
+				r.unwatched[name] = true
+				r.log.Warn("layers in a snapshotter are not on the filesystem of the images: ebb does not watch their filesystem, and counts them as nothing", "snapshotter", name, "root", root)
 			}
 		}
 	}

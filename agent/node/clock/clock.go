@@ -114,6 +114,9 @@ func OrNil(t time.Time) *time.Time {
 	return &t
 }
 
+// Came reports whether a deadline has come; the zero time is none.
+func Came(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }
+
 // Earliest is the first of the times, of which the zero time is none.
 func Earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {

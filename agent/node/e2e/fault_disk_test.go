@@ -189,8 +189,8 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// TestCapAfterKill: agents that are killed in the middle of a run, one after the other, remove no more
-// together than the cap allows.
+// TestCapAfterKill: an agent that is killed in the middle of a run and the next one remove no more together
+// than the cap allows.
 func TestCapAfterKill(t *testing.T) {
 	t.Parallel()
 	const most = 3

@@ -12,15 +12,13 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/page"
-	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
 // forgetHistory leaves the next agent what the other records have.
 func (b *fixture) forgetHistory() {
 	b.Helper()
-	store, _, _, err := state.Open(b.config.State.Directory, time.Now())
-	b.must(err)
+	store, _ := b.openState()
 	b.must(store.DB().Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("history-removals")) }))
 	b.must(store.Close())
 }
@@ -28,11 +26,7 @@ func (b *fixture) forgetHistory() {
 // savedHistory is what an agent that does not run any more had booked: the outcomes of each image,
 // newest first.
 func (b *fixture) savedHistory() map[string][]string {
-	store, _, aside, err := state.Open(b.config.State.Directory, time.Now())
-	b.must(err)
-	if aside != "" {
-		b.Fatalf("the state file could not be read: %s", aside)
-	}
+	store, _ := b.openState()
 	h := history.New(prometheus.NewRegistry(), history.Options{
 		Now: time.Now, Wall: time.Now, Conditions: condition.NewSet(slog.New(slog.DiscardHandler)),
 	})

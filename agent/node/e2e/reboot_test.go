@@ -307,11 +307,7 @@ func (b *fixture) clockIsSet() {
 
 // savedState is what the agent had on the disk.
 func (b *fixture) savedState() state.Records {
-	store, records, aside, err := state.Open(b.config.State.Directory, time.Now())
-	b.must(err)
-	if aside != "" {
-		b.Fatalf("the state file could not be read: %s", aside)
-	}
+	store, records := b.openState()
 	b.must(store.Close())
 	return records
 }

@@ -19,14 +19,21 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// editState changes the state file while no agent runs.
-func (b *fixture) editState(edit func(*state.Records)) {
+// openState opens the state file that an agent left.
+func (b *fixture) openState() (*state.Store, state.Records) {
 	b.Helper()
 	store, records, aside, err := state.Open(b.config.State.Directory, time.Now())
 	b.must(err)
 	if aside != "" {
 		b.Fatalf("the agent left a state file that cannot be read: %s", aside)
 	}
+	return store, records
+}
+
+// editState changes the state file while no agent runs.
+func (b *fixture) editState(edit func(*state.Records)) {
+	b.Helper()
+	store, records := b.openState()
 	edit(&records)
 	b.must(store.Save(records))
 	b.must(store.Close())

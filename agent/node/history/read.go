@@ -39,54 +39,49 @@ func (h *History) Read(limit int, before string) (p page.History, err error) {
 			return p, fmt.Errorf("read history before %q: %w", before, ErrBefore)
 		}
 	}
+	if err := h.view(func(f *file, tx *bolt.Tx) { p = f.read(tx, min(limit, PageMost), from) }); err != nil {
+		return p, fmt.Errorf("read history: %w", err)
+	}
+	return p, nil
+}
+
+// view has the file read.
+func (h *History) view(read func(f *file, tx *bolt.Tx)) error {
 	h.mu.Lock()
 	f := h.file
 	h.mu.Unlock()
 	if f.db == nil {
-		return p, fmt.Errorf("read history: %w", errNoFile)
+		return errNoFile
 	}
-	err = guarded(func() error {
+	return guarded(func() error {
 		return f.db.View(func(tx *bolt.Tx) error {
-			p = f.read(tx, min(limit, PageMost), from)
+			read(&f, tx)
 			return nil
 		})
 	})
-	if err != nil {
-		return p, fmt.Errorf("read history: %w", err)
-	}
-	return p, nil
 }
 
 // Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest first. It
 // counts those that have no outcome yet: a killed agent's removal may have happened. Those that could not
 // be written, or cannot be read, are missing.
 func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
-	h.mu.Lock()
-	f := h.file
-	h.mu.Unlock()
-	if f.db == nil {
-		return nil
-	}
-	err := guarded(func() error {
-		return f.db.View(func(tx *bolt.Tx) error {
-			for _, s := range []bucket{begun, removals} {
-				b := tx.Bucket(buckets[s])
-				if b == nil || f.damaged[s] {
-					continue
+	err := h.view(func(f *file, tx *bolt.Tx) {
+		for _, s := range []bucket{begun, removals} {
+			b := tx.Bucket(buckets[s])
+			if b == nil || f.damaged[s] {
+				continue
+			}
+			var c cursor
+			for c.start(b, 0); c.k != nil; c.k, c.v = c.c.Prev() {
+				e, err := decode(c.v)
+				if err == nil && e.Time.Before(since) {
+					break
 				}
-				c := b.Cursor()
-				for k, v := c.Last(); k != nil; k, v = c.Prev() {
-					e, err := decode(v)
-					if err == nil && e.Time.Before(since) {
-						break
-					}
-					if err == nil && e.Kind == kind {
-						times = append(times, e.Time)
-					}
+				if err == nil && e.Kind == kind {
+					times = append(times, e.Time)
 				}
 			}
-			return nil
-		})
+		}
 	})
 	if err != nil {
 		return nil // what reads it next says so

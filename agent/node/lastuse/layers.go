@@ -91,7 +91,7 @@ func (s *Layers) Next() time.Time { return s.retryAt }
 
 // ResolveDue asks again for the layers whose time has come.
 func (s *Layers) ResolveDue() {
-	if at := s.retryAt; !at.IsZero() && !at.After(s.clock.Now()) {
+	if clock.Came(s.retryAt, s.clock.Now()) {
 		s.retryAt = time.Time{}
 		s.Resolve()
 	}

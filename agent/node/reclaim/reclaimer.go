@@ -46,9 +46,8 @@ func New(r *prometheus.Registry, o Options) *Reclaimer {
 func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
-	since := r.o.Now().Add(-capWindow)
-	recent := slices.DeleteFunc(slices.Clone(m.Removals), func(t time.Time) bool { return t.Before(since) })
-	if known := r.o.History.Removals(page.KindImage, since); len(known) > len(recent) {
+	now := r.o.Now()
+	if known := within(r.o.History.Removals(page.KindImage, now.Add(-capWindow)), now); len(known) > len(within(m.Removals, now)) {
 		r.records.removals = known
 	}
 }

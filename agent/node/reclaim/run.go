@@ -188,9 +188,13 @@ func (run *Run) allowedAtAll() int {
 
 // recentRemovals are the times of those within the last hour, oldest first.
 func (r *Reclaimer) recentRemovals() []time.Time {
-	now := r.o.Now()
-	r.records.removals = slices.DeleteFunc(r.records.removals, func(t time.Time) bool { return now.Sub(t) >= capWindow })
+	r.records.removals = within(r.records.removals, r.o.Now())
 	return r.records.removals
+}
+
+// within returns the times that the caps count.
+func within(times []time.Time, now time.Time) []time.Time {
+	return slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t) >= capWindow })
 }
 
 // removalBudget returns how many removals a cap still allows, and when it will allow more.

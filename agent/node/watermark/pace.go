@@ -23,7 +23,7 @@ type polls struct {
 
 // due reports, once, whether it is time.
 func (p *polls) due() bool {
-	due := !p.at.IsZero() && !p.at.After(p.now())
+	due := clock.Came(p.at, p.now())
 	if due {
 		p.at = time.Time{}
 	}

@@ -243,16 +243,15 @@ func (w *Watcher) Next() time.Time {
 // images: all is read then, and may be another by the next call.
 func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 	now := w.o.Now()
-	came := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
 	for _, f := range w.survey.filesystems {
-		if came(f.holdCheckAt) {
+		if clock.Came(f.holdCheckAt, now) {
 			f.holdCheckAt = now.Add(PollInterval)
 			if r, err := w.survey.read(f); err == nil && f.endsHold(r) {
 				d.Images = true
 				return d
 			}
 		}
-		if !came(f.recheckAt) {
+		if !clock.Came(f.recheckAt, now) {
 			continue
 		}
 		f.recheckAt = time.Time{}
