@@ -33,6 +33,21 @@ type fakePods struct {
 	passes  int       // of removals
 	heard   time.Time // zero: each answer is new
 	changed chan<- struct{}
+	turn    chan struct{} // closed half a second after somebody was in a hurry; nil: nothing waits
+}
+
+// Hurry has the answer, which waits for its turn, come soon.
+func (p *fakePods) Hurry() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	turn := p.turn
+	if p.turn = nil; turn != nil {
+		time.AfterFunc(time.Second/2, func() {
+			p.set(nil, p.list...)
+			close(turn)
+		})
+	}
+	return turn
 }
 
 func (p *fakePods) Run(ctx context.Context, changed chan<- struct{}) error {

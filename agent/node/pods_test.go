@@ -94,6 +94,37 @@ func TestPodsWereNeverKnown(t *testing.T) {
 	})
 }
 
+// The first list of pods waits for this node's turn. Before images are removed it comes at once.
+func TestRemovalDoesNotWaitForTheTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{err: errSilent, turn: make(chan struct{}), list: []kube.Pod{podOf("wanted")}}
+		wanted, other := w.add("docker.io/library/wanted:latest", 100), w.add("other", 100)
+		w.up()
+		w.pass(2 * image.UnansweredAge)
+		w.pods.mu.Lock()
+		if w.pods.turn == nil {
+			t.Error("a node that needs no space is in a hurry")
+		}
+		w.pods.mu.Unlock()
+		w.fill(95) // 200 MiB to free
+		w.pass(2 * time.Second)
+		w.wantRemoved(other)
+		w.wantReason(wanted, image.KeptWanted)
+	})
+}
+
+// Images that stay because no pods are known are reason enough for the hurry.
+func TestHoldDoesNotWaitForTheTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{err: errSilent, turn: make(chan struct{})}
+		id := w.add("young", 200)
+		w.up()
+		w.fill(95)
+		w.pass(pods.AskFirst - time.Second)
+		w.wantRemoved(id)
+	})
+}
+
 // A change of what pods want is saved without a look: the agent may be killed.
 func TestWantedIsSavedSoon(t *testing.T) {
 	inWorld(t, func(w *world) {

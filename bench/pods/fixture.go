@@ -68,11 +68,15 @@ func (b *fixture) make(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range b.o.agents {
-		s, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName(i), Kubeconfig: file, ListSpread: b.o.spread})
+		s, err := kube.NewAPIServer(kube.APIServerOptions{NodeName: nodeName(i), Kubeconfig: file, ListSpread: b.o.spread,
+			Namespace: "default", DaemonSet: daemonSet})
 		if err != nil {
 			return err
 		}
 		b.sources = append(b.sources, s)
+	}
+	if err := b.makeDaemonSet(ctx); err != nil {
+		return err
 	}
 	for n := range b.o.pods {
 		if err := b.eachPod(ctx, true, n+1); err != nil {
@@ -80,6 +84,26 @@ func (b *fixture) make(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+const daemonSet = "ebb-agent"
+
+// makeDaemonSet makes what says how many agents there are. Nobody works on it: no controller runs.
+func (b *fixture) makeDaemonSet(ctx context.Context) error {
+	labels := map[string]any{"app": daemonSet}
+	set := map[string]any{
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": daemonSet},
+		"spec": map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
+			"metadata": map[string]any{"labels": labels},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "agent", "image": "registry.example/agent:1"}}},
+		}},
+		"status": map[string]any{"desiredNumberScheduled": b.o.agents, "currentNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+	}
+	sets := b.cp.URL() + "/apis/apps/v1/namespaces/default/daemonsets"
+	if err := peers.Request(ctx, b.admin, http.MethodPost, sets, set, nil); err != nil {
+		return err
+	}
+	return peers.Request(ctx, b.admin, http.MethodPut, sets+"/"+daemonSet+"/status", set, nil)
 }
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }

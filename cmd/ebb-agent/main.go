@@ -250,6 +250,7 @@ func podSource(c config.Pods) (pods.Source, error) {
 		return kube.NewAPIServer(kube.APIServerOptions{
 			NodeName: cmp.Or(c.APIServer.NodeName, os.Getenv("NODE_NAME")), Kubeconfig: c.APIServer.Kubeconfig,
 			ListSpread: time.Duration(c.APIServer.ListSpread),
+			Namespace:  os.Getenv("POD_NAMESPACE"), DaemonSet: os.Getenv("DAEMONSET_NAME"),
 		})
 	}
 	return nil, nil

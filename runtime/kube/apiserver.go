@@ -22,20 +22,32 @@ type APIServerOptions struct {
 	// service account of the pod is used.
 	Kubeconfig string
 
-	// ListSpread is over how long nodes that need a list at the same time spread
-	// theirs. Default [ListSpread].
+	// Namespace and DaemonSet name the agents' DaemonSet, which says how many nodes there
+	// are. The agent may get it. Without it the number is not known.
+	Namespace, DaemonSet string
+
+	// ListSpread is within what time all nodes list their pods if they need it at the same
+	// moment. 0: [PerNode] for each node, or [UnknownSpread] if their number is not known.
 	ListSpread time.Duration
 }
 
-// ListSpread makes 50 lists a second of 5,000 nodes that come back from an outage.
-const ListSpread = 100 * time.Second
+const (
+	// PerNode makes 25 lists a second of any number of nodes. By chance they can be 50 in
+	// one second.
+	PerNode = 40 * time.Millisecond
+	// UnknownSpread is right for 5,000 nodes.
+	UnknownSpread = 5000 * PerNode
+)
 
 // APIServer watches the pods that the API server has bound to one node.
 type APIServer struct {
-	client *client
-	node   string
-	store  store
-	timing timing
+	client    *client
+	node      string
+	daemonSet string        // its path; "": not known
+	spread    time.Duration // 0: by the number of nodes
+	store     store
+	hurry     chan struct{} // somebody waits for the list
+	timing    timing
 }
 
 // timing is apart for tests.
@@ -55,15 +67,18 @@ type timing struct {
 	// firstPause and maxPause are between attempts to watch, or to learn the newest
 	// version: these pauses double.
 	firstPause, maxPause time.Duration
-	// firstWindow and spread are what pauses before lists are drawn from: four times as
-	// much after each that failed.
-	firstWindow, spread time.Duration
+	// firstWindow and maxWindow are what pauses after lists that failed are drawn from:
+	// four times as much after each.
+	firstWindow, maxWindow time.Duration
+	// unknownSpread is the time for the lists of all nodes if their number is not known.
+	unknownSpread time.Duration
 }
 
 var usualTiming = timing{
 	call: callTimeout, idle: 70 * time.Second, connect: 15 * time.Second,
 	life: 5 * time.Minute, resume: time.Second, trust: time.Second,
-	firstPause: 250 * time.Millisecond, maxPause: maxBackoff, firstWindow: time.Second, spread: ListSpread,
+	firstPause: 250 * time.Millisecond, maxPause: maxBackoff, firstWindow: time.Second, maxWindow: 100 * time.Second,
+	unknownSpread: UnknownSpread,
 }
 
 // NewAPIServer reads the credentials; it does not ask the API server anything
@@ -83,10 +98,17 @@ func NewAPIServer(o APIServerOptions) (*APIServer, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	s, err := newAPIServer(a, o.NodeName)
-	if err == nil && o.ListSpread > 0 {
-		s.timing.spread = o.ListSpread
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s.spread = o.ListSpread
+	if o.DaemonSet != "" {
+		if !validObjectName(o.Namespace) || !validObjectName(o.DaemonSet) {
+			return nil, fmt.Errorf("API server: DaemonSet %q: it cannot have that name", fault.Clean(o.Namespace+"/"+o.DaemonSet))
+		}
+		s.daemonSet = daemonSetPath(o.Namespace, o.DaemonSet)
+	}
+	return s, nil
 }
 
 func newAPIServer(a access, node string) (*APIServer, error) {
@@ -94,8 +116,8 @@ func newAPIServer(a access, node string) (*APIServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	s := &APIServer{client: c, node: node, timing: usualTiming}
-	s.store.node = node
+	s := &APIServer{client: c, node: node, hurry: make(chan struct{}, 1), timing: usualTiming}
+	s.store.node, s.store.waits, s.store.news = node, true, make(chan struct{})
 	s.store.err = fmt.Errorf("%s: %w: not asked yet", c.op(allPods), ErrUnavailable)
 	return s, nil
 }
@@ -117,6 +139,19 @@ const allPods = "/api/v1/pods"
 // Pods implements Source. It answers from what the watch has reported.
 func (s *APIServer) Pods(context.Context) (Pods, error) {
 	return s.store.reading()
+}
+
+// Hurry has the pods listed at once if the list waits for this node's turn. It is for a node that
+// needs to remove images. The channel is closed when the wait for the list is over; nil: there is none.
+func (s *APIServer) Hurry() <-chan struct{} {
+	listed := s.store.awaited()
+	if listed != nil {
+		select {
+		case s.hurry <- struct{}{}:
+		default: // somebody has asked for it
+		}
+	}
+	return listed
 }
 
 // Pass implements Source: each question is one to the server.

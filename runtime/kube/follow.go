@@ -32,10 +32,10 @@ type follower struct {
 	version string // where the watch goes on; "": only a list can tell
 	seen    string // the newest version of any answer; "": none yet
 
-	// window is what the pause before the next list is drawn from: nothing at first. A
-	// list is what costs a server most, and after an outage thousands want one.
-	window time.Duration
-	due    time.Time // when its turn is; zero: not drawn yet
+	// A list is what costs a server most, and thousands of nodes can want one at once.
+	due    time.Time     // when its turn is; zero: not drawn yet
+	window time.Duration // what the latest pause before it was drawn from
+	shared bool          // the server was away, or has forgotten a version: other nodes want one, too
 
 	backoff wait.Backoff // before a small request
 	quick   int          // watches in a row that ended at once
@@ -52,10 +52,10 @@ type follower struct {
 // listed anew.
 //
 // Small requests (a watch from a version, the newest version) are repeated within
-// seconds, a list when its turn comes: at a random moment within [ListSpread], if the
-// server was away or has forgotten the version. The first list of a process comes at
-// once. Failures double pauses, those of lists four times over, and Retry-After is
-// obeyed.
+// seconds, a list when its turn comes: at a random moment within [PerNode] for each node, or
+// at once if somebody is in a [APIServer.Hurry]. If the number of nodes is not known, the first list
+// of a process comes at once, unless the server was away. Failures double pauses, those of
+// lists four times over, and Retry-After is obeyed.
 func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 	f := follower{APIServer: s, backoff: wait.Backoff{Min: s.timing.firstPause}, notify: func(really bool) {
 		if !really {
@@ -85,30 +85,66 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 	}
 }
 
-// begin lists the pods when it is their turn, and says how long to wait otherwise.
+// begin lists the pods when it is their turn. It returns without an error when its wait for
+// that is over.
 func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 	newest, err := f.newest(ctx)
 	if err != nil {
 		// The server is away, and so it is for others.
-		f.window, f.due = f.timing.spread, time.Time{}
+		f.shared, f.due = true, time.Time{}
 		return f.again(err), err
 	}
 	f.backoff.Reset()
-	if f.due.IsZero() && f.window > 0 {
-		f.due = time.Now().Add(rand.N(f.window))
+	if f.due.IsZero() {
+		f.window = f.spreadNow(ctx)
+		f.due = time.Now().Add(time.Duration(rand.Float64() * float64(f.window)))
 	}
 	if left := time.Until(f.due); left > 0 {
-		return left, &fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable,
-			Text: "it answers; the pods are listed when it is this node's turn, within " + f.timing.spread.String()}
+		f.await(ctx, left)
+		return 0, nil
+	}
+	select {
+	case <-f.hurry: // answered by this list
+	default:
 	}
 	if f.version, err = f.list(ctx, newest); err != nil {
-		f.window = min(max(4*f.window, f.timing.firstWindow), f.timing.spread)
+		f.window = min(max(4*f.window, f.timing.firstWindow), max(f.window, f.timing.maxWindow))
 		pause = max(f.window/2+rand.N(f.window), retryAfter(err))
 		f.due = time.Now().Add(pause)
 		return pause, err
 	}
-	f.window, f.due = f.timing.spread, time.Time{}
+	f.shared, f.due = true, time.Time{}
 	return 0, nil
+}
+
+// await waits for this node's turn, or until somebody cannot wait for it.
+func (f *follower) await(ctx context.Context, left time.Duration) {
+	f.notify(f.store.wait(&fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable,
+		Text: "it answers; the pods are listed when it is this node's turn, within " + f.window.Round(time.Second/10).String()}))
+	f.client.close()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-f.hurry:
+		f.due = time.Now()
+	}
+}
+
+// spreadNow is within what time all nodes list their pods if they need it now.
+func (f *follower) spreadNow(ctx context.Context) time.Duration {
+	if f.spread > 0 {
+		return f.spread
+	}
+	nodes, err := f.nodes(ctx)
+	switch {
+	case err == nil:
+		return time.Duration(nodes) * PerNode
+	case f.shared:
+		return f.timing.unknownSpread
+	}
+	return 0
 }
 
 // again is how long to wait before a small request is repeated: within seconds, but

@@ -66,7 +66,8 @@ func (s *server) kubelet(t testing.TB) *Kubelet {
 var quickTiming = timing{
 	call: 5 * time.Second, idle: 300 * time.Millisecond, connect: 2 * time.Second,
 	life: time.Minute, resume: 10 * time.Millisecond, trust: 10 * time.Millisecond,
-	firstPause: 2 * time.Millisecond, maxPause: 80 * time.Millisecond, firstWindow: 10 * time.Millisecond, spread: 40 * time.Millisecond,
+	firstPause: 2 * time.Millisecond, maxPause: 80 * time.Millisecond, firstWindow: 10 * time.Millisecond, maxWindow: 40 * time.Millisecond,
+	unknownSpread: 40 * time.Millisecond,
 }
 
 func (s *server) apiServer(t testing.TB) *APIServer {

@@ -18,6 +18,39 @@ type store struct {
 	doubts int
 
 	heard time.Time // the latest word of the API server: a list, an event, a bookmark
+
+	// waits is whether the pods are not known because their list has not been asked for yet. news is
+	// closed when that ends.
+	waits bool
+	news  chan struct{}
+}
+
+// wait says that the list waits for this node's turn.
+func (s *store) wait(reason error) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waits {
+		s.waits, s.news = true, make(chan struct{})
+	}
+	return s.doubt(reason)
+}
+
+// awaited returns what is closed when the list was asked for; nil if it does not wait.
+func (s *store) awaited() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waits {
+		return nil
+	}
+	return s.news
+}
+
+// answered ends the wait for the list. The caller holds the lock.
+func (s *store) answered() {
+	if s.waits {
+		s.waits = false
+		close(s.news)
+	}
 }
 
 // podName is what the API knows a pod by. There is one of each at a time, so
@@ -34,6 +67,7 @@ func (s *store) replace(pods map[podName]Pod) (changed bool) {
 		changed = changed || !p.equal(s.pods[name])
 	}
 	s.pods, s.err, s.heard = pods, nil, time.Now()
+	s.answered()
 	return changed
 }
 
@@ -63,6 +97,11 @@ func (s *store) apply(e event) (changed bool, err error) {
 func (s *store) fail(err error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answered()
+	return s.doubt(err)
+}
+
+func (s *store) doubt(err error) (changed bool) {
 	changed = s.err == nil || s.err.Error() != err.Error()
 	s.err = err
 	s.doubts++

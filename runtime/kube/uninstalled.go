@@ -24,7 +24,7 @@ func (s *APIServer) Uninstalled(ctx context.Context, namespace, daemonSet string
 	defer cancel()
 	for _, o := range []struct{ path, group, kind, name string }{
 		{"/api/v1/namespaces/" + namespace, "", "namespaces", namespace},
-		{"/apis/apps/v1/namespaces/" + namespace + "/daemonsets/" + daemonSet, "apps", "daemonsets", daemonSet},
+		{daemonSetPath(namespace, daemonSet), "apps", "daemonsets", daemonSet},
 	} {
 		deleted, err := s.deleted(ctx, o.path)
 		var answer *answerError
@@ -40,6 +40,10 @@ func (s *APIServer) Uninstalled(ctx context.Context, namespace, daemonSet string
 		}
 	}
 	return "", nil
+}
+
+func daemonSetPath(namespace, name string) string {
+	return "/apis/apps/v1/namespaces/" + namespace + "/daemonsets/" + name
 }
 
 // deleted reports whether an object has a time of deletion.

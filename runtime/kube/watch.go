@@ -101,7 +101,7 @@ func (f *follower) resume(ctx context.Context) (pause time.Duration, err error) 
 	case begun && errors.Is(err, ErrMalformed), errors.Is(err, errExpired), tooLarge(err):
 		// Only a list can tell. It is rarely one agent alone that needs one: an API server
 		// that was started anew knows no version from before.
-		f.version, f.window = "", f.timing.spread
+		f.version, f.shared = "", true
 		return 0, err
 	case begun && merelyEnded(err):
 		if lived >= life-time.Second {

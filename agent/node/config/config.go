@@ -101,7 +101,7 @@ type APIServer struct {
 	Kubeconfig string `json:"kubeconfig" doc:"Kubeconfig file. Empty: the pod's own service account."`
 	NodeName   string `json:"nodeName" doc:"Name of this node. Empty: the environment variable NODE_NAME."`
 
-	ListSpread Duration `json:"listSpread" doc:"After a long outage of the API server, all nodes have to list their pods again. Each node does that at a random moment within this time. With 100s, 5,000 nodes make 50 lists a second. Until then the pods are not known. 1s to 1h. A small cluster can use a short time."`
+	ListSpread Duration `json:"listSpread" doc:"When all agents start, and after an outage of the API server, all nodes have to list their pods. Each node does that at a random moment within this time, or at once if it needs to remove images. Until then the pods are not known. With 0, it is 40 ms for each node that the agents' DaemonSet counts. Without a DaemonSet, the first list comes at once, and the time after an outage is 200 s. 0, or 1s to 1h."`
 
 	Events bool `json:"events" doc:"Whether the agent writes Events about the Node, which kubectl describe node shows. They report a low threshold that cannot be reached, a reclaim run that fell short, images that are removed and pulled in a circle, and pauses. At most 20 an hour. The identity needs \"create\" and \"patch\" on events in the namespace default."`
 }
@@ -180,7 +180,7 @@ func Default() Config {
 			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),
 			Logs: true, LogLinks: "/var/log/containers",
 		},
-		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{ListSpread: Duration(100 * time.Second), Events: true}},
+		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{Events: true}},
 		Filesystems: Filesystems{
 			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},

@@ -149,8 +149,8 @@ func (c *Containers) problems(fail func(field, format string, args ...any)) {
 }
 
 func (p *Pods) problems(fail func(field, format string, args ...any)) {
-	if d := time.Duration(p.APIServer.ListSpread); d < time.Second || d > time.Hour {
-		fail("pods.apiserver.listSpread", "%s is not between 1s and 1h", p.APIServer.ListSpread)
+	if d := time.Duration(p.APIServer.ListSpread); d != 0 && (d < time.Second || d > time.Hour) {
+		fail("pods.apiserver.listSpread", "%s is neither 0 nor between 1s and 1h", p.APIServer.ListSpread)
 	}
 	k := &p.Kubelet
 	if u, err := url.Parse(k.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -43,6 +43,12 @@ type Source interface {
 	Pass() kube.Pass
 }
 
+// hurrier is a source whose first answer can wait for this node's turn.
+type hurrier interface {
+	// Hurry has it asked for at once. The channel is closed when there is one; nil: it does not wait.
+	Hurry() <-chan struct{}
+}
+
 // Options is what Pods are made of.
 type Options struct {
 	Source     Source // nil: nobody knows
@@ -138,6 +144,29 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 	return pods, nil
 }
 
+// ReadNow is Read before a removal: a source that waits for its turn is asked at once.
+func (p *Pods) ReadNow(ctx context.Context) (kube.Pods, error) {
+	if answer := p.hurry(); answer != nil {
+		within, cancel := context.WithTimeout(ctx, timeout)
+		p.Outside(func() {
+			select {
+			case <-answer:
+			case <-within.Done():
+			}
+		})
+		cancel()
+	}
+	return p.Read(ctx)
+}
+
+// hurry returns what is closed when the source has answered; nil if it does not wait for its turn.
+func (p *Pods) hurry() <-chan struct{} {
+	if s, ok := p.Source.(hurrier); ok {
+		return s.Hurry()
+	}
+	return nil
+}
+
 // countsMeanwhile says which images count as wanted while the source does not answer.
 func (p *Pods) countsMeanwhile() string {
 	if p.answered.IsZero() {
@@ -153,6 +182,7 @@ func (p *Pods) AskAgain(stay bool) time.Time {
 		p.pause = 0
 		return time.Time{}
 	}
+	p.hurry()
 	p.pause = min(max(2*p.pause, AskFirst), askMost)
 	return p.Now().Add(p.pause)
 }

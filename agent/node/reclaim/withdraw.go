@@ -118,7 +118,7 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 			a.Cancel()
 		}
 	}()
-	if _, err := run.o.Pods.Read(ctx); err != nil && ctx.Err() != nil {
+	if _, err := run.o.Pods.ReadNow(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
 	// Where the runtime has told of nothing since it listed them, no reading is needed: the
