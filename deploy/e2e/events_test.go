@@ -106,7 +106,7 @@ func TestNodeEvents(t *testing.T) {
 	testRepeated(t, b, api)
 	testDescribed(t, b, kubectl, message)
 
-	b.Must(t, http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/ebb-agent", nil)
+	b.Must(t, http.MethodDelete, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/ebb-agent-events", nil)
 	await.Holds(t, patience, "the right to be gone", func(context.Context) error {
 		if b.as(t, "system:serviceaccount:ebb-system:ebb-agent", http.MethodPost, "/api/v1/namespaces/default/events", object{}).refused() {
 			return nil

@@ -62,8 +62,9 @@ func TestManifestsAreTaken(t *testing.T) {
 	}
 	for name, values := range renderings {
 		t.Run(name, func(t *testing.T) {
-			// A Job's pods cannot be changed; helm makes it anew, too.
+			// A Pod, and a Job's Pods, cannot be changed. Helm makes its hooks anew, too.
 			b.Must(t, http.MethodDelete, "/apis/batch/v1/namespaces/ebb-system/jobs?propagationPolicy=Background", nil)
+			b.Must(t, http.MethodDelete, "/api/v1/namespaces/ebb-system/pods?gracePeriodSeconds=0", nil)
 			args := []string{"--set", "controller.enabled=true"}
 			for _, v := range values {
 				args = append(args, "--set", v)
