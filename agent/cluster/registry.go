@@ -68,7 +68,7 @@ func register[S any, C interface {
 
 // registry has all collectors, in the order in which they are asked.
 var registry = []registration{
-	register(pods.Name, pods.New, func(c config.Config) pods.Config { return c.Collectors.Pods.Policy() }, podRights, typePod, typeNode),
+	register(pods.Name, pods.New, config.Config.PodPolicy, podRights, typePod, typeNode),
 	register(jobs.Name, jobs.New, func(c config.Config) jobs.Config { return c.Collectors.Jobs.Policy() }, deletes("batch", "jobs"), typeJob, typeNamespace),
 	register(csrs.Name, csrs.New, func(c config.Config) csrs.Config { return c.Collectors.CSRs.Policy() }, deletes("certificates.k8s.io", "certificatesigningrequests", "podcertificaterequests"),
 		typeCSR, typePodRequest, typePodRequestBeta, typePodRequestAlpha),

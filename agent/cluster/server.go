@@ -72,6 +72,7 @@ func (c *Controller) adminHandler() *http.ServeMux {
 	mux.HandleFunc("POST /control/pause", c.servePause)
 	mux.HandleFunc("POST /control/resume", c.serveResume)
 	mux.HandleFunc("POST /control/confirm-restore", c.serveConfirmRestore)
+	mux.HandleFunc("POST /control/confirm-lost", c.serveConfirmLost)
 	return mux
 }
 
@@ -112,6 +113,10 @@ func (c *Controller) peopleHandler(mux *http.ServeMux, guard func(http.HandlerFu
 		c.replyJSON(w, list, err)
 	}))
 	mux.HandleFunc("GET /collectors", guard(c.serveCollectors))
+	mux.HandleFunc("GET /lost-nodes", guard(func(w http.ResponseWriter, r *http.Request) {
+		list, err := c.LostNodes(r.Context())
+		c.replyJSON(w, list, err)
+	}))
 	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Types(r.Context())
 		c.replyJSON(w, list, err)

@@ -110,6 +110,8 @@ func TestServer(t *testing.T) {
 	}
 	check([]row{
 		{tcp, "POST", "/control/pause", 404, ""}, {tcp, "POST", "/control/resume", 404, ""},
+		{tcp, "POST", "/control/confirm-lost?node=a", 404, ""}, {unix, "POST", "/control/confirm-lost", 400, "want the names of Nodes"},
+		{unix, "POST", "/control/confirm-lost?node=a", 404, `no Pods wait for these Nodes: ["a"]`}, {tcp, "GET", "/lost-nodes", 200, "[]"},
 		{tcp, "POST", "/metrics", 405, ""},
 		{tcp, "GET", "/readyz", 200, "sets.apps apps/v1: unreadable"}, {tcp, "GET", "/readyz?verbose", 200, "pods v1: synced"},
 		{tcp, "GET", "/types", 200, `"why": "a \u003cb\u003ewebhook`}, {tcp, "GET", "/metrics", 200, `ebb_controller_objects{type="pods"} 1`},
@@ -139,7 +141,7 @@ func TestServer(t *testing.T) {
 		}
 	}
 	open := c.reader(&net.TCPAddr{IP: net.IPv4zero})
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain": 404, "/decisions": 404, "/types": 404, "/preview": 404} {
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain": 404, "/decisions": 404, "/lost-nodes": 404, "/types": 404, "/preview": 404} {
 		w := httptest.NewRecorder()
 		open.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if w.Code != want {

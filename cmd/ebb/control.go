@@ -32,8 +32,8 @@ Beside a controller it uses the admin socket: if --socket names it, or if it exi
 any other machine it runs itself in the pod of the leader, as kubectl exec would. That
 needs the rights to list pods and Leases, and to exec in ebb's namespace.
 
-"pause", "resume" and "confirm-restore" change what the controller does. The other commands
-change nothing.
+"pause", "resume", "confirm-restore" and "confirm-lost" change what the controller does. The
+other commands change nothing.
 
 Exit codes: 0 fine, 1 error, 2 wrong usage.`
 
@@ -72,7 +72,7 @@ func controlCommand(stdout, stderr io.Writer) *cobra.Command {
 				return c.ask(cmd, r.method, r.path, r.name)
 			}})
 	}
-	cmd.AddCommand(c.explainCommand(), c.collectorsCommand())
+	cmd.AddCommand(c.explainCommand(), c.collectorsCommand(), c.confirmLostCommand())
 	return cmd
 }
 
@@ -143,6 +143,29 @@ changes, and names the first of those. It changes nothing.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		path := "/collectors?" + url.Values{"within": {within.String()}, "limit": {fmt.Sprint(*most)}}.Encode()
 		return c.ask(cmd, http.MethodGet, path, "collectors", "--within="+within.String(), fmt.Sprintf("--limit=%d", *most))
+	}
+	return cmd
+}
+
+func (c *control) confirmLostCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "confirm-lost [NODE ...]", Short: "List lost Nodes whose Pods stay, or confirm that Nodes are gone",
+		Long: `confirm-lost lists as JSON the Nodes that were lost at once with more others than
+collectors.pods.maxShare allows, each with the number of its Pods. These Pods stay, because
+a mistake is more likely: Node objects that a person or a program deleted while the machines
+run.
+
+With names, it tells the controller that leads that these Nodes are gone. Their Pods then go
+as those of any lost Node: after a live read of the Node. If a Node comes back, its
+confirmation is forgotten. After a restart of the controller you have to confirm again.
+
+Exit codes: 0 fine, 1 error, or no Pods wait for one of the Nodes, 2 wrong usage.`,
+		Example: "  # which Nodes wait\n  ebb control confirm-lost\n\n  # the machines of two of them are gone\n  ebb control confirm-lost node-a node-b"}
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if len(names) == 0 {
+			return c.ask(cmd, http.MethodGet, "/lost-nodes", "confirm-lost")
+		}
+		path := "/control/confirm-lost?" + url.Values{"node": names}.Encode()
+		return c.ask(cmd, http.MethodPost, path, append([]string{"confirm-lost"}, names...)...)
 	}
 	return cmd
 }

@@ -198,6 +198,7 @@ func TestControlThere(t *testing.T) {
 	const there = "ebb-controller-b/controller: /usr/bin/ebb control --socket=/run/ebb/controller.sock "
 	for _, tc := range []struct{ args, want string }{
 		{"decisions", "decisions"}, {"pause", "pause"}, {"confirm-restore", "confirm-restore"},
+		{"confirm-lost", "confirm-lost"}, {"confirm-lost a b", "confirm-lost a b"},
 		{"collectors --within 1h", "collectors --within=1h0m0s --limit=20"},
 		{"explain po/web-1 -n shop", "explain --api-version=v1 --kind=Pod --namespace=shop --name=web-1"},
 		{"explain Pod web-1", "explain --api-version=v1 --kind=Pod --namespace=default --name=web-1"},

@@ -111,6 +111,7 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 		return // its watch was first, and may have reported more since
 	}
 	c.uncount(p)
+	p.set(refused, false)
 	p.rename(o)
 	p.phase, p.ended = failed, seconds(now)
 	p.set(terminating, o.Terminating)
@@ -136,6 +137,10 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	}
 	if r == gc.Done && failing && t.pod.over() {
 		c.queue.Again(t) // the deletion follows
+	}
+	if r == gc.Forbidden {
+		c.refuse(t.pod, true)
+		c.touched(t.pod.node)
 	}
 	c.plan(t.pod)
 }
@@ -219,7 +224,7 @@ func (c *Collector) missing(n *node) gc.Reason {
 	switch {
 	case !c.nodesRead.complete:
 		return NodesUnread
-	case c.tooMany && n.lost:
+	case n.held:
 		return TooManyLost
 	case n.absentAt.IsZero():
 		return NodeMissing
@@ -231,11 +236,9 @@ func (c *Collector) missing(n *node) gc.Reason {
 // at once: somebody should look.
 func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	held := 0
-	if c.tooMany {
-		for _, n := range c.nodes {
-			if n.lost {
-				held += n.wanting
-			}
+	for _, n := range c.lost {
+		if n.held {
+			held += n.wanting
 		}
 	}
 	return map[gc.Reason]int{TooManyLost: held}

@@ -20,13 +20,16 @@ type Collector struct {
 	owners    [2]map[uid]*group // by what ended how
 	nodes     map[string]*node
 	nodesRead reading
-	present   int  // Nodes that are there
-	lost      int  // Nodes that are not, with Pods that are to go
-	tooMany   bool // of those
-	reads     gc.Queue[*node]
-	queue     gc.Queue[*task]
-	failing   map[uint64]*pod // by the ID of the FailPod that is on its way
-	now       time.Time
+	present   int     // Nodes that are there
+	lost      []*node // Nodes that are not, with Pods that are to go, by when they left
+	unweighed bool    // the Nodes that are lost, or how many are there, changed
+	// settled are Nodes that were lost together with some that are held, by when they left. Their
+	// own Pods are gone. They count: who confirmed one has not confirmed the others.
+	settled map[string]time.Time
+	reads   gc.Queue[*node]
+	queue   gc.Queue[*task]
+	failing map[uint64]*pod // by the ID of the FailPod that is on its way
+	now     time.Time
 }
 
 // reading is how well a type is known.
@@ -47,7 +50,7 @@ func (c *Collector) reset() {
 	c.pods, c.odd = newIndex(), make(map[uid]string)
 	c.spaces, c.nodes = make(map[string]*namespace), make(map[string]*node)
 	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
-	c.present, c.lost, c.tooMany = 0, 0, false
+	c.present, c.lost, c.settled = 0, nil, make(map[string]time.Time)
 	c.podsRead.complete, c.nodesRead.complete = false, false
 	c.failing = make(map[uint64]*pod)
 }
@@ -58,9 +61,9 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	for p := range c.pods.all {
 		c.uncount(p)
 	}
-	c.config = config.withDefaults()
+	c.config, c.unweighed = config.withDefaults(), true
 	for _, s := range c.spaces {
-		s.selected = c.selects(s.name)
+		s.kept = c.keeps(s.name)
 	}
 	for p := range c.pods.all {
 		c.count(p)
@@ -72,8 +75,15 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.planAll()
 }
 
-func (c *Collector) selects(namespace string) bool {
-	return len(c.config.Namespaces) == 0 || c.config.Namespaces.Match(namespace)
+// keeps says why nothing in a namespace is collected; "" if it is.
+func (c *Collector) keeps(namespace string) gc.Reason {
+	switch {
+	case c.config.Excluded.Match(namespace):
+		return Excluded
+	case len(c.config.Namespaces) > 0 && !c.config.Namespaces.Match(namespace):
+		return OtherNamespace
+	}
+	return ""
 }
 
 // Listing says that a list begins: what it does not name has gone.
@@ -205,6 +215,7 @@ func (c *Collector) observePod(o gc.Object, f Pod) {
 	}
 	was := p.node
 	c.uncount(p)
+	p.set(refused, false)
 	p.rename(o)
 	p.learn(o, f, c.now)
 	c.bind(p, f.Node)
@@ -215,8 +226,7 @@ func (c *Collector) observePod(o gc.Object, f Pod) {
 	if p.node != was {
 		c.arrived(p)
 	}
-	c.touched(was)
-	c.touched(p.node)
+	c.touched(was, p.node)
 	c.plan(p)
 	if p.is(terminating|noGrace) && !p.is(finalizers) && p.task != nil {
 		c.queue.Wait(p.task, c.now.Add(vanishes))
@@ -258,7 +268,7 @@ func (c *Collector) enter(name string) *namespace {
 	s := c.spaces[name]
 	if s == nil {
 		name = strings.Clone(name) // names come in batches that share their memory
-		s = &namespace{name: name, selected: c.selects(name)}
+		s = &namespace{name: name, kept: c.keeps(name)}
 		c.spaces[name] = s
 	}
 	s.pods++

@@ -19,8 +19,8 @@ func kept(why gc.Reason) verdict { return verdict{reason: why} }
 
 // judge a Pod by what is known now.
 func (c *Collector) judge(p *pod) verdict {
-	if !p.space.selected {
-		return kept(OtherNamespace)
+	if p.space.kept != "" {
+		return kept(p.space.kept)
 	}
 	v := c.ofNode(p)
 	if v.goes {
@@ -63,7 +63,7 @@ func (c *Collector) ofNode(p *pod) verdict {
 	case n.present && n.outOfService && p.is(terminating):
 		return goes(OutOfService)
 	case n.present:
-	case c.tooMany && n.lost:
+	case n.held:
 		return kept(TooManyLost)
 	case (n.absentAt.IsZero() || p.is(late)) && !p.futile():
 		return kept(NodeMissing)

@@ -3,12 +3,15 @@ package pods
 // count p in what its going or staying depends on: the groups with a limit, and the
 // Pods of its node that are to go with it.
 func (c *Collector) count(p *pod) {
-	if !p.space.selected {
+	if p.space.kept != "" {
 		return
 	}
 	if p.node != nil && !p.futile() {
 		p.flags |= wanting
 		p.node.wanting++
+		if p.is(refused) {
+			p.node.refused++
+		}
 	}
 	if !p.over() || p.is(terminating) {
 		return
@@ -25,6 +28,9 @@ func (c *Collector) uncount(p *pod) {
 	if p.is(wanting) {
 		p.flags &^= wanting
 		p.node.wanting--
+		if p.is(refused) {
+			p.node.refused--
+		}
 	}
 	if p.task == nil {
 		return

@@ -1,6 +1,9 @@
 package pods
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +19,14 @@ type node struct {
 	present      bool
 	outOfService bool // and not ready
 	pods         []*pod
-	wanting      int  // of those, the ones that would go with it
-	lost         bool // it is missing for sure, and something would go
-	since        time.Time
+	wanting      int       // of those, the ones that would go with it
+	refused      int       // of those, the ones whose deletion is refused
+	lost         bool      // it is missing for sure, and something would go
+	counts       bool      // against others that are lost
+	held         bool      // it was lost together with too many others
+	confirmed    bool      // a person says that it is gone
+	left         time.Time // when it was lost first since it was there; zero: it was not
+	since        time.Time // when its quarantine began
 	latest       time.Time // when a Pod was seen there that is late; zero: none is
 	absentAt     time.Time // a live read said so then; zero: none did
 }
@@ -42,8 +50,14 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 	}
 	if n.present, n.outOfService = true, outOfService; !present {
 		c.present++
+		c.unweighed = true
+		delete(c.settled, n.name)
+		for _, p := range n.pods { // another life of the Node
+			c.refuse(p, false)
+		}
 	}
 	c.reckon(n)
+	n.left, n.confirmed = time.Time{}, false
 	c.weigh()
 	c.planPods(n)
 }
@@ -52,6 +66,7 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 func (c *Collector) depart(n *node) {
 	n.present, n.outOfService = false, false
 	c.present--
+	c.unweighed = true
 }
 
 // bind p to a node by name; "": to none.
@@ -96,12 +111,14 @@ func (n *node) cover() {
 	}
 }
 
-// touched says that something about the Pods of n changed.
-func (c *Collector) touched(n *node) {
-	if n != nil {
-		c.reckon(n)
-		c.weigh()
+// touched says that something about the Pods of these nodes changed; nil: of none.
+func (c *Collector) touched(nodes ...*node) {
+	for _, n := range nodes {
+		if n != nil {
+			c.reckon(n)
+		}
 	}
+	c.weigh()
 }
 
 // doubt that n is still absent: it is read before anything goes.
@@ -124,24 +141,22 @@ func (c *Collector) reckonAll() {
 // reckon whether n is lost, and what follows from that for itself.
 func (c *Collector) reckon(n *node) {
 	if !n.present && len(n.pods) == 0 {
-		if n.lost {
-			c.lost--
-		}
+		c.setLost(n, false)
 		c.reads.Drop(n)
 		delete(c.nodes, n.name)
 		return
 	}
 	lost := c.nodesRead.complete && !n.present && n.wanting > 0
 	if lost == n.lost {
+		if counts := n.weighs(); n.counts != counts {
+			n.counts, c.unweighed = counts, true
+		}
 		return
 	}
-	n.lost, n.absentAt = lost, time.Time{}
-	if lost {
-		c.lost++
+	c.setLost(n, lost)
+	if n.absentAt = (time.Time{}); lost {
 		n.since = c.now
 		c.reads.Changed(n)
-	} else {
-		c.lost--
 	}
 	c.quarantine(n)
 	c.planPods(n)
@@ -152,7 +167,7 @@ func (c *Collector) reckon(n *node) {
 func (c *Collector) quarantine(n *node) {
 	var due time.Time
 	switch {
-	case !n.lost || c.tooMany:
+	case !n.lost || n.held:
 	case n.absentAt.IsZero():
 		due = n.since.Add(c.config.Quarantine)
 	case !n.latest.IsZero():
@@ -161,18 +176,106 @@ func (c *Collector) quarantine(n *node) {
 	c.reads.Schedule(n, due)
 }
 
-// weigh whether too many Nodes are lost at once.
-func (c *Collector) weigh() {
-	const rounding = 1e-9 // 0.29 of 100 is 29
-	tooMany := c.lost > max(1, int(c.config.MaxShare*float64(c.present+c.lost)+rounding))
-	if tooMany == c.tooMany {
+// setLost notes whether n is lost, among the others that are.
+func (c *Collector) setLost(n *node, lost bool) {
+	if lost == n.lost {
 		return
 	}
-	c.tooMany = tooMany
-	for _, n := range c.nodes {
-		if n.lost {
-			c.quarantine(n)
-			c.planPods(n)
+	if lost && n.left.IsZero() {
+		n.left = c.now
+	}
+	if delete(c.settled, n.name); !lost && n.counts && (n.held || n.confirmed) && !n.present && c.nodesRead.complete {
+		c.settled[n.name] = n.left
+	}
+	at, _ := slices.BinarySearchFunc(c.lost, n, func(a, b *node) int {
+		return cmp.Or(a.left.Compare(b.left), strings.Compare(a.name, b.name))
+	})
+	c.unweighed = true
+	if n.lost, n.held, n.counts = lost, false, n.weighs(); lost {
+		c.lost = slices.Insert(c.lost, at, n)
+	} else {
+		c.lost = slices.Delete(c.lost, at, at+1)
+	}
+}
+
+// weighs says whether n counts against others. If all its Pods are refused, they may stay for ever. Their
+// deletion was decided before that, so that n does not wait for others, either.
+func (n *node) weighs() bool { return n.wanting > n.refused }
+
+// weigh which of the Nodes that are lost were lost together with too many others.
+func (c *Collector) weigh() {
+	if !c.unweighed {
+		return
+	}
+	c.unweighed = false
+	const rounding = 1e-9 // 0.29 of 100 is 29
+	first, next, together, anyHeld := 0, 0, 0, false
+	for _, n := range c.lost {
+		for ; next < len(c.lost) && c.lost[next].left.Sub(n.left) <= LostTogether; next++ {
+			together += count(c.lost[next])
+		}
+		for ; n.left.Sub(c.lost[first].left) > LostTogether; first++ {
+			together -= count(c.lost[first])
+		}
+		all := together
+		for _, left := range c.settled {
+			if left.Sub(n.left).Abs() <= LostTogether {
+				all++
+			}
+		}
+		most := math.Ceil(c.config.MaxShare*float64(c.present+all) - rounding)
+		held := n.counts && !n.confirmed && float64(all) > max(1, most)
+		anyHeld = anyHeld || held
+		if held == n.held {
+			continue
+		}
+		n.held = held
+		c.quarantine(n)
+		c.planPods(n)
+	}
+	if !anyHeld {
+		clear(c.settled)
+	}
+}
+
+func count(n *node) int {
+	if n.counts {
+		return 1
+	}
+	return 0
+}
+
+// refuse notes whether nobody may delete p as it is.
+func (c *Collector) refuse(p *pod, is bool) {
+	if p.is(refused) == is {
+		return
+	}
+	c.uncount(p)
+	p.set(refused, is)
+	c.count(p)
+}
+
+// Held are the Nodes whose Pods stay because too many Nodes were lost at once, each with the number of
+// its Pods.
+func (c *Collector) Held() map[string]int {
+	held := make(map[string]int)
+	for _, n := range c.lost {
+		if n.held {
+			held[n.name] = n.wanting
 		}
 	}
+	return held
+}
+
+// ConfirmLost says that a person has seen that a Node is gone. It reports whether that was waited for.
+// It counts until the Node is there again, or all its Pods are gone.
+func (c *Collector) ConfirmLost(now time.Time, name string) bool {
+	c.now = now
+	n := c.nodes[name]
+	if n == nil || !n.held {
+		return false
+	}
+	n.confirmed, c.unweighed = true, true
+	c.weigh()
+	return true
 }

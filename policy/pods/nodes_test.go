@@ -75,7 +75,7 @@ func TestOneReadForANode(t *testing.T) {
 func TestAnswerHoldsForAWhile(t *testing.T) {
 	w := newCluster(t, pods.Config{})
 	w.add("a", "n", "Failed")
-	w.refuse["a"] = true
+	w.refuse["a"] = gc.Forbidden
 	w.list()
 	w.pass(41 * time.Second)
 	w.want("delete a node_gone")
@@ -97,7 +97,7 @@ func TestAnswerHoldsForAWhile(t *testing.T) {
 func TestPodCameLater(t *testing.T) {
 	w := newCluster(t, pods.Config{})
 	w.add("a", "n", "Failed")
-	w.refuse["a"] = true
+	w.refuse["a"] = gc.Forbidden
 	w.list()
 	w.pass(41 * time.Second)
 	w.want("delete a node_gone")
@@ -156,7 +156,7 @@ func TestTooManyLost(t *testing.T) {
 		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Running")
 	}
 	w.list()
-	for i := range 4 {
+	for i := range 5 {
 		w.loseNode(fmt.Sprint("n", i))
 	}
 	w.pass(time.Hour)
@@ -167,10 +167,11 @@ func TestTooManyLost(t *testing.T) {
 		t.Errorf("n0: %+v, %v, after %d reads", f, ok, w.reads)
 	}
 	held := func() int { return w.c.Counts(w.now)[pods.TooManyLost] }
-	if n := held(); n != 4 {
-		t.Errorf("%d Pods are said to be held, not 4", n)
+	if n := held(); n != 5 {
+		t.Errorf("%d Pods are said to be held, not 5", n)
 	}
 	w.node("n3", ready)
+	w.node("n4", ready)
 	w.pass(time.Second)
 	if n := held(); n != 0 {
 		t.Errorf("%d Pods are still said to be held", n)
@@ -196,14 +197,14 @@ func TestTooManyLost(t *testing.T) {
 
 // TestFewerLostAgain: what was found to be absent before too many were goes on.
 func TestFewerLostAgain(t *testing.T) {
-	w := newCluster(t, pods.Config{})
+	w := newCluster(t, pods.Config{MaxShare: 0.2})
 	for i := range 4 {
 		w.nodes[fmt.Sprint("n", i)] = ready
 		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Failed")
 	}
 	w.list()
 	w.loseNode("n0")
-	w.refuse["p0"] = true
+	w.refuse["p0"] = gc.TooMany
 	w.pass(40 * time.Second)
 	w.want("delete p0 node_gone")
 	w.loseNode("n1")
@@ -215,6 +216,156 @@ func TestFewerLostAgain(t *testing.T) {
 	w.want("delete p0 node_gone")
 	if w.reads != 1 {
 		t.Errorf("%d reads", w.reads)
+	}
+}
+
+// fullCluster is one of so many Nodes, each with a Pod that failed.
+func fullCluster(t *testing.T, n int, config pods.Config) *cluster {
+	w := newCluster(t, config)
+	for i := range n {
+		w.nodes[fmt.Sprint("n", i)] = ready
+		w.add(fmt.Sprint("p", i), fmt.Sprint("n", i), "Failed")
+	}
+	w.list()
+	return w
+}
+
+func (w *cluster) loseNodes(from, to int) {
+	for i := from; i < to; i++ {
+		w.loseNode(fmt.Sprint("n", i))
+	}
+}
+
+// TestUndeletablePods: Pods that nobody may delete stay on Nodes that went weeks ago, and keep no
+// others: neither those of excluded namespaces, nor those that an admission webhook refuses. Those
+// that are excluded are not counted beside the ones that ended, either.
+func TestUndeletablePods(t *testing.T) {
+	for name, config := range map[string]pods.Config{"excluded": {Excluded: gc.Patterns{"kube-system"}, Keep: 1}, "refused": {}} {
+		t.Run(name, func(t *testing.T) {
+			w := fullCluster(t, 10, config)
+			for i := range 8 {
+				agent := w.add(fmt.Sprint("agent", i), fmt.Sprint("n", i), "Running")
+				agent.Namespace = "kube-system"
+				if name == "refused" {
+					w.refuse[agent.Name] = gc.Forbidden
+				}
+			}
+			ended := w.add("ended", "n9", "Succeeded")
+			ended.Namespace = "kube-system"
+			w.list()
+			for i := range 8 {
+				w.loseNodes(i, i+1)
+				w.pass(10 * time.Minute)
+				if w.pods[fmt.Sprint("p", i)] != nil {
+					t.Fatalf("p%d: %s", i, w.explain(fmt.Sprint("p", i)).Reason)
+				}
+			}
+			if w.pods["p9"] == nil || w.pods["ended"] == nil {
+				t.Error("a Pod of a Node that is there went")
+			}
+			if name == "refused" {
+				w.asked, w.refuse["agent0"] = nil, gc.Failed // the webhook is gone
+				w.pass(2 * time.Hour)
+				if w.pods["agent0"] != nil {
+					t.Errorf("it is not tried again; asked for %q", w.asked)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedPodsOfNodes: Nodes all of whose Pods are refused wait for no confirmation, until they were
+// there again.
+func TestRefusedPodsOfNodes(t *testing.T) {
+	w := fullCluster(t, 10, pods.Config{})
+	w.refuse["p0"] = gc.Forbidden
+	w.loseNodes(0, 1)
+	w.pass(time.Minute)
+	w.asked = nil
+	w.loseNodes(1, 6)
+	w.pass(time.Second)
+	if held := w.c.Held(); len(held) != 5 || held["n0"] != 0 {
+		t.Errorf("held: %v", held)
+	}
+	w.node("n0", ready)
+	w.loseNodes(0, 1)
+	w.pass(time.Second)
+	if held := w.c.Held(); len(held) != 6 || held["n0"] != 1 {
+		t.Errorf("held: %v", held)
+	}
+	w.asked = nil
+	w.pass(2 * time.Hour)
+	w.want()
+}
+
+// TestLostLater: Nodes that are lost long after too many others do not wait for those.
+func TestLostLater(t *testing.T) {
+	w := fullCluster(t, 10, pods.Config{})
+	w.loseNodes(0, 5)
+	w.pass(pods.LostTogether)
+	w.want()
+	w.loseNodes(5, 6)
+	w.pass(time.Second)
+	w.wantReason("p5", pods.TooManyLost)
+	w.pass(24 * time.Hour)
+	w.want() // it was lost within the hour
+	w.loseNodes(6, 7)
+	w.pass(time.Minute)
+	w.want("delete p6 node_gone")
+	w.wantReason("p0", pods.TooManyLost)
+	w.listNodes()
+	w.loseNodes(7, 8)
+	w.pass(time.Minute)
+	w.want("delete p7 node_gone")
+}
+
+// TestConfirmLost: a person can say which Nodes are gone. That is forgotten when they come back.
+func TestConfirmLost(t *testing.T) {
+	w := fullCluster(t, 10, pods.Config{})
+	w.loseNodes(0, 5)
+	w.pass(time.Hour)
+	w.want()
+	if held := w.c.Held(); len(held) != 5 || held["n3"] != 1 {
+		t.Errorf("held: %v", held)
+	}
+	if w.c.ConfirmLost(w.now, "n9") || w.c.ConfirmLost(w.now, "other") {
+		t.Error("Nodes that nobody waits for are confirmed")
+	}
+	reads := w.reads
+	if !w.c.ConfirmLost(w.now, "n1") {
+		t.Error("n1 is not confirmed")
+	}
+	w.run()
+	if w.want("delete p1 node_gone"); w.reads != reads+1 {
+		t.Errorf("%d reads of a Node that is confirmed", w.reads-reads)
+	}
+	w.pass(time.Hour)
+	w.want()
+	w.wantReason("p0", pods.TooManyLost) // nobody has confirmed these
+	w.node("n4", ready)
+	w.pass(time.Minute)
+	w.want("delete p0 node_gone", "delete p2 node_gone", "delete p3 node_gone")
+	w = fullCluster(t, 10, pods.Config{})
+	w.loseNodes(0, 6)
+	w.nodes["n1"] = ready // and no watch tells
+	w.c.ConfirmLost(w.now, "n1")
+	w.pass(time.Hour)
+	w.want()
+	w.node("n1", ready)
+	w.loseNodes(1, 2)
+	w.pass(time.Hour)
+	w.wantReason("p1", pods.TooManyLost)
+}
+
+// TestOneZoneOfThree may be lost by default, whatever the number of Nodes.
+func TestOneZoneOfThree(t *testing.T) {
+	for n := 3; n <= 60; n++ {
+		w := fullCluster(t, n, pods.Config{})
+		w.loseNodes(0, (n+2)/3)
+		w.pass(time.Minute)
+		if left := len(w.pods); left != n-(n+2)/3 {
+			t.Errorf("of %d Pods %d are left", n, left)
+		}
 	}
 }
 

@@ -20,16 +20,22 @@ type oracle struct {
 	since, absentAt     map[string]time.Time // of nodes that are lost
 	late                map[string]bool      // by UID: Pods seen there since
 	latest              map[string]time.Time // by node: the last of them
+	left                map[string]time.Time // by node: when it was lost first
+	confirmed           map[string]bool      // by node
+	settled             map[string]time.Time // by node: of those that were held with others, and whose Pods are gone
+	counted, wasHeld    map[string]bool      // by node: as of the last change
+	refused             map[string]string    // by UID: the version that nobody may delete
 }
 
 func newOracle(config pods.Config) *oracle {
-	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}, late: map[string]bool{}, latest: map[string]time.Time{}}
+	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}, late: map[string]bool{}, latest: map[string]time.Time{},
+		left: map[string]time.Time{}, confirmed: map[string]bool{}, settled: map[string]time.Time{}, refused: map[string]string{}}
 }
 
 func over(p *pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 func (o *oracle) selected(p *pod) bool {
-	return len(o.config.Namespaces) == 0 || slices.Contains(o.config.Namespaces, p.Namespace)
+	return !slices.Contains(o.config.Excluded, p.Namespace) && (len(o.config.Namespaces) == 0 || slices.Contains(o.config.Namespaces, p.Namespace))
 }
 
 // futile: it was deleted by force, and finalizers hold what ended.
@@ -58,6 +64,18 @@ func (o *oracle) tellPod(p pod) {
 	o.update()
 }
 
+// tellNode that one is there. One that comes back is another's.
+func (o *oracle) tellNode(name string, n pods.Node) {
+	if _, there := o.nodes[name]; !there {
+		for uid, p := range o.pods {
+			if p.Node == name {
+				delete(o.refused, uid)
+			}
+		}
+	}
+	o.nodes[name] = n
+}
+
 // update which nodes are lost.
 func (o *oracle) update() {
 	maps.DeleteFunc(o.late, func(uid string, _ bool) bool { return o.pods[uid] == nil })
@@ -68,24 +86,79 @@ func (o *oracle) update() {
 		}
 	}
 	for name := range o.since {
-		if !lost[name] {
+		if _, there := o.nodes[name]; !lost[name] {
+			if o.nodesRead && !there && o.counted[name] && (o.wasHeld[name] || o.confirmed[name]) {
+				o.settled[name] = o.left[name]
+			}
 			delete(o.since, name)
 			delete(o.absentAt, name)
 		}
 	}
+	maps.DeleteFunc(o.settled, func(name string, _ time.Time) bool { _, there := o.nodes[name]; return there || lost[name] })
+	for name := range o.left {
+		if _, there := o.nodes[name]; there || !o.hasPods(name) {
+			delete(o.left, name)
+			delete(o.confirmed, name)
+		}
+	}
 	for name := range lost {
+		if _, already := o.left[name]; !already {
+			o.left[name] = o.now
+		}
 		if _, already := o.since[name]; !already {
 			o.since[name] = o.now
 		}
 	}
+	o.wasHeld, o.counted = map[string]bool{}, map[string]bool{}
+	for name := range lost {
+		o.counted[name] = o.counts(name)
+		if o.held(name) {
+			o.wasHeld[name] = true
+		}
+	}
+	if len(o.wasHeld) == 0 {
+		clear(o.settled)
+	}
+}
+
+// counts says whether a node that is lost counts against others.
+func (o *oracle) counts(name string) bool {
+	for uid, p := range o.pods {
+		if p.Node == name && o.selected(p) && !o.futile(p) && o.refused[uid] != p.ResourceVersion {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *oracle) cover(name string) {
 	maps.DeleteFunc(o.late, func(uid string, _ bool) bool { return o.pods[uid].Node == name })
 }
 
-func (o *oracle) tooManyLost() bool {
-	return len(o.since) > 1 && float64(len(o.since)) > o.config.MaxShare*float64(len(o.nodes)+len(o.since))
+func (o *oracle) hasPods(name string) bool {
+	for _, p := range o.pods {
+		if p.Node == name {
+			return true
+		}
+	}
+	return false
+}
+
+// held says whether a node was lost together with too many others.
+func (o *oracle) held(name string) bool {
+	all := 1
+	for other := range o.since {
+		if other != name && o.counts(other) && o.left[name].Sub(o.left[other]).Abs() <= pods.LostTogether {
+			all++
+		}
+	}
+	for _, left := range o.settled {
+		if o.left[name].Sub(left).Abs() <= pods.LostTogether {
+			all++
+		}
+	}
+	_, lost := o.since[name]
+	return lost && o.counts(name) && !o.confirmed[name] && all > 1 && float64(all-1) >= o.config.MaxShare*float64(len(o.nodes)+all)
 }
 
 // group is the Pods that are counted with p under one limit, and that limit.
@@ -137,7 +210,7 @@ func (o *oracle) verdict(p *pod) gc.Reason {
 		why = pods.NeverScheduled
 	case p.Node != "" && o.nodesRead && there && n.OutOfService && !n.Ready && p.Terminating:
 		why = pods.OutOfService
-	case p.Node != "" && o.nodesRead && !there && absent && !late && !o.tooManyLost():
+	case p.Node != "" && o.nodesRead && !there && absent && !late && !o.held(p.Node):
 		why = pods.NodeGone
 	}
 	if why != "" && !o.futile(p) {

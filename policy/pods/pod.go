@@ -35,6 +35,7 @@ const (
 	noGrace           // it is terminating with a grace period of zero
 	evicted
 	wanting // it counts in node.wanting
+	refused // its deletion was refused, and nothing of it has changed since
 	late    // it was seen on its node after that was lost, and no read covers it yet
 )
 
@@ -101,10 +102,10 @@ type task struct {
 
 // namespace is one in which there are Pods.
 type namespace struct {
-	name     string
-	pods     int
-	selected bool
-	groups   [2]*group // of those that succeeded, and failed, if there is a limit
+	name   string
+	pods   int
+	kept   gc.Reason // why nothing in it is collected; empty: it is
+	groups [2]*group // of those that succeeded, and failed, if there is a limit
 }
 
 // uid is a UUID. Another UID is there by its hash, which is no UUID.

@@ -32,13 +32,13 @@ type history struct {
 	vanishing map[string]time.Time
 }
 
-var places = rapid.SampledFrom([]string{"", "n0", "n1", "n2", "n3"})
+var places = rapid.SampledFrom([]string{"", "n0", "n1", "n2", "n3", "n4", "n5"})
 
 func begin(t *rapid.T) *history {
 	config := drawConfig(t)
 	h := &history{T: t, c: pods.New(config), o: newOracle(config), now: noon, pods: map[string]*pod{}, nodes: map[string]pods.Node{},
 		lives: map[string]int{}, silent: map[string]bool{}, sent: map[uint64]time.Time{}, sentAt: map[uint64]int{}, asked: map[string]string{}, vanishing: map[string]time.Time{}}
-	for i := range rapid.IntRange(0, 3).Draw(t, "nodes") {
+	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
 		h.nodes[fmt.Sprint("n", i)] = ready
 	}
 	h.tick(0)
@@ -52,9 +52,10 @@ func drawConfig(t *rapid.T) pods.Config {
 	}
 	return pods.Config{
 		Namespaces: rapid.SampledFrom([]gc.Patterns{nil, nil, {"a"}}).Draw(t, "namespaces"),
+		Excluded:   rapid.SampledFrom([]gc.Patterns{nil, nil, nil, {"b"}}).Draw(t, "excluded"),
 		Keep:       rapid.SampledFrom([]int{-1, 1, 2, 5}).Draw(t, "keep"),
 		Succeeded:  limits("succeeded"), Failed: limits("failed"),
-		Quarantine: 40 * time.Second, MaxShare: rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "share"),
+		Quarantine: 40 * time.Second, MaxShare: rapid.SampledFrom([]float64{0.15, 0.3, 0.5, 1}).Draw(t, "share"),
 	}
 }
 
@@ -123,9 +124,10 @@ func (h *history) setNode(name string, n *pods.Node) {
 	case n == nil:
 		h.c.Forget(h.now, nodeType, o)
 		delete(h.o.nodes, name)
+		h.o.update()
 	default:
 		h.c.Observe(h.now, nodeType, o, *n)
-		h.o.nodes[name] = *n
+		h.o.tellNode(name, *n)
 	}
 	h.o.update()
 }
@@ -148,6 +150,7 @@ func (h *history) list(t gc.Type) {
 		h.check("in a list")
 		for name, n := range h.nodes {
 			h.c.Observe(h.now, t, h.nodeObject(name), n)
+			h.o.tellNode(name, n)
 		}
 		h.o.nodes, h.o.nodesRead = maps.Clone(h.nodes), true
 	}
@@ -220,8 +223,8 @@ func (h *history) ready(most int) {
 		h.sent[a.ID], h.sentAt[a.ID] = h.now, h.version
 		if a.Verb == gc.Verify {
 			since, lost := h.o.since[a.Object.Name]
-			if absent, read := h.o.absentAt[a.Object.Name]; !lost || h.o.tooManyLost() || h.now.Before(since.Add(40*time.Second)) || read && h.now.Before(absent.Add(40*time.Second)) {
-				h.Fatalf("%s is read", a.Object.Name)
+			if absent, read := h.o.absentAt[a.Object.Name]; !lost || h.o.held(a.Object.Name) || h.now.Before(since.Add(40*time.Second)) || read && h.now.Before(absent.Add(40*time.Second)) {
+				h.Fatalf("%s is read: lost %v since %v, held %v, counts %v, read at %v", a.Object.Name, lost, since, h.o.held(a.Object.Name), h.o.counts(a.Object.Name), absent)
 			}
 			continue
 		}

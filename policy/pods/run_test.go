@@ -22,8 +22,14 @@ func (h *history) land(i int, result gc.Result) {
 		return
 	}
 	p := h.pods[a.Object.UID]
-	if told := h.o.pods[a.Object.UID]; told != nil && result == gc.TooMany {
+	told := h.o.pods[a.Object.UID]
+	if told != nil && (result == gc.TooMany || result == gc.Done && p == nil) {
+		h.asked[told.UID] = told.ResourceVersion // not at once; not if it is gone and no watch has told
+	}
+	if told != nil && result == gc.Forbidden && h.sentAt[a.ID] > h.late {
+		h.o.refused[told.UID] = told.ResourceVersion
 		h.asked[told.UID] = told.ResourceVersion // not at once
+		defer h.o.update()
 	}
 	switch {
 	case result != gc.Done:
@@ -126,11 +132,20 @@ func TestHistories(t *testing.T) {
 				if len(h.flying) == 0 {
 					t.Skip("nothing is on its way")
 				}
-				h.land(rapid.IntRange(0, len(h.flying)-1).Draw(t, "which"), rapid.SampledFrom([]gc.Result{gc.Done, gc.Done, gc.Done, gc.Failed, gc.Withheld, gc.TooMany, gc.Deferred}).Draw(t, "result"))
+				h.land(rapid.IntRange(0, len(h.flying)-1).Draw(t, "which"), rapid.SampledFrom([]gc.Result{gc.Done, gc.Done, gc.Done, gc.Failed, gc.Withheld, gc.TooMany, gc.Deferred, gc.Forbidden, gc.Forbidden}).Draw(t, "result"))
 			},
 			"list":       func(t *rapid.T) { h.list(either.Draw(t, "type")) },
 			"unreadable": func(t *rapid.T) { h.unreadable(either.Draw(t, "type")) },
 			"forgets":    func(t *rapid.T) { h.forget(rapid.Bool().Draw(t, "restart")) },
+			"confirm": func(t *rapid.T) {
+				name := places.Draw(t, "name")
+				held := h.o.held(name)
+				if h.c.ConfirmLost(h.now, name) != held {
+					t.Fatalf("%s: held %v", name, held)
+				}
+				h.o.confirmed[name] = held || h.o.confirmed[name]
+				h.o.update()
+			},
 			"configure": func(t *rapid.T) {
 				h.o.config = drawConfig(t)
 				h.c.Configure(h.now, h.o.config)

@@ -32,6 +32,9 @@ type Node struct {
 type Config struct {
 	// Namespaces in which Pods are collected and counted. Empty: all.
 	Namespaces gc.Patterns
+	// Excluded are namespaces whose Pods nobody may delete. Those are not counted, and
+	// keep no others.
+	Excluded gc.Patterns
 	// Keep is how many Pods that ended are kept in all of them. 0: 12,500. Below 0: all.
 	Keep int
 	// Succeeded and Failed limit the Pods of that phase further.
@@ -39,9 +42,10 @@ type Config struct {
 	// Quarantine is how long a Node must be missing before it is read live, and how long
 	// the answer holds. 0 or less: 40s.
 	Quarantine time.Duration
-	// MaxShare of all Nodes, those lost included, may be lost at once; one always may.
-	// While more are, no Pod goes because its Node is gone. 1 or more: there is no such
-	// limit. 0 or less: 0.3.
+	// MaxShare of all Nodes, those lost included, may be lost within [LostTogether]; one always
+	// may, and the number is rounded up. If more are, the Pods of those Nodes stay until a person
+	// confirms that the Nodes are gone ([Collector.ConfirmLost]), or Nodes come. 1 or more: there
+	// is no such limit. 0 or less: 0.34, with which one zone of three may go.
 	MaxShare float64
 }
 
@@ -56,8 +60,11 @@ type Limits struct {
 const (
 	defaultKeep       = 12500
 	defaultQuarantine = 40 * time.Second
-	defaultMaxShare   = 0.3
+	defaultMaxShare   = 0.34
 )
+
+// LostTogether is how far apart Nodes are lost that count together for Config.MaxShare.
+const LostTogether = time.Hour
 
 func (c Config) withDefaults() Config {
 	if c.Keep == 0 {
@@ -92,6 +99,7 @@ const (
 	Terminating    gc.Reason = "terminating"   // deleted already; its kubelet ends it
 	Held           gc.Reason = "held_by_finalizers"
 	OtherNamespace gc.Reason = "namespace_not_selected"
+	Excluded       gc.Reason = "namespace_excluded"
 	NodeMissing    gc.Reason = "node_missing" // it may come back, or was not yet read to be absent
 	TooManyLost    gc.Reason = "too_many_nodes_lost"
 	NodesUnread    gc.Reason = "nodes_not_read" // whether its Node is there is not known

@@ -32,12 +32,12 @@ type cluster struct {
 	nodes   map[string]pods.Node
 	asked   []string // "verb name reason"
 	reads   int
-	unknown bool            // live reads tell nothing
-	refuse  map[string]bool // deletions of these are forbidden
+	unknown bool                 // live reads tell nothing
+	refuse  map[string]gc.Result // what becomes of deletions of these
 }
 
 func newCluster(t *testing.T, config pods.Config) *cluster {
-	w := &cluster{t: t, c: pods.New(config), now: noon, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, refuse: map[string]bool{}}
+	w := &cluster{t: t, c: pods.New(config), now: noon, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, refuse: map[string]gc.Result{}}
 	return w
 }
 
@@ -141,8 +141,8 @@ func (w *cluster) do(a gc.Action) {
 	w.asked = append(w.asked, fmt.Sprint(a.Verb, " ", a.Object.Name, " ", a.Reason))
 	p := w.pods[a.Object.Name]
 	switch {
-	case w.refuse[a.Object.Name]:
-		w.c.Finished(w.now, a.ID, gc.Forbidden)
+	case w.refuse[a.Object.Name] != gc.Failed:
+		w.c.Finished(w.now, a.ID, w.refuse[a.Object.Name])
 	case p == nil || p.UID != a.Object.UID:
 		w.c.Finished(w.now, a.ID, gc.Gone)
 	case p.ResourceVersion != a.ResourceVersion:

@@ -77,7 +77,15 @@ type PodLimits struct {
 	After        Duration `json:"after"`
 }
 
-// Policy is what the rules need.
+// PodPolicy is what the rules for Pods need. They count nothing in an excluded namespace: those Pods
+// stay, and would make their Nodes count as lost for ever.
+func (c Config) PodPolicy() pods.Config {
+	p := c.Collectors.Pods.Policy()
+	p.Excluded = c.Exclude.Namespaces
+	return p
+}
+
+// Policy is what the rules need, but for what is excluded.
 func (p Pods) Policy() pods.Config {
 	limits := func(l PodLimits) pods.Limits {
 		return pods.Limits{PerNamespace: l.PerNamespace, PerOwner: l.PerOwner, After: time.Duration(l.After)}
@@ -178,7 +186,7 @@ func (l Leases) Policy(own LeaderElection) leases.Config {
 func defaultCollectors() Collectors {
 	day, hour := Duration(24*time.Hour), Duration(time.Hour)
 	return Collectors{
-		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: 0.3},
+		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: 0.34},
 		Jobs:    Jobs{Mode: Observe, Namespaces: []string{}, Defaults: []JobDefault{}},
 		CSRs:    CSRs{Mode: Observe, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
 		Leases:  Leases{Mode: Observe, Quarantine: hour, Elections: []Election{}},

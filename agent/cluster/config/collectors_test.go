@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ebb-agent/ebb/policy/csrs"
+	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/jobs"
 	"github.com/ebb-agent/ebb/policy/leases"
 	"github.com/ebb-agent/ebb/policy/nodes"
@@ -25,6 +26,7 @@ collectors:
   volumes: {mode: observe, releasedFor: 48h, csiNodes: true, drivers: [{name: a.example.com, socket: /run/csi/a.sock}]}
   leases: {mode: "off", elections: [{names: ["my-*"], after: 48h}]}
   nodes: {mode: observe, notReadyFor: 24h, label: example.com/gone, taint: broken=disk, maxShare: 0.2, inventory: {command: [/bin/list, -a], maxAge: 1h}}
+exclude: {namespaces: [kube-system]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +38,8 @@ collectors:
 		}
 	}
 	for _, x := range []struct{ got, want any }{
-		{c.Collectors.Pods.Policy(), pods.Config{Namespaces: []string{"a*"}, Keep: -1, Failed: pods.Limits{PerOwner: 3, After: 6 * time.Hour}, Quarantine: 40 * time.Second, MaxShare: 0.3}},
+		{c.Collectors.Pods.Policy(), pods.Config{Namespaces: []string{"a*"}, Keep: -1, Failed: pods.Limits{PerOwner: 3, After: 6 * time.Hour}, Quarantine: 40 * time.Second, MaxShare: 0.34}},
+		{c.PodPolicy().Excluded, gc.Patterns{"kube-system"}},
 		{c.Collectors.Jobs.Policy().Defaults[0], jobs.Default{Namespaces: []string{"ci-*"}, After: 24 * time.Hour}},
 		{c.Collectors.Jobs.Policy().Defaults[1].Selects(map[string]string{"team": "ci"}), true},
 		{c.Collectors.Jobs.Policy().Defaults[1].Selects(map[string]string{"team": "ci", "prod": ""}), false},

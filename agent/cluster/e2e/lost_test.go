@@ -158,6 +158,105 @@ func TestPodsOfLostNodes(t *testing.T) {
 	}
 }
 
+// Too many Nodes are lost at once: their Pods stay until a person confirms, Node by Node. Pods that
+// nobody may delete, because their namespace is excluded or an admission policy refuses it, do not make
+// their Nodes count.
+func TestManyLostNodes(t *testing.T) {
+	b := newFixture(t, peers.Config{})
+	c := &collectable{fixture: b, t: t, namespace: b.scenario(t).namespace}
+	excluded := b.scenario(t).namespace
+	for _, namespace := range []string{c.namespace, excluded} {
+		b.Must(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts",
+			object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
+	}
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+	b.Must(t, http.MethodPost, policies+"ies", object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+		"metadata": object{"name": "keep-agents"}, "spec": object{
+			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"DELETE"}, "resources": []any{"pods"}}}},
+			"validations":      []any{object{"expression": "!oldObject.metadata.name.startsWith('refused')"}},
+		}})
+	b.Must(t, http.MethodPost, policies+"ybindings", object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+		"metadata": object{"name": "keep-agents"}, "spec": object{"policyName": "keep-agents", "validationActions": []any{"Deny"}}})
+	const nodes = 12
+	pod := func(namespace, name, node string) {
+		spec := object{"nodeName": node}
+		for key, v := range podSpec {
+			spec[key] = v
+		}
+		b.Must(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name}, "spec": spec})
+	}
+	for i := range nodes {
+		node := fmt.Sprint("node-", i)
+		b.Must(t, http.MethodPost, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": node}})
+		pod(excluded, fmt.Sprint("agent-", i), node)
+		pod(c.namespace, fmt.Sprint("refused-", i), node)
+		pod(c.namespace, fmt.Sprint("web-", i), node)
+	}
+	lose := func(from, to int) {
+		for i := from; i < to; i++ {
+			b.Must(t, http.MethodDelete, fmt.Sprint("/api/v1/nodes/node-", i), nil)
+		}
+	}
+	left := func(what string, want ...string) {
+		t.Helper()
+		await.Holds(t, time.Minute, what, func(ctx context.Context) error {
+			list, err := c.podStates(ctx)
+			list = slices.DeleteFunc(list, func(state string) bool { return !strings.HasPrefix(state, "web-") })
+			for i, state := range list {
+				list[i], _, _ = strings.Cut(state, " ")
+			}
+			if diff := cmp.Diff(want, list); err == nil && diff != "" {
+				err = fmt.Errorf("%s", diff)
+			}
+			return err
+		})
+	}
+	r := b.start(t, b.kubeconfig, func(c *config.Config) {
+		c.Exclude.Namespaces = []string{excluded}
+		c.Collectors.Pods.Mode, c.Collectors.Pods.Quarantine = config.Enforce, config.Duration(time.Second)
+	})
+	lost := func() (names []string) {
+		list, err := r.LostNodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list {
+			names = append(names, n.Node)
+		}
+		return names
+	}
+	// One after the other is no mistake, though what nobody may delete stays on each of them. At the
+	// end it is on more than a third of all Nodes.
+	for i := range 6 {
+		lose(i, i+1)
+		await.Holds(t, time.Minute, "the Pod of a lost Node to go", func(ctx context.Context) error {
+			if err := b.Ask(ctx, http.MethodGet, fmt.Sprintf("%s/web-%d", c.podsPath(), i), nil, nil); !peers.HasStatus(err, http.StatusNotFound) {
+				return fmt.Errorf("web-%d is there (%v); held: %v", i, err, lost())
+			}
+			return nil
+		})
+	}
+	lose(6, 11)
+	await.Holds(t, time.Minute, "the Nodes to be held", func(context.Context) error {
+		if diff := cmp.Diff([]string{"node-10", "node-6", "node-7", "node-8", "node-9"}, lost()); diff != "" {
+			return fmt.Errorf("%s", diff)
+		}
+		return nil
+	})
+	if other, err := r.ConfirmLost(t.Context(), []string{"node-7", "node-11"}); err != nil || !slices.Equal(other, []string{"node-11"}) {
+		t.Fatalf("nobody waits for %v: %v", other, err)
+	}
+	left("the Pod of the Node that was confirmed to go", "web-10", "web-11", "web-6", "web-8", "web-9")
+	if _, err := r.ConfirmLost(t.Context(), []string{"node-10", "node-6", "node-8", "node-9"}); err != nil {
+		t.Fatal(err)
+	}
+	left("the others to go", "web-11")
+	var agents struct{ Items []any }
+	if err := b.Ask(t.Context(), http.MethodGet, "/api/v1/namespaces/"+excluded+"/pods", nil, &agents); err != nil || len(agents.Items) != nodes {
+		t.Errorf("%d Pods of the excluded namespace are left, not %d: %v", len(agents.Items), nodes, err)
+	}
+}
+
 // without finalizers.
 func (c *collectable) without(pod string) object {
 	c.t.Helper()
