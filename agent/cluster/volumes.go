@@ -121,7 +121,7 @@ func resultOf(err error) gc.Result {
 }
 
 // finish has the PersistentVolume go once its data has: the provisioner's finalizer is
-// taken off, and no other.
+// taken off, and no other. One that somebody deleted may go with that.
 func (v *deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) metadata.Outcome {
 	del := a
 	del.Verb, del.Policy = gc.Delete, gc.Background
@@ -134,7 +134,11 @@ func (v *deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 		}
 		del.ResourceVersion = out.Object.ResourceVersion
 	}
-	return unthrottled(v.api.Do(ctx, del, false))
+	out := v.api.Do(ctx, del, false)
+	if live.Finalizer >= 0 && out.Result == gc.Gone {
+		out.Result = gc.Done
+	}
+	return unthrottled(out)
 }
 
 // unthrottled is an outcome of the API server's, whose wish for fewer requests is not the

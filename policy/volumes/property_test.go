@@ -108,7 +108,7 @@ func (s *storage) judge(o gctest.Object, _ time.Time, _ bool) (gc.Reason, time.T
 	switch {
 	case !read || !s.c.known:
 		return "type_not_read", never
-	case o.Terminating:
+	case o.Terminating && !slices.Contains(o.Finalizers, volumes.Finalizer):
 		return "terminating", never
 	case v.Policy == "Retain":
 		return "not_reclaimed_by_deletion", never

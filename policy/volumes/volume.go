@@ -77,8 +77,8 @@ func (c *Collector) itself(e *kept) gc.Reason {
 	switch v := e.volume; {
 	case v.unread || !c.known["PersistentVolume"]:
 		return Unread
-	case e.terminating:
-		return Terminating
+	case e.terminating && v.finalizer == 0:
+		return Terminating // one that the provisioner's finalizer holds still has its data
 	case v.policy != "Delete":
 		return Retained
 	case v.phase == "Failed":

@@ -64,6 +64,11 @@ func volumeAction(c *cluster) gc.Action {
 		Object: gc.Coordinates{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes", Name: "pv", UID: "uid-pv"}}
 }
 
+// deletedByHand: somebody deleted the volume, and its provisioner's finalizer holds it.
+func deletedByHand(c *cluster) {
+	c.object.Terminating, c.object.Finalizers = true, []string{volumes.Finalizer}
+}
+
 // TestRules: one thing is otherwise than with a volume that goes, and it stays. Each is a
 // way in which live data could be deleted, or a right to delete is missing.
 func TestRules(t *testing.T) {
@@ -72,13 +77,19 @@ func TestRules(t *testing.T) {
 		change func(c *cluster)
 		want   gc.Reason
 	}{
-		"nothing":                  {func(*cluster) {}, volumes.Released},
-		"retained":                 {func(c *cluster) { c.volume.Policy = "Retain" }, volumes.Retained},
-		"a policy nobody knows":    {func(c *cluster) { c.volume.Policy = "" }, volumes.Retained},
-		"bound":                    {func(c *cluster) { c.volume.Phase = "Bound" }, volumes.NotReleased},
-		"no phase":                 {func(c *cluster) { c.volume.Phase = "" }, volumes.NotReleased},
-		"failed":                   {func(c *cluster) { c.volume.Phase = "Failed" }, volumes.ReclaimFailed},
-		"deleted already":          {func(c *cluster) { c.object.Terminating = true }, volumes.Terminating},
+		"nothing":               {func(*cluster) {}, volumes.Released},
+		"retained":              {func(c *cluster) { c.volume.Policy = "Retain" }, volumes.Retained},
+		"a policy nobody knows": {func(c *cluster) { c.volume.Policy = "" }, volumes.Retained},
+		"bound":                 {func(c *cluster) { c.volume.Phase = "Bound" }, volumes.NotReleased},
+		"no phase":              {func(c *cluster) { c.volume.Phase = "" }, volumes.NotReleased},
+		"failed":                {func(c *cluster) { c.volume.Phase = "Failed" }, volumes.ReclaimFailed},
+		"deleted already":       {func(c *cluster) { c.object.Terminating = true }, volumes.Terminating},
+		"deleted by hand":       {deletedByHand, volumes.Released},
+		"deleted, and retained": {func(c *cluster) { deletedByHand(c); c.volume.Policy = "Retain" }, volumes.Retained},
+		"deleted, driver gone": {func(c *cluster) {
+			deletedByHand(c)
+			c.changed = func(c *volumes.Config) { c.Serve = nil }
+		}, volumes.DriverGone},
 		"released when?":           {func(c *cluster) { c.volume.Since = time.Time{} }, volumes.SinceUnknown},
 		"the claim is there":       {func(c *cluster) { c.add("PersistentVolumeClaim", "data", "uid-1", volumes.Claim{}) }, volumes.ClaimThere},
 		"the claim was made anew":  {func(c *cluster) { c.add("PersistentVolumeClaim", "data", "uid-2", volumes.Claim{}) }, volumes.OtherClaim},

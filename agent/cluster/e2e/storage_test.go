@@ -177,6 +177,10 @@ func (s *storage) fill() (goes []string, stays map[string]gc.Reason, live map[st
 	s.make(volume{name: "go-secret", driver: lockDriver, annotations: secretOf(s.namespace, "deletion")})
 	s.make(volume{name: "go-no-finalizer", finalizers: []string{protection}})
 	s.make(volume{name: "go-half-done", finalizers: []string{}, handle: "volume-of-no-more"})
+	s.make(volume{name: "go-deleted"})
+	s.Must(t, http.MethodDelete, pvsPath+"/go-deleted", nil)
+	s.make(volume{name: "other-deleted", by: "elsewhere.example.com"})
+	s.Must(t, http.MethodDelete, pvsPath+"/other-deleted", nil)
 	s.make(volume{name: "retain", policy: "Retain"})
 	s.make(volume{name: "young", ago: 23*time.Hour + 50*time.Minute})
 	s.make(volume{name: "reborn"})
@@ -200,10 +204,10 @@ func (s *storage) fill() (goes []string, stays map[string]gc.Reason, live map[st
 	s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/pods", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "user"},
 		"spec": object{"containers": podSpec["containers"], "volumes": []any{object{"name": "v", "persistentVolumeClaim": object{"claimName": "in-use"}}}}})
 	s.make(volume{name: "kept-namespace", namespace: "kube-system"})
-	return []string{"go-half-done", "go-no-finalizer", "go-plain", "go-secret"},
+	return []string{"go-deleted", "go-half-done", "go-no-finalizer", "go-plain", "go-secret"},
 		map[string]gc.Reason{
 			"retain": volumes.Retained, "young": volumes.Released, "reborn": volumes.OtherClaim, "wanted": volumes.ClaimWants, "twin-1": volumes.Shared, "twin-2": volumes.Shared,
-			"attached": volumes.Attached, "other-maker": volumes.ProvisionerGone, "not-made": volumes.ReclaimFailed, "held": volumes.HeldByFinalizers,
+			"attached": volumes.Attached, "other-maker": volumes.ProvisionerGone, "other-deleted": volumes.ProvisionerGone, "not-made": volumes.ReclaimFailed, "held": volumes.HeldByFinalizers,
 			"half-a-secret": volumes.SecretUnclear, "elders-disk": volumes.Retained,
 		}, map[string]gc.Reason{
 			"elder": volumes.Shared, "in-use": volumes.InUse, "no-secret": "read the deletion secret", "wrong-secret": "the driver refuses", "kept-namespace": "",

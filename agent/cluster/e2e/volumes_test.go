@@ -52,7 +52,7 @@ func TestVolumes(t *testing.T) {
 	for _, o := range list[0].Reports {
 		reports[o.Name] = true
 	}
-	want := []string{"attachment", "half-a-secret", "not-made", "other-maker", "reborn", "twin-1", "twin-2"}
+	want := []string{"attachment", "half-a-secret", "not-made", "other-deleted", "other-maker", "reborn", "twin-1", "twin-2"}
 	if have := slices.Sorted(maps.Keys(reports)); err != nil || !slices.Equal(have, want) {
 		t.Errorf("reported: %q, not %q, %v", have, want, err)
 	}
@@ -85,8 +85,8 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("the data of %s is there: %v", name, there)
 		}
 	}
-	// Three of one driver; of the other the right secret, and none, which it refuses.
-	for driver, n := range map[string]int{openDriver: 3, lockDriver: 2} {
+	// Four of one driver; of the other the right secret, and none, which it refuses.
+	for driver, n := range map[string]int{openDriver: 4, lockDriver: 2} {
 		calls := slices.DeleteFunc(s.drivers[driver].Calls(), func(m string) bool { return m == "GetPluginInfo" || m == "ControllerGetCapabilities" })
 		if len(calls) != n || slices.ContainsFunc(calls, func(m string) bool { return m != "DeleteVolume" }) {
 			t.Errorf("%s was called %q", driver, calls)
