@@ -230,7 +230,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	}
 	s, at := c.collectors.all[i], c.serverTime(now)
 	a.action.ID &= 1<<serialShift - 1
-	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
+	if a.action.Verb.Reads() {
 		s.Answered(at, at.Add(a.asOf.Sub(now)), a.action.ID, a.read)
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
+
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
@@ -317,11 +319,11 @@ func (c *Controller) worker() {
 func (c *Controller) carryOut(a gc.Action) answer {
 	begun := time.Now()
 	switch a.Verb {
-	case gc.Verify, gc.Read:
+	case gc.Verify, gc.Read, gc.Bound:
 		if c.work.Err() != nil || !c.gate.open() {
 			return answer{action: a, asOf: begun}
 		}
-		read, err := c.api.Read(c.work, a.Object, a.Object.Namespace != "")
+		read, err := c.read(a)
 		took := time.Since(begun)
 		c.metrics.read(a, read.State, took)
 		if err != nil {
@@ -337,6 +339,23 @@ func (c *Controller) carryOut(a gc.Action) answer {
 			c.metrics.request(a.Verb, p.Took)
 		}
 		return answer{action: a, asOf: begun, gateResult: p}
+	}
+}
+
+// read carries out an action that is answered with what a live read returned.
+func (c *Controller) read(a gc.Action) (gc.Answer, error) {
+	if a.Verb != gc.Bound {
+		return c.api.Read(c.work, a.Object, a.Object.Namespace != "")
+	}
+	one := errors.New("a Pod is bound to it")
+	of := metadata.Selection{Fields: fields.OneTermEqualSelector("spec.nodeName", a.Object.Name).String()}
+	switch err := c.api.ListFields(c.work, podType, of, nil, func(gc.Object, any) error { return one }); {
+	case err == nil:
+		return gc.Answer{State: gc.Absent}, nil
+	case errors.Is(err, one):
+		return gc.Answer{State: gc.Exists}, nil
+	default:
+		return gc.Answer{}, err
 	}
 }
 
@@ -369,7 +388,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.collectorAnswered(now, a)
 		return
 	}
-	if a.action.Verb == gc.Verify || a.action.Verb == gc.Read {
+	if a.action.Verb.Reads() {
 		c.collector.Answered(now, a.asOf, a.action.ID, a.read)
 		return
 	}

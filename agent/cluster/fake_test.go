@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/pods"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
@@ -214,13 +216,13 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 	return metadata.Outcome{Result: gc.Done, Object: &o}
 }
 
-func (f *fake) ListFields(_ context.Context, t gc.Type, in string, _ metadata.Fields, take func(gc.Object, any) error) error {
+func (f *fake) ListFields(_ context.Context, t gc.Type, s metadata.Selection, _ metadata.Fields, take func(gc.Object, any) error) error {
 	unlock := f.lock()
 	f.ask("list", t.APIVersion, t.Kind, "")
 	err := f.broken[t.Kind]
 	var all []gc.Object
 	for _, o := range f.objects {
-		if o.Kind == t.Kind && (in == "" || o.Namespace == in) {
+		if o.Kind == t.Kind && (s.Namespace == "" || o.Namespace == s.Namespace) && f.bound(o, s.Fields) {
 			all = append(all, *o)
 		}
 	}
@@ -232,6 +234,13 @@ func (f *fake) ListFields(_ context.Context, t gc.Type, in string, _ metadata.Fi
 		}
 	}
 	return err
+}
+
+// bound says whether a field selector, which can only be about a Pod's Node, selects o.
+func (f *fake) bound(o *gc.Object, selector string) bool {
+	node, about := strings.CutPrefix(selector, "spec.nodeName=")
+	p, _ := f.fields[o.UID].(pods.Pod)
+	return !about || p.Node == node
 }
 
 func (f *fake) ReadFields(_ context.Context, o gc.Coordinates, _ bool, _ metadata.Fields) (any, error) {

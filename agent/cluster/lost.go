@@ -7,54 +7,67 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ebb-agent/ebb/policy/pods"
 )
 
-// LostNode is a Node that is gone and whose Pods stay, because too many Nodes were lost at once.
+// lostKeeper is a collector that leaves what is bound to lost Nodes alone if too many were lost at once.
+type lostKeeper interface {
+	Held() map[string]int // how many objects, by the Node's name
+	ConfirmLost(now time.Time, node string) bool
+}
+
+// LostNode is a Node that is gone and whose objects stay, because too many Nodes were lost at once.
 type LostNode struct {
-	Node string `json:"node"`
-	Pods int    `json:"pods"` // that would go with it
+	Node    string         `json:"node"`
+	Objects map[string]int `json:"objects"` // that would go with it, by collector
 }
 
 // LostNodes lists the Nodes that wait for [Controller.ConfirmLost], by name.
-func (c *Controller) LostNodes(ctx context.Context) (list []LostNode, err error) {
-	list = []LostNode{}
-	err = c.query(ctx, func(time.Time) {
-		if p := c.podCollector(); p != nil {
-			for name, n := range p.Held() {
-				list = append(list, LostNode{name, n})
+func (c *Controller) LostNodes(ctx context.Context) ([]LostNode, error) {
+	nodes := make(map[string]map[string]int)
+	err := c.query(ctx, func(time.Time) {
+		for name, k := range c.lostKeepers {
+			for node, n := range k.Held() {
+				if nodes[node] == nil {
+					nodes[node] = make(map[string]int)
+				}
+				nodes[node][name] = n
 			}
 		}
 	})
+	list := []LostNode{}
+	for name, objects := range nodes {
+		list = append(list, LostNode{name, objects})
+	}
 	slices.SortFunc(list, func(a, b LostNode) int { return strings.Compare(a.Node, b.Node) })
 	return list, err
 }
 
-// ConfirmLost says that a person has seen that Nodes are gone. Their Pods go, as those of any lost
-// Node. other are the names that nobody waits for. A restart, or another leader, asks again.
+// lostKeepers are the collectors that are on, by name.
+func (c *Controller) lostKeepers(yield func(string, lostKeeper) bool) {
+	for _, a := range c.collectors.all {
+		if k, ok := a.Interface.(lostKeeper); ok && !yield(a.name.String(), k) {
+			return
+		}
+	}
+}
+
+// ConfirmLost says that a person has seen that Nodes are gone. What is bound to them goes, as with any
+// lost Node. other are the names that nobody waits for. A restart, or another leader, asks again.
 func (c *Controller) ConfirmLost(ctx context.Context, names []string) (other []string, err error) {
 	err = c.query(ctx, func(now time.Time) {
-		p := c.podCollector()
 		for _, name := range names {
-			if p == nil || !p.ConfirmLost(c.serverTime(now), name) {
+			waited := false
+			for _, k := range c.lostKeepers {
+				waited = k.ConfirmLost(c.serverTime(now), name) || waited
+			}
+			if !waited {
 				other = append(other, name)
 				continue
 			}
-			c.log.Info("the Pods of a lost Node go", "reason", "a person confirmed that it is gone", "node", name)
+			c.log.Info("what is bound to a lost Node goes", "reason", "a person confirmed that it is gone", "node", name)
 		}
 	})
 	return other, err
-}
-
-// podCollector is the collector of Pods; nil if it is off.
-func (c *Controller) podCollector() *pods.Collector {
-	for _, a := range c.collectors.all {
-		if p, ok := a.Interface.(*pods.Collector); ok {
-			return p
-		}
-	}
-	return nil
 }
 
 func (c *Controller) serveConfirmLost(w http.ResponseWriter, r *http.Request) {
@@ -68,8 +81,8 @@ func (c *Controller) serveConfirmLost(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case len(other) > 0:
-		http.Error(w, fmt.Sprintf("%d confirmed; no Pods wait for these Nodes: %.1000q", len(names)-len(other), other), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("%d confirmed; nothing waits for these Nodes: %.1000q", len(names)-len(other), other), http.StatusNotFound)
 	default:
-		fmt.Fprintf(w, "confirmed: the Pods of %d Nodes go\n", len(names))
+		fmt.Fprintf(w, "confirmed: what is bound to %d Nodes goes\n", len(names))
 	}
 }

@@ -52,7 +52,7 @@ func NewMetrics() *Metrics {
 	m.volumeCalls = f.Counters("volume_calls_total", "Calls of CSI drivers to delete a volume, by result.", "driver", "result")
 	m.actions = f.Counters("actions_total", "Changes that were requested, by collector, verb, reason and result.", "collector", "verb", "reason", "result")
 	m.deletions = f.Counters("deletions_total", "Deleted objects, by type. Types beyond the first 256 count as other.", "type")
-	m.reads = f.Counters("reads_total", "Live reads of owners (verify) and objects (read), by result.", "verb", "state")
+	m.reads = f.Counters("reads_total", "Live reads of owners (verify), of objects (read) and of the Pods of a Node (bound), by result.", "verb", "state")
 	m.requests = histogram(f, "request_duration_seconds", "Duration of requests in seconds.", "verb")
 	m.types = f.Gauges("types", "Types, by state.", "state")
 	m.discoveries = f.Counters("discoveries_total", "Times the controller asked the API server which types exist, by result.", "result")
@@ -108,7 +108,7 @@ func (m *Metrics) zero() {
 			}
 		}
 	}
-	for _, verb := range []gc.Verb{gc.Verify, gc.Read} {
+	for _, verb := range []gc.Verb{gc.Verify, gc.Read, gc.Bound} {
 		m.requests.WithLabelValues(verb.String())
 		for _, state := range readStates {
 			m.reads.WithLabelValues(verb.String(), state)

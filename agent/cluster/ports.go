@@ -26,9 +26,9 @@ type API interface {
 	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
-	// ListFields reads a type live, in a namespace or in all; ReadFields an object. See
+	// ListFields reads the objects of a type live that are selected; ReadFields an object. See
 	// [metadata.Client].
-	ListFields(ctx context.Context, t gc.Type, in string, fields metadata.Fields, take func(gc.Object, any) error) error
+	ListFields(ctx context.Context, t gc.Type, s metadata.Selection, fields metadata.Fields, take func(gc.Object, any) error) error
 	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
 	// Time is the API server's, if it is known.
 	Time(now time.Time) (at time.Time, known bool)

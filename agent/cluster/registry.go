@@ -74,6 +74,6 @@ var registry = []registration{
 		typeCSR, typePodRequest, typePodRequestBeta, typePodRequestAlpha),
 	register(leases.Name, leases.New, func(c config.Config) leases.Config { return c.Collectors.Leases.Policy(c.LeaderElection) }, leaseRights, typeLease, typeNode),
 	register(nodes.Name, nodes.New, func(c config.Config) nodes.Config { return c.Collectors.Nodes.Policy() }, nodeRights, typeNode, typeLease, typeAttachment),
-	register(volumes.Name, volumes.New, func(c config.Config) volumes.Config { return c.Collectors.Volumes.Policy() }, volumeRights,
-		typeVolume, typeClaim, typeAttachment, typeCSINode, typeCSIDriver, typeClass, typeNode),
+	register(volumes.Name, volumes.New, config.Config.VolumePolicy, volumeRights,
+		typeVolume, typeClaim, typeAttachment, typeCSINode, typeCSIDriver, typeClass, typeNode, typeLease),
 }

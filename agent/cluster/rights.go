@@ -113,13 +113,18 @@ func nodeRights(c config.Collectors, acts bool) []Right {
 	return deletes("", "nodes")(c, acts)
 }
 
+// volumeRights: whether a Pod is bound to the Node that has left something is read live in any mode.
 func volumeRights(c config.Collectors, acts bool) (list []Right) {
-	if !acts {
-		return nil
-	}
 	v := c.Volumes
+	if v.Attachments || v.CSINodes {
+		list = rights("", "", "pods", "list")
+	}
+	if !acts {
+		return list
+	}
 	if len(v.Drivers) > 0 {
-		list = append(rights("", "", "persistentvolumes", "patch", "delete"), rights("", "", "pods", "list")...)
+		list = append(list, rights("", "", "persistentvolumes", "patch", "delete")...)
+		list = append(list, rights("", "", "pods", "list")...)
 		list = append(list, rights("", "", "secrets", "get")...)
 	}
 	if v.Attachments {

@@ -46,8 +46,8 @@ func (f *fake) garbage() {
 	f.fields["volume"] = v
 	f.store(gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: "volume", UID: "volume", Finalizers: []string{volumes.Finalizer}})
 	put("v1", "Secret", "a", "secret", map[string]string{})
-	put("storage.k8s.io/v1", "VolumeAttachment", "", "attachment", volumes.Attachment{Volume: "another", Node: "lost"})
-	put("storage.k8s.io/v1", "CSINode", "", "lost", volumes.Drivers{"d.example.com"})
+	put("storage.k8s.io/v1", "VolumeAttachment", "", "attachment", volumes.Attachment{Volume: "another", Node: "empty"}) // and no Pod is bound to it
+	put("storage.k8s.io/v1", "CSINode", "", "empty", volumes.Drivers{"d.example.com"})
 }
 
 // TestRights: each collector, with everything on, asks for what Rights has, and for no more. In mode

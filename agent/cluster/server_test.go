@@ -111,7 +111,7 @@ func TestServer(t *testing.T) {
 	check([]row{
 		{tcp, "POST", "/control/pause", 404, ""}, {tcp, "POST", "/control/resume", 404, ""},
 		{tcp, "POST", "/control/confirm-lost?node=a", 404, ""}, {unix, "POST", "/control/confirm-lost", 400, "want the names of Nodes"},
-		{unix, "POST", "/control/confirm-lost?node=a", 404, `no Pods wait for these Nodes: ["a"]`}, {tcp, "GET", "/lost-nodes", 200, "[]"},
+		{unix, "POST", "/control/confirm-lost?node=a", 404, `nothing waits for these Nodes: ["a"]`}, {tcp, "GET", "/lost-nodes", 200, "[]"},
 		{tcp, "POST", "/metrics", 405, ""},
 		{tcp, "GET", "/readyz", 200, "sets.apps apps/v1: unreadable"}, {tcp, "GET", "/readyz?verbose", 200, "pods v1: synced"},
 		{tcp, "GET", "/types", 200, `"why": "a \u003cb\u003ewebhook`}, {tcp, "GET", "/metrics", 200, `ebb_controller_objects{type="pods"} 1`},

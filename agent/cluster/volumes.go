@@ -162,7 +162,7 @@ var (
 func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
 	proof := volumes.New(rules)
 	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volume itself last
-		err := v.api.ListFields(ctx, t, "", fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
+		err := v.api.ListFields(ctx, t, metadata.Selection{}, fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
 			proof.Observe(time.Time{}, t, o, fields)
 			return nil
 		})
@@ -196,7 +196,7 @@ func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 // unused says that no Pod uses the claim. One whose finalizer was removed by force may be
 // gone while its Pod runs on; and of drivers that do not attach there is no attachment.
 func (v *deleter) unused(ctx context.Context, live volumes.Live) error {
-	return v.api.ListFields(ctx, podType, live.Namespace, fields.Uses, func(_ gc.Object, f any) error {
+	return v.api.ListFields(ctx, podType, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
 		if f.(volumes.Uses).Claim(live.Claim) {
 			return errKept{volumes.InUse}
 		}

@@ -150,15 +150,16 @@ changes, and names the first of those. It changes nothing.`,
 func (c *control) confirmLostCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "confirm-lost [NODE ...]", Short: "List lost Nodes whose Pods stay, or confirm that Nodes are gone",
 		Long: `confirm-lost lists as JSON the Nodes that were lost at once with more others than
-collectors.pods.maxShare allows, each with the number of its Pods. These Pods stay, because
-a mistake is more likely: Node objects that a person or a program deleted while the machines
-run.
+collectors.pods.maxShare allows. For each Node it shows how many objects stay: Pods in the
+collector of Pods, VolumeAttachments and CSINodes in the collector of volumes. They stay
+because a mistake is more likely: a person or a program deleted Node objects while the
+machines run.
 
-With names, it tells the controller that leads that these Nodes are gone. Their Pods then go
-as those of any lost Node: after a live read of the Node. If a Node comes back, its
+With names, it tells the controller that leads that these Nodes are gone. Their objects then
+go as those of any lost Node: after a live read of the Node. If a Node comes back, its
 confirmation is forgotten. After a restart of the controller you have to confirm again.
 
-Exit codes: 0 fine, 1 error, or no Pods wait for one of the Nodes, 2 wrong usage.`,
+Exit codes: 0 fine, 1 error, or nothing waits for one of the Nodes, 2 wrong usage.`,
 		Example: "  # which Nodes wait\n  ebb control confirm-lost\n\n  # the machines of two of them are gone\n  ebb control confirm-lost node-a node-b"}
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if len(names) == 0 {

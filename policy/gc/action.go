@@ -35,18 +35,24 @@ const (
 	// DeleteVolume has Driver delete what a PersistentVolume stands for, and then the
 	// object; unless a live read, just before, speaks against it.
 	DeleteVolume
+	// Bound asks whether a Pod is bound to the Node in Object, which need not exist. It is answered
+	// with Exists or Absent, as a live read.
+	Bound
 	// Inventory asks for the list of machines, of whoever has it. It is answered with that,
 	// and its Object is who asks.
 	Inventory
 )
 
 func (v Verb) String() string {
-	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn", "fail-pod", "delete-volume", "inventory"}
+	names := [...]string{"nothing", "verify", "read", "delete", "remove-references", "unblock", "remove-finalizer", "record", "withdraw", "warn", "fail-pod", "delete-volume", "bound", "inventory"}
 	if int(v) < len(names) {
 		return names[v]
 	}
 	return "unknown verb"
 }
+
+// Reads says whether an action is answered with an [Answer].
+func (v Verb) Reads() bool { return v == Verify || v == Read || v == Bound }
 
 // Policy is the propagation policy of a Delete, as the API spells it.
 type Policy string

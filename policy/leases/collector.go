@@ -21,6 +21,7 @@ type Collector struct {
 type kept struct {
 	gc.Entry
 	expires     gc.Stamp
+	seen        bool     // in an earlier version
 	missing     gc.Stamp // since then, its Node is
 	lives       gc.Stamp // then a live read found the Pod that holds an election
 	holder      string   // that Pod's name; "": nobody holds it
@@ -69,7 +70,7 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 		return
 	}
 	c.See(now, t, o, func() *kept { return &kept{missing: gc.NoStamp, lives: gc.NoStamp} }, func(e *kept) {
-		e.set(o, fields)
+		e.set(now, o, fields)
 		if e.own = c.isOwn(e); e.ofNode {
 			c.name(e)
 		}
@@ -90,9 +91,9 @@ func (c *Collector) unname(e *kept) {
 	}
 }
 
-func (e *kept) set(o gc.Object, fields any) {
+func (e *kept) set(now time.Time, o gc.Object, fields any) {
 	lease, known := fields.(Lease)
-	e.ofNode = e.Namespace == "kube-node-lease"
+	e.ofNode = e.Namespace == namespace
 	e.holds = known && (lease.Holder == "" || lease.Holder == e.Name)
 	if e.holder, e.known = "", known; !e.ofNode {
 		e.holder, e.known = podOf(lease.Holder)
@@ -100,7 +101,10 @@ func (e *kept) set(o gc.Object, fields any) {
 	}
 	e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
 	e.identity = lease.Identity || e.Namespace == "kube-system" && (gc.Patterns{"apiserver-*"}).Match(e.Name)
-	e.expires, e.absent = gc.StampOf(lease.Expires), false
+	if e.expires, e.absent = gc.StampOf(lease.Expires), false; e.ofNode && e.seen {
+		e.expires = max(e.expires, gc.StampOf(now)) // somebody writes it, whatever its clock says
+	}
+	e.seen = true
 }
 
 // podOf is the Pod that the holder of an election may be: client-go's elections are held

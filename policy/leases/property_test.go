@@ -47,6 +47,7 @@ type oracle struct {
 	left     map[string]time.Time
 	stood    map[string]time.Time // by the Lease's UID: a live read found the Node
 	notFound map[string]time.Time // the same: one that began then did not
+	written  map[string]time.Time // the last time, by the Lease's UID
 	made     map[string]string    // names of Leases
 	next     int
 }
@@ -112,8 +113,10 @@ func (o *oracle) judge(l gctest.Object, now time.Time, current bool) (gc.Reason,
 		return "type_not_read", never
 	}
 	from := o.missing(l.UID)
-	if lease.Expires.After(from) {
-		from = lease.Expires
+	for _, life := range []time.Time{lease.Expires, ceil(o.written[l.UID])} {
+		if life.After(from) {
+			from = life
+		}
 	}
 	return "node_gone", from.Add(o.quarantine)
 }
@@ -263,7 +266,7 @@ func TestHistories(t *testing.T) {
 	gctest.Histories(t, func(t *rapid.T) {
 		o := &oracle{
 			t: t, c: leases.New(leases.Config{}), nodes: map[string]string{}, told: map[string]string{},
-			left: map[string]time.Time{}, stood: map[string]time.Time{}, notFound: map[string]time.Time{}, made: map[string]string{},
+			left: map[string]time.Time{}, stood: map[string]time.Time{}, notFound: map[string]time.Time{}, written: map[string]time.Time{}, made: map[string]string{},
 		}
 		o.World = &gctest.World{
 			Collector: o.c, Name: "leases", Type: leaseType, Policy: gc.Background, Pick: func(n int) int { return pick(t, n) }, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),
@@ -278,6 +281,9 @@ func TestHistories(t *testing.T) {
 			Changed: func(uid string) {
 				if delete(o.notFound, uid); !o.Known(uid) {
 					delete(o.stood, uid) // it may be seen again at this very moment
+					delete(o.written, uid)
+				} else if o.First(uid).Before(o.Now) {
+					o.written[uid] = o.Now
 				}
 			},
 			Answered: o.answered,

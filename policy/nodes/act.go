@@ -54,7 +54,7 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	if !ok {
 		return
 	}
-	switch l := c.leaseOf[e.Name]; {
+	switch l := c.leases.Of(e.Name); {
 	case a.State == gc.Absent && l == nil, a.State == gc.Exists && l != nil && a.Object.UID == l.UID && a.Object.ResourceVersion == l.ResourceVersion:
 		e.verified = c.survey.asked
 	case a.State == gc.Exists: // somebody has written it, and its watch is late

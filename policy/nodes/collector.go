@@ -15,8 +15,7 @@ type Collector struct {
 	gc.Collection[*kept] // Nodes
 	config               Config
 	byName               map[string]*kept
-	leases               gc.Others[*lease]
-	leaseOf              map[string]*lease // by the Node's name
+	leases               leases.Signs
 	attachments          gc.Others[*attachment]
 	attached             map[string]int // attachments, by the Node's name
 	since                time.Time      // all types can be read
@@ -45,12 +44,6 @@ type kept struct {
 	terminating    bool
 }
 
-type lease struct {
-	gc.Entry
-	expires gc.Stamp
-	seen    bool // in an earlier version
-}
-
 type attachment struct {
 	gc.Entry
 	node string
@@ -59,11 +52,11 @@ type attachment struct {
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{
-		config: config, byName: map[string]*kept{}, leaseOf: map[string]*lease{}, attached: map[string]int{},
+		config: config, byName: map[string]*kept{}, attached: map[string]int{},
 		deletes: map[uint64]string{}, spent: map[string]time.Time{},
 	}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Gone: c.gone})
-	c.leases.Gone, c.leases.News = c.dropLease, c.PlanAll
+	c.leases.Init(c.PlanAll, c.touch)
 	c.attachments.Gone, c.attachments.News = c.dropAttachment, c.PlanAll
 	c.Beside("Lease", &c.leases)
 	c.Beside("VolumeAttachment", &c.attachments)
@@ -93,7 +86,7 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
 	switch t.Kind {
 	case "Lease":
-		c.observeLease(t, o, fields)
+		c.leases.Observe(now, t, o, fields)
 	case "VolumeAttachment":
 		c.observeAttachment(t, o, fields)
 	default:
@@ -149,25 +142,6 @@ func (c *Collector) gone(e *kept) {
 	}
 }
 
-// observeLease notes a sign of life: its time; and, because the clock of a machine may be
-// behind by days, that it is written while one looks.
-func (c *Collector) observeLease(t gc.Type, o gc.Object, fields any) {
-	if o.Namespace != "kube-node-lease" {
-		return
-	}
-	l, changed := c.leases.Observe(t, o, func() *lease { return &lease{expires: gc.NoStamp} })
-	if !changed {
-		return
-	}
-	f, known := fields.(leases.Lease)
-	if l.expires = gc.StampOf(f.Expires); !known || c.leases.Known() || l.seen {
-		l.expires = max(l.expires, gc.StampOf(c.Now()))
-	}
-	l.seen = true
-	c.leaseOf[l.Name] = l
-	c.touch(l.Name)
-}
-
 func (c *Collector) observeAttachment(t gc.Type, o gc.Object, fields any) {
 	a, changed := c.attachments.Observe(t, o, func() *attachment { return &attachment{} })
 	if f, known := fields.(Attachment); changed && known && f.Node != a.node {
@@ -192,13 +166,6 @@ func (c *Collector) touch(name string) {
 	if e := c.byName[name]; e != nil {
 		e.verified = time.Time{}
 		c.Plan(e)
-	}
-}
-
-func (c *Collector) dropLease(l *lease) {
-	if c.leaseOf[l.Name] == l {
-		delete(c.leaseOf, l.Name)
-		c.touch(l.Name)
 	}
 }
 

@@ -22,8 +22,8 @@ func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
 		return LeasesUnread, time.Time{}
 	}
 	last := max(e.since, e.heard)
-	if l := c.leaseOf[e.Name]; l != nil {
-		last = max(last, l.expires)
+	if l := c.leases.Of(e.Name); l != nil {
+		last = max(last, l.Last)
 	}
 	return "", last.Time()
 }

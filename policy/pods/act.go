@@ -34,7 +34,7 @@ func (c *Collector) read(n *node) (gc.Action, bool) {
 
 func (c *Collector) nodeAt(n *node) gc.Coordinates {
 	t := c.nodesRead.t
-	return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: n.name}
+	return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: n.Name}
 }
 
 func (c *Collector) ask(t *task) (gc.Action, bool) {
@@ -88,7 +88,7 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 		return
 	}
 	n, ok := c.reads.Finished(now, id>>1, result)
-	if !ok || !n.lost {
+	if !ok || !n.Lost() {
 		return
 	}
 	switch {
@@ -224,7 +224,7 @@ func (c *Collector) missing(n *node) gc.Reason {
 	switch {
 	case !c.nodesRead.complete:
 		return NodesUnread
-	case n.held:
+	case n.Held():
 		return TooManyLost
 	case n.absentAt.IsZero():
 		return NodeMissing
@@ -236,10 +236,8 @@ func (c *Collector) missing(n *node) gc.Reason {
 // at once: somebody should look.
 func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	held := 0
-	for _, n := range c.lost {
-		if n.held {
-			held += n.wanting
-		}
+	for l := range c.losses.Held {
+		held += c.nodes[l.Name].wanting
 	}
 	return map[gc.Reason]int{TooManyLost: held}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Collector knows all Pods and Nodes, and which Pods are to go. It is not safe for
@@ -20,16 +21,12 @@ type Collector struct {
 	owners    [2]map[uid]*group // by what ended how
 	nodes     map[string]*node
 	nodesRead reading
-	present   int     // Nodes that are there
-	lost      []*node // Nodes that are not, with Pods that are to go, by when they left
-	unweighed bool    // the Nodes that are lost, or how many are there, changed
-	// settled are Nodes that were lost together with some that are held, by when they left. Their
-	// own Pods are gone. They count: who confirmed one has not confirmed the others.
-	settled map[string]time.Time
-	reads   gc.Queue[*node]
-	queue   gc.Queue[*task]
-	failing map[uint64]*pod // by the ID of the FailPod that is on its way
-	now     time.Time
+	present   int // Nodes that are there
+	losses    nodes.Losses
+	reads     gc.Queue[*node]
+	queue     gc.Queue[*task]
+	failing   map[uint64]*pod // by the ID of the FailPod that is on its way
+	now       time.Time
 }
 
 // reading is how well a type is known.
@@ -42,6 +39,11 @@ type reading struct {
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{config: config.withDefaults()}
+	c.losses = nodes.Losses{MaxShare: c.config.MaxShare, Changed: func(l *nodes.Loss) {
+		n := c.nodes[l.Name]
+		c.quarantine(n)
+		c.planPods(n)
+	}}
 	c.reset()
 	return c
 }
@@ -50,7 +52,8 @@ func (c *Collector) reset() {
 	c.pods, c.odd = newIndex(), make(map[uid]string)
 	c.spaces, c.nodes = make(map[string]*namespace), make(map[string]*node)
 	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
-	c.present, c.lost, c.settled = 0, nil, make(map[string]time.Time)
+	c.present = 0
+	c.losses.Reset()
 	c.podsRead.complete, c.nodesRead.complete = false, false
 	c.failing = make(map[uint64]*pod)
 }
@@ -61,7 +64,8 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	for p := range c.pods.all {
 		c.uncount(p)
 	}
-	c.config, c.unweighed = config.withDefaults(), true
+	c.config = config.withDefaults()
+	c.losses.SetShare(c.config.MaxShare)
 	for _, s := range c.spaces {
 		s.kept = c.keeps(s.name)
 	}
@@ -190,7 +194,7 @@ func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
 		if n := c.nodes[o.Name]; n != nil && n.present && n.uid == u {
 			c.depart(n)
 			c.reckon(n)
-			c.weigh()
+			c.losses.Weigh()
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (c *Collector) ofNode(p *pod) verdict {
 	case n.present && n.outOfService && p.is(terminating):
 		return goes(OutOfService)
 	case n.present:
-	case n.held:
+	case n.Held():
 		return kept(TooManyLost)
 	case (n.absentAt.IsZero() || p.is(late)) && !p.futile():
 		return kept(NodeMissing)

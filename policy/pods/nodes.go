@@ -1,19 +1,17 @@
 package pods
 
 import (
-	"cmp"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // node is a Node that is there, or that Pods are bound to. Its item is the live read.
 type node struct {
 	gc.Item
-	name         string
+	nodes.Loss
 	uid          uid
 	epoch        uint32
 	present      bool
@@ -21,11 +19,6 @@ type node struct {
 	pods         []*pod
 	wanting      int       // of those, the ones that would go with it
 	refused      int       // of those, the ones whose deletion is refused
-	lost         bool      // it is missing for sure, and something would go
-	counts       bool      // against others that are lost
-	held         bool      // it was lost together with too many others
-	confirmed    bool      // a person says that it is gone
-	left         time.Time // when it was lost first since it was there; zero: it was not
 	since        time.Time // when its quarantine began
 	latest       time.Time // when a Pod was seen there that is late; zero: none is
 	absentAt     time.Time // a live read said so then; zero: none did
@@ -34,8 +27,8 @@ type node struct {
 func (c *Collector) nodeNamed(name string) *node {
 	n := c.nodes[name]
 	if n == nil {
-		n = &node{name: strings.Clone(name)}
-		c.nodes[n.name] = n
+		n = &node{Loss: nodes.Loss{Name: strings.Clone(name)}}
+		c.nodes[n.Name] = n
 	}
 	return n
 }
@@ -50,15 +43,14 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 	}
 	if n.present, n.outOfService = true, outOfService; !present {
 		c.present++
-		c.unweighed = true
-		delete(c.settled, n.name)
+		c.losses.Add(1)
 		for _, p := range n.pods { // another life of the Node
 			c.refuse(p, false)
 		}
 	}
 	c.reckon(n)
-	n.left, n.confirmed = time.Time{}, false
-	c.weigh()
+	c.losses.Back(&n.Loss)
+	c.losses.Weigh()
 	c.planPods(n)
 }
 
@@ -66,13 +58,13 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 func (c *Collector) depart(n *node) {
 	n.present, n.outOfService = false, false
 	c.present--
-	c.unweighed = true
+	c.losses.Add(-1)
 }
 
 // bind p to a node by name; "": to none.
 func (c *Collector) bind(p *pod, name string) {
 	if n := p.node; n != nil {
-		if n.name == name {
+		if n.Name == name {
 			return
 		}
 		last := len(n.pods) - 1
@@ -93,7 +85,7 @@ func (c *Collector) bind(p *pod, name string) {
 // arrived says that p was seen to be bound to its node for the first time. The Node may
 // have come again without being seen: only a read that is sent later is about this Pod.
 func (c *Collector) arrived(p *pod) {
-	if n := p.node; n != nil && n.lost {
+	if n := p.node; n != nil && n.Lost() {
 		n.latest = c.now
 		p.set(late, true)
 		c.quarantine(n)
@@ -118,7 +110,7 @@ func (c *Collector) touched(nodes ...*node) {
 			c.reckon(n)
 		}
 	}
-	c.weigh()
+	c.losses.Weigh()
 }
 
 // doubt that n is still absent: it is read before anything goes.
@@ -135,25 +127,26 @@ func (c *Collector) reckonAll() {
 			c.planPods(n)
 		}
 	}
-	c.weigh()
+	c.losses.Weigh()
 }
 
 // reckon whether n is lost, and what follows from that for itself.
 func (c *Collector) reckon(n *node) {
 	if !n.present && len(n.pods) == 0 {
-		c.setLost(n, false)
+		c.losses.Find(&n.Loss, c.nodesRead.complete)
 		c.reads.Drop(n)
-		delete(c.nodes, n.name)
+		delete(c.nodes, n.Name)
 		return
 	}
-	lost := c.nodesRead.complete && !n.present && n.wanting > 0
-	if lost == n.lost {
-		if counts := n.weighs(); n.counts != counts {
-			n.counts, c.unweighed = counts, true
-		}
+	lost, was := c.nodesRead.complete && !n.present && n.wanting > 0, n.Lost()
+	if lost {
+		c.losses.Lose(c.now, &n.Loss, n.weighs())
+	} else {
+		c.losses.Find(&n.Loss, c.nodesRead.complete && !n.present)
+	}
+	if lost == was {
 		return
 	}
-	c.setLost(n, lost)
 	if n.absentAt = (time.Time{}); lost {
 		n.since = c.now
 		c.reads.Changed(n)
@@ -167,7 +160,7 @@ func (c *Collector) reckon(n *node) {
 func (c *Collector) quarantine(n *node) {
 	var due time.Time
 	switch {
-	case !n.lost || n.held:
+	case !n.Lost() || n.Held():
 	case n.absentAt.IsZero():
 		due = n.since.Add(c.config.Quarantine)
 	case !n.latest.IsZero():
@@ -176,74 +169,9 @@ func (c *Collector) quarantine(n *node) {
 	c.reads.Schedule(n, due)
 }
 
-// setLost notes whether n is lost, among the others that are.
-func (c *Collector) setLost(n *node, lost bool) {
-	if lost == n.lost {
-		return
-	}
-	if lost && n.left.IsZero() {
-		n.left = c.now
-	}
-	if delete(c.settled, n.name); !lost && n.counts && (n.held || n.confirmed) && !n.present && c.nodesRead.complete {
-		c.settled[n.name] = n.left
-	}
-	at, _ := slices.BinarySearchFunc(c.lost, n, func(a, b *node) int {
-		return cmp.Or(a.left.Compare(b.left), strings.Compare(a.name, b.name))
-	})
-	c.unweighed = true
-	if n.lost, n.held, n.counts = lost, false, n.weighs(); lost {
-		c.lost = slices.Insert(c.lost, at, n)
-	} else {
-		c.lost = slices.Delete(c.lost, at, at+1)
-	}
-}
-
 // weighs says whether n counts against others. If all its Pods are refused, they may stay for ever. Their
 // deletion was decided before that, so that n does not wait for others, either.
 func (n *node) weighs() bool { return n.wanting > n.refused }
-
-// weigh which of the Nodes that are lost were lost together with too many others.
-func (c *Collector) weigh() {
-	if !c.unweighed {
-		return
-	}
-	c.unweighed = false
-	const rounding = 1e-9 // 0.29 of 100 is 29
-	first, next, together, anyHeld := 0, 0, 0, false
-	for _, n := range c.lost {
-		for ; next < len(c.lost) && c.lost[next].left.Sub(n.left) <= LostTogether; next++ {
-			together += count(c.lost[next])
-		}
-		for ; n.left.Sub(c.lost[first].left) > LostTogether; first++ {
-			together -= count(c.lost[first])
-		}
-		all := together
-		for _, left := range c.settled {
-			if left.Sub(n.left).Abs() <= LostTogether {
-				all++
-			}
-		}
-		most := math.Ceil(c.config.MaxShare*float64(c.present+all) - rounding)
-		held := n.counts && !n.confirmed && float64(all) > max(1, most)
-		anyHeld = anyHeld || held
-		if held == n.held {
-			continue
-		}
-		n.held = held
-		c.quarantine(n)
-		c.planPods(n)
-	}
-	if !anyHeld {
-		clear(c.settled)
-	}
-}
-
-func count(n *node) int {
-	if n.counts {
-		return 1
-	}
-	return 0
-}
 
 // refuse notes whether nobody may delete p as it is.
 func (c *Collector) refuse(p *pod, is bool) {
@@ -259,23 +187,15 @@ func (c *Collector) refuse(p *pod, is bool) {
 // its Pods.
 func (c *Collector) Held() map[string]int {
 	held := make(map[string]int)
-	for _, n := range c.lost {
-		if n.held {
-			held[n.name] = n.wanting
-		}
+	for l := range c.losses.Held {
+		held[l.Name] = c.nodes[l.Name].wanting
 	}
 	return held
 }
 
-// ConfirmLost says that a person has seen that a Node is gone. It reports whether that was waited for.
-// It counts until the Node is there again, or all its Pods are gone.
+// ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 	c.now = now
 	n := c.nodes[name]
-	if n == nil || !n.held {
-		return false
-	}
-	n.confirmed, c.unweighed = true, true
-	c.weigh()
-	return true
+	return n != nil && c.losses.Confirm(&n.Loss)
 }

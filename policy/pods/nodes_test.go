@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 	"github.com/ebb-agent/ebb/policy/pods"
 )
 
@@ -302,7 +303,7 @@ func TestRefusedPodsOfNodes(t *testing.T) {
 func TestLostLater(t *testing.T) {
 	w := fullCluster(t, 10, pods.Config{})
 	w.loseNodes(0, 5)
-	w.pass(pods.LostTogether)
+	w.pass(nodes.LostTogether)
 	w.want()
 	w.loseNodes(5, 6)
 	w.pass(time.Second)

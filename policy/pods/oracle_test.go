@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 	"github.com/ebb-agent/ebb/policy/pods"
 )
 
@@ -148,12 +149,12 @@ func (o *oracle) hasPods(name string) bool {
 func (o *oracle) held(name string) bool {
 	all := 1
 	for other := range o.since {
-		if other != name && o.counts(other) && o.left[name].Sub(o.left[other]).Abs() <= pods.LostTogether {
+		if other != name && o.counts(other) && o.left[name].Sub(o.left[other]).Abs() <= nodes.LostTogether {
 			all++
 		}
 	}
 	for _, left := range o.settled {
-		if o.left[name].Sub(left).Abs() <= pods.LostTogether {
+		if o.left[name].Sub(left).Abs() <= nodes.LostTogether {
 			all++
 		}
 	}

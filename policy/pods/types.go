@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Name is the collector's.
@@ -42,7 +43,7 @@ type Config struct {
 	// Quarantine is how long a Node must be missing before it is read live, and how long
 	// the answer holds. 0 or less: 40s.
 	Quarantine time.Duration
-	// MaxShare of all Nodes, those lost included, may be lost within [LostTogether]; one always
+	// MaxShare of all Nodes, those lost included, may be lost within [nodes.LostTogether]; one always
 	// may, and the number is rounded up. If more are, the Pods of those Nodes stay until a person
 	// confirms that the Nodes are gone ([Collector.ConfirmLost]), or Nodes come. 1 or more: there
 	// is no such limit. 0 or less: 0.34, with which one zone of three may go.
@@ -60,11 +61,7 @@ type Limits struct {
 const (
 	defaultKeep       = 12500
 	defaultQuarantine = 40 * time.Second
-	defaultMaxShare   = 0.34
 )
-
-// LostTogether is how far apart Nodes are lost that count together for Config.MaxShare.
-const LostTogether = time.Hour
 
 func (c Config) withDefaults() Config {
 	if c.Keep == 0 {
@@ -74,7 +71,7 @@ func (c Config) withDefaults() Config {
 		c.Quarantine = defaultQuarantine
 	}
 	if !(c.MaxShare > 0) {
-		c.MaxShare = defaultMaxShare
+		c.MaxShare = nodes.DefaultLostShare
 	}
 	return c
 }

@@ -37,24 +37,31 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	of := c.nodes.Type()
 	a.Owner = gc.Coordinates{APIVersion: of.APIVersion, Kind: of.Kind, Resource: of.Resource, Name: l.node}
 	if !l.absent || l.read <= l.missing || c.Now().Sub(l.read.Time()) > FreshFor {
-		l.read, l.absent = gc.StampOf(c.Now()), false
+		l.read, l.absent, l.free = gc.StampOf(c.Now()), false, false
 		return gc.Action{Collector: Name, Verb: gc.Verify, Object: a.Owner, Reason: why}
+	}
+	if !l.free {
+		return gc.Action{Collector: Name, Verb: gc.Bound, Object: a.Owner, Reason: why}
 	}
 	a.Verb, a.Policy = gc.Delete, gc.Background
 	return a
 }
 
-// Answered takes what a live read of a Node returned. It began when it was asked for, at the
-// earliest.
+// Answered takes what a live read of a Node, or of its Pods, returned. It began when it was asked for,
+// at the earliest.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	e, ok := c.Read(now, id, a)
 	if !ok || e.left == nil || e.left.missing == gc.NoStamp {
 		return // its Node is there, or nobody knows
 	}
-	if a.State == gc.Exists { // its watch is late, or somebody deletes and creates it
-		e.left.missing = gc.StampOf(now)
+	l := e.left
+	if a.State == gc.Exists { // a watch is late, or somebody deletes and creates it
+		l.missing = gc.StampOf(now)
 	}
-	e.left.absent = a.State == gc.Absent
+	if l.absent {
+		l.free = a.State == gc.Absent
+	}
+	l.absent = l.free || !l.absent && a.State == gc.Absent
 	c.Plan(e)
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/leases"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Collector knows all PersistentVolumes, and what bears on them. It is not safe for
@@ -15,6 +17,7 @@ type Collector struct {
 
 	claims  gc.Names[claimed]  // by namespace/name, each with what it says
 	nodes   gc.Names[struct{}] // by name
+	leases  leases.Signs       // of Nodes
 	drivers gc.Names[struct{}] // CSIDrivers by name
 	classes gc.Names[string]   // StorageClasses, each with its provisioner
 	known   map[string]bool
@@ -26,6 +29,8 @@ type Collector struct {
 	resting map[string]*rest   // drivers that cannot serve
 	words   map[string]string  // those that many objects share
 	byNode  map[string][]*kept // attachments and CSINodes
+	lost    map[string]*nodes.Loss
+	losses  nodes.Losses
 }
 
 // call is a DeleteVolume on its way.
@@ -73,12 +78,18 @@ func kindOf(t gc.Type) kind {
 func New(config Config) *Collector {
 	c := &Collector{
 		config: config, known: map[string]bool{}, index: newIndex(), counts: map[gc.Reason]int{},
-		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, byNode: map[string][]*kept{},
+		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, byNode: map[string][]*kept{}, lost: map[string]*nodes.Loss{},
 	}
+	c.losses = nodes.Losses{MaxShare: config.maxShare(), Changed: func(l *nodes.Loss) { c.planNode(l.Name) }}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone})
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
-	c.nodes.Gone = func(name string, _ struct{}) { c.planNode(name) }
+	c.nodes.Gone = func(name string, _ struct{}) {
+		c.losses.Add(-1)
+		c.planNode(name)
+	}
+	c.leases.Init(c.PlanAll, c.planNode)
+	c.Beside("Lease", &c.leases)
 	c.Beside("PersistentVolumeClaim", &c.claims)
 	c.Beside("Node", &c.nodes)
 	c.Beside("CSIDriver", &c.drivers)
@@ -90,6 +101,7 @@ func New(config Config) *Collector {
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
+	c.losses.SetShare(config.maxShare())
 	clear(c.resting) // whoever configures may have fixed it
 	for e := range c.Objects().All {
 		if e.volume != nil {
@@ -114,6 +126,7 @@ func (c *Collector) word(s string) string {
 func (c *Collector) before(e *kept) {
 	if e.left != nil {
 		c.miss(e.left)
+		c.reckon(e.left.node)
 	}
 	c.recount(e)
 }
@@ -146,6 +159,7 @@ func (c *Collector) gone(e *kept) {
 		c.unseen(e.volume.unread, false)
 	} else {
 		c.unleave(e)
+		c.reckon(e.left.node)
 		c.unseen(e.left.unread, false)
 	}
 }
@@ -159,5 +173,5 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 
 // Len is how many objects are known.
 func (c *Collector) Len() int {
-	return c.Collection.Len() + c.claims.Len() + c.nodes.Len() + c.drivers.Len() + c.classes.Len()
+	return c.Collection.Len() + c.claims.Len() + c.nodes.Len() + c.leases.Len() + c.drivers.Len() + c.classes.Len()
 }

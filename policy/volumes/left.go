@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // left is what is kept of an attachment or a CSINode.
@@ -16,6 +17,7 @@ type left struct {
 	missing gc.Stamp // since then, its Node is
 	read    gc.Stamp // when its Node was read live
 	absent  bool     // that read said so
+	free    bool     // no Pod is bound to it, as a later read said
 }
 
 func (c *Collector) learnLeft(e *kept, fields any) {
@@ -79,13 +81,60 @@ func (c *Collector) hasNode(l *left) bool {
 	return there
 }
 
+// reckon whether a Node is lost: it is gone, and something of it would go, too.
+func (c *Collector) reckon(node string) {
+	_, there := c.nodes.UID(node)
+	l, wanted := c.lost[node], false
+	for _, e := range c.byNode[node] {
+		wanted = wanted || c.wants(e) && !e.terminating && !e.owned
+	}
+	switch {
+	case node != "" && c.nodes.Known() && !there && wanted:
+		if l == nil {
+			l = &nodes.Loss{Name: node}
+			c.lost[node] = l
+		}
+		c.losses.Lose(c.Now(), l, true)
+	case l != nil:
+		c.losses.Find(l, c.nodes.Known() && !there)
+		if len(c.byNode[node]) == 0 {
+			delete(c.lost, node)
+		}
+	}
+	c.losses.Weigh()
+}
+
+// wants says whether what a Node has left is to go.
+func (c *Collector) wants(e *kept) bool {
+	if e.kind == aCSINode {
+		return c.config.CSINodes
+	}
+	return c.config.Attachments
+}
+
+// Held are the Nodes whose attachments and CSINodes stay because too many Nodes were lost at once, each
+// with their number.
+func (c *Collector) Held() map[string]int {
+	held := make(map[string]int)
+	for l := range c.losses.Held {
+		held[l.Name] = len(c.byNode[l.Name])
+	}
+	return held
+}
+
+// ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
+func (c *Collector) ConfirmLost(now time.Time, name string) bool {
+	c.Tell(now)
+	return c.losses.Confirm(c.lost[name])
+}
+
 // decideLeft says when an attachment or a CSINode is to go; at the zero time, why it is
 // kept, or that its Node is gone and nobody wants it deleted.
 func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 	l, never := e.left, time.Time{}
-	kind, wanted := "VolumeAttachment", c.config.Attachments
+	kind := "VolumeAttachment"
 	if e.kind == aCSINode {
-		kind, wanted = "CSINode", c.config.CSINodes
+		kind = "CSINode"
 	}
 	switch {
 	case l.node == "" || !c.known[kind]:
@@ -98,8 +147,16 @@ func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 		return NodeThere, never
 	case l.missing == gc.NoStamp:
 		return NodesUnread, never
-	case !wanted:
+	case !c.wants(e):
 		return NodeGone, never
+	case c.lost[l.node] != nil && c.lost[l.node].Held():
+		return TooManyLost, never
+	case !c.leases.Known():
+		return OtherUnread, never
 	}
-	return NodeGone, l.missing.Time().Add(c.config.quarantine())
+	last := l.missing
+	if life := c.leases.Of(l.node); life != nil {
+		last = max(last, life.Last)
+	}
+	return NodeGone, last.Time().Add(c.config.quarantine())
 }

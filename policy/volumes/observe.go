@@ -27,8 +27,15 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 		c.unseen(before.blind, !read)
 	case "Node":
 		if _, was := c.nodes.Observe(t, o, struct{}{}); !was {
+			c.losses.Add(1)
 			c.planNode(o.Name)
+			if l := c.lost[o.Name]; l != nil {
+				c.losses.Back(l)
+			}
+			c.losses.Weigh()
 		}
+	case "Lease":
+		c.leases.Observe(now, t, o, fields)
 	case "CSIDriver":
 		if _, was := c.drivers.Observe(t, o, struct{}{}); !was && c.index.drivers.add(cloned(o.Name), 1) {
 			c.PlanAll()
@@ -108,4 +115,6 @@ func (c *Collector) Restored(now time.Time) {
 	c.Collection.Restored(now)
 	c.index, c.blind = newIndex(), 0
 	clear(c.byNode)
+	clear(c.lost)
+	c.losses.Reset()
 }

@@ -23,16 +23,16 @@ func pick(t *rapid.T, n int) (v int) {
 }
 
 func typeOf(kind string) gc.Type {
-	version := map[string]string{"PersistentVolume": "v1", "PersistentVolumeClaim": "v1", "Node": "v1"}[kind]
+	version := map[string]string{"PersistentVolume": "v1", "PersistentVolumeClaim": "v1", "Node": "v1", "Lease": "coordination.k8s.io/v1"}[kind]
 	if version == "" {
 		version = "storage.k8s.io/v1"
 	}
-	return gc.Type{APIVersion: version, Kind: kind, Resource: resources[kind], Namespaced: kind == "PersistentVolumeClaim"}
+	return gc.Type{APIVersion: version, Kind: kind, Resource: resources[kind], Namespaced: kind == "PersistentVolumeClaim" || kind == "Lease"}
 }
 
 var resources = map[string]string{
 	"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims", "Node": "nodes",
-	"VolumeAttachment": "volumeattachments", "CSINode": "csinodes", "CSIDriver": "csidrivers", "StorageClass": "storageclasses",
+	"Lease": "leases", "VolumeAttachment": "volumeattachments", "CSINode": "csinodes", "CSIDriver": "csidrivers", "StorageClass": "storageclasses",
 }
 
 // thing is an object of a type beside the one at hand.

@@ -11,7 +11,7 @@ import (
 
 // reported are the reasons for which somebody should look.
 var reported = map[gc.Reason]bool{
-	ProvisionerGone: true, DriverGone: true, NotProvisioned: true, OtherClaim: true, Shared: true, ReclaimFailed: true, SecretUnclear: true, SinceUnknown: true, NodeGone: true,
+	ProvisionerGone: true, DriverGone: true, NotProvisioned: true, OtherClaim: true, Shared: true, ReclaimFailed: true, SecretUnclear: true, SinceUnknown: true, NodeGone: true, TooManyLost: true,
 }
 
 // Counts are how many objects there are by what is made of them.

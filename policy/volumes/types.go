@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Volume is what the collector wants to know of a PersistentVolume beside its metadata.
@@ -61,8 +62,12 @@ type Config struct {
 	Serve []string
 	// Attachments and CSINodes of Nodes that are gone are deleted.
 	Attachments, CSINodes bool
-	// Quarantine is how long their Node must be missing. Default 1h, and 1s at least.
+	// Quarantine is how long their Node must be missing, and its Lease expired or gone. Default 1h,
+	// and 1s at least. No Pod may be bound to the Node.
 	Quarantine time.Duration
+	// MaxShare of all Nodes may be lost at once: see [nodes.Losses]. If more are, what these Nodes have
+	// left stays. 0 or less: the default.
+	MaxShare float64
 	// AtOnce is how many volumes may be on their way. Default 4.
 	AtOnce int
 }
@@ -76,6 +81,13 @@ func (c Config) quarantine() time.Duration {
 		return max(c.Quarantine, time.Second) // a read is later than what it is about
 	}
 	return time.Hour
+}
+
+func (c Config) maxShare() float64 {
+	if c.MaxShare > 0 {
+		return c.MaxShare
+	}
+	return nodes.DefaultLostShare
 }
 
 func (c Config) atOnce() int {
@@ -140,6 +152,7 @@ const (
 	Owned       gc.Reason = "owned"
 	NodeThere   gc.Reason = "node_exists"
 	NodesUnread gc.Reason = "nodes_not_read"
+	TooManyLost gc.Reason = "too_many_nodes_lost"
 	Unread      gc.Reason = "type_not_read"   // it was not listed, or cannot be read now
 	OtherUnread gc.Reason = "others_not_read" // what bears on it was not, or cannot
 )

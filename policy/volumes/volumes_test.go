@@ -1,10 +1,12 @@
 package volumes_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/leases"
 	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
@@ -22,6 +24,9 @@ func object(kind, name, uid string) gc.Object {
 	o := gc.Object{APIVersion: t.APIVersion, Kind: kind, Name: name, UID: uid, ResourceVersion: "7"}
 	if t.Namespaced {
 		o.Namespace = "ns"
+	}
+	if kind == "Lease" {
+		o.Namespace = "kube-node-lease"
 	}
 	return o
 }
@@ -329,13 +334,106 @@ func TestLeft(t *testing.T) {
 		}
 		now = now.Add(time.Minute)
 		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
+		bound := to.Ready(now, 9)
+		if len(bound) != 1 || bound[0].Verb != gc.Bound || bound[0].Object.Kind != "Node" || bound[0].Object.Name != "n" {
+			t.Fatalf("%s: %+v", kind, bound)
+		}
+		to.Answered(now, now, bound[0].ID, gc.Answer{State: gc.Unknown})
+		for to.Next().After(now) {
+			now = to.Next()
+			for _, a := range to.Ready(now, 9) {
+				if a.Verb == gc.Delete {
+					t.Fatalf("%s goes, and whether Pods are bound to its Node is not known", kind)
+				}
+				to.Answered(now, now, a.ID, gc.Answer{State: map[gc.Verb]gc.State{gc.Verify: gc.Absent, gc.Bound: gc.Exists}[a.Verb]})
+			}
+			if to.Next().Equal(now.Add(time.Minute)) {
+				break // a Pod is bound: the quarantine begins anew
+			}
+		}
+		now = now.Add(time.Minute)
+		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
+		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
 		if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Delete || got[0].Object.UID != "uid-n" || got[0].ResourceVersion != "7" || got[0].Owner.Name != "n" {
 			t.Errorf("%s: %+v", kind, got)
 		}
+	}
+	// A kubelet renews its Lease while its Node is gone: the machine runs.
+	alive := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	alive.add("VolumeAttachment", "a", "uid-n", volumes.Attachment{Volume: "pv", Node: "n"})
+	alive.add("Lease", "n", "uid-l", leases.Lease{Holder: "n", Expires: noon.Add(40 * time.Second)})
+	to := alive.collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
+	if next := to.Next(); !next.Equal(noon.Add(100 * time.Second)) {
+		t.Errorf("a Lease expires at 40 s, and next is %v", next)
+	}
+	renewed := object("Lease", "n", "uid-l")
+	renewed.ResourceVersion = "8"
+	to.Observe(noon.Add(90*time.Second), typeOf("Lease"), renewed, leases.Lease{Holder: "n", Expires: noon.Add(-time.Hour)}) // by a clock that is behind
+	if next := to.Next(); !next.Equal(noon.Add(150 * time.Second)) {
+		t.Errorf("a Lease was written at 90 s, and next is %v", next)
+	}
+	to.Unreadable(noon.Add(91*time.Second), typeOf("Lease"))
+	if f, _ := to.Explain(gc.Coordinates{UID: "uid-n"}); f.Reason != volumes.OtherUnread || !to.Next().IsZero() {
+		t.Errorf("Leases cannot be read: %+v", f)
 	}
 	garbled := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
 	garbled.add("VolumeAttachment", "a", "uid-n", nil)
 	if f, _ := garbled.collector(volumes.Config{Attachments: true}).Explain(gc.Coordinates{UID: "uid-n"}); f.Reason != volumes.Unread {
 		t.Errorf("garbled: %+v", f)
+	}
+}
+
+// TestManyNodesLost: what Nodes have left stays if too many were lost at once, until a person confirms, or
+// they are there again.
+func TestManyNodesLost(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	for i := range 10 {
+		name := fmt.Sprint("n", i)
+		c.add("Node", name, name, nil)
+		c.add("VolumeAttachment", "a"+name, "uid-"+name, volumes.Attachment{Volume: "pv", Node: name})
+	}
+	to := c.collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
+	reason := func(name string) gc.Reason {
+		f, _ := to.Explain(gc.Coordinates{UID: "uid-" + name})
+		return f.Reason
+	}
+	lose := func(at time.Time, names ...string) {
+		for _, name := range names {
+			to.Forget(at, typeOf("Node"), object("Node", name, name))
+		}
+	}
+	lose(noon, "n0", "n1", "n2", "n3")
+	if held := to.Held(); len(held) > 0 || reason("n0") != volumes.NodeGone || !to.Next().Equal(noon.Add(time.Minute)) {
+		t.Errorf("four of ten: held %v, %s", held, reason("n0"))
+	}
+	lose(noon.Add(time.Second), "n4")
+	if held := to.Held(); len(held) != 5 || held["n4"] != 1 || reason("n0") != volumes.TooManyLost || !to.Next().IsZero() {
+		t.Errorf("five of ten: held %v, %s, next at %v", held, reason("n0"), to.Next())
+	}
+	if n := to.Counts(noon)[volumes.TooManyLost]; n != 5 || len(to.Reported(9)) != 5 {
+		t.Errorf("%d are counted, %d reported", n, len(to.Reported(9)))
+	}
+	now := noon.Add(time.Hour)
+	if to.ConfirmLost(now, "n9") || !to.ConfirmLost(now, "n4") || reason("n0") != volumes.TooManyLost {
+		t.Errorf("confirmed: n0 is %s", reason("n0"))
+	}
+	if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Verify || got[0].Object.Name != "n4" {
+		t.Errorf("confirmed: %+v", got)
+	}
+	// Too many are gone in the list of a new watch, too; and those that came back make room.
+	to.Listing(now, typeOf("Node"))
+	if reason("n0") != volumes.NodesUnread {
+		t.Errorf("in a list: %s", reason("n0"))
+	}
+	for _, name := range []string{"n2", "n3", "n5", "n6", "n7", "n8", "n9"} {
+		to.Observe(now, typeOf("Node"), object("Node", name, name), nil)
+	}
+	to.Synced(now, typeOf("Node"))
+	if held := to.Held(); len(held) > 0 || reason("n0") != volumes.NodeGone || reason("n2") != volumes.NodeThere {
+		t.Errorf("two came back: held %v, %s, %s", held, reason("n0"), reason("n2"))
+	}
+	to.Restored(now)
+	if held := to.Held(); len(held) > 0 || to.Len() > 0 {
+		t.Errorf("restored: held %v", held)
 	}
 }

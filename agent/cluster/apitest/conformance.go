@@ -22,7 +22,7 @@ type API interface {
 	Discover(ctx context.Context) (metadata.Discovery, error)
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
-	ListFields(ctx context.Context, t gc.Type, in string, fields metadata.Fields, take func(gc.Object, any) error) error
+	ListFields(ctx context.Context, t gc.Type, s metadata.Selection, fields metadata.Fields, take func(gc.Object, any) error) error
 	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
 }
 
@@ -222,7 +222,7 @@ func (s Server) testLists(t *testing.T) {
 	uid := s.Create(t, "listed", nil)
 	for in, want := range map[string]int{"default": 1, "": 1, "kube-system": 0} {
 		found := 0
-		err := s.ListFields(t.Context(), configMaps, in, nil, func(o gc.Object, _ any) error {
+		err := s.ListFields(t.Context(), configMaps, metadata.Selection{Namespace: in}, nil, func(o gc.Object, _ any) error {
 			if o.Kind != "ConfigMap" || in != "" && o.Namespace != in {
 				t.Errorf("in the list of %q: %+v", in, o)
 			}

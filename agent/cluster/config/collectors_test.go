@@ -39,6 +39,7 @@ exclude: {namespaces: [kube-system]}
 	}
 	for _, x := range []struct{ got, want any }{
 		{c.Collectors.Pods.Policy(), pods.Config{Namespaces: []string{"a*"}, Keep: -1, Failed: pods.Limits{PerOwner: 3, After: 6 * time.Hour}, Quarantine: 40 * time.Second, MaxShare: 0.34}},
+		{c.VolumePolicy().MaxShare, 0.34},
 		{c.PodPolicy().Excluded, gc.Patterns{"kube-system"}},
 		{c.Collectors.Jobs.Policy().Defaults[0], jobs.Default{Namespaces: []string{"ci-*"}, After: 24 * time.Hour}},
 		{c.Collectors.Jobs.Policy().Defaults[1].Selects(map[string]string{"team": "ci"}), true},

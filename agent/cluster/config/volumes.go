@@ -33,7 +33,14 @@ func defaultVolumes() Volumes {
 // cluster has that long for the claims.
 const minReleased = 24 * time.Hour
 
-// Policy is what the rules need.
+// VolumePolicy is what the rules for volumes need. As many Nodes may be lost at once as for Pods.
+func (c Config) VolumePolicy() volumes.Config {
+	p := c.Collectors.Volumes.Policy()
+	p.MaxShare = c.Collectors.Pods.MaxShare
+	return p
+}
+
+// Policy is what the rules need, but for Nodes that are lost.
 func (v Volumes) Policy() volumes.Config {
 	c := volumes.Config{ReleasedFor: time.Duration(v.ReleasedFor), Attachments: v.Attachments, CSINodes: v.CSINodes, Quarantine: time.Duration(v.Quarantine)}
 	for _, d := range v.Drivers {

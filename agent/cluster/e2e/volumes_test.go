@@ -189,7 +189,8 @@ func TestVolumesOfBadDrivers(t *testing.T) {
 }
 
 // VolumeAttachments and CSINodes of Nodes that are gone are reported, and go if that is
-// wanted; the others stay.
+// wanted; the others stay. So do those of a Node whose kubelet renews its Lease, and of one to
+// which a Pod is bound.
 func TestVolumesLeftByNodes(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	s := &storage{fixture: b, t: t}
@@ -197,13 +198,25 @@ func TestVolumesLeftByNodes(t *testing.T) {
 	uid := b.Must(t, http.MethodPost, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": "here"}})
 	s.attach("a-here", "some", "here")
 	s.attach("a-ghost", "some", "ghost")
+	s.attach("a-alive", "some", "alive")
+	s.attach("a-bound", "some", "bound")
+	lease := object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "alive", "namespace": "kube-node-lease"},
+		"spec": object{"holderIdentity": "alive", "leaseDurationSeconds": 3600, "renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")}}
+	b.Must(t, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease)
+	namespace := b.scenario(t).namespace
+	b.Must(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "default"}})
+	pod := object{"nodeName": "bound"}
+	for key, v := range podSpec {
+		pod[key] = v
+	}
+	b.Must(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "there"}, "spec": pod})
 	for name, owners := range map[string][]any{"here": {object{"apiVersion": "v1", "kind": "Node", "name": "here", "uid": uid}}, "ghost": nil} {
 		b.Must(t, http.MethodPost, strings.TrimSuffix(csiNodes, "/"), object{"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
 			"metadata": object{"name": name, "ownerReferences": owners}, "spec": object{"drivers": []any{object{"name": openDriver, "nodeID": name}}}})
 	}
 	left := func(want ...string) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
-			for _, path := range []string{attachments + "a-here", attachments + "a-ghost", csiNodes + "here", csiNodes + "ghost"} {
+			for _, path := range []string{attachments + "a-here", attachments + "a-ghost", attachments + "a-alive", attachments + "a-bound", csiNodes + "here", csiNodes + "ghost"} {
 				m, e := b.Get(ctx, path)
 				if err = errors.Join(err, e); (m != nil) != slices.Contains(want, path) {
 					err = errors.Join(err, fmt.Errorf("%s is there: %v", path, m != nil))
@@ -216,6 +229,7 @@ func TestVolumesLeftByNodes(t *testing.T) {
 		return func(c *config.Config) {
 			c.Collectors.Jobs.Mode = config.Enforce
 			v := &c.Collectors.Volumes
+			c.Collectors.Pods.MaxShare = 1 // three of four are lost
 			v.Mode, v.Quarantine, v.Attachments, v.CSINodes = config.Enforce, config.Duration(time.Second), wanted, wanted
 		}
 	}
@@ -228,14 +242,23 @@ func TestVolumesLeftByNodes(t *testing.T) {
 		return err
 	})
 	b.nextJobGoes(t)
-	if err := left(attachments+"a-here", attachments+"a-ghost", csiNodes+"here", csiNodes+"ghost")(t.Context()); err != nil {
+	if err := left(attachments+"a-here", attachments+"a-ghost", attachments+"a-alive", attachments+"a-bound", csiNodes+"here", csiNodes+"ghost")(t.Context()); err != nil {
 		t.Error(err)
 	}
 	r.stop()
-	b.start(t, b.kubeconfig, collecting(true))
-	await.Holds(t, patience, "what a Node has left to go", left(attachments+"a-here", csiNodes+"here"))
+	r = b.start(t, b.kubeconfig, collecting(true))
+	await.Holds(t, patience, "what a Node has left to go", left(attachments+"a-here", attachments+"a-alive", attachments+"a-bound", csiNodes+"here"))
+	before := r.metric(t, "reads_total") // the rest is about the Node to which a Pod is bound
+	await.Holds(t, patience, "that Node to be asked for again", func(context.Context) error {
+		if n := r.metric(t, "reads_total") - before; n < 6 {
+			return fmt.Errorf("%v reads", n)
+		}
+		return nil
+	})
 	b.nextJobGoes(t)
-	if err := left(attachments+"a-here", csiNodes+"here")(t.Context()); err != nil {
+	if err := left(attachments+"a-here", attachments+"a-alive", attachments+"a-bound", csiNodes+"here")(t.Context()); err != nil {
 		t.Error(err)
 	}
+	b.Must(t, http.MethodDelete, "/api/v1/namespaces/"+namespace+"/pods/there", object{"gracePeriodSeconds": 0})
+	await.Holds(t, patience, "what a Node without Pods has left to go", left(attachments+"a-here", attachments+"a-alive", csiNodes+"here"))
 }

@@ -12,11 +12,12 @@ import (
 // fields picks; in is a namespace, or empty for all. The strings that take gets share the
 // memory of a page. An object whose fields cannot be read is an error: who lists live wants
 // proof.
-func (c *Client) ListFields(ctx context.Context, t gc.Type, in string, fields Fields, take func(gc.Object, any) error) error {
+func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields Fields, take func(gc.Object, any) error) error {
 	f := c.Follow(t, fields, nil)
-	if f.path, f.pathErr = (Selection{Namespace: in}).path(t); f.pathErr != nil {
+	if f.path, f.pathErr = s.path(t); f.pathErr != nil {
 		return f.fault(f.pathErr)
 	}
+	f.query = s.values()
 	for next := ""; ; {
 		p, err := f.list(ctx, next, pageSize, func(it item) error {
 			if it.fields == nil && fields != nil {

@@ -69,7 +69,7 @@ func TestLiveList(t *testing.T) {
 	for _, in := range []string{"", "ns"} {
 		asked = nil
 		var got []string
-		err := c.ListFields(t.Context(), secrets, in, length, func(o gc.Object, fields any) error {
+		err := c.ListFields(t.Context(), secrets, Selection{Namespace: in}, length, func(o gc.Object, fields any) error {
 			got = append(got, strings.Clone(o.Name))
 			if o.Kind != "Secret" || o.UID != "u" || fields.(int) == 0 {
 				t.Errorf("%+v, %v", o, fields)
@@ -82,14 +82,14 @@ func TestLiveList(t *testing.T) {
 		}
 	}
 	names[1] = []string{"garbled"}
-	if err := c.ListFields(t.Context(), secrets, "", length, func(gc.Object, any) error { return nil }); !errors.Is(err, ErrMalformed) {
+	if err := c.ListFields(t.Context(), secrets, Selection{}, length, func(gc.Object, any) error { return nil }); !errors.Is(err, ErrMalformed) {
 		t.Errorf("garbled: %v", err)
 	}
 	own := errors.New("enough")
-	if err := c.ListFields(t.Context(), secrets, "", length, func(gc.Object, any) error { return own }); !errors.Is(err, own) {
+	if err := c.ListFields(t.Context(), secrets, Selection{}, length, func(gc.Object, any) error { return own }); !errors.Is(err, own) {
 		t.Errorf("%v", err)
 	}
-	if err := c.ListFields(t.Context(), secrets, "..", length, nil); !errors.Is(err, ErrRefused) {
+	if err := c.ListFields(t.Context(), secrets, Selection{Namespace: ".."}, length, nil); !errors.Is(err, ErrRefused) {
 		t.Errorf("%v", err)
 	}
 }
