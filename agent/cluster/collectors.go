@@ -190,7 +190,8 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 		ready := a.Ready(at, fair)
 		for _, action := range ready {
 			if isDeletion(action) {
-				action.Root = rootOf(a.name)
+				action.Root = a.name.Root()
+				c.collector.Because(action.Object, action.Root)
 			}
 			action.ID |= a.serial << serialShift
 			if action.Verb != gc.DeleteVolume && action.Verb != gc.Inventory {
@@ -225,6 +226,9 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	if a.action.Verb != gc.DeleteVolume {
 		c.collectors.inFlight--
 	}
+	if isDeletion(a.action) && a.Result != gc.Done {
+		c.collector.Because(a.action.Object, gc.Coordinates{})
+	}
 	if i < 0 {
 		return // it was turned off
 	}
@@ -244,11 +248,6 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 		}
 	}
 	s.Finished(at, a.action.ID, a.Result)
-}
-
-// rootOf stands for a collector where deletions are counted by what caused them.
-func rootOf(name gc.Collector) gc.Coordinates {
-	return gc.Coordinates{Kind: "Collector", Name: string(name), UID: "collector/" + string(name)}
 }
 
 // isDeletion says whether an action deletes. The circuit breaker counts only those.

@@ -110,7 +110,7 @@ func TestCollectors(t *testing.T) {
 func TestCollectorsAreBounded(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		collecting(config.Enforce)(c)
-		c.Envelope = config.Envelope{Burst: 100, PerMinute: 60}
+		c.CollectorEnvelope = config.Envelope{Burst: 100, PerMinute: 60}
 	}, withJobs, func(b *fixture) {
 		list := b.jobs(200, time.Minute)
 		b.after(61 * time.Second)
@@ -126,6 +126,42 @@ func TestCollectorsAreBounded(t *testing.T) {
 		b.want("jobs left", b.left(list), 0)
 		b.want("deletions", b.deletions("Job", "Pod"), 250)
 		b.want("said", b.said("a cascade is slowed"), 1)
+	})
+}
+
+// TestBacklogOfACollector: the first day of a collector, with far more Jobs due than the circuit breaker
+// allows, and two Pods of each. It stays closed, and cascades of people do not wait.
+func TestBacklogOfACollector(t *testing.T) {
+	inBubble(t, func(c *config.Config) {
+		collecting(config.Enforce)(c)
+		c.CircuitBreaker = config.CircuitBreaker{Deletions: 1000, Window: config.Duration(10 * time.Minute)}
+		c.Envelope = config.Envelope{Burst: 200, PerMinute: 24}
+		c.CollectorEnvelope = config.Envelope{Burst: 200, PerMinute: 48}
+	}, withJobs, func(b *fixture) {
+		begun := time.Now()
+		list := b.jobs(1000, time.Hour)
+		var pods []gc.Object
+		for _, job := range list {
+			pods = append(pods, b.pods(job, 2)...)
+		}
+		b.after(time.Hour + 2*time.Second - time.Since(begun))
+		// Jobs and Pods have one root.
+		cascades, err := b.c.Cascades(b.t.Context())
+		if err != nil || len(cascades) != 1 || cascades[0].Root.Name != "jobs" || cascades[0].Deletions < 200 || !cascades[0].Slowed {
+			b.t.Errorf("cascades: %+v, %v", cascades, err)
+		}
+		for range 12 {
+			b.after(10 * time.Minute)
+			b.want("what holds it", b.c.gate.stateText(), "")
+			owner := b.api.put(set("s"))
+			own := b.pods(owner, 100)
+			b.api.remove(owner, gc.Background)
+			b.after(time.Second)
+			b.want("left of what a person deleted", b.left(own), 0)
+		}
+		if gone := 3000 - b.left(list) - b.left(pods); gone < 2500 {
+			t.Errorf("only %d of 3000 went in two hours", gone)
+		}
 	})
 }
 

@@ -298,7 +298,7 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		return
 	}
 	c.limit.sent()
-	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
+	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && !a.Root.IsCollector() && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
 		c.collectors.lastCascade = now
 	}
 	if c.limit.inFlight > c.workers {

@@ -91,7 +91,8 @@ func (g *gate) configure(c config.Config) {
 		g.exclude[name] = true
 	}
 	g.volumes.configure(c.Collectors.Volumes)
-	g.breaker.Set(breaker.Limits{Deletions: c.CircuitBreaker.Deletions, Window: time.Duration(c.CircuitBreaker.Window), Burst: c.Envelope.Burst, PerMinute: c.Envelope.PerMinute})
+	g.breaker.Set(breaker.Limits{Deletions: c.CircuitBreaker.Deletions, Window: time.Duration(c.CircuitBreaker.Window),
+		Cascade: breaker.Rate(c.Envelope), Collector: breaker.Rate(c.CollectorEnvelope)})
 	g.updateMetrics()
 }
 

@@ -53,9 +53,12 @@ func (g *gate) trip(now time.Time, a gc.Action) {
 func (g *gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 	g.metrics.slowdowns.Inc()
 	e := g.config.Envelope
+	if a.Root.IsCollector() {
+		e = g.config.CollectorEnvelope
+	}
 	g.log.Warn("a cascade is slowed; it goes on by itself, and others are not held",
 		"reason", "envelope", "root", describe(a.Root), "root_uid", a.Root.UID, "burst", e.Burst, "per_minute", e.PerMinute, "goes_on", taken.RetryAt.UTC().Format(time.RFC3339))
-	if isOtherCollector(a) {
+	if a.Root.IsCollector() {
 		return // there is no object to tell it of
 	}
 	g.events.record(metadata.Notice{Object: a.Root, Type: warning, Reason: eventSlowed, Message: fmt.Sprintf(

@@ -177,6 +177,20 @@ func (c *Collector) noteRoot(i index) {
 	}
 }
 
+// Because says that an object is about to be deleted because of a root: its dependents go because of
+// that, too. The zero root says that the object was not deleted after all.
+func (c *Collector) Because(o, root gc.Coordinates) {
+	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
+	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
+	switch {
+	case !known || i == 0:
+	case root == gc.Coordinates{}:
+		c.roots.forget(i)
+	default:
+		c.roots.note(i, &root)
+	}
+}
+
 // containerSeen notes whether a container is going.
 func (c *Collector) containerSeen(i index) {
 	by := c.kinds.all[c.at(i).kind].holds

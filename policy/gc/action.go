@@ -14,6 +14,15 @@ func (c Collector) String() string {
 	return string(c)
 }
 
+// Root stands for a collector as the root of what is deleted because of it: its own deletions, and those
+// of dependents that they leave behind.
+func (c Collector) Root() Coordinates {
+	return Coordinates{Kind: "Collector", Name: string(c), UID: "collector/" + string(c)}
+}
+
+// IsCollector says whether a root stands for a collector, as no object does.
+func (c Coordinates) IsCollector() bool { return c.APIVersion == "" && c.Kind == "Collector" }
+
 // Verb is what an action asks the caller to do.
 type Verb uint8
 

@@ -8,11 +8,20 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Limits are how many deletions are admitted. Zero Deletions or Burst: any number.
+// Limits are how many deletions are admitted. Zero Deletions: any number.
+//
+// Collectors, and the cascades of what they delete, hold themselves at half of the window. So a backlog of
+// theirs neither opens the circuit breaker nor leaves nothing to the cascades of what people delete.
 type Limits struct {
-	Deletions int // of all cascades together, within Window
+	Deletions int // of all roots together, within Window
 	Window    time.Duration
-	Burst     int // of one cascade, at once
+	Cascade   Rate // of one root that is an object
+	Collector Rate // of one root that is a collector
+}
+
+// Rate bounds the deletions of one root. Zero Burst: any number.
+type Rate struct {
+	Burst     int // at once
 	PerMinute int // and from then on
 }
 
@@ -73,8 +82,10 @@ const (
 func (b *Breaker) Set(l Limits) {
 	b.limits = l
 	b.window.set(l.Deletions, l.Window)
-	if l.Burst == 0 {
-		b.envelopes = nil
+	for id, e := range b.envelopes {
+		if l.of(e.root).Burst == 0 {
+			delete(b.envelopes, id)
+		}
 	}
 }
 
@@ -92,18 +103,27 @@ func (b *Breaker) Left(now time.Time) (n int, ok bool) {
 	return b.window.left(now), true
 }
 
-func (l Limits) perSecond() float64 { return float64(l.PerMinute) / 60 }
+// of a root.
+func (l Limits) of(root gc.Coordinates) Rate {
+	if root.IsCollector() {
+		return l.Collector
+	}
+	return l.Cascade
+}
+
+func (r Rate) perSecond() float64 { return float64(r.PerMinute) / 60 }
 
 // drain refills the bucket for the time that has passed.
 func (e *envelope) drain(now time.Time, l Limits) {
+	r := l.of(e.root)
 	if d := now.Sub(e.at); d > 0 {
-		e.used = max(0, e.used-d.Seconds()*l.perSecond())
+		e.used = max(0, e.used-d.Seconds()*r.perSecond())
 	}
 	e.at = now
 	if e.used == 0 {
 		e.total = 0
 	}
-	if e.used < 0.9*float64(l.Burst) {
+	if e.used < 0.9*float64(r.Burst) {
 		e.slowed = false
 	}
 }
@@ -139,11 +159,14 @@ func (b *Breaker) evict(now time.Time) {
 // Acquire counts a deletion, if it may be sent.
 func (b *Breaker) Acquire(now time.Time, root gc.Coordinates) Grant {
 	var e *envelope
-	if b.limits.Burst > 0 {
+	if rate := b.limits.of(root); rate.Burst > 0 {
 		e = b.envelope(now, root)
-		if over := e.used + 1 - float64(b.limits.Burst); over > 0 {
+		if over := e.used + 1 - float64(rate.Burst); over > 0 {
 			return b.retryLater(now, e, over)
 		}
+	}
+	if root.IsCollector() && b.window.most > 0 && b.window.left(now) <= b.window.most/2 {
+		return b.afterSlice(now, e)
 	}
 	if b.exhausted() || e != nil && b.enabled && !e.saved && e.total >= maxUnsaved {
 		return Grant{Verdict: Unsaved, RetryAt: now.Add(unsavedPause), Batch: maxReserved}
@@ -164,10 +187,20 @@ func (b *Breaker) Acquire(now time.Time, root gc.Coordinates) Grant {
 // retryLater says when a cascade goes on: not for each deletion, but for as many as the
 // bucket gains within a tick.
 func (b *Breaker) retryLater(now time.Time, e *envelope, over float64) Grant {
-	perSecond := b.limits.perSecond()
+	perSecond := b.limits.of(e.root).perSecond()
 	pause := max(over/perSecond, tick.Seconds())
 	a := Grant{Verdict: Slowed, RetryAt: now.Add(time.Duration(pause * float64(time.Second))), Batch: max(1, int(pause*perSecond)), First: !e.slowed}
 	e.slowed = true
+	return a
+}
+
+// afterSlice says when a collector goes on that has found half of the window used: when the oldest slice
+// has left it, with as many deletions as fit one.
+func (b *Breaker) afterSlice(now time.Time, e *envelope) Grant {
+	a := Grant{Verdict: Slowed, RetryAt: now.Add(b.window.width), Batch: max(1, b.window.most/2/windowSlices), First: e != nil && !e.slowed}
+	if e != nil {
+		e.slowed = true
+	}
 	return a
 }
 
@@ -198,7 +231,7 @@ func (b *Breaker) Cascades(now time.Time, most int) []Cascade {
 			delete(b.envelopes, id)
 			continue
 		}
-		list = append(list, Cascade{e.root, e.total, max(0, b.limits.Burst-int(e.used+0.999)), e.slowed})
+		list = append(list, Cascade{e.root, e.total, max(0, b.limits.of(e.root).Burst-int(e.used+0.999)), e.slowed})
 	}
 	slices.SortFunc(list, func(x, y Cascade) int {
 		return cmp.Or(cmp.Compare(y.Deletions, x.Deletions), cmp.Compare(x.Root.UID, y.Root.UID))

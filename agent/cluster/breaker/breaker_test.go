@@ -42,9 +42,42 @@ func want(t *testing.T, what string, got, want any) {
 	}
 }
 
+// Collectors, all of them and what they leave behind together, hold themselves at half of the window,
+// whatever their own rates; the rest is the cascades'. They go on as the window slides.
+func TestCollectorsLeaveHalf(t *testing.T) {
+	b := made(Limits{Deletions: 6400, Window: 64 * time.Second, Cascade: Rate{10_000, 60}, Collector: Rate{3000, 60_000}})
+	now, sum := noon, 0
+	pass := func(name gc.Collector, n int) (passed int) {
+		passed, last := b.many(now, name.Root(), n)
+		if passed < n && (last.Verdict != Slowed || !last.RetryAt.After(now) || last.Batch < 1) {
+			t.Fatalf("%s: %+v", name, last)
+		}
+		sum += passed
+		return passed
+	}
+	want(t, "by its own rate", pass("jobs", 10_000), 3000)
+	want(t, "another, at half of the window", pass("pods", 10_000), 200)
+	now = now.Add(2 * time.Second)
+	want(t, "it holds while the window does not slide", pass("jobs", 10_000), 0)
+	passed, last := b.many(now, root("a"), 10_000)
+	want(t, "a cascade has the other half", passed, 3200)
+	want(t, "and then the circuit breaker opens", last.Verdict, Exceeded)
+	now = noon.Add(65 * time.Second)
+	want(t, "after a window", pass("jobs", 10_000), 0) // the cascade was two seconds later
+	now = noon.Add(67 * time.Second)
+	want(t, "after that one", pass("jobs", 10_000), 3000)
+
+	free := made(Limits{})
+	passed, _ = free.many(noon, gc.Collector("jobs").Root(), 100_000)
+	want(t, "without limits", passed, 100_000)
+	one := made(Limits{Deletions: 1, Window: time.Minute})
+	passed, last = one.many(noon, gc.Collector("jobs").Root(), 9)
+	want(t, "of one deletion", fmt.Sprint(passed, last.Verdict), fmt.Sprint(1, Slowed))
+}
+
 // A cascade that has spent its burst goes on at the slope, in ticks; others do not notice.
 func TestEnvelope(t *testing.T) {
-	b := made(Limits{Deletions: 100_000, Window: 10 * time.Minute, Burst: 100, PerMinute: 1200})
+	b := made(Limits{Deletions: 100_000, Window: 10 * time.Minute, Cascade: Rate{100, 1200}})
 	n, a := b.many(noon, root("a"), 500)
 	want(t, "burst", n, 100)
 	want(t, "verdict", fmt.Sprint(a.Verdict == Slowed, a.First, a.RetryAt.Sub(noon), a.Batch), "true true 1s 20")
@@ -62,7 +95,7 @@ func TestEnvelope(t *testing.T) {
 	want(t, "cascades", len(list), 1)
 	want(t, "the slowed one", fmt.Sprint(list[0].Root.Name, list[0].Deletions, list[0].Left, list[0].Slowed), "a1300 0 true")
 	want(t, "cascades later", len(b.Cascades(now.Add(time.Minute), 10)), 0)
-	slow := made(Limits{Burst: 1, PerMinute: 2})
+	slow := made(Limits{Cascade: Rate{1, 2}})
 	slow.many(noon, root("a"), 1)
 	_, a = slow.many(noon, root("a"), 1)
 	want(t, "a flat slope", fmt.Sprint(a.RetryAt.Sub(noon), a.Batch), "30s 1")
@@ -70,7 +103,7 @@ func TestEnvelope(t *testing.T) {
 
 // What was not carried out costs nothing.
 func TestGive(t *testing.T) {
-	b := made(Limits{Deletions: 10, Window: time.Minute, Burst: 5, PerMinute: 1})
+	b := made(Limits{Deletions: 10, Window: time.Minute, Cascade: Rate{5, 1}})
 	for i := range 100 {
 		a := b.Acquire(noon.Add(time.Duration(i)*time.Millisecond), root("a"))
 		if a.Verdict != Pass {
@@ -85,7 +118,7 @@ func TestGive(t *testing.T) {
 
 // The number of envelopes is bounded, and who has spent most is not forgotten for it.
 func TestManyRoots(t *testing.T) {
-	b := made(Limits{Burst: 1000, PerMinute: 60})
+	b := made(Limits{Cascade: Rate{1000, 60}})
 	b.many(noon, root("big"), 900)
 	for i := range 3 * maxEnvelopes {
 		b.many(noon, root(fmt.Sprint(i)), 1+i%5)
@@ -104,7 +137,7 @@ func TestManyRoots(t *testing.T) {
 // one root no more than its burst, its slope and, for each crash, what no text named.
 func TestKeptOverCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{Deletions: rapid.IntRange(600, 6000).Draw(t, "deletions"), Window: 10 * time.Minute, Burst: rapid.IntRange(100, 3000).Draw(t, "burst"), PerMinute: rapid.IntRange(1, 2000).Draw(t, "slope")}
+		l := Limits{Deletions: rapid.IntRange(600, 6000).Draw(t, "deletions"), Window: 10 * time.Minute, Cascade: Rate{rapid.IntRange(100, 3000).Draw(t, "burst"), rapid.IntRange(1, 2000).Draw(t, "slope")}}
 		now, kept, crashes := noon, "", 0
 		begin := func() *Breaker {
 			b := made(l)
@@ -144,9 +177,9 @@ func TestKeptOverCrashes(t *testing.T) {
 			if paused < l.Window*62/64 && all > l.Deletions {
 				t.Fatalf("%d deletions within %v", all, paused)
 			}
-			most := float64(l.Burst) + paused.Seconds()*l.perSecond() + float64(crashes*maxUnsaved) + 1
+			most := float64(l.Cascade.Burst) + paused.Seconds()*l.Cascade.perSecond() + float64(crashes*maxUnsaved) + 1
 			if float64(busiest) > math.Ceil(most) {
-				t.Fatalf("%d of one root in %v with %d crashes, burst %d, slope %d", busiest, paused, crashes, l.Burst, l.PerMinute)
+				t.Fatalf("%d of one root in %v with %d crashes, burst %d, slope %d", busiest, paused, crashes, l.Cascade.Burst, l.Cascade.PerMinute)
 			}
 		}
 	})
@@ -154,7 +187,7 @@ func TestKeptOverCrashes(t *testing.T) {
 
 // An orderly end forgets nothing and makes nothing up.
 func TestOrderlyEnd(t *testing.T) {
-	l := Limits{Deletions: 20_000, Window: 10 * time.Minute, Burst: 1000, PerMinute: 60}
+	l := Limits{Deletions: 20_000, Window: 10 * time.Minute, Cascade: Rate{1000, 60}}
 	b := made(l)
 	b.Persist(true)
 	now := noon
@@ -188,7 +221,7 @@ func TestOrderlyEnd(t *testing.T) {
 }
 
 func TestTextsOfOthers(t *testing.T) {
-	b := made(Limits{Deletions: 100, Window: time.Minute, Burst: 10, PerMinute: 60})
+	b := made(Limits{Deletions: 100, Window: time.Minute, Cascade: Rate{10, 60}})
 	for _, bad := range []string{"{", `{"window":[["a"]]}`, "open"} {
 		if b.Restore(noon, bad) == nil {
 			t.Errorf("%q is taken", bad)
@@ -201,7 +234,7 @@ func TestTextsOfOthers(t *testing.T) {
 	left, _ := b.Left(noon)
 	want(t, "left", left, 100)
 	var big Breaker
-	big.Set(Limits{Burst: 10, PerMinute: 1})
+	big.Set(Limits{Cascade: Rate{10, 1}})
 	for i := range 1000 {
 		r := root(fmt.Sprint(i))
 		r.Name = strings.Repeat("\"<é", 80)
@@ -215,7 +248,7 @@ func TestTextsOfOthers(t *testing.T) {
 func FuzzRecall(f *testing.F) {
 	f.Add(`{"at":"2026-07-01T12:00:00Z","ahead":512,"window":[[0,5]],"cascades":[{"uid":"u","name":"n","used":5,"total":9}]}`)
 	f.Fuzz(func(t *testing.T, kept string) {
-		b := made(Limits{Deletions: 1000, Window: time.Minute, Burst: 10, PerMinute: 60})
+		b := made(Limits{Deletions: 1000, Window: time.Minute, Cascade: Rate{10, 60}})
 		if b.Restore(noon, kept) != nil {
 			return
 		}

@@ -136,13 +136,15 @@ func (b *Breaker) Restore(now time.Time, kept string) error {
 	}
 	b.window.add(now, now, t.Ahead)
 	for _, s := range t.Cascade {
-		if s.UID == "" || b.limits.Burst == 0 || s.Used < 0 || len(b.envelopes) >= maxSavedRoots {
+		root := gc.Coordinates{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+		rate := b.limits.of(root)
+		if s.UID == "" || rate.Burst == 0 || s.Used < 0 || len(b.envelopes) >= maxSavedRoots {
 			continue
 		}
-		e := b.envelope(t.At, gc.Coordinates{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: s.UID})
+		e := b.envelope(t.At, root)
 		e.used, e.total = s.Used, max(s.Total, 0)
 		e.drain(now, b.limits)
-		e.used = min(e.used+float64(t.Ahead), max(e.used, float64(b.limits.Burst)))
+		e.used = min(e.used+float64(t.Ahead), max(e.used, float64(rate.Burst)))
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type Config struct {
 	Paused             bool           `json:"paused"`
 	CircuitBreaker     CircuitBreaker `json:"circuitBreaker"`
 	Envelope           Envelope       `json:"envelope"`
+	CollectorEnvelope  Envelope       `json:"collectorEnvelope"`
 	Exclude            Exclude        `json:"exclude"`
 	OrphanWithout      []string       `json:"orphanWithout"`
 	ForegroundPatience Duration       `json:"foregroundPatience"`
@@ -97,6 +98,7 @@ func Default() Config {
 		Mode:               Observe,
 		CircuitBreaker:     CircuitBreaker{Deletions: 50000, Window: Duration(10 * time.Minute)},
 		Envelope:           Envelope{Burst: 10000, PerMinute: 1200},
+		CollectorEnvelope:  Envelope{Burst: 10000, PerMinute: 2400},
 		Exclude:            Exclude{Types: []string{}, Namespaces: []string{}},
 		OrphanWithout:      []string{"*.metrics.k8s.io", "*.custom.metrics.k8s.io", "*.external.metrics.k8s.io"},
 		ForegroundPatience: Duration(time.Minute),

@@ -43,11 +43,13 @@ func (c *Config) problems(bad map[string]bool) []error {
 	if c.CircuitBreaker.Deletions < 0 {
 		fail("circuitBreaker.deletions", "%d is negative; 0 is no circuit breaker", c.CircuitBreaker.Deletions)
 	}
-	if c.Envelope.Burst < 0 {
-		fail("envelope.burst", "%d is negative; 0 is no envelope", c.Envelope.Burst)
-	}
-	if n := c.Envelope.PerMinute; n < 1 || n > 1_000_000 {
-		fail("envelope.perMinute", "%d is not between 1 and 1000000", n)
+	for field, e := range map[string]Envelope{"envelope": c.Envelope, "collectorEnvelope": c.CollectorEnvelope} {
+		if e.Burst < 0 {
+			fail(field+".burst", "%d is negative; 0 is no envelope", e.Burst)
+		}
+		if n := e.PerMinute; n < 1 || n > 1_000_000 {
+			fail(field+".perMinute", "%d is not between 1 and 1000000", n)
+		}
 	}
 	if n := c.Concurrency.Max; n < 1 || n > 1024 {
 		fail("concurrency.max", "%d is not between 1 and 1024", n)
