@@ -30,7 +30,8 @@ type Objects[E Kept] struct {
 	types      []reading
 }
 
-// reading is how well a type is known.
+// reading is how well a type is known. All versions of a type are one: the API server may begin to
+// prefer another, and the objects are the same.
 type reading struct {
 	Type
 	epoch   uint32
@@ -69,13 +70,17 @@ func (s *Objects[E]) Known() bool {
 
 // reading of a type, and its place.
 func (s *Objects[E]) reading(t Type) (*reading, uint8) {
-	i := slices.IndexFunc(s.types, func(r reading) bool { return r.APIVersion == t.APIVersion && r.Kind == t.Kind })
+	i := s.place(t)
 	if i < 0 {
 		i = len(s.types)
 		s.types = append(s.types, reading{})
 	}
 	s.types[i].Type = t
 	return &s.types[i], uint8(i)
+}
+
+func (s *Objects[E]) place(t Type) int {
+	return slices.IndexFunc(s.types, func(r reading) bool { return GroupOf(r.APIVersion) == GroupOf(t.APIVersion) && r.Kind == t.Kind })
 }
 
 // Listing says that a list begins: what it does not name has gone. What was current stays
@@ -134,8 +139,12 @@ func (s *Objects[E]) Synced(t Type, gone func(E)) (news bool) {
 	return news
 }
 
-// Unreadable says that a type cannot be read now, and whether it could before.
+// Unreadable says that a type cannot be read now, and whether it could before. An earlier version says
+// nothing of the one that is read.
 func (s *Objects[E]) Unreadable(t Type) (news bool) {
+	if i := s.place(t); i >= 0 && s.types[i].APIVersion != t.APIVersion {
+		return false
+	}
 	r, _ := s.reading(t)
 	news, r.current = r.current, false
 	return news

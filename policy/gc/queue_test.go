@@ -289,6 +289,35 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestTypeChangesItsVersion: an upgraded API server prefers another version of a type. Its objects are the
+// same, in whatever order one hears of the versions.
+func TestTypeChangesItsVersion(t *testing.T) {
+	type kept struct{ gc.Entry }
+	old, next := gc.Type{APIVersion: "example.com/v1alpha1", Kind: "One", Resource: "ones"}, gc.Type{APIVersion: "example.com/v1", Kind: "One", Resource: "ones"}
+	for _, oldFirst := range []bool{true, false} {
+		var s gc.Objects[*kept]
+		gone := ""
+		list := func(of gc.Type, uids ...string) {
+			s.Listing(of)
+			for _, uid := range uids {
+				s.Observe(of, gc.Object{UID: uid, ResourceVersion: "1"}, func() *kept { return new(kept) })
+			}
+			s.Synced(of, func(e *kept) { gone += e.UID })
+		}
+		list(old, "a", "b")
+		if oldFirst {
+			s.Unreadable(old)
+		}
+		list(next, "a")
+		if !oldFirst {
+			s.Unreadable(old)
+		}
+		if gone != "b" || !s.Current(s.Get("a")) || !s.Known() || s.Coordinates(s.Get("a")).APIVersion != next.APIVersion {
+			t.Errorf("%q went; current %v, known %v: %+v", gone, s.Current(s.Get("a")), s.Known(), s.Coordinates(s.Get("a")))
+		}
+	}
+}
+
 // TestEarliest: the first that are due, and how many there are.
 func TestEarliest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

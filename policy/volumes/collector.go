@@ -118,6 +118,7 @@ func (c *Collector) word(s string) string {
 	if w, known := c.words[s]; known {
 		return w
 	}
+	s = cloned(s)
 	c.words[s] = s
 	return s
 }

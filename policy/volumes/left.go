@@ -30,7 +30,7 @@ func (c *Collector) learnLeft(e *kept, fields any) {
 		l.node = e.Name
 		l.drivers, _ = fields.(Drivers)
 	} else if a, known := fields.(Attachment); known {
-		l.node, l.volume, l.handle = c.word(a.Node), a.Volume, a.Handle
+		l.node, l.volume, l.handle = c.nodeName(a.Node), a.Volume, a.Handle
 	} else {
 		l.unread = true
 	}
@@ -38,6 +38,14 @@ func (c *Collector) learnLeft(e *kept, fields any) {
 	put(c.byNode, l.node, e)
 	c.bear(l, 1)
 	c.unseen(was, l.unread)
+}
+
+// nodeName gives one copy of the name for all that a Node has left. Nodes come and go: words would grow.
+func (c *Collector) nodeName(name string) string {
+	if known := c.byNode[name]; len(known) > 0 {
+		return known[0].left.node
+	}
+	return cloned(name)
 }
 
 // unleave takes out what an attachment or a CSINode says.
