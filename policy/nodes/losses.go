@@ -50,8 +50,8 @@ type Losses struct {
 // Reset forgets all Nodes.
 func (s *Losses) Reset() { s.present, s.lost, s.settled, s.stale = 0, nil, nil, true }
 
-// Add so many Nodes to those that are there.
-func (s *Losses) Add(n int) { s.present, s.stale = s.present+n, true }
+// AddPresent says that so many more Nodes are there.
+func (s *Losses) AddPresent(n int) { s.present, s.stale = s.present+n, true }
 
 // SetShare is another share of all Nodes.
 func (s *Losses) SetShare(most float64) { s.MaxShare, s.stale = most, true }
@@ -73,9 +73,9 @@ func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
 	s.lost = slices.Insert(s.lost, s.place(l), l)
 }
 
-// Find says that a Node is not lost any more. gone says that it still is not there, and that what was
+// Drop says that a Node is not lost any more. gone says that it still is not there, and that what was
 // bound to it went.
-func (s *Losses) Find(l *Loss, gone bool) {
+func (s *Losses) Drop(l *Loss, gone bool) {
 	if !l.lost {
 		return
 	}
@@ -90,7 +90,7 @@ func (s *Losses) Find(l *Loss, gone bool) {
 	l.lost, l.held, s.stale = false, false, true
 }
 
-// Back says that a Node is there again, after Find. What a person confirmed is forgotten.
+// Back says that a Node is there again, after Drop. What a person confirmed is forgotten.
 func (s *Losses) Back(l *Loss) {
 	delete(s.settled, l.Name)
 	l.left, l.confirmed, s.stale = time.Time{}, false, true

@@ -39,7 +39,7 @@ func TestLossesAgreeWithOracle(t *testing.T) {
 		}
 		for i := range 6 + random.IntN(10) {
 			there[fmt.Sprint("n", i)] = true
-			s.Add(1)
+			s.AddPresent(1)
 		}
 		for range 200 {
 			now = now.Add(time.Duration(random.IntN(1000)) * time.Second)
@@ -53,7 +53,7 @@ func TestLossesAgreeWithOracle(t *testing.T) {
 			case 0: // it goes, or what is bound to it counts otherwise
 				if there[name] {
 					delete(there, name)
-					s.Add(-1)
+					s.AddPresent(-1)
 				}
 				counts := random.IntN(4) > 0
 				if g == nil || !g.bound {
@@ -67,10 +67,10 @@ func TestLossesAgreeWithOracle(t *testing.T) {
 			case 1: // it comes
 				if !there[name] {
 					there[name] = true
-					s.Add(1)
+					s.AddPresent(1)
 				}
 				delete(lost, name)
-				s.Find(l, false)
+				s.Drop(l, false)
 				s.Back(l)
 			case 2: // what is bound to it goes
 				if g == nil || !g.bound {
@@ -79,7 +79,7 @@ func TestLossesAgreeWithOracle(t *testing.T) {
 				if g.bound = false; !g.counts || !l.Held() && !g.confirmed {
 					delete(lost, name)
 				}
-				s.Find(l, true)
+				s.Drop(l, true)
 			case 3:
 				if g != nil && s.Confirm(l) {
 					g.confirmed = true

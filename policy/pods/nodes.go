@@ -43,7 +43,7 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 	}
 	if n.present, n.outOfService = true, outOfService; !present {
 		c.present++
-		c.losses.Add(1)
+		c.losses.AddPresent(1)
 		for _, p := range n.pods { // another life of the Node
 			c.refuse(p, false)
 		}
@@ -58,7 +58,7 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 func (c *Collector) depart(n *node) {
 	n.present, n.outOfService = false, false
 	c.present--
-	c.losses.Add(-1)
+	c.losses.AddPresent(-1)
 }
 
 // bind p to a node by name; "": to none.
@@ -133,7 +133,7 @@ func (c *Collector) reckonAll() {
 // reckon whether n is lost, and what follows from that for itself.
 func (c *Collector) reckon(n *node) {
 	if !n.present && len(n.pods) == 0 {
-		c.losses.Find(&n.Loss, c.nodesRead.complete)
+		c.losses.Drop(&n.Loss, c.nodesRead.complete)
 		c.reads.Drop(n)
 		delete(c.nodes, n.Name)
 		return
@@ -142,7 +142,7 @@ func (c *Collector) reckon(n *node) {
 	if lost {
 		c.losses.Lose(c.now, &n.Loss, n.weighs())
 	} else {
-		c.losses.Find(&n.Loss, c.nodesRead.complete && !n.present)
+		c.losses.Drop(&n.Loss, c.nodesRead.complete && !n.present)
 	}
 	if lost == was {
 		return

@@ -85,7 +85,7 @@ func New(config Config) *Collector {
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
 	c.nodes.Gone = func(name string, _ struct{}) {
-		c.losses.Add(-1)
+		c.losses.AddPresent(-1)
 		c.planNode(name)
 	}
 	c.leases.Init(c.PlanAll, c.planNode)

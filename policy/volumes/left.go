@@ -104,7 +104,7 @@ func (c *Collector) reckon(node string) {
 		}
 		c.losses.Lose(c.Now(), l, true)
 	case l != nil:
-		c.losses.Find(l, c.nodes.Known() && !there)
+		c.losses.Drop(l, c.nodes.Known() && !there)
 		if len(c.byNode[node]) == 0 {
 			delete(c.lost, node)
 		}

@@ -27,7 +27,7 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 		c.unseen(before.blind, !read)
 	case "Node":
 		if _, was := c.nodes.Observe(t, o, struct{}{}); !was {
-			c.losses.Add(1)
+			c.losses.AddPresent(1)
 			c.planNode(o.Name)
 			if l := c.lost[o.Name]; l != nil {
 				c.losses.Back(l)
