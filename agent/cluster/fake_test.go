@@ -41,6 +41,7 @@ type fake struct {
 	notices  []metadata.Notice
 	reads    int
 	asked    map[Right]bool // by the cascade only live reads
+	lists    map[string]int // live ones, by kind
 	catchUps int
 	fields   map[string]any // by UID: what is not in metadata
 	machines Machines
@@ -53,7 +54,7 @@ type past struct {
 }
 
 func newFake() *fake {
-	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, fields: map[string]any{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory), asked: map[Right]bool{}}
+	f := &fake{objects: map[gc.Coordinates]*gc.Object{}, fields: map[string]any{}, broken: map[string]error{}, took: time.Millisecond, kept: new(journal.Memory), asked: map[Right]bool{}, lists: map[string]int{}}
 	f.changed = sync.NewCond(&f.mu)
 	f.types = []gc.Type{
 		{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
@@ -219,6 +220,7 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 func (f *fake) ListFields(_ context.Context, t gc.Type, s metadata.Selection, _ metadata.Fields, take func(gc.Object, any) error) error {
 	unlock := f.lock()
 	f.ask("list", t.APIVersion, t.Kind, "")
+	f.lists[t.Kind]++
 	err := f.broken[t.Kind]
 	var all []gc.Object
 	for _, o := range f.objects {

@@ -26,6 +26,21 @@ type deleter struct {
 	mu      sync.Mutex
 	config  config.Volumes
 	drivers map[string]Driver
+	latest  *proof
+}
+
+// proofFor is how long live lists serve the volumes that are due together. What is read of each volume
+// itself, just before its deletion, is its own.
+const proofFor = 5 * time.Second
+
+// proof is the collector of what live lists had, for all volumes that are due together.
+type proof struct {
+	begun  time.Time
+	listed chan struct{} // closed when it is there, or err says why not
+	err    error
+
+	mu sync.Mutex
+	c  *volumes.Collector
 }
 
 func newDeleter(o Options, d *gate) *deleter {
@@ -45,7 +60,7 @@ func newDeleter(o Options, d *gate) *deleter {
 func (v *deleter) configure(c config.Volumes) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.config = c
+	v.config, v.latest = c, nil
 	for name, d := range v.drivers {
 		if d.Socket() != c.Socket(name) {
 			d.Close()
@@ -157,25 +172,58 @@ var (
 	podType        = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
 )
 
+// lists returns live lists that are younger than proofFor. If nobody has asked for them, this call does,
+// and others wait for it.
+func (v *deleter) lists(ctx context.Context, rules volumes.Config) (*proof, error) {
+	v.mu.Lock()
+	p := v.latest
+	ask := p == nil || time.Since(p.begun) >= proofFor
+	if ask {
+		p = &proof{begun: time.Now(), listed: make(chan struct{}), c: volumes.New(rules)}
+		v.latest = p
+	}
+	v.mu.Unlock()
+	if !ask {
+		select {
+		case <-p.listed:
+			return p, p.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer close(p.listed)
+	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volumes themselves last
+		p.err = v.api.ListFields(ctx, t, metadata.Selection{}, fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
+			p.c.Observe(time.Time{}, t, o, fields)
+			return nil
+		})
+		if p.err != nil {
+			v.mu.Lock()
+			if v.latest == p {
+				v.latest = nil
+			}
+			v.mu.Unlock()
+			return nil, p.err
+		}
+		p.c.Synced(time.Time{}, t)
+	}
+	return p, nil
+}
+
 // prove that nothing that stands on the API server now speaks against a deletion, and read
 // what it needs. The rules are the collector's own, applied to live lists.
 func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
-	proof := volumes.New(rules)
-	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volume itself last
-		err := v.api.ListFields(ctx, t, metadata.Selection{}, fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
-			proof.Observe(time.Time{}, t, o, fields)
-			return nil
-		})
-		if err != nil {
-			return live, nil, err
-		}
-		proof.Synced(time.Time{}, t)
+	proof, err := v.lists(ctx, rules)
+	if err != nil {
+		return live, nil, err
 	}
 	now, known := v.api.Time(time.Now())
 	if !known {
 		return live, nil, errors.New("the API server's time is not known")
 	}
-	live, why, ok := proof.Confirm(now, a)
+	proof.mu.Lock()
+	live, why, ok := proof.c.Confirm(now, a)
+	proof.mu.Unlock()
 	if !ok {
 		return live, nil, errKept{why}
 	}

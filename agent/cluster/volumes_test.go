@@ -120,6 +120,42 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// TestOneProofForAll: volumes that are due together share live lists; a later one has its own.
+func TestOneProofForAll(t *testing.T) {
+	d := &driver{delete: func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }}
+	inVolumes(t, d, nil, func(b *fixture) {
+		lists := func() string {
+			b.api.mu.Lock()
+			defer b.api.mu.Unlock()
+			return fmt.Sprint(b.api.lists["PersistentVolume"], b.api.lists["PersistentVolumeClaim"], b.api.lists["VolumeAttachment"])
+		}
+		var list []gc.Object
+		for i := range 40 {
+			list = append(list, b.volume(fmt.Sprint("v", i)))
+		}
+		b.after(4 * time.Second)
+		for _, v := range list {
+			if now := b.api.get(v); now == nil || !now.Terminating {
+				b.t.Errorf("%s: %+v", v.Name, now)
+			}
+		}
+		b.want("lists", lists(), "1 1 1")
+		b.after(proofFor)
+		b.volume("later")
+		b.after(time.Second)
+		b.want("lists", lists(), "2 2 2")
+		// A list that cannot be read is no proof for anybody, and the next one is asked for anew.
+		b.after(proofFor)
+		b.api.fault("VolumeAttachment", fmt.Errorf("forbidden"))
+		failed := b.volume("failed")
+		b.after(10 * time.Second)
+		b.want("terminating", b.api.get(failed).Terminating, false)
+		b.api.fault("VolumeAttachment", nil)
+		b.after(time.Hour)
+		b.want("terminating", b.api.get(failed).Terminating, true)
+	})
+}
+
 // TestVolumesWait: what waits has no driver called, whatever the collector's mode.
 func TestVolumesWait(t *testing.T) {
 	for name, configure := range map[string]func(*config.Config){
