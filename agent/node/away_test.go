@@ -141,6 +141,33 @@ func TestMendKeepsHistory(t *testing.T) {
 	}
 }
 
+// An agent that is stopped in a run puts names back. For the next one these images are as old as they were.
+func TestStoppedInARun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.many(9)
+		before := w.history(ids...)
+		stopped := make(chan struct{})
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[0] {
+				go func() { w.down(); close(stopped) }()
+				time.Sleep(10 * time.Millisecond) // until it has heard
+			}
+		}})
+		w.fill(92)
+		<-stopped
+		w.rt.SetFaults(fake.Faults{})
+		w.wantRemoved()
+		w.fill(50)
+		w.pass(time.Minute)
+		w.up()
+		w.pass(time.Minute)
+		w.wantHistory(before)
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[:3]...)
+	})
+}
+
 // Who waits for images for ever remembers all that ever were.
 func TestImagesThatDoNotComeBackAreForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {

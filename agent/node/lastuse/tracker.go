@@ -169,8 +169,17 @@ func (t *Tracker) Withdrawn(id string, now time.Time) { t.away.taken(id, now) }
 // NotWithdrawn is for an image that has kept its names after all.
 func (t *Tracker) NotWithdrawn(id string) { delete(t.away, id) }
 
-// Back is for images that have their names again.
-func (t *Tracker) Back(ids ...string) { t.away.back(t.clock.Now(), ids...) }
+// Back is for images that have their names again. The runtime has dated those anew. That is on record, so
+// that the next agent, too, takes them for as old as they were.
+func (t *Tracker) Back(ids ...string) {
+	t.away.back(t.clock.Now(), ids...)
+	for _, id := range ids {
+		if r, ok := t.images.records[id]; ok {
+			r.Updated = clock.Latest(r.Updated, t.clock.Wall())
+			t.images.records[id] = r
+		}
+	}
+}
 
 // NoneWithdrawn is for when all withdrawals have ended. An image that misses and is not back is gone.
 func (t *Tracker) NoneWithdrawn() { t.away.ended() }
