@@ -53,6 +53,9 @@ func (s *Losses) Reset() { s.present, s.lost, s.settled, s.stale = 0, nil, nil, 
 // AddPresent says that so many more Nodes are there.
 func (s *Losses) AddPresent(n int) { s.present, s.stale = s.present+n, true }
 
+// Present is how many Nodes are there.
+func (s *Losses) Present() int { return s.present }
+
 // SetShare is another share of all Nodes.
 func (s *Losses) SetShare(most float64) { s.MaxShare, s.stale = most, true }
 

@@ -186,7 +186,7 @@ func (c *Collector) Release(now time.Time) {
 }
 
 // Len is how many Pods and Nodes are kept.
-func (c *Collector) Len() int { return c.pods.used + c.present }
+func (c *Collector) Len() int { return c.pods.used + c.losses.Present() }
 
 // Explain says what is to become of a Pod, or of the Pods of a Node that is missing.
 func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {

@@ -21,7 +21,6 @@ type Collector struct {
 	owners    [2]map[uid]*group // by what ended how
 	nodes     map[string]*node
 	nodesRead reading
-	present   int // Nodes that are there
 	losses    nodes.Losses
 	reads     gc.Queue[*node]
 	queue     gc.Queue[*task]
@@ -52,7 +51,6 @@ func (c *Collector) reset() {
 	c.pods, c.odd = newIndex(), make(map[uid]string)
 	c.spaces, c.nodes = make(map[string]*namespace), make(map[string]*node)
 	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
-	c.present = 0
 	c.losses.Reset()
 	c.podsRead.complete, c.nodesRead.complete = false, false
 	c.failing = make(map[uint64]*pod)

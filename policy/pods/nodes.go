@@ -42,7 +42,6 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 		return
 	}
 	if n.present, n.outOfService = true, outOfService; !present {
-		c.present++
 		c.losses.AddPresent(1)
 		for _, p := range n.pods { // another life of the Node
 			c.refuse(p, false)
@@ -57,7 +56,6 @@ func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
 // depart notes that a Node is not there any more.
 func (c *Collector) depart(n *node) {
 	n.present, n.outOfService = false, false
-	c.present--
 	c.losses.AddPresent(-1)
 }
 

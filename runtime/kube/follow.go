@@ -53,7 +53,7 @@ type follower struct {
 //
 // Small requests (a watch from a version, the newest version) are repeated within
 // seconds, a list when its turn comes: at a random moment within [PerNode] for each node, or
-// at once if somebody is in a [APIServer.Hurry]. If the number of nodes is not known, the first list
+// at once after [APIServer.Hurry]. If the number of nodes is not known, the first list
 // of a process comes at once, unless the server was away. Failures double pauses, those of
 // lists four times over, and Retry-After is obeyed.
 func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {

@@ -46,13 +46,12 @@ func want(t *testing.T, what string, got, want any) {
 // whatever their own rates; the rest is the cascades'. They go on as the window slides.
 func TestCollectorsLeaveHalf(t *testing.T) {
 	b := made(Limits{Deletions: 6400, Window: 64 * time.Second, Cascade: Rate{10_000, 60}, Collector: Rate{3000, 60_000}})
-	now, sum := noon, 0
+	now := noon
 	pass := func(name gc.Collector, n int) (passed int) {
 		passed, last := b.many(now, name.Root(), n)
 		if passed < n && (last.Verdict != Slowed || !last.RetryAt.After(now) || last.Batch < 1) {
 			t.Fatalf("%s: %+v", name, last)
 		}
-		sum += passed
 		return passed
 	}
 	want(t, "by its own rate", pass("jobs", 10_000), 3000)

@@ -186,7 +186,7 @@ func (l Leases) Policy(own LeaderElection) leases.Config {
 func defaultCollectors() Collectors {
 	day, hour := Duration(24*time.Hour), Duration(time.Hour)
 	return Collectors{
-		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: 0.34},
+		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: nodes.DefaultLostShare},
 		Jobs:    Jobs{Mode: Observe, Namespaces: []string{}, Defaults: []JobDefault{}},
 		CSRs:    CSRs{Mode: Observe, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
 		Leases:  Leases{Mode: Observe, Quarantine: hour, Elections: []Election{}},

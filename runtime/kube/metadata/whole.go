@@ -9,7 +9,7 @@ import (
 )
 
 // ListFields reads all objects of a type live, as they stand when it is asked for, with what
-// fields picks; in is a namespace, or empty for all. The strings that take gets share the
+// fields picks; s selects them. The strings that take gets share the
 // memory of a page. An object whose fields cannot be read is an error: who lists live wants
 // proof.
 func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields Fields, take func(gc.Object, any) error) error {
