@@ -50,7 +50,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 	c.collectors.all = nil
 	for _, o := range registry {
 		i := slices.IndexFunc(was, func(a *runningCollector) bool { return a.name == o.name })
-		switch on := next.Collectors.Mode(o.name) != config.Off; {
+		switch on := next.ModeOf(o.name) != config.Off; {
 		case on && i >= 0:
 			o.configure(at, was[i].Interface, next)
 			was[i].Release(at)
@@ -68,6 +68,9 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 		if s.listeners = heard; s.following != nil {
 			s.unfollow()
 			c.collector.Unreadable(now, s.APIVersion, s.Kind) // nobody reports it until it is listed
+			s.setState(stateReferred, "", now)
+		}
+		if c.wanted(s) {
 			c.follow(s)
 		}
 	}

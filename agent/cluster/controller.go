@@ -60,6 +60,7 @@ type Controller struct {
 	previews chan struct{} // one at a time: each takes memory
 
 	// What does not change while the controller runs.
+	cascades                         bool // objects lose their owners: not off
 	discoveryInterval, shutdownGrace time.Duration
 	address                          config.Server
 
@@ -111,7 +112,7 @@ func New(o Options) *Controller {
 		api: o.API, log: o.Log, metrics: o.Metrics, events: h, gate: newGate(o, h),
 		inputs: make(chan input), answers: make(chan answer, maxWorkers), jobs: make(chan gc.Action, maxWorkers),
 		discoveryDue: make(chan struct{}, 1), journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
-		discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
+		cascades: o.Config.ModeOf(gc.Owners) != config.Off, discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
 		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
 		types:     map[typeKey]*servedType{}, definitions: newDefinitions(),
@@ -151,8 +152,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.apply(time.Now(), c.gate.settings()) // may be others than New had
 	c.group.Go(func() { c.pollDiscovery(following) })
 	c.group.Go(func() { c.events.run(following) })
-	c.group.Go(func() { c.runJournal(following, fenced) })
-	c.group.Go(func() { c.sweepJournal(following) })
+	if c.cascades {
+		c.group.Go(func() { c.runJournal(following, fenced) })
+		c.group.Go(func() { c.sweepJournal(following) })
+	}
 	c.leads.Store(true)
 	if c.saver.store != nil {
 		c.group.Go(func() { c.saveState(following) })

@@ -92,7 +92,7 @@ func TestPause(t *testing.T) {
 		}
 		b.after(time.Hour)
 		b.want("sent in the pause", len(b.api.sent)-sent, 0)
-		b.want("silent", b.c.gate.muted(), true)
+		b.want("silent", b.c.gate.muted(eventTripped), true)
 		b.want("still", b.c.gate.resume(), "")
 		b.want("entered", b.c.inLoop(b.t.Context(), func(time.Time) {}), nil)
 		b.after(time.Minute)

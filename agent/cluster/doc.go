@@ -20,8 +20,8 @@
 //
 // # Invariants
 //
-// Every deletion and every patch passes gate.go. Nothing is sent before the journal and
-// the state of the last leader are read. Only the leader calls [Controller.Run]; a standby
+// Every deletion and every patch passes gate.go. Nothing is sent before the state of the last
+// leader and, unless owners are off, the journal are read. Only the leader calls [Controller.Run]; a standby
 // follows nothing. When the Lease is lost nothing more is sent. Another leader's requests
 // carry preconditions, so two leaders are safe, only redundant.
 //

@@ -42,7 +42,7 @@ type eventRecorder struct {
 	log     *slog.Logger
 	metrics *Metrics
 	queue   chan metadata.Notice
-	muted   func() bool // nothing is to be written
+	muted   func(reason string) bool // nothing is to be written
 	limits  map[string]*rate.Limiter
 }
 
@@ -71,7 +71,7 @@ func (r *eventRecorder) run(ctx context.Context) {
 }
 
 func (r *eventRecorder) create(ctx context.Context, n metadata.Notice) {
-	if !r.allow(n.Object.UID) || r.muted() {
+	if !r.allow(n.Object.UID) || r.muted(n.Reason) {
 		r.metrics.event(n.Reason, "withheld")
 		return
 	}

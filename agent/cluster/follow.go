@@ -45,7 +45,6 @@ func (s *servedType) unfollow() {
 
 // applyBatch takes a batch into the graph. The strings in it are not kept.
 func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.Event) {
-	v, kind := s.APIVersion, s.Kind
 	if batch[0].Kind != metadata.Unreadable {
 		s.lastHeard = now
 	}
@@ -53,38 +52,21 @@ func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.E
 	for i := range batch {
 		e := &batch[i]
 		s.notify(at, e)
+		if c.cascades && !c.applyToGraph(now, s, e) {
+			return
+		}
 		switch e.Kind {
-		case metadata.Observed:
-			if s.listedUpTo > 0 && c.collector.Contradicts(e.Object, s.listedUpTo) {
-				c.onRestore(now, s, "a list contradicts what was watched before")
-				return
-			}
-			c.collector.Observe(now, e.Object)
-			if s.definesTypes {
-				c.definitions.observe(now, e)
-				c.scheduleDiscovery()
-			}
-		case metadata.Deleted:
-			c.collector.Forget(now, e.Object)
-			if s.definesTypes {
-				c.definitions.forget(now, e.Object.Name)
-				c.scheduleDiscovery()
-			}
 		case metadata.Skipped:
 			c.skipObject(s, e)
 		case metadata.Listing:
 			s.skipped = 0
-			c.collector.Listing(now, v, kind)
-			s.setListedUpTo(e.ResourceVersion)
 			if s.state != stateSynced {
 				s.setState(stateListing, s.why, now)
 			}
 		case metadata.Synced:
-			s.listedUpTo, s.skipLogged = 0, s.skipped > 0
-			c.collector.Synced(now, v, kind)
+			s.skipLogged = s.skipped > 0
 			c.readable(now, s)
 		case metadata.Unreadable:
-			c.collector.Unreadable(now, v, kind)
 			c.unreadable(now, s, e.Err)
 		case metadata.Away:
 			c.onAbsence(now, e.Absences)
@@ -93,6 +75,38 @@ func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.E
 			return // the rest is of a follower that is over
 		}
 	}
+}
+
+// applyToGraph takes an event into the graph of owners. false says that etcd was restored, and the
+// rest of the batch is of a follower that is over.
+func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Event) bool {
+	switch e.Kind {
+	case metadata.Observed:
+		if s.listedUpTo > 0 && c.collector.Contradicts(e.Object, s.listedUpTo) {
+			c.onRestore(now, s, "a list contradicts what was watched before")
+			return false
+		}
+		c.collector.Observe(now, e.Object)
+		if s.definesTypes {
+			c.definitions.observe(now, e)
+			c.scheduleDiscovery()
+		}
+	case metadata.Deleted:
+		c.collector.Forget(now, e.Object)
+		if s.definesTypes {
+			c.definitions.forget(now, e.Object.Name)
+			c.scheduleDiscovery()
+		}
+	case metadata.Listing:
+		c.collector.Listing(now, s.APIVersion, s.Kind)
+		s.setListedUpTo(e.ResourceVersion)
+	case metadata.Synced:
+		s.listedUpTo = 0
+		c.collector.Synced(now, s.APIVersion, s.Kind)
+	case metadata.Unreadable:
+		c.collector.Unreadable(now, s.APIVersion, s.Kind)
+	}
+	return true
 }
 
 // setListedUpTo notes the version of a list: the list must not be older than what was seen

@@ -124,7 +124,8 @@ func (g *gate) sure() bool {
 // unread says whether it is not known yet who was orphaned: then an orphan could be
 // deleted.
 func (g *gate) journalUnread() bool {
-	return !g.journalOwned && (g.config.Mode != config.Observe || !g.journalRead)
+	mode := g.config.ModeOf(gc.Owners)
+	return mode != config.Off && !g.journalOwned && (mode == config.Enforce || !g.journalRead)
 }
 
 // setJournal notes whether the journal of orphaned owners was read, and whether nobody
@@ -135,11 +136,11 @@ func (g *gate) setJournal(read, taken bool) {
 	g.journalRead, g.journalOwned = read, taken
 }
 
-// observes says whether the mode is observe.
-func (g *gate) observes() bool {
+// ownersObserved says whether nothing is changed because of owners.
+func (g *gate) ownersObserved() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.config.Mode == config.Observe
+	return g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
 // deletionsHeld says whether none would be let through, whatever its cascade.
@@ -151,9 +152,8 @@ func (g *gate) deletionsHeld() bool {
 
 func (g *gate) updateMetrics() {
 	g.metrics.observing.Set(boolGauge(g.config.Mode == config.Observe))
-	for _, r := range registry {
-		enforces := g.config.Mode == config.Enforce && g.config.Collectors.Mode(r.name) == config.Enforce
-		g.metrics.enforcing.WithLabelValues(r.name.String()).Set(boolGauge(enforces))
+	for _, name := range collectorNames() {
+		g.metrics.enforcing.WithLabelValues(name.String()).Set(boolGauge(g.config.ModeOf(name) == config.Enforce))
 	}
 	g.metrics.paused.Set(boolGauge(g.paused || g.config.Paused))
 	g.metrics.tripped.Set(boolGauge(g.tripped))
@@ -207,7 +207,7 @@ func (g *gate) refusal(a gc.Action) string {
 		return resultExcluded
 	case g.unconfirmed && needsConfirmation[a.Collector]:
 		return resultUnconfirmed
-	case g.config.Mode == config.Observe || isOtherCollector(a) && g.config.Collectors.Mode(a.Collector) != config.Enforce:
+	case g.config.ModeOf(a.Collector) != config.Enforce:
 		return resultObserved
 	case g.halted():
 		return resultPaused
@@ -290,11 +290,13 @@ func (g *gate) close() {
 	g.closed = true
 }
 
-// muted says whether not even events are to be created.
-func (g *gate) muted() bool {
+// muted says whether not even an event is to be created. Those of the circuit breaker and of
+// envelopes are of all collectors, the others of owners.
+func (g *gate) muted(reason string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.closed || g.loading || g.journalUnread() || g.paused || g.config.Paused || g.config.Mode == config.Observe
+	ofAll := reason == eventTripped || reason == eventSlowed
+	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
 // stateText says for people what stops everything, and what waits for a person.

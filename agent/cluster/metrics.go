@@ -66,7 +66,7 @@ func NewMetrics() *Metrics {
 	m.givenUp = f.Counter("foreground_deletions_incomplete_total", "Foreground deletions that ended although a type could not be listed.")
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
 	m.observing = f.Gauge("observing", "1 in mode observe. The controller changes nothing until the configuration sets mode: enforce.")
-	m.enforcing = f.Gauges("collector_enforcing", "1 while a collector of Pods, Jobs and so on may change something: its mode and the controller's mode are enforce.", "collector")
+	m.enforcing = f.Gauges("collector_enforcing", "1 while a collector may change something: its mode and the controller's mode are enforce.", "collector")
 	m.paused = f.Gauge("paused", "1 while the controller is paused, by hand or by configuration.")
 	m.tripped = f.Gauge("circuit_breaker_open", "1 after too many deletions, until a person closes it. The controller deletes nothing then. Everything else continues.")
 	m.unconfirmed = f.Gauge("restore_unconfirmed", "1 while a collector that is on waits until a person confirms an etcd restore. The other collectors continue.")
@@ -114,8 +114,8 @@ func (m *Metrics) zero() {
 			m.reads.WithLabelValues(verb.String(), state)
 		}
 	}
-	for _, r := range registry {
-		m.enforcing.WithLabelValues(r.name.String())
+	for _, name := range collectorNames() {
+		m.enforcing.WithLabelValues(name.String())
 	}
 	for _, state := range []string{stateListing, stateSynced, stateUnreadable, stateReferred} {
 		m.types.WithLabelValues(state)

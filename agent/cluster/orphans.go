@@ -129,7 +129,7 @@ func (j *orphanJournal) ready(observes bool) bool {
 func (c *Controller) runJournal(ctx context.Context, fenced context.CancelCauseFunc) {
 	o, backoff := c.orphans, wait.Backoff{Min: journalRetryMin, Max: journalRetryMax}
 	for ctx.Err() == nil {
-		if !o.ready(c.gate.observes()) {
+		if !o.ready(c.gate.ownersObserved()) {
 			err := c.takeJournal(ctx)
 			if c.setOrphaningProblem(err); err != nil {
 				c.refuseRecords(err)
@@ -156,7 +156,7 @@ func (c *Controller) runJournal(ctx context.Context, fenced context.CancelCauseF
 // takeJournal takes the journal over and has the collector know what is in it, before
 // anything is sent. Who only observes reads it, and goes on without if that fails.
 func (c *Controller) takeJournal(ctx context.Context) (err error) {
-	o, observes := c.orphans, c.gate.observes()
+	o, observes := c.orphans, c.gate.ownersObserved()
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	var found journal.Taken
@@ -213,7 +213,7 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 			admitted = append(admitted, a)
 		}
 	}
-	if c.gate.observes() || len(add) == 0 && len(forget) == 0 {
+	if c.gate.ownersObserved() || len(add) == 0 && len(forget) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)

@@ -53,10 +53,7 @@ func (c *Controller) Collectors(ctx context.Context, within time.Duration, most 
 	err = c.query(ctx, func(now time.Time) {
 		settings := c.gate.settings()
 		for _, a := range c.collectors.all {
-			s := CollectorStatus{Collector: a.name.String(), Mode: settings.Collectors.Mode(a.name), Objects: a.Len()}
-			if settings.Mode == config.Observe {
-				s.Mode = config.Observe
-			}
+			s := CollectorStatus{Collector: a.name.String(), Mode: settings.ModeOf(a.name), Objects: a.Len()}
 			first, all := a.Planned(c.serverTime(now).Add(within), most)
 			s.Due, s.First = all, planned(a.name, first)
 			s.Counts = a.counts(c.serverTime(now))

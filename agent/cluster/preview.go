@@ -28,6 +28,7 @@ const (
 // Errors of Preview, beside those of agent/preview and runtime/kube/naming.
 var (
 	errBusy = errors.New("another preview is being computed")
+	errOff  = errors.New("collectors.owners.mode is off, so the controller watches no owners: ask the API server instead (ebb cascade without --controller)")
 	errMany = fmt.Errorf("more than %d objects bear on it: ask the API server instead (ebb cascade without --controller)", maxPreviewed)
 )
 
@@ -78,6 +79,9 @@ type graphView struct {
 }
 
 func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, names []naming.Resource) (err error) {
+	if !c.cascades {
+		return errOff
+	}
 	v.answer = preview.Answer{Source: preview.FromController, Controller: c.gate.preview(now)}
 	settings := c.gate.settings()
 	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
@@ -196,7 +200,7 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 		code int
 	}{
 		{preview.ErrNotFound, http.StatusNotFound}, {naming.ErrUnknown, http.StatusNotFound}, {naming.ErrAmbiguous, http.StatusBadRequest},
-		{foresight.ErrPending, http.StatusConflict}, {errMany, http.StatusRequestEntityTooLarge},
+		{foresight.ErrPending, http.StatusConflict}, {errOff, http.StatusConflict}, {errMany, http.StatusRequestEntityTooLarge},
 	} {
 		if errors.Is(err, known.err) {
 			code = known.code
@@ -214,7 +218,7 @@ func (g *gate) preview(now time.Time) *preview.Controller {
 	halted := strings.Join(g.haltReasons(), ", ")
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := &preview.Controller{Mode: string(g.config.Mode), Halted: halted}
+	s := &preview.Controller{Mode: string(g.config.ModeOf(gc.Owners)), Halted: halted}
 	if left, limited := g.breaker.Left(now); limited {
 		s.BreakerAllows = &left
 	}

@@ -77,3 +77,12 @@ var registry = []registration{
 	register(volumes.Name, volumes.New, config.Config.VolumePolicy, volumeRights,
 		typeVolume, typeClaim, typeAttachment, typeCSINode, typeCSIDriver, typeClass, typeNode, typeLease),
 }
+
+// collectorNames are those of all collectors.
+func collectorNames() []gc.Collector {
+	names := []gc.Collector{gc.Owners}
+	for _, r := range registry {
+		names = append(names, r.name)
+	}
+	return names
+}

@@ -24,7 +24,7 @@ type Right struct {
 func Rights(c config.Config) []Right {
 	var all []Right
 	for _, r := range registry {
-		mode := c.Collectors.Mode(r.name)
+		mode := c.ModeOf(r.name)
 		if mode == config.Off {
 			continue
 		}
@@ -32,7 +32,7 @@ func Rights(c config.Config) []Right {
 			of := t.resource()
 			all = append(all, rights("", of.Group, of.Resource, "get", "list", "watch")...)
 		}
-		all = append(all, r.rights(c.Collectors, c.Mode == config.Enforce && mode == config.Enforce)...)
+		all = append(all, r.rights(c.Collectors, mode == config.Enforce)...)
 	}
 	slices.SortFunc(all, func(a, b Right) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(all)

@@ -67,7 +67,7 @@ func TestOwnersWaiting(t *testing.T) {
 func TestCollectorsThatEnforce(t *testing.T) {
 	inBubble(t, collecting(config.Enforce), withJobs, func(b *fixture) {
 		enforce := func() map[string]float64 { return b.scraped("ebb_controller_collector_enforcing") }
-		want := map[string]float64{"pods": 0, "jobs": 1, "csrs": 0, "leases": 0, "nodes": 0, "volumes": 0}
+		want := map[string]float64{"owners": 1, "pods": 0, "jobs": 1, "csrs": 0, "leases": 0, "nodes": 0, "volumes": 0}
 		if got := enforce(); !maps.Equal(got, want) {
 			b.t.Errorf("enforcing are %v, want %v", got, want)
 		}
@@ -75,7 +75,7 @@ func TestCollectorsThatEnforce(t *testing.T) {
 		collecting(config.Enforce)(&c)
 		c.Mode = config.Observe
 		b.want("configured", b.c.Configure(b.t.Context(), c), nil)
-		if got := enforce(); got["jobs"] != 0 || len(got) != len(want) {
+		if got := enforce(); got["jobs"] != 0 || got["owners"] != 0 || len(got) != len(want) {
 			b.t.Errorf("in mode observe, enforcing are %v", got)
 		}
 	})

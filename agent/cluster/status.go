@@ -135,6 +135,9 @@ func (c *Controller) query(ctx context.Context, do func(now time.Time)) error {
 // exclusions, what orphaning does not wait for, and the concurrency. What was
 // withheld is decided anew.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
+	if off := next.ModeOf(gc.Owners) == config.Off; off == c.cascades {
+		return errors.New("collectors.owners.mode: a change to or from off needs a restart")
+	}
 	c.gate.configure(next) // at once
 	err := c.query(ctx, func(now time.Time) { c.apply(now, next) })
 	if errors.Is(err, errIdle) {

@@ -54,7 +54,7 @@ func (c *Controller) sweepJournal(ctx context.Context) {
 			return
 		}
 		last = time.Now()
-		if !c.gate.observes() {
+		if !c.gate.ownersObserved() {
 			c.sweep(ctx)
 		}
 	}

@@ -227,9 +227,14 @@ func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	c.types[s.key()] = s
 	c.collector.TypeCame(now, t)
 	c.log.Debug("type came", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
-	if !t.Unwatched {
+	if c.wanted(s) {
 		c.follow(s)
 	}
+}
+
+// wanted says whether any collector wants to hear of the objects of a type.
+func (c *Controller) wanted(s *servedType) bool {
+	return !s.Unwatched && (c.cascades || len(s.listeners) > 0)
 }
 
 // typeRemoved ends a type. Its objects stay in the graph and are left alone.

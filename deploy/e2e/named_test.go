@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -22,8 +24,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// namedTypes installs the chart with the example of docs/security.md, and runs
-// ebb-controller with the account and the configuration that come of it.
+// namedTypes installs the chart with the example of docs/security.md.
 func namedTypes(t *testing.T) (b *fixture, socket string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/security.md")
@@ -39,11 +40,18 @@ func namedTypes(t *testing.T) (b *fixture, socket string) {
 	if err := os.WriteFile(values, []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return install(t, "--values", values)
+}
+
+// install the chart, enforcing and without agents, and run ebb-controller with the account and the
+// configuration that come of it.
+func install(t *testing.T, args ...string) (b *fixture, socket string) {
+	t.Helper()
 	helm, err := chart.Build(t.Context(), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := helm.Template(t.Context(), "--values", values, "--set", "controller.enabled=true,controller.mode=enforce,namespace.create=true,agent.enabled=false")
+	rendered, err := helm.Template(t.Context(), append(args, "--set", "controller.enabled=true,controller.mode=enforce,namespace.create=true,agent.enabled=false")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +160,38 @@ func TestNamedTypes(t *testing.T) {
 		}
 		if e.ObjectRef.Resource == "secrets" && e.ResponseStatus.Code == http.StatusOK {
 			t.Errorf("has read secrets: %s %s", e.Verb, e.RequestURI)
+		}
+	}
+}
+
+// TestCollectorWithoutOwners: on a control plane that somebody else runs, Jobs go after their TTL by the
+// rights that this takes. Owners are off: their dependents stay, and nothing else is read.
+func TestCollectorWithoutOwners(t *testing.T) {
+	b, _ := install(t, "--set", "controller.config.collectors.owners.mode=off,controller.config.collectors.jobs.mode=enforce,"+
+		"controller.config.collectors.pods.mode=off,controller.config.collectors.csrs.mode=off,controller.config.collectors.leases.mode=off,"+
+		"controller.config.collectors.nodes.mode=off,controller.config.collectors.volumes.mode=off")
+	const configMaps, jobs = "/api/v1/namespaces/default/configmaps/", "/apis/batch/v1/namespaces/default/jobs"
+	b.own(t, "owner")
+	b.Must(t, http.MethodDelete, configMaps+"owner", nil)
+	b.Must(t, http.MethodPost, jobs, object{"metadata": object{"name": "ended"}, "spec": object{"ttlSecondsAfterFinished": 1,
+		"template": object{"spec": object{"restartPolicy": "Never", "containers": []any{object{"name": "c", "image": "example.com/none"}}}}}})
+	at := time.Now().UTC().Format(time.RFC3339)
+	conditions := []any{object{"type": "FailureTarget", "status": "True", "lastTransitionTime": at}, object{"type": "Failed", "status": "True", "lastTransitionTime": at}}
+	b.Must(t, http.MethodPatch, jobs+"/ended/status", object{"status": object{"startTime": at, "conditions": conditions}})
+	await.Holds(t, patience, "the Job to be deleted", func(context.Context) error {
+		a := b.as(t, "", http.MethodGet, jobs+"/ended", nil)
+		if a.code == http.StatusOK && !strings.Contains(string(a.body), "deletionTimestamp") {
+			return errNotYet
+		}
+		return nil
+	})
+	if a := b.as(t, "", http.MethodGet, configMaps+"owner-dependent", nil); a.code != http.StatusOK {
+		t.Errorf("a dependent was collected: %d", a.code)
+	}
+	reads := []string{"jobs", "namespaces", "apiservices", "leases"} // the last is its own
+	for _, e := range b.requests(t, "ebb-controller") {
+		if o := e.ObjectRef; o.Resource != "" && (!slices.Contains(reads, o.Resource) || e.ResponseStatus.Code == http.StatusForbidden) {
+			t.Errorf("%s %s: %d", e.Verb, e.RequestURI, e.ResponseStatus.Code)
 		}
 	}
 }

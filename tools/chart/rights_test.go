@@ -115,6 +115,39 @@ func TestRightsFollowModes(t *testing.T) {
 	}
 }
 
+// TestRightsWithoutOwners: while owners are observed or off, the other collectors have the rights that
+// the code needs, and nothing else is changed. While they are off, nothing else is read.
+func TestRightsWithoutOwners(t *testing.T) {
+	reads := []string{"get", "list", "watch"}
+	for owners, want := range map[string][]string{"enforce": append(reads[:3:3], "patch", "delete"), "observe": reads, "off": nil} {
+		for _, others := range []string{"enforce", "observe"} {
+			args := []string{"--set", "controller.mode=enforce,controller.config.collectors.owners.mode=" + owners,
+				"--set-json", `controller.config.collectors.leases.elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["one"]}]`}
+			for _, name := range []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"} {
+				args = append(args, "--set", "controller.config.collectors."+name+".mode="+others)
+			}
+			got, c := rightsOf(t, args...)
+			var cascade []string
+			got = slices.DeleteFunc(got, func(r cluster.Right) bool {
+				if r.Group == "*" {
+					cascade = append(cascade, r.Verb)
+				}
+				return r.Group == "*" || r.Resource == "events" || r.Resource == "apiservices"
+			})
+			if diff := gocmp.Diff(want, cascade, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("owners %s: of any type (-want +got):\n%s", owners, diff)
+			}
+			if owners == "enforce" {
+				continue // which has them all
+			}
+			slices.SortFunc(got, func(a, b cluster.Right) int { return strings.Compare(a.String(), b.String()) })
+			if diff := gocmp.Diff(cluster.Rights(c), slices.Compact(got)); diff != "" {
+				t.Errorf("owners %s, others %s: the code's (-) and the chart's (+):\n%s", owners, others, diff)
+			}
+		}
+	}
+}
+
 // TestRightsOfCascade: every type, or those that are named; to change them only in mode enforce.
 func TestRightsOfCascade(t *testing.T) {
 	reads, writes := []string{"get", "list", "watch"}, []string{"patch", "delete"}

@@ -30,8 +30,9 @@ func (m *Mode) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(m))
 }
 
-// Collectors are those beside the one of owners.
+// Collectors are all of them.
 type Collectors struct {
+	Owners  Owners  `json:"owners"`
 	Pods    Pods    `json:"pods"`
 	Jobs    Jobs    `json:"jobs"`
 	CSRs    CSRs    `json:"csrs"`
@@ -43,6 +44,8 @@ type Collectors struct {
 // Mode of a collector; Off for one that is not known.
 func (c Collectors) Mode(name gc.Collector) Mode {
 	switch name {
+	case "", gc.Owners:
+		return c.Owners.Mode
 	case pods.Name:
 		return c.Pods.Mode
 	case jobs.Name:
@@ -57,6 +60,20 @@ func (c Collectors) Mode(name gc.Collector) Mode {
 		return c.Volumes.Mode
 	}
 	return Off
+}
+
+// ModeOf is the mode that counts for a collector: the stricter of its own and the controller's.
+func (c Config) ModeOf(name gc.Collector) Mode {
+	if own := c.Collectors.Mode(name); own != Enforce {
+		return own
+	}
+	return c.Mode
+}
+
+// Owners says what is done about objects whose owners are gone: the cascade. Off starts and ends
+// with the process.
+type Owners struct {
+	Mode Mode `json:"mode"`
 }
 
 // Pods says which Pods are collected; see [pods.Config].
@@ -186,6 +203,7 @@ func (l Leases) Policy(own LeaderElection) leases.Config {
 func defaultCollectors() Collectors {
 	day, hour := Duration(24*time.Hour), Duration(time.Hour)
 	return Collectors{
+		Owners:  Owners{Mode: Enforce},
 		Pods:    Pods{Mode: Observe, Namespaces: []string{}, Keep: 12500, Quarantine: Duration(40 * time.Second), MaxShare: nodes.DefaultLostShare},
 		Jobs:    Jobs{Mode: Observe, Namespaces: []string{}, Defaults: []JobDefault{}},
 		CSRs:    CSRs{Mode: Observe, Pending: day, Unissued: day, Issued: hour, Refused: hour, PodRequests: Duration(15 * time.Minute), Signers: []Signer{}},
@@ -205,7 +223,7 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 			fail(field, "%s is not between %s and %s", d, least, maxDuration)
 		}
 	}
-	for field, m := range map[string]Mode{"pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
+	for field, m := range map[string]Mode{"owners": c.Owners.Mode, "pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
 		if m != Off && m != Observe && m != Enforce {
 			fail("collectors."+field+".mode", "%q is not one of %q", m, []Mode{Off, Observe, Enforce})
 		}

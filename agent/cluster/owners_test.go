@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/preview"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// jobsWithout has Jobs enforced, and owners in another mode.
+func jobsWithout(owners config.Mode) func(*config.Config) {
+	return func(c *config.Config) {
+		collecting(config.Enforce)(c)
+		c.Collectors.Owners.Mode = owners
+	}
+}
+
+// TestOwnersObserved: another collector enforces while owners are observed. What lost its owners is
+// reported, and neither changed nor written into the journal. A change of the mode is taken at once.
+func TestOwnersObserved(t *testing.T) {
+	inBubble(t, jobsWithout(config.Observe), withJobs, func(b *fixture) {
+		owner, orphaned := b.api.put(set("s")), b.api.put(set("orphaned"))
+		dependents := append(b.pods(owner, 3), b.pods(orphaned, 3)...)
+		elsewhere := b.api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "b", Name: "misplaced",
+			Owners: []gc.Reference{{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}}})
+		b.after(time.Minute)
+		b.api.remove(owner, gc.Background)
+		b.api.remove(orphaned, gc.Orphan)
+		list := b.jobs(5, time.Minute)
+		b.after(time.Hour)
+		b.want("deletions", b.deletions("Job"), 5)
+		b.want("other requests", len(b.api.sent), 5)
+		b.want("dependents left", b.left(append(dependents, elsewhere)), 7)
+		b.want("why one is there", b.explain(dependents[0]), "owners_absent")
+		b.want("events", len(b.api.notices), 0)
+		b.want("writes of the journal", b.puts(), 0)
+		b.configure(jobsWithout(config.Enforce))
+		b.after(time.Minute)
+		b.want("dependents of the owner left", b.left(dependents[:3]), 0)
+		b.want("orphaned dependents left", b.left(dependents[3:]), 3)
+		b.want("Jobs left", b.left(list), 0)
+		b.want("stored", b.stored(), 1)
+	})
+}
+
+// TestOwnersOff: only the types of the collectors are watched, and the journal is not asked for.
+func TestOwnersOff(t *testing.T) {
+	inBubble(t, jobsWithout(config.Off), withJobs, func(b *fixture) {
+		owner := b.api.put(set("s"))
+		dependents := b.pods(owner, 3)
+		b.api.remove(owner, gc.Background)
+		b.jobs(5, time.Minute)
+		b.after(time.Hour)
+		b.want("deletions", b.deletions("Job"), 5)
+		b.want("requests", len(b.api.sent), 5)
+		b.want("dependents left", b.left(dependents), 3)
+		b.want("writes of the journal", b.puts(), 0)
+		b.want("state", b.c.gate.stateText(), "")
+		followed := func() (names []string) {
+			types, err := b.c.Types(b.t.Context())
+			b.want("error", err, nil)
+			for _, s := range types {
+				if s.State != stateReferred {
+					names = append(names, s.Type+" "+s.State)
+				}
+			}
+			return names
+		}
+		b.want("followed", followed(), []string{"jobs.batch synced"})
+		b.metric("graph_nodes", 0)
+		_, err := b.c.Preview(b.t.Context(), preview.Query{Resource: "sets", Name: "s", Namespace: "a"})
+		b.want("preview", errors.Is(err, errOff), true)
+
+		withPods := func(c *config.Config) {
+			jobsWithout(config.Off)(c)
+			c.Collectors.Pods.Mode, c.Collectors.Jobs.Mode = config.Observe, config.Off
+		}
+		b.configure(withPods)
+		b.after(time.Minute)
+		b.want("followed with another collector", followed(), []string{"pods synced"})
+		b.configure(jobsWithout(config.Off))
+		list := b.jobs(1, time.Minute)
+		b.after(time.Hour)
+		b.want("deletions", b.deletions("Job"), 6)
+		b.want("known", len(b.found(list[0])), 1)
+
+		on := enforcing()
+		if err := b.c.Configure(b.t.Context(), on); err == nil || !strings.Contains(err.Error(), "needs a restart") {
+			b.t.Errorf("owners switched on: %v", err)
+		}
+		b.want("mode", b.c.gate.settings().ModeOf(gc.Owners), config.Off)
+	})
+}
