@@ -31,17 +31,6 @@ type collectorSet struct {
 	serial           uint64
 }
 
-// registration describes a collector that a configuration may turn on.
-type registration struct {
-	name   gc.Collector
-	types  []typeKey
-	create func(c config.Config) gc.Interface
-	// configure takes other limits over.
-	configure func(now time.Time, of gc.Interface, c config.Config)
-	// rights are those that it needs beside reading its types, if it acts and if it does not.
-	rights func(c config.Collectors, acts bool) []Right
-}
-
 // configureCollectors turns collectors on and off as a configuration says. A type of which
 // other fields are wanted than before is listed again.
 func (c *Controller) configureCollectors(now time.Time, next config.Config) {
@@ -80,8 +69,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 // listeners are the collectors that want to hear of a type.
 func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 	for _, a := range c.collectors.all {
-		i := slices.IndexFunc(registry, func(o registration) bool { return o.name == a.name })
-		if slices.Contains(registry[i].types, key) {
+		if _, watches := registered(a.name).watches(key); watches {
 			list = append(list, a)
 		}
 	}
@@ -90,19 +78,22 @@ func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 
 // fields are what is wanted of a type beside its metadata; nil: nothing.
 func (s *servedType) fields() metadata.Fields {
-	switch len(s.listeners) {
+	of := make([]metadata.Fields, len(s.listeners))
+	for i, a := range s.listeners {
+		of[i], _ = registered(a.name).watches(s.key())
+	}
+	switch len(of) {
 	case 0:
 		return nil
 	case 1:
-		return fieldsFor(s.key(), s.listeners[0].name)
-	}
-	of := make([]metadata.Fields, len(s.listeners))
-	for i, a := range s.listeners {
-		of[i] = fieldsFor(s.key(), a.name)
+		return of[0]
 	}
 	return func(message []byte) (any, error) {
 		all := make(fieldsByListener, len(of))
 		for i, read := range of {
+			if read == nil {
+				continue
+			}
 			var err error
 			if all[i], err = read(message); err != nil {
 				return nil, err

@@ -57,11 +57,10 @@ func (b *fixture) deletions(kinds ...string) (n int) {
 // collecting Jobs alone.
 func collecting(m config.Mode) func(*config.Config) {
 	return func(c *config.Config) {
-		of := &c.Collectors
-		for _, other := range []*config.Mode{&of.Pods.Mode, &of.CSRs.Mode, &of.Leases.Mode, &of.Nodes.Mode, &of.Volumes.Mode} {
-			*other = config.Off
+		for _, other := range Collectors() {
+			c.Collectors.SetMode(other, config.Off)
 		}
-		of.Jobs.Mode = m
+		c.Collectors.Jobs.Mode = m
 	}
 }
 

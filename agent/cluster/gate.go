@@ -205,7 +205,7 @@ func (g *gate) refusal(a gc.Action) string {
 		return resultExcluded
 	case a.Verb == gc.DeleteVolume && g.exclude[a.Owner.Namespace]: // its claim's
 		return resultExcluded
-	case g.unconfirmed && needsConfirmation[a.Collector]:
+	case g.unconfirmed && registered(a.Collector).confirmed:
 		return resultUnconfirmed
 	case g.config.ModeOf(a.Collector) != config.Enforce:
 		return resultObserved

@@ -34,48 +34,103 @@ var (
 	typeClass           = typeKey{"storage.k8s.io/v1", "StorageClass"}
 )
 
-// fieldsOf says what of a type is wanted beside metadata.
-var fieldsOf = map[typeKey]metadata.Fields{
-	typePod: fields.Pod, typeNode: fields.Node, typeJob: fields.Job, typeCSR: fields.Request, typeLease: fields.Lease,
-	typePodRequest: fields.PodRequest, typePodRequestBeta: fields.PodRequest, typePodRequestAlpha: fields.PodRequest,
-	typeNamespace: fields.Namespace,
-	typeVolume:    fields.Volume, typeClaim: fields.Claim, typeAttachment: fields.Attachment, typeCSINode: fields.Drivers, typeClass: fields.Class,
+// watched is a type that a collector watches, and what it wants of it beside metadata; nil: nothing.
+type watched struct {
+	typeKey
+	fields metadata.Fields
 }
 
-// ownFields are what a collector wants instead.
-var ownFields = map[gc.Collector]map[typeKey]metadata.Fields{
-	nodes.Name: {typeNode: fields.NodeLife, typeAttachment: fields.AttachedTo},
+// registration is all that the controller knows of a collector.
+type registration struct {
+	name  gc.Collector
+	types []watched
+	// rights are those that it needs beside reading its types, if it acts and if it does not.
+	rights func(c config.Collectors, acts bool) []Right
+	// confirmed says that it asks for nothing after etcd was restored, until a person has confirmed
+	// the state. What it deletes is more than an object: in a cluster that came back from a backup,
+	// what lives looks as if nobody wanted it.
+	confirmed bool
+	factory
 }
 
-func fieldsFor(key typeKey, name gc.Collector) metadata.Fields {
-	if own := ownFields[name][key]; own != nil {
-		return own
-	}
-	return fieldsOf[key]
+// factory makes a collector, and has it take another configuration over.
+type factory struct {
+	create    func(c config.Config) gc.Interface
+	configure func(now time.Time, of gc.Interface, c config.Config)
 }
 
-// register describes a collector whose settings are of type S.
-func register[S any, C interface {
+// makes is the factory of a collector whose settings are of type S.
+func makes[S any, C interface {
 	gc.Interface
 	Configure(now time.Time, settings S)
-}](name gc.Collector, create func(S) C, settings func(config.Config) S, rights func(config.Collectors, bool) []Right, types ...typeKey) registration {
-	return registration{
-		name: name, types: types, rights: rights,
+}](create func(S) C, settings func(config.Config) S) factory {
+	return factory{
 		create:    func(c config.Config) gc.Interface { return create(settings(c)) },
 		configure: func(now time.Time, of gc.Interface, c config.Config) { of.(C).Configure(now, settings(c)) },
 	}
 }
 
-// registry has all collectors, in the order in which they are asked.
+// registry has all collectors but that of owners, in the order in which they are asked.
 var registry = []registration{
-	register(pods.Name, pods.New, config.Config.PodPolicy, podRights, typePod, typeNode),
-	register(jobs.Name, jobs.New, func(c config.Config) jobs.Config { return c.Collectors.Jobs.Policy() }, deletes("batch", "jobs"), typeJob, typeNamespace),
-	register(csrs.Name, csrs.New, func(c config.Config) csrs.Config { return c.Collectors.CSRs.Policy() }, deletes("certificates.k8s.io", "certificatesigningrequests", "podcertificaterequests"),
-		typeCSR, typePodRequest, typePodRequestBeta, typePodRequestAlpha),
-	register(leases.Name, leases.New, func(c config.Config) leases.Config { return c.Collectors.Leases.Policy(c.LeaderElection) }, leaseRights, typeLease, typeNode),
-	register(nodes.Name, nodes.New, func(c config.Config) nodes.Config { return c.Collectors.Nodes.Policy() }, nodeRights, typeNode, typeLease, typeAttachment),
-	register(volumes.Name, volumes.New, config.Config.VolumePolicy, volumeRights,
-		typeVolume, typeClaim, typeAttachment, typeCSINode, typeCSIDriver, typeClass, typeNode, typeLease),
+	{
+		name:    pods.Name,
+		types:   []watched{{typePod, fields.Pod}, {typeNode, fields.Node}},
+		rights:  podRights,
+		factory: makes(pods.New, config.Config.PodPolicy),
+	},
+	{
+		name:    jobs.Name,
+		types:   []watched{{typeJob, fields.Job}, {typeNamespace, fields.Namespace}},
+		rights:  deletes("batch", "jobs"),
+		factory: makes(jobs.New, func(c config.Config) jobs.Config { return c.Collectors.Jobs.Policy() }),
+	},
+	{
+		name:    csrs.Name,
+		types:   []watched{{typeCSR, fields.Request}, {typePodRequest, fields.PodRequest}, {typePodRequestBeta, fields.PodRequest}, {typePodRequestAlpha, fields.PodRequest}},
+		rights:  deletes("certificates.k8s.io", "certificatesigningrequests", "podcertificaterequests"),
+		factory: makes(csrs.New, func(c config.Config) csrs.Config { return c.Collectors.CSRs.Policy() }),
+	},
+	{
+		name:    leases.Name,
+		types:   []watched{{typeLease, fields.Lease}, {typeNode, fields.Node}},
+		rights:  leaseRights,
+		factory: makes(leases.New, func(c config.Config) leases.Config { return c.Collectors.Leases.Policy(c.LeaderElection) }),
+	},
+	{
+		name:      nodes.Name,
+		types:     []watched{{typeNode, fields.NodeLife}, {typeLease, fields.Lease}, {typeAttachment, fields.AttachedTo}},
+		rights:    nodeRights,
+		confirmed: true,
+		factory:   makes(nodes.New, func(c config.Config) nodes.Config { return c.Collectors.Nodes.Policy() }),
+	},
+	{
+		name: volumes.Name,
+		types: []watched{{typeVolume, fields.Volume}, {typeClaim, fields.Claim}, {typeAttachment, fields.Attachment}, {typeCSINode, fields.Drivers}, {typeCSIDriver, nil},
+			{typeClass, fields.Class}, {typeNode, fields.Node}, {typeLease, fields.Lease}},
+		rights:    volumeRights,
+		confirmed: true,
+		factory:   makes(volumes.New, config.Config.VolumePolicy),
+	},
+}
+
+// registered is the registration of a collector; one of its name alone for that of owners.
+func registered(name gc.Collector) registration {
+	for _, r := range registry {
+		if r.name == name {
+			return r
+		}
+	}
+	return registration{name: name}
+}
+
+// watches returns the fields of a type, and whether the collector watches it.
+func (r registration) watches(key typeKey) (metadata.Fields, bool) {
+	for _, w := range r.types {
+		if w.typeKey == key {
+			return w.fields, true
+		}
+	}
+	return nil, false
 }
 
 // collectorNames are those of all collectors.

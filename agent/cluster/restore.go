@@ -3,17 +3,13 @@ package cluster
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// needsConfirmation has the collectors that ask for nothing after etcd was restored, until
-// a person has confirmed the state. What they delete is more than an object: in a cluster
-// that came back from a backup, what lives looks as if nobody wanted it.
-var needsConfirmation = map[gc.Collector]bool{"nodes": true, "volumes": true}
-
-// onRestore has the collectors in needsConfirmation wait. That is saved for the next
+// onRestore has the collectors wait whose registration says so. That is saved for the next
 // leader, as a pause by hand is.
 func (g *gate) onRestore(why string) {
 	g.mu.Lock()
@@ -42,12 +38,7 @@ func (g *gate) confirmRestore() (was bool) {
 // awaitsConfirmation says whether a collector that is on waits for a person. The caller
 // holds the lock.
 func (g *gate) awaitsConfirmation() bool {
-	for name := range needsConfirmation {
-		if g.unconfirmed && g.config.Collectors.Mode(name) != config.Off {
-			return true
-		}
-	}
-	return false
+	return g.unconfirmed && slices.ContainsFunc(registry, func(r registration) bool { return r.confirmed && g.config.ModeOf(r.name) != config.Off })
 }
 
 // awaitsConfirmationNow is awaitsConfirmation for callers that do not hold the lock.
@@ -61,7 +52,7 @@ func (g *gate) awaitsConfirmationNow() bool {
 func (g *gate) collectorAwaits(name gc.Collector) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.unconfirmed && needsConfirmation[name]
+	return g.unconfirmed && registered(name).confirmed
 }
 
 // collectorHeld says whether the gate would refuse everything of a collector.

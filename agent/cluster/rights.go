@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // Right is one verb on the objects of a resource, as an RBAC rule has it.
@@ -19,8 +20,8 @@ type Right struct {
 }
 
 // Rights are what the collectors that a configuration turns on ask of the API server, sorted.
-// Those of the cascade are not in it: it needs get, list and watch of every type that can
-// have owners, and patch and delete in mode enforce. The chart's rules are tested against them.
+// Those of owners are not in it: they need get, list and watch of every type that can have
+// owners, and patch and delete to enforce. The chart's rules are tested against them.
 func Rights(c config.Config) []Right {
 	var all []Right
 	for _, r := range registry {
@@ -36,6 +37,20 @@ func Rights(c config.Config) []Right {
 	}
 	slices.SortFunc(all, func(a, b Right) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(all)
+}
+
+// Collectors are the names of all collectors but that of owners.
+func Collectors() []gc.Collector { return collectorNames()[1:] }
+
+// RightsOf are the [Rights] of one collector in a mode, with its default settings.
+func RightsOf(name gc.Collector, mode config.Mode) []Right {
+	c := config.Default()
+	c.Mode = config.Enforce
+	for _, other := range Collectors() {
+		c.Collectors.SetMode(other, config.Off)
+	}
+	c.Collectors.SetMode(name, mode)
+	return Rights(c)
 }
 
 // resource is what a path calls the type, which is one of Kubernetes' own.

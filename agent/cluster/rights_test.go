@@ -59,12 +59,10 @@ func TestRights(t *testing.T) {
 				var cfg config.Config
 				inBubble(t, func(c *config.Config) {
 					of := &c.Collectors
-					for name, m := range map[gc.Collector]*config.Mode{pods.Name: &of.Pods.Mode, jobs.Name: &of.Jobs.Mode, csrs.Name: &of.CSRs.Mode,
-						leases.Name: &of.Leases.Mode, "nodes": &of.Nodes.Mode, volumes.Name: &of.Volumes.Mode} {
-						if *m = config.Off; name == r.name {
-							*m = mode
-						}
+					for _, other := range Collectors() {
+						of.SetMode(other, config.Off)
 					}
+					of.SetMode(r.name, mode)
 					of.Nodes.Label, of.Nodes.Inventory.File = "decommissioned", "/inventory"
 					of.Volumes.Drivers, of.Volumes.Attachments, of.Volumes.CSINodes = []config.Driver{{Name: "d.example.com", Socket: "/s"}}, true, true
 					of.Leases.Elections = []config.Election{{Names: []string{"*"}, After: config.Duration(time.Hour), Delete: true}}
@@ -76,7 +74,7 @@ func TestRights(t *testing.T) {
 					b.after(12 * time.Hour)
 					// What it follows it may read in any way.
 					follows := func(right Right, _ bool) bool {
-						return slices.ContainsFunc(r.types, func(t typeKey) bool {
+						return slices.ContainsFunc(r.types, func(t watched) bool {
 							return right.Group == t.resource().Group && right.Resource == t.resource().Resource && right.Verb != "delete" && right.Verb != "patch"
 						})
 					}

@@ -193,7 +193,8 @@ func (v *deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 	}
 	defer close(p.listed)
 	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volumes themselves last
-		p.err = v.api.ListFields(ctx, t, metadata.Selection{}, fieldsOf[typeKey{t.APIVersion, t.Kind}], func(o gc.Object, fields any) error {
+		wanted, _ := registered(volumes.Name).watches(typeKey{t.APIVersion, t.Kind})
+		p.err = v.api.ListFields(ctx, t, metadata.Selection{}, wanted, func(o gc.Object, fields any) error {
 			p.c.Observe(time.Time{}, t, o, fields)
 			return nil
 		})

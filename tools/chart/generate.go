@@ -39,6 +39,9 @@ func Inputs(root string) (map[string][]byte, error) {
 	if files[page], err = Reference(text, values); err != nil {
 		return nil, fmt.Errorf("reference: %s: %w", page, err)
 	}
+	if files["deploy/chart/files/rights.yaml"], err = rights(); err != nil {
+		return nil, fmt.Errorf("rights: %w", err)
+	}
 	for to, from := range copies {
 		data, err := os.ReadFile(filepath.Join(root, from))
 		if err != nil {

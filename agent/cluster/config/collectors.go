@@ -41,26 +41,37 @@ type Collectors struct {
 	Volumes Volumes `json:"volumes"`
 }
 
-// Mode of a collector; Off for one that is not known.
-func (c Collectors) Mode(name gc.Collector) Mode {
+// mode is where the mode of a collector stands; nil for one that is not known.
+func (c *Collectors) mode(name gc.Collector) *Mode {
 	switch name {
 	case "", gc.Owners:
-		return c.Owners.Mode
+		return &c.Owners.Mode
 	case pods.Name:
-		return c.Pods.Mode
+		return &c.Pods.Mode
 	case jobs.Name:
-		return c.Jobs.Mode
+		return &c.Jobs.Mode
 	case csrs.Name:
-		return c.CSRs.Mode
+		return &c.CSRs.Mode
 	case leases.Name:
-		return c.Leases.Mode
+		return &c.Leases.Mode
 	case nodes.Name:
-		return c.Nodes.Mode
+		return &c.Nodes.Mode
 	case volumes.Name:
-		return c.Volumes.Mode
+		return &c.Volumes.Mode
+	}
+	return nil
+}
+
+// Mode of a collector; Off for one that is not known.
+func (c Collectors) Mode(name gc.Collector) Mode {
+	if m := c.mode(name); m != nil {
+		return *m
 	}
 	return Off
 }
+
+// SetMode of a collector that is known.
+func (c *Collectors) SetMode(name gc.Collector, m Mode) { *c.mode(name) = m }
 
 // ModeOf is the mode that counts for a collector: the stricter of its own and the controller's.
 func (c Config) ModeOf(name gc.Collector) Mode {
