@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -178,12 +179,12 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 	at := c.serverTime(now)
 	for i := range n {
 		a := c.collectors.all[(c.collectors.turn+i)%n]
-		a.Hold(at, c.gate.collectorHeld(a.name))
+		a.Hold(at, c.gate.CollectorHeld(a.name))
 		room := c.collectorRoom(now)
 		fair := (room + n - i - 1) / (n - i)
 		ready := a.Ready(at, fair)
 		for _, action := range ready {
-			if isDeletion(action) {
+			if gate.IsDeletion(action) {
 				action.Root = a.name.Root()
 				c.collector.Because(action.Object, action.Root)
 			}
@@ -220,7 +221,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	if a.action.Verb != gc.DeleteVolume {
 		c.collectors.inFlight--
 	}
-	if isDeletion(a.action) && a.Result != gc.Done {
+	if gate.IsDeletion(a.action) && a.Result != gc.Done {
 		c.collector.Because(a.action.Object, gc.Coordinates{})
 	}
 	if i < 0 {
@@ -236,16 +237,13 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 		s.Patched(at, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		s.Hold(at, c.gate.collectorHeld(s.name))
-		if !a.retryAt.IsZero() {
-			s.Slow(at, at.Add(a.retryAt.Sub(now)), a.batch)
+		s.Hold(at, c.gate.CollectorHeld(s.name))
+		if !a.RetryAt.IsZero() {
+			s.Slow(at, at.Add(a.RetryAt.Sub(now)), a.Batch)
 		}
 	}
 	s.Finished(at, a.action.ID, a.Result)
 }
-
-// isDeletion says whether an action deletes. The circuit breaker counts only those.
-func isDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
 
 // isOtherCollector says whether a collector other than the cascade asked for an action.
 func isOtherCollector(a gc.Action) bool { return cmp.Or(a.Collector, gc.Owners) != gc.Owners }

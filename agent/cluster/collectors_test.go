@@ -84,7 +84,7 @@ func TestCollectors(t *testing.T) {
 		b.want("still planned, as it was withheld", planned(0), "jobs observe 50 50 2")
 		b.want("sent", len(b.api.sent), 0)
 		b.want("said", b.said("would have been deleted"), 50)
-		last := b.c.gate.decisions.latest()[0]
+		last := b.c.gate.Decisions()[0]
 		b.want("decision", last.Collector+" "+last.Result+" "+last.Verb+" "+last.Policy, "jobs observed delete Foreground")
 		b.configure(collecting(config.Off))
 		b.after(time.Second)
@@ -151,7 +151,7 @@ func TestBacklogOfACollector(t *testing.T) {
 		}
 		for range 12 {
 			b.after(10 * time.Minute)
-			b.want("what holds it", b.c.gate.stateText(), "")
+			b.want("what holds it", b.c.gate.Status(), "")
 			owner := b.api.put(set("s"))
 			own := b.pods(owner, 100)
 			b.api.remove(owner, gc.Background)

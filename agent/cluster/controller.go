@@ -11,7 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/drivers"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -28,12 +31,12 @@ type Options struct {
 	API     API
 	Log     *slog.Logger
 	Metrics *Metrics
-	State   StateStore // nil: a restart ends a pause by hand and closes the circuit breaker
+	State   gate.StateStore // nil: a restart ends a pause by hand and closes the circuit breaker
 	Journal journal.Store
 	// Machines reads the inventory; nil: by runtime/machines.
 	Machines Machines
-	// Driver gives the CSI driver of a name behind a socket; nil: a [csi.Driver].
-	Driver func(name, socket string) Driver
+	// Driver gives the CSI driver of a name; nil: see [drivers.Options].
+	Driver drivers.Open
 }
 
 // Controller collects what has lost its owners. See the package comment for who
@@ -42,9 +45,8 @@ type Controller struct {
 	api              API
 	log              *slog.Logger
 	metrics          *Metrics
-	gate             *gate
-	events           *eventRecorder
-	saver            saver
+	gate             *gate.Gate
+	events           *events.Recorder
 	orphans          *orphanJournal
 	machines         Machines
 	inventoryProblem atomic.Pointer[string] // why the inventory could not be read; empty: it was
@@ -98,7 +100,7 @@ type answer struct {
 	asOf      time.Time // it was sent
 	read      gc.Answer
 	inventory *nodes.Inventory // nil: it could not be read
-	gateResult
+	gate.Outcome
 }
 
 // maxWorkers is the highest concurrency that a configuration allows: queues of
@@ -107,9 +109,8 @@ const maxWorkers = 1024
 
 // New makes a controller that does nothing until Run.
 func New(o Options) *Controller {
-	h := newEventRecorder(o)
 	c := &Controller{
-		api: o.API, log: o.Log, metrics: o.Metrics, events: h, gate: newGate(o, h),
+		api: o.API, log: o.Log, metrics: o.Metrics, orphans: newOrphanJournal(o.Journal, o.Config.LeaderElection),
 		inputs: make(chan input), answers: make(chan answer, maxWorkers), jobs: make(chan gc.Action, maxWorkers),
 		discoveryDue: make(chan struct{}, 1), journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
 		cascades: o.Config.ModeOf(gc.Owners) != config.Off, discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
@@ -120,22 +121,16 @@ func New(o Options) *Controller {
 	if c.machines = o.Machines; c.machines == nil {
 		c.machines = readMachines
 	}
-	h.muted = c.gate.muted
 	o.Metrics.scraped.ask = c.counts
-	c.orphans = newOrphanJournal(o.Journal, o.Config.LeaderElection)
-	c.gate.inJournal = c.orphans.journal.Has
-	c.saver = saver{store: o.State, wake: make(chan struct{}, 1)}
-	c.gate.notifySaver = c.saver.notify
+	c.events = events.New(events.Options{API: o.API, Log: o.Log, Count: o.Metrics.events, Muted: func(reason string) bool { return c.gate.Muted(reason) }})
+	c.gate = gate.New(gate.Options{Config: o.Config, API: o.API, Log: o.Log, Metrics: o.Metrics.gate, Warn: c.events.Warn, State: o.State, Confirm: confirmed(),
+		InJournal: c.orphans.journal.Has, Driver: o.Driver})
 	c.status.Store(&status{problems: []string{"types are not known yet"}})
 	return c
 }
 
 // Guard has the gate ask, before each change, whether this instance still leads.
-func (c *Controller) Guard(holds func() bool) {
-	c.gate.mu.Lock()
-	defer c.gate.mu.Unlock()
-	c.gate.leaseHeld = holds
-}
+func (c *Controller) Guard(holds func() bool) { c.gate.Guard(holds) }
 
 // Run collects until ctx ends, then lets requests on their way finish, for
 // Config.ShutdownGrace at most; with [election.ErrLost] as the cause not at all.
@@ -149,23 +144,21 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer abandon()
 	c.following, c.work = following, work
 	defer stopFollowing()
-	c.apply(time.Now(), c.gate.settings()) // may be others than New had
+	c.apply(time.Now(), c.gate.Settings()) // may be others than New had
 	c.group.Go(func() { c.pollDiscovery(following) })
-	c.group.Go(func() { c.events.run(following) })
+	c.group.Go(func() { c.events.Run(following) })
 	if c.cascades {
 		c.group.Go(func() { c.runJournal(following, fenced) })
 		c.group.Go(func() { c.sweepJournal(following) })
 	}
 	c.leads.Store(true)
-	if c.saver.store != nil {
-		c.group.Go(func() { c.saveState(following) })
-	}
+	c.group.Go(func() { c.gate.Run(following, c.wakeLoop) })
 	c.metrics.leader.Set(1)
 	defer c.metrics.leader.Set(0)
 	c.loop(ctx)
 	c.leads.Store(false)
-	c.gate.close()
-	defer c.gate.volumes.close()
+	c.gate.Close()
+	defer c.gate.CloseDrivers()
 	stopFollowing()
 	close(c.ended)
 	close(c.jobs)
@@ -176,7 +169,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer stop.Stop()
 	c.group.Wait()
 	if !errors.Is(context.Cause(ctx), election.ErrLost) {
-		c.saveFinal(context.WithoutCancel(ctx))
+		c.gate.SaveFinal(context.WithoutCancel(ctx))
 	}
 	if errors.Is(context.Cause(ctx), election.ErrLost) {
 		return election.ErrLost
@@ -231,7 +224,7 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 		next = side
 	}
 	switch {
-	case !c.gate.open() || next.IsZero():
+	case !c.gate.Open() || next.IsZero():
 		timer.Stop()
 		return
 	case now.Before(c.limit.until) && next.Before(c.limit.until):
@@ -239,6 +232,9 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	}
 	timer.Reset(next.Sub(now))
 }
+
+// wakeLoop has the loop check the gate, as it does after each input.
+func (c *Controller) wakeLoop(ctx context.Context) { _ = c.inLoop(ctx, func(time.Time) {}) }
 
 // inLoop has the loop do something, and returns when it has. An error says that the
 // loop has ended, or that ctx ended before it could begin.
@@ -261,10 +257,10 @@ func (c *Controller) inLoopVia(ctx context.Context, done chan struct{}, do func(
 
 // dispatch hands out what is to be done, as far as workers are free.
 func (c *Controller) dispatch(now time.Time) {
-	if !c.gate.open() {
+	if !c.gate.Open() {
 		return
 	}
-	c.collector.Hold(now, c.gate.deletionsHeld())
+	c.collector.Hold(now, c.gate.DeletionsHeld())
 	reserve := c.reservedForCollectors(now)
 	for free := c.limit.free(now) - reserve; free > 0; free = c.limit.free(now) - reserve {
 		actions := c.collector.Ready(now, free)
@@ -323,7 +319,7 @@ func (c *Controller) carryOut(a gc.Action) answer {
 	begun := time.Now()
 	switch a.Verb {
 	case gc.Verify, gc.Read, gc.Bound:
-		if c.work.Err() != nil || !c.gate.open() {
+		if c.work.Err() != nil || !c.gate.Open() {
 			return answer{action: a, asOf: begun}
 		}
 		read, err := c.read(a)
@@ -332,16 +328,16 @@ func (c *Controller) carryOut(a gc.Action) answer {
 		if err != nil {
 			c.log.Debug("not known", "verb", a.Verb.String(), "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "error", err)
 		}
-		out := answer{action: a, asOf: begun, read: read, gateResult: gateResult{sent: true, Outcome: metadata.Outcome{Took: took, Result: gc.Done}}}
+		out := answer{action: a, asOf: begun, read: read, Outcome: gate.Outcome{Sent: true, Outcome: metadata.Outcome{Took: took, Result: gc.Done}}}
 		out.RetryAfter, out.Throttled = metadata.Throttled(err)
 		return out
 	default:
-		p := c.gate.carryOut(c.work, a)
-		if p.sent {
+		p := c.gate.Do(c.work, a)
+		if p.Sent {
 			p.Took = time.Since(begun)
 			c.metrics.request(a.Verb, p.Took)
 		}
-		return answer{action: a, asOf: begun, gateResult: p}
+		return answer{action: a, asOf: begun, Outcome: p}
 	}
 }
 
@@ -374,7 +370,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 	}
 	switch v := succeeded; {
 	case a.action.Verb == gc.DeleteVolume:
-	case !a.sent:
+	case !a.Sent:
 		c.limit.cancel()
 	default:
 		if a.Throttled {
@@ -399,14 +395,17 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.collector.Patched(now, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		c.collector.Hold(now, c.gate.deletionsHeld())
-		if !a.retryAt.IsZero() {
-			c.collector.Slow(now, a.action.Root.UID, a.retryAt, a.batch)
+		c.collector.Hold(now, c.gate.DeletionsHeld())
+		if !a.RetryAt.IsZero() {
+			c.collector.Slow(now, a.action.Root.UID, a.RetryAt, a.Batch)
 		}
 	}
 	c.collector.Finished(now, a.action.ID, a.Result)
 	if a.action.Reason == cascade.TypesGivenUp && a.Result == gc.Done {
 		c.metrics.givenUp.Inc()
-		c.gate.reportGivenUp(a.action)
+		c.warnGivenUp(a.action)
 	}
 }
+
+// podType is the type of Pods, for live lists.
+var podType = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}

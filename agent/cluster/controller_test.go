@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -40,7 +41,7 @@ func TestPolicies(t *testing.T) {
 				if n := len(b.api.sent); n > len(pods)+1 {
 					b.t.Errorf("%d requests", n)
 				}
-				b.want("deleted of pods, as the record has it", len(b.c.gate.decisions.latest()), len(b.api.sent))
+				b.want("deleted of pods, as the record has it", len(b.c.gate.Decisions()), len(b.api.sent))
 			})
 		})
 	}
@@ -85,15 +86,15 @@ func TestPause(t *testing.T) {
 		pods := b.pods(owner, 500)
 		b.api.remove(owner, gc.Background)
 		time.Sleep(5 * time.Millisecond) // in the middle of it
-		b.want("on their way after the pause", b.c.gate.pause(b.t.Context()), 0)
+		b.want("on their way after the pause", b.c.gate.Pause(b.t.Context()), 0)
 		sent := len(b.api.sent)
 		if sent == 0 || sent == len(pods) {
 			b.t.Fatalf("%d sent before the pause", sent)
 		}
 		b.after(time.Hour)
 		b.want("sent in the pause", len(b.api.sent)-sent, 0)
-		b.want("silent", b.c.gate.muted(eventTripped), true)
-		b.want("still", b.c.gate.resume(), "")
+		b.want("silent", b.c.gate.Muted(events.Tripped), true)
+		b.want("still", b.c.gate.Resume(), "")
 		b.want("entered", b.c.inLoop(b.t.Context(), func(time.Time) {}), nil)
 		b.after(time.Minute)
 		b.want("pods left", b.left(pods), 0)
@@ -112,11 +113,11 @@ func TestCircuitBreaker(t *testing.T) {
 		b.want("pods left", b.left(pods), 150)
 		b.metric("circuit_breaker_open", 1)
 		b.want("events", len(b.api.notices), 1)
-		b.want("event", b.api.notices[0].Reason, eventTripped)
+		b.want("event", b.api.notices[0].Reason, events.Tripped)
 		b.want("said", b.said("deletions stop"), 1)
-		b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
+		b.want("state", b.c.gate.Status(), "circuit breaker open: too many deletions")
 		for range 2 {
-			b.c.gate.resume()
+			b.c.gate.Resume()
 			_ = b.c.inLoop(b.t.Context(), func(time.Time) {})
 			b.after(time.Hour)
 		}
@@ -135,17 +136,17 @@ func TestObserve(t *testing.T) {
 		b.after(24 * time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("events", len(b.api.notices), 0)
-		list := b.c.gate.decisions.latest()
+		list := b.c.gate.Decisions()
 		b.want("decisions", len(list), len(pods))
 		b.want("decision", list[0].Result+" "+list[0].Verb+" "+list[0].Reason, "observed delete owners_absent")
 		b.want("explained", b.explain(pods[0]), "owners_absent")
 		b.want("said", b.said("would have been deleted"), len(pods))
-		b.want("state", b.c.gate.stateText(), "observe: nothing is changed until mode is enforce")
+		b.want("state", b.c.gate.Status(), "observe: nothing is changed until mode is enforce")
 		b.metric("observing", 1)
 		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)
 		b.metric("observing", 0)
 		b.after(time.Second) // it takes the journal over first
-		b.want("state", b.c.gate.stateText(), "")
+		b.want("state", b.c.gate.Status(), "")
 		b.want("pods left", b.left(pods), 0)
 	})
 }
@@ -185,7 +186,7 @@ func TestUnsure(t *testing.T) {
 		b.after(time.Hour)
 		b.want("sent", len(b.api.sent), 0)
 		b.want("pods left", b.left(pods), 50)
-		b.want("state", b.c.gate.stateText(), "the API server was away: nothing is sent until each type has caught up")
+		b.want("state", b.c.gate.Status(), "the API server was away: nothing is sent until each type has caught up")
 		end()
 		b.after(time.Second)
 		b.want("pods left", b.left(pods), 0)
@@ -226,10 +227,10 @@ func TestInvalidNamespace(t *testing.T) {
 		b.want("events", len(b.api.notices), 1)
 		b.want("event", b.api.notices[0].Message, fmt.Sprintf(`ownerRef [apps/v1/Set, namespace: b, name: s, uid: %s] does not exist in namespace "b"`, owner.UID))
 		for range 100 {
-			b.c.events.record(b.api.notices[0])
+			b.c.events.Warn(b.api.notices[0].Object, events.Namespace, b.api.notices[0].Message)
 			b.after(time.Millisecond)
 		}
-		b.want("events of one object", len(b.api.notices), eventBurst)
+		b.want("events of one object", len(b.api.notices), 25)
 	})
 }
 
@@ -273,15 +274,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-func TestRecordIsBounded(t *testing.T) {
-	var r decisionLog
-	for i := range 3000 {
-		r.add(gc.Action{Verb: gc.Delete, Object: gc.Coordinates{Name: fmt.Sprint(i)}}, "done", metadata.Outcome{}, time.Time{})
-	}
-	list := r.latest()
-	if len(list) != decisionLogSize || list[0].Object.Name != "2999" || list[decisionLogSize-1].Object.Name != fmt.Sprint(3000-decisionLogSize) {
-		t.Errorf("%d, from %s to %s", len(list), list[0].Object.Name, list[len(list)-1].Object.Name)
-	}
+func TestTextsAreCut(t *testing.T) {
 	if truncate(strings.Repeat("é", 500)) == strings.Repeat("é", 500) {
 		t.Error("long texts are cut")
 	}

@@ -12,7 +12,7 @@
 //   - workers carry out actions and send back the results,
 //   - the discovery poller asks which types there are (discovery.go),
 //   - the journal of orphaned owners is written beside the loop (orphans.go),
-//   - the event recorder creates events; nothing depends on them (events.go),
+//   - the event recorder creates events; nothing depends on them (package events),
 //   - the HTTP server asks for explanations (server.go).
 //
 // The loop has no ticker. It sleeps until an answer, an input or the collector's next
@@ -20,7 +20,7 @@
 //
 // # Invariants
 //
-// Every deletion and every patch passes gate.go. Nothing is sent before the state of the last
+// Every deletion and every patch passes package gate. Nothing is sent before the state of the last
 // leader and, unless owners are off, the journal are read. Only the leader calls [Controller.Run]; a standby
 // follows nothing. When the Lease is lost nothing more is sent. Another leader's requests
 // carry preconditions, so two leaders are safe, only redundant.

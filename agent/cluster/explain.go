@@ -3,36 +3,21 @@ package cluster
 import (
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// ObjectName names an object in answers.
-type ObjectName struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
-}
-
-func named(o gc.Coordinates) *ObjectName {
-	if o.Name == "" {
-		return nil
-	}
-	return &ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}
-}
-
 // Explanation is why an object is still there, as /explain shows it.
 type Explanation struct {
-	Object  *ObjectName   `json:"object"`
-	Reason  gc.Reason     `json:"reason"`
-	Due     bool          `json:"due"`               // something is about to be done about it
-	Owners  []OwnerStatus `json:"owners,omitempty"`  // in the order in which they are written
-	Waiting []*ObjectName `json:"waiting,omitempty"` // dependents that hold it, the first ten
-	Retry   *time.Time    `json:"retry,omitempty"`   // not looked at before
-	Last    string        `json:"last,omitempty"`    // how the last try went
-	Root    *ObjectName   `json:"root,omitempty"`    // the topmost owner whose going has it deleted
+	Object  *gate.ObjectName   `json:"object"`
+	Reason  gc.Reason          `json:"reason"`
+	Due     bool               `json:"due"`               // something is about to be done about it
+	Owners  []OwnerStatus      `json:"owners,omitempty"`  // in the order in which they are written
+	Waiting []*gate.ObjectName `json:"waiting,omitempty"` // dependents that hold it, the first ten
+	Retry   *time.Time         `json:"retry,omitempty"`   // not looked at before
+	Last    string             `json:"last,omitempty"`    // how the last try went
+	Root    *gate.ObjectName   `json:"root,omitempty"`    // the topmost owner whose going has it deleted
 	// Collectors are the others that are on and know of it.
 	Collectors []Found `json:"collectors,omitempty"`
 }
@@ -60,17 +45,17 @@ func found(name gc.Collector, f gc.Finding) Found {
 
 // OwnerStands is one owner reference and what the collector makes of it.
 type OwnerStatus struct {
-	ObjectName
+	gate.ObjectName
 	Judgement string `json:"judgement"`
 }
 
 func explained(x cascade.Explanation) Explanation {
-	e := Explanation{Object: named(x.Object), Reason: x.Reason, Due: x.Due, Root: named(x.Root)}
+	e := Explanation{Object: gate.Named(x.Object), Reason: x.Reason, Due: x.Due, Root: gate.Named(x.Root)}
 	for _, o := range x.Owners {
-		e.Owners = append(e.Owners, OwnerStatus{ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}, o.Judgement})
+		e.Owners = append(e.Owners, OwnerStatus{gate.ObjectName{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}, o.Judgement})
 	}
 	for _, o := range x.Waiting {
-		e.Waiting = append(e.Waiting, named(o))
+		e.Waiting = append(e.Waiting, gate.Named(o))
 	}
 	if !x.Retry.IsZero() {
 		e.Retry, e.Last = &x.Retry, x.Last.String()

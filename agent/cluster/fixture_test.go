@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/drivers"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -26,6 +28,18 @@ type fixture struct {
 	kept *journal.Memory // the journal of orphaned owners
 	done chan struct{}
 	logs sync.Mutex
+	// driver is the one of all volumes.
+	driver *driver
+}
+
+// open the driver of a name.
+func (b *fixture) open(string, string) drivers.Driver { return b.driver }
+
+// pauseAtOnce pauses, and waits for nothing.
+func (b *fixture) pauseAtOnce() {
+	over, cancel := context.WithCancel(b.t.Context())
+	cancel()
+	b.c.Pause(over)
 }
 
 func (b *fixture) Write(p []byte) (int, error) {
@@ -46,7 +60,7 @@ func inBubble(t *testing.T, change func(*config.Config), prepare func(*fake), te
 	inBubbleWith(t, nil, change, prepare, test)
 }
 
-func inBubbleWith(t *testing.T, m StateStore, change func(*config.Config), prepare func(*fake), test func(*fixture)) {
+func inBubbleWith(t *testing.T, m gate.StateStore, change func(*config.Config), prepare func(*fake), test func(*fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &fixture{t: t, api: newFake(), done: make(chan struct{})}
@@ -58,7 +72,7 @@ func inBubbleWith(t *testing.T, m StateStore, change func(*config.Config), prepa
 		if change != nil {
 			change(&cfg)
 		}
-		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), State: m, Journal: b.kept, Machines: b.api.inventory, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		b.c = New(Options{Config: cfg, API: b.api, Metrics: NewMetrics(), State: m, Journal: b.kept, Machines: b.api.inventory, Driver: b.open, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		ctx, stop := context.WithCancelCause(t.Context())
 		b.stop = stop
 		go func() { defer close(b.done); b.err = b.c.Run(ctx) }()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster/events"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
@@ -167,8 +168,8 @@ func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 		a.Restored(c.serverTime(now))
 	}
 	c.orphans.reload()
-	c.gate.setJournal(false, false)
-	c.gate.onRestore(why)
+	c.gate.SetJournal(false, false)
+	c.gate.OnRestore(why)
 	for _, s := range c.types {
 		if s.following != nil {
 			s.unfollow()
@@ -188,12 +189,12 @@ func (c *Controller) warn(a gc.Action) {
 	case cascade.ChangesTooOften:
 		c.log.Warn("an object changes between each read and the request about it; tried again, ever more seldom", "reason", string(a.Reason),
 			"apiVersion", a.Object.APIVersion, "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "uid", a.Object.UID)
-		c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventChanges, Message: "it is to go, and something changes it all the time: " +
-			"each request met a conflict; it is tried again, ever more seldom"})
+		c.events.Warn(a.Object, events.Changes, "it is to go, and something changes it all the time: "+
+			"each request met a conflict; it is tried again, ever more seldom")
 		return
 	}
 	o := a.Owner
-	c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventNamespace, Message: fmt.Sprintf(
+	c.events.Warn(a.Object, events.Namespace, fmt.Sprintf(
 		"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-		o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID, a.Object.Namespace)})
+		o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID, a.Object.Namespace))
 }

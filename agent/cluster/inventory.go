@@ -29,7 +29,7 @@ func (c *Controller) readInventory(a gc.Action) {
 	ctx := c.following
 	c.group.Go(func() {
 		out := answer{action: a, asOf: time.Now()}
-		if c.gate.open() && !c.gate.collectorAwaits(a.Collector) {
+		if c.gate.Open() && !c.gate.CollectorAwaits(a.Collector) {
 			out.inventory = c.fetchInventory(ctx)
 		}
 		c.answers <- out
@@ -38,7 +38,7 @@ func (c *Controller) readInventory(a gc.Action) {
 
 // fetchInventory reads the inventory; nil: it could not be read. A problem is logged once.
 func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
-	list, err := c.machines(ctx, c.gate.settings().Collectors.Nodes.Inventory)
+	list, err := c.machines(ctx, c.gate.Settings().Collectors.Nodes.Inventory)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -11,7 +11,10 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/breaker"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
@@ -129,7 +132,7 @@ func (j *orphanJournal) ready(observes bool) bool {
 func (c *Controller) runJournal(ctx context.Context, fenced context.CancelCauseFunc) {
 	o, backoff := c.orphans, wait.Backoff{Min: journalRetryMin, Max: journalRetryMax}
 	for ctx.Err() == nil {
-		if !o.ready(c.gate.ownersObserved()) {
+		if !o.ready(c.gate.OwnersObserved()) {
 			err := c.takeJournal(ctx)
 			if c.setOrphaningProblem(err); err != nil {
 				c.refuseRecords(err)
@@ -156,7 +159,7 @@ func (c *Controller) runJournal(ctx context.Context, fenced context.CancelCauseF
 // takeJournal takes the journal over and has the collector know what is in it, before
 // anything is sent. Who only observes reads it, and goes on without if that fails.
 func (c *Controller) takeJournal(ctx context.Context) (err error) {
-	o, observes := c.orphans, c.gate.ownersObserved()
+	o, observes := c.orphans, c.gate.OwnersObserved()
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	var found journal.Taken
@@ -188,7 +191,7 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 	known := err == nil || found.Absent && errors.Is(err, journal.ErrRefused)
 	return errors.Join(err, c.inLoop(ctx, func(now time.Time) {
 		c.collector.Recall(now, entries)
-		c.gate.setJournal(known || observes, known && !observes)
+		c.gate.SetJournal(known || observes, known && !observes)
 	}))
 }
 
@@ -200,12 +203,12 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 	var admitted []gc.Action
 	add := map[string]time.Time{}
 	for _, a := range actions {
-		switch why, _ := c.gate.admit(begun, a); {
+		switch why, _ := c.gate.Admit(begun, a); {
 		case why != "":
-			c.gate.report(a, why, metadata.Outcome{}, begun)
+			c.gate.Report(a, why, metadata.Outcome{}, begun)
 			c.answerRecord(a, resultOfRefusal(why), nil)
 		case a.Verb == gc.Withdraw:
-			c.gate.finish(breaker.Grant{}, gc.Done)
+			c.gate.Finish(breaker.Grant{}, gc.Done)
 			delete(add, a.Object.UID)
 			forget = append(forget, a.Object.UID)
 		default:
@@ -213,7 +216,7 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 			admitted = append(admitted, a)
 		}
 	}
-	if c.gate.ownersObserved() || len(add) == 0 && len(forget) == 0 {
+	if c.gate.OwnersObserved() || len(add) == 0 && len(forget) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
@@ -227,8 +230,8 @@ func (c *Controller) writeJournal(ctx context.Context) error {
 		o.forgetLater(forget)
 	}
 	for _, a := range admitted {
-		c.gate.finish(breaker.Grant{}, outcome.Result)
-		c.gate.report(a, outcome.Result.String(), outcome, begun)
+		c.gate.Finish(breaker.Grant{}, outcome.Result)
+		c.gate.Report(a, outcome.Result.String(), outcome, begun)
 		c.answerRecord(a, outcome.Result, err)
 	}
 	c.notifySweeper()
@@ -250,11 +253,11 @@ func (c *Controller) answerRecord(a gc.Action, r gc.Result, err error) {
 	}
 	if o := c.orphans; err != nil && !o.held[a.Object.UID] && len(o.held) < maxHeldNamed {
 		o.held[a.Object.UID] = true
-		c.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventHeld, Message: fmt.Sprintf(
-			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %s", o.name, truncate(err.Error()))})
+		c.events.Warn(a.Object, events.Held, fmt.Sprintf(
+			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %s", o.name, truncate(err.Error())))
 	}
 	select {
-	case c.answers <- answer{action: a, gateResult: gateResult{Outcome: metadata.Outcome{Result: r}}}:
+	case c.answers <- answer{action: a, Outcome: gate.Outcome{Outcome: metadata.Outcome{Result: r}}}:
 	case <-c.ended:
 	}
 }
@@ -265,7 +268,7 @@ func (c *Controller) setOrphaningProblem(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		problem = err.Error()
 	}
-	c.metrics.orphaningHeld.Set(boolGauge(problem != ""))
+	c.metrics.orphaningHeld.Set(program.Bool(problem != ""))
 	switch {
 	case problem == o.holdReason():
 	case problem == "":
@@ -282,7 +285,7 @@ func (c *Controller) setOrphaningProblem(err error) {
 
 // resultOfRefusal is what the gate's refusal of an action means for the collector.
 func resultOfRefusal(why string) gc.Result {
-	if why == resultObserved || why == resultExcluded {
+	if why == gate.Observed || why == gate.Excluded {
 		return gc.Withheld
 	}
 	return gc.Failed

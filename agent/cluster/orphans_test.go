@@ -9,6 +9,8 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -71,7 +73,7 @@ func TestOrphaningHeld(t *testing.T) {
 					left = 10
 				} else {
 					b.want("events", len(b.api.notices), 1)
-					b.want("event", b.api.notices[0].Reason+" "+b.api.notices[0].Object.Name, eventHeld+" s")
+					b.want("event", b.api.notices[0].Reason+" "+b.api.notices[0].Object.Name, events.Held+" s")
 				}
 				b.want("pods of the other left", b.left(gone), left)
 				b.journalFails(nil)
@@ -92,7 +94,7 @@ func TestJournalUnreadable(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 3)
-		b.want("state", b.c.gate.stateText(), "reading the journal of orphaned owners")
+		b.want("state", b.c.gate.Status(), "reading the journal of orphaned owners")
 		b.kept.Set(func(m *journal.Memory) { m.Deaf = nil })
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 0)
@@ -241,8 +243,8 @@ func TestGateAsksTheJournal(t *testing.T) {
 	inBubble(t, nil, nil, func(b *fixture) {
 		a := gc.Action{Verb: gc.RemoveFinalizer, Finalizer: gc.OrphanFinalizer, Object: at(set("s"))}
 		a.Object.UID = "nobody"
-		why, _ := b.c.gate.admit(time.Now(), a)
-		b.want("result", why, resultUnrecorded)
+		why, _ := b.c.gate.Admit(time.Now(), a)
+		b.want("result", why, gate.Unrecorded)
 		synctest.Wait()
 	})
 }

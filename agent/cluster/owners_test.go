@@ -59,7 +59,7 @@ func TestOwnersOff(t *testing.T) {
 		b.want("requests", len(b.api.sent), 5)
 		b.want("dependents left", b.left(dependents), 3)
 		b.want("writes of the journal", b.puts(), 0)
-		b.want("state", b.c.gate.stateText(), "")
+		b.want("state", b.c.gate.Status(), "")
 		followed := func() (names []string) {
 			types, err := b.c.Types(b.t.Context())
 			b.want("error", err, nil)
@@ -92,6 +92,6 @@ func TestOwnersOff(t *testing.T) {
 		if err := b.c.Configure(b.t.Context(), on); err == nil || !strings.Contains(err.Error(), "needs a restart") {
 			b.t.Errorf("owners switched on: %v", err)
 		}
-		b.want("mode", b.c.gate.settings().ModeOf(gc.Owners), config.Off)
+		b.want("mode", b.c.gate.Settings().ModeOf(gc.Owners), config.Off)
 	})
 }

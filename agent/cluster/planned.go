@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -34,14 +35,14 @@ type CollectorStatus struct {
 
 // PlannedObject is one that is to go.
 type PlannedObject struct {
-	ObjectName
+	gate.ObjectName
 	Found
 }
 
 func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 	shown := make([]PlannedObject, len(list))
 	for i, p := range list {
-		shown[i] = PlannedObject{*named(p.Object), found(by, p.Finding)}
+		shown[i] = PlannedObject{*gate.Named(p.Object), found(by, p.Finding)}
 	}
 	return shown
 }
@@ -51,7 +52,7 @@ func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 func (c *Controller) Collectors(ctx context.Context, within time.Duration, most int) (list []CollectorStatus, err error) {
 	list = []CollectorStatus{}
 	err = c.query(ctx, func(now time.Time) {
-		settings := c.gate.settings()
+		settings := c.gate.Settings()
 		for _, a := range c.collectors.all {
 			s := CollectorStatus{Collector: a.name.String(), Mode: settings.ModeOf(a.name), Objects: a.Len()}
 			first, all := a.Planned(c.serverTime(now).Add(within), most)

@@ -39,16 +39,7 @@ type API interface {
 	Names(ctx context.Context) ([]naming.Resource, error)
 }
 
-// Driver deletes volumes: a [csi.Driver], or what tests put in its place.
-type Driver interface {
-	// Ready says whether it can: it is who it should be.
-	Ready(ctx context.Context) error
-	DeleteVolume(ctx context.Context, handle string, secrets map[string]string) error
-	Socket() string
-	Close()
-}
-
-// Over makes an API of a client.
+// FromClient makes an API of a client.
 func FromClient(c *metadata.Client) API { return client{c} }
 
 type client struct{ *metadata.Client }

@@ -82,8 +82,8 @@ func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, name
 	if !c.cascades {
 		return errOff
 	}
-	v.answer = preview.Answer{Source: preview.FromController, Controller: c.gate.preview(now)}
-	settings := c.gate.settings()
+	settings := c.gate.Settings()
+	v.answer = preview.Answer{Source: preview.FromController, Controller: c.stance(now, settings)}
 	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
 	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[gc.Coordinates]gc.Answer)}
 	v.types(c, settings)
@@ -213,16 +213,13 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 	c.replyJSON(w, a, err)
 }
 
-// preview says what the gate would do now.
-func (g *gate) preview(now time.Time) *preview.Controller {
-	halted := strings.Join(g.haltReasons(), ", ")
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := &preview.Controller{Mode: string(g.config.ModeOf(gc.Owners)), Halted: halted}
-	if left, limited := g.breaker.Left(now); limited {
+// stance says what the gate would do now.
+func (c *Controller) stance(now time.Time, settings config.Config) *preview.Controller {
+	s := &preview.Controller{Mode: string(settings.ModeOf(gc.Owners)), Halted: strings.Join(c.gate.Halts(), ", ")}
+	if left, limited := c.gate.Left(now); limited {
 		s.BreakerAllows = &left
 	}
-	if e := g.config.Envelope; e.Burst > 0 {
+	if e := settings.Envelope; e.Burst > 0 {
 		s.Envelope = &preview.Envelope{Burst: e.Burst, PerMinute: e.PerMinute}
 	}
 	return s

@@ -113,6 +113,16 @@ var registry = []registration{
 	},
 }
 
+// confirmed are the collectors that wait for a person after etcd was restored.
+func confirmed() (names []gc.Collector) {
+	for _, r := range registry {
+		if r.confirmed {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // registered is the registration of a collector; one of its name alone for that of owners.
 func registered(name gc.Collector) registration {
 	for _, r := range registry {

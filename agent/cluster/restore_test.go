@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -15,9 +16,9 @@ func (b *fixture) passes(name gc.Collector) string {
 	if isOtherCollector(a) {
 		a.Root = name.Root()
 	}
-	why, taken := b.c.gate.admit(time.Now(), a)
+	why, taken := b.c.gate.Admit(time.Now(), a)
 	if why == "" {
-		b.c.gate.finish(taken, gc.Gone)
+		b.c.gate.Finish(taken, gc.Gone)
 	}
 	return why
 }
@@ -46,35 +47,35 @@ func TestAfterRestore(t *testing.T) {
 		b.want("owners' left", b.left(pods), 0)
 		b.c.Pause(b.t.Context())
 		b.want("resumed", b.c.Resume(b.t.Context()), "")
-		for name, want := range map[gc.Collector]string{"nodes": resultUnconfirmed, "volumes": resultUnconfirmed, gc.Owners: "", "": ""} {
+		for name, want := range map[gc.Collector]string{"nodes": gate.Unconfirmed, "volumes": gate.Unconfirmed, gc.Owners: "", "": ""} {
 			b.want(name.String(), b.passes(name), want)
 		}
 	})
 	withMemory(t, m, func(b *fixture) { // another one leads
-		b.want("nodes", b.passes("nodes"), resultUnconfirmed)
-		b.want("held", b.c.gate.collectorHeld("nodes"), true)
-		b.want("pods held", b.c.gate.collectorHeld("pods"), false)
+		b.want("nodes", b.passes("nodes"), gate.Unconfirmed)
+		b.want("held", b.c.gate.CollectorHeld("nodes"), true)
+		b.want("pods held", b.c.gate.CollectorHeld("pods"), false)
 		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
-		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
 		b.after(time.Second)
 		m.want(b.t, "confirmed", "")
-		if why := b.passes("nodes"); why == resultUnconfirmed {
+		if why := b.passes("nodes"); why == gate.Unconfirmed {
 			t.Error(why)
 		}
 	})
 	withMemory(t, m, func(b *fixture) {
-		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
 	})
 }
 
 // TestRestoreThatNobodyKnows: where nothing can be kept, each start waits for a person.
 func TestRestoreThatNobodyKnows(t *testing.T) {
 	withMemory(t, &memory{err: election.ErrNoLease}, func(b *fixture) {
-		b.want("held", b.c.gate.collectorHeld("nodes"), true)
-		b.want("paused", strings.Contains(b.c.gate.stateText(), "paused"), false)
-		b.want("said", strings.Contains(b.c.gate.stateText(), "confirm-restore"), true)
-		b.want("cascades", b.c.gate.preview(time.Now()).Halted, "") // they wait for nobody
+		b.want("held", b.c.gate.CollectorHeld("nodes"), true)
+		b.want("paused", strings.Contains(b.c.gate.Status(), "paused"), false)
+		b.want("said", strings.Contains(b.c.gate.Status(), "confirm-restore"), true)
+		b.want("cascades", strings.Join(b.c.gate.Halts(), ""), "") // they wait for nobody
 		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
-		b.want("held", b.c.gate.collectorHeld("nodes"), false)
+		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
 	})
 }

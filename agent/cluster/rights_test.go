@@ -69,7 +69,7 @@ func TestRights(t *testing.T) {
 					cfg = *c
 				}, withEverything, func(b *fixture) {
 					b.machinesThere()
-					b.c.gate.volumes.open = func(string, string) Driver { return &driver{} }
+					b.driver = &driver{}
 					b.api.garbage()
 					b.after(12 * time.Hour)
 					// What it follows it may read in any way.

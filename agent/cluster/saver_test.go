@@ -89,9 +89,9 @@ func TestNoMemory(t *testing.T) {
 func TestHaltsAreKept(t *testing.T) {
 	m := &memory{kept: election.State{Halted: "paused by-a-later-version"}}
 	withMemory(t, m, func(b *fixture) {
-		b.want("state", b.c.gate.stateText(), "paused by hand")
+		b.want("state", b.c.gate.Status(), "paused by hand")
 		b.want("still", b.c.Resume(b.t.Context()), "")
-		b.want("error", b.c.saveNow(b.t.Context()), nil)
+		b.want("error", b.c.gate.Save(b.t.Context()), nil)
 		m.want(b.t, "resumed", "")
 		m.set(errors.New("away"))
 		owner := b.api.put(set("o"))
@@ -104,7 +104,7 @@ func TestHaltsAreKept(t *testing.T) {
 		b.after(11 * time.Second)
 		m.want(b.t, "open", "breaker-open")
 		b.c.Pause(b.t.Context())
-		b.want("error", b.c.saveNow(b.t.Context()), nil)
+		b.want("error", b.c.gate.Save(b.t.Context()), nil)
 		m.want(b.t, "paused, too", "paused breaker-open")
 		synctest.Wait()
 	})

@@ -155,7 +155,7 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz is whether this instance does its job, or would at once. A type that
 // cannot be read is said, and holds nothing back: the others go on.
 func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
-	state := c.gate.stateText()
+	state := c.gate.Status()
 	if state != "" {
 		state = " (" + state + ")"
 	}
@@ -246,8 +246,17 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "going on")
-	if c.gate.awaitsConfirmationNow() {
+	if c.gate.AwaitsConfirmation() {
 		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, ebb control confirm-restore ends that")
+	}
+	c.replySaved(w, r)
+}
+
+func (c *Controller) serveConfirmRestore(w http.ResponseWriter, r *http.Request) {
+	if c.ConfirmRestore(r.Context()) {
+		fmt.Fprintln(w, "confirmed: nodes and volumes are collected again")
+	} else {
+		fmt.Fprintln(w, "there was nothing to confirm: it is not known that etcd was restored")
 	}
 	c.replySaved(w, r)
 }
@@ -256,9 +265,9 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 func (c *Controller) replySaved(w http.ResponseWriter, r *http.Request) {
 	if !c.leads.Load() {
 		fmt.Fprintln(w, "this instance does not lead; the one that does is another one's to ask")
+		return
 	}
-	if err := c.saveNow(r.Context()); err != nil {
-		c.saver.notify()
+	if err := c.gate.Save(r.Context()); err != nil {
 		fmt.Fprintln(w, "not written down yet, so that a restart would not know of it:", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -41,7 +42,7 @@ func TestCircuitBreakerHoldsDeletionsAlone(t *testing.T) {
 		b.want("gone", b.left([]gc.Object{empty, orphans}), 0)
 		b.want("orphans", b.left(kept), 5)
 		b.want("owners", len(b.api.get(both).Owners), 1)
-		b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
+		b.want("state", b.c.gate.Status(), "circuit breaker open: too many deletions")
 		b.want("resumed", b.c.Resume(b.t.Context()), "")
 		b.after(time.Second)
 		b.want("left", b.left(pods), 10)
@@ -111,7 +112,7 @@ func TestTwoTenants(t *testing.T) {
 		if now := b.left(many); now < left-110 { // what has flown off meanwhile
 			t.Errorf("%d left before the pause, %d after it", left, now)
 		}
-		next := b.c.gate.settings()
+		next := b.c.gate.Settings()
 		next.Envelope.Burst = 100_000
 		b.want("configured", b.c.Configure(b.t.Context(), next), nil)
 		b.after(2 * time.Second)
@@ -179,11 +180,11 @@ func TestExcludedFinalizers(t *testing.T) {
 }
 
 // succeed ends a controller, and begins another one on the same API server and Lease.
-func (b *fixture) succeed(cause error, m StateStore) {
+func (b *fixture) succeed(cause error, m gate.StateStore) {
 	b.t.Helper()
 	b.stop(cause)
 	<-b.done
-	cfg := b.c.gate.settings()
+	cfg := b.c.gate.Settings()
 	b.c = New(Options{Config: cfg, API: b.api, Journal: b.kept, Metrics: NewMetrics(), State: m, Log: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx, stop := context.WithCancelCause(b.t.Context())
 	b.stop, b.done = stop, make(chan struct{})
@@ -237,7 +238,7 @@ func TestCountsOutliveTheLeader(t *testing.T) {
 					t.Error("nothing was written")
 				}
 				b.succeed(tc.cause, m)
-				b.want("state", b.c.gate.stateText(), "circuit breaker open: too many deletions")
+				b.want("state", b.c.gate.Status(), "circuit breaker open: too many deletions")
 			})
 		})
 	}
@@ -254,7 +255,7 @@ func TestUnwritten(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 1000-128)
-		b.want("state", b.c.gate.stateText(), "deletions wait until it is written down how many there were")
+		b.want("state", b.c.gate.Status(), "deletions wait until it is written down how many there were")
 		b.want("explained", b.explain(pods[999]), "held")
 		b.want("said", b.said("a restart would not know how it stands"), 1)
 		empty := b.api.put(set("empty"))
@@ -264,7 +265,7 @@ func TestUnwritten(t *testing.T) {
 		m.set(nil)
 		b.after(30 * time.Second)
 		b.want("left", b.left(pods), 0)
-		b.want("state", b.c.gate.stateText(), "")
+		b.want("state", b.c.gate.Status(), "")
 		written := m.n
 		b.after(24 * time.Hour)
 		b.want("written in a quiet day", m.n-written < 3, true)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -27,21 +28,16 @@ const maxNamed = 10
 // publish publishes the states of types, after one of them changed.
 func (c *Controller) publish(now time.Time) {
 	counts := map[string]int{stateListing: 0, stateSynced: 0, stateUnreadable: 0, stateReferred: 0}
-	var listing, broken []string
+	var listing []string
 	for _, s := range c.types {
 		counts[s.state]++
-		switch s.state {
-		case stateListing:
+		if s.state == stateListing {
 			listing = append(listing, s.name())
-		case stateUnreadable:
-			broken = append(broken, s.name())
 		}
 	}
 	for state, n := range counts {
 		c.metrics.types.WithLabelValues(state).Set(float64(n))
 	}
-	text := firstNames(broken)
-	c.gate.unreadableTypes.Store(&text)
 	st := *c.status.Load()
 	st.problems = nil
 	switch {
@@ -58,7 +54,18 @@ func (c *Controller) publish(now time.Time) {
 	}
 }
 
-// some of many names, in order.
+// unreadableTypes names some of those that cannot be read.
+func (c *Controller) unreadableTypes() string {
+	var names []string
+	for _, s := range c.types {
+		if s.state == stateUnreadable {
+			names = append(names, s.name())
+		}
+	}
+	return firstNames(names)
+}
+
+// firstNames are some of many names, in order.
 func firstNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNamed {
@@ -107,14 +114,14 @@ func (c *Controller) typesNow() (list []TypeStatus) {
 	return list
 }
 
-// objectsByType sums up, with no more than typeLabels names.
+// objectsByType sums up, with no more than gate.MaxTypes names.
 func objectsByType(types []TypeStatus) map[string]int {
 	slices.SortStableFunc(types, func(a, b TypeStatus) int { return b.Objects - a.Objects })
 	sums := make(map[string]int)
 	for _, t := range types {
 		name := t.Type
-		if _, known := sums[name]; !known && len(sums) >= typeLabels {
-			name = otherTypes
+		if _, known := sums[name]; !known && len(sums) >= gate.MaxTypes {
+			name = gate.OtherTypes
 		}
 		sums[name] += t.Objects
 	}
@@ -138,7 +145,7 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	if off := next.ModeOf(gc.Owners) == config.Off; off == c.cascades {
 		return errors.New("collectors.owners.mode: a change to or from off needs a restart")
 	}
-	c.gate.configure(next) // at once
+	c.gate.Configure(next) // at once
 	err := c.query(ctx, func(now time.Time) { c.apply(now, next) })
 	if errors.Is(err, errIdle) {
 		return nil // Run begins with it
@@ -174,7 +181,7 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 		for _, a := range c.collectors.all {
 			if f, known := a.Explain(o); known {
 				made := found(a.name, f)
-				if c.gate.collectorAwaits(a.name) {
+				if c.gate.CollectorAwaits(a.name) {
 					made.Held = "etcd was restored; a person confirms that by ebb control confirm-restore"
 				}
 				x.Collectors = append(x.Collectors, made)
@@ -213,16 +220,16 @@ func (c *Controller) lookUp(ctx context.Context, o *gc.Coordinates) error {
 }
 
 // Decisions are the last ones, the latest first.
-func (c *Controller) Decisions() []Decision { return c.gate.decisions.latest() }
+func (c *Controller) Decisions() []gate.Decision { return c.gate.Decisions() }
 
 // Pause has nothing sent from now on, and waits a moment for what is on its way;
 // left is what has no answer by then.
-func (c *Controller) Pause(ctx context.Context) (left int) { return c.gate.pause(ctx) }
+func (c *Controller) Pause(ctx context.Context) (left int) { return c.gate.Pause(ctx) }
 
 // Resume ends a pause and closes the circuit breaker. still says why nothing is sent
 // nevertheless.
 func (c *Controller) Resume(ctx context.Context) (still string) {
-	still = c.gate.resume()
+	still = c.gate.Resume()
 	// Any query wakes the loop, which then checks the gate. A loop that does not
 	// answer in time checks it later.
 	_ = c.query(ctx, func(time.Time) {})
@@ -232,7 +239,7 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 // ConfirmRestore has the collectors go on that wait since etcd was restored. was says
 // whether they did.
 func (c *Controller) ConfirmRestore(ctx context.Context) (was bool) {
-	was = c.gate.confirmRestore()
+	was = c.gate.ConfirmRestore()
 	_ = c.query(ctx, func(time.Time) {})
 	return was
 }

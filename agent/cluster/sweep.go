@@ -54,7 +54,7 @@ func (c *Controller) sweepJournal(ctx context.Context) {
 			return
 		}
 		last = time.Now()
-		if !c.gate.ownersObserved() {
+		if !c.gate.OwnersObserved() {
 			c.sweep(ctx)
 		}
 	}
@@ -107,7 +107,7 @@ func (c *Controller) sweep(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	without := config.Patterns(c.gate.settings().OrphanWithout)
+	without := config.Patterns(c.gate.Settings().OrphanWithout)
 	maps.DeleteFunc(holders, func(name string, _ error) bool {
 		resource, group, _ := strings.Cut(name, ".")
 		return without.Match(resource, group)

@@ -180,7 +180,7 @@ func compareKeys(a, b typeKey) int {
 // as that is served: the order of versions may change from answer to answer.
 func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 	found := make(map[typeKey]gc.Type, len(types))
-	excluded := config.Patterns(c.gate.settings().Exclude.Types)
+	excluded := config.Patterns(c.gate.Settings().Exclude.Types)
 	for _, t := range types {
 		if g := gc.GroupOf(t.APIVersion); t.Resource == "events" && (g == "" || g == "events.k8s.io") {
 			continue // as the kube-controller-manager does

@@ -58,7 +58,9 @@ func (d *driver) Close()         { d.note("close") }
 
 // withVolumes has the API server serve all that bears on them.
 func withVolumes(f *fake) {
-	f.types = append(f.types, volumeType, claimType, attachmentType,
+	f.types = append(f.types, gc.Type{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
+		gc.Type{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+		gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Resource: "volumeattachments"},
 		gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "CSINode", Resource: "csinodes"}, gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Resource: "csidrivers"},
 		gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass", Resource: "storageclasses"})
 }
@@ -93,7 +95,7 @@ func inVolumes(t *testing.T, d *driver, configure func(*config.Config), test fun
 			configure(c)
 		}
 	}, withVolumes, func(b *fixture) {
-		b.c.gate.volumes.open = func(string, string) Driver { return d }
+		b.driver = d
 		test(b)
 	})
 }
@@ -108,7 +110,7 @@ func TestVolumes(t *testing.T) {
 		now := b.api.get(v)
 		b.want("finalizers", now.Finalizers, []string{"kubernetes.io/pv-protection"})
 		b.want("terminating", now.Terminating, true)
-		last := b.c.gate.decisions.latest()[0]
+		last := b.c.gate.Decisions()[0]
 		b.want("requests on their way", b.c.limit.inFlight+b.c.collectors.inFlight, 0)
 		b.want("decision", last.Collector+" "+last.Verb+" "+last.Result+" "+last.Owner.Name+" "+last.Root.Name, "volumes delete-volume done claim-v volumes")
 		b.after(time.Hour)
@@ -140,12 +142,12 @@ func TestOneProofForAll(t *testing.T) {
 			}
 		}
 		b.want("lists", lists(), "1 1 1")
-		b.after(proofFor)
+		b.after(5 * time.Second)
 		b.volume("later")
 		b.after(time.Second)
 		b.want("lists", lists(), "2 2 2")
 		// A list that cannot be read is no proof for anybody, and the next one is asked for anew.
-		b.after(proofFor)
+		b.after(5 * time.Second)
 		b.api.fault("VolumeAttachment", fmt.Errorf("forbidden"))
 		failed := b.volume("failed")
 		b.after(10 * time.Second)
@@ -216,10 +218,10 @@ func TestVolumesLateNews(t *testing.T) {
 			b.api.mu.Unlock()
 			b.api.put(*o)
 		},
-		"paused":                    func(b *fixture) { b.c.gate.mu.Lock(); b.c.gate.paused = true; b.c.gate.mu.Unlock() },
+		"paused":                    func(b *fixture) { b.pauseAtOnce() },
 		"attachments are forbidden": func(b *fixture) { b.api.fault("VolumeAttachment", fmt.Errorf("forbidden")) },
 		"Pods are forbidden":        func(b *fixture) { b.api.fault("Pod", fmt.Errorf("forbidden")) },
-		"etcd restored":             func(b *fixture) { b.c.gate.onRestore("test") },
+		"etcd restored":             func(b *fixture) { b.c.gate.OnRestore("test") },
 		"the lease is lost":         func(b *fixture) { b.c.Guard(func() bool { return false }) },
 		"used by a Pod": func(b *fixture) {
 			b.api.mu.Lock()
@@ -264,7 +266,7 @@ func TestVolumesHang(t *testing.T) {
 		b.after(10 * time.Second)
 		b.want("pods left", b.left(pods), 0)
 		b.want("volumes left", b.left(list), 10)
-		b.want("on their way", b.c.gate.inFlight, 4)
 		b.want("requests", b.c.limit.inFlight, 0)
+		b.want("on their way", b.c.Pause(b.t.Context()), 4)
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/events"
-	"github.com/ebb-agent/ebb/agent/node/metric"
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 // setPause begins a pause, or ends it with nil. One that is over does not begin.
@@ -15,7 +15,7 @@ func (p *parts) setPause(pause *state.Pause) {
 	if p.switches.Paused() == nil {
 		p.switches.Pause(nil)
 	}
-	p.metrics.paused.Set(metric.Bool(p.switches.Paused() != nil))
+	p.metrics.paused.Set(program.Bool(p.switches.Paused() != nil))
 }
 
 // goOn decides anew on what a pause has kept.

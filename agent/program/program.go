@@ -72,6 +72,14 @@ func register[C prometheus.Collector](f Factory, c C) C {
 	return c
 }
 
+// Bool is the value of a metric that is 1 for true.
+func Bool(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // BuildInfo is the metric ebb_build_info.
 func BuildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{

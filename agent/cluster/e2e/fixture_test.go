@@ -20,6 +20,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/tools/await"
@@ -116,7 +117,7 @@ func (b *fixture) startBy(t *testing.T, kubeconfig string, change func(*config.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	var memory cluster.StateStore
+	var memory gate.StateStore
 	if b.remembers {
 		mark, err := election.NewLeaseState(rc, election.Options{Namespace: r.config.LeaderElection.Namespace, Name: r.config.LeaderElection.Name})
 		if err != nil {

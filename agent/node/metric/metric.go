@@ -1,19 +1,15 @@
 // Package metric has what the node's metrics share.
 package metric
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/program"
+)
 
 // Desc describes a metric of the node agent.
 func Desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName("ebb", "node", name), help, labels, nil)
-}
-
-// Bool is 1 for true.
-func Bool(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // Gauge sends one value.
@@ -32,6 +28,6 @@ var DescReadable = Desc("probe_counters_readable", "1 if the counts of the kerne
 // Readable says whether counts could be read. An error must not take the other metrics
 // away.
 func Readable(out chan<- prometheus.Metric, what string, err error) bool {
-	Gauge(out, DescReadable, Bool(err == nil), what)
+	Gauge(out, DescReadable, program.Bool(err == nil), what)
 	return err == nil
 }

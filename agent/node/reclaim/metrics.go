@@ -3,7 +3,6 @@ package reclaim
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ebb-agent/ebb/agent/node/metric"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/image"
 )
@@ -110,7 +109,7 @@ func (m *metrics) held(holds ...*image.Hold) {
 			space[s.By] += s.Bytes
 		}
 	}
-	m.holding.Set(metric.Bool(holding))
+	m.holding.Set(program.Bool(holding))
 	for _, by := range m.holders {
 		if space[by] == 0 {
 			m.spaceHeld.DeleteLabelValues(by)

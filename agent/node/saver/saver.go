@@ -14,7 +14,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/ebb-agent/ebb/agent/node/condition"
-	"github.com/ebb-agent/ebb/agent/node/metric"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/agent/program"
 )
@@ -70,7 +69,7 @@ func (s *Saver) Open() (state.Records, error) {
 	if errors.Is(err, state.ErrLocked) {
 		return records, err
 	}
-	s.Conditions.Follow("state", func(fails bool) { s.persisted.Set(metric.Bool(!fails)) })
+	s.Conditions.Follow("state", func(fails bool) { s.persisted.Set(program.Bool(!fails)) })
 	if err != nil {
 		s.Conditions.Begin("state", slog.LevelWarn, unwritable, "error", err)
 	}

@@ -118,14 +118,14 @@ func (f series) known(readable bool, out chan<- prometheus.Metric) {
 	for _, directory := range f.names {
 		gauge(descFilesystem, 1, directory, f.device, f.kind)
 	}
-	gauge(descReadable, metric.Bool(readable))
+	gauge(descReadable, program.Bool(readable))
 	gauge(descThreshold, ratio(f.thresholds.HighPercent), "bytes", "high")
 	gauge(descThreshold, ratio(f.thresholds.InodesHighPercent), "inodes", "high")
 	if f.images {
 		gauge(descThreshold, ratio(f.thresholds.LowPercent), "bytes", "low")
 		gauge(descThreshold, ratio(f.thresholds.InodesLowPercent), "inodes", "low")
 	}
-	gauge(descPolled, metric.Bool(!f.kernel))
+	gauge(descPolled, program.Bool(!f.kernel))
 }
 
 func (f series) read(d image.Disk, out chan<- prometheus.Metric) {

@@ -1,8 +1,9 @@
-package cluster
+package gate
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +43,7 @@ type saver struct {
 }
 
 // haltState is what holds the gate, as it is saved. The caller holds the lock.
-func (g *gate) haltState() string {
+func (g *Gate) haltState() string {
 	var words []string
 	if g.paused {
 		words = append(words, haltPaused)
@@ -57,7 +58,7 @@ func (g *gate) haltState() string {
 }
 
 // isLoading reports whether the state of the last leader is still unknown.
-func (g *gate) isLoading() bool {
+func (g *Gate) isLoading() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.loading
@@ -66,7 +67,7 @@ func (g *gate) isLoading() bool {
 // restoreState takes over the state of the last leader. An unknown word counts as a
 // pause, and counts that cannot be parsed open the circuit breaker. From then on counts
 // are saved.
-func (g *gate) restoreState(k election.State) {
+func (g *Gate) restoreState(k election.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for w := range strings.FieldsSeq(k.Halted) {
@@ -89,12 +90,12 @@ func (g *gate) restoreState(k election.State) {
 		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", "kept on the lease")
 	}
 	if g.paused || g.tripped {
-		g.log.Warn("it is as it was left: look at why, then run ebb control resume", "reason", "kept on the lease", "was", truncate(k.Halted))
+		g.log.Warn("it is as it was left: look at why, then run ebb control resume", "reason", "kept on the lease", "was", fmt.Sprintf("%.300s", k.Halted))
 	}
 }
 
 // loaded lets actions through, unless something else holds them.
-func (g *gate) loaded() {
+func (g *Gate) loaded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loading = false
@@ -102,7 +103,7 @@ func (g *gate) loaded() {
 
 // startWithoutState lets the gate work without saving anything. Nobody knows then whether
 // etcd was restored before this process began, so a person has to confirm that.
-func (g *gate) startWithoutState() {
+func (g *Gate) startWithoutState() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loading, g.unconfirmed = false, true
@@ -110,15 +111,19 @@ func (g *gate) startWithoutState() {
 	g.updateMetrics()
 }
 
-// saveState runs until ctx ends. It restores the state of the last leader, then saves each
-// change, and retries until that succeeds.
-func (c *Controller) saveState(ctx context.Context) {
-	err := c.restoreState(ctx)
-	if errors.Is(err, election.ErrNoLease) {
-		c.log.Warn("a pause by hand, the circuit breaker and its counts will not outlive a restart", "reason", err.Error())
-		c.gate.startWithoutState()
+// Run restores the state of the last leader, then saves each change, and retries until that
+// succeeds. It returns when ctx ends, or at once without a State. After what may let actions
+// through it calls changed.
+func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
+	if g.saver.store == nil {
+		return
 	}
-	c.wakeLoop(ctx)
+	err := g.restore(ctx)
+	if errors.Is(err, election.ErrNoLease) {
+		g.log.Warn("a pause by hand, the circuit breaker and its counts will not outlive a restart", "reason", err.Error())
+		g.startWithoutState()
+	}
+	changed(ctx)
 	if err != nil {
 		return
 	}
@@ -126,7 +131,7 @@ func (c *Controller) saveState(ctx context.Context) {
 	defer timer.Stop()
 	var late <-chan time.Time // when counts that are not urgent are saved
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ctx.Err() == nil; {
-		urgent, dirty := c.gate.unsaved(&c.saver)
+		urgent, dirty := g.unsaved()
 		if late == nil && dirty {
 			timer.Reset(saveDelay)
 			late = timer.C
@@ -135,52 +140,49 @@ func (c *Controller) saveState(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-c.saver.wake:
+			case <-g.saver.wake:
 				continue
 			case <-late:
 			}
 		}
 		late = nil
-		if err := c.saveNow(ctx); err != nil && ctx.Err() == nil {
+		if err := g.Save(ctx); err != nil && ctx.Err() == nil {
 			if backoff.First() {
-				c.log.Error("a restart would not know how it stands, and after some more deletions none are sent", "reason", "the lease cannot be written", "error", err)
+				g.log.Error("a restart would not know how it stands, and after some more deletions none are sent", "reason", "the lease cannot be written", "error", err)
 			}
 			wait.Sleep(ctx, backoff.Next())
 			continue
 		}
 		backoff.Reset()
-		c.wakeLoop(ctx)
+		changed(ctx)
 	}
 }
 
-// wakeLoop has the loop check the gate, as it does after each input.
-func (c *Controller) wakeLoop(ctx context.Context) { _ = c.inLoop(ctx, func(time.Time) {}) }
-
-// restoreState reads the state of the last leader and saves a new one. It retries until it
+// restore reads the state of the last leader and saves a new one. It retries until it
 // succeeds, ctx ends, or there is no Lease to keep state in.
-func (c *Controller) restoreState(ctx context.Context) error {
+func (g *Gate) restore(ctx context.Context) error {
 	read := false
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ; {
 		var err error
 		if !read {
 			var k election.State
-			if k, err = c.saver.read(ctx); err == nil {
+			if k, err = g.saver.read(ctx); err == nil {
 				read = true
-				c.gate.restoreState(k)
+				g.restoreState(k)
 			}
 		}
 		if read {
-			err = c.writeState(ctx, false)
+			err = g.write(ctx, false)
 		}
 		if err == nil {
-			c.gate.loaded()
+			g.loaded()
 			return nil
 		}
 		if errors.Is(err, election.ErrNoLease) {
 			return err
 		}
 		if backoff.First() && ctx.Err() == nil {
-			c.log.Error("nothing is sent before it is known whether it was paused, or its circuit breaker open", "reason", "the lease cannot be read or written", "error", err)
+			g.log.Error("nothing is sent before it is known whether it was paused, or its circuit breaker open", "reason", "the lease cannot be read or written", "error", err)
 		}
 		if !wait.Sleep(ctx, backoff.Next()) {
 			return ctx.Err()
@@ -198,20 +200,25 @@ func (s *saver) read(ctx context.Context) (election.State, error) {
 	return kept, err
 }
 
-// saveNow saves the state of the gate unless it is saved already. Only the leader does.
-func (c *Controller) saveNow(ctx context.Context) error {
-	if c.saver.store == nil || !c.leads.Load() || c.gate.isLoading() {
+// Save saves the state of the gate unless it is saved already. Only the leader may call it.
+func (g *Gate) Save(ctx context.Context) error {
+	if g.saver.store == nil || g.isLoading() {
 		return nil
 	}
-	if urgent, dirty := c.gate.unsaved(&c.saver); !urgent && !dirty {
+	if urgent, dirty := g.unsaved(); !urgent && !dirty {
 		return nil
 	}
-	return c.writeState(ctx, false)
+	err := g.write(ctx, false)
+	if err != nil {
+		g.saver.notify() // it is tried again
+	}
+	return err
 }
 
 // unsaved says whether the Lease lacks the state of the gate, and whether it is to be
 // saved at once.
-func (g *gate) unsaved(k *saver) (urgent, dirty bool) {
+func (g *Gate) unsaved() (urgent, dirty bool) {
+	k := &g.saver
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.mu.Lock()
@@ -219,23 +226,23 @@ func (g *gate) unsaved(k *saver) (urgent, dirty bool) {
 	return !g.loading && (g.haltState() != k.saved || g.breaker.SaveDue(time.Now())), g.breaker.Dirty()
 }
 
-// saveFinal saves the exact counts at an orderly end, and that no more deletions follow.
-func (c *Controller) saveFinal(ctx context.Context) {
-	if c.saver.store == nil || c.gate.isLoading() {
+// SaveFinal saves the exact counts at an orderly end, and that no more deletions follow.
+func (g *Gate) SaveFinal(ctx context.Context) {
+	if g.saver.store == nil || g.isLoading() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, finalSaveTimeout)
 	defer cancel()
-	if err := c.writeState(ctx, true); err != nil && !errors.Is(err, election.ErrNoLease) {
-		c.log.Warn("who leads next takes more for deleted than was", "reason", "the lease cannot be written", "error", err)
+	if err := g.write(ctx, true); err != nil && !errors.Is(err, election.ErrNoLease) {
+		g.log.Warn("who leads next takes more for deleted than was", "reason", "the lease cannot be written", "error", err)
 	}
 }
 
-// writeState saves the state of the gate.
-func (c *Controller) writeState(ctx context.Context, last bool) error {
+// write saves the state of the gate.
+func (g *Gate) write(ctx context.Context, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	k, d := &c.saver, c.gate
+	k, d := &g.saver, g
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d.mu.Lock()

@@ -1,4 +1,5 @@
-package cluster
+// Package drivers has CSI drivers delete volumes, each after all that speaks for it was read live.
+package drivers
 
 import (
 	"context"
@@ -15,13 +16,38 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// deleter has CSI drivers delete volumes, each after all that speaks for it was read live.
-// Workers use it side by side.
-type deleter struct {
-	api     API
-	metrics *Metrics
-	open    func(name, socket string) Driver
-	bars    func(gc.Action) string // what the gate has against it by now
+// API is the API server: see [metadata.Client].
+type API interface {
+	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
+	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
+	ListFields(ctx context.Context, t gc.Type, s metadata.Selection, fields metadata.Fields, take func(gc.Object, any) error) error
+	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
+	Time(now time.Time) (at time.Time, known bool)
+}
+
+// Driver deletes volumes: a [csi.Driver], or what tests put in its place.
+type Driver interface {
+	// Ready says whether it can: it is who it should be.
+	Ready(ctx context.Context) error
+	DeleteVolume(ctx context.Context, handle string, secrets map[string]string) error
+	Socket() string
+	Close()
+}
+
+// Open gives the driver of a name behind a socket. Nothing is connected yet.
+type Open func(name, socket string) Driver
+
+// Options are what a [Deleter] is made of.
+type Options struct {
+	API     API
+	Open    Open                        // nil: a [csi.Driver]
+	Called  func(driver, result string) // counts a call of a driver
+	Refused func(gc.Action) string      // why the gate refuses an action by now; empty: it does not
+}
+
+// Deleter deletes volumes. Workers use it side by side.
+type Deleter struct {
+	o Options
 
 	mu      sync.Mutex
 	config  config.Volumes
@@ -43,21 +69,16 @@ type proof struct {
 	c  *volumes.Collector
 }
 
-func newDeleter(o Options, d *gate) *deleter {
-	v := &deleter{api: o.API, metrics: o.Metrics, open: o.Driver, drivers: map[string]Driver{}}
-	if v.open == nil {
-		v.open = func(name, socket string) Driver { return csi.New(name, socket) }
+// New makes one that serves no driver until Configure.
+func New(o Options) *Deleter {
+	if o.Open == nil {
+		o.Open = func(name, socket string) Driver { return csi.New(name, socket) }
 	}
-	v.bars = func(a gc.Action) string {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.refusal(a)
-	}
-	return v
+	return &Deleter{o: o, drivers: map[string]Driver{}}
 }
 
-// configure takes other drivers. Connections to those that are not wanted any more end.
-func (v *deleter) configure(c config.Volumes) {
+// Configure takes other drivers. Connections to those that are not wanted any more end.
+func (v *Deleter) Configure(c config.Volumes) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.config, v.latest = c, nil
@@ -69,10 +90,11 @@ func (v *deleter) configure(c config.Volumes) {
 	}
 }
 
-func (v *deleter) close() { v.configure(config.Volumes{}) }
+// Close ends all connections.
+func (v *Deleter) Close() { v.Configure(config.Volumes{}) }
 
 // driver of a name; nil if none is to be served by now.
-func (v *deleter) driver(name string) (Driver, volumes.Config) {
+func (v *Deleter) driver(name string) (Driver, volumes.Config) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	socket := v.config.Socket(name)
@@ -81,7 +103,7 @@ func (v *deleter) driver(name string) (Driver, volumes.Config) {
 	}
 	d := v.drivers[name]
 	if d == nil {
-		d = v.open(name, socket)
+		d = v.o.Open(name, socket)
 		v.drivers[name] = d
 	}
 	return d, v.config.Policy()
@@ -92,9 +114,9 @@ type errKept struct{ why gc.Reason }
 
 func (e errKept) Error() string { return "kept: a live read says " + string(e.why) }
 
-// delete what a PersistentVolume stands for, then the object. asked says whether the
+// Delete what a PersistentVolume stands for, then the object. asked says whether the
 // driver was asked to: whatever it said, it may have done so.
-func (v *deleter) delete(ctx context.Context, a gc.Action) (out metadata.Outcome, asked bool) {
+func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome, asked bool) {
 	began := time.Now()
 	defer func() { out.Took = time.Since(began) }()
 	driver, rules := v.driver(a.Driver)
@@ -102,7 +124,7 @@ func (v *deleter) delete(ctx context.Context, a gc.Action) (out metadata.Outcome
 		return metadata.Outcome{Result: gc.Conflict, Err: errors.New("kept: the driver is not to be served any more")}, false
 	}
 	if err := driver.Ready(ctx); err != nil {
-		v.metrics.volumeCall(a.Driver, err)
+		v.o.Called(a.Driver, callResult(err))
 		return metadata.Outcome{Result: gc.TooMany, Err: err}, false
 	}
 	live, secrets, err := v.prove(ctx, a, rules)
@@ -113,11 +135,11 @@ func (v *deleter) delete(ctx context.Context, a gc.Action) (out metadata.Outcome
 	case err != nil:
 		return metadata.Outcome{Err: err}, false
 	}
-	if why := v.bars(a); why != "" || ctx.Err() != nil {
+	if why := v.o.Refused(a); why != "" || ctx.Err() != nil {
 		return metadata.Outcome{Result: gc.Conflict, Err: fmt.Errorf("kept: %s by now", why)}, false
 	}
 	err = driver.DeleteVolume(ctx, live.Handle, secrets)
-	v.metrics.volumeCall(a.Driver, err)
+	v.o.Called(a.Driver, callResult(err))
 	if err != nil {
 		return metadata.Outcome{Result: resultOf(err), Err: err}, true
 	}
@@ -137,19 +159,19 @@ func resultOf(err error) gc.Result {
 
 // finish has the PersistentVolume go once its data has: the provisioner's finalizer is
 // taken off, and no other. One that somebody deleted may go with that.
-func (v *deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) metadata.Outcome {
+func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) metadata.Outcome {
 	del := a
 	del.Verb, del.Policy = gc.Delete, gc.Background
 	if live.Finalizer >= 0 {
 		off := a
 		off.Verb, off.Finalizer, off.Index = gc.RemoveFinalizer, volumes.Finalizer, live.Finalizer
-		out := v.api.Do(ctx, off, false)
+		out := v.o.API.Do(ctx, off, false)
 		if out.Result != gc.Done || out.Object == nil {
 			return unthrottled(out)
 		}
 		del.ResourceVersion = out.Object.ResourceVersion
 	}
-	out := v.api.Do(ctx, del, false)
+	out := v.o.API.Do(ctx, del, false)
 	if live.Finalizer >= 0 && out.Result == gc.Gone {
 		out.Result = gc.Done
 	}
@@ -165,16 +187,21 @@ func unthrottled(out metadata.Outcome) metadata.Outcome {
 	return out
 }
 
-var (
-	volumeType     = gc.Type{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"}
-	claimType      = gc.Type{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true}
-	attachmentType = gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Resource: "volumeattachments"}
-	podType        = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
-)
+var podType = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
+
+// listed are the types of which live lists are made: the volumes themselves last.
+var listed = []struct {
+	gc.Type
+	fields metadata.Fields
+}{
+	{gc.Type{APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachment", Resource: "volumeattachments"}, fields.Attachment},
+	{gc.Type{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true}, fields.Claim},
+	{gc.Type{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"}, fields.Volume},
+}
 
 // lists returns live lists that are younger than proofFor. If nobody has asked for them, this call does,
 // and others wait for it.
-func (v *deleter) lists(ctx context.Context, rules volumes.Config) (*proof, error) {
+func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, error) {
 	v.mu.Lock()
 	p := v.latest
 	ask := p == nil || time.Since(p.begun) >= proofFor
@@ -192,10 +219,9 @@ func (v *deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 		}
 	}
 	defer close(p.listed)
-	for _, t := range []gc.Type{attachmentType, claimType, volumeType} { // the volumes themselves last
-		wanted, _ := registered(volumes.Name).watches(typeKey{t.APIVersion, t.Kind})
-		p.err = v.api.ListFields(ctx, t, metadata.Selection{}, wanted, func(o gc.Object, fields any) error {
-			p.c.Observe(time.Time{}, t, o, fields)
+	for _, t := range listed {
+		p.err = v.o.API.ListFields(ctx, t.Type, metadata.Selection{}, t.fields, func(o gc.Object, fields any) error {
+			p.c.Observe(time.Time{}, t.Type, o, fields)
 			return nil
 		})
 		if p.err != nil {
@@ -206,19 +232,19 @@ func (v *deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 			v.mu.Unlock()
 			return nil, p.err
 		}
-		p.c.Synced(time.Time{}, t)
+		p.c.Synced(time.Time{}, t.Type)
 	}
 	return p, nil
 }
 
 // prove that nothing that stands on the API server now speaks against a deletion, and read
 // what it needs. The rules are the collector's own, applied to live lists.
-func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
+func (v *Deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
 	proof, err := v.lists(ctx, rules)
 	if err != nil {
 		return live, nil, err
 	}
-	now, known := v.api.Time(time.Now())
+	now, known := v.o.API.Time(time.Now())
 	if !known {
 		return live, nil, errors.New("the API server's time is not known")
 	}
@@ -233,7 +259,7 @@ func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 	}
 	if live.Secret.Name != "" {
 		at := gc.Coordinates{APIVersion: "v1", Kind: "Secret", Resource: "secrets", Namespace: live.Secret.Namespace, Name: live.Secret.Name}
-		got, err := v.api.ReadFields(ctx, at, true, fields.Secret)
+		got, err := v.o.API.ReadFields(ctx, at, true, fields.Secret)
 		if err != nil {
 			return live, nil, fmt.Errorf("read the deletion secret: %w", err)
 		}
@@ -244,8 +270,8 @@ func (v *deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 
 // unused says that no Pod uses the claim. One whose finalizer was removed by force may be
 // gone while its Pod runs on; and of drivers that do not attach there is no attachment.
-func (v *deleter) unused(ctx context.Context, live volumes.Live) error {
-	return v.api.ListFields(ctx, podType, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
+func (v *Deleter) unused(ctx context.Context, live volumes.Live) error {
+	return v.o.API.ListFields(ctx, podType, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
 		if f.(volumes.Uses).Claim(live.Claim) {
 			return errKept{volumes.InUse}
 		}
@@ -254,8 +280,8 @@ func (v *deleter) unused(ctx context.Context, live volumes.Live) error {
 }
 
 // unchanged says, at the last moment, that the object is as it was, and its claim not there.
-func (v *deleter) unchanged(ctx context.Context, a gc.Action) error {
-	claim, err := v.api.Read(ctx, a.Owner, true)
+func (v *Deleter) unchanged(ctx context.Context, a gc.Action) error {
+	claim, err := v.o.API.Read(ctx, a.Owner, true)
 	switch {
 	case err != nil:
 		return err
@@ -264,7 +290,7 @@ func (v *deleter) unchanged(ctx context.Context, a gc.Action) error {
 	case claim.State != gc.Absent:
 		return errors.New("it is not known whether its claim is there")
 	}
-	now, err := v.api.Read(ctx, a.Object, false)
+	now, err := v.o.API.Read(ctx, a.Object, false)
 	if err != nil {
 		return err
 	}
@@ -282,17 +308,15 @@ var callResults = []struct {
 	{csi.ErrOther, "other_driver"}, {csi.ErrUnavailable, "unavailable"}, {csi.ErrNotFound, "not_found"}, {csi.ErrRefused, "refused"},
 }
 
-// volumeCall counts a call of a driver. Their names are those that the configuration has.
-func (m *Metrics) volumeCall(driver string, err error) {
-	result := "failed"
+// callResult is the name of an error of a driver; done: it has none.
+func callResult(err error) string {
 	if err == nil {
-		result = "done"
+		return "done"
 	}
 	for _, r := range callResults {
 		if errors.Is(err, r.err) {
-			result = r.name
-			break
+			return r.name
 		}
 	}
-	m.volumeCalls.WithLabelValues(driver, result).Inc()
+	return "failed"
 }

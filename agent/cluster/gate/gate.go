@@ -1,40 +1,75 @@
-package cluster
+// Package gate is what every change of ebb-controller to the cluster passes. It refuses by mode, pause,
+// exclusions, the circuit breaker (package breaker) and an etcd restore that nobody confirmed, and keeps
+// the last decisions. Pause, breaker and counts outlive the process in a [StateStore].
+//
+// It is told what to do by a loop that owns the graph, and knows nothing of that loop.
+package gate
 
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/breaker"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/drivers"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 // Why the gate refuses an action. An action that passes has the result of its request.
 const (
-	resultObserved = "observed" // mode observe: only logged
-	resultPaused   = "paused"
-	resultTripped  = "breaker_open"
-	resultSlowed   = "slowed"  // its cascade has spent its envelope
-	resultUnsaved  = "unsaved" // how many there were is to be written down first
-	resultExcluded = "excluded"
-	resultClosed   = "closed" // the controller ends, or does not lead any more
-	// resultUnrecorded: the finalizer orphan stays, because the journal does not have its
+	Observed = "observed" // mode observe: only logged
+	Paused   = "paused"
+	Tripped  = "breaker_open"
+	Slowed   = "slowed"  // its cascade has spent its envelope
+	Unsaved  = "unsaved" // how many there were is to be written down first
+	Excluded = "excluded"
+	Closed   = "closed" // the controller ends, or does not lead any more
+	// Unrecorded: the finalizer orphan stays, because the journal does not have its
 	// object.
-	resultUnrecorded = "unrecorded"
-	// resultUnconfirmed: etcd was restored, and nobody has confirmed what stands there now.
-	resultUnconfirmed = "restored"
-	resultUncertain   = "unsure" // the API server was away: what was decided may rest on another history
+	Unrecorded = "unrecorded"
+	// Unconfirmed: etcd was restored, and nobody has confirmed what stands there now.
+	Unconfirmed = "restored"
+	Uncertain   = "unsure" // the API server was away: what was decided may rest on another history
 )
 
 // pauseTimeout is how long a pause waits for what is on its way.
 const pauseTimeout = 5 * time.Second
 
-// gate is what every change to the cluster passes: each deletion and each patch. Mode,
+// API is the API server: see [metadata.Client].
+type API interface {
+	drivers.API
+	// Sure says whether the watched state may be acted on; changed is closed once it may.
+	Sure() (sure bool, changed <-chan struct{})
+}
+
+// Options are what a gate is made of.
+type Options struct {
+	Config config.Config
+	API    API
+	Log    *slog.Logger
+	// Metrics come from [NewMetrics].
+	Metrics *Metrics
+	// Warn has an event created.
+	Warn func(o gc.Coordinates, reason, message string)
+	// State keeps what outlives this process; nil: a restart ends a pause by hand and closes the
+	// circuit breaker.
+	State StateStore
+	// Confirm are the collectors that wait for a person after etcd was restored.
+	Confirm []gc.Collector
+	// InJournal says whether an owner stands in the journal of orphaned owners.
+	InJournal func(uid string) bool
+	// Driver gives the CSI driver of a name; nil: see [drivers.Options].
+	Driver drivers.Open
+}
+
+// Gate is what every change to the cluster passes: each deletion and each patch. Mode,
 // pause, circuit breaker, exclusions, the log of decisions and the metrics of what is done
 // live here and nowhere else. Workers pass it concurrently.
 //
@@ -45,44 +80,54 @@ const pauseTimeout = 5 * time.Second
 // passes: the removal of a collector's finalizer from an object that somebody deleted. In
 // mode observe the collector learns that an action was withheld, and does not ask again
 // until the object changes.
-type gate struct {
-	api             API
-	log             *slog.Logger
-	metrics         *Metrics
-	events          *eventRecorder
-	decisions       decisionLog
-	volumes         *deleter
-	unreadableTypes atomic.Pointer[string] // for messages
+type Gate struct {
+	api       API
+	log       *slog.Logger
+	metrics   *Metrics
+	warn      func(o gc.Coordinates, reason, message string)
+	confirm   []gc.Collector
+	inJournal func(uid string) bool
+	decisions decisionLog
+	volumes   *drivers.Deleter
+	saver     saver
 
 	mu        sync.Mutex
-	leaseHeld func() bool // the Lease, by the clock; nil: there is none
-	config    config.Config
+	leaseHeld func() bool     // the Lease, by the clock; nil: there is none
+	config    config.Config   // in force
 	exclude   map[string]bool // namespaces
 	paused    bool            // by hand; the configuration's switch is another
 	tripped   bool
-	// restored: etcd was, and no person has confirmed what came back.
+	// unconfirmed: etcd was restored, and no person has confirmed what came back.
 	unconfirmed bool
 	loading     bool // how the last leader left it: see saver
 	// What the journal of orphaned owners has is known, and this process writes it.
 	journalRead, journalOwned bool
-	inJournal                 func(uid string) bool // an owner stands in the journal
-	notifySaver               func()                // informs the saver
 	closed                    bool
 	breaker                   breaker.Breaker
 	inFlight                  int
-	idle                      *sync.Cond // sending became 0
+	idle                      *sync.Cond // inFlight became 0
 }
 
-func newGate(o Options, h *eventRecorder) *gate {
-	d := &gate{api: o.API, log: o.Log, metrics: o.Metrics, events: h, loading: o.State != nil, notifySaver: func() {}, inJournal: func(string) bool { return false }}
-	d.idle = sync.NewCond(&d.mu)
-	d.volumes = newDeleter(o, d)
-	d.configure(o.Config)
-	return d
+// New makes a gate. Nothing passes it before Run has read how the last leader left it, if there is
+// a State, and SetJournal was called, unless owners are off.
+func New(o Options) *Gate {
+	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
+	g.idle = sync.NewCond(&g.mu)
+	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.Refusal,
+		Called: func(driver, result string) { o.Metrics.volumeCalls.WithLabelValues(driver, result).Inc() }})
+	g.Configure(o.Config)
+	return g
 }
 
-// configure takes another configuration; what is on its way goes on.
-func (g *gate) configure(c config.Config) {
+// Guard has the gate ask, before each change, whether this instance still leads.
+func (g *Gate) Guard(holds func() bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leaseHeld = holds
+}
+
+// Configure takes another configuration; what is on its way goes on.
+func (g *Gate) Configure(c config.Config) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.config = c
@@ -90,137 +135,150 @@ func (g *gate) configure(c config.Config) {
 	for _, name := range c.Exclude.Namespaces {
 		g.exclude[name] = true
 	}
-	g.volumes.configure(c.Collectors.Volumes)
+	g.volumes.Configure(c.Collectors.Volumes)
 	g.breaker.Set(breaker.Limits{Deletions: c.CircuitBreaker.Deletions, Window: time.Duration(c.CircuitBreaker.Window),
 		Cascade: breaker.Rate(c.Envelope), Collector: breaker.Rate(c.CollectorEnvelope)})
 	g.updateMetrics()
 }
 
-// settings are those in force.
-func (g *gate) settings() config.Config {
+// Settings are those in force.
+func (g *Gate) Settings() config.Config {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.config
 }
 
-// open says whether anything would be let through, so that nobody asks for what
+// Open says whether anything would be let through, so that nobody asks for what
 // would not.
-func (g *gate) open() bool {
+func (g *Gate) Open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.closed && !g.halted()
 }
 
-func (g *gate) halted() bool {
+func (g *Gate) halted() bool {
 	return g.loading || g.journalUnread() || g.paused || g.config.Paused
 }
 
 // sure says whether the watched state may be acted on.
-func (g *gate) sure() bool {
+func (g *Gate) sure() bool {
 	sure, _ := g.api.Sure()
 	return sure
 }
 
 // unread says whether it is not known yet who was orphaned: then an orphan could be
 // deleted.
-func (g *gate) journalUnread() bool {
+func (g *Gate) journalUnread() bool {
 	mode := g.config.ModeOf(gc.Owners)
 	return mode != config.Off && !g.journalOwned && (mode == config.Enforce || !g.journalRead)
 }
 
-// setJournal notes whether the journal of orphaned owners was read, and whether nobody
+// SetJournal notes whether the journal of orphaned owners was read, and whether nobody
 // else writes it.
-func (g *gate) setJournal(read, taken bool) {
+func (g *Gate) SetJournal(read, taken bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.journalRead, g.journalOwned = read, taken
 }
 
-// ownersObserved says whether nothing is changed because of owners.
-func (g *gate) ownersObserved() bool {
+// OwnersObserved says whether nothing is changed because of owners.
+func (g *Gate) OwnersObserved() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
-// deletionsHeld says whether none would be let through, whatever its cascade.
-func (g *gate) deletionsHeld() bool {
+// DeletionsHeld says whether none would be let through, whatever its cascade.
+func (g *Gate) DeletionsHeld() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.config.Mode == config.Enforce && (g.tripped || g.breaker.Exhausted())
 }
 
-func (g *gate) updateMetrics() {
-	g.metrics.observing.Set(boolGauge(g.config.Mode == config.Observe))
-	for _, name := range collectorNames() {
-		g.metrics.enforcing.WithLabelValues(name.String()).Set(boolGauge(g.config.ModeOf(name) == config.Enforce))
+func (g *Gate) updateMetrics() {
+	g.metrics.observing.Set(program.Bool(g.config.Mode == config.Observe))
+	for _, name := range g.metrics.collectors {
+		g.metrics.enforcing.WithLabelValues(name.String()).Set(program.Bool(g.config.ModeOf(name) == config.Enforce))
 	}
-	g.metrics.paused.Set(boolGauge(g.paused || g.config.Paused))
-	g.metrics.tripped.Set(boolGauge(g.tripped))
-	g.metrics.unconfirmed.Set(boolGauge(g.awaitsConfirmation()))
+	g.metrics.paused.Set(program.Bool(g.paused || g.config.Paused))
+	g.metrics.tripped.Set(program.Bool(g.tripped))
+	g.metrics.unconfirmed.Set(program.Bool(g.awaitsConfirmation()))
 }
 
-// admit says why an action is refused; "" admits it, and then finish ends it. The circuit
+// Admit says why an action is refused; "" admits it, and then finish ends it. The circuit
 // breaker holds deletions only.
-func (g *gate) admit(now time.Time, a gc.Action) (string, breaker.Grant) {
+func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	why := g.refusal(a)
 	switch {
 	case why != "":
 		return why, breaker.Grant{}
-	case !isDeletion(a):
+	case !IsDeletion(a):
 		g.inFlight++
 		return "", breaker.Grant{}
 	case g.tripped:
-		return resultTripped, breaker.Grant{}
+		return Tripped, breaker.Grant{}
 	}
 	taken := g.breaker.Acquire(now, a.Root)
 	if g.breaker.SaveDue(now) || g.breaker.FirstUnsaved() {
-		g.notifySaver()
+		g.saver.notify()
 	}
 	switch taken.Verdict {
 	case breaker.Exceeded:
 		g.trip(now, a)
-		return resultTripped, breaker.Grant{}
+		return Tripped, breaker.Grant{}
 	case breaker.Unsaved:
-		return resultUnsaved, taken
+		return Unsaved, taken
 	case breaker.Slowed:
 		if taken.First {
 			g.reportSlowed(a, taken)
 		}
-		return resultSlowed, taken
+		return Slowed, taken
 	}
 	g.inFlight++
 	return "", taken
 }
 
+// Refusal says why the gate would refuse an action now, whatever the counts are; empty: it would not.
+func (g *Gate) Refusal(a gc.Action) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusal(a)
+}
+
+// CloseDrivers ends the connections to CSI drivers.
+func (g *Gate) CloseDrivers() { g.volumes.Close() }
+
+// IsDeletion says whether an action deletes. The circuit breaker counts only those.
+func IsDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
+
 // refusal says why an action is refused, whatever the counts are; "" if it is not. The
 // caller holds the lock.
-func (g *gate) refusal(a gc.Action) string {
+func (g *Gate) refusal(a gc.Action) string {
 	switch {
 	case g.closed || g.leaseHeld != nil && !g.leaseHeld():
-		return resultClosed
+		return Closed
 	case a.Verb != gc.Record && a.Verb != gc.Withdraw && g.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
-		return resultExcluded
+		return Excluded
 	case a.Verb == gc.DeleteVolume && g.exclude[a.Owner.Namespace]: // its claim's
-		return resultExcluded
-	case g.unconfirmed && registered(a.Collector).confirmed:
-		return resultUnconfirmed
+		return Excluded
+	case g.unconfirmed && slices.Contains(g.confirm, a.Collector):
+		return Unconfirmed
 	case g.config.ModeOf(a.Collector) != config.Enforce:
-		return resultObserved
+		return Observed
 	case g.halted():
-		return resultPaused
+		return Paused
 	case !g.sure():
-		return resultUncertain
+		return Uncertain
 	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !g.inJournal(a.Object.UID):
-		return resultUnrecorded
+		return Unrecorded
 	}
 	return ""
 }
 
-// finish ends a request. A deletion that the API server did not carry out does not count.
-func (g *gate) finish(taken breaker.Grant, r gc.Result) {
+// Finish ends a request. A deletion that the API server did not carry out does not count.
+func (g *Gate) Finish(taken breaker.Grant, r gc.Result) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch r {
@@ -232,14 +290,14 @@ func (g *gate) finish(taken breaker.Grant, r gc.Result) {
 	}
 }
 
-func (g *gate) excluded(o gc.Coordinates) bool {
+func (g *Gate) excluded(o gc.Coordinates) bool {
 	return o.Namespace != "" && g.exclude[o.Namespace] ||
 		config.Patterns(g.config.Exclude.Types).Match(o.Resource, gc.GroupOf(o.APIVersion))
 }
 
-// pause lets nothing through from now on, and waits a moment for what is on its
+// Pause lets nothing through from now on, and waits a moment for what is on its
 // way. left says how much still is.
-func (g *gate) pause(ctx context.Context) (left int) {
+func (g *Gate) Pause(ctx context.Context) (left int) {
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
@@ -261,9 +319,9 @@ func (g *gate) pause(ctx context.Context) (left int) {
 	return g.inFlight
 }
 
-// resume ends a pause by hand and closes the circuit breaker, whose counts begin at zero:
+// Resume ends a pause by hand and closes the circuit breaker, whose counts begin at zero:
 // a person has checked. still says what holds the gate nevertheless.
-func (g *gate) resume() (still string) {
+func (g *Gate) Resume() (still string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.paused || g.tripped {
@@ -283,33 +341,33 @@ func (g *gate) resume() (still string) {
 	return ""
 }
 
-// close refuses everything from now on.
-func (g *gate) close() {
+// Close refuses everything from now on.
+func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
 }
 
-// muted says whether not even an event is to be created. Those of the circuit breaker and of
+// Muted says whether not even an event is to be created. Those of the circuit breaker and of
 // envelopes are of all collectors, the others of owners.
-func (g *gate) muted(reason string) bool {
+func (g *Gate) Muted(reason string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ofAll := reason == eventTripped || reason == eventSlowed
+	ofAll := reason == events.Tripped || reason == events.Slowed
 	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
-// stateText says for people what stops everything, and what waits for a person.
-func (g *gate) stateText() string {
-	words := g.haltReasons()
-	if g.awaitsConfirmationNow() {
+// Status says for people what stops everything, and what waits for a person.
+func (g *Gate) Status() string {
+	words := g.Halts()
+	if g.AwaitsConfirmation() {
 		words = append(words, "etcd was restored: nodes and volumes wait for ebb control confirm-restore")
 	}
 	return strings.Join(words, ", ")
 }
 
-// haltReasons say why nothing is sent at all.
-func (g *gate) haltReasons() (words []string) {
+// Halts say why nothing is sent at all.
+func (g *Gate) Halts() (words []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range []struct {
@@ -328,48 +386,48 @@ func (g *gate) haltReasons() (words []string) {
 	return words
 }
 
-// gateResult is how an action went. One that is Deferred may be asked for again at retryAt,
-// in a batch of its root; if retryAt is zero, once deletions are not held any more.
-type gateResult struct {
+// Outcome is how an action went. One that is Deferred may be asked for again at RetryAt,
+// in a batch of its root; if RetryAt is zero, once deletions are not held any more.
+type Outcome struct {
 	metadata.Outcome
-	sent    bool
-	retryAt time.Time
-	batch   int
+	Sent    bool
+	RetryAt time.Time
+	Batch   int
 }
 
 // execute carries out an admitted action.
-func (g *gate) execute(ctx context.Context, a gc.Action, taken breaker.Grant) metadata.Outcome {
+func (g *Gate) execute(ctx context.Context, a gc.Action, taken breaker.Grant) metadata.Outcome {
 	if a.Verb != gc.DeleteVolume {
 		o := g.api.Do(ctx, a, a.Object.Namespace != "")
-		g.finish(taken, o.Result)
+		g.Finish(taken, o.Result)
 		return o
 	}
-	o, asked := g.volumes.delete(ctx, a)
+	o, asked := g.volumes.Delete(ctx, a)
 	r := gc.Conflict
 	if asked {
 		r = gc.Done // the driver may have done it, whatever it answered
 	}
-	g.finish(taken, r)
+	g.Finish(taken, r)
 	return o
 }
 
-// carryOut executes an action if it is admitted, and returns how it went.
-func (g *gate) carryOut(ctx context.Context, a gc.Action) gateResult {
+// Do executes an action if it is admitted, and returns how it went.
+func (g *Gate) Do(ctx context.Context, a gc.Action) Outcome {
 	begun := time.Now()
-	why, taken := g.admit(begun, a)
+	why, taken := g.Admit(begun, a)
 	if why == "" {
 		o := g.execute(ctx, a, taken)
-		g.report(a, o.Result.String(), o, begun)
-		return gateResult{Outcome: o, sent: true}
+		g.Report(a, o.Result.String(), o, begun)
+		return Outcome{Outcome: o, Sent: true}
 	}
-	g.report(a, why, metadata.Outcome{}, begun)
-	p := gateResult{retryAt: taken.RetryAt, batch: taken.Batch}
+	g.Report(a, why, metadata.Outcome{}, begun)
+	p := Outcome{RetryAt: taken.RetryAt, Batch: taken.Batch}
 	switch why {
-	case resultObserved, resultExcluded:
+	case Observed, Excluded:
 		p.Result = gc.Withheld
-	case resultTripped, resultSlowed, resultUnsaved, resultUnconfirmed:
+	case Tripped, Slowed, Unsaved, Unconfirmed:
 		p.Result = gc.Deferred
-	case resultUncertain:
+	case Uncertain:
 		p.Result = gc.TooMany // soon
 	default:
 		p.Result = gc.Failed
@@ -377,29 +435,29 @@ func (g *gate) carryOut(ctx context.Context, a gc.Action) gateResult {
 	return p
 }
 
-// report an action to the log of decisions, the metrics and the log.
-func (g *gate) report(a gc.Action, result string, o metadata.Outcome, begun time.Time) {
+// Report an action to the log of decisions, the metrics and the log.
+func (g *Gate) Report(a gc.Action, result string, o metadata.Outcome, begun time.Time) {
 	if a.Verb == gc.Record || a.Verb == gc.Withdraw {
 		g.metrics.action(a, result)
 		return // no change of the object
 	}
 	switch {
-	case o.Throttled, result == resultPaused, result == resultClosed, result == resultTripped, result == resultSlowed, result == resultUnsaved, result == resultUncertain, result == resultUnconfirmed:
+	case o.Throttled, result == Paused, result == Closed, result == Tripped, result == Slowed, result == Unsaved, result == Uncertain, result == Unconfirmed:
 		g.metrics.action(a, result)
 		return // it will be asked for again: nothing was decided against it
 	}
 	g.decisions.add(a, result, o, begun)
 	g.metrics.action(a, result)
 	level, message := slog.LevelDebug, "patched"
-	switch done := result == resultObserved || o.Result == gc.Done && o.Err == nil; {
-	case done && isDeletion(a):
+	switch done := result == Observed || o.Result == gc.Done && o.Err == nil; {
+	case done && IsDeletion(a):
 		level, message = slog.LevelInfo, "deleted"
 	case done && a.Verb == gc.FailPod:
 		level, message = slog.LevelInfo, "marked as failed"
 	case o.Result == gc.Failed || o.Result == gc.Forbidden:
 		level, message = slog.LevelWarn, "refused"
 	}
-	if result == resultObserved {
+	if result == Observed {
 		message = "would have been " + message
 	}
 	if !g.log.Enabled(context.Background(), level) {
@@ -412,28 +470,10 @@ func (g *gate) report(a gc.Action, result string, o metadata.Outcome, begun time
 		slog.String("owner_kind", a.Owner.Kind), slog.String("owner", a.Owner.Name), slog.String("owner_uid", a.Owner.UID),
 	}
 	if a.Root != a.Owner && a.Root.UID != "" {
-		attrs = append(attrs, slog.String("root", describe(a.Root)), slog.String("root_uid", a.Root.UID))
+		attrs = append(attrs, slog.String("root", Describe(a.Root)), slog.String("root_uid", a.Root.UID))
 	}
 	if o.Err != nil {
 		attrs = append(attrs, slog.String("error", o.Err.Error()))
 	}
 	g.log.LogAttrs(context.Background(), level, message, attrs...)
-}
-
-// reportGivenUp creates an event for a foreground deletion that ends although nobody could
-// see all dependents.
-func (g *gate) reportGivenUp(a gc.Action) {
-	types := "some types"
-	if p := g.unreadableTypes.Load(); p != nil && *p != "" {
-		types = *p
-	}
-	g.events.record(metadata.Notice{Object: a.Object, Type: warning, Reason: eventGivenUp,
-		Message: "its foreground deletion ends although these could not be listed for long, and may hold dependents: " + types})
-}
-
-func boolGauge(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

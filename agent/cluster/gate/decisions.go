@@ -1,4 +1,4 @@
-package cluster
+package gate
 
 import (
 	"sync"
@@ -10,6 +10,23 @@ import (
 
 // decisionLogSize is how many decisions are kept.
 const decisionLogSize = 1024
+
+// ObjectName names an object in answers.
+type ObjectName struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// Named is how an answer names an object; nil for none.
+func Named(o gc.Coordinates) *ObjectName {
+	if o.Name == "" {
+		return nil
+	}
+	return &ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}
+}
 
 // Decision is what was done, or would have been, and why.
 type Decision struct {
@@ -56,8 +73,9 @@ func (l *decisionLog) add(a gc.Action, result string, o metadata.Outcome, at tim
 	l.next = (l.next + 1) % decisionLogSize
 }
 
-// latest gives the decisions, the last one first.
-func (l *decisionLog) latest() []Decision {
+// Decisions are the last ones, the latest first.
+func (g *Gate) Decisions() []Decision {
+	l := &g.decisions
 	l.mu.Lock()
 	ring := append(append([]loggedDecision(nil), l.ring[l.next:]...), l.ring[:l.next]...)
 	l.mu.Unlock()
@@ -65,8 +83,8 @@ func (l *decisionLog) latest() []Decision {
 	for i := len(ring) - 1; i >= 0; i-- {
 		n, a := ring[i], ring[i].action
 		d := Decision{
-			Time: n.at, Collector: a.Collector.String(), Verb: a.Verb.String(), Object: named(a.Object), Policy: string(a.Policy), Finalizer: a.Finalizer,
-			Reason: string(a.Reason), Owner: named(a.Owner), Root: named(a.Root), Result: n.result, TookMS: float64(n.took.Microseconds()) / 1e3,
+			Time: n.at, Collector: a.Collector.String(), Verb: a.Verb.String(), Object: Named(a.Object), Policy: string(a.Policy), Finalizer: a.Finalizer,
+			Reason: string(a.Reason), Owner: Named(a.Owner), Root: Named(a.Root), Result: n.result, TookMS: float64(n.took.Microseconds()) / 1e3,
 		}
 		if n.err != nil {
 			d.Error = n.err.Error()

@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// maxCascades is how many /cascades names.
+const maxCascades = 100
+
+// CascadeStatus is what a root owner's cascade has cost of late.
+type CascadeStatus struct {
+	Root      *gate.ObjectName `json:"root"`
+	Deletions int              `json:"deletions"` // since its envelope was last full
+	Left      int              `json:"left"`      // of the burst
+	Slowed    bool             `json:"slowed"`
+	Waiting   int              `json:"waiting,omitempty"` // deletions, for their turn
+	GoesOn    *time.Time       `json:"goesOn,omitempty"`
+}
+
+// Cascades are the roots with most deletions of late, those first.
+func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err error) {
+	list = []CascadeStatus{}
+	err = c.query(ctx, func(now time.Time) {
+		for _, e := range c.gate.Cascades(now, maxCascades) {
+			s := CascadeStatus{Root: gate.Named(e.Root), Deletions: e.Deletions, Left: e.Left, Slowed: e.Slowed}
+			if n, until := c.collector.SlowedOf(e.Root.UID); n > 0 {
+				s.Waiting, s.GoesOn = n, &until
+			}
+			list = append(list, s)
+		}
+	})
+	return list, err
+}
+
+// warnExcluded reports a deleted owner that only excluded objects hold.
+func (c *Controller) warnExcluded(a gc.Action) {
+	var names []string
+	for _, o := range c.collector.Holding(a.Object) {
+		names = append(names, gate.Describe(o))
+	}
+	c.log.Info("a deleted owner stays: what holds it is excluded", "reason", string(a.Reason), "owner", gate.Describe(a.Object), "uid", a.Object.UID, "holders", firstNames(names))
+	c.events.Warn(a.Object, events.Excluded, fmt.Sprintf(
+		"it is deleted and stays, because what refers to it is excluded from collection: %s", firstNames(names)))
+}
+
+// warnGivenUp reports a foreground deletion that ends although nobody could see all dependents.
+func (c *Controller) warnGivenUp(a gc.Action) {
+	types := c.unreadableTypes()
+	if types == "" {
+		types = "some types"
+	}
+	c.events.Warn(a.Object, events.GivenUp, "its foreground deletion ends although these could not be listed for long, and may hold dependents: "+types)
+}

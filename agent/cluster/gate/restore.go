@@ -1,0 +1,59 @@
+package gate
+
+import (
+	"slices"
+
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// OnRestore has the collectors wait that a person confirms first. That is saved for the next
+// leader, as a pause by hand is.
+func (g *Gate) OnRestore(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unconfirmed = true
+	g.updateMetrics()
+	if g.awaitsConfirmation() {
+		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", why)
+	}
+	g.saver.notify()
+}
+
+// ConfirmRestore lets these collectors go on. It says whether there was something to
+// confirm.
+func (g *Gate) ConfirmRestore() (was bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if was, g.unconfirmed = g.unconfirmed, false; was {
+		g.log.Info("nodes and volumes are collected again", "reason", "a person confirmed what stands since etcd was restored")
+	}
+	g.updateMetrics()
+	g.saver.notify()
+	return was
+}
+
+// awaitsConfirmation says whether a collector that is on waits for a person. The caller
+// holds the lock.
+func (g *Gate) awaitsConfirmation() bool {
+	return g.unconfirmed && slices.ContainsFunc(g.confirm, func(name gc.Collector) bool { return g.config.ModeOf(name) != config.Off })
+}
+
+// AwaitsConfirmation is awaitsConfirmation for callers that do not hold the lock.
+func (g *Gate) AwaitsConfirmation() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.awaitsConfirmation()
+}
+
+// CollectorAwaits says whether a collector waits for a person.
+func (g *Gate) CollectorAwaits(name gc.Collector) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unconfirmed && slices.Contains(g.confirm, name)
+}
+
+// CollectorHeld says whether the gate would refuse everything of a collector.
+func (g *Gate) CollectorHeld(name gc.Collector) bool {
+	return g.DeletionsHeld() || g.CollectorAwaits(name)
+}

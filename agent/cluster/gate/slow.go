@@ -1,0 +1,76 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/breaker"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// maxCulprits is how many cascades a message names.
+const maxCulprits = 3
+
+// Describe an object as people name it.
+func Describe(o gc.Coordinates) string {
+	if o.Namespace == "" {
+		return cascade.BaseKind(o.Kind) + " " + o.Name
+	}
+	return cascade.BaseKind(o.Kind) + " " + o.Namespace + "/" + o.Name
+}
+
+// trip opens the circuit breaker, and names the largest cascades. The caller holds the lock.
+func (g *Gate) trip(now time.Time, a gc.Action) {
+	g.tripped = true
+	g.updateMetrics()
+	g.saver.notify()
+	g.metrics.trips.Inc()
+	b := g.config.CircuitBreaker
+	var names []string
+	for _, c := range g.breaker.Cascades(now, maxCulprits) {
+		names = append(names, fmt.Sprintf("%s (%d)", Describe(c.Root), c.Deletions))
+	}
+	most := strings.Join(names, ", ")
+	g.log.Error("deletions stop: more than the circuit breaker allows; look at ebb control decisions and ebb control cascades, then run ebb control resume",
+		"reason", "circuit breaker", "deletions", b.Deletions, "window", b.Window.String(), "next", a.Object.Name, "namespace", a.Object.Namespace, "kind", a.Object.Kind,
+		"root", Describe(a.Root), "root_uid", a.Root.UID, "most", most)
+	text := fmt.Sprintf("%d objects were deleted within %s: no more are, until somebody has looked and says so. This one was to go because of %s.",
+		b.Deletions, b.Window, Describe(a.Root))
+	if most != "" {
+		text += " Most went because of " + most + "."
+	}
+	g.warn(a.Object, events.Tripped, text)
+}
+
+// reportSlowed says that a cascade has spent its envelope. The caller holds the lock.
+func (g *Gate) reportSlowed(a gc.Action, taken breaker.Grant) {
+	g.metrics.slowdowns.Inc()
+	e := g.config.Envelope
+	if a.Root.IsCollector() {
+		e = g.config.CollectorEnvelope
+	}
+	g.log.Warn("a cascade is slowed; it goes on by itself, and others are not held",
+		"reason", "envelope", "root", Describe(a.Root), "root_uid", a.Root.UID, "burst", e.Burst, "per_minute", e.PerMinute, "goes_on", taken.RetryAt.UTC().Format(time.RFC3339))
+	if a.Root.IsCollector() {
+		return // there is no object to tell it of
+	}
+	g.warn(a.Root, events.Slowed, fmt.Sprintf(
+		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, run ebb control pause; ebb control cascades shows it.", e.Burst, e.PerMinute))
+}
+
+// Cascades are the roots with most deletions of late, those first, and at most so many.
+func (g *Gate) Cascades(now time.Time, most int) []breaker.Cascade {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.Cascades(now, most)
+}
+
+// Left is how many deletions the circuit breaker admits within its window; limited: there is one.
+func (g *Gate) Left(now time.Time) (left int, limited bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.Left(now)
+}
