@@ -148,17 +148,17 @@ func (c *Controller) serverTime(now time.Time) time.Time {
 // What collectors delete is in no hurry.
 func (c *Controller) collectorRoom(now time.Time) int {
 	const cascadesLast = 5 * time.Second
-	most := max(1, c.limit.limit/2)
+	most := max(1, c.limit.Limit()/2)
 	if now.Sub(c.collectors.lastCascade) < cascadesLast {
 		most = 1
 	}
-	return min(c.limit.free(now), most-c.collectors.inFlight)
+	return min(c.limit.Free(now), most-c.collectors.inFlight)
 }
 
 // reservedForCollectors is how many requests the cascade leaves to the collectors. If only
 // one request may be in flight, they take turns.
 func (c *Controller) reservedForCollectors(now time.Time) int {
-	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.limit.limit < 2 && c.collectors.lastWasCollector {
+	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.limit.Limit() < 2 && c.collectors.lastWasCollector {
 		return 0
 	}
 	at := c.serverTime(now)
@@ -195,7 +195,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 			c.begin(now, action)
 		}
 		if fair > 0 && len(ready) == fair {
-			c.limit.markFull()
+			c.limit.MarkFull()
 		}
 	}
 	c.collectors.turn++
@@ -203,7 +203,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 
 // nextOfCollectors is the next deadline of a collector; zero: none.
 func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
-	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.limit.inFlight > 0 {
+	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.limit.InFlight() > 0 {
 		return time.Time{} // an answer makes room
 	}
 	at := c.serverTime(now)

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/discovery"
 	"github.com/ebb-agent/ebb/agent/cluster/drivers"
 	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/cluster/events"
 	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/cluster/journal"
+	"github.com/ebb-agent/ebb/agent/cluster/limiter"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/nodes"
@@ -48,26 +50,23 @@ type Controller struct {
 	gate             *gate.Gate
 	events           *events.Recorder
 	orphans          *orphanJournal
+	poller           *discovery.Poller
 	machines         Machines
 	inventoryProblem atomic.Pointer[string] // why the inventory could not be read; empty: it was
 
-	inputs       chan input
-	answers      chan answer
-	jobs         chan gc.Action
-	discoveryDue chan struct{} // nextDiscovery has changed
-	journalGrew  chan struct{} // something came into the journal
-	ended        chan struct{} // the loop has
-	leads        atomic.Bool
+	inputs      chan input
+	answers     chan answer
+	jobs        chan gc.Action
+	journalGrew chan struct{} // something came into the journal
+	ended       chan struct{} // the loop has
+	leads       atomic.Bool
 
 	previews chan struct{} // one at a time: each takes memory
 
 	// What does not change while the controller runs.
-	cascades                         bool // objects lose their owners: not off
-	discoveryInterval, shutdownGrace time.Duration
-	address                          config.Server
-
-	nextDiscovery     atomic.Int64 // when the loop wants the next discovery, in Unix nanoseconds; 0: whenever
-	earliestDiscovery atomic.Int64 // when the discovery poller may ask again
+	cascades      bool // objects lose their owners: not off
+	shutdownGrace time.Duration
+	address       config.Server
 
 	lastBeat atomic.Int64 // when the loop last moved, in Unix nanoseconds
 	status   atomic.Pointer[status]
@@ -75,13 +74,13 @@ type Controller struct {
 	// What follows belongs to the loop.
 	collector        *cascade.Collector
 	collectors       collectorSet
-	limit            limiter
+	limit            limiter.Limiter
 	workers          int // started so far
 	types            map[typeKey]*servedType
 	partial          map[string]error // of the last discovery
 	discoveryAskedAt time.Time        // when that was asked for
 	absences         uint64           // of the API server, as far as followers reported
-	definitions      definitions
+	definitions      *discovery.Definitions
 	memoryReturned   bool            // what the first lists took was given back
 	following        context.Context // ends with the loop
 	group            sync.WaitGroup  // all that Run has started
@@ -112,16 +111,17 @@ func New(o Options) *Controller {
 	c := &Controller{
 		api: o.API, log: o.Log, metrics: o.Metrics, orphans: newOrphanJournal(o.Journal, o.Config.LeaderElection),
 		inputs: make(chan input), answers: make(chan answer, maxWorkers), jobs: make(chan gc.Action, maxWorkers),
-		discoveryDue: make(chan struct{}, 1), journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
-		cascades: o.Config.ModeOf(gc.Owners) != config.Off, discoveryInterval: time.Duration(o.Config.DiscoveryInterval), shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
+		journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
+		cascades: o.Config.ModeOf(gc.Owners) != config.Off, shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
 		collector: cascade.New(o.Config.Cascade()),
-		limit:     newLimiter(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
-		types:     map[typeKey]*servedType{}, definitions: newDefinitions(),
+		limit:     limiter.New(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
+		types:     map[typeKey]*servedType{}, definitions: discovery.NewDefinitions(),
 	}
 	if c.machines = o.Machines; c.machines == nil {
 		c.machines = readMachines
 	}
 	o.Metrics.scraped.ask = c.counts
+	c.poller = discovery.NewPoller(time.Duration(o.Config.DiscoveryInterval), c.discover)
 	c.events = events.New(events.Options{API: o.API, Log: o.Log, Count: o.Metrics.events, Muted: func(reason string) bool { return c.gate.Muted(reason) }})
 	c.gate = gate.New(gate.Options{Config: o.Config, API: o.API, Log: o.Log, Metrics: o.Metrics.gate, Warn: c.events.Warn, State: o.State, Confirm: confirmed(),
 		InJournal: c.orphans.journal.Has, Driver: o.Driver})
@@ -145,7 +145,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.following, c.work = following, work
 	defer stopFollowing()
 	c.apply(time.Now(), c.gate.Settings()) // may be others than New had
-	c.group.Go(func() { c.pollDiscovery(following) })
+	c.group.Go(func() { c.poller.Run(following) })
 	c.group.Go(func() { c.events.Run(following) })
 	if c.cascades {
 		c.group.Go(func() { c.runJournal(following, fenced) })
@@ -217,7 +217,7 @@ func (c *Controller) loop(ctx context.Context) {
 // arm sets the timer for when something changes by itself.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	next, side := c.collector.Next(), c.nextOfCollectors(now)
-	if !next.IsZero() && !next.After(now) && c.limit.free(now) == 0 && !now.Before(c.limit.until) {
+	if !next.IsZero() && !next.After(now) && c.limit.Free(now) == 0 && !now.Before(c.limit.Until()) {
 		next = time.Time{} // an answer makes room
 	}
 	if next.IsZero() || !side.IsZero() && side.Before(next) {
@@ -227,8 +227,8 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	case !c.gate.Open() || next.IsZero():
 		timer.Stop()
 		return
-	case now.Before(c.limit.until) && next.Before(c.limit.until):
-		next = c.limit.until
+	case now.Before(c.limit.Until()) && next.Before(c.limit.Until()):
+		next = c.limit.Until()
 	}
 	timer.Reset(next.Sub(now))
 }
@@ -262,7 +262,7 @@ func (c *Controller) dispatch(now time.Time) {
 	}
 	c.collector.Hold(now, c.gate.DeletionsHeld())
 	reserve := c.reservedForCollectors(now)
-	for free := c.limit.free(now) - reserve; free > 0; free = c.limit.free(now) - reserve {
+	for free := c.limit.Free(now) - reserve; free > 0; free = c.limit.Free(now) - reserve {
 		actions := c.collector.Ready(now, free)
 		if len(actions) == 0 {
 			break
@@ -277,8 +277,8 @@ func (c *Controller) dispatch(now time.Time) {
 	c.metrics.deferred.Set(float64(deferred))
 	c.metrics.nodes.Set(float64(c.collector.Len()))
 	c.metrics.queued.Set(float64(c.collector.Pending()))
-	c.metrics.inFlight.Set(float64(c.limit.inFlight))
-	c.metrics.limit.Set(float64(c.limit.limit))
+	c.metrics.inFlight.Set(float64(c.limit.InFlight()))
+	c.metrics.limit.Set(float64(c.limit.Limit()))
 }
 
 func (c *Controller) begin(now time.Time, a gc.Action) {
@@ -296,11 +296,11 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		c.readInventory(a)
 		return
 	}
-	c.limit.sent()
+	c.limit.Sent()
 	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && !a.Root.IsCollector() && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
 		c.collectors.lastCascade = now
 	}
-	if c.limit.inFlight > c.workers {
+	if c.limit.InFlight() > c.workers {
 		c.workers++
 		c.group.Go(c.worker)
 	}
@@ -368,20 +368,20 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.inventoryRead(now, a)
 		return
 	}
-	switch v := succeeded; {
+	switch v := limiter.Succeeded; {
 	case a.action.Verb == gc.DeleteVolume:
 	case !a.Sent:
-		c.limit.cancel()
+		c.limit.Cancel()
 	default:
 		if a.Throttled {
-			v = throttled
+			v = limiter.Throttled
 			c.metrics.throttled.Inc()
 		} else if a.Webhook {
-			v = webhook // a type that nobody can delete must not slow the others
+			v = limiter.Webhook // a type that nobody can delete must not slow the others
 		} else if a.Result == gc.Failed {
-			v = failed
+			v = limiter.Failed
 		}
-		c.limit.answered(now, v, a.Took, a.RetryAfter)
+		c.limit.Answered(now, v, a.Took, a.RetryAfter)
 	}
 	if isOtherCollector(a.action) {
 		c.collectorAnswered(now, a)

@@ -64,7 +64,7 @@ func TestThrottled(t *testing.T) {
 		begun := time.Now()
 		b.api.remove(owner, gc.Background)
 		b.after(10 * time.Millisecond)
-		if n := b.c.limit.limit; n > 8 {
+		if n := b.c.limit.Limit(); n > 8 {
 			t.Errorf("limit %d after 429", n)
 		}
 		for b.left(pods) > 0 && time.Since(begun) < time.Hour {
@@ -74,7 +74,7 @@ func TestThrottled(t *testing.T) {
 		if took := time.Since(begun); took < 2*time.Second || took > time.Minute {
 			t.Errorf("took %v", took)
 		}
-		if n := b.c.limit.limit; n < 2 {
+		if n := b.c.limit.Limit(); n < 2 {
 			t.Errorf("limit %d afterwards", n)
 		}
 	})

@@ -89,13 +89,13 @@ func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Even
 		}
 		c.collector.Observe(now, e.Object)
 		if s.definesTypes {
-			c.definitions.observe(now, e)
+			c.definitions.Observe(now, e)
 			c.scheduleDiscovery()
 		}
 	case metadata.Deleted:
 		c.collector.Forget(now, e.Object)
 		if s.definesTypes {
-			c.definitions.forget(now, e.Object.Name)
+			c.definitions.Forget(now, e.Object.Name)
 			c.scheduleDiscovery()
 		}
 	case metadata.Listing:
@@ -140,7 +140,7 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 	}
 	if s.state != stateUnreadable {
 		c.log.Warn("type cannot be read; the others go on", "type", s.name(), "reason", why)
-		c.definitions.changed(now) // it may be gone
+		c.definitions.Changed(now) // it may be gone
 		c.scheduleDiscovery()
 		s.setState(stateUnreadable, why, now)
 	}

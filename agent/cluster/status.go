@@ -155,7 +155,7 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 
 // apply what the loop has to do with a configuration.
 func (c *Controller) apply(now time.Time, next config.Config) {
-	c.limit.resize(next.Concurrency.Max)
+	c.limit.Resize(next.Concurrency.Max)
 	for _, s := range c.types {
 		t := s.Type
 		if t.Excluded = config.Patterns(next.Exclude.Types).Match(t.Resource, gc.GroupOf(t.APIVersion)); t != s.Type {

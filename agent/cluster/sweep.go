@@ -80,7 +80,7 @@ func (c *Controller) notifySweeper() {
 func (c *Controller) sweep(ctx context.Context) {
 	begun := time.Now()
 	holders := map[string]error{}
-	if _, err := c.discover(ctx); err != nil {
+	if err := c.discover(ctx); err != nil {
 		holders["discovery"] = err
 	}
 	var followed map[string]*following

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/discovery"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -119,11 +120,11 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 			// The next one may tell. Of the others the end of their watch will.
 			again = minMissing
 			if asked.Sub(s.missingSince) > 2*minRefused {
-				again = unversionedInterval
+				again = discovery.UnversionedInterval
 			}
 		}
 	}
-	c.definitions.discovered(asked, again, c.servedNames(d))
+	c.definitions.Discovered(asked, again, c.servedNames(d))
 	st := *c.status.Load()
 	st.discovery, st.discovered = "", true
 	c.status.Store(&st)
@@ -137,7 +138,7 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 func (c *Controller) isGone(asked time.Time, s *servedType) bool {
 	long := asked.Sub(s.missingSince) >= minMissing
 	switch {
-	case c.definitions.deletedBefore(s.name(), asked):
+	case c.definitions.DeletedBefore(s.name(), asked):
 		return true
 	case s.following == nil, c.inOtherVersion(s):
 		return long
@@ -158,16 +159,16 @@ func (c *Controller) inOtherVersion(s *servedType) bool {
 
 // servedNames are the names that definitions of what is served have.
 func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
-	if !c.definitions.anyPending() {
+	if !c.definitions.Pending() {
 		return nil
 	}
 	names := make(map[string]bool, 2*len(d.Types))
 	for _, t := range d.Types {
 		names[resourceName(t.Resource, gc.GroupOf(t.APIVersion))] = true
-		names[apiServiceOf(t.APIVersion)] = true
+		names[discovery.APIServiceOf(t.APIVersion)] = true
 	}
 	for groupVersion := range d.Partial {
-		names[apiServiceOf(groupVersion)] = true // its types are another matter
+		names[discovery.APIServiceOf(groupVersion)] = true // its types are another matter
 	}
 	return names
 }

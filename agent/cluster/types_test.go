@@ -168,7 +168,7 @@ func TestNoDiscovery(t *testing.T) {
 		unlock := b.api.lock()
 		b.api.discover = nil
 		unlock()
-		b.after(discoveryRetryMax + time.Second)
+		b.after(11 * time.Second)
 		b.want("problems", len(b.c.status.Load().problems), 0)
 	})
 }

@@ -1,4 +1,4 @@
-package cluster
+package discovery
 
 import (
 	"strings"
@@ -19,13 +19,13 @@ var discoveryDelays = []time.Duration{100 * time.Millisecond, 500 * time.Millise
 // discoveries: somebody may write it all the time.
 const (
 	unversionedBurst    = 5
-	unversionedInterval = time.Minute
+	UnversionedInterval = time.Minute
 	unversionedDelay    = time.Second // several are one
 )
 
-// definitions are the objects that define types, and the discoveries that they want.
-// They belong to the loop.
-type definitions struct {
+// Definitions are the objects that define types, and the discoveries that they want. They are not
+// safe for concurrent use.
+type Definitions struct {
 	known   map[string]identity // by name: those of CRDs and APIServices differ
 	pending map[string]*pendingDefinition
 	limiter *rate.Limiter
@@ -45,12 +45,13 @@ type pendingDefinition struct {
 	deleted bool // once it is not
 }
 
-func newDefinitions() definitions {
-	return definitions{known: map[string]identity{}, pending: map[string]*pendingDefinition{}, limiter: rate.NewLimiter(rate.Every(unversionedInterval), unversionedBurst)}
+// NewDefinitions makes an empty one.
+func NewDefinitions() *Definitions {
+	return &Definitions{known: map[string]identity{}, pending: map[string]*pendingDefinition{}, limiter: rate.NewLimiter(rate.Every(UnversionedInterval), unversionedBurst)}
 }
 
-// apiServiceOf is the name of the APIService of a group version.
-func apiServiceOf(groupVersion string) string {
+// APIServiceOf is the name of the APIService of a group version.
+func APIServiceOf(groupVersion string) string {
 	group, version, ok := strings.Cut(groupVersion, "/")
 	if !ok {
 		return groupVersion + "."
@@ -58,13 +59,13 @@ func apiServiceOf(groupVersion string) string {
 	return version + "." + group
 }
 
-// observe takes a definition from a list or a watch. Discovery is polled until it shows
+// Observe takes a definition from a list or a watch. Discovery is polled until it shows
 // the definition; only discoveries that began after it was seen count.
-func (d *definitions) observe(now time.Time, e *metadata.Event) {
+func (d *Definitions) Observe(now time.Time, e *metadata.Event) {
 	o := &e.Object
 	was, known := d.known[o.Name]
 	if known && was.uid == o.UID && was.generation == e.Generation {
-		d.changed(now)
+		d.Changed(now)
 		return
 	}
 	name := strings.Clone(o.Name)
@@ -72,31 +73,31 @@ func (d *definitions) observe(now time.Time, e *metadata.Event) {
 	d.pending[name] = &pendingDefinition{seen: now, added: !known || was.uid != o.UID}
 }
 
-func (d *definitions) forget(now time.Time, name string) {
+func (d *Definitions) Forget(now time.Time, name string) {
 	name = strings.Clone(name)
 	delete(d.known, name)
 	d.pending[name] = &pendingDefinition{seen: now, deleted: true}
 }
 
-// changed wants a discovery for what has no generation to tell by.
-func (d *definitions) changed(now time.Time) {
+// Changed wants a discovery for what has no generation to tell by.
+func (d *Definitions) Changed(now time.Time) {
 	if d.due.IsZero() {
 		d.due = now.Add(max(unversionedDelay, d.limiter.ReserveN(now, 1).DelayFrom(now)))
 	}
 }
 
-// deletedBefore says whether a definition was seen to be deleted before some moment.
-func (d *definitions) deletedBefore(name string, asked time.Time) bool {
+// DeletedBefore says whether a definition was seen to be deleted before some moment.
+func (d *Definitions) DeletedBefore(name string, asked time.Time) bool {
 	s := d.pending[name]
 	return s != nil && s.deleted && s.seen.Before(asked)
 }
 
-// anyPending says whether a definition waits for discovery to show it.
-func (d *definitions) anyPending() bool { return len(d.pending) > 0 }
+// Pending says whether a definition waits for discovery to show it.
+func (d *Definitions) Pending() bool { return len(d.pending) > 0 }
 
-// discovered notes a discovery: when it was asked for, and which definitions it shows
+// Discovered notes a discovery: when it was asked for, and which definitions it shows
 // at work. Some type is missing if another discovery is wanted again after a while.
-func (d *definitions) discovered(asked time.Time, again time.Duration, served map[string]bool) {
+func (d *Definitions) Discovered(asked time.Time, again time.Duration, served map[string]bool) {
 	if !d.due.After(asked) {
 		d.due = time.Time{}
 	}
@@ -116,8 +117,8 @@ func (d *definitions) discovered(asked time.Time, again time.Duration, served ma
 	}
 }
 
-// next is when a discovery is wanted; zero: none is.
-func (d *definitions) next() time.Time {
+// Next is when a discovery is wanted; zero: none is.
+func (d *Definitions) Next() time.Time {
 	at := d.due
 	for _, s := range d.pending {
 		if t := s.seen.Add(discoveryDelays[s.next]); at.IsZero() || t.Before(at) {

@@ -1,4 +1,5 @@
-package cluster
+// Package limiter decides how many requests an API server gets at once.
+package limiter
 
 import "time"
 
@@ -14,16 +15,16 @@ const (
 	halveInterval = 250 * time.Millisecond
 	// forgetAfter is how long the quickest answer is remembered.
 	forgetAfter = time.Minute
-	// probeMin and probeMax bound the pause after the API server refused or failed
+	// probeMin and probeMax bound the pause after the API server refused or Failed
 	// a single request in a row of failures; it doubles from one to the other.
 	probeMin = 250 * time.Millisecond
 	probeMax = 10 * time.Second
 )
 
-// limiter says how many requests may be on their way at once: one more for each
+// Limiter decides how many requests may be on their way at once: one more for each
 // round that went well, half as many when the API server says that it is too much
-// (AIMD, as TCP does it). The loop owns it.
-type limiter struct {
+// (AIMD, as TCP does it). It is not safe for concurrent use.
+type Limiter struct {
 	limit, most int
 	inFlight    int
 	full        int // answers to come of those that were on their way when no more might be
@@ -36,57 +37,66 @@ type limiter struct {
 	until       time.Time
 }
 
-func newLimiter(start, most int) limiter { return limiter{limit: start, most: most} }
+// New makes one that begins with start requests, and never admits more than most.
+func New(start, most int) Limiter { return Limiter{limit: start, most: most} }
 
-// resize takes another cap.
-func (l *limiter) resize(most int) { l.most, l.limit = most, min(l.limit, most) }
+// Resize takes another cap.
+func (l *Limiter) Resize(most int) { l.most, l.limit = most, min(l.limit, most) }
 
-// free is how many more requests may be sent now.
-func (l *limiter) free(now time.Time) int {
+// Limit is how many requests may be on their way at present, InFlight how many are.
+func (l *Limiter) Limit() int    { return l.limit }
+func (l *Limiter) InFlight() int { return l.inFlight }
+
+// Until is when the next request may be sent, after a pause.
+func (l *Limiter) Until() time.Time { return l.until }
+
+// Free is how many more requests may be sent now.
+func (l *Limiter) Free(now time.Time) int {
 	if now.Before(l.until) {
 		return 0
 	}
 	return max(0, l.limit-l.inFlight)
 }
 
-// sent counts a request.
-func (l *limiter) sent() {
+// Sent counts a request.
+func (l *Limiter) Sent() {
 	if l.inFlight++; l.inFlight >= l.limit {
 		l.full = l.inFlight
 	}
 }
 
-// markFull notes that more requests would be in flight if they were allowed.
-func (l *limiter) markFull() { l.full = l.inFlight }
+// MarkFull notes that more requests would be in flight if they were allowed.
+func (l *Limiter) MarkFull() { l.full = l.inFlight }
 
-// cancel takes a request back that was never sent.
-func (l *limiter) cancel() { l.inFlight-- }
+// Cancel takes a request back that was never sent.
+func (l *Limiter) Cancel() { l.inFlight-- }
 
-// verdict is what an answer says of the API server's strength.
-type verdict uint8
+// Verdict is what an answer says of the API server's strength.
+type Verdict uint8
 
+// What an answer can say.
 const (
-	succeeded verdict = iota
-	failed            // no answer, or a 5xx: of one object, or of all
-	throttled         // 429
-	webhook           // nothing: an admission webhook failed
+	Succeeded Verdict = iota
+	Failed            // no answer, or a 5xx: of one object, or of all
+	Throttled         // 429
+	Webhook           // nothing: an admission webhook failed
 )
 
-// answered counts an answer.
-func (l *limiter) answered(now time.Time, v verdict, took, retryAfter time.Duration) {
+// Answered counts an answer.
+func (l *Limiter) Answered(now time.Time, v Verdict, took, retryAfter time.Duration) {
 	wasFull := l.full > 0
 	l.full = max(0, l.full-1)
 	l.inFlight--
 	switch v {
-	case webhook:
-	case throttled:
+	case Webhook:
+	case Throttled:
 		l.failures++
 		l.halve(now)
 		if retryAfter <= 0 {
 			retryAfter = l.backoff()
 		}
 		l.pause(now, retryAfter)
-	case failed:
+	case Failed:
 		// One object whose webhook is broken must not slow the others: only a row of
 		// failures as long as what is on its way is the API server's.
 		if l.failures++; l.failures >= l.limit {
@@ -104,13 +114,13 @@ func (l *limiter) answered(now time.Time, v verdict, took, retryAfter time.Durat
 	}
 }
 
-func (l *limiter) grow() {
+func (l *Limiter) grow() {
 	if l.credit++; l.credit >= l.limit {
 		l.credit, l.limit = 0, min(l.limit+1, l.most)
 	}
 }
 
-func (l *limiter) halve(now time.Time) {
+func (l *Limiter) halve(now time.Time) {
 	if now.Sub(l.halvedAt) < halveInterval {
 		return
 	}
@@ -118,7 +128,7 @@ func (l *limiter) halve(now time.Time) {
 	l.average = 0 // measured anew
 }
 
-func (l *limiter) pause(now time.Time, d time.Duration) {
+func (l *Limiter) pause(now time.Time, d time.Duration) {
 	if until := now.Add(min(d, time.Minute)); until.After(l.until) {
 		l.until = until
 	}
@@ -126,11 +136,11 @@ func (l *limiter) pause(now time.Time, d time.Duration) {
 
 // backoff is the pause after so many failures in a row. The first of as many as
 // are on their way are one failure.
-func (l *limiter) backoff() time.Duration {
+func (l *Limiter) backoff() time.Duration {
 	return min(probeMin<<min(max(l.failures-l.limit, 0), 10), probeMax)
 }
 
-func (l *limiter) measure(now time.Time, took time.Duration) {
+func (l *Limiter) measure(now time.Time, took time.Duration) {
 	if l.average == 0 {
 		l.average = took
 	}
@@ -140,6 +150,6 @@ func (l *limiter) measure(now time.Time, took time.Duration) {
 	}
 }
 
-func (l *limiter) slow() bool {
+func (l *Limiter) slow() bool {
 	return l.average > steadyLatency && l.average > slowFactor*l.quickest
 }

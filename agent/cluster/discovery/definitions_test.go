@@ -1,4 +1,4 @@
-package cluster
+package discovery
 
 import (
 	"testing"
@@ -10,12 +10,12 @@ import (
 
 // discoveries counts those that a definition costs within a while, if each shows the
 // names that serve gives, and happen does something every 50 ms.
-func discoveries(d *definitions, begun time.Time, within time.Duration, served map[string]bool, happen func(now time.Time)) (n int) {
+func discoveries(d *Definitions, begun time.Time, within time.Duration, served map[string]bool, happen func(now time.Time)) (n int) {
 	for now := begun; now.Before(begun.Add(within)); now = now.Add(50 * time.Millisecond) {
 		happen(now)
-		if at := d.next(); !at.IsZero() && !at.After(now) {
+		if at := d.Next(); !at.IsZero() && !at.After(now) {
 			n++
-			d.discovered(now, 0, served)
+			d.Discovered(now, 0, served)
 		}
 	}
 	return n
@@ -29,40 +29,40 @@ func TestDefinitions(t *testing.T) {
 		return &metadata.Event{Kind: metadata.Observed, Generation: generation, Object: gc.Object{Name: name, UID: uid}}
 	}
 	quiet := func(time.Time) {}
-	served := map[string]bool{"widgets.example.com": true, apiServiceOf("example.com/v1"): true, apiServiceOf("v1"): true}
-	d := newDefinitions()
+	served := map[string]bool{"widgets.example.com": true, APIServiceOf("example.com/v1"): true, APIServiceOf("v1"): true}
+	d := NewDefinitions()
 	now := noon
 	check := func(what string, served map[string]bool, happen func(time.Time), least, most int) {
 		t.Helper()
-		if n := discoveries(&d, now, 10*time.Minute, served, happen); n < least || n > most {
+		if n := discoveries(d, now, 10*time.Minute, served, happen); n < least || n > most {
 			t.Errorf("%s: %d discoveries", what, n)
 		}
 		now = now.Add(10 * time.Minute)
 	}
 	check("nothing", nil, quiet, 0, 0)
 	for _, name := range []string{"widgets.example.com", "v1.example.com", "v1."} {
-		d.observe(now, event(name, "u1", 1))
+		d.Observe(now, event(name, "u1", 1))
 	}
 	check("three at the start", served, quiet, 1, 1)
-	d.observe(now, event("refused.example.com", "u2", 1))
-	d.observe(now, event("v1.broken.example.com", "u3", 0))
+	d.Observe(now, event("refused.example.com", "u2", 1))
+	d.Observe(now, event("v1.broken.example.com", "u3", 0))
 	check("two that are never served", served, quiet, len(discoveryDelays), len(discoveryDelays))
-	d.observe(now, event("widgets.example.com", "u1", 2))
+	d.Observe(now, event("widgets.example.com", "u1", 2))
 	check("another generation", served, quiet, len(discoveryDelays), len(discoveryDelays))
-	d.observe(now, event("widgets.example.com", "u9", 1))
+	d.Observe(now, event("widgets.example.com", "u9", 1))
 	check("made again", served, quiet, 1, 1)
 	check("writes that change no generation", served, func(now time.Time) {
-		d.observe(now, event("widgets.example.com", "u9", 1))
-		d.observe(now, event("refused.example.com", "u2", 1))
+		d.Observe(now, event("widgets.example.com", "u9", 1))
+		d.Observe(now, event("refused.example.com", "u2", 1))
 	}, 1, unversionedBurst+10)
-	d.observe(now, event("widgets.example.com", "u9", 1))
+	d.Observe(now, event("widgets.example.com", "u9", 1))
 	check("the last of them", served, quiet, 1, 1)
-	d.forget(now, "widgets.example.com")
-	if !d.deletedBefore("widgets.example.com", now.Add(1)) || d.deletedBefore("widgets.example.com", now) {
+	d.Forget(now, "widgets.example.com")
+	if !d.DeletedBefore("widgets.example.com", now.Add(1)) || d.DeletedBefore("widgets.example.com", now) {
 		t.Error("it is not known when it went")
 	}
 	check("one that went, and is served on", served, quiet, len(discoveryDelays), len(discoveryDelays))
-	d.forget(now, "refused.example.com")
+	d.Forget(now, "refused.example.com")
 	check("one that went", served, quiet, 1, 1)
 	if len(d.pending) > 0 || len(d.known) != 3 {
 		t.Errorf("left behind: %v, %v", d.pending, d.known)
