@@ -26,10 +26,10 @@ type CascadeStatus struct {
 // Cascades are the roots with most deletions of late, those first.
 func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err error) {
 	list = []CascadeStatus{}
-	err = c.query(ctx, func(now time.Time) {
+	err = c.loop.query(ctx, func(now time.Time) {
 		for _, e := range c.gate.Cascades(now, maxCascades) {
 			s := CascadeStatus{Root: gate.Named(e.Root), Deletions: e.Deletions, Left: e.Left, Slowed: e.Slowed}
-			if n, until := c.collector.SlowedOf(e.Root.UID); n > 0 {
+			if n, until := c.owners.SlowedOf(e.Root.UID); n > 0 {
 				s.Waiting, s.GoesOn = n, &until
 			}
 			list = append(list, s)
@@ -41,7 +41,7 @@ func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err er
 // warnExcluded reports a deleted owner that only excluded objects hold.
 func (c *Controller) warnExcluded(a gc.Action) {
 	var names []string
-	for _, o := range c.collector.Holding(a.Object) {
+	for _, o := range c.owners.Holding(a.Object) {
 		names = append(names, gate.Describe(o))
 	}
 	c.log.Info("a deleted owner stays: what holds it is excluded", "reason", string(a.Reason), "owner", gate.Describe(a.Object), "uid", a.Object.UID, "holders", firstNames(names))

@@ -50,14 +50,14 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 			c.collectors.all = append(c.collectors.all, &runningCollector{o.create(next), o.name, c.collectors.serial})
 		}
 	}
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		heard := c.listeners(s.key())
 		if slices.Equal(heard, s.listeners) {
 			continue
 		}
 		if s.listeners = heard; s.following != nil {
 			s.unfollow()
-			c.collector.Unreadable(now, s.APIVersion, s.Kind) // nobody reports it until it is listed
+			c.owners.Unreadable(now, s.APIVersion, s.Kind) // nobody reports it until it is listed
 			s.setState(stateReferred, "", now)
 		}
 		if c.wanted(s) {
@@ -148,17 +148,17 @@ func (c *Controller) serverTime(now time.Time) time.Time {
 // What collectors delete is in no hurry.
 func (c *Controller) collectorRoom(now time.Time) int {
 	const cascadesLast = 5 * time.Second
-	most := max(1, c.limit.Limit()/2)
+	most := max(1, c.requests.limit.Limit()/2)
 	if now.Sub(c.collectors.lastCascade) < cascadesLast {
 		most = 1
 	}
-	return min(c.limit.Free(now), most-c.collectors.inFlight)
+	return min(c.requests.limit.Free(now), most-c.collectors.inFlight)
 }
 
 // reservedForCollectors is how many requests the cascade leaves to the collectors. If only
 // one request may be in flight, they take turns.
 func (c *Controller) reservedForCollectors(now time.Time) int {
-	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.limit.Limit() < 2 && c.collectors.lastWasCollector {
+	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.requests.limit.Limit() < 2 && c.collectors.lastWasCollector {
 		return 0
 	}
 	at := c.serverTime(now)
@@ -186,7 +186,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 		for _, action := range ready {
 			if gate.IsDeletion(action) {
 				action.Root = a.name.Root()
-				c.collector.Because(action.Object, action.Root)
+				c.owners.Because(action.Object, action.Root)
 			}
 			action.ID |= a.serial << serialShift
 			if action.Verb != gc.DeleteVolume && action.Verb != gc.Inventory {
@@ -195,7 +195,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 			c.begin(now, action)
 		}
 		if fair > 0 && len(ready) == fair {
-			c.limit.MarkFull()
+			c.requests.limit.MarkFull()
 		}
 	}
 	c.collectors.turn++
@@ -203,7 +203,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 
 // nextOfCollectors is the next deadline of a collector; zero: none.
 func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
-	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.limit.InFlight() > 0 {
+	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.requests.limit.InFlight() > 0 {
 		return time.Time{} // an answer makes room
 	}
 	at := c.serverTime(now)
@@ -222,7 +222,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 		c.collectors.inFlight--
 	}
 	if gate.IsDeletion(a.action) && a.Result != gc.Done {
-		c.collector.Because(a.action.Object, gc.Coordinates{})
+		c.owners.Because(a.action.Object, gc.Coordinates{})
 	}
 	if i < 0 {
 		return // it was turned off

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -44,53 +43,46 @@ type Options struct {
 // Controller collects what has lost its owners. See the package comment for who
 // owns what.
 type Controller struct {
-	api              API
-	log              *slog.Logger
-	metrics          *Metrics
-	gate             *gate.Gate
-	events           *events.Recorder
-	orphans          *orphanJournal
-	poller           *discovery.Poller
-	machines         Machines
-	inventoryProblem atomic.Pointer[string] // why the inventory could not be read; empty: it was
+	api     API
+	log     *slog.Logger
+	metrics *Metrics
+	gate    *gate.Gate
+	events  *events.Recorder
+	orphans *orphanJournal
+	poller  *discovery.Poller
 
-	inputs      chan input
-	answers     chan answer
-	jobs        chan gc.Action
-	journalGrew chan struct{} // something came into the journal
-	ended       chan struct{} // the loop has
-	leads       atomic.Bool
-
-	previews chan struct{} // one at a time: each takes memory
-
-	// What does not change while the controller runs.
-	cascades      bool // objects lose their owners: not off
-	shutdownGrace time.Duration
-	address       config.Server
-
-	lastBeat atomic.Int64 // when the loop last moved, in Unix nanoseconds
-	status   atomic.Pointer[status]
+	loop      loop
+	lifetime  lifetime
+	inventory inventory
+	server    server
 
 	// What follows belongs to the loop.
-	collector        *cascade.Collector
-	collectors       collectorSet
-	limit            limiter.Limiter
-	workers          int // started so far
-	types            map[typeKey]*servedType
-	partial          map[string]error // of the last discovery
-	discoveryAskedAt time.Time        // when that was asked for
-	absences         uint64           // of the API server, as far as followers reported
-	definitions      *discovery.Definitions
-	memoryReturned   bool            // what the first lists took was given back
-	following        context.Context // ends with the loop
-	group            sync.WaitGroup  // all that Run has started
-	work             context.Context // ends when requests on their way are given up
+	owners     owners
+	collectors collectorSet
+	requests   requests
+	types      typeSet
 }
 
-// input is something for the loop to do; done receives when the loop has done it.
-type input struct {
-	do   func(now time.Time)
-	done chan<- struct{}
+// owners is the graph of owners and dependents.
+type owners struct {
+	*cascade.Collector
+	on bool // their mode is not off; it never changes
+}
+
+// requests are what workers carry out, and how it went.
+type requests struct {
+	limit   limiter.Limiter
+	workers int // started so far
+	jobs    chan gc.Action
+	answers chan answer
+}
+
+// lifetime is how long what Run has started goes on.
+type lifetime struct {
+	grace     time.Duration   // for requests at the end
+	following context.Context // ends with the loop
+	requests  context.Context // ends when requests on their way are given up
+	group     sync.WaitGroup  // all that Run has started
 }
 
 // answer is how an action went.
@@ -110,22 +102,24 @@ const maxWorkers = 1024
 func New(o Options) *Controller {
 	c := &Controller{
 		api: o.API, log: o.Log, metrics: o.Metrics, orphans: newOrphanJournal(o.Journal, o.Config.LeaderElection),
-		inputs: make(chan input), answers: make(chan answer, maxWorkers), jobs: make(chan gc.Action, maxWorkers),
-		journalGrew: make(chan struct{}, 1), ended: make(chan struct{}), previews: make(chan struct{}, 1),
-		cascades: o.Config.ModeOf(gc.Owners) != config.Off, shutdownGrace: time.Duration(o.Config.ShutdownGrace), address: o.Config.Server,
-		collector: cascade.New(o.Config.Cascade()),
-		limit:     limiter.New(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
-		types:     map[typeKey]*servedType{}, definitions: discovery.NewDefinitions(),
+		loop:      newLoop(),
+		lifetime:  lifetime{grace: time.Duration(o.Config.ShutdownGrace)},
+		inventory: inventory{read: o.Machines},
+		server:    server{Server: o.Config.Server, previews: make(chan struct{}, 1)},
+		owners:    owners{cascade.New(o.Config.Cascade()), o.Config.ModeOf(gc.Owners) != config.Off},
+		requests: requests{limit: limiter.New(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
+			jobs: make(chan gc.Action, maxWorkers), answers: make(chan answer, maxWorkers)},
+		types: typeSet{all: map[typeKey]*servedType{}, definitions: discovery.NewDefinitions()},
 	}
-	if c.machines = o.Machines; c.machines == nil {
-		c.machines = readMachines
+	if o.Machines == nil {
+		c.inventory.read = readMachines
 	}
 	o.Metrics.scraped.ask = c.counts
 	c.poller = discovery.NewPoller(time.Duration(o.Config.DiscoveryInterval), c.discover)
 	c.events = events.New(events.Options{API: o.API, Log: o.Log, Count: o.Metrics.events, Muted: func(reason string) bool { return c.gate.Muted(reason) }})
 	c.gate = gate.New(gate.Options{Config: o.Config, API: o.API, Log: o.Log, Metrics: o.Metrics.gate, Warn: c.events.Warn, State: o.State, Confirm: confirmed(),
 		InJournal: c.orphans.journal.Has, Driver: o.Driver})
-	c.status.Store(&status{problems: []string{"types are not known yet"}})
+	c.server.status.Store(&status{problems: []string{"types are not known yet"}})
 	return c
 }
 
@@ -142,32 +136,32 @@ func (c *Controller) Run(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(ctx)
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	c.following, c.work = following, work
+	c.lifetime.following, c.lifetime.requests = following, work
 	defer stopFollowing()
 	c.apply(time.Now(), c.gate.Settings()) // may be others than New had
-	c.group.Go(func() { c.poller.Run(following) })
-	c.group.Go(func() { c.events.Run(following) })
-	if c.cascades {
-		c.group.Go(func() { c.runJournal(following, fenced) })
-		c.group.Go(func() { c.sweepJournal(following) })
+	c.lifetime.group.Go(func() { c.poller.Run(following) })
+	c.lifetime.group.Go(func() { c.events.Run(following) })
+	if c.owners.on {
+		c.lifetime.group.Go(func() { c.runJournal(following, fenced) })
+		c.lifetime.group.Go(func() { c.sweepJournal(following) })
 	}
-	c.leads.Store(true)
-	c.group.Go(func() { c.gate.Run(following, c.wakeLoop) })
+	c.loop.leads.Store(true)
+	c.lifetime.group.Go(func() { c.gate.Run(following, c.wakeLoop) })
 	c.metrics.leader.Set(1)
 	defer c.metrics.leader.Set(0)
-	c.loop(ctx)
-	c.leads.Store(false)
+	c.runLoop(ctx)
+	c.loop.leads.Store(false)
 	c.gate.Close()
 	defer c.gate.CloseDrivers()
 	stopFollowing()
-	close(c.ended)
-	close(c.jobs)
+	close(c.loop.ended)
+	close(c.requests.jobs)
 	if errors.Is(context.Cause(ctx), election.ErrLost) {
 		abandon()
 	}
-	stop := time.AfterFunc(c.shutdownGrace, abandon)
+	stop := time.AfterFunc(c.lifetime.grace, abandon)
 	defer stop.Stop()
-	c.group.Wait()
+	c.lifetime.group.Wait()
 	if !errors.Is(context.Cause(ctx), election.ErrLost) {
 		c.gate.SaveFinal(context.WithoutCancel(ctx))
 	}
@@ -177,17 +171,17 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop is the goroutine that owns the graph. It sleeps until somebody has
+// runLoop is the goroutine that owns the graph. It sleeps until somebody has
 // something for it, or the collector's next moment. What went comes before what
 // was seen: a free worker is worth more than a fresh graph.
-func (c *Controller) loop(ctx context.Context) {
+func (c *Controller) runLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		now := time.Now()
 		for more := true; more; {
 			select {
-			case a := <-c.answers:
+			case a := <-c.requests.answers:
 				c.answered(now, a)
 			default:
 				more = false
@@ -200,12 +194,12 @@ func (c *Controller) loop(ctx context.Context) {
 		} else {
 			timer.Stop()
 		}
-		c.lastBeat.Store(now.UnixNano())
+		c.loop.beat.Store(now.UnixNano())
 		select {
 		case <-ctx.Done():
-		case a := <-c.answers:
+		case a := <-c.requests.answers:
 			c.answered(time.Now(), a)
-		case in := <-c.inputs:
+		case in := <-c.loop.inputs:
 			in.do(time.Now())
 			in.done <- struct{}{}
 		case <-timer.C:
@@ -216,8 +210,8 @@ func (c *Controller) loop(ctx context.Context) {
 
 // arm sets the timer for when something changes by itself.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
-	next, side := c.collector.Next(), c.nextOfCollectors(now)
-	if !next.IsZero() && !next.After(now) && c.limit.Free(now) == 0 && !now.Before(c.limit.Until()) {
+	next, side := c.owners.Next(), c.nextOfCollectors(now)
+	if !next.IsZero() && !next.After(now) && c.requests.limit.Free(now) == 0 && !now.Before(c.requests.limit.Until()) {
 		next = time.Time{} // an answer makes room
 	}
 	if next.IsZero() || !side.IsZero() && side.Before(next) {
@@ -227,43 +221,24 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	case !c.gate.Open() || next.IsZero():
 		timer.Stop()
 		return
-	case now.Before(c.limit.Until()) && next.Before(c.limit.Until()):
-		next = c.limit.Until()
+	case now.Before(c.requests.limit.Until()) && next.Before(c.requests.limit.Until()):
+		next = c.requests.limit.Until()
 	}
 	timer.Reset(next.Sub(now))
 }
 
 // wakeLoop has the loop check the gate, as it does after each input.
-func (c *Controller) wakeLoop(ctx context.Context) { _ = c.inLoop(ctx, func(time.Time) {}) }
-
-// inLoop has the loop do something, and returns when it has. An error says that the
-// loop has ended, or that ctx ended before it could begin.
-func (c *Controller) inLoop(ctx context.Context, do func(now time.Time)) error {
-	return c.inLoopVia(ctx, make(chan struct{}, 1), do)
-}
-
-// inLoopVia is inLoop with a channel of the caller's, of capacity 1.
-func (c *Controller) inLoopVia(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
-	select {
-	case c.inputs <- input{do, done}:
-		<-done // it is being done: what it reads is the caller's until then
-		return nil
-	case <-c.ended:
-		return errIdle
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (c *Controller) wakeLoop(ctx context.Context) { _ = c.loop.do(ctx, func(time.Time) {}) }
 
 // dispatch hands out what is to be done, as far as workers are free.
 func (c *Controller) dispatch(now time.Time) {
 	if !c.gate.Open() {
 		return
 	}
-	c.collector.Hold(now, c.gate.DeletionsHeld())
+	c.owners.Hold(now, c.gate.DeletionsHeld())
 	reserve := c.reservedForCollectors(now)
-	for free := c.limit.Free(now) - reserve; free > 0; free = c.limit.Free(now) - reserve {
-		actions := c.collector.Ready(now, free)
+	for free := c.requests.limit.Free(now) - reserve; free > 0; free = c.requests.limit.Free(now) - reserve {
+		actions := c.owners.Ready(now, free)
 		if len(actions) == 0 {
 			break
 		}
@@ -272,13 +247,13 @@ func (c *Controller) dispatch(now time.Time) {
 		}
 	}
 	c.dispatchCollectors(now)
-	roots, deferred := c.collector.Slowed()
+	roots, deferred := c.owners.Slowed()
 	c.metrics.slowed.Set(float64(roots))
 	c.metrics.deferred.Set(float64(deferred))
-	c.metrics.nodes.Set(float64(c.collector.Len()))
-	c.metrics.queued.Set(float64(c.collector.Pending()))
-	c.metrics.inFlight.Set(float64(c.limit.InFlight()))
-	c.metrics.limit.Set(float64(c.limit.Limit()))
+	c.metrics.nodes.Set(float64(c.owners.Len()))
+	c.metrics.queued.Set(float64(c.owners.Pending()))
+	c.metrics.inFlight.Set(float64(c.requests.limit.InFlight()))
+	c.metrics.limit.Set(float64(c.requests.limit.Limit()))
 }
 
 func (c *Controller) begin(now time.Time, a gc.Action) {
@@ -290,28 +265,28 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		c.orphans.add(a)
 		return
 	case gc.DeleteVolume: // takes as long as a driver does, which is no business of the API server's
-		c.group.Go(func() { c.answers <- c.carryOut(a) })
+		c.lifetime.group.Go(func() { c.requests.answers <- c.carryOut(a) })
 		return
 	case gc.Inventory:
 		c.readInventory(a)
 		return
 	}
-	c.limit.Sent()
+	c.requests.limit.Sent()
 	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && !a.Root.IsCollector() && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
 		c.collectors.lastCascade = now
 	}
-	if c.limit.InFlight() > c.workers {
-		c.workers++
-		c.group.Go(c.worker)
+	if c.requests.limit.InFlight() > c.requests.workers {
+		c.requests.workers++
+		c.lifetime.group.Go(c.worker)
 	}
-	c.jobs <- a
+	c.requests.jobs <- a
 }
 
 // worker carries actions out. Workers live on: their stacks have grown to what a
 // request takes.
 func (c *Controller) worker() {
-	for a := range c.jobs {
-		c.answers <- c.carryOut(a)
+	for a := range c.requests.jobs {
+		c.requests.answers <- c.carryOut(a)
 	}
 }
 
@@ -319,7 +294,7 @@ func (c *Controller) carryOut(a gc.Action) answer {
 	begun := time.Now()
 	switch a.Verb {
 	case gc.Verify, gc.Read, gc.Bound:
-		if c.work.Err() != nil || !c.gate.Open() {
+		if c.lifetime.requests.Err() != nil || !c.gate.Open() {
 			return answer{action: a, asOf: begun}
 		}
 		read, err := c.read(a)
@@ -332,7 +307,7 @@ func (c *Controller) carryOut(a gc.Action) answer {
 		out.RetryAfter, out.Throttled = metadata.Throttled(err)
 		return out
 	default:
-		p := c.gate.Do(c.work, a)
+		p := c.gate.Do(c.lifetime.requests, a)
 		if p.Sent {
 			p.Took = time.Since(begun)
 			c.metrics.request(a.Verb, p.Took)
@@ -344,11 +319,11 @@ func (c *Controller) carryOut(a gc.Action) answer {
 // read carries out an action that is answered with what a live read returned.
 func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 	if a.Verb != gc.Bound {
-		return c.api.Read(c.work, a.Object, a.Object.Namespace != "")
+		return c.api.Read(c.lifetime.requests, a.Object, a.Object.Namespace != "")
 	}
 	one := errors.New("a Pod is bound to it")
 	of := metadata.Selection{Fields: fields.OneTermEqualSelector("spec.nodeName", a.Object.Name).String()}
-	switch err := c.api.ListFields(c.work, podType, of, nil, func(gc.Object, any) error { return one }); {
+	switch err := c.api.ListFields(c.lifetime.requests, podType, of, nil, func(gc.Object, any) error { return one }); {
 	case err == nil:
 		return gc.Answer{State: gc.Absent}, nil
 	case errors.Is(err, one):
@@ -362,7 +337,7 @@ func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 func (c *Controller) answered(now time.Time, a answer) {
 	switch a.action.Verb {
 	case gc.Record:
-		c.collector.Finished(now, a.action.ID, a.Result)
+		c.owners.Finished(now, a.action.ID, a.Result)
 		return
 	case gc.Inventory:
 		c.inventoryRead(now, a)
@@ -371,7 +346,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 	switch v := limiter.Succeeded; {
 	case a.action.Verb == gc.DeleteVolume:
 	case !a.Sent:
-		c.limit.Cancel()
+		c.requests.limit.Cancel()
 	default:
 		if a.Throttled {
 			v = limiter.Throttled
@@ -381,26 +356,26 @@ func (c *Controller) answered(now time.Time, a answer) {
 		} else if a.Result == gc.Failed {
 			v = limiter.Failed
 		}
-		c.limit.Answered(now, v, a.Took, a.RetryAfter)
+		c.requests.limit.Answered(now, v, a.Took, a.RetryAfter)
 	}
 	if isOtherCollector(a.action) {
 		c.collectorAnswered(now, a)
 		return
 	}
 	if a.action.Verb.Reads() {
-		c.collector.Answered(now, a.asOf, a.action.ID, a.read)
+		c.owners.Answered(now, a.asOf, a.action.ID, a.read)
 		return
 	}
 	if a.Object != nil {
-		c.collector.Patched(now, a.action.ID, *a.Object)
+		c.owners.Patched(now, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		c.collector.Hold(now, c.gate.DeletionsHeld())
+		c.owners.Hold(now, c.gate.DeletionsHeld())
 		if !a.RetryAt.IsZero() {
-			c.collector.Slow(now, a.action.Root.UID, a.RetryAt, a.Batch)
+			c.owners.Slow(now, a.action.Root.UID, a.RetryAt, a.Batch)
 		}
 	}
-	c.collector.Finished(now, a.action.ID, a.Result)
+	c.owners.Finished(now, a.action.ID, a.Result)
 	if a.action.Reason == cascade.TypesGivenUp && a.Result == gc.Done {
 		c.metrics.givenUp.Inc()
 		c.warnGivenUp(a.action)

@@ -64,7 +64,7 @@ func TestThrottled(t *testing.T) {
 		begun := time.Now()
 		b.api.remove(owner, gc.Background)
 		b.after(10 * time.Millisecond)
-		if n := b.c.limit.Limit(); n > 8 {
+		if n := b.c.requests.limit.Limit(); n > 8 {
 			t.Errorf("limit %d after 429", n)
 		}
 		for b.left(pods) > 0 && time.Since(begun) < time.Hour {
@@ -74,7 +74,7 @@ func TestThrottled(t *testing.T) {
 		if took := time.Since(begun); took < 2*time.Second || took > time.Minute {
 			t.Errorf("took %v", took)
 		}
-		if n := b.c.limit.Limit(); n < 2 {
+		if n := b.c.requests.limit.Limit(); n < 2 {
 			t.Errorf("limit %d afterwards", n)
 		}
 	})
@@ -95,7 +95,7 @@ func TestPause(t *testing.T) {
 		b.want("sent in the pause", len(b.api.sent)-sent, 0)
 		b.want("silent", b.c.gate.Muted(events.Tripped), true)
 		b.want("still", b.c.gate.Resume(), "")
-		b.want("entered", b.c.inLoop(b.t.Context(), func(time.Time) {}), nil)
+		b.want("entered", b.c.loop.do(b.t.Context(), func(time.Time) {}), nil)
 		b.after(time.Minute)
 		b.want("pods left", b.left(pods), 0)
 		b.metric("paused", 0)
@@ -118,7 +118,7 @@ func TestCircuitBreaker(t *testing.T) {
 		b.want("state", b.c.gate.Status(), "circuit breaker open: too many deletions")
 		for range 2 {
 			b.c.gate.Resume()
-			_ = b.c.inLoop(b.t.Context(), func(time.Time) {})
+			_ = b.c.loop.do(b.t.Context(), func(time.Time) {})
 			b.after(time.Hour)
 		}
 		b.want("pods left", b.left(pods), 0)

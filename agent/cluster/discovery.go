@@ -8,7 +8,7 @@ import (
 )
 
 // scheduleDiscovery has types discovered when the definitions want that.
-func (c *Controller) scheduleDiscovery() { c.poller.Want(c.definitions.Next()) }
+func (c *Controller) scheduleDiscovery() { c.poller.Want(c.types.definitions.Next()) }
 
 var errNoTypes = errors.New("the API server names no types at all")
 
@@ -27,22 +27,22 @@ func (c *Controller) discover(ctx context.Context) error {
 	}
 	if err != nil {
 		c.metrics.discoveries.WithLabelValues("failed").Inc()
-		_ = c.inLoop(ctx, func(now time.Time) { c.discoveryFailed(now, err) })
+		_ = c.loop.do(ctx, func(now time.Time) { c.discoveryFailed(now, err) })
 		return fmt.Errorf("discover types: %w", err)
 	}
 	c.metrics.discoveries.WithLabelValues("done").Inc()
-	return c.inLoop(ctx, func(now time.Time) {
+	return c.loop.do(ctx, func(now time.Time) {
 		c.discovered(now, asked, d)
 		c.scheduleDiscovery()
 	})
 }
 
 func (c *Controller) discoveryFailed(now time.Time, err error) {
-	st := *c.status.Load()
+	st := *c.server.status.Load()
 	if st.discovery == "" {
 		c.log.Warn("types cannot be discovered; those that are known go on", "reason", err.Error())
 	}
 	st.discovery = err.Error()
-	c.status.Store(&st)
+	c.server.status.Store(&st)
 	c.publish(now)
 }

@@ -15,12 +15,12 @@ import (
 
 // follow starts to list and watch a type, from nothing.
 func (c *Controller) follow(s *servedType) {
-	ctx, stop := context.WithCancel(c.following)
+	ctx, stop := context.WithCancel(c.lifetime.following)
 	f := &following{stop: stop}
 	s.listedUpTo = 0
 	done := make(chan struct{}, 1)
 	f.Follower = c.api.Follow(s.Type, s.fields(), func(ctx context.Context, batch []metadata.Event) error {
-		return c.inLoopVia(ctx, done, func(now time.Time) {
+		return c.loop.doVia(ctx, done, func(now time.Time) {
 			if !f.over {
 				c.applyBatch(now, s, batch)
 			}
@@ -28,7 +28,7 @@ func (c *Controller) follow(s *servedType) {
 	})
 	s.following = f
 	s.setState(stateListing, "", time.Now())
-	c.group.Go(func() {
+	c.lifetime.group.Go(func() {
 		if err := f.Run(ctx); err != nil && ctx.Err() == nil {
 			c.log.Error("a type is not followed any more", "type", s.name(), "error", err)
 		}
@@ -53,7 +53,7 @@ func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.E
 	for i := range batch {
 		e := &batch[i]
 		s.notify(at, e)
-		if c.cascades && !c.applyToGraph(now, s, e) {
+		if c.owners.on && !c.applyToGraph(now, s, e) {
 			return
 		}
 		switch e.Kind {
@@ -83,29 +83,29 @@ func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.E
 func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Event) bool {
 	switch e.Kind {
 	case metadata.Observed:
-		if s.listedUpTo > 0 && c.collector.Contradicts(e.Object, s.listedUpTo) {
+		if s.listedUpTo > 0 && c.owners.Contradicts(e.Object, s.listedUpTo) {
 			c.onRestore(now, s, "a list contradicts what was watched before")
 			return false
 		}
-		c.collector.Observe(now, e.Object)
+		c.owners.Observe(now, e.Object)
 		if s.definesTypes {
-			c.definitions.Observe(now, e)
+			c.types.definitions.Observe(now, e)
 			c.scheduleDiscovery()
 		}
 	case metadata.Deleted:
-		c.collector.Forget(now, e.Object)
+		c.owners.Forget(now, e.Object)
 		if s.definesTypes {
-			c.definitions.Forget(now, e.Object.Name)
+			c.types.definitions.Forget(now, e.Object.Name)
 			c.scheduleDiscovery()
 		}
 	case metadata.Listing:
-		c.collector.Listing(now, s.APIVersion, s.Kind)
+		c.owners.Listing(now, s.APIVersion, s.Kind)
 		s.setListedUpTo(e.ResourceVersion)
 	case metadata.Synced:
 		s.listedUpTo = 0
-		c.collector.Synced(now, s.APIVersion, s.Kind)
+		c.owners.Synced(now, s.APIVersion, s.Kind)
 	case metadata.Unreadable:
-		c.collector.Unreadable(now, s.APIVersion, s.Kind)
+		c.owners.Unreadable(now, s.APIVersion, s.Kind)
 	}
 	return true
 }
@@ -140,7 +140,7 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 	}
 	if s.state != stateUnreadable {
 		c.log.Warn("type cannot be read; the others go on", "type", s.name(), "reason", why)
-		c.definitions.Changed(now) // it may be gone
+		c.types.definitions.Changed(now) // it may be gone
 		c.scheduleDiscovery()
 		s.setState(stateUnreadable, why, now)
 	}
@@ -151,10 +151,10 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 // onAbsence is called by each type that resumes or is listed after an absence of the API
 // server, before anything else of that type.
 func (c *Controller) onAbsence(now time.Time, absences uint64) {
-	if absences > c.absences {
-		c.absences = absences
+	if absences > c.types.absences {
+		c.types.absences = absences
 		c.log.Info("the API server was away; what was proven to be gone is checked again", "reason", "absence")
-		c.collector.Away(now)
+		c.owners.Away(now)
 	}
 }
 
@@ -163,14 +163,14 @@ func (c *Controller) onAbsence(now time.Time, absences uint64) {
 func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 	c.log.Warn("etcd was restored; everything is listed again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
-	c.collector.Restored(now)
+	c.owners.Restored(now)
 	for _, a := range c.collectors.all {
 		a.Restored(c.serverTime(now))
 	}
 	c.orphans.reload()
 	c.gate.SetJournal(false, false)
 	c.gate.OnRestore(why)
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		if s.following != nil {
 			s.unfollow()
 			c.follow(s)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
@@ -13,6 +14,12 @@ import (
 
 // Machines reads the inventory of machines from where a configuration says.
 type Machines func(ctx context.Context, from config.Inventory) (*nodes.Inventory, error)
+
+// inventory is how the inventory of machines is read.
+type inventory struct {
+	read    Machines
+	problem atomic.Pointer[string] // why it could not be; empty: it was
+}
 
 func readMachines(ctx context.Context, from config.Inventory) (*nodes.Inventory, error) {
 	return machines.Source{File: from.File, URL: from.URL, CA: from.CAFile, Token: from.TokenFile, Command: from.Command, Timeout: time.Duration(from.Timeout)}.Read(ctx)
@@ -26,19 +33,19 @@ type inventoryUser interface {
 // readInventory reads it beside the workers: it is no request to the API server, and may take
 // long. It ends with the loop.
 func (c *Controller) readInventory(a gc.Action) {
-	ctx := c.following
-	c.group.Go(func() {
+	ctx := c.lifetime.following
+	c.lifetime.group.Go(func() {
 		out := answer{action: a, asOf: time.Now()}
 		if c.gate.Open() && !c.gate.CollectorAwaits(a.Collector) {
 			out.inventory = c.fetchInventory(ctx)
 		}
-		c.answers <- out
+		c.requests.answers <- out
 	})
 }
 
 // fetchInventory reads the inventory; nil: it could not be read. A problem is logged once.
 func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
-	list, err := c.machines(ctx, c.gate.Settings().Collectors.Nodes.Inventory)
+	list, err := c.inventory.read(ctx, c.gate.Settings().Collectors.Nodes.Inventory)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -46,7 +53,7 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 	if err != nil {
 		problem, list = err.Error(), nil
 	}
-	before := c.inventoryProblem.Swap(&problem)
+	before := c.inventory.problem.Swap(&problem)
 	switch failed := before != nil && *before != ""; {
 	case err != nil && (!failed || *before != problem):
 		c.log.Warn("no Node is deleted: the inventory of machines cannot be read", "reason", truncate(problem))

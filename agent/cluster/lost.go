@@ -24,7 +24,7 @@ type LostNode struct {
 // LostNodes lists the Nodes that wait for [Controller.ConfirmLost], by name.
 func (c *Controller) LostNodes(ctx context.Context) ([]LostNode, error) {
 	nodes := make(map[string]map[string]int)
-	err := c.query(ctx, func(time.Time) {
+	err := c.loop.query(ctx, func(time.Time) {
 		for name, k := range c.lostKeepers {
 			for node, n := range k.Held() {
 				if nodes[node] == nil {
@@ -54,7 +54,7 @@ func (c *Controller) lostKeepers(yield func(string, lostKeeper) bool) {
 // ConfirmLost says that a person has seen that Nodes are gone. What is bound to them goes, as with any
 // lost Node. other are the names that nobody waits for. A restart, or another leader, asks again.
 func (c *Controller) ConfirmLost(ctx context.Context, names []string) (other []string, err error) {
-	err = c.query(ctx, func(now time.Time) {
+	err = c.loop.query(ctx, func(now time.Time) {
 		for _, name := range names {
 			waited := false
 			for _, k := range c.lostKeepers {

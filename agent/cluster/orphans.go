@@ -45,6 +45,7 @@ type orphanJournal struct {
 	journal *journal.Journal
 	name    string // for people
 	wake    chan struct{}
+	grew    chan struct{} // something came into it
 
 	mu      sync.Mutex
 	pending []gc.Action // Record and Withdraw, in order
@@ -60,7 +61,7 @@ type orphanJournal struct {
 
 func newOrphanJournal(store journal.Store, c config.LeaderElection) *orphanJournal {
 	name := c.JournalName()
-	return &orphanJournal{journal: journal.New(store, name), name: c.Namespace + "/" + name, wake: make(chan struct{}, 1), held: map[string]bool{}}
+	return &orphanJournal{journal: journal.New(store, name), name: c.Namespace + "/" + name, wake: make(chan struct{}, 1), grew: make(chan struct{}, 1), held: map[string]bool{}}
 }
 
 // add queues a Record or a Withdraw. It never blocks.
@@ -168,8 +169,8 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 		o.read = err == nil
 	} else {
 		known := map[string]time.Time{}
-		if c.inLoop(ctx, func(time.Time) {
-			for _, e := range c.collector.Journal() {
+		if c.loop.do(ctx, func(time.Time) {
+			for _, e := range c.owners.Journal() {
 				known[e.UID] = e.Recorded
 			}
 		}) != nil {
@@ -189,8 +190,8 @@ func (c *Controller) takeJournal(ctx context.Context) (err error) {
 	// Where there is no journal, and none can be kept, nobody was ever orphaned by ebb:
 	// then only orphaning waits.
 	known := err == nil || found.Absent && errors.Is(err, journal.ErrRefused)
-	return errors.Join(err, c.inLoop(ctx, func(now time.Time) {
-		c.collector.Recall(now, entries)
+	return errors.Join(err, c.loop.do(ctx, func(now time.Time) {
+		c.owners.Recall(now, entries)
 		c.gate.SetJournal(known || observes, known && !observes)
 	}))
 }
@@ -257,8 +258,8 @@ func (c *Controller) answerRecord(a gc.Action, r gc.Result, err error) {
 			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %s", o.name, truncate(err.Error())))
 	}
 	select {
-	case c.answers <- answer{action: a, Outcome: gate.Outcome{Outcome: metadata.Outcome{Result: r}}}:
-	case <-c.ended:
+	case c.requests.answers <- answer{action: a, Outcome: gate.Outcome{Outcome: metadata.Outcome{Result: r}}}:
+	case <-c.loop.ended:
 	}
 }
 

@@ -51,7 +51,7 @@ func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 // changes, and names the first of it.
 func (c *Controller) Collectors(ctx context.Context, within time.Duration, most int) (list []CollectorStatus, err error) {
 	list = []CollectorStatus{}
-	err = c.query(ctx, func(now time.Time) {
+	err = c.loop.query(ctx, func(now time.Time) {
 		settings := c.gate.Settings()
 		for _, a := range c.collectors.all {
 			s := CollectorStatus{Collector: a.name.String(), Mode: settings.ModeOf(a.name), Objects: a.Len()}

@@ -35,14 +35,14 @@ var (
 // Preview says what a deletion would do, from what the controller watches. One is
 // computed at a time. The loop only copies what bears on it.
 func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answer, error) {
-	if !c.leads.Load() {
+	if !c.loop.leads.Load() {
 		return preview.Answer{}, errIdle
 	}
 	ctx, cancel := context.WithTimeout(ctx, previewWait)
 	defer cancel()
 	select {
-	case c.previews <- struct{}{}:
-		defer func() { <-c.previews }()
+	case c.server.previews <- struct{}{}:
+		defer func() { <-c.server.previews }()
 	case <-ctx.Done():
 		return preview.Answer{}, errBusy
 	}
@@ -51,7 +51,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 		c.log.Debug("names of types are not known", "error", err) // plurals and kinds will do
 	}
 	var v graphView
-	if err := c.query(ctx, func(now time.Time) { err = v.copyFrom(c, now, q, names) }); err != nil {
+	if err := c.loop.query(ctx, func(now time.Time) { err = v.copyFrom(c, now, q, names) }); err != nil {
 		return preview.Answer{}, err
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ type graphView struct {
 }
 
 func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, names []naming.Resource) (err error) {
-	if !c.cascades {
+	if !c.owners.on {
 		return errOff
 	}
 	settings := c.gate.Settings()
@@ -90,10 +90,10 @@ func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, name
 	if v.target, err = preview.Choose(q.Resource, names, v.served(c)); err != nil {
 		return err
 	}
-	if s := c.types[typeKey{v.target.APIVersion, v.target.Kind}]; s.state != stateSynced {
+	if s := c.types.all[typeKey{v.target.APIVersion, v.target.Kind}]; s.state != stateSynced {
 		return q.Failed(v.target, fmt.Errorf("%w: it is %s %s", preview.ErrNotRead, s.state, s.why))
 	}
-	part, err := c.collector.Part(q.At(v.target), maxPreviewed)
+	part, err := c.owners.Part(q.At(v.target), maxPreviewed)
 	if errors.Is(err, cascade.ErrTooMany) {
 		err = errMany
 	}
@@ -110,7 +110,7 @@ func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, name
 
 // served are the types as a name may mean them: one that cannot be read is one, too.
 func (v *graphView) served(c *Controller) (list []gc.Type) {
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		list = append(list, s.Type)
 	}
 	slices.SortFunc(list, func(a, b gc.Type) int {
@@ -122,7 +122,7 @@ func (v *graphView) served(c *Controller) (list []gc.Type) {
 // types says which are known, how old that is, and which are not.
 func (v *graphView) types(c *Controller, settings config.Config) {
 	a := &v.answer
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		t := s.Type
 		t.Unwatched = s.state != stateSynced
 		v.world.Types = append(v.world.Types, t)
@@ -130,7 +130,7 @@ func (v *graphView) types(c *Controller, settings config.Config) {
 			continue
 		}
 		w := preview.Watched{Type: s.name(), APIVersion: s.APIVersion, State: s.state, Since: s.since, Heard: s.lastHeard,
-			Objects: c.collector.Objects(s.APIVersion, s.Kind), Excluded: s.Excluded}
+			Objects: c.owners.Objects(s.APIVersion, s.Kind), Excluded: s.Excluded}
 		a.Controller.Watched = append(a.Controller.Watched, w)
 		if s.state == stateSynced {
 			a.Types++
@@ -143,10 +143,10 @@ func (v *graphView) types(c *Controller, settings config.Config) {
 		}
 		v.addNotSeen(s.name(), why)
 	}
-	for groupVersion, why := range c.partial {
+	for groupVersion, why := range c.types.partial {
 		v.addNotSeen(groupVersion, why.Error())
 	}
-	if !c.status.Load().discovered {
+	if !c.server.status.Load().discovered {
 		v.addNotSeen("types", "they are not known yet")
 	}
 	slices.SortFunc(a.Controller.Watched, func(a, b preview.Watched) int {
@@ -168,7 +168,7 @@ func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error 
 	}
 	var namespaces map[string]int
 	var types map[gc.Type]int
-	if err := c.query(ctx, func(time.Time) { namespaces, types = c.collector.Census() }); err != nil {
+	if err := c.loop.query(ctx, func(time.Time) { namespaces, types = c.owners.Census() }); err != nil {
 		return err
 	}
 	for i := range notes {

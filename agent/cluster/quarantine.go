@@ -20,7 +20,7 @@ func (c *Controller) skipObject(s *servedType, e *metadata.Event) {
 
 // setUncertain notes whether it is known which types other API servers serve.
 func (c *Controller) setUncertain(unsure error) {
-	st := *c.status.Load()
+	st := *c.server.status.Load()
 	was := st.uncertain
 	if st.uncertain = ""; unsure != nil {
 		st.uncertain = unsure.Error()
@@ -31,7 +31,7 @@ func (c *Controller) setUncertain(unsure error) {
 	case was != "" && unsure == nil:
 		c.log.Info("it is known again which types other API servers serve", "reason", "listed")
 	}
-	c.status.Store(&st)
+	c.server.status.Store(&st)
 }
 
 // doubts in words, for people.

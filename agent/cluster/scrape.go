@@ -59,12 +59,12 @@ func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err 
 		list = append(list, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...))
 	}
 	var types []TypeStatus
-	if err = c.query(ctx, func(now time.Time) {
+	if err = c.loop.query(ctx, func(now time.Time) {
 		types = c.typesNow()
-		foreground, orphan := c.collector.Waiting()
+		foreground, orphan := c.owners.Waiting()
 		show(descWaiting, foreground, gc.ForegroundFinalizer)
 		show(descWaiting, orphan, gc.OrphanFinalizer)
-		unserved, namespaced := c.collector.Unresolved()
+		unserved, namespaced := c.owners.Unresolved()
 		show(descUnresolved, unserved, string(report.OwnerTypeNotServed))
 		show(descUnresolved, namespaced, string(report.OwnerNamespaced))
 		for _, a := range c.collectors.all {

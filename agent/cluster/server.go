@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -27,11 +29,18 @@ const (
 	longestName = 512
 )
 
+// server is where people and probes ask.
+type server struct {
+	config.Server
+	previews chan struct{} // one at a time: each takes memory
+	status   atomic.Pointer[status]
+}
+
 // Serve answers people and probes until ctx is done, whether this instance leads or
 // not. What changes something is on the unix socket alone.
 func (c *Controller) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	server := c.address
+	server := c.server.Server
 	if err := program.CheckWebConfig(server.WebConfigFile); err != nil {
 		return fmt.Errorf("server.webConfigFile: %w", err)
 	}
@@ -142,9 +151,9 @@ func atHome(next http.HandlerFunc) http.HandlerFunc {
 
 // healthz is whether the process should live on.
 func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
-	if c.leads.Load() {
-		err := c.query(r.Context(), func(time.Time) {})
-		if quiet := time.Since(time.Unix(0, c.lastBeat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
+	if c.loop.leads.Load() {
+		err := c.loop.query(r.Context(), func(time.Time) {})
+		if quiet := time.Since(time.Unix(0, c.loop.beat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
 			http.Error(w, fmt.Sprintf("the loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
 			return
 		}
@@ -159,11 +168,11 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	if state != "" {
 		state = " (" + state + ")"
 	}
-	if !c.leads.Load() {
+	if !c.loop.leads.Load() {
 		fmt.Fprintln(w, "ok: waiting for the lease"+state)
 		return
 	}
-	st := c.status.Load()
+	st := c.server.status.Load()
 	code, text := http.StatusOK, "ok"
 	if len(st.problems) > 0 {
 		code, text = http.StatusServiceUnavailable, "not ready: "+st.problems[0]
@@ -194,7 +203,7 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 // writeDeferred writes how many deletions are put off, and names nothing.
 func (c *Controller) writeDeferred(w http.ResponseWriter, r *http.Request) {
 	roots, deferred := 0, 0
-	if c.query(r.Context(), func(time.Time) { roots, deferred = c.collector.Slowed() }) == nil && roots+deferred > 0 {
+	if c.loop.query(r.Context(), func(time.Time) { roots, deferred = c.owners.Slowed() }) == nil && roots+deferred > 0 {
 		fmt.Fprintf(w, "%d cascades are slowed, %d deletions are put off: see ebb control cascades\n", roots, deferred)
 	}
 }
@@ -263,7 +272,7 @@ func (c *Controller) serveConfirmRestore(w http.ResponseWriter, r *http.Request)
 
 // replySaved writes a switch down, and says if a restart would not know of it.
 func (c *Controller) replySaved(w http.ResponseWriter, r *http.Request) {
-	if !c.leads.Load() {
+	if !c.loop.leads.Load() {
 		fmt.Fprintln(w, "this instance does not lead; the one that does is another one's to ask")
 		return
 	}

@@ -100,7 +100,7 @@ func TestServer(t *testing.T) {
 	}
 	api.fault("Set", errors.New("a <b>webhook</b> is down"))
 	go func() { ran <- c.Run(ctx) }()
-	for code := 503; code != 200 || !c.leads.Load(); { // until all was listed
+	for code := 503; code != 200 || !c.loop.leads.Load(); { // until all was listed
 		code, _ = ask(tcp, "GET", "/readyz")
 	}
 	pod := api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p"})

@@ -29,7 +29,7 @@ const maxNamed = 10
 func (c *Controller) publish(now time.Time) {
 	counts := map[string]int{stateListing: 0, stateSynced: 0, stateUnreadable: 0, stateReferred: 0}
 	var listing []string
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		counts[s.state]++
 		if s.state == stateListing {
 			listing = append(listing, s.name())
@@ -38,7 +38,7 @@ func (c *Controller) publish(now time.Time) {
 	for state, n := range counts {
 		c.metrics.types.WithLabelValues(state).Set(float64(n))
 	}
-	st := *c.status.Load()
+	st := *c.server.status.Load()
 	st.problems = nil
 	switch {
 	case !st.discovered:
@@ -46,18 +46,18 @@ func (c *Controller) publish(now time.Time) {
 	case len(listing) > 0:
 		st.problems = append(st.problems, fmt.Sprintf("%d types are being listed: %s", len(listing), firstNames(listing)))
 	}
-	c.status.Store(&st)
-	if len(st.problems) == 0 && !c.memoryReturned {
-		c.memoryReturned = true
+	c.server.status.Store(&st)
+	if len(st.problems) == 0 && !c.types.memoryReturned {
+		c.types.memoryReturned = true
 		// The lists took more than what is kept of them.
-		c.group.Go(debug.FreeOSMemory)
+		c.lifetime.group.Go(debug.FreeOSMemory)
 	}
 }
 
 // unreadableTypes names some of those that cannot be read.
 func (c *Controller) unreadableTypes() string {
 	var names []string
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		if s.state == stateUnreadable {
 			names = append(names, s.name())
 		}
@@ -94,7 +94,7 @@ type TypeStatus struct {
 
 // Types is how all types stand, by name.
 func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
-	err = c.query(ctx, func(time.Time) { list = c.typesNow() })
+	err = c.loop.query(ctx, func(time.Time) { list = c.typesNow() })
 	slices.SortFunc(list, func(a, b TypeStatus) int {
 		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
 	})
@@ -102,11 +102,11 @@ func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
 }
 
 func (c *Controller) typesNow() (list []TypeStatus) {
-	for _, s := range c.types {
-		unproven, alone := c.collector.Unproven(s.APIVersion, s.Kind)
+	for _, s := range c.types.all {
+		unproven, alone := c.owners.Unproven(s.APIVersion, s.Kind)
 		list = append(list, TypeStatus{
 			Type: s.name(), APIVersion: s.APIVersion, Kind: s.Kind, State: s.state, Why: s.why, Since: s.since, Heard: s.lastHeard,
-			Objects:    c.collector.Objects(s.APIVersion, s.Kind),
+			Objects:    c.owners.Objects(s.APIVersion, s.Kind),
 			Namespaced: s.Namespaced, Aggregated: s.Aggregated, Excluded: s.Excluded,
 			Skipped: s.skipped, Unproven: unproven, Alone: alone,
 		})
@@ -128,25 +128,15 @@ func objectsByType(types []TypeStatus) map[string]int {
 	return sums
 }
 
-// query has the loop answer, within answerWait.
-func (c *Controller) query(ctx context.Context, do func(now time.Time)) error {
-	if !c.leads.Load() {
-		return errIdle
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	return c.inLoop(ctx, do)
-}
-
 // Configure takes what can change while the controller runs: mode, pause, circuit breaker,
 // exclusions, what orphaning does not wait for, and the concurrency. What was
 // withheld is decided anew.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
-	if off := next.ModeOf(gc.Owners) == config.Off; off == c.cascades {
+	if off := next.ModeOf(gc.Owners) == config.Off; off == c.owners.on {
 		return errors.New("collectors.owners.mode: a change to or from off needs a restart")
 	}
 	c.gate.Configure(next) // at once
-	err := c.query(ctx, func(now time.Time) { c.apply(now, next) })
+	err := c.loop.query(ctx, func(now time.Time) { c.apply(now, next) })
 	if errors.Is(err, errIdle) {
 		return nil // Run begins with it
 	}
@@ -155,16 +145,16 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 
 // apply what the loop has to do with a configuration.
 func (c *Controller) apply(now time.Time, next config.Config) {
-	c.limit.Resize(next.Concurrency.Max)
-	for _, s := range c.types {
+	c.requests.limit.Resize(next.Concurrency.Max)
+	for _, s := range c.types.all {
 		t := s.Type
 		if t.Excluded = config.Patterns(next.Exclude.Types).Match(t.Resource, gc.GroupOf(t.APIVersion)); t != s.Type {
 			s.Type = t
-			c.collector.TypeCame(now, t)
+			c.owners.TypeCame(now, t)
 		}
 	}
-	c.collector.ExcludeNamespaces(now, next.Exclude.Namespaces)
-	c.collector.Release(now)
+	c.owners.ExcludeNamespaces(now, next.Exclude.Namespaces)
+	c.owners.Release(now)
 	c.configureCollectors(now, next)
 	c.orphans.notify() // it may have to be taken over
 }
@@ -176,8 +166,8 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 			return x, err
 		}
 	}
-	err = c.query(ctx, func(time.Time) {
-		x = explained(c.collector.Explain(o))
+	err = c.loop.query(ctx, func(time.Time) {
+		x = explained(c.owners.Explain(o))
 		for _, a := range c.collectors.all {
 			if f, known := a.Explain(o); known {
 				made := found(a.name, f)
@@ -195,8 +185,8 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 func (c *Controller) lookUp(ctx context.Context, o *gc.Coordinates) error {
 	var t gc.Type
 	known := false
-	if err := c.query(ctx, func(time.Time) {
-		if s := c.types[typeKey{o.APIVersion, o.Kind}]; s != nil {
+	if err := c.loop.query(ctx, func(time.Time) {
+		if s := c.types.all[typeKey{o.APIVersion, o.Kind}]; s != nil {
 			t, known = s.Type, true
 		}
 	}); err != nil {
@@ -232,7 +222,7 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 	still = c.gate.Resume()
 	// Any query wakes the loop, which then checks the gate. A loop that does not
 	// answer in time checks it later.
-	_ = c.query(ctx, func(time.Time) {})
+	_ = c.loop.query(ctx, func(time.Time) {})
 	return still
 }
 
@@ -240,6 +230,6 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 // whether they did.
 func (c *Controller) ConfirmRestore(ctx context.Context) (was bool) {
 	was = c.gate.ConfirmRestore()
-	_ = c.query(ctx, func(time.Time) {})
+	_ = c.loop.query(ctx, func(time.Time) {})
 	return was
 }

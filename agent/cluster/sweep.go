@@ -32,8 +32,8 @@ func (c *Controller) sweepJournal(ctx context.Context) {
 	last := time.Now() // what a predecessor recorded begins to count now
 	for {
 		var oldest time.Time
-		if c.inLoop(ctx, func(time.Time) {
-			for _, e := range c.collector.Journal() {
+		if c.loop.do(ctx, func(time.Time) {
+			for _, e := range c.owners.Journal() {
 				if oldest.IsZero() || e.Recorded.Before(oldest) {
 					oldest = e.Recorded
 				}
@@ -45,7 +45,7 @@ func (c *Controller) sweepJournal(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-c.journalGrew:
+			case <-c.orphans.grew:
 			}
 			continue
 		}
@@ -70,7 +70,7 @@ func latest(a, b time.Time) time.Time {
 // notifySweeper says that something was recorded.
 func (c *Controller) notifySweeper() {
 	select {
-	case c.journalGrew <- struct{}{}:
+	case c.orphans.grew <- struct{}{}:
 	default:
 	}
 }
@@ -84,9 +84,9 @@ func (c *Controller) sweep(ctx context.Context) {
 		holders["discovery"] = err
 	}
 	var followed map[string]*following
-	if c.inLoop(ctx, func(time.Time) {
+	if c.loop.do(ctx, func(time.Time) {
 		followed = c.followed()
-		for groupVersion, err := range c.partial {
+		for groupVersion, err := range c.types.partial {
 			holders["*."+gc.GroupOf(groupVersion)] = err
 		}
 	}) != nil {
@@ -120,7 +120,7 @@ func (c *Controller) sweep(ctx context.Context) {
 // followed are the types that are followed, by name.
 func (c *Controller) followed() map[string]*following {
 	m := map[string]*following{}
-	for _, s := range c.types {
+	for _, s := range c.types.all {
 		if s.following != nil {
 			m[s.name()] = s.following
 		}
@@ -144,8 +144,8 @@ func (c *Controller) swept(ctx context.Context, begun time.Time, holders map[str
 			"help", "fix them, or list those that hold no dependents in orphanWithout")
 		return
 	}
-	_ = c.inLoop(ctx, func(now time.Time) {
-		if forgotten := c.collector.Swept(now, begun); len(forgotten) > 0 {
+	_ = c.loop.do(ctx, func(now time.Time) {
+		if forgotten := c.owners.Swept(now, begun); len(forgotten) > 0 {
 			c.orphans.forgetNow(forgotten)
 			c.log.Info("orphaned owners are forgotten", "reason", "every type has caught up", "owners", len(forgotten))
 		}

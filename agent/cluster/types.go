@@ -57,6 +57,16 @@ type servedType struct {
 	refusals     int       // how many
 }
 
+// typeSet is the types that are known.
+type typeSet struct {
+	all            map[typeKey]*servedType
+	partial        map[string]error // of the last discovery
+	askedAt        time.Time        // when that was asked for
+	definitions    *discovery.Definitions
+	absences       uint64 // of the API server, as far as followers reported
+	memoryReturned bool   // what the first lists took was given back
+}
+
 // following is one go at listing and watching a type.
 type following struct {
 	Follower
@@ -90,22 +100,22 @@ const (
 
 // discovered compares what is served with what the collector knows.
 func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
-	if asked.Before(c.discoveryAskedAt) {
+	if asked.Before(c.types.askedAt) {
 		return // one that was asked for later came earlier
 	}
-	c.discoveryAskedAt = asked
-	if st := c.status.Load(); st.discovery != "" {
+	c.types.askedAt = asked
+	if st := c.server.status.Load(); st.discovery != "" {
 		c.log.Info("types can be discovered again", "reason", "discovered")
 	}
-	c.partial = d.Partial
+	c.types.partial = d.Partial
 	c.setUncertain(d.Unsure)
 	found := c.chooseVersions(d.Types)
 	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
 		c.typeAdded(now, found[key])
 	}
 	var again time.Duration
-	for _, key := range slices.SortedFunc(maps.Keys(c.types), compareKeys) {
-		s := c.types[key]
+	for _, key := range slices.SortedFunc(maps.Keys(c.types.all), compareKeys) {
+		s := c.types.all[key]
 		_, served := found[key]
 		if _, unsure := d.Partial[s.APIVersion]; served || unsure {
 			s.missingSince = time.Time{}
@@ -124,10 +134,10 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 			}
 		}
 	}
-	c.definitions.Discovered(asked, again, c.servedNames(d))
-	st := *c.status.Load()
+	c.types.definitions.Discovered(asked, again, c.servedNames(d))
+	st := *c.server.status.Load()
 	st.discovery, st.discovered = "", true
-	c.status.Store(&st)
+	c.server.status.Store(&st)
 	c.publish(now)
 }
 
@@ -138,7 +148,7 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 func (c *Controller) isGone(asked time.Time, s *servedType) bool {
 	long := asked.Sub(s.missingSince) >= minMissing
 	switch {
-	case c.definitions.DeletedBefore(s.name(), asked):
+	case c.types.definitions.DeletedBefore(s.name(), asked):
 		return true
 	case s.following == nil, c.inOtherVersion(s):
 		return long
@@ -149,7 +159,7 @@ func (c *Controller) isGone(asked time.Time, s *servedType) bool {
 
 // inOtherVersion says whether a resource is read in another version.
 func (c *Controller) inOtherVersion(s *servedType) bool {
-	for _, o := range c.types {
+	for _, o := range c.types.all {
 		if o != s && o.state == stateSynced && o.Resource == s.Resource && o.Kind == s.Kind && gc.GroupOf(o.APIVersion) == gc.GroupOf(s.APIVersion) {
 			return true
 		}
@@ -159,7 +169,7 @@ func (c *Controller) inOtherVersion(s *servedType) bool {
 
 // servedNames are the names that definitions of what is served have.
 func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
-	if !c.definitions.Pending() {
+	if !c.types.definitions.Pending() {
 		return nil
 	}
 	names := make(map[string]bool, 2*len(d.Types))
@@ -189,7 +199,7 @@ func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 		t.Excluded = excluded.Match(t.Resource, gc.GroupOf(t.APIVersion))
 		found[typeKey{t.APIVersion, t.Kind}] = t
 	}
-	for key, s := range c.types {
+	for key, s := range c.types.all {
 		t, ok := found[key]
 		if s.following == nil || !ok || t.Resource != s.Resource || !t.Unwatched {
 			continue
@@ -210,7 +220,7 @@ func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 // typeAdded gives a type to the collector, and follows it. A type whose identity has
 // changed is removed and added again.
 func (c *Controller) typeAdded(now time.Time, t gc.Type) {
-	s := c.types[typeKey{t.APIVersion, t.Kind}]
+	s := c.types.all[typeKey{t.APIVersion, t.Kind}]
 	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched || s.Aggregated != t.Aggregated) {
 		c.typeRemoved(now, s)
 		s = nil
@@ -218,15 +228,15 @@ func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	if s != nil {
 		if s.Type != t {
 			s.Type = t
-			c.collector.TypeCame(now, t)
+			c.owners.TypeCame(now, t)
 		}
 		return
 	}
 	s = &servedType{Type: t, state: stateReferred, since: now}
 	s.definesTypes = s.name() == crds || s.name() == apiServices
 	s.listeners = c.listeners(s.key())
-	c.types[s.key()] = s
-	c.collector.TypeCame(now, t)
+	c.types.all[s.key()] = s
+	c.owners.TypeCame(now, t)
 	c.log.Debug("type came", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
 	if c.wanted(s) {
 		c.follow(s)
@@ -235,7 +245,7 @@ func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 
 // wanted says whether any collector wants to hear of the objects of a type.
 func (c *Controller) wanted(s *servedType) bool {
-	return !s.Unwatched && (c.cascades || len(s.listeners) > 0)
+	return !s.Unwatched && (c.owners.on || len(s.listeners) > 0)
 }
 
 // typeRemoved ends a type. Its objects stay in the graph and are left alone.
@@ -243,6 +253,6 @@ func (c *Controller) typeRemoved(now time.Time, s *servedType) {
 	c.log.Info("type went", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
 	s.unfollow()
 	s.notify(c.serverTime(now), &metadata.Event{Kind: metadata.Unreadable})
-	delete(c.types, s.key())
-	c.collector.TypeWent(now, s.APIVersion, s.Kind)
+	delete(c.types.all, s.key())
+	c.owners.TypeWent(now, s.APIVersion, s.Kind)
 }

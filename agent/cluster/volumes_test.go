@@ -111,7 +111,7 @@ func TestVolumes(t *testing.T) {
 		b.want("finalizers", now.Finalizers, []string{"kubernetes.io/pv-protection"})
 		b.want("terminating", now.Terminating, true)
 		last := b.c.gate.Decisions()[0]
-		b.want("requests on their way", b.c.limit.InFlight()+b.c.collectors.inFlight, 0)
+		b.want("requests on their way", b.c.requests.limit.InFlight()+b.c.collectors.inFlight, 0)
 		b.want("decision", last.Collector+" "+last.Verb+" "+last.Result+" "+last.Owner.Name+" "+last.Root.Name, "volumes delete-volume done claim-v volumes")
 		b.after(time.Hour)
 		b.want("calls", d.called(), "ready delete:h-v")
@@ -266,7 +266,7 @@ func TestVolumesHang(t *testing.T) {
 		b.after(10 * time.Second)
 		b.want("pods left", b.left(pods), 0)
 		b.want("volumes left", b.left(list), 10)
-		b.want("requests", b.c.limit.InFlight(), 0)
+		b.want("requests", b.c.requests.limit.InFlight(), 0)
 		b.want("on their way", b.c.Pause(b.t.Context()), 4)
 	})
 }

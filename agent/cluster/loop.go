@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// loop is how other goroutines reach the one that owns the graph.
+type loop struct {
+	inputs chan input
+	ended  chan struct{} // the loop has
+	leads  atomic.Bool   // it runs
+	beat   atomic.Int64  // when it last moved, in Unix nanoseconds
+}
+
+// input is something for the loop to do; done receives when the loop has done it.
+type input struct {
+	do   func(now time.Time)
+	done chan<- struct{}
+}
+
+func newLoop() loop { return loop{inputs: make(chan input), ended: make(chan struct{})} }
+
+// do has the loop do something, and returns when it has. An error says that the
+// loop has ended, or that ctx ended before it could begin.
+func (l *loop) do(ctx context.Context, do func(now time.Time)) error {
+	return l.doVia(ctx, make(chan struct{}, 1), do)
+}
+
+// doVia is do with a channel of the caller's, of capacity 1.
+func (l *loop) doVia(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
+	select {
+	case l.inputs <- input{do, done}:
+		<-done // it is being done: what it reads is the caller's until then
+		return nil
+	case <-l.ended:
+		return errIdle
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// query has the loop answer, within answerWait.
+func (l *loop) query(ctx context.Context, do func(now time.Time)) error {
+	if !l.leads.Load() {
+		return errIdle
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return l.do(ctx, do)
+}
