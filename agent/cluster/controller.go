@@ -48,7 +48,7 @@ type Controller struct {
 	metrics *Metrics
 	gate    *gate.Gate
 	events  *events.Recorder
-	orphans *orphanJournal
+	journal *journal.Keeper
 	poller  *discovery.Poller
 
 	loop      loop
@@ -101,7 +101,7 @@ const maxWorkers = 1024
 // New makes a controller that does nothing until Run.
 func New(o Options) *Controller {
 	c := &Controller{
-		api: o.API, log: o.Log, metrics: o.Metrics, orphans: newOrphanJournal(o.Journal, o.Config.LeaderElection),
+		api: o.API, log: o.Log, metrics: o.Metrics,
 		loop:      newLoop(),
 		lifetime:  lifetime{grace: time.Duration(o.Config.ShutdownGrace)},
 		inventory: inventory{read: o.Machines},
@@ -118,7 +118,9 @@ func New(o Options) *Controller {
 	c.poller = discovery.NewPoller(time.Duration(o.Config.DiscoveryInterval), c.discover)
 	c.events = events.New(events.Options{API: o.API, Log: o.Log, Count: o.Metrics.events, Muted: func(reason string) bool { return c.gate.Muted(reason) }})
 	c.gate = gate.New(gate.Options{Config: o.Config, API: o.API, Log: o.Log, Metrics: o.Metrics.gate, Warn: c.events.Warn, State: o.State, Confirm: confirmed(),
-		InJournal: c.orphans.journal.Has, Driver: o.Driver})
+		InJournal: func(uid string) bool { return c.journal.Has(uid) }, Driver: o.Driver})
+	c.journal = journal.NewKeeper(journal.Options{Store: o.Journal, Election: o.Config.LeaderElection, Log: o.Log, Metrics: o.Metrics.journal,
+		Gate: c.gate, Graph: journalGraph{c}, Warn: c.events.Warn})
 	c.server.status.Store(&status{problems: []string{"types are not known yet"}})
 	return c
 }
@@ -142,8 +144,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.lifetime.group.Go(func() { c.poller.Run(following) })
 	c.lifetime.group.Go(func() { c.events.Run(following) })
 	if c.owners.on {
-		c.lifetime.group.Go(func() { c.runJournal(following, fenced) })
-		c.lifetime.group.Go(func() { c.sweepJournal(following) })
+		c.lifetime.group.Go(func() { c.journal.Run(following, fenced) })
 	}
 	c.loop.leads.Store(true)
 	c.lifetime.group.Go(func() { c.gate.Run(following, c.wakeLoop) })
@@ -262,7 +263,7 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		c.warn(a)
 		return
 	case gc.Record, gc.Withdraw:
-		c.orphans.add(a)
+		c.journal.Add(a)
 		return
 	case gc.DeleteVolume: // takes as long as a driver does, which is no business of the API server's
 		c.lifetime.group.Go(func() { c.requests.answers <- c.carryOut(a) })

@@ -11,7 +11,7 @@
 //     waits until the batch was applied (follow.go),
 //   - workers carry out actions and send back the results,
 //   - the discovery poller asks which types there are (discovery.go),
-//   - the journal of orphaned owners is written beside the loop (orphans.go),
+//   - the journal of orphaned owners is written beside the loop (package journal),
 //   - the event recorder creates events; nothing depends on them (package events),
 //   - the HTTP server asks for explanations (server.go).
 //

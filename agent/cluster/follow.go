@@ -167,7 +167,7 @@ func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 	for _, a := range c.collectors.all {
 		a.Restored(c.serverTime(now))
 	}
-	c.orphans.reload()
+	c.journal.Reload()
 	c.gate.SetJournal(false, false)
 	c.gate.OnRestore(why)
 	for _, s := range c.types.all {

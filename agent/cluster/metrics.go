@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster/events"
 	"github.com/ebb-agent/ebb/agent/cluster/gate"
+	"github.com/ebb-agent/ebb/agent/cluster/journal"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -21,16 +22,17 @@ var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	gate   *gate.Metrics
-	events *prometheus.CounterVec
+	gate    *gate.Metrics
+	events  *prometheus.CounterVec
+	journal *journal.Metrics
 
-	nodes, queued, inFlight, limit, leader, slowed, deferred, orphaningHeld, journalEntries, journalHolders prometheus.Gauge
-	throttled, givenUp, restores, skipped                                                                   prometheus.Counter
-	scraped                                                                                                 scraped
-	inventoryTime, inventorySize                                                                            prometheus.Gauge
-	inventoryReads, reads, discoveries, journalWrites                                                       *prometheus.CounterVec
-	types                                                                                                   *prometheus.GaugeVec
-	requests                                                                                                *prometheus.HistogramVec
+	nodes, queued, inFlight, limit, leader, slowed, deferred prometheus.Gauge
+	throttled, givenUp, restores, skipped                    prometheus.Counter
+	scraped                                                  scraped
+	inventoryTime, inventorySize                             prometheus.Gauge
+	inventoryReads, reads, discoveries                       *prometheus.CounterVec
+	types                                                    *prometheus.GaugeVec
+	requests                                                 *prometheus.HistogramVec
 }
 
 // NewMetrics registers everything with a registry of its own.
@@ -49,10 +51,7 @@ func NewMetrics() *Metrics {
 	m.restores = f.Counter("etcd_restores_total", "Restores of etcd that were noticed: resourceVersions went backwards, or a list contradicts the watch.")
 	m.gate = gate.NewMetrics(f, collectorNames())
 	m.events = events.Counter(f)
-	m.orphaningHeld = f.Gauge("orphaning_held", "1 while owners wait to be orphaned because the journal of orphaned owners cannot be written.")
-	m.journalEntries = f.Gauge("orphan_journal_entries", "Entries in the journal of orphaned owners.")
-	m.journalHolders = f.Gauge("orphan_journal_blocking_types", "Types that could not be read at the last removal of old entries from the journal of orphaned owners.")
-	m.journalWrites = f.Counters("orphan_journal_writes_total", "Writes of the journal of orphaned owners, by result.", "result")
+	m.journal = journal.NewMetrics(f)
 	m.skipped = f.Counter("objects_skipped_total", "Times an object of another API server was seen that cannot be tracked, for example because it has no UID.")
 	m.givenUp = f.Counter("foreground_deletions_incomplete_total", "Foreground deletions that ended although a type could not be listed.")
 	m.leader = f.Gauge("leader", "1 while this instance acts.")
@@ -98,16 +97,6 @@ func (m *Metrics) request(v gc.Verb, took time.Duration) {
 func (m *Metrics) read(a gc.Action, s gc.State, took time.Duration) {
 	m.reads.WithLabelValues(a.Verb.String(), readStates[s]).Inc()
 	m.request(a.Verb, took)
-}
-
-// journal notes a write of the journal of orphaned owners.
-func (m *Metrics) journal(entries int, err error) {
-	m.journalEntries.Set(float64(entries))
-	result := "done"
-	if err != nil {
-		result = "failed"
-	}
-	m.journalWrites.WithLabelValues(result).Inc()
 }
 
 func histogram(f program.Factory, name, help string, labels ...string) *prometheus.HistogramVec {

@@ -152,7 +152,7 @@ func (v *graphView) types(c *Controller, settings config.Config) {
 	slices.SortFunc(a.Controller.Watched, func(a, b preview.Watched) int {
 		return strings.Compare(a.Type+" "+a.APIVersion, b.Type+" "+b.APIVersion)
 	})
-	a.Controller.OrphaningHeld = truncate(c.orphans.holdReason())
+	a.Controller.OrphaningHeld = truncate(c.journal.Problem())
 }
 
 // addNotSeen notes what cannot be seen.
@@ -221,6 +221,14 @@ func (c *Controller) stance(now time.Time, settings config.Config) *preview.Cont
 	}
 	if e := settings.Envelope; e.Burst > 0 {
 		s.Envelope = &preview.Envelope{Burst: e.Burst, PerMinute: e.PerMinute}
+	}
+	return s
+}
+
+func truncate(s string) string {
+	const most = 300
+	if len(s) > most {
+		return s[:most] + "…"
 	}
 	return s
 }

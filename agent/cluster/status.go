@@ -156,7 +156,7 @@ func (c *Controller) apply(now time.Time, next config.Config) {
 	c.owners.ExcludeNamespaces(now, next.Exclude.Namespaces)
 	c.owners.Release(now)
 	c.configureCollectors(now, next)
-	c.orphans.notify() // it may have to be taken over
+	c.journal.Notify() // it may have to be taken over
 }
 
 // Explain says why an object is still there. Without a UID, it is looked up.

@@ -1,0 +1,326 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/breaker"
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/election"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/policy/cascade"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
+	"github.com/ebb-agent/ebb/runtime/wait"
+)
+
+const (
+	// minWriteInterval is the least time between two writes of the journal: what is asked for
+	// within it goes together.
+	minWriteInterval = 100 * time.Millisecond
+	// retryMin and retryMax bound the pause after the journal could not be
+	// taken over.
+	retryMin, retryMax = 250 * time.Millisecond, 15 * time.Second
+	// writeTimeout bounds one write, and one attempt to take the journal over.
+	writeTimeout = 20 * time.Second
+	// maxHeldNamed bounds the owners that get an event that they are held.
+	maxHeldNamed = 1024
+)
+
+// Graph is the graph of owners, as the loop that owns it lets it be used.
+type Graph interface {
+	// Do has the loop do something with the graph, and returns when it has. An error says that the
+	// loop has ended.
+	Do(ctx context.Context, do func(now time.Time, c *cascade.Collector)) error
+	// CaughtUp waits until each type has caught up, and returns those that may hide dependents, with
+	// the reason.
+	CaughtUp(ctx context.Context) (holders map[string]error, err error)
+	// Recorded takes how a Record went.
+	Recorded(a gc.Action, r gc.Result)
+}
+
+// Options are what a [Keeper] is made of.
+type Options struct {
+	Store    Store
+	Election config.LeaderElection // the journal is named after its Lease
+	Log      *slog.Logger
+	Metrics  *Metrics // see [NewMetrics]
+	Gate     *gate.Gate
+	Graph    Graph
+	Warn     func(o gc.Coordinates, reason, message string) // has an event created
+}
+
+// Keeper keeps the journal of orphaned owners, beside the loop of the graph.
+//
+// Before the finalizer orphan is removed, the owner's UID is stored in the journal; the gate
+// refuses to remove such a finalizer otherwise. Nothing is sent before the journal is taken
+// over, which also fences a predecessor that wakes up late. Records that are asked for within
+// 100 ms are written together. In mode observe the journal is read and not written.
+type Keeper struct {
+	log     *slog.Logger
+	metrics *Metrics
+	gate    *gate.Gate
+	graph   Graph
+	warn    func(o gc.Coordinates, reason, message string)
+	journal *Journal
+	name    string // for people
+	wake    chan struct{}
+	grew    chan struct{} // something came into it
+
+	mu      sync.Mutex
+	pending []gc.Action // Record and Withdraw, in order
+	forget  []string    // UIDs that a sweep has done with
+	stale   bool        // it must be taken over again: etcd was restored
+
+	// Of the goroutine of Run alone.
+	read, owned bool            // by this process, since it began or etcd was restored
+	held        map[string]bool // UIDs of owners that have an event that they wait
+
+	problem atomic.Pointer[string] // why it cannot be written; nil or empty: it can be
+}
+
+// NewKeeper makes one that reads and writes nothing until Run.
+func NewKeeper(o Options) *Keeper {
+	name := o.Election.JournalName()
+	return &Keeper{log: o.Log, metrics: o.Metrics, gate: o.Gate, graph: o.Graph, warn: o.Warn, journal: New(o.Store, name), name: o.Election.Namespace + "/" + name,
+		wake: make(chan struct{}, 1), grew: make(chan struct{}, 1), held: map[string]bool{}}
+}
+
+// Has says whether an owner stands in the stored journal.
+func (k *Keeper) Has(uid string) bool { return k.journal.Has(uid) }
+
+// Add queues a Record or a Withdraw. It never blocks.
+func (k *Keeper) Add(a gc.Action) {
+	k.mu.Lock()
+	k.pending = append(k.pending, a)
+	k.mu.Unlock()
+	k.Notify()
+}
+
+// forgetNow removes owners that a sweep has done with.
+func (k *Keeper) forgetNow(uids []string) {
+	k.forgetLater(uids)
+	k.Notify()
+}
+
+// forgetLater keeps what could not be removed for the next write.
+func (k *Keeper) forgetLater(uids []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forget = append(k.forget, uids...)
+}
+
+// Reload has the journal taken over again: after a restore it may be an older one.
+func (k *Keeper) Reload() {
+	k.mu.Lock()
+	k.stale = true
+	k.mu.Unlock()
+	k.Notify()
+}
+
+// Notify has the keeper look at the mode again.
+func (k *Keeper) Notify() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takePending takes what is to be written.
+func (k *Keeper) takePending() (actions []gc.Action, forget []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	actions, forget = k.pending, k.forget
+	k.pending, k.forget = nil, nil
+	return actions, forget
+}
+
+// Problem is why owners cannot be orphaned; empty if they can.
+func (k *Keeper) Problem() string {
+	if p := k.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// ready says whether the journal is as the mode wants it: taken over or, by who only
+// observes, read.
+func (k *Keeper) ready(observes bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stale {
+		k.stale, k.read, k.owned = false, false, false
+	}
+	return k.owned || observes && k.read
+}
+
+// Run keeps the journal until ctx ends, and takes out of it what is old. It calls fenced when
+// another process has taken the journal over, which only a leader does.
+func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
+	var sweeps sync.WaitGroup
+	defer sweeps.Wait()
+	sweeps.Go(func() { k.runSweeps(ctx) })
+	backoff := wait.Backoff{Min: retryMin, Max: retryMax}
+	for ctx.Err() == nil {
+		if !k.ready(k.gate.OwnersObserved()) {
+			err := k.take(ctx)
+			if k.setProblem(err); err != nil {
+				k.refuse(err)
+				wait.Sleep(ctx, backoff.Next())
+				continue
+			}
+			backoff.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		}
+		err := k.write(ctx)
+		if errors.Is(err, ErrFenced) {
+			k.log.Error("ending: another process writes the journal of orphaned owners", "reason", "fenced", "journal", k.name)
+			fenced(election.ErrLost)
+			return
+		}
+		wait.Sleep(ctx, minWriteInterval)
+	}
+}
+
+// take takes the journal over and has the collector know what is in it, before
+// anything is sent. Who only observes reads it, and goes on without if that fails.
+func (k *Keeper) take(ctx context.Context) (err error) {
+	observes := k.gate.OwnersObserved()
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	var found Taken
+	if observes {
+		found, err = k.journal.Read(ctx)
+		k.read = err == nil
+	} else {
+		known := map[string]time.Time{}
+		if err := k.graph.Do(ctx, func(_ time.Time, c *cascade.Collector) {
+			for _, e := range c.Journal() {
+				known[e.UID] = e.Recorded
+			}
+		}); err != nil {
+			return err
+		}
+		found, err = k.journal.TakeOver(ctx, known)
+		k.owned = err == nil
+	}
+	if len(found.Lost) > 0 {
+		k.log.Error("a part of the journal of orphaned owners is gone: dependents of the owners in it that are seen late are deleted",
+			"reason", "somebody deleted it", "parts", strings.Join(found.Lost, ", "))
+	}
+	entries := make([]cascade.Entry, 0, len(found.Entries))
+	for uid, at := range found.Entries {
+		entries = append(entries, cascade.Entry{UID: uid, Recorded: at})
+	}
+	// Where there is no journal, and none can be kept, nobody was ever orphaned by ebb:
+	// then only orphaning waits.
+	known := err == nil || found.Absent && errors.Is(err, ErrRefused)
+	return errors.Join(err, k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
+		c.Recall(now, entries)
+		k.gate.SetJournal(known || observes, known && !observes)
+	}))
+}
+
+// write stores what is asked for, and answers.
+func (k *Keeper) write(ctx context.Context) error {
+	actions, forget := k.takePending()
+	begun := time.Now()
+	var admitted []gc.Action
+	add := map[string]time.Time{}
+	for _, a := range actions {
+		switch why, _ := k.gate.Admit(begun, a); {
+		case why != "":
+			k.gate.Report(a, why, metadata.Outcome{}, begun)
+			k.answer(a, resultOfRefusal(why), nil)
+		case a.Verb == gc.Withdraw:
+			k.gate.Finish(breaker.Grant{}, gc.Done)
+			delete(add, a.Object.UID)
+			forget = append(forget, a.Object.UID)
+		default:
+			add[a.Object.UID] = begun
+			admitted = append(admitted, a)
+		}
+	}
+	if k.gate.OwnersObserved() || len(add) == 0 && len(forget) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := k.journal.Write(ctx, add, forget)
+	k.metrics.wrote(k.journal.Len(), err)
+	k.setProblem(err)
+	outcome := metadata.Outcome{Result: gc.Done, Took: time.Since(begun)}
+	if err != nil {
+		outcome.Result, outcome.Err = gc.Failed, err
+		k.forgetLater(forget)
+	}
+	for _, a := range admitted {
+		k.gate.Finish(breaker.Grant{}, outcome.Result)
+		k.gate.Report(a, outcome.Result.String(), outcome, begun)
+		k.answer(a, outcome.Result, err)
+	}
+	k.notifySweeper()
+	return err
+}
+
+// refuse refuses all pending records.
+func (k *Keeper) refuse(err error) {
+	actions, _ := k.takePending()
+	for _, a := range actions {
+		k.answer(a, gc.Failed, err)
+	}
+}
+
+// answer informs the collector how a Record went, and the owner that it waits.
+func (k *Keeper) answer(a gc.Action, r gc.Result, err error) {
+	if a.Verb != gc.Record {
+		return
+	}
+	if err != nil && !k.held[a.Object.UID] && len(k.held) < maxHeldNamed {
+		k.held[a.Object.UID] = true
+		k.warn(a.Object, events.Held, fmt.Sprintf(
+			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %.300s", k.name, err))
+	}
+	k.graph.Recorded(a, r)
+}
+
+// setProblem notes why owners cannot be orphaned at present, and logs a change.
+func (k *Keeper) setProblem(err error) {
+	problem := ""
+	if err != nil && !errors.Is(err, context.Canceled) {
+		problem = err.Error()
+	}
+	k.metrics.held.Set(program.Bool(problem != ""))
+	switch {
+	case problem == k.Problem():
+	case problem == "":
+		clear(k.held)
+		k.log.Info("owners can be orphaned again", "reason", "the journal of orphaned owners can be written", "journal", k.name)
+	case errors.Is(err, ErrRefused):
+		k.log.Error("owners wait to be orphaned", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err,
+			"help", "make the namespace, and allow get, create, update, delete and list on its configmaps")
+	default:
+		k.log.Error("owners wait to be orphaned", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err)
+	}
+	k.problem.Store(&problem)
+}
+
+// resultOfRefusal is what the gate's refusal of an action means for the collector.
+func resultOfRefusal(why string) gc.Result {
+	if why == gate.Observed || why == gate.Excluded {
+		return gc.Withheld
+	}
+	return gc.Failed
+}
