@@ -131,10 +131,13 @@ func TestOneProofForAll(t *testing.T) {
 			defer b.api.mu.Unlock()
 			return fmt.Sprint(b.api.lists["PersistentVolume"], b.api.lists["PersistentVolumeClaim"], b.api.lists["VolumeAttachment"])
 		}
+		b.configure(func(c *config.Config) { servingVolumes(c); c.Collectors.Volumes.Mode = config.Observe })
 		var list []gc.Object
 		for i := range 40 {
 			list = append(list, b.volume(fmt.Sprint("v", i)))
 		}
+		b.after(time.Second)
+		b.configure(servingVolumes) // with all of them due
 		b.after(4 * time.Second)
 		for _, v := range list {
 			if now := b.api.get(v); now == nil || !now.Terminating {
