@@ -1,11 +1,11 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -157,7 +157,7 @@ func (s *APIServer) Hurry() <-chan struct{} {
 // Pass implements Source: each question is one to the server.
 func (s *APIServer) Pass() Pass { return s }
 
-// Gone implements Source.
+// Gone implements Pass.
 //
 // A pod is gone if the API server says, in so many words, that this pod does not exist,
 // or if another pod has its name. A bare 404, a refusal or silence says nothing. The name
@@ -173,16 +173,15 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
 	defer cancel()
 	path := "/api/v1/namespaces/" + namespace + "/pods/" + name
-	resp, err := s.client.get(ctx, path, "application/json", nil)
-	if err != nil {
-		var answer *answerError
-		if errors.As(err, &answer) && answer.notFound("", "pods", name) {
-			return true, nil
-		}
+	var o object
+	err := s.client.read(ctx, path, nil, &o)
+	switch {
+	case absent(err, "", "pods", name):
+		return true, nil
+	case err != nil:
 		return false, err
 	}
-	defer resp.Body.Close()
-	it, err := decodePod(resp.Body)
+	it, err := o.named()
 	if err == nil && (it.Namespace != namespace || it.Name != name) {
 		err = nonsense("the answer is about %s/%s", it.Namespace, it.Name)
 	}
@@ -201,27 +200,62 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	return false, nil
 }
 
-// notFound reports whether the answer says that exactly this object does not exist. A
-// 404 of something in between (a proxy, a server that does not serve pods yet)
-// does not.
-func (e *answerError) notFound(group, kind, name string) bool {
-	d := e.status.Details
-	return e.code == http.StatusNotFound && e.status.Reason == "NotFound" &&
-		cmp.Or(e.status.Code, e.code) == e.code &&
-		d.Kind == kind && d.Group == group && d.Name == name
+// absent reports whether an error says that exactly this object does not exist.
+func absent(err error, group, kind, name string) bool {
+	var answer *fault.Answer
+	return errors.As(err, &answer) && answer.Code == http.StatusNotFound && answer.Status.Absent(group, name, kind)
 }
 
-// validObjectName is Kubernetes' rule for the names of nodes, namespaces and
-// pods: a DNS subdomain.
-func validObjectName(s string) bool {
-	if !validName(s) {
-		return false
+// objectName is Kubernetes' rule for the names of nodes, namespaces and pods: a DNS subdomain.
+var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+func validObjectName(s string) bool { return len(s) <= maxName && objectName.MatchString(s) }
+
+// Uninstalled reports whether ebb is being removed from the cluster, with the reason; "" if it is not.
+// It is for an agent that was told to stop and may get the namespace and the DaemonSet of ebb.
+//
+// It is being removed if one of the two is gone or being deleted. The agent's account and its rights
+// go in the same deletion, so an API server that refuses it says the same. No answer says nothing.
+func (s *APIServer) Uninstalled(ctx context.Context, namespace, daemonSet string) (reason string, err error) {
+	if !validObjectName(namespace) || !validObjectName(daemonSet) {
+		return "", fmt.Errorf("ask for DaemonSet %q: it cannot have that name", fault.Clean(namespace+"/"+daemonSet))
 	}
-	alphanumeric := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
-	for i := range len(s) {
-		if c := s[i]; !alphanumeric(c) && c != '-' && c != '.' {
-			return false
+	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
+	defer cancel()
+	for _, o := range []struct{ path, group, kind, name string }{
+		{"/api/v1/namespaces/" + namespace, "", "namespaces", namespace},
+		{daemonSetPath(namespace, daemonSet), "apps", "daemonsets", daemonSet},
+	} {
+		deleted, err := s.deleted(ctx, o.path)
+		switch {
+		case deleted:
+			return o.kind + " " + o.name + " is being deleted", nil
+		case absent(err, o.group, o.kind, o.name):
+			return o.kind + " " + o.name + " is gone", nil
+		case errors.Is(err, ErrUnauthorized), errors.Is(err, ErrForbidden):
+			return "the account of the agent or its rights are gone", nil
+		case err != nil:
+			return "", err
 		}
 	}
-	return alphanumeric(s[0]) && alphanumeric(s[len(s)-1])
+	return "", nil
+}
+
+func daemonSetPath(namespace, name string) string {
+	return "/apis/apps/v1/namespaces/" + namespace + "/daemonsets/" + name
+}
+
+// deleted reports whether an object has a time of deletion.
+func (s *APIServer) deleted(ctx context.Context, path string) (bool, error) {
+	var o struct {
+		Metadata struct {
+			Name              string     `json:"name"`
+			DeletionTimestamp *time.Time `json:"deletionTimestamp"`
+		} `json:"metadata"`
+	}
+	err := s.client.read(ctx, path, nil, &o)
+	if err == nil && o.Metadata.Name == "" {
+		err = s.client.broken(s.client.op(path), nonsense("the answer is no object"))
+	}
+	return err == nil && o.Metadata.DeletionTimestamp != nil, err
 }

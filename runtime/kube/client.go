@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/bounded"
 	"github.com/ebb-agent/ebb/runtime/kube/conn"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -91,6 +95,19 @@ func (c *client) get(ctx context.Context, path, contentType string, query url.Va
 	return resp, nil
 }
 
+// read decodes the answer about one object.
+func (c *client) read(ctx context.Context, path string, query url.Values, to any) error {
+	resp, err := c.get(ctx, path, "application/json", query)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(bounded.NewReader(resp.Body, maxObject, maxObject)).Decode(to); err != nil {
+		return c.broken(c.op(path), malformed(err))
+	}
+	return nil
+}
+
 // send writes an object, as JSON. The answer repeats it, and is not read.
 func (c *client) send(ctx context.Context, method, path, contentType string, object any) error {
 	body, err := json.Marshal(object)
@@ -136,33 +153,18 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 	return resp, nil
 }
 
-// answerError is an answer that is an error.
-type answerError struct {
-	fault.Fault
-	code       int
-	status     fault.Status // the zero value if it came without one
-	retryAfter time.Duration
-}
-
 // refused reads and closes an answer that is an error.
 func (c *client) refused(op, path string, resp *http.Response) error {
 	defer resp.Body.Close()
 	// A body that breaks off still has a code that tells.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	e := &answerError{code: resp.StatusCode, status: decodeStatus(body)}
-	e.Fault = fault.Fault{Op: op, Kind: ErrUnavailable, Text: fault.Clean(e.status.Message)}
-	if e.Text == "" {
-		e.Text = fault.Clean(string(body))
-	}
-	if e.Text == "" {
-		e.Text = "status " + strconv.Itoa(e.code)
-	}
-	e.retryAfter = conn.RetryAfter(resp.Header, maxRetryAfter)
-	switch e.code {
+	e := fault.Refused(op, resp.StatusCode, fault.ParseStatus(body), body)
+	e.RetryAfter = conn.RetryAfter(resp.Header, maxRetryAfter)
+	switch e.Code {
 	case http.StatusUnauthorized:
-		e.Kind, e.Hint = ErrUnauthorized, c.hints.unauthorized(c.identity())
+		e.Hint = c.hints.unauthorized(c.identity())
 	case http.StatusForbidden:
-		e.Kind, e.Hint = ErrForbidden, c.hints.forbidden(path)
+		e.Hint = c.hints.forbidden(path)
 	case http.StatusGone:
 		e.Kind = errExpired
 	case http.StatusBadRequest:
@@ -189,4 +191,69 @@ func (c *client) identity() string {
 		return s
 	}
 	return "nobody: neither a token nor a client certificate is configured"
+}
+
+// What an error of this package may be, for errors.Is. Whatever it is: the pods
+// are not known.
+var (
+	ErrUnauthorized = fault.ErrUnauthorized
+	ErrForbidden    = fault.ErrForbidden
+	ErrUnavailable  = fault.ErrUnavailable
+	ErrMalformed    = fault.ErrMalformed
+	// ErrIncomplete: the kubelet has not heard of all its pods yet.
+	ErrIncomplete = errors.New("not all pods are known yet")
+)
+
+var errExpired = fault.ErrExpired
+
+// broken explains an error of the connection; others come back with op alone.
+func (c *client) broken(op string, err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // it would say the address once more
+	}
+	f := &fault.Fault{Op: op, Kind: ErrUnavailable, Cause: err}
+	switch {
+	case errors.Is(err, ErrMalformed):
+		return &fault.Fault{Op: op, Kind: ErrMalformed, Text: strings.TrimPrefix(err.Error(), ErrMalformed.Error()+": ")}
+	case errors.Is(err, ErrUnavailable), errors.Is(err, errExpired):
+		f.Kind, f.Cause = err, nil
+	default:
+		f.Hint = c.connectionHint(err)
+	}
+	return f
+}
+
+// connectionHint says what usually is behind an error of the network or of TLS, of
+// this client: it knows which authority and which certificate it has.
+func (c *client) connectionHint(err error) string {
+	var authority x509.UnknownAuthorityError
+	switch hint := fault.Hint(err); {
+	case errors.As(err, &authority):
+		return c.authorityHint()
+	case hint != "":
+		return hint
+	case c.access.hasCertificate() && refusedCertificate(err):
+		return "it seems to refuse " + c.identity() + ": that may have expired, or not be of its authority"
+	}
+	if end := c.access.certificateEnd(); !end.IsZero() && end.Before(time.Now()) {
+		return "probably because of " + c.identity() // and the reason came too late to be read
+	}
+	return ""
+}
+
+// refusedCertificate tells whether err is what a server does to a client whose
+// certificate it does not like. In TLS 1.3 the handshake is over by then, so that
+// what arrives first may be the end of the connection and not the reason.
+func refusedCertificate(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" || // a TLS alert
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+}
+
+func (c *client) authorityHint() string {
+	if c.access.caFile != "" {
+		return "the authority that signed its certificate is not in " + c.access.caFile
+	}
+	return "no authority is configured, and this machine's own do not know the one that signed its certificate"
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
+	"github.com/ebb-agent/ebb/runtime/kube/bounded"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -13,60 +15,32 @@ import (
 // resource version. One object is held at a time. Only without an error was it
 // a whole list: what each was told before must be forgotten otherwise.
 func decodeList(r io.Reader, each func(item) error) (resourceVersion string, err error) {
-	d := listDecoder{meter: newMeter(r, maxList), each: each}
-	d.Decoder = json.NewDecoder(d.meter)
-	if err := d.decode(); err != nil {
+	d := listDecoder{JSON: bounded.NewJSON(r, maxList, maxObject), each: each}
+	if err = d.Fields(d.field); err == nil {
+		err = d.check()
+	}
+	if err != nil {
 		return "", malformed(err)
 	}
 	return d.metadata.ResourceVersion, nil
 }
 
 type listDecoder struct {
-	*json.Decoder
-	meter *meter
-	each  func(item) error
+	*bounded.JSON
+	each func(item) error
 
 	kind, apiVersion string
 	metadata         struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`
 	}
-	complete   bool // the items were there, and ended
+	complete   bool // the items were there
 	count      int
 	references int
 }
 
-func (d *listDecoder) decode() error {
-	if err := d.expect(json.Delim('{')); err != nil {
-		return err
-	}
-	for fields := 0; d.More(); fields++ {
-		if fields == maxFields {
-			return nonsense("a list with hundreds of fields")
-		}
-		d.meter.next()
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if err := d.field(key); err != nil {
-			return err
-		}
-	}
-	d.meter.next()
-	if err := d.expect(json.Delim('}')); err != nil {
-		return err
-	}
-	if t, err := d.Token(); err == nil {
-		return nonsense("%.40v after the list", t)
-	} else if !errors.Is(err, io.EOF) {
-		return fmt.Errorf("after the list: %w", err)
-	}
-	return d.check()
-}
-
 // field reads the value of one of the list's fields.
-func (d *listDecoder) field(key json.Token) error {
+func (d *listDecoder) field(key string) error {
 	switch key {
 	case "kind":
 		return d.Decode(&d.kind)
@@ -78,49 +52,35 @@ func (d *listDecoder) field(key json.Token) error {
 		if d.complete {
 			return nonsense("two lists of items")
 		}
-		return d.items()
+		d.complete = true
+		return d.Items(d.item)
 	}
-	var skipped json.RawMessage
-	return d.Decode(&skipped)
+	return d.Skip()
 }
 
-// items reads the list itself. A kubelet without pods answers null, because it
-// encodes a slice that it never made.
-func (d *listDecoder) items() error {
-	t, err := d.Token()
+func (d *listDecoder) item() error {
+	var o object
+	if err := d.Decode(&o); err != nil {
+		return err
+	}
+	it, err := o.item()
 	if err != nil {
 		return err
 	}
-	d.complete = true
-	if t == nil {
-		return nil
+	d.count++
+	if d.references += len(it.Images); d.count > maxPods || d.references > maxReferences {
+		return nonsense("more pods or images than is plausible")
 	}
-	if t != json.Delim('[') {
-		return nonsense("items are %.40v", t)
-	}
-	for d.More() {
-		d.meter.next()
-		var o object
-		if err := d.Decode(&o); err != nil {
-			return err
-		}
-		it, err := o.item()
-		if err != nil {
-			return err
-		}
-		d.count++
-		if d.references += len(it.Images); d.count > maxPods || d.references > maxReferences {
-			return nonsense("more pods or images than is plausible")
-		}
-		if err := d.each(it); err != nil {
-			return err
-		}
-	}
-	return d.expect(json.Delim(']'))
+	return d.each(it)
 }
 
-// check asks whether that was a list of pods, and all of it.
+// check asks whether that was a list of pods, and all of it, and nothing else.
 func (d *listDecoder) check() error {
+	if t, err := d.Token(); err == nil {
+		return nonsense("%.40v after the list", t)
+	} else if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the list: %w", err)
+	}
 	switch {
 	case d.kind != "PodList" || d.apiVersion != "v1":
 		return nonsense("kind %s %s, not a v1 PodList", fault.Clean(d.apiVersion), fault.Clean(d.kind))
@@ -130,43 +90,6 @@ func (d *listDecoder) check() error {
 		return nonsense("only a part of the list")
 	}
 	return nil
-}
-
-func (d *listDecoder) expect(want json.Delim) error {
-	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if t != want {
-		return nonsense("%.40v instead of %v", t, want)
-	}
-	return nil
-}
-
-// decodePod reads one pod.
-func decodePod(r io.Reader) (item, error) {
-	var o object
-	if err := json.NewDecoder(newMeter(r, maxObject)).Decode(&o); err != nil {
-		return item{}, malformed(err)
-	}
-	return o.named()
-}
-
-// named is item for an object that must say what it is.
-func (o *object) named() (item, error) {
-	if o.Kind != "Pod" || o.APIVersion != "v1" {
-		return item{}, nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))
-	}
-	return o.item()
-}
-
-// decodeStatus returns the zero value for anything that does not say what went wrong.
-func decodeStatus(b []byte) fault.Status {
-	s := fault.ParseStatus(b)
-	if s.Status != "Failure" {
-		return fault.Status{}
-	}
-	return s
 }
 
 // malformed says which errors of a decoder are the answer's fault. All others
@@ -180,3 +103,65 @@ func malformed(err error) error {
 }
 
 func nonsense(format string, args ...any) error { return fault.Nonsense(format, args...) }
+
+// event is one line of a watch.
+type event struct {
+	verb verb
+	item item // not for a bookmark
+	// resourceVersion is where to go on after this event.
+	resourceVersion string
+}
+
+type verb uint8
+
+const (
+	bookmark verb = iota // nothing happened; go on from here
+	put                  // the pod is like this now
+	remove               // the pod went, or is not of this node any more
+)
+
+// eventDecoder reads the events of a watch, one at a time.
+type eventDecoder struct{ *bounded.JSON }
+
+func newEventDecoder(r io.Reader) eventDecoder {
+	return eventDecoder{bounded.NewJSON(r, bounded.Unlimited, maxObject)}
+}
+
+// next returns the next event; io.EOF once the stream has ended between two.
+// An error that the server sends as an event comes back as one.
+func (d eventDecoder) next() (e event, err error) {
+	what, raw, err := d.Event()
+	switch {
+	case err == io.EOF:
+		return e, err
+	case err != nil:
+		return e, malformed(err)
+	}
+	switch what {
+	case "ADDED", "MODIFIED":
+		e.verb = put
+	case "DELETED":
+		e.verb = remove
+	case "BOOKMARK":
+		e.verb = bookmark
+	case "ERROR":
+		s := fault.ParseStatus(raw)
+		if s.Code == http.StatusGone {
+			return e, fmt.Errorf("%w: %s", errExpired, fault.Clean(s.Message))
+		}
+		return e, fmt.Errorf("%w: the server ends the watch: %s", ErrUnavailable, fault.Clean(s.Message))
+	default:
+		return e, nonsense("an event of the type %s", fault.Clean(what))
+	}
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return e, malformed(err)
+	}
+	if e.resourceVersion = o.Metadata.ResourceVersion; e.verb != bookmark {
+		e.item, err = o.named()
+	}
+	if err == nil && !validName(e.resourceVersion) { // nobody knows where to go on
+		err = nonsense("an event with the resource version %s", fault.Clean(e.resourceVersion))
+	}
+	return e, err
+}

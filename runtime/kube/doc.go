@@ -14,7 +14,7 @@
 // [Source.Pods] is complete, or an error. An answer that is cut off, too long, of another
 // kind, without items or only a part of a list is an error, never a shorter list. So is any
 // answer of somebody who is not Kubernetes. While there is an error, no pod may be taken for
-// deleted. [Source.Gone] asks afresh, and a bare 404, a refusal or silence proves nothing.
+// deleted. [Pass.Gone] asks afresh, and a bare 404, a refusal or silence proves nothing.
 //
 // The goroutine of [APIServer.Run] alone changes what a watch has reported; readers get a copy.
 // Requests of [Kubelet] take turns.

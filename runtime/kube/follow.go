@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/url"
 	"time"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
@@ -109,7 +110,7 @@ func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 	}
 	if f.version, err = f.list(ctx, newest); err != nil {
 		f.window = min(max(4*f.window, f.timing.firstWindow), max(f.window, f.timing.maxWindow))
-		pause = max(f.window/2+rand.N(f.window), retryAfter(err))
+		pause = max(f.window/2+rand.N(f.window), fault.RetryAfter(err))
 		f.due = time.Now().Add(pause)
 		return pause, err
 	}
@@ -147,6 +148,32 @@ func (f *follower) spreadNow(ctx context.Context) time.Duration {
 	return 0
 }
 
+// maxNodes is more than any cluster has.
+const maxNodes = 100_000
+
+// nodes returns how many nodes are to run an agent, from the status of the agents' DaemonSet as the
+// server's cache has it. The number can be some seconds old.
+func (s *APIServer) nodes(ctx context.Context) (int, error) {
+	if s.daemonSet == "" {
+		return 0, errors.New("the agents' DaemonSet is not known")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timing.call)
+	defer cancel()
+	var set struct {
+		Status struct {
+			Desired *int `json:"desiredNumberScheduled"`
+		} `json:"status"`
+	}
+	if err := s.client.read(ctx, s.daemonSet, url.Values{"resourceVersion": {"0"}}, &set); err != nil {
+		return 0, err
+	}
+	n := set.Status.Desired
+	if n == nil || *n < 0 || *n > maxNodes {
+		return 0, s.client.broken(s.client.op(s.daemonSet), nonsense("the answer is no DaemonSet with a number of nodes"))
+	}
+	return *n, nil
+}
+
 // again is how long to wait before a small request is repeated: within seconds, but
 // where somebody has to act first. Who was sent away by the server for a while does not
 // come back at the same moment as all the others.
@@ -156,5 +183,5 @@ func (f *follower) again(err error) time.Duration {
 		most = max(most, maxRefused)
 	}
 	f.backoff.Max = most
-	return retryAfter(err) + wait.Jitter(f.backoff.Next())
+	return fault.RetryAfter(err) + wait.Jitter(f.backoff.Next())
 }

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/bounded"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -123,8 +126,8 @@ func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
 	defer cancel()
 	defer k.client.close() // who asks this asks once
 	resp, err := k.client.get(ctx, configzPath, "application/json", nil)
-	if refused := new(answerError); errors.As(err, &refused) && refused.Hint == "" {
-		refused.Hint = fmt.Sprintf("status %d; /configz is served only with enableDebuggingHandlers", refused.code)
+	if refused := new(fault.Answer); errors.As(err, &refused) && refused.Hint == "" {
+		refused.Hint = fmt.Sprintf("status %d; /configz is served only with enableDebuggingHandlers", refused.Code)
 	}
 	if err != nil {
 		return nil, err
@@ -137,15 +140,9 @@ func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
 	return body, nil
 }
 
-// Gone implements Source: it reads the whole list, there is no way to ask the
-// kubelet about one pod.
-func (k *Kubelet) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {
-	return k.Pass().Gone(ctx, namespace, name, uid)
-}
-
-// Pass implements Source: the list is read for the first question, and not again for
-// those of the next five seconds. A pod that went does not come back, but for a static
-// one whose file is put back.
+// Pass implements Source. There is no way to ask the kubelet about one pod: the whole list
+// is read for the first question, and not again for those of the next five seconds. A pod
+// that went does not come back, but for a static one whose file is put back.
 func (k *Kubelet) Pass() Pass { return &kubeletPass{kubelet: k} }
 
 // passAge is how old a reading may be on which a removal rests.
@@ -270,4 +267,33 @@ func (k *Kubelet) checkWhole(ctx context.Context) (net.Conn, error) {
 			Hint: "a kubelet has it when it has heard from the API server and read its static pods; one older than Kubernetes 1.27 never has"}
 	}
 	return conn, nil
+}
+
+// desiredPods is how the lines of the metric begin by which a kubelet shows
+// that it has heard from every source of its pods. See [Kubelet.read].
+const desiredPods = "kubelet_desired_pods{"
+
+// maxMetrics bounds the metrics of a kubelet: about half a megabyte with a
+// hundred pods.
+const maxMetrics = 16 << 20
+
+// findMetric looks for a line that begins with prefix in the text format of
+// Prometheus. It reads to the end, because only then a connection of HTTP/1
+// can be used again.
+func findMetric(r io.Reader, prefix string) (bool, error) {
+	lines := bufio.NewReaderSize(bounded.NewReader(r, maxMetrics, maxMetrics), 4<<10)
+	found := false
+	for begin := true; ; {
+		line, err := lines.ReadSlice('\n')
+		// Of a line that does not fit only the beginning is of interest.
+		found = found || begin && err == nil && bytes.HasPrefix(line, []byte(prefix))
+		begin = err == nil
+		switch {
+		case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return found, nil
+		default:
+			return false, err
+		}
+	}
 }

@@ -66,7 +66,7 @@ func TestKubelet(t *testing.T) {
 		}
 	}
 	for uid, want := range map[string]bool{"u-1": false, "f00d": false, "u-2": true} {
-		if gone, err := k.Gone(t.Context(), "shop", "web-0", uid); err != nil || gone != want {
+		if gone, err := k.Pass().Gone(t.Context(), "shop", "web-0", uid); err != nil || gone != want {
 			t.Errorf("%s: gone %v, %v", uid, gone, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestKubeletRestart(t *testing.T) {
 			break
 		}
 	}
-	if gone, err := k.Gone(t.Context(), "shop", "web-0", "u-1"); gone || !errors.Is(err, ErrIncomplete) {
+	if gone, err := k.Pass().Gone(t.Context(), "shop", "web-0", "u-1"); gone || !errors.Is(err, ErrIncomplete) {
 		t.Errorf("gone %v, %v", gone, err)
 	}
 	answers.set(wholeMetrics, normalPod.json(), staticPod.json())
@@ -200,7 +200,7 @@ func TestKubeletRefuses(t *testing.T) {
 			if strings.ContainsAny(err.Error(), "\x1b\n") {
 				t.Errorf("%q cannot be printed", err)
 			}
-			if gone, err := k.Gone(t.Context(), "a", "b", "c"); gone || err == nil {
+			if gone, err := k.Pass().Gone(t.Context(), "a", "b", "c"); gone || err == nil {
 				t.Errorf("gone %v, %v", gone, err)
 			}
 		})
@@ -315,7 +315,7 @@ func TestNullItemsOfAKubelet(t *testing.T) {
 	if pods, err := k.Pods(t.Context()); err != nil || len(pods.List) != 0 || !pods.StaticKnown {
 		t.Errorf("%+v, %v", pods, err)
 	}
-	if gone, err := k.Gone(t.Context(), "a", "b", "c"); !gone || err != nil {
+	if gone, err := k.Pass().Gone(t.Context(), "a", "b", "c"); !gone || err != nil {
 		t.Errorf("gone %v, %v", gone, err)
 	}
 }

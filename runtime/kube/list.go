@@ -1,11 +1,12 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -109,38 +110,28 @@ func (f *follower) believe(path, version string) error {
 // refusedAsSuch tells whether a server answered that it does not want to be asked like
 // that, as opposed to now or by this client.
 func refusedAsSuch(err error) bool {
-	var answer *answerError
-	if !errors.As(err, &answer) {
-		return false
-	}
-	switch answer.code {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity:
-		return true
-	}
-	return false
+	var answer *fault.Answer
+	return errors.As(err, &answer) && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden,
+		http.StatusMethodNotAllowed, http.StatusUnprocessableEntity}, answer.Code)
 }
 
-// tooLarge tells whether the server's cache did not reach a version within the few
-// seconds that it waits: before Kubernetes 1.31 it hears of no version but by changes of
-// pods and every five seconds.
+// tooLarge tells whether the server's cache did not reach a version.
 func tooLarge(err error) bool {
-	var answer *answerError
-	if !errors.As(err, &answer) {
-		return false
-	}
-	for _, c := range answer.status.Details.Causes {
-		if c.Reason == "ResourceVersionTooLarge" {
-			return true
-		}
-	}
-	return strings.Contains(answer.status.Message, "Too large resource version")
+	var answer *fault.Answer
+	return errors.As(err, &answer) && answer.Status.TooLarge()
 }
 
-// retryAfter is how long a server wants to be left alone.
-func retryAfter(err error) time.Duration {
-	var answer *answerError
-	if errors.As(err, &answer) {
-		return answer.retryAfter
+// older tells whether one resource version is from before another. Those of pods are
+// decimal numbers that only grow, as long as the history is the same one (KEP-5504);
+// of anything else nothing is known, and false is said.
+func older(version, than string) bool {
+	if !decimal(version) || !decimal(than) {
+		return false
 	}
-	return 0
+	version, than = strings.TrimLeft(version, "0"), strings.TrimLeft(than, "0")
+	return cmp.Or(cmp.Compare(len(version), len(than)), cmp.Compare(version, than)) < 0
+}
+
+func decimal(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
 }

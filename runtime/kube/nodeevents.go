@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // nodeEvents is where Events about Nodes are, which are in no namespace.
@@ -27,15 +29,15 @@ type NodeEvent struct {
 // second time if that one has expired.
 func (s *APIServer) PostEvent(ctx context.Context, e NodeEvent) error {
 	if e.Again {
-		err := s.client.send(ctx, http.MethodPatch, nodeEvents+"/"+e.Name, "application/merge-patch+json", eventPatch{
-			Count: e.Count, LastTimestamp: e.Last.UTC().Format(time.RFC3339), Message: e.Message,
+		err := s.client.send(ctx, http.MethodPatch, nodeEvents+"/"+e.Name, "application/merge-patch+json", map[string]any{
+			"count": e.Count, "lastTimestamp": e.Last.UTC().Format(time.RFC3339), "message": e.Message,
 		})
-		if answer := new(answerError); !errors.As(err, &answer) || answer.code != http.StatusNotFound {
+		if answer := new(fault.Answer); !errors.As(err, &answer) || answer.Code != http.StatusNotFound {
 			return err
 		}
 	}
 	err := s.client.send(ctx, http.MethodPost, nodeEvents, "application/json", s.wireEvent(e))
-	if answer := new(answerError); errors.As(err, &answer) && answer.status.Reason == "AlreadyExists" {
+	if answer := new(fault.Answer); errors.As(err, &answer) && answer.Status.Reason == "AlreadyExists" {
 		return nil // by an attempt whose answer got lost
 	}
 	return err
@@ -44,18 +46,11 @@ func (s *APIServer) PostEvent(ctx context.Context, e NodeEvent) error {
 // Temporary reports whether a request that failed may succeed later, and after how long the
 // server wants to be asked again; 0 if it does not say.
 func Temporary(err error) (after time.Duration, ok bool) {
-	var answer *answerError
+	var answer *fault.Answer
 	if !errors.As(err, &answer) {
 		return 0, errors.Is(err, ErrUnavailable)
 	}
-	return answer.retryAfter, answer.code == http.StatusTooManyRequests || answer.code >= 500
-}
-
-// eventPatch is what changes about an Event that happens again.
-type eventPatch struct {
-	Count         int    `json:"count"`
-	LastTimestamp string `json:"lastTimestamp"`
-	Message       string `json:"message"`
+	return answer.RetryAfter, answer.Code == http.StatusTooManyRequests || answer.Code >= 500
 }
 
 // wireEvent is an Event as the kubelet writes its own: the UID of the Node is its name, by

@@ -79,9 +79,8 @@ func (a *annotations) UnmarshalJSON(b []byte) error {
 // item is a pod as it was read, with what only this package needs.
 type item struct {
 	Pod
-	ownUID          string // metadata.uid: differs from Pod.UID for a mirror pod
-	node            string
-	resourceVersion string
+	ownUID string // metadata.uid: differs from Pod.UID for a mirror pod
+	node   string
 }
 
 // item checks and shortens o. A pod without a proper identity does not come
@@ -100,9 +99,8 @@ func (o *object) item() (item, error) {
 			Evicted:  o.Status.Phase == "Failed" && o.Status.Reason == "Evicted",
 			Images:   o.images(),
 		},
-		ownUID:          m.UID,
-		node:            o.Spec.NodeName,
-		resourceVersion: m.ResourceVersion,
+		ownUID: m.UID,
+		node:   o.Spec.NodeName,
 	}
 	// The hash alone proves nothing: any user can write it into a pod, which
 	// would hide the UID that the containers of that pod carry.
@@ -110,6 +108,14 @@ func (o *object) item() (item, error) {
 		it.UID = m.Annotations.hash
 	}
 	return it, nil
+}
+
+// named is item for an object that must say what it is.
+func (o *object) named() (item, error) {
+	if o.Kind != "Pod" || o.APIVersion != "v1" {
+		return item{}, nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))
+	}
+	return o.item()
 }
 
 // images collects the references, in the order of the spec.

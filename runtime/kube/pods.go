@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -58,11 +59,6 @@ type Source interface {
 	// reached, broken off, not complete. Then no pod may be taken for deleted.
 	Pods(ctx context.Context) (Pods, error)
 
-	// Gone asks afresh whether this very pod is gone, for the moment before
-	// something is removed because of it. An error means that this is not known.
-	// Where StaticKnown is false, do not ask about a pod that may be static.
-	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
-
 	// Pass begins a pass of removals, which asks for many pods: what one reading returned
 	// of all of them is not read again for each.
 	Pass() Pass
@@ -70,7 +66,9 @@ type Source interface {
 
 // Pass is the questions of one pass of removals. It is safe for concurrent use.
 type Pass interface {
-	// Gone is that of Source, from a reading that is not from before the pass.
+	// Gone tells whether this very pod is gone, from a reading that is not from before the pass:
+	// for the moment before something is removed because of it. An error means that this is not
+	// known. Where [Pods.StaticKnown] is false, do not ask about a pod that may be static.
 	Gone(ctx context.Context, namespace, name, uid string) (bool, error)
 }
 
@@ -85,7 +83,6 @@ const (
 	maxReference  = 1024      // one image
 	maxName       = 253       // any name or UID
 	maxAnswer     = 64 << 10  // an answer that is an error
-	maxFields     = 100       // of a list itself, which has four
 )
 
 // callTimeout bounds every call but the watch, body included.
@@ -95,16 +92,7 @@ const callTimeout = 30 * time.Second
 // policy/container: a manifest may give a static pod whatever UID it likes.
 // What passes can be printed, and is one element of a path.
 func validName(s string) bool {
-	if s == "" || len(s) > maxName || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
-			c == '-', c == '.', c == '_', c == ':':
-		default:
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= maxName && s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._:", r))
+	})
 }

@@ -1,3 +1,17 @@
+// Package conn is how ebb's clients of an API server or a kubelet are connected to it:
+// what runtime/kube, which the agent links, and runtime/kube/metadata, which rests on
+// client-go, have in common below requests and answers.
+//
+// # What is promised
+//
+//   - Certificates and authorities are asked for anew for each connection: they may be
+//     replaced while the program runs.
+//   - A connection whose other end vanished is noticed within 45 seconds, where it
+//     speaks HTTP/2: by pings.
+//   - A [Silence] ends what hears nothing for too long, and says so.
+//   - Attempts of many clients do not come back at the same moment.
+//
+// It links neither client-go nor anything of Kubernetes.
 package conn
 
 import (
@@ -7,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -67,4 +82,14 @@ func dialTLS(ctx context.Context, cfg *tls.Config, dial Dial, network, addr stri
 		return nil, err
 	}
 	return conn, nil
+}
+
+// RetryAfter is how long a server wants to be left alone, in seconds as Kubernetes says
+// it; never longer than most, and 0 if it says nothing.
+func RetryAfter(h http.Header, most time.Duration) time.Duration {
+	s, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || s <= 0 {
+		return 0
+	}
+	return min(time.Duration(min(s, 3600))*time.Second, most)
 }

@@ -142,7 +142,7 @@ func TestStandaloneKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkLabels(t, n, pod)
-	if gone, err := s.Gone(t.Context(), "default", pod.Name, pod.UID); gone || err != nil {
+	if gone, err := s.Pass().Gone(t.Context(), "default", pod.Name, pod.UID); gone || err != nil {
 		t.Errorf("gone %v, %v", gone, err)
 	}
 	if err := k.Kill(); err != nil {
@@ -159,7 +159,7 @@ func TestStandaloneKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	names(t, s)
-	if gone, err := s.Gone(t.Context(), "default", pod.Name, pod.UID); !gone || err != nil {
+	if gone, err := s.Pass().Gone(t.Context(), "default", pod.Name, pod.UID); !gone || err != nil {
 		t.Errorf("gone %v, %v", gone, err)
 	}
 }
@@ -221,7 +221,7 @@ func TestSources(t *testing.T) {
 	checkLabels(t, n, pods.List[1])
 	for _, s := range []kube.Source{kubelet, api} {
 		for _, p := range pods.List {
-			if gone, err := s.Gone(t.Context(), p.Namespace, p.Name, p.UID); gone || err != nil {
+			if gone, err := s.Pass().Gone(t.Context(), p.Namespace, p.Name, p.UID); gone || err != nil {
 				t.Errorf("%T: %s gone %v, %v", s, p.Name, gone, err)
 			}
 		}
@@ -286,12 +286,12 @@ func testDeleted(t *testing.T, b *fixture, kubelet, api kube.Source, job kube.Po
 		names(t, s, "static-"+nodeName, "web")
 	}
 	for _, s := range []kube.Source{kubelet, api} {
-		if gone, err := s.Gone(t.Context(), job.Namespace, job.Name, job.UID); !gone || err != nil {
+		if gone, err := s.Pass().Gone(t.Context(), job.Namespace, job.Name, job.UID); !gone || err != nil {
 			t.Errorf("%T: gone %v, %v", s, gone, err)
 		}
 	}
 	// As the package comment says: a node may not ask for what is gone.
-	if gone, err := own.Gone(t.Context(), job.Namespace, job.Name, job.UID); gone || !errors.Is(err, kube.ErrForbidden) {
+	if gone, err := own.Pass().Gone(t.Context(), job.Namespace, job.Name, job.UID); gone || !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("as the node itself: gone %v, %v", gone, err)
 	}
 }
@@ -306,7 +306,7 @@ func testServerAway(t *testing.T, b *fixture, api kube.Source, all []string) {
 		}
 		return nil
 	})
-	if gone, err := api.Gone(t.Context(), "default", "job", "x"); gone || !errors.Is(err, kube.ErrUnavailable) {
+	if gone, err := api.Pass().Gone(t.Context(), "default", "job", "x"); gone || !errors.Is(err, kube.ErrUnavailable) {
 		t.Errorf("gone %v, %v", gone, err)
 	}
 	if err := b.APIServer.Start(t.Context()); err != nil {
@@ -350,7 +350,7 @@ func testKubeletAlone(t *testing.T, b *fixture, kubelet kube.Source, all []strin
 		if pods, err := kubelet.Pods(t.Context()); !errors.Is(err, kube.ErrIncomplete) {
 			t.Fatalf("%+v, %v", pods, err)
 		}
-		if gone, err := kubelet.Gone(t.Context(), "default", "web", "x"); gone || !errors.Is(err, kube.ErrIncomplete) {
+		if gone, err := kubelet.Pass().Gone(t.Context(), "default", "web", "x"); gone || !errors.Is(err, kube.ErrIncomplete) {
 			t.Fatalf("gone %v, %v", gone, err)
 		}
 		time.Sleep(100 * time.Millisecond) // over the first of the kubelet's rounds, every 2 s

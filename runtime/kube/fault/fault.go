@@ -1,10 +1,24 @@
+// Package fault explains what goes wrong between a client and an API server or a
+// kubelet, for the clients beside it (runtime/kube, runtime/kube/metadata): an error
+// that says what was asked, what became of it, and what a person can do; the kinds of
+// such errors; the API's Status; and text of the other side made fit to be printed.
+//
+// # Invariants
+//
+//   - What the other side says is bounded and cleaned before it is part of an error.
+//   - An error Is its kind, a sentinel of this package or of the one that made it, and
+//     its cause.
+//
+// It holds no state and does no I/O.
 package fault
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -101,4 +115,34 @@ func CleanUpTo(s string, limit int) string {
 		}
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// Kinds that all clients have in common.
+var (
+	// ErrUnauthorized: the other side does not know who is asking (401).
+	ErrUnauthorized = errors.New("not authenticated")
+	// ErrForbidden: it knows, and does not allow it (403).
+	ErrForbidden = errors.New("not allowed")
+	// ErrUnavailable: nothing answers, or not with an answer.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrMalformed: the answer is not what Kubernetes answers.
+	ErrMalformed = errors.New("makes no sense")
+	// ErrExpired: a watch or a list cannot go on from where it was (410), only anew.
+	ErrExpired = errors.New("the watch is too far behind")
+)
+
+// Nonsense is what is wrong with an answer. It is ErrMalformed.
+func Nonsense(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+}
+
+// InJSON says which errors of a JSON decoder are the answer's fault. All others come
+// from the connection, and back as they were.
+func InJSON(err error) error {
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &typ) {
+		return Nonsense("%s", Clean(err.Error()))
+	}
+	return err
 }

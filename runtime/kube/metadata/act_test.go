@@ -140,9 +140,9 @@ func TestRequests(t *testing.T) {
 		want   string
 	}{
 		"delete": {gc.Action{Verb: gc.Delete, Policy: gc.Orphan, ResourceVersion: "7"},
-			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Orphan","preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
+			`DELETE {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"uid-1","resourceVersion":"7"},"propagationPolicy":"Orphan"}`},
 		"delete at once": {gc.Action{Verb: gc.Delete, NoGrace: true, ResourceVersion: "7"},
-			`DELETE {"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0,"preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
+			`DELETE {"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"uid-1","resourceVersion":"7"}}`},
 		"references, the last first": {gc.Action{Verb: gc.RemoveReferences, Refs: []gc.Position{{Index: 0, Reference: ref}, {Index: 2, Reference: ref}}},
 			`PATCH [{"op":"test","path":"/metadata/uid","value":"uid-1"}` + testsOf("2") + testsOf("0") +
 				`,{"op":"remove","path":"/metadata/ownerReferences/2"},{"op":"remove","path":"/metadata/ownerReferences/0"}]`},

@@ -22,7 +22,7 @@ func (it *item) unsound() error {
 
 // unsound says what an event lacks: without a version nobody knows where to go on.
 func (t *watchEvent) unsound() error {
-	if t.what == bookmark && t.ResourceVersion != "" {
+	if t.what == Progress && t.ResourceVersion != "" {
 		return nil
 	}
 	return t.item.unsound()
@@ -51,14 +51,5 @@ func (f *Follower) sameAsBefore(ctx context.Context) error {
 	if err == nil && p.version != f.version {
 		f.version = ""
 	}
-	return err
-}
-
-// listAfter lists while a watch is open that began at a version nobody named: what
-// happens in between is reported by the watch.
-func (s *streaming) listAfter(ctx context.Context) error {
-	s.silence.Hold() // the list has its own bounds
-	err := s.f.pages(ctx)
-	s.listen()
 	return err
 }

@@ -1,12 +1,15 @@
 package metadata
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,14 +23,7 @@ import (
 
 // Options bound what a Client does. Zero fields mean the defaults.
 type Options struct {
-	// Timeout of one request that is not a watch. Default 30s.
-	Timeout time.Duration
-	// Lists is how many types are listed at the same time. One that falls
-	// silent does not count. Default 16.
-	Lists int
-	// Idle is how long a watch may say nothing before it is begun anew.
-	// Bookmarks come about every minute. Default 90s.
-	Idle time.Duration
+	Timeout time.Duration // of one request that is not a watch. Default 30s.
 }
 
 // name is what the API server knows the client by: in its logs, and as the
@@ -45,12 +41,12 @@ type Client struct {
 	drop    []func()
 	lists   chan struct{} // places of types that are listed
 	opens   chan struct{} // places of watches that are opened
-	options Options
+	timeout time.Duration // of one request that is not a watch
 	timing  timing
 
 	clock      clock
 	continuity continuity
-	discovered discoveredPaths
+	discovered sync.Map // by path, the last [discovered]
 	alike      atomic.Pointer[alike]
 	sights     sights
 
@@ -64,12 +60,17 @@ type timing struct {
 	minPause, maxPause time.Duration // between attempts
 	settled            time.Duration // a stream that lived so long had succeeded
 	silence            time.Duration // of a list, until it does not count any more
+	idle               time.Duration // of a watch, until it is begun anew; bookmarks come about every minute
 	watchLife          time.Duration // at least
 	spread             time.Duration // over which lists after an absence begin
 }
 
-// maxOpens is how many watches are opened at the same time.
-const maxOpens = 8
+// How many types are listed, and how many watches are opened, at the same time. A list that
+// falls silent does not count.
+const (
+	maxLists = 16
+	maxOpens = 8
+)
 
 const maxPause = 30 * time.Second
 
@@ -83,36 +84,24 @@ const (
 // New makes a client. It asks nothing yet. Of config it takes address,
 // credentials, TLS, proxy and wrappers; its limits and content types it does not.
 func New(config *rest.Config, options Options) (*Client, error) {
-	or := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
-	}
-	or(&options.Timeout, 30*time.Second)
-	or(&options.Idle, 90*time.Second)
-	if options.Lists <= 0 {
-		options.Lists = 16
-	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	base.RawQuery, base.Fragment, base.User = "", "", nil
 	c := &Client{
-		base: strings.TrimRight(base.String(), "/"), options: options, lists: make(chan struct{}, options.Lists),
+		base: strings.TrimRight(base.String(), "/"), timeout: cmp.Or(max(options.Timeout, 0), 30*time.Second), lists: make(chan struct{}, maxLists),
 		opens: make(chan struct{}, maxOpens), sights: sights{mu: make(chan struct{}, 1)},
 		timing: timing{minPause: 250 * time.Millisecond, maxPause: maxPause, settled: 5 * time.Second,
-			silence: time.Second, watchLife: 5 * time.Minute, spread: 2 * time.Second},
+			silence: time.Second, idle: 90 * time.Second, watchLife: 5 * time.Minute, spread: 2 * time.Second},
 		continuity: continuity{after: awayAfter},
 	}
-	var drop [2]func()
-	if c.calls, drop[0], err = transportFor(config, ownConnections); err != nil {
+	if c.calls, err = c.connect(config, "http/1.1"); err == nil {
+		c.streams, err = c.connect(config, "h2", "http/1.1")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	if c.streams, drop[1], err = transportFor(config, sharedConnection); err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	c.drop = drop[:]
 	return c, nil
 }
 
@@ -148,7 +137,7 @@ type answer struct {
 
 // ask sends a request and reads the whole answer.
 func (c *Client) ask(ctx context.Context, q request) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	sent := time.Now()
 	resp, err := c.send(ctx, c.calls, q)
@@ -169,12 +158,8 @@ func (c *Client) ask(ctx context.Context, q request) (*answer, error) {
 // builtIn says whether the kube-apiserver itself answers: nobody serves these groups in
 // its place.
 func (q *request) builtIn() bool {
-	for _, prefix := range []string{"/api/v1/", "/apis/batch/", "/apis/certificates.k8s.io/", "/apis/coordination.k8s.io/"} {
-		if strings.HasPrefix(q.path, prefix) {
-			return true
-		}
-	}
-	return false
+	groups := []string{"/api/v1/", "/apis/batch/", "/apis/certificates.k8s.io/", "/apis/coordination.k8s.io/"}
+	return slices.ContainsFunc(groups, func(prefix string) bool { return strings.HasPrefix(q.path, prefix) })
 }
 
 // send leaves the body to the caller, to read and close. There is no
@@ -246,47 +231,88 @@ func media(resp *http.Response) string {
 
 // status is what an answer says of itself; the zero value if it says nothing
 // that Kubernetes would.
-func (a *answer) status() status {
+func (a *answer) status() fault.Status {
 	switch a.media {
 	case mediaProtobuf:
-		o, err := unwrap(a.body)
-		if err != nil || string(o.kind) != "Status" {
-			return status{}
+		if o, err := unwrap(a.body); err == nil && string(o.kind) == "Status" {
+			s, _ := protoStatus(o.raw)
+			return s
 		}
-		s, err := protoStatus(o.raw)
-		if err != nil {
-			return status{}
-		}
-		return s
 	case mediaJSON:
-		return jsonStatus(a.body)
+		return fault.ParseStatus(a.body)
 	}
-	return status{}
+	return fault.Status{}
 }
 
 // refused makes an error of an answer that is one.
-func (q *request) refused(a *answer) *problem {
-	f := &problem{Fault: fault.Fault{Op: q.op(), Kind: ErrUnavailable}, code: a.code, status: a.status(), retryAfter: a.retryAfter}
-	f.retryAfter = max(f.retryAfter, f.status.pause())
-	if f.Text = fault.Clean(f.status.message); f.Text == "" && a.media != mediaProtobuf {
-		f.Text = fault.Clean(string(a.body[:min(len(a.body), 1<<10)]))
+func (q *request) refused(a *answer) *fault.Answer {
+	text := a.body
+	if a.media == mediaProtobuf {
+		text = nil
 	}
-	if f.Text == "" {
-		f.Text = "status " + strconv.Itoa(a.code)
-	}
+	f := fault.Refused(q.op(), a.code, a.status(), text)
+	f.RetryAfter = max(a.retryAfter, pause(f.Status))
 	switch {
-	case f.code == http.StatusUnauthorized:
-		f.Kind, f.Hint = ErrUnauthorized, "the credentials have expired or are of another cluster"
-	case f.code == http.StatusForbidden:
-		f.Kind = ErrForbidden
-	case f.status.expired():
+	case f.Kind == ErrUnauthorized:
+		f.Hint = "the credentials have expired or are of another cluster"
+	case f.Kind == ErrForbidden:
+	case expired(f.Status):
 		f.Kind = errExpired
-	case f.code == http.StatusNotFound && f.status.name == "", f.code == http.StatusMethodNotAllowed, f.code == http.StatusNotAcceptable:
+	case a.code == http.StatusNotFound && f.Status.Details.Name == "", a.code == http.StatusMethodNotAllowed, a.code == http.StatusNotAcceptable:
 		f.Kind, f.Hint = ErrNotServed, "the type has gone, or its version is not served any more"
-	case f.code/100 == 3:
+	case a.code/100 == 3:
 		f.Kind, f.Hint = ErrMalformed, "a redirect, which is not followed: is that the API server's address?"
-	case f.code/100 == 4 && f.code != http.StatusTooManyRequests:
+	case a.code/100 == 4 && a.code != http.StatusTooManyRequests:
 		f.Kind = ErrRefused
 	}
 	return f
+}
+
+// Send asks for anything, in JSON, and reads the answer into to, which may be nil. A PATCH
+// is a server-side apply.
+func (c *Client) Send(ctx context.Context, method, path string, query url.Values, content, to any) (err error) {
+	q := request{method: method, path: path, query: query.Encode(), accept: mediaJSON}
+	if method != http.MethodGet {
+		q.limit = maxDiscovery // what is deleted is listed
+	}
+	if content != nil {
+		if q.body, err = json.Marshal(content); err != nil {
+			return err
+		}
+		if q.contentType = mediaJSON; method == http.MethodPatch {
+			q.contentType = "application/apply-patch+yaml" // of which JSON is a part
+		}
+	}
+	return c.askJSON(ctx, q, to)
+}
+
+// askJSON decodes an answer in JSON; nil: it is not of interest.
+func (c *Client) askJSON(ctx context.Context, q request, to any) error {
+	a, err := c.ask(ctx, q)
+	if err != nil {
+		return err
+	}
+	return q.decode(a, to)
+}
+
+func (q *request) decode(a *answer, to any) error {
+	if a.code/100 != 2 {
+		return q.refused(a)
+	}
+	if to == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.body, to); err != nil {
+		return broken(q.op(), nonsense("an answer of the type %s: %v", fault.Clean(a.media), err))
+	}
+	return nil
+}
+
+// Answered is the code of the answer that an error is about; 0: there was none.
+func Answered(err error) int {
+	var p *fault.Answer
+	if errors.As(err, &p) {
+		return p.Code
+	}
+	return 0
 }

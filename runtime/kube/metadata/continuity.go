@@ -4,6 +4,9 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // awayAfter is how long the API server must have been away before its etcd may be
@@ -24,10 +27,10 @@ type continuity struct {
 	since time.Time // it is away; zero: it is not
 	epoch uint64    // how often it was away for long
 
-	last    written                     // own write that was acknowledged; zero: none is known
-	failed  bool                        // the own write after it got no answer
-	bounds  []bound                     // bounds[i] is of the absence between the epochs i and i+1
-	touched map[groupResource]time.Time // when something of a type was last learned other than by its stream
+	last    written                            // own write that was acknowledged; zero: none is known
+	failed  bool                               // the own write after it got no answer
+	bounds  []bound                            // bounds[i] is of the absence between the epochs i and i+1
+	touched map[schema.GroupResource]time.Time // when something of a type was last learned other than by its stream
 	guests  []guest
 
 	followers map[*Follower]*footing // those that run, but for other API servers' types
@@ -55,9 +58,6 @@ type bound struct {
 	written      // zero: nowhere
 	sure    bool // it was seen, after the absence, that this write is still there
 }
-
-// groupResource is a type in all its versions.
-type groupResource struct{ group, name string }
 
 // guest is a type that was listed, of which it is not known yet whether it is in the same
 // etcd as the own writes: its list must lie between two of them.
@@ -191,7 +191,7 @@ func (c *continuity) away(now time.Time) bool {
 
 // stands says how it is with what was reported up to a version, and began to be reported in an
 // epoch.
-func (c *continuity) stands(r groupResource, epoch, version uint64) (now uint64, s standing) {
+func (c *continuity) stands(r schema.GroupResource, epoch, version uint64) (now uint64, s standing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s = stands
@@ -208,11 +208,11 @@ func (c *continuity) stands(r groupResource, epoch, version uint64) (now uint64,
 
 // touch notes that something of a type was learned by an answer: it may be newer than
 // what its stream has reported.
-func (c *continuity) touch(r groupResource) {
+func (c *continuity) touch(r schema.GroupResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.touched == nil {
-		c.touched = map[groupResource]time.Time{}
+		c.touched = map[schema.GroupResource]time.Time{}
 	}
 	c.touched[r] = time.Now()
 }
@@ -258,9 +258,9 @@ func (f *Follower) missed(err error) {
 	if f.t.Aggregated {
 		return // silence is the other server's
 	}
-	var refusal *problem
+	var refusal *fault.Answer
 	switch {
-	case errors.As(err, &refusal) && (refusal.code != 0 || refusal.Kind != ErrUnavailable):
+	case errors.As(err, &refusal) && (refusal.Code != 0 || refusal.Kind != ErrUnavailable):
 	case errors.As(err, &refusal), errors.Is(err, errEnded) && f.doubtful:
 		f.c.continuity.miss(time.Now(), f.silent)
 	}

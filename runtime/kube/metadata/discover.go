@@ -2,16 +2,20 @@ package metadata
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
 // Discovery is what is served now.
@@ -71,11 +75,11 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 			key := [2]string{gc.GroupOf(gv.name), r.name}
 			t := gc.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
 			switch {
-			case isEvent(key):
-				continue
+			case r.name == "events" && (key[0] == "" || key[0] == "events.k8s.io"):
+				continue // they are many, own nothing and are owned by nobody
 			case kinds[r.kind]:
 				if r.can("get") {
-					others.add(gv.name, r)
+					others[[2]string{gv.name, r.kind}] = append(others[[2]string{gv.name, r.kind}], r)
 				}
 				if !r.watchable() || chosen[key] {
 					continue
@@ -116,13 +120,10 @@ func ordered(all []resource) []resource {
 	return all
 }
 
-// isEvent: events are many, own nothing and are owned by nobody.
-func isEvent(key [2]string) bool {
-	return key[1] == "events" && (key[0] == "" || key[0] == "events.k8s.io")
-}
-
 // sound says whether what a server calls a resource can be asked for.
 func (r *resource) sound() bool { return segment(r.name) && segment(r.kind) }
+
+const aggregatedKind = "APIGroupDiscoveryList"
 
 const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	mediaJSON + ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," + mediaJSON
@@ -131,7 +132,8 @@ const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 // server does not know how to answer that.
 func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion, error) {
 	q := request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
-	last := c.discovered.of(path)
+	known, _ := c.discovered.Load(path)
+	last, _ := known.(discovered)
 	q.ifNoneMatch = last.etag
 	a, err := c.ask(ctx, q)
 	if err != nil {
@@ -142,15 +144,15 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	}
 	var doc discoveryDocument
 	err = q.decode(a, &doc)
-	var f *problem
+	var f *fault.Answer
 	switch {
-	case errors.As(err, &f) && f.code == http.StatusNotFound && path == "/api":
+	case errors.As(err, &f) && f.Code == http.StatusNotFound && path == "/api":
 		return nil, nil // there are control planes without the core group
 	case err != nil:
 		return nil, err
-	case doc.Kind == "APIGroupDiscoveryList":
+	case doc.Kind == aggregatedKind:
 		versions := doc.aggregated()
-		c.discovered.note(path, discovered{a.etag, versions})
+		c.discovered.Store(path, discovered{a.etag, versions})
 		return versions, nil
 	case doc.Kind == "APIVersions":
 		return c.eachVersion(ctx, doc.Versions), nil
@@ -160,28 +162,6 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	return nil, broken(q.op(), nonsense("discovery that is a %q", fault.Clean(doc.Kind)))
 }
 
-// askJSON decodes an answer that is 200 and JSON.
-func (c *Client) askJSON(ctx context.Context, q request, to any) error {
-	a, err := c.ask(ctx, q)
-	if err != nil {
-		return err
-	}
-	return q.decode(a, to)
-}
-
-func (q *request) decode(a *answer, to any) error {
-	switch {
-	case a.code != http.StatusOK:
-		return q.refused(a)
-	case a.media != mediaJSON:
-		return broken(q.op(), nonsense("an answer of the type %s", fault.Clean(a.media)))
-	}
-	if err := json.Unmarshal(a.body, to); err != nil {
-		return broken(q.op(), nonsense("%s", fault.Clean(err.Error())))
-	}
-	return nil
-}
-
 // discovered is what a path was answered, and what the server calls that answer: as long
 // as it has not changed the server need not say it again.
 type discovered struct {
@@ -189,62 +169,138 @@ type discovered struct {
 	versions []groupVersion
 }
 
-type discoveredPaths struct {
-	mu  sync.Mutex
-	all map[string]discovered
-}
-
-func (p *discoveredPaths) of(path string) discovered {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[path]
-}
-
-func (p *discoveredPaths) note(path string, d discovered) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = make(map[string]discovered)
-	}
-	p.all[path] = d
-}
-
 // eachVersion asks for the resources of each version by itself.
 func (c *Client) eachVersion(ctx context.Context, names []string) []groupVersion {
 	all := make([]groupVersion, len(names))
-	room := make(chan struct{}, 8)
-	var wg sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(8)
 	for i, name := range names {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			all[i] = groupVersion{name: name}
+		group.Go(func() error {
+			all[i].name = name
 			all[i].resources, all[i].err = c.resourcesOf(ctx, name)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // each says by itself what went wrong
 	return all
 }
 
 func (c *Client) resourcesOf(ctx context.Context, apiVersion string) ([]resource, error) {
-	path, err := versionPath(apiVersion)
+	path, err := pathOf(apiVersion)
 	if err != nil {
 		return nil, err
 	}
 	q := request{method: http.MethodGet, path: path, accept: mediaJSON, limit: maxDiscovery}
-	var list resourceList
+	var list metav1.APIResourceList
 	if err := c.askJSON(ctx, q, &list); err != nil {
 		return nil, err
 	}
 	if list.Kind != "APIResourceList" {
 		return nil, broken(q.op(), nonsense("discovery that is a %q", fault.Clean(list.Kind)))
 	}
-	return list.resources(), nil
+	return resources(&list), nil
 }
 
-func joinVersion(group, version string) string {
-	if group == "" {
-		return version
+// discoveryDocument is any of the three that /api and /apis answer with.
+type discoveryDocument struct {
+	Kind     string            `json:"kind"`
+	Versions []string          `json:"versions"` // APIVersions
+	Groups   []metav1.APIGroup `json:"groups"`   // APIGroupList
+	Items    []struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Versions []struct {
+			Version   string `json:"version"`
+			Freshness string `json:"freshness"`
+			Resources []struct {
+				Resource     string   `json:"resource"`
+				Singular     string   `json:"singularResource"`
+				Short        []string `json:"shortNames"`
+				Scope        string   `json:"scope"`
+				Verbs        []string `json:"verbs"`
+				ResponseKind struct {
+					Kind string `json:"kind"`
+				} `json:"responseKind"`
+			} `json:"resources"`
+		} `json:"versions"`
+	} `json:"items"` // APIGroupDiscoveryList
+}
+
+func (d *discoveryDocument) aggregated() (all []groupVersion) {
+	for _, group := range d.Items {
+		for _, v := range group.Versions {
+			gv := groupVersion{name: schema.GroupVersion{Group: group.Metadata.Name, Version: v.Version}.String()}
+			if v.Freshness != "" && v.Freshness != "Current" {
+				gv.err = &fault.Answer{Fault: fault.Fault{Op: "discovery", Kind: ErrUnavailable, Text: "what is known of " + fault.Clean(gv.name) + " is " + fault.Clean(v.Freshness),
+					Hint: "does the API server behind it answer?"}}
+			}
+			for _, r := range v.Resources {
+				made := resource{name: r.Resource, kind: r.ResponseKind.Kind, namespaced: r.Scope == "Namespaced", verbs: r.Verbs}
+				if made.sound() && (r.Scope == "Namespaced" || r.Scope == "Cluster") {
+					gv.resources = append(gv.resources, made)
+				}
+			}
+			if _, err := pathOf(gv.name); err == nil {
+				all = append(all, gv)
+			}
+		}
 	}
-	return group + "/" + version
+	return all
+}
+
+// groupVersions puts each group's preferred version first.
+func (d *discoveryDocument) groupVersions() (names []string) {
+	for _, g := range d.Groups {
+		first := g.PreferredVersion.GroupVersion
+		if first != "" {
+			names = append(names, first)
+		}
+		for _, v := range g.Versions {
+			if v.GroupVersion != first {
+				names = append(names, v.GroupVersion)
+			}
+		}
+	}
+	return names
+}
+
+// Names are what people call the types that are served, versions in the server's order of
+// preference. [naming.ErrNoNames]: it does not know aggregated discovery.
+func (c *Client) Names(ctx context.Context) (all []naming.Resource, err error) {
+	for _, path := range []string{"/api", "/apis"} {
+		var doc discoveryDocument
+		err := c.askJSON(ctx, request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}, &doc)
+		switch {
+		case Answered(err) == http.StatusNotAcceptable, err == nil && doc.Kind != aggregatedKind:
+			return nil, naming.ErrNoNames
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, doc.names()...)
+	}
+	return all, nil
+}
+
+func (d *discoveryDocument) names() (all []naming.Resource) {
+	for _, g := range d.Items {
+		for _, v := range g.Versions {
+			for _, r := range v.Resources {
+				all = append(all, naming.Resource{Group: g.Metadata.Name, Version: v.Version, Plural: r.Resource, Kind: r.ResponseKind.Kind,
+					Singular: r.Singular, Short: r.Short, Deletable: slices.Contains(r.Verbs, "delete")})
+			}
+		}
+	}
+	return all
+}
+
+// resources that a version of a group answers with.
+func resources(l *metav1.APIResourceList) (all []resource) {
+	for _, r := range l.APIResources {
+		made := resource{name: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
+		if !strings.Contains(r.Name, "/") && made.sound() { // no subresource
+			all = append(all, made)
+		}
+	}
+	return all
 }

@@ -2,15 +2,23 @@ package metadata
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -57,22 +65,24 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	case err != nil:
 		return Outcome{Err: err}
 	}
-	defer c.touch(a.Object)
+	defer c.continuity.touch(inAllVersions(a.Object.APIVersion, a.Object.Resource))
 	switch {
 	case got.code != http.StatusOK && got.code != http.StatusAccepted:
 		return q.sortOut(got, a)
-	case a.Verb == gc.Delete:
-		if err := got.confirms(a.Object); err != nil {
-			return Outcome{Err: broken(q.op(), err)}
-		}
+	case a.Verb == gc.Delete && got.status().Status == "Success":
 		return Outcome{Result: gc.Done}
 	}
-	object, err := got.object(a.Object)
-	if err == nil && object.UID != a.Object.UID {
+	// Else an answer with a good code is the API server's only if it shows the object: what is
+	// being deleted, or what was patched.
+	object, err := got.object(a.Object, partialKind)
+	if err == nil && a.Verb != gc.Delete && object.UID != a.Object.UID {
 		err = nonsense("the patched object is another")
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Outcome{Err: broken(q.op(), err)}
+	case a.Verb == gc.Delete:
+		object = nil
 	}
 	return Outcome{Result: gc.Done, Object: object}
 }
@@ -135,58 +145,103 @@ func (c *Client) requestFor(a gc.Action, namespaced bool) (request, error) {
 	}
 	q := request{method: http.MethodPatch, path: path, query: "fieldManager=" + name,
 		accept: acceptPartial, contentType: "application/json-patch+json"}
+	var content any
 	switch a.Verb {
 	case gc.Delete:
-		q.method, q.query, q.contentType, q.body = http.MethodDelete, "", mediaJSON, deleteOptions(a)
+		q.method, q.query, q.contentType, content = http.MethodDelete, "", mediaJSON, deleteOptions(a)
 	case gc.RemoveReferences:
-		q.body = removeReferences(a)
+		content = removeReferences(a)
 	case gc.Unblock:
-		q.body = unblock(a)
+		content = unblock(a)
 	case gc.RemoveFinalizer:
-		q.body = removeFinalizer(a)
+		content = removeFinalizer(a)
 	case gc.FailPod:
 		now, known := c.Time(time.Now())
 		if !known {
 			now = time.Now()
 		}
 		q.path += "/status"
-		q.contentType, q.body = "application/strategic-merge-patch+json", failPod(a, now)
+		q.contentType, content = "application/strategic-merge-patch+json", failPod(a, now)
 	default:
 		return request{}, fmt.Errorf("do %s: %w", a.Verb, errors.ErrUnsupported)
 	}
-	return q, nil
-}
-
-// confirms says whether an answer with a good code is the API server's: it tells
-// of success, or shows what is being deleted.
-func (a *answer) confirms(o gc.Coordinates) error {
-	if s := a.status(); s.success {
-		return nil
-	}
-	_, err := a.object(o)
-	return err
+	q.body, err = json.Marshal(content)
+	return q, err
 }
 
 // sortOut says what an answer that is an error means for what was wanted.
 func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	f := q.refused(got)
-	out := Outcome{Result: gc.Failed, Err: f, RetryAfter: f.retryAfter}
-	switch s := &f.status; {
-	case got.code == http.StatusNotFound && s.namesAbsent(a.Object):
+	out := Outcome{Result: gc.Failed, Err: f, RetryAfter: f.RetryAfter}
+	switch s := f.Status; {
+	case got.code == http.StatusNotFound && namesAbsent(s, a.Object):
 		return Outcome{Result: gc.Gone}
-	case s.failure && s.refusal(), got.code == http.StatusForbidden:
+	case s.Failed() && s.Inadmissible(), got.code == http.StatusForbidden:
 		// Before 429: a webhook that says so speaks for itself, and must not slow all others.
 		out.Result, out.RetryAfter = gc.Forbidden, 0
-	case s.failure && s.unadmitted():
+	case s.Failed() && unadmitted(s):
 		out.Webhook, out.RetryAfter = true, 0
-	case got.code == http.StatusTooManyRequests, got.code/100 == 5 && f.retryAfter > 0:
+	case got.code == http.StatusTooManyRequests, got.code/100 == 5 && f.RetryAfter > 0:
 		out.Throttled, out.Result = true, gc.TooMany
-	case got.code == http.StatusConflict && s.failure:
+	case got.code == http.StatusConflict && s.Failed():
 		out.Result = gc.Conflict
-	case got.code == http.StatusUnprocessableEntity && s.failure && s.name == "" && q.method == http.MethodPatch:
+	case got.code == http.StatusUnprocessableEntity && s.Failed() && s.Details.Name == "" && q.method == http.MethodPatch:
 		// A test of the patch, or a place that is not there any more. What a
 		// validation finds names the object.
 		out.Result = gc.Conflict
 	}
 	return out
+}
+
+// Notice is what people are told about an object.
+type Notice struct {
+	Object  gc.Coordinates // Resource is not needed
+	Type    string         // "Warning" or "Normal"; default Warning
+	Reason  string         // one word, for machines
+	Message string
+}
+
+// Bounds of the fields of an event (k8s.io/kubernetes/pkg/apis/core/validation).
+const (
+	maxWord    = 128
+	maxMessage = 1024
+)
+
+// Warn creates an event about an object, in its namespace or in "default".
+func (c *Client) Warn(ctx context.Context, n Notice) error {
+	in := cmp.Or(n.Object.Namespace, "default")
+	path, err := Selection{Namespace: in}.path(gc.Type{APIVersion: "events.k8s.io/v1", Resource: "events", Namespaced: true})
+	if err == nil {
+		err = c.Send(ctx, http.MethodPost, path, url.Values{"fieldManager": {name}}, n.event(in, time.Now()), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("create event: %w", err)
+	}
+	return nil
+}
+
+func (n *Notice) event(in string, now time.Time) map[string]any {
+	instance := name
+	if host, err := os.Hostname(); err == nil {
+		instance += "-" + host
+	}
+	o := n.Object
+	return map[string]any{
+		"apiVersion": "events.k8s.io/v1", "kind": "Event",
+		"metadata":            map[string]any{"generateName": name + "-", "namespace": in},
+		"eventTime":           now.UTC().Format(metav1.RFC3339Micro),
+		"reportingController": name, "reportingInstance": cut(instance, maxWord),
+		"type": cmp.Or(n.Type, "Warning"), "reason": cut(n.Reason, maxWord), "action": cut(n.Reason, maxWord),
+		"note": cut(n.Message, maxMessage),
+		"regarding": map[string]any{"apiVersion": o.APIVersion, "kind": cascade.BaseKind(o.Kind), "namespace": o.Namespace,
+			"name": o.Name, "uid": o.UID},
+	}
+}
+
+// cut shortens to n bytes, between two letters.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
@@ -85,7 +86,7 @@ func (c *Client) Follow(t gc.Type, fields Fields, sink Sink) *Follower {
 	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	f.decoder.kind, f.decoder.fields = t.Kind, fields
 	f.reported.changed = make(chan struct{})
-	f.path, f.pathErr = typePath(t.APIVersion, t.Resource)
+	f.path, f.pathErr = pathOf(t.APIVersion, t.Resource)
 	return f
 }
 
@@ -160,9 +161,12 @@ func (f *Follower) Run(ctx context.Context) error {
 			}
 		}
 		if err := f.unreadable(ctx, err); err != nil {
-			return ignoreEnd(ctx, err)
+			if ctx.Err() == nil && errors.As(err, &own) {
+				return own.error
+			}
+			return nil // it was only asked to end
 		}
-		if !f.wait(ctx, max(wait.Jitter(backoff.Next()), retryAfter(err))) {
+		if !f.wait(ctx, max(wait.Jitter(backoff.Next()), fault.RetryAfter(err))) {
 			return nil
 		}
 	}
@@ -193,22 +197,13 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	return false, err
 }
 
-// ignoreEnd is what a sink's error means: none if it was only asked to end.
-func ignoreEnd(ctx context.Context, err error) error {
-	var own *sinkError
-	if ctx.Err() != nil || !errors.As(err, &own) {
-		return nil
-	}
-	return own.error
-}
-
 // errEnded is a stream that was begun, and ended without saying anything that
 // cannot be followed.
 var errEnded = errors.New("the watch ended")
 
 // quiet says whether an end is nothing to tell of, and prepares what comes next.
 func (f *Follower) quiet(err error) bool {
-	var refusal *problem
+	var refusal *fault.Answer
 	switch {
 	case errors.Is(err, errEnded):
 		return true
@@ -218,7 +213,7 @@ func (f *Follower) quiet(err error) bool {
 	case errors.Is(err, errUnstreamed):
 		f.paged = true
 		return true
-	case errors.As(err, &refusal) && (refusal.code/100 == 4 && refusal.code != http.StatusTooManyRequests):
+	case errors.As(err, &refusal) && (refusal.Code/100 == 4 && refusal.Code != http.StatusTooManyRequests):
 		// The type may have gone and come again, or the right to it: whatever
 		// comes then has a history of its own.
 		f.version = ""
@@ -257,7 +252,7 @@ func (f *Follower) probe(ctx context.Context) error {
 	if f.highest == 0 {
 		return nil // no numbers: nothing to compare
 	}
-	place := f.c.listSlot(ctx)
+	place := f.c.place(ctx, f.c.lists)
 	defer place.release()
 	p, err := f.list(ctx, "", 1, func(item) error { return nil })
 	if err != nil {
@@ -350,14 +345,6 @@ func (f *Follower) unreadable(ctx context.Context, why error) error {
 	}
 	f.c.continuity.settled(f, f.tried)
 	return nil
-}
-
-func retryAfter(err error) time.Duration {
-	var f *problem
-	if errors.As(err, &f) {
-		return f.retryAfter
-	}
-	return 0
 }
 
 func (f *Follower) wait(ctx context.Context, d time.Duration) bool {

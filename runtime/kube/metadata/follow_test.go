@@ -200,7 +200,8 @@ func TestSilentServerIsAskedAgain(t *testing.T) {
 		{"watch 110", watching(obj(11), nil)}, // falls silent
 		{"probe", listing("111", "")},
 		{"watch 111", watching(obj(12), nil)},
-	}}, Options{Timeout: 300 * time.Millisecond, Idle: 300 * time.Millisecond})
+	}}, Options{Timeout: 300 * time.Millisecond})
+	c.timing.idle = 300 * time.Millisecond
 	start(t, c.Follow(anyType, nil, s.sink))
 	s.expect(t, "listing", "observed o1", "listing", "observed o1", "synced 110", "observed o11", "observed o12")
 }
@@ -269,8 +270,8 @@ func TestSilentListsDoNotHoldOthers(t *testing.T) {
 		}
 		silent <- struct{}{}
 		<-r.Context().Done()
-	}), Options{Lists: 1})
-	c.timing.silence = 50 * time.Millisecond
+	}), Options{})
+	c.lists, c.timing.silence = make(chan struct{}, 1), 50*time.Millisecond
 	other := anyType
 	other.Resource = "broken"
 	start(t, c.Follow(other, nil, newTelling().sink))

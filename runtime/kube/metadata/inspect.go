@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
@@ -31,29 +32,19 @@ type Selection struct {
 
 func (s Selection) values() url.Values {
 	v := url.Values{}
-	if s.Labels != "" {
-		v.Set("labelSelector", s.Labels)
-	}
-	if s.Fields != "" {
-		v.Set("fieldSelector", s.Fields)
+	for key, value := range map[string]string{"labelSelector": s.Labels, "fieldSelector": s.Fields} {
+		if value != "" {
+			v.Set(key, value)
+		}
 	}
 	return v
 }
 
 func (s Selection) path(t gc.Type) (string, error) {
 	if s.Namespace == "" || !t.Namespaced {
-		return typePath(t.APIVersion, t.Resource)
+		return pathOf(t.APIVersion, t.Resource)
 	}
-	p, err := versionPath(t.APIVersion)
-	switch {
-	case err != nil:
-		return "", err
-	case !segment(s.Namespace):
-		return "", refuse("the namespace %q", s.Namespace)
-	case !segment(t.Resource):
-		return "", refuse("the resource %q", t.Resource)
-	}
-	return p + "/namespaces/" + url.PathEscape(s.Namespace) + "/" + url.PathEscape(t.Resource), nil
+	return pathOf(t.APIVersion, "namespaces", s.Namespace, t.Resource)
 }
 
 // listAttempts are how often a list may break off before it counts as one that cannot be
@@ -73,7 +64,17 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 	pause := c.timing.minPause
 	for attempt := 1; ; attempt++ {
 		begin()
-		err := f.once(ctx, each)
+		place := c.place(ctx, c.lists)
+		err := f.all(ctx, place.heard, func(it item) error {
+			if it.unsound() != nil {
+				return nil // of another API server: nobody could refer to it
+			}
+			it.listed.Object = it.Object
+			it.listed.APIVersion, it.listed.Kind = t.APIVersion, t.Kind
+			each(*it.listed)
+			return nil
+		})
+		place.release()
 		switch {
 		case err == nil:
 			return nil
@@ -85,42 +86,27 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 			f.whole = true // its pages expire before they are read
 			continue
 		}
-		if !f.wait(ctx, max(wait.Jitter(pause), retryAfter(err))) {
+		if !f.wait(ctx, max(wait.Jitter(pause), fault.RetryAfter(err))) {
 			return ctx.Err()
 		}
 		pause *= 2
 	}
 }
 
-// once reads all pages.
-func (f *Follower) once(ctx context.Context, each func(ListedObject)) error {
-	place := f.c.listSlot(ctx)
-	defer place.release()
-	limit, next := pageSize, ""
+// all reads a list page by page, unless it is to be whole, and calls read after each page but the last.
+func (f *Follower) all(ctx context.Context, read func(), each func(item) error) error {
+	limit := pageSize
 	if f.whole {
 		limit = 0
 	}
-	for begun := false; !begun || next != ""; begun = true {
-		p, err := f.list(ctx, next, limit, func(it item) error {
-			if it.unsound() != nil {
-				return nil // of another API server: nobody could refer to it
-			}
-			listed := ListedObject{}
-			if it.listed != nil {
-				listed = *it.listed
-			}
-			listed.Object = it.Object
-			listed.APIVersion, listed.Kind = f.t.APIVersion, f.t.Kind
-			each(listed)
-			return nil
-		})
-		if err != nil {
+	for next := ""; ; {
+		p, err := f.list(ctx, next, limit, each)
+		if err != nil || p.next == "" {
 			return err
 		}
-		place.heard()
+		read()
 		next = p.next
 	}
-	return nil
 }
 
 func (t *ListedObject) deletion(b []byte) (err error) {
@@ -135,7 +121,7 @@ func (t *ListedObject) label(b []byte) error {
 		return nil
 	}
 	var key, value []byte
-	err := read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
+	err := protobuf.Read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
 	if t.Labels == nil {
 		t.Labels = make(map[string]string)
 	}
@@ -181,4 +167,52 @@ func (c *Client) WholeList(ctx context.Context, t gc.Type, s Selection, each fun
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
+}
+
+// ListFields reads all objects of a type live, as they stand when it is asked for, with what
+// fields picks; s selects them. The strings that take gets share the
+// memory of a page. An object whose fields cannot be read is an error: who lists live wants
+// proof.
+func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields Fields, take func(gc.Object, any) error) error {
+	f := c.Follow(t, fields, nil)
+	if f.path, f.pathErr = s.path(t); f.pathErr != nil {
+		return f.fault(f.pathErr)
+	}
+	f.query = s.values()
+	return f.all(ctx, func() {}, func(it item) error {
+		if it.fields == nil && fields != nil {
+			return nonsense("%s %s/%s cannot be read", t.Kind, fault.Clean(it.Namespace), fault.Clean(it.Name))
+		}
+		it.APIVersion, it.Kind = t.APIVersion, t.Kind
+		return take(it.Object, it.fields)
+	})
+}
+
+// ReadFields reads what fields picks from one object, live. There is one, with whatever UID, if
+// there is no error.
+func (c *Client) ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields Fields) (any, error) {
+	path, err := objectPath(o, namespaced)
+	if err != nil {
+		return nil, err
+	}
+	q := request{method: http.MethodGet, path: path, accept: mediaProtobuf}
+	a, err := c.ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if a.code != http.StatusOK {
+		return nil, q.refused(a)
+	}
+	if _, err = a.object(o, o.Kind); err != nil {
+		return nil, broken(q.op(), err)
+	}
+	t, err := unwrap(a.body)
+	if err != nil {
+		return nil, broken(q.op(), err)
+	}
+	got, err := fields(t.raw)
+	if err != nil { // without its words: they may repeat what is secret
+		return nil, broken(q.op(), nonsense("a %s that cannot be read", o.Kind))
+	}
+	return got, nil
 }

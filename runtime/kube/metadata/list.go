@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -13,15 +12,15 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/ebb-agent/ebb/runtime/kube/bounded"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
 // page is what a list says of itself.
 type page struct {
-	version   string
-	next      string // more is to come
-	remaining int64  // how much, if the server says so
+	version string
+	next    string // more is to come
 }
 
 // pageSize is how many objects one answer of a list has.
@@ -34,7 +33,7 @@ const pageSize = 500
 func (f *Follower) list(ctx context.Context, next string, limit int, each func(item) error) (page, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	left, waits := f.c.options.Timeout, time.Now()
+	left, waits := f.c.timeout, time.Now()
 	timer := time.AfterFunc(left, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
 	take := each
@@ -181,10 +180,7 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 
 func (p *page) meta(b []byte) error {
 	var version, next []byte
-	err := read(b, protobuf.To{Field: 2, Bytes: &version}, protobuf.To{Field: 3, Bytes: &next})
-	if err == nil {
-		p.remaining, _, err = protobuf.Number(b, 4)
-	}
+	err := protobuf.Read(b, protobuf.To{Field: 2, Bytes: &version}, protobuf.To{Field: 3, Bytes: &next})
 	p.version, p.next = string(version), string(next)
 	return err
 }
@@ -255,28 +251,33 @@ func cutOff(err error) error {
 
 // jsonList is protoList for a server that has no protobuf.
 func jsonList(r io.Reader, details bool, each func(item) error) (p page, err error) {
-	m := &meter{r: r}
-	m.next()
-	d := json.NewDecoder(m)
+	d := bounded.NewJSON(r, bounded.Unlimited, maxObject)
 	complete := false
-	err = fields(d, func(key string) error {
-		m.next()
+	err = d.Fields(func(key string) error {
 		switch key {
 		case "metadata":
 			var meta struct {
-				ResourceVersion    string `json:"resourceVersion"`
-				Continue           string `json:"continue"`
-				RemainingItemCount int64  `json:"remainingItemCount"`
+				ResourceVersion string `json:"resourceVersion"`
+				Continue        string `json:"continue"`
 			}
 			err := d.Decode(&meta)
-			p = page{meta.ResourceVersion, meta.Continue, meta.RemainingItemCount}
+			p = page{meta.ResourceVersion, meta.Continue}
 			return err
 		case "items":
 			complete = true
-			return items(d, m, details, each)
+			return d.Items(func() error {
+				var o jsonObject
+				if err := d.Decode(&o); err != nil {
+					return err
+				}
+				it := o.item()
+				if details {
+					it.listed = o.listed()
+				}
+				return each(it)
+			})
 		}
-		var skipped json.RawMessage
-		return d.Decode(&skipped)
+		return d.Skip()
 	})
 	if err == nil && !complete {
 		err = nonsense("a list without items")
@@ -287,46 +288,59 @@ func jsonList(r io.Reader, details bool, each func(item) error) (p page, err err
 	return p, nil
 }
 
-// fields reads an object; field reads the value that is next.
-func fields(d *json.Decoder, field func(key string) error) error {
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.Join(err, nonsense("no list"))
+// pages lists the type page by page, for servers that do not stream lists.
+func (f *Follower) pages(ctx context.Context) error {
+	done := f.c.place(ctx, f.c.lists)
+	defer done.release()
+	limit, whole := pageSize, f.whole
+	if f.whole = false; whole {
+		limit = 0
 	}
-	for d.More() {
-		key, err := d.Token()
+	f.asked, f.listed, f.floor = time.Now(), 0, f.c.continuity.floor()
+	var first, p page
+	for begun := false; !begun || p.next != ""; begun = true {
+		var err error
+		var objects []Event
+		begin := func() {
+			if !begun && objects == nil {
+				objects = append(f.away(f.c.continuity.hear(time.Now())), f.listing())
+			}
+		}
+		p, err = f.list(ctx, p.next, limit, func(it item) error {
+			begin()
+			f.listed++
+			if objects = append(objects, f.observed(it)); len(objects) < maxBatch {
+				return nil
+			}
+			full := objects
+			objects = make([]Event, 0, maxBatch)
+			return f.deliver(ctx, full)
+		})
+		if begun && errors.Is(err, errExpired) {
+			return f.expired(whole, err)
+		}
 		if err != nil {
 			return err
 		}
-		if err := field(key.(string)); err != nil {
+		if begin(); !begun {
+			first = p
+		}
+		if len(objects) == 0 {
+			continue
+		}
+		if err := f.deliver(ctx, objects); err != nil {
 			return err
 		}
 	}
-	_, err := d.Token()
-	return err
+	return f.synced(ctx, first.version)
 }
 
-func items(d *json.Decoder, m *meter, details bool, each func(item) error) error {
-	t, err := d.Token()
-	if err != nil || t == nil { // null: a slice that was never made
+// expired finds a way out for a list whose next page etcd has forgotten. Going on with
+// the newest state, as the server offers, would not help: the watch would have to begin
+// where the first page was, and that is forgotten, too. So the next list is one answer.
+func (f *Follower) expired(whole bool, err error) error {
+	if f.whole = !whole; f.whole {
 		return err
 	}
-	if t != json.Delim('[') {
-		return nonsense("items that are no list")
-	}
-	for d.More() {
-		m.next()
-		var o jsonObject
-		if err := d.Decode(&o); err != nil {
-			return err
-		}
-		it := o.item()
-		if details {
-			it.listed = o.listed()
-		}
-		if err := each(it); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
+	return &fault.Answer{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "its lists expire before they were read, also without a limit"}}
 }

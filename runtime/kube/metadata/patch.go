@@ -1,123 +1,92 @@
 package metadata
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// body writes JSON. Only strings need care.
-type body struct{ b []byte }
-
-func (w *body) raw(s string) *body { w.b = append(w.b, s...); return w }
-
-func (w *body) text(s string) *body {
-	if plain(s) {
-		w.b = append(append(append(w.b, '"'), s...), '"')
-		return w
-	}
-	quoted, err := json.Marshal(s)
-	if err != nil { // not for a string
-		quoted = []byte(`""`)
-	}
-	w.b = append(w.b, quoted...)
-	return w
-}
-
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
+// object is one in JSON.
+type object map[string]any
 
 // deleteOptions says how to delete, and what must not have changed.
-func deleteOptions(a gc.Action) []byte {
-	w := body{make([]byte, 0, 256)}
-	w.raw(`{"apiVersion":"v1","kind":"DeleteOptions"`)
+func deleteOptions(a gc.Action) any {
+	uid := types.UID(a.Object.UID)
+	o := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &a.ResourceVersion}}
 	if a.NoGrace {
-		w.raw(`,"gracePeriodSeconds":0`)
+		o.GracePeriodSeconds = new(int64)
 	}
 	if a.Policy != "" {
-		w.raw(`,"propagationPolicy":`).text(string(a.Policy))
+		policy := metav1.DeletionPropagation(a.Policy)
+		o.PropagationPolicy = &policy
 	}
-	w.raw(`,"preconditions":{"uid":`).text(a.Object.UID).raw(`,"resourceVersion":`).text(a.ResourceVersion)
-	return w.raw(`}}`).b
+	return o
 }
 
 // The API server takes at most 10,000 operations in one patch. Of more than
 // maxRefs references some are left for the next: the object as it then is says so.
 const maxRefs = 1500
 
-// patch begins a JSON patch that nothing but the object in question passes.
-func patch(a gc.Action) *body {
-	w := &body{make([]byte, 0, 256+400*min(len(a.Refs), maxRefs))}
-	return w.raw(`[{"op":"test","path":"/metadata/uid","value":`).text(a.Object.UID).raw(`}`)
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }
 
-func (w *body) op(op, path string, i int, field string) *body {
-	w.raw(`,{"op":"`).raw(op).raw(`","path":"/metadata/`).raw(path).raw("/")
-	w.b = strconv.AppendInt(w.b, int64(i), 10)
-	return w.raw(field).raw(`"`)
+// patch begins one that nothing but the object in question passes.
+func patch(a gc.Action) []operation {
+	return []operation{{"test", "/metadata/uid", a.Object.UID}}
 }
 
-// tested writes that the references stand where they stood, and returns them
-// from the last to the first: what is removed moves those behind it.
-func (w *body) tested(a gc.Action) []gc.Position {
+// ofReferences is a patch that tests that the references stand where they stood, and then
+// does something with each, from the last to the first: what is removed moves those behind it.
+func ofReferences(a gc.Action, do func(path string) operation) []operation {
 	refs := slices.Clone(a.Refs)
 	slices.SortFunc(refs, func(a, b gc.Position) int { return b.Index - a.Index })
-	refs = refs[:min(len(refs), maxRefs)]
-	for _, r := range refs {
-		for _, f := range [...]struct{ field, value string }{
-			{"/uid", r.UID}, {"/name", r.Name}, {"/kind", r.Kind}, {"/apiVersion", r.APIVersion}} {
-			w.op("test", "ownerReferences", r.Index, f.field).raw(`,"value":`).text(f.value).raw(`}`)
-		}
+	all := patch(a)
+	var then []operation
+	for _, r := range refs[:min(len(refs), maxRefs)] {
+		path := "/metadata/ownerReferences/" + strconv.Itoa(r.Index)
+		all = append(all, operation{"test", path + "/uid", r.UID}, operation{"test", path + "/name", r.Name},
+			operation{"test", path + "/kind", r.Kind}, operation{"test", path + "/apiVersion", r.APIVersion})
+		then = append(then, do(path))
 	}
-	return refs
+	return append(all, then...)
 }
 
-func removeReferences(a gc.Action) []byte {
-	w := patch(a)
-	for _, r := range w.tested(a) {
-		w.op("remove", "ownerReferences", r.Index, "").raw(`}`)
-	}
-	return w.raw(`]`).b
+func removeReferences(a gc.Action) any {
+	return ofReferences(a, func(path string) operation { return operation{Op: "remove", Path: path} })
 }
 
 // unblock sets the field: "add" does, whether it was there or not.
-func unblock(a gc.Action) []byte {
-	w := patch(a)
-	for _, r := range w.tested(a) {
-		w.op("add", "ownerReferences", r.Index, "/blockOwnerDeletion").raw(`,"value":false}`)
-	}
-	return w.raw(`]`).b
+func unblock(a gc.Action) any {
+	return ofReferences(a, func(path string) operation { return operation{"add", path + "/blockOwnerDeletion", false} })
 }
 
-func removeFinalizer(a gc.Action) []byte {
-	w := patch(a)
+func removeFinalizer(a gc.Action) any {
+	all := patch(a)
 	if a.Finalizer == gc.OrphanFinalizer {
 		// What its dependents were decided on must not have changed.
-		w.raw(`,{"op":"test","path":"/metadata/resourceVersion","value":`).text(a.ResourceVersion).raw(`}`)
+		all = append(all, operation{"test", "/metadata/resourceVersion", a.ResourceVersion})
 	}
-	w.op("test", "finalizers", a.Index, "").raw(`,"value":`).text(a.Finalizer).raw(`}`)
-	return w.op("remove", "finalizers", a.Index, "").raw(`}]`).b
+	path := "/metadata/finalizers/" + strconv.Itoa(a.Index)
+	return append(all, operation{"test", path, a.Finalizer}, operation{Op: "remove", Path: path})
 }
 
 // failPod sets what a controller that counts failures looks at. UID and version in a patch
 // are preconditions; conditions are merged by their type.
-func failPod(a gc.Action, now time.Time) []byte {
-	w := body{make([]byte, 0, 512)}
-	w.raw(`{"metadata":{"uid":`).text(a.Object.UID).raw(`,"resourceVersion":`).text(a.ResourceVersion)
-	if w.raw(`},"status":{"phase":"Failed"`); !a.Disrupted {
-		return w.raw(`}}`).b
+func failPod(a gc.Action, now time.Time) any {
+	status := object{"phase": "Failed"}
+	if a.Disrupted {
+		status["conditions"] = []object{{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+			"message": "ebb-controller: " + string(a.Reason), "lastTransitionTime": now.UTC().Format(time.RFC3339)}}
 	}
-	w.raw(`,"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByPodGC",`)
-	w.raw(`"message":`).text("ebb-controller: " + string(a.Reason))
-	w.raw(`,"lastTransitionTime":`).text(now.UTC().Format(time.RFC3339))
-	return w.raw(`}]}}`).b
+	return object{"metadata": object{"uid": a.Object.UID, "resourceVersion": a.ResourceVersion}, "status": status}
 }

@@ -3,7 +3,11 @@ package metadata
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
@@ -37,15 +41,15 @@ func (c *Client) read(ctx context.Context, o gc.Coordinates, namespaced bool) (g
 	if err != nil {
 		return gc.Answer{}, err
 	}
-	defer c.touch(o)
+	defer c.continuity.touch(inAllVersions(o.APIVersion, o.Resource))
 	if a.code == http.StatusOK {
-		object, err := a.object(o)
+		object, err := a.object(o, partialKind)
 		if err != nil {
 			return gc.Answer{}, broken(q.op(), err)
 		}
 		return gc.Answer{State: gc.Exists, Object: *object}, nil
 	}
-	if s := a.status(); a.code == http.StatusNotFound && s.namesAbsent(o) {
+	if a.code == http.StatusNotFound && namesAbsent(a.status(), o) {
 		return gc.Answer{State: gc.Absent}, nil
 	}
 	err = q.refused(a)
@@ -55,10 +59,10 @@ func (c *Client) read(ctx context.Context, o gc.Coordinates, namespaced bool) (g
 	return gc.Answer{}, err
 }
 
-// object reads an answer as the object that was asked for. With a UID of its
+// object reads an answer as the object that was asked for, in protobuf of a kind. With a UID of its
 // own: the name may have been taken by another.
-func (a *answer) object(o gc.Coordinates) (*gc.Object, error) {
-	it, err := a.item()
+func (a *answer) object(o gc.Coordinates, kind string) (*gc.Object, error) {
+	it, err := a.item(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -69,14 +73,14 @@ func (a *answer) object(o gc.Coordinates) (*gc.Object, error) {
 	return &it.Object, nil
 }
 
-func (a *answer) item() (item, error) {
+func (a *answer) item(kind string) (item, error) {
 	switch a.media {
 	case mediaProtobuf:
 		t, err := unwrap(a.body)
 		if err != nil {
 			return item{}, err
 		}
-		if string(t.kind) != "PartialObjectMetadata" {
+		if string(t.kind) != kind {
 			return item{}, nonsense("a %s where an object should be", fault.Clean(string(t.kind)))
 		}
 		return new(decoder).partial(t.raw)
@@ -87,4 +91,71 @@ func (a *answer) item() (item, error) {
 		return jsonItem(a.body)
 	}
 	return item{}, nonsense("an answer of the type %s", fault.Clean(a.media))
+}
+
+// alike are the resources, by group version and kind, beside the first that has the kind:
+// a reference to the kind may mean an object of any of them.
+type alike map[[2]string][]resource
+
+// absentElsewhere is nil if no other resource of the kind has the object, and each said
+// so. One that has it is no answer either: its own watch tells of it.
+func (c *Client) absentElsewhere(ctx context.Context, o gc.Coordinates) error {
+	known := c.alike.Load()
+	if known == nil {
+		return nil
+	}
+	for _, r := range (*known)[[2]string{o.APIVersion, o.Kind}] {
+		other := o
+		if other.Resource = r.name; !r.namespaced {
+			other.Namespace = ""
+		}
+		a, err := c.read(ctx, other, r.namespaced)
+		switch {
+		case a.State == gc.Exists && a.Object.UID == o.UID:
+			return fmt.Errorf("it is one of the %s, which have the same kind", fault.Clean(r.name))
+		case a.State == gc.Unknown, a.State == gc.TooBusy:
+			return fmt.Errorf("read the %s, which have the same kind: %w", fault.Clean(r.name), err)
+		}
+	}
+	return nil
+}
+
+// pathOf is where the words lead to in a group's version (/api/v1, /apis/apps/v1), if they
+// can be elements of a path.
+func pathOf(apiVersion string, words ...string) (string, error) {
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	path, all := "/api", append([]string{group}, words...)
+	if grouped {
+		path, all = "/apis", append([]string{group, version}, words...)
+	}
+	for _, w := range all {
+		if !segment(w) {
+			return "", refuse("%q in the path of %q", fault.Clean(w), fault.Clean(strings.Join(words, "/")+" "+apiVersion))
+		}
+		path += "/" + url.PathEscape(w)
+	}
+	return path, nil
+}
+
+// objectPath is where an object is, if its coordinates can be those of one.
+func objectPath(o gc.Coordinates, namespaced bool) (string, error) {
+	switch {
+	case namespaced:
+		return pathOf(o.APIVersion, "namespaces", o.Namespace, o.Resource, o.Name)
+	case o.Namespace != "":
+		return "", refuse("the namespace %q", fault.Clean(o.Namespace))
+	}
+	return pathOf(o.APIVersion, o.Resource, o.Name)
+}
+
+// segment says whether a word can be one of a path, as the API server itself
+// demands of names (path.IsValidPathSegmentName). Owner references may say
+// anything: ".." must not lead to another object.
+func segment(s string) bool {
+	return s != "" && len(s) <= 512 && s != "." && s != ".." && !strings.ContainsAny(s, "/%") &&
+		strings.IndexFunc(s, unicode.IsControl) < 0
+}
+
+func refuse(format string, args ...any) error {
+	return &fault.Answer{Fault: fault.Fault{Op: "request", Kind: ErrRefused, Text: fmt.Sprintf(format, args...), Hint: "no object can be called that"}}
 }

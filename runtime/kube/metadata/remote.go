@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
@@ -29,7 +31,10 @@ func (v versions) has(name string) bool {
 // own: it passes on only what is announced. That is so for new definitions, and while
 // API servers of two versions announce in turn. What was another's stays so.
 func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versions, err error) (versions, error) {
-	if err == nil && remote != nil && remote.lacks(all) {
+	if err == nil && remote != nil && slices.ContainsFunc(all, func(gv groupVersion) bool {
+		_, known := remote[gv.name]
+		return !known && gc.GroupOf(gv.name) != registration
+	}) {
 		remote, err = c.remoteVersions(ctx)
 	}
 	c.remoteMu.Lock()
@@ -49,17 +54,19 @@ func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versio
 	return remote, nil
 }
 
-func (v versions) lacks(all []groupVersion) bool {
-	return slices.ContainsFunc(all, func(gv groupVersion) bool {
-		_, known := v[gv.name]
-		return !known && gc.GroupOf(gv.name) != registration
-	})
-}
-
 // remoteVersions asks who serves what.
 func (c *Client) remoteVersions(ctx context.Context) (versions, error) {
 	q := request{method: http.MethodGet, path: "/apis/" + registration + "/v1/apiservices", accept: mediaJSON, limit: maxDiscovery}
-	var list apiServiceList
+	var list struct {
+		Kind  string `json:"kind"`
+		Items []struct {
+			Spec struct {
+				Group   string    `json:"group"`
+				Version string    `json:"version"`
+				Service *struct{} `json:"service"`
+			} `json:"spec"`
+		} `json:"items"`
+	}
 	err := c.askJSON(ctx, q, &list)
 	if errors.Is(err, ErrNotServed) {
 		return nil, nil // no aggregation here
@@ -72,7 +79,7 @@ func (c *Client) remoteVersions(ctx context.Context) (versions, error) {
 	}
 	remote := make(versions, len(list.Items))
 	for _, s := range list.Items {
-		remote[joinVersion(s.Spec.Group, s.Spec.Version)] = s.Spec.Service != nil
+		remote[schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version}.String()] = s.Spec.Service != nil
 	}
 	return remote, nil
 }

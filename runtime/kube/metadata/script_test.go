@@ -89,6 +89,14 @@ func serve(t *testing.T, h http.Handler, o Options) *Client {
 	return c
 }
 
+func (k EventKind) String() string {
+	names := [...]string{"nothing", "listing", "observed", "synced", "deleted", "progress", "unreadable", "away", "went-back", "skipped"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown event"
+}
+
 type answering = func(t *testing.T, w http.ResponseWriter, r *http.Request)
 
 // frames answers with a watch that then ends; a nil frame stays silent instead.

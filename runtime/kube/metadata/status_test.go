@@ -44,7 +44,7 @@ func TestNamesAbsent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.namesAbsent(x); got != test.want {
+		if got := namesAbsent(s, x); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -2,11 +2,11 @@ package metadata
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/bounded"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -22,19 +22,11 @@ const (
 	acceptWhole = mediaProtobuf + ";stream=watch," + mediaProtobuf
 )
 
-// watchEvent is one event of a watch.
+// watchEvent is one event of a watch: Observed, Deleted or, of a bookmark, Progress.
 type watchEvent struct {
 	item
-	what verb
+	what EventKind
 }
-
-type verb uint8
-
-const (
-	put      verb = iota + 1 // it is like this now
-	remove                   // it went
-	bookmark                 // nothing happened; go on from here
-)
 
 // events reads a watch.
 type events interface {
@@ -47,8 +39,7 @@ func newEvents(resp *http.Response, d *decoder) (events, error) {
 	case m == mediaProtobuf:
 		return &protoEvents{newFrames(resp.Body), d}, nil
 	case m == mediaJSON && d.fields == nil:
-		meter := &meter{r: resp.Body}
-		return &jsonEvents{meter: meter, json: json.NewDecoder(meter)}, nil
+		return jsonEvents{bounded.NewJSON(resp.Body, bounded.Unlimited, maxObject)}, nil
 	default:
 		return nil, nonsense("a watch of the type %s", fault.Clean(m))
 	}
@@ -68,11 +59,19 @@ func (e *protoEvents) next() (watchEvent, error) {
 	if err != nil {
 		return watchEvent{}, err
 	}
+	wants := e.d.wants()
 	if string(what) == "ERROR" {
-		return watchEvent{}, errorEvent(o)
+		wants = "Status"
 	}
-	if string(o.kind) != e.d.wants() {
+	if string(o.kind) != wants {
 		return watchEvent{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
+	}
+	if wants == "Status" {
+		s, err := protoStatus(o.raw)
+		if err == nil {
+			err = ended(s)
+		}
+		return watchEvent{}, err
 	}
 	read := e.d.object
 	if string(what) == "BOOKMARK" {
@@ -85,67 +84,44 @@ func (e *protoEvents) next() (watchEvent, error) {
 	return check(string(what), it)
 }
 
-func errorEvent(o typed) error {
-	if string(o.kind) != "Status" {
-		return nonsense("an error that is a %s", fault.Clean(string(o.kind)))
-	}
-	s, err := protoStatus(o.raw)
-	if err != nil {
-		return err
-	}
-	return ended(s)
-}
-
 // ended makes an error of what a server says when it ends a watch.
-func ended(s status) error {
-	f := &problem{Fault: fault.Fault{Op: "watch", Kind: ErrUnavailable, Text: fault.Clean(s.message)}, code: s.code, status: s, retryAfter: s.pause()}
-	if s.expired() {
+func ended(s fault.Status) error {
+	f := &fault.Answer{Fault: fault.Fault{Op: "watch", Kind: ErrUnavailable, Text: fault.Clean(s.Message)}, Code: s.Code, Status: s, RetryAfter: pause(s)}
+	if expired(s) {
 		f.Kind = errExpired
 	}
 	return f
 }
 
+var eventKinds = map[string]EventKind{"ADDED": Observed, "MODIFIED": Observed, "DELETED": Deleted, "BOOKMARK": Progress}
+
 // check refuses an event that is none.
 func check(what string, it item) (watchEvent, error) {
-	t := watchEvent{item: it}
-	switch what {
-	case "ADDED", "MODIFIED":
-		t.what = put
-	case "DELETED":
-		t.what = remove
-	case "BOOKMARK":
-		t.what = bookmark
-	default:
-		return t, nonsense("an event of the type %s", fault.Clean(what))
+	kind := eventKinds[what]
+	if kind == 0 {
+		return watchEvent{}, nonsense("an event of the type %s", fault.Clean(what))
 	}
-	return t, nil
+	return watchEvent{it, kind}, nil
 }
 
 // jsonEvents reads the watch of a server that has no protobuf.
-type jsonEvents struct {
-	meter *meter
-	json  *json.Decoder
-}
+type jsonEvents struct{ *bounded.JSON }
 
-func (e *jsonEvents) ready() bool { return false }
+func (jsonEvents) ready() bool { return false }
 
-func (e *jsonEvents) next() (watchEvent, error) {
-	var line struct {
-		Type   string          `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
-	e.meter.next()
-	if err := e.json.Decode(&line); err != nil {
+func (e jsonEvents) next() (watchEvent, error) {
+	what, object, err := e.Event()
+	if err != nil {
 		return watchEvent{}, fault.InJSON(err)
 	}
-	if line.Type == "ERROR" {
-		return watchEvent{}, ended(jsonStatus(line.Object))
+	if what == "ERROR" {
+		return watchEvent{}, ended(fault.ParseStatus(object))
 	}
-	it, err := jsonItem(line.Object)
+	it, err := jsonItem(object)
 	if err != nil {
 		return watchEvent{}, err
 	}
-	return check(line.Type, it)
+	return check(what, it)
 }
 
 // jsonObject is the part of any object that is wanted.
@@ -204,22 +180,4 @@ func (o *jsonObject) item() item {
 			APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID, Block: r.BlockOwnerDeletion})
 	}
 	return it
-}
-
-// meter bounds what a JSON decoder reads for one object. It reads ahead, so that
-// an object may get less than its limit; the limit has room for that.
-type meter struct {
-	r    io.Reader
-	left int64
-}
-
-func (m *meter) next() { m.left = maxObject }
-
-func (m *meter) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, nonsense("longer than is plausible")
-	}
-	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
-	m.left -= int64(n)
-	return n, err
 }

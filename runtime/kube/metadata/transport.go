@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/http"
 
@@ -15,55 +16,44 @@ import (
 // process needs.
 const streamBuffer = 256 << 10
 
-// protocol is how many share a connection.
-type protocol string
-
-// Watches share one connection: there are hundreds. Requests do not: with 32 at a
-// time a DELETE took 106 µs of the client's CPU so, and 147 on a shared one, measured
-// on a busy machine. One whose other end vanished ends with its request's time.
-const (
-	sharedConnection protocol = "h2"
-	ownConnections   protocol = "http/1.1"
-)
-
-// transportFor makes connections of its own as config says, and wraps them in
-// who is asking. drop closes those on which nothing happens.
-func transportFor(config *rest.Config, p protocol) (rt http.RoundTripper, drop func(), err error) {
+// connect makes connections of the client's own as config says, and wraps them in who is
+// asking. [Client.Close] closes those on which nothing happens.
+//
+// Watches share a connection, by HTTP/2 if the server knows it: there are hundreds. Requests do
+// not: with 32 at a time a DELETE took 106 µs of the client's CPU so, and 147 on a shared one,
+// measured on a busy machine. One whose other end vanished ends with its request's time.
+func (c *Client) connect(config *rest.Config, protocols ...string) (http.RoundTripper, error) {
 	copied := rest.CopyConfig(config)
-	if copied.UserAgent == "" {
-		copied.UserAgent = name
-	}
+	copied.UserAgent = cmp.Or(copied.UserAgent, name)
 	tc, err := copied.TransportConfig()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	drop = func() {}
 	base := tc.Transport
 	if base == nil {
-		t, err := newTransport(tc, p)
+		t, err := newTransport(tc, protocols)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		base, drop = t, t.CloseIdleConnections
+		base, c.drop = t, append(c.drop, t.CloseIdleConnections)
 	}
-	rt, err = transport.HTTPWrappersForConfig(tc, base)
-	return rt, drop, err
+	return transport.HTTPWrappersForConfig(tc, base)
 }
 
-func newTransport(tc *transport.Config, p protocol) (*http.Transport, error) {
+func newTransport(tc *transport.Config, protocols []string) (*http.Transport, error) {
 	var dial conn.Dial
 	if tc.DialHolder != nil {
 		dial = tc.DialHolder.Dial
 	}
 	// Files that are not there, or make no sense, are said at once.
-	first, err := tlsFor(tc, p)
+	first, err := tlsFor(tc, protocols)
 	if err != nil {
 		return nil, err
 	}
-	t := conn.NewTransport(dial, func() (*tls.Config, error) { return tlsFor(tc, p) })
+	t := conn.NewTransport(dial, func() (*tls.Config, error) { return tlsFor(tc, protocols) })
 	t.Proxy = tc.Proxy        // of the kubeconfig
 	t.TLSClientConfig = first // behind a proxy
-	t.ForceAttemptHTTP2 = p == sharedConnection
+	t.ForceAttemptHTTP2 = protocols[0] == "h2"
 	t.HTTP2.MaxReceiveBufferPerStream = streamBuffer
 	t.MaxIdleConnsPerHost = 64
 	t.MaxResponseHeaderBytes = 1 << 20
@@ -74,7 +64,7 @@ func newTransport(tc *transport.Config, p protocol) (*http.Transport, error) {
 }
 
 // tlsFor reads authority and certificates anew: tc itself would remember them.
-func tlsFor(tc *transport.Config, p protocol) (*tls.Config, error) {
+func tlsFor(tc *transport.Config, protocols []string) (*tls.Config, error) {
 	fresh := *tc
 	cfg, err := transport.TLSConfigFor(&fresh)
 	if err != nil {
@@ -83,8 +73,6 @@ func tlsFor(tc *transport.Config, p protocol) (*tls.Config, error) {
 	if cfg == nil {
 		cfg = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if cfg.NextProtos = []string{string(p)}; p == sharedConnection {
-		cfg.NextProtos = append(cfg.NextProtos, string(ownConnections)) // if it knows no better
-	}
+	cfg.NextProtos = protocols
 	return cfg, nil
 }

@@ -29,31 +29,31 @@ var errUnstreamed = errors.New("the server does not stream lists")
 // HTTP/2 pings notice its dead connection in 45. 256 KiB of a stream that is not read are
 // held back.
 func (f *Follower) stream(ctx context.Context, initial bool) error {
-	connection, silence := conn.Listen(ctx, f.c.options.Timeout)
+	connection, silence := conn.Listen(ctx, f.c.timeout)
 	defer silence.End()
 	s := &streaming{f: f, initial: initial, life: f.c.timing.watchLife + rand.N(f.c.timing.watchLife), silence: silence}
 	silence.Hold() // waiting for a place is not the server's silence
 	if initial {
-		s.slot = f.c.listSlot(ctx)
+		s.slot = f.c.place(ctx, f.c.lists)
 		defer s.slot.release()
 	} else {
-		s.slot = f.c.openSlot(ctx)
+		s.slot = f.c.place(ctx, f.c.opens)
 	}
-	silence.Heard(f.c.options.Timeout)
+	silence.Heard(f.c.timeout)
 	began := time.Now()
 	err := s.run(ctx, connection)
 	f.broke = time.Now()
 	f.decoder.reset()
-	f.doubtful, f.silent = true, s.lost || errors.Is(context.Cause(connection), errIdle)
+	f.doubtful, f.silent = true, s.lost || errors.Is(context.Cause(connection), conn.ErrSilent)
 	if !errors.Is(err, errEnded) {
 		return err
 	}
 	f.doubtful = time.Since(began) < s.life
-	if s.initial && errors.Is(context.Cause(connection), errIdle) {
+	if s.initial && errors.Is(context.Cause(connection), conn.ErrSilent) {
 		return errUnstreamed // or one that never ends the list
 	}
 	if s.initial {
-		return &problem{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "the list broke off"}}
+		return &fault.Answer{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "the list broke off"}}
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (s *streaming) query() string {
 		// Without a resourceVersion: as new as what is there now.
 		q.Set("sendInitialEvents", "true")
 		q.Set("resourceVersionMatch", "NotOlderThan")
-	} else if s.f.version != "" { // else it is of a list without one: see listAfter
+	} else if s.f.version != "" { // else it is of a list without one: see run
 		q.Set("resourceVersion", s.f.version)
 	}
 	return q.Encode()
@@ -116,9 +116,12 @@ func (s *streaming) run(ctx, connection context.Context) error {
 		return errEnded // the API server was away since: nobody knows whether this may go on
 	}
 	if f.version == "" && !s.initial {
-		if err := s.listAfter(ctx); err != nil {
+		// What happens during the list is reported by the watch, which began at a version nobody named.
+		s.silence.Hold() // the list has its own bounds
+		if err := f.pages(ctx); err != nil {
 			return err
 		}
+		s.listen()
 		epoch = f.epoch // the list's
 	}
 	if f.batch = f.away(epoch); s.initial {
@@ -188,19 +191,15 @@ func (s *streaming) flush(ctx context.Context) error {
 	return s.f.flush(ctx)
 }
 
-// listen begins to wait for the server: until now it was not asked.
+// listen begins to wait for the server: until now it was not asked. While it sends a list it
+// may be silent no longer than it may take to answer anything.
 func (s *streaming) listen() {
-	s.silence.Heard(s.idle())
-	s.slot.heard()
-}
-
-// idle is how long the server may be silent: while it sends a list, not longer
-// than it may take to answer anything.
-func (s *streaming) idle() time.Duration {
+	idle := s.f.c.timing.idle
 	if s.initial {
-		return s.f.c.options.Timeout
+		idle = s.f.c.timeout
 	}
-	return s.f.c.options.Idle
+	s.silence.Heard(idle)
+	s.slot.heard()
 }
 
 // end sorts out how a stream ended. One that was cut or fell silent can be taken
@@ -208,7 +207,7 @@ func (s *streaming) idle() time.Duration {
 func (s *streaming) end(ctx context.Context, err error) error {
 	flushed := s.f.flush(ctx)
 	s.lost = strings.Contains(err.Error(), "client connection lost") // net/http has no name for it
-	var f *problem
+	var f *fault.Answer
 	if errors.As(err, &f) && s.initial && f.Kind == errExpired {
 		f.Kind = ErrUnavailable // a list is behind nothing: the server cannot read the type itself
 	}
@@ -222,15 +221,15 @@ func (s *streaming) end(ctx context.Context, err error) error {
 func (s *streaming) take(ctx context.Context, t watchEvent) error {
 	f := s.f
 	switch t.what {
-	case put:
+	case Observed:
 		f.batch = append(f.batch, f.observed(t.item))
-	case remove:
+	case Deleted:
 		e := f.observed(t.item)
 		if e.Kind == Observed || t.Name != "" && t.UID != "" {
 			e.Kind, e.Err = Deleted, nil
 		}
 		f.batch = append(f.batch, e)
-	case bookmark:
+	case Progress:
 		if s.initial && t.initialEnd {
 			s.initial = false
 			s.slot.release()
@@ -254,27 +253,20 @@ func (s *streaming) take(ctx context.Context, t watchEvent) error {
 // when nothing is heard for a while, so that broken types do not hold the rest.
 type slot struct {
 	timer *time.Timer
-	once  sync.Once
-	free  func()
+	free  func() // does something once
 	quiet time.Duration
 }
 
-// listSlot waits for a place among those that are listed.
-func (c *Client) listSlot(ctx context.Context) *slot { return c.place(ctx, c.lists) }
-
-// openSlot waits for one among those whose watch is opened: if the connection has gone
-// each of them makes one, and the first that is there is for all.
-func (c *Client) openSlot(ctx context.Context) *slot { return c.place(ctx, c.opens) }
-
+// place waits for one of c.lists or of c.opens. If the connection has gone, each watch that is
+// opened makes one, and the first that is there is for all.
 func (c *Client) place(ctx context.Context, places chan struct{}) *slot {
-	s := &slot{quiet: c.timing.silence}
+	s := &slot{quiet: c.timing.silence, free: func() {}}
 	select {
 	case places <- struct{}{}:
-		s.free = func() { <-places }
+		s.free = sync.OnceFunc(func() { <-places })
 	case <-ctx.Done():
-		s.free = func() {}
 	}
-	s.timer = time.AfterFunc(s.quiet, func() { s.once.Do(s.free) })
+	s.timer = time.AfterFunc(s.quiet, s.free)
 	return s
 }
 
@@ -286,5 +278,5 @@ func (s *slot) heard() {
 
 func (s *slot) release() {
 	s.timer.Stop()
-	s.once.Do(s.free)
+	s.free()
 }

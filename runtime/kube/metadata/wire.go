@@ -2,7 +2,10 @@ package metadata
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -27,24 +30,7 @@ var magic = []byte("k8s\x00")
 
 // typed is an object still in bytes, with what it says it is.
 type typed struct {
-	apiVersion, kind []byte
-	raw              []byte
-}
-
-// each calls field for every field of a message.
-func each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
-	if err := protobuf.Each(b, field); err != nil {
-		return nonsense("%v", err)
-	}
-	return nil
-}
-
-// read reads fields that are messages or texts.
-func read(b []byte, fields ...protobuf.To) error {
-	if err := protobuf.Read(b, fields...); err != nil {
-		return nonsense("%v", err)
-	}
-	return nil
+	kind, raw []byte
 }
 
 // unwrap takes off the envelope that says what is in it.
@@ -54,7 +40,7 @@ func unwrap(b []byte) (typed, error) {
 		return o, nonsense("no Kubernetes protobuf")
 	}
 	var meta, encoding []byte
-	err := read(b[len(magic):], protobuf.To{Field: 1, Bytes: &meta}, protobuf.To{Field: 2, Bytes: &o.raw}, protobuf.To{Field: 3, Bytes: &encoding})
+	err := protobuf.Read(b[len(magic):], protobuf.To{Field: 1, Bytes: &meta}, protobuf.To{Field: 2, Bytes: &o.raw}, protobuf.To{Field: 3, Bytes: &encoding})
 	if err != nil {
 		return o, err
 	}
@@ -65,7 +51,7 @@ func unwrap(b []byte) (typed, error) {
 }
 
 func (o *typed) typeMeta(b []byte) error {
-	return read(b, protobuf.To{Field: 1, Bytes: &o.apiVersion}, protobuf.To{Field: 2, Bytes: &o.kind})
+	return protobuf.Read(b, protobuf.To{Field: 2, Bytes: &o.kind})
 }
 
 // item is an object as a list or a watch reported it.
@@ -77,10 +63,13 @@ type item struct {
 	initialEnd bool // of a bookmark: what was there at the beginning has been reported
 }
 
+// partialKind is the kind of an object of which only the metadata is there.
+const partialKind = "PartialObjectMetadata"
+
 // wants is the kind of what the server is to send.
 func (d *decoder) wants() string {
 	if d.fields == nil {
-		return "PartialObjectMetadata"
+		return partialKind
 	}
 	return d.kind
 }
@@ -106,33 +95,22 @@ func (d *decoder) object(b []byte) (it item, err error) {
 // partial reads the metadata of an object: the first field of all there are.
 func (d *decoder) partial(b []byte) (item, error) {
 	var it item
-	var meta []byte
 	if d.details {
 		it.listed = new(ListedObject)
 	}
 	d.owners, d.finalizers = d.owners[:0], d.finalizers[:0]
-	for len(b) > 0 {
-		n, t, tag := protowire.ConsumeTag(b)
-		if tag < 0 {
-			return it, nonsense("%v", protowire.ParseError(tag))
+	var failed error
+	err := protobuf.Each(b, func(n protowire.Number, t protowire.Type, b []byte) int {
+		var meta []byte
+		if n != 1 || failed != nil {
+			return 0
 		}
-		b = b[tag:]
-		if n != 1 || t != protowire.BytesType {
-			size := protowire.ConsumeFieldValue(n, t, b)
-			if size < 0 {
-				return it, nonsense("%v", protowire.ParseError(size))
-			}
-			b = b[size:]
-			continue
-		}
-		var size int
-		if meta, size = protowire.ConsumeBytes(b); size < 0 {
-			return it, nonsense("%v", protowire.ParseError(size))
-		}
-		b = b[size:]
-		if err := d.meta(meta, &it); err != nil {
-			return it, err
-		}
+		size := protobuf.Take(t, b, &meta)
+		failed = d.meta(meta, &it)
+		return size
+	})
+	if err = cmp.Or(failed, err); err != nil {
+		return it, err
 	}
 	it.Owners = d.refs.keep(d.owners)
 	it.Finalizers = d.names.keep(d.finalizers)
@@ -206,32 +184,28 @@ func (d *decoder) metaField(n protowire.Number, v []byte, it *item) error {
 }
 
 func (d *decoder) reference(b []byte) (r gc.Reference, err error) {
-	var v []byte
-	err = each(b, func(n protowire.Number, t protowire.Type, b []byte) (size int) {
+	err = protobuf.Each(b, func(n protowire.Number, t protowire.Type, b []byte) (size int) {
+		var to *string
 		switch n {
 		case 1:
-			if size = protobuf.Take(t, b, &v); size > 0 {
-				r.Kind = d.keep(v)
-			}
+			to = &r.Kind
 		case 3:
-			if size = protobuf.Take(t, b, &v); size > 0 {
-				r.Name = d.keep(v)
-			}
+			to = &r.Name
 		case 4:
-			if size = protobuf.Take(t, b, &v); size > 0 {
-				r.UID = d.keep(v)
-			}
+			to = &r.UID
 		case 5:
-			if size = protobuf.Take(t, b, &v); size > 0 {
-				r.APIVersion = d.keep(v)
-			}
+			to = &r.APIVersion
 		case 7:
-			if t != protowire.VarintType {
-				return 0
-			}
-			block, size := protowire.ConsumeVarint(b)
+			var block int64
+			size = protobuf.Int(t, b, &block)
 			r.Block = block != 0
 			return size
+		default:
+			return 0
+		}
+		var v []byte
+		if size = protobuf.Take(t, b, &v); size > 0 {
+			*to = d.keep(v)
 		}
 		return size
 	})
@@ -247,7 +221,7 @@ func annotation(b []byte, it *item) error {
 		return nil // some other, of which most are long
 	}
 	var key, value []byte
-	err := read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
+	err := protobuf.Read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
 	it.initialEnd = it.initialEnd || string(key) == endOfInitial && string(value) == "true"
 	return err
 }
@@ -255,13 +229,70 @@ func annotation(b []byte, it *item) error {
 // watchFrame reads one event of a watch: what happened, and to what.
 func watchFrame(b []byte) (event []byte, object typed, err error) {
 	var extension, raw []byte
-	err = read(b, protobuf.To{Field: 1, Bytes: &event}, protobuf.To{Field: 2, Bytes: &extension})
+	err = protobuf.Read(b, protobuf.To{Field: 1, Bytes: &event}, protobuf.To{Field: 2, Bytes: &extension})
 	if err == nil {
-		err = read(extension, protobuf.To{Field: 1, Bytes: &raw})
+		err = protobuf.Read(extension, protobuf.To{Field: 1, Bytes: &raw})
 	}
 	if err != nil {
 		return nil, object, fmt.Errorf("event: %w", err)
 	}
 	object, err = unwrap(raw)
 	return event, object, err
+}
+
+// arena keeps the strings and slices of many objects in few allocations. What it
+// has given out is never written again, so that whoever has it may keep it; but
+// one string keeps the whole chunk it lies in.
+type arena struct {
+	text  strings.Builder
+	chunk int
+	refs  sliceArena[gc.Reference]
+	names sliceArena[string]
+}
+
+// Chunks begin small, because most watches say one thing in a minute, and double
+// while a list goes on.
+const (
+	minChunk = 512
+	maxChunk = 32 << 10
+	maxSlice = 128
+)
+
+func (s *arena) keep(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if s.text.Cap()-s.text.Len() < len(b) {
+		s.chunk = min(max(2*s.chunk, minChunk), maxChunk)
+		s.text = strings.Builder{}
+		s.text.Grow(max(s.chunk, len(b)))
+	}
+	at := s.text.Len()
+	s.text.Write(b)
+	return s.text.String()[at:]
+}
+
+// reset lets go of the chunks: nothing more comes for a while.
+func (s *arena) reset() { *s = arena{} }
+
+// sliceArena is one array for the slices of many objects.
+type sliceArena[T any] struct {
+	all  []T
+	size int
+}
+
+func (s *sliceArena[T]) keep(v []T) []T {
+	if len(v) == 0 {
+		return nil
+	}
+	if len(v) > cap(s.all)-len(s.all) {
+		if len(v) > maxSlice/2 {
+			return slices.Clone(v)
+		}
+		s.size = min(max(2*s.size, len(v)), maxSlice)
+		s.all = make([]T, 0, s.size)
+	}
+	at := len(s.all)
+	s.all = append(s.all, v...)
+	return s.all[at:len(s.all):len(s.all)] // nobody appends into the next one's
 }

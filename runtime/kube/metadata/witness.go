@@ -6,6 +6,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Witness is an object that this process writes every few seconds, and nobody else in
@@ -86,7 +87,7 @@ func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bo
 		return l.LeaseCheck, true, l.err
 	}
 	l.begun = time.Now()
-	asking, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	asking, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	l.LeaseCheck, l.err = l.witness.Check(asking)
 	if l.ended = time.Now(); ctx.Err() != nil {
@@ -94,7 +95,7 @@ func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bo
 		return s, true, context.Cause(ctx)
 	}
 	if l.err != nil {
-		l.err = &problem{Fault: fault.Fault{Op: "read the lease", Kind: ErrUnavailable, Cause: l.err, Hint: fault.Hint(l.err)}}
+		l.err = &fault.Answer{Fault: fault.Fault{Op: "read the lease", Kind: ErrUnavailable, Cause: l.err, Hint: fault.Hint(l.err)}}
 		return s, true, l.err
 	}
 	c.continuity.looked(l.ended, l.Same)
@@ -118,7 +119,7 @@ func (f *Follower) resume(ctx context.Context) error {
 			come = s.Version
 		}
 	}
-	epoch, standing := f.c.continuity.stands(f.resource(), f.epoch, f.highest)
+	epoch, standing := f.c.continuity.stands(inAllVersions(f.t.APIVersion, f.t.Resource), f.epoch, f.highest)
 	switch {
 	case standing == fallen, come == 0 && (epoch != f.epoch || f.c.continuity.away(time.Now())):
 		return errAway
@@ -156,11 +157,7 @@ func (f *Follower) settle(version string) {
 	}
 }
 
-func (f *Follower) resource() groupResource {
-	return groupResource{gc.GroupOf(f.t.APIVersion), f.t.Resource}
-}
-
-// touch notes an answer about an object.
-func (c *Client) touch(o gc.Coordinates) {
-	c.continuity.touch(groupResource{gc.GroupOf(o.APIVersion), o.Resource})
+// inAllVersions is a type without its version.
+func inAllVersions(apiVersion, resource string) schema.GroupResource {
+	return schema.GroupResource{Group: gc.GroupOf(apiVersion), Resource: resource}
 }

@@ -6,13 +6,15 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What was told holds after an absence as far as the last own write before it reaches,
 // if that is still there.
 func TestStands(t *testing.T) {
 	start := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	pods := groupResource{"", "pods"}
+	pods := schema.GroupResource{Resource: "pods"}
 	type step func(c *continuity, at func(float64) time.Time)
 	write := func(second float64, version uint64, follows bool) step {
 		return func(c *continuity, at func(float64) time.Time) {
@@ -33,7 +35,7 @@ func TestStands(t *testing.T) {
 	}
 	learn := func(second float64) step {
 		return func(c *continuity, at func(float64) time.Time) {
-			c.touched = map[groupResource]time.Time{pods: at(second)}
+			c.touched = map[schema.GroupResource]time.Time{pods: at(second)}
 		}
 	}
 	for name, test := range map[string]struct {

@@ -2,12 +2,9 @@ package naming
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -54,58 +51,4 @@ func TestFind(t *testing.T) {
 	if want := "deployments.apps or deployments.example.io"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}
-}
-
-const answer = `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"apps"},"versions":[{"version":"v1","resources":[
-{"resource":"deployments","responseKind":{"group":"","version":"","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["delete","get"],"shortNames":["deploy"]}]}]}]}`
-
-func TestRead(t *testing.T) {
-	replies := map[string]struct {
-		code int
-		body string
-		err  string
-	}{
-		"fine":       {200, answer, ""},
-		"old":        {406, "", ErrNoNames.Error()},
-		"older":      {200, `{"kind":"APIGroupList"}`, ErrNoNames.Error()},
-		"forbidden":  {403, "{}", "403"},
-		"no JSON":    {200, "<html>", "invalid"},
-		"too much":   {200, strings.Repeat(" ", maxBytes+2), "bytes"},
-		"not at all": {500, "", "500"},
-	}
-	for name, reply := range replies {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.WriteHeader(reply.code)
-				_, _ = w.Write([]byte(reply.body)) // a client that has read enough closes
-			}))
-			defer server.Close()
-			got, err := Read(t.Context(), server.Client(), server.URL)
-			if reply.err != "" {
-				if err == nil || !strings.Contains(err.Error(), reply.err) {
-					t.Fatalf("%v, want %q", err, reply.err)
-				}
-				return
-			}
-			want := Resource{"apps", "v1", "deployments", "Deployment", "deployment", []string{"deploy"}, true}
-			if diff := cmp.Diff([]Resource{want, want}, got); err != nil || diff != "" { // of /api and of /apis
-				t.Errorf("%v\n%s", err, diff)
-			}
-		})
-	}
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte(answer))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		all, err := Decode(data)
-		if err != nil {
-			return
-		}
-		for _, r := range all {
-			if found, err := Find(r.Plural+"."+r.Version+"."+r.Group, all); err == nil && found.Plural == "" {
-				t.Errorf("%+v is found as nothing", r)
-			}
-		}
-	})
 }

@@ -7,16 +7,18 @@ package protobuf
 import (
 	"time"
 
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Each calls field for every field of a message. field returns how many bytes it took,
-// 0 to have the field skipped, or protowire's negative error codes.
+// 0 to have the field skipped, or protowire's negative error codes. Its errors are
+// [fault.ErrMalformed], as are those of all that rest on it.
 func Each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
 	for len(b) > 0 {
 		n, t, tag := protowire.ConsumeTag(b)
 		if tag < 0 {
-			return protowire.ParseError(tag)
+			return fault.Nonsense("%v", protowire.ParseError(tag))
 		}
 		b = b[tag:]
 		size := field(n, t, b)
@@ -24,7 +26,7 @@ func Each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) i
 			size = protowire.ConsumeFieldValue(n, t, b)
 		}
 		if size < 0 {
-			return protowire.ParseError(size)
+			return fault.Nonsense("%v", protowire.ParseError(size))
 		}
 		b = b[size:]
 	}
@@ -91,20 +93,10 @@ func Int(t protowire.Type, b []byte, to *int64) int {
 // Time reads a metav1.Time or a metav1.MicroTime. The zero time stands for none: it is
 // encoded as the year 1, and as no field.
 func Time(message []byte) (time.Time, error) {
-	var seconds, nanos int64
-	set := false
-	err := Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
-		switch n {
-		case 1:
-			set = true
-			return Int(t, b, &seconds)
-		case 2:
-			return Int(t, b, &nanos)
-		}
-		return 0
-	})
+	seconds, set, err := Number(message, 1)
 	if err != nil || !set {
 		return time.Time{}, err
 	}
-	return time.Unix(seconds, int64(int32(nanos))).UTC(), nil
+	nanos, _, err := Number(message, 2)
+	return time.Unix(seconds, int64(int32(nanos))).UTC(), err
 }

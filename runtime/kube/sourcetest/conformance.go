@@ -11,13 +11,6 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// Source is what is asked of a [kube.Source].
-type Source interface {
-	Run(ctx context.Context, changed chan<- struct{}) error
-	Pods(ctx context.Context) (kube.Pods, error)
-	Pass() kube.Pass
-}
-
 // Node has pods in the namespace default. Its methods end the test if they cannot do what they
 // are asked.
 type Node interface {
@@ -32,7 +25,7 @@ type Node interface {
 const patience = 2 * time.Minute
 
 // Pods runs the suite on the source of a node without pods.
-func Pods(t *testing.T, s Source, n Node) {
+func Pods(t *testing.T, s kube.Source, n Node) {
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { ended <- s.Run(ctx, changed) }()
