@@ -14,7 +14,7 @@ import (
 // runningCollector is a collector that is on.
 type runningCollector struct {
 	gc.Interface
-	name gc.Collector
+	registration
 	// serial tells its actions from those of one that was turned off meanwhile.
 	serial uint64
 }
@@ -47,7 +47,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 			c.collectors.all = append(c.collectors.all, was[i])
 		case on:
 			c.collectors.serial++
-			c.collectors.all = append(c.collectors.all, &runningCollector{o.create(next), o.name, c.collectors.serial})
+			c.collectors.all = append(c.collectors.all, &runningCollector{o.create(next), o, c.collectors.serial})
 		}
 	}
 	for _, s := range c.types.all {
@@ -70,7 +70,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 // listeners are the collectors that want to hear of a type.
 func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 	for _, a := range c.collectors.all {
-		if _, watches := registered(a.name).watches(key); watches {
+		if _, watches := a.watches(key); watches {
 			list = append(list, a)
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 func (s *servedType) fields() metadata.Fields {
 	of := make([]metadata.Fields, len(s.listeners))
 	for i, a := range s.listeners {
-		of[i], _ = registered(a.name).watches(s.key())
+		of[i], _ = a.watches(s.key())
 	}
 	switch len(of) {
 	case 0:
@@ -179,7 +179,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 	at := c.serverTime(now)
 	for i := range n {
 		a := c.collectors.all[(c.collectors.turn+i)%n]
-		a.Hold(at, c.gate.CollectorHeld(a.name))
+		a.Hold(at, c.gate.Held(a.name))
 		room := c.collectorRoom(now)
 		fair := (room + n - i - 1) / (n - i)
 		ready := a.Ready(at, fair)
@@ -237,7 +237,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 		s.Patched(at, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		s.Hold(at, c.gate.CollectorHeld(s.name))
+		s.Hold(at, c.gate.Held(s.name))
 		if !a.RetryAt.IsZero() {
 			s.Slow(at, at.Add(a.RetryAt.Sub(now)), a.Batch)
 		}

@@ -236,7 +236,7 @@ func (c *Controller) dispatch(now time.Time) {
 	if !c.gate.Open() {
 		return
 	}
-	c.owners.Hold(now, c.gate.DeletionsHeld())
+	c.owners.Hold(now, c.gate.Held(gc.Owners))
 	reserve := c.reservedForCollectors(now)
 	for free := c.requests.limit.Free(now) - reserve; free > 0; free = c.requests.limit.Free(now) - reserve {
 		actions := c.owners.Ready(now, free)
@@ -273,7 +273,8 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 		return
 	}
 	c.requests.limit.Sent()
-	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && !a.Root.IsCollector() && (a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) {
+	if c.collectors.lastWasCollector = isOtherCollector(a); !c.collectors.lastWasCollector && !a.Root.IsCollector() &&
+		(a.Verb == gc.Delete || a.Verb == gc.RemoveReferences) && !c.gate.OwnersObserved() {
 		c.collectors.lastCascade = now
 	}
 	if c.requests.limit.InFlight() > c.requests.workers {
@@ -371,7 +372,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.owners.Patched(now, a.action.ID, *a.Object)
 	}
 	if a.Result == gc.Deferred {
-		c.owners.Hold(now, c.gate.DeletionsHeld())
+		c.owners.Hold(now, c.gate.Held(gc.Owners))
 		if !a.RetryAt.IsZero() {
 			c.owners.Slow(now, a.action.Root.UID, a.RetryAt, a.Batch)
 		}

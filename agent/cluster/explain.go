@@ -43,7 +43,7 @@ func found(name gc.Collector, f gc.Finding) Found {
 	return x
 }
 
-// OwnerStands is one owner reference and what the collector makes of it.
+// OwnerStatus is one owner reference and what the collector makes of it.
 type OwnerStatus struct {
 	gate.ObjectName
 	Judgement string `json:"judgement"`

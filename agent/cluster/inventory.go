@@ -25,7 +25,7 @@ func readMachines(ctx context.Context, from config.Inventory) (*nodes.Inventory,
 	return machines.Source{File: from.File, URL: from.URL, CA: from.CAFile, Token: from.TokenFile, Command: from.Command, Timeout: time.Duration(from.Timeout)}.Read(ctx)
 }
 
-// surveyor is a collector that asks for the inventory.
+// inventoryUser is a collector that asks for the inventory.
 type inventoryUser interface {
 	Surveyed(now time.Time, id uint64, list *nodes.Inventory)
 }
@@ -36,7 +36,7 @@ func (c *Controller) readInventory(a gc.Action) {
 	ctx := c.lifetime.following
 	c.lifetime.group.Go(func() {
 		out := answer{action: a, asOf: time.Now()}
-		if c.gate.Open() && !c.gate.CollectorAwaits(a.Collector) {
+		if c.gate.Open() && !c.gate.Awaits(a.Collector) {
 			out.inventory = c.fetchInventory(ctx)
 		}
 		c.requests.answers <- out
@@ -64,7 +64,7 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 	return list
 }
 
-// surveyed takes the answer.
+// inventoryRead takes the answer.
 func (c *Controller) inventoryRead(now time.Time, a answer) {
 	i := slices.IndexFunc(c.collectors.all, func(s *runningCollector) bool { return s.serial == a.action.ID>>serialShift })
 	if i < 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -94,4 +95,39 @@ func TestOwnersOff(t *testing.T) {
 		}
 		b.want("mode", b.c.gate.Settings().ModeOf(gc.Owners), config.Off)
 	})
+}
+
+// TestBreakerBesideObservedOwners: an open circuit breaker holds what would be deleted, and not what is
+// only reported. Observed owners do not slow the other collectors down either.
+func TestBreakerBesideObservedOwners(t *testing.T) {
+	breaker := func(c *config.Config) { c.CircuitBreaker.Deletions = 3 }
+	inBubble(t, breaker, withJobs, func(b *fixture) {
+		owner, later := b.api.put(set("s")), b.api.put(set("later"))
+		b.pods(owner, 5)
+		more := b.pods(later, 4)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Minute)
+		b.metric("circuit_breaker_open", 1)
+		b.metric("deletions_deferred", 2)
+		b.configure(func(c *config.Config) { breaker(c); jobsWithout(config.Observe)(c) })
+		b.after(time.Minute)
+		b.c.collectors.lastCascade = time.Time{}
+		b.api.remove(later, gc.Background)
+		b.after(time.Minute)
+		b.metric("deletions_deferred", 0)
+		b.want("decisions about owners", b.observed(gc.Owners), 2+len(more))
+		if last := b.c.collectors.lastCascade; !last.IsZero() {
+			t.Errorf("a cascade at %v", last)
+		}
+	})
+}
+
+// observed decisions of a collector.
+func (b *fixture) observed(by gc.Collector) (n int) {
+	for _, d := range b.c.Decisions() {
+		if d.Collector == by.String() && d.Result == gate.Observed {
+			n++
+		}
+	}
+	return n
 }

@@ -83,7 +83,7 @@ func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, name
 		return errOff
 	}
 	settings := c.gate.Settings()
-	v.answer = preview.Answer{Source: preview.FromController, Controller: c.stance(now, settings)}
+	v.answer = preview.Answer{Source: preview.FromController, Controller: c.gatePreview(now, settings)}
 	v.answer.Excluded = &preview.Excluded{Types: settings.Exclude.Types, Namespaces: settings.Exclude.Namespaces}
 	v.world = foresight.World{ExcludedNamespaces: settings.Exclude.Namespaces, Known: make(map[gc.Coordinates]gc.Answer)}
 	v.types(c, settings)
@@ -213,8 +213,8 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 	c.replyJSON(w, a, err)
 }
 
-// stance says what the gate would do now.
-func (c *Controller) stance(now time.Time, settings config.Config) *preview.Controller {
+// gatePreview says what the gate would do now.
+func (c *Controller) gatePreview(now time.Time, settings config.Config) *preview.Controller {
 	s := &preview.Controller{Mode: string(settings.ModeOf(gc.Owners)), Halted: strings.Join(c.gate.Halts(), ", ")}
 	if left, limited := c.gate.Left(now); limited {
 		s.BreakerAllows = &left

@@ -123,16 +123,6 @@ func confirmed() (names []gc.Collector) {
 	return names
 }
 
-// registered is the registration of a collector; one of its name alone for that of owners.
-func registered(name gc.Collector) registration {
-	for _, r := range registry {
-		if r.name == name {
-			return r
-		}
-	}
-	return registration{name: name}
-}
-
 // watches returns the fields of a type, and whether the collector watches it.
 func (r registration) watches(key typeKey) (metadata.Fields, bool) {
 	for _, w := range r.types {

@@ -53,10 +53,10 @@ func TestAfterRestore(t *testing.T) {
 	})
 	withMemory(t, m, func(b *fixture) { // another one leads
 		b.want("nodes", b.passes("nodes"), gate.Unconfirmed)
-		b.want("held", b.c.gate.CollectorHeld("nodes"), true)
-		b.want("pods held", b.c.gate.CollectorHeld("pods"), false)
+		b.want("held", b.c.gate.Held("nodes"), true)
+		b.want("pods held", b.c.gate.Held("pods"), false)
 		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
-		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
+		b.want("held", b.c.gate.Held("nodes"), false)
 		b.after(time.Second)
 		m.want(b.t, "confirmed", "")
 		if why := b.passes("nodes"); why == gate.Unconfirmed {
@@ -64,18 +64,18 @@ func TestAfterRestore(t *testing.T) {
 		}
 	})
 	withMemory(t, m, func(b *fixture) {
-		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
+		b.want("held", b.c.gate.Held("nodes"), false)
 	})
 }
 
 // TestRestoreThatNobodyKnows: where nothing can be kept, each start waits for a person.
 func TestRestoreThatNobodyKnows(t *testing.T) {
 	withMemory(t, &memory{err: election.ErrNoLease}, func(b *fixture) {
-		b.want("held", b.c.gate.CollectorHeld("nodes"), true)
+		b.want("held", b.c.gate.Held("nodes"), true)
 		b.want("paused", strings.Contains(b.c.gate.Status(), "paused"), false)
 		b.want("said", strings.Contains(b.c.gate.Status(), "confirm-restore"), true)
 		b.want("cascades", strings.Join(b.c.gate.Halts(), ""), "") // they wait for nobody
 		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
-		b.want("held", b.c.gate.CollectorHeld("nodes"), false)
+		b.want("held", b.c.gate.Held("nodes"), false)
 	})
 }

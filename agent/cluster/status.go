@@ -133,7 +133,7 @@ func objectsByType(types []TypeStatus) map[string]int {
 // withheld is decided anew.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	if off := next.ModeOf(gc.Owners) == config.Off; off == c.owners.on {
-		return errors.New("collectors.owners.mode: a change to or from off needs a restart")
+		return errors.New("collectors.owners.mode: a change to or from off needs a restart; nothing of this configuration was taken over")
 	}
 	c.gate.Configure(next) // at once
 	err := c.loop.query(ctx, func(now time.Time) { c.apply(now, next) })
@@ -171,7 +171,7 @@ func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanati
 		for _, a := range c.collectors.all {
 			if f, known := a.Explain(o); known {
 				made := found(a.name, f)
-				if c.gate.CollectorAwaits(a.name) {
+				if c.gate.Awaits(a.name) {
 					made.Held = "etcd was restored; a person confirms that by ebb control confirm-restore"
 				}
 				x.Collectors = append(x.Collectors, made)

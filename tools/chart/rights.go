@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -30,7 +29,7 @@ func rights() ([]byte, error) {
 		}
 	}
 	data, err := yaml.Marshal(all)
-	return append([]byte("# Made from agent/cluster/registry.go by make generate.\n"), bytes.TrimSpace(data)...), err
+	return append([]byte("# Made from agent/cluster/registry.go by make generate.\n"), data...), err
 }
 
 // rules puts rights together: the verbs of a resource, and the resources of a group that have the

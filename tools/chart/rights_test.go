@@ -13,10 +13,13 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/cluster"
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
+	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
-// rightsOf are the rules of the controller's roles, but for those that it has in its own namespace.
-func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Config) {
+// rendered is the chart with the controller.
+func rendered(t *testing.T, args ...string) []Document {
 	t.Helper()
 	h, err := helm()
 	if err != nil {
@@ -26,7 +29,14 @@ func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range list {
+	return list
+}
+
+// rightsOf are the rules of the controller's roles, but for those that it has in its own namespace.
+func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Config) {
+	t.Helper()
+	var err error
+	for _, d := range rendered(t, args...) {
 		var o struct {
 			Kind     string
 			Metadata struct{ Namespace string }
@@ -60,14 +70,14 @@ func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Confi
 // TestRightsFollowModes: in each mode of the controller and of each collector, the rules are those
 // that the code needs, all of them and no other. What observes may read alone.
 func TestRightsFollowModes(t *testing.T) {
-	collectors := []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"}
-	more := map[string][]string{
+	collectors := cluster.Collectors()
+	more := map[gc.Collector][]string{
 		"leases": {`elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["one","two"]},{"names":["b"],"after":"1h"}]`,
 			`elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["team-*","kube-node-lease"]}]`, `elections=[{"names":["a"],"after":"1h","delete":true}]`},
 		"nodes":   {`label="gone"`},
 		"volumes": {`drivers=[{"name":"a.example.com","socket":"/run/csi/a.sock"}]`, "attachments=true", "csiNodes=true", `csiNodes=true;attachments=true;drivers=[{"name":"a.example.com","socket":"/run/csi/a.sock"}]`},
 	}
-	check := func(mode string, modes map[string]string, options ...string) {
+	check := func(mode string, modes map[gc.Collector]string, options ...string) {
 		t.Helper()
 		what := fmt.Sprint(mode, " ", modes, " ", options)
 		args := []string{"--set", "controller.mode=" + mode, "--set", "controller.rbac.types[0].apiGroups={apps},controller.rbac.types[0].resources={deployments}",
@@ -75,7 +85,7 @@ func TestRightsFollowModes(t *testing.T) {
 			"--set", "controller.extraVolumeMounts[0].name=csi,controller.extraVolumeMounts[0].mountPath=/run/csi",
 			"--set", "controller.config.collectors.nodes.inventory.url=https://machines.example"}
 		for _, name := range collectors {
-			args = append(args, "--set", "controller.config.collectors."+name+".mode="+cmp.Or(modes[name], "off"))
+			args = append(args, "--set", fmt.Sprintf("controller.config.collectors.%s.mode=%s", name, cmp.Or(modes[name], "off")))
 		}
 		for _, o := range options {
 			args = append(args, "--set-json", o)
@@ -92,21 +102,21 @@ func TestRightsFollowModes(t *testing.T) {
 	for _, mode := range []string{"observe", "enforce"} {
 		for _, name := range collectors {
 			for _, of := range []string{"off", "observe", "enforce"} {
-				check(mode, map[string]string{name: of})
+				check(mode, map[gc.Collector]string{name: of})
 				if of == "off" || of == "observe" && mode == "observe" {
 					continue
 				}
 				for _, option := range more[name] {
 					var options []string
 					for _, o := range strings.Split(option, ";") {
-						options = append(options, "controller.config.collectors."+name+"."+o)
+						options = append(options, fmt.Sprintf("controller.config.collectors.%s.%s", name, o))
 					}
-					check(mode, map[string]string{name: of}, options...)
+					check(mode, map[gc.Collector]string{name: of}, options...)
 				}
 			}
 		}
 		for _, of := range []string{"observe", "enforce"} {
-			all := map[string]string{}
+			all := map[gc.Collector]string{}
 			for _, name := range collectors {
 				all[name] = of
 			}
@@ -123,17 +133,27 @@ func TestRightsWithoutOwners(t *testing.T) {
 		for _, others := range []string{"enforce", "observe"} {
 			args := []string{"--set", "controller.mode=enforce,controller.config.collectors.owners.mode=" + owners,
 				"--set-json", `controller.config.collectors.leases.elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["one"]}]`}
-			for _, name := range []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"} {
-				args = append(args, "--set", "controller.config.collectors."+name+".mode="+others)
+			for _, name := range cluster.Collectors() {
+				if mode := others; owners != "off" || name != nodes.Name && name != volumes.Name {
+					args = append(args, "--set", fmt.Sprintf("controller.config.collectors.%s.mode=%s", name, mode))
+				}
 			}
 			got, c := rightsOf(t, args...)
 			var cascade []string
+			journal, events := journalVerbs(t, args...), false
 			got = slices.DeleteFunc(got, func(r cluster.Right) bool {
 				if r.Group == "*" {
 					cascade = append(cascade, r.Verb)
 				}
+				events = events || r.Resource == "events"
 				return r.Group == "*" || r.Resource == "events" || r.Resource == "apiservices"
 			})
+			if wants := map[string]string{"enforce": "get list create delete update", "observe": "get list"}[owners]; journal != wants {
+				t.Errorf("owners %s: of the journal %q, not %q", owners, journal, wants)
+			}
+			if acts := owners == "enforce" || others == "enforce"; events != acts {
+				t.Errorf("owners %s, others %s: events %v", owners, others, events)
+			}
 			if diff := gocmp.Diff(want, cascade, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("owners %s: of any type (-want +got):\n%s", owners, diff)
 			}
@@ -146,6 +166,30 @@ func TestRightsWithoutOwners(t *testing.T) {
 			}
 		}
 	}
+}
+
+// journalVerbs are what the controller may do with ConfigMaps in its own namespace.
+func journalVerbs(t *testing.T, args ...string) string {
+	var verbs []string
+	for _, d := range rendered(t, args...) {
+		if d.Template != "controller/rbac.yaml" {
+			continue
+		}
+		var o struct {
+			Kind     string
+			Metadata struct{ Namespace string }
+			Rules    []rule
+		}
+		if err := yaml.Unmarshal(d.Text, &o); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range o.Rules {
+			if o.Metadata.Namespace == Namespace && slices.Contains(r.Resources, "configmaps") {
+				verbs = append(verbs, r.Verbs...)
+			}
+		}
+	}
+	return strings.Join(verbs, " ")
 }
 
 // TestRightsOfCascade: every type, or those that are named; to change them only in mode enforce.

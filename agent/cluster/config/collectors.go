@@ -30,7 +30,7 @@ func (m *Mode) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(m))
 }
 
-// Collectors are all of them.
+// Collectors configures each collector.
 type Collectors struct {
 	Owners  Owners  `json:"owners"`
 	Pods    Pods    `json:"pods"`
@@ -41,7 +41,7 @@ type Collectors struct {
 	Volumes Volumes `json:"volumes"`
 }
 
-// mode is where the mode of a collector stands; nil for one that is not known.
+// mode points to the mode of a collector; nil for one that is not known.
 func (c *Collectors) mode(name gc.Collector) *Mode {
 	switch name {
 	case "", gc.Owners:
@@ -224,7 +224,7 @@ func defaultCollectors() Collectors {
 	}
 }
 
-// longest is the longest time that may be configured. Longer ones are mistakes: whoever
+// maxDuration is the longest time that may be configured. Longer ones are mistakes: whoever
 // wants to keep things for ever turns the collector off.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
@@ -237,6 +237,11 @@ func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	for field, m := range map[string]Mode{"owners": c.Owners.Mode, "pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
 		if m != Off && m != Observe && m != Enforce {
 			fail("collectors."+field+".mode", "%q is not one of %q", m, []Mode{Off, Observe, Enforce})
+		}
+	}
+	for field, m := range map[string]Mode{"nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {
+		if c.Owners.Mode == Off && m == Enforce {
+			fail("collectors."+field+".mode", "%q needs collectors.owners.mode observe or enforce: without owners a restore of etcd may go unnoticed", m)
 		}
 	}
 	patterns := func(field string, list ...string) {

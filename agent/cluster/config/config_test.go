@@ -73,6 +73,7 @@ func TestProblems(t *testing.T) {
 		"most":         {"concurrency: {start: 1, max: 2000}\n", []string{"concurrency.max: 2000 is not between 1 and 1024"}},
 		"patterns":     {"exclude: {types: [Pods, pods, 'a/b'], namespaces: [Kube]}\norphanWithout: ['']\n", []string{`exclude.types[0]: "Pods"`, `exclude.types[2]: "a/b"`, `exclude.namespaces[0]: "Kube"`, `orphanWithout[0]: ""`}},
 		"election":     {"leaderElection: {retryPeriod: 10ms, renewDeadline: 10ms, leaseDuration: 1500ms, namespace: A, name: _}\n", []string{"leaderElection.retryPeriod", "leaderElection.renewDeadline", "leaderElection.leaseDuration: 1.5s is not a number of whole seconds", "leaderElection.namespace:", "leaderElection.name:"}},
+		"owners off":   {"collectors: {owners: {mode: off}, volumes: {mode: enforce}, jobs: {mode: enforce}}\n", []string{`collectors.volumes.mode: "enforce" needs collectors.owners.mode observe or enforce`}},
 		"no election":  {"leaderElection: {enabled: false, namespace: ''}\n", nil},
 		"address":      {"server: {address: localhost}\n", []string{"server.address: want host:port"}},
 		"port":         {"server: {address: 'localhost:http'}\n", []string{`server.address: port "http"`}},

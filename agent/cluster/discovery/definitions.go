@@ -37,7 +37,7 @@ type identity struct {
 	generation int64
 }
 
-// schedule is what one UID and generation may cost.
+// pendingDefinition is what one UID and generation may cost.
 type pendingDefinition struct {
 	seen    time.Time
 	next    int  // index into discoveryDelays
@@ -73,6 +73,7 @@ func (d *Definitions) Observe(now time.Time, e *metadata.Event) {
 	d.pending[name] = &pendingDefinition{seen: now, added: !known || was.uid != o.UID}
 }
 
+// Forget takes a definition that was deleted.
 func (d *Definitions) Forget(now time.Time, name string) {
 	name = strings.Clone(name)
 	delete(d.known, name)

@@ -2,7 +2,7 @@
 // exclusions, the circuit breaker (package breaker) and an etcd restore that nobody confirmed, and keeps
 // the last decisions. Pause, breaker and counts outlive the process in a [StateStore].
 //
-// It is told what to do by a loop that owns the graph, and knows nothing of that loop.
+// The loop that owns the graph calls it. It knows nothing of that loop.
 package gate
 
 import (
@@ -34,7 +34,7 @@ const (
 	// Unrecorded: the finalizer orphan stays, because the journal does not have its
 	// object.
 	Unrecorded = "unrecorded"
-	// Unconfirmed: etcd was restored, and nobody has confirmed what stands there now.
+	// Unconfirmed: etcd was restored, and nobody has confirmed the state.
 	Unconfirmed = "restored"
 	Uncertain   = "unsure" // the API server was away: what was decided may rest on another history
 )
@@ -63,7 +63,7 @@ type Options struct {
 	State StateStore
 	// Confirm are the collectors that wait for a person after etcd was restored.
 	Confirm []gc.Collector
-	// InJournal says whether an owner stands in the journal of orphaned owners.
+	// InJournal says whether an owner is in the journal of orphaned owners.
 	InJournal func(uid string) bool
 	// Driver gives the CSI driver of a name; nil: see [drivers.Options].
 	Driver drivers.Open
@@ -113,7 +113,7 @@ type Gate struct {
 func New(o Options) *Gate {
 	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
 	g.idle = sync.NewCond(&g.mu)
-	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.Refusal,
+	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.refusalNow,
 		Called: func(driver, result string) { o.Metrics.volumeCalls.WithLabelValues(driver, result).Inc() }})
 	g.Configure(o.Config)
 	return g
@@ -166,7 +166,7 @@ func (g *Gate) sure() bool {
 	return sure
 }
 
-// unread says whether it is not known yet who was orphaned: then an orphan could be
+// journalUnread says whether it is not known yet who was orphaned: then an orphan could be
 // deleted.
 func (g *Gate) journalUnread() bool {
 	mode := g.config.ModeOf(gc.Owners)
@@ -188,13 +188,6 @@ func (g *Gate) OwnersObserved() bool {
 	return g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
-// DeletionsHeld says whether none would be let through, whatever its cascade.
-func (g *Gate) DeletionsHeld() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.config.Mode == config.Enforce && (g.tripped || g.breaker.Exhausted())
-}
-
 func (g *Gate) updateMetrics() {
 	g.metrics.observing.Set(program.Bool(g.config.Mode == config.Observe))
 	for _, name := range g.metrics.collectors {
@@ -205,7 +198,7 @@ func (g *Gate) updateMetrics() {
 	g.metrics.unconfirmed.Set(program.Bool(g.awaitsConfirmation()))
 }
 
-// Admit says why an action is refused; "" admits it, and then finish ends it. The circuit
+// Admit says why an action is refused; "" admits it, and then Finish ends it. The circuit
 // breaker holds deletions only.
 func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 	g.mu.Lock()
@@ -240,8 +233,8 @@ func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 	return "", taken
 }
 
-// Refusal says why the gate would refuse an action now, whatever the counts are; empty: it would not.
-func (g *Gate) Refusal(a gc.Action) string {
+// refusalNow says why the gate would refuse an action, whatever the counts are; empty: it would not.
+func (g *Gate) refusalNow(a gc.Action) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refusal(a)

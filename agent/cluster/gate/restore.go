@@ -26,7 +26,7 @@ func (g *Gate) ConfirmRestore() (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if was, g.unconfirmed = g.unconfirmed, false; was {
-		g.log.Info("nodes and volumes are collected again", "reason", "a person confirmed what stands since etcd was restored")
+		g.log.Info("nodes and volumes are collected again", "reason", "a person confirmed the state after etcd was restored")
 	}
 	g.updateMetrics()
 	g.saver.notify()
@@ -46,14 +46,20 @@ func (g *Gate) AwaitsConfirmation() bool {
 	return g.awaitsConfirmation()
 }
 
-// CollectorAwaits says whether a collector waits for a person.
-func (g *Gate) CollectorAwaits(name gc.Collector) bool {
+// Awaits says whether a collector waits for a person.
+func (g *Gate) Awaits(name gc.Collector) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.awaits(name)
+}
+
+func (g *Gate) awaits(name gc.Collector) bool {
 	return g.unconfirmed && slices.Contains(g.confirm, name)
 }
 
-// CollectorHeld says whether the gate would refuse everything of a collector.
-func (g *Gate) CollectorHeld(name gc.Collector) bool {
-	return g.DeletionsHeld() || g.CollectorAwaits(name)
+// Held says whether no deletion of a collector would be let through, whatever its root.
+func (g *Gate) Held(name gc.Collector) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.awaits(name) || g.config.ModeOf(name) == config.Enforce && (g.tripped || g.breaker.Exhausted())
 }

@@ -38,7 +38,7 @@ const (
 // Graph is the graph of owners, as the loop that owns it lets it be used.
 type Graph interface {
 	// Do has the loop do something with the graph, and returns when it has. An error says that the
-	// loop has ended.
+	// loop, or ctx, has ended.
 	Do(ctx context.Context, do func(now time.Time, c *cascade.Collector)) error
 	// CaughtUp waits until each type has caught up, and returns those that may hide dependents, with
 	// the reason.
@@ -63,7 +63,8 @@ type Options struct {
 // Before the finalizer orphan is removed, the owner's UID is stored in the journal; the gate
 // refuses to remove such a finalizer otherwise. Nothing is sent before the journal is taken
 // over, which also fences a predecessor that wakes up late. Records that are asked for within
-// 100 ms are written together. In mode observe the journal is read and not written.
+// 100 ms are written together. While owners are observed, the
+// journal is read and not written.
 type Keeper struct {
 	log     *slog.Logger
 	metrics *Metrics
@@ -94,7 +95,7 @@ func NewKeeper(o Options) *Keeper {
 		wake: make(chan struct{}, 1), grew: make(chan struct{}, 1), held: map[string]bool{}}
 }
 
-// Has says whether an owner stands in the stored journal.
+// Has says whether an owner is in the stored journal.
 func (k *Keeper) Has(uid string) bool { return k.journal.Has(uid) }
 
 // Add queues a Record or a Withdraw. It never blocks.

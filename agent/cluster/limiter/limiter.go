@@ -15,7 +15,7 @@ const (
 	halveInterval = 250 * time.Millisecond
 	// forgetAfter is how long the quickest answer is remembered.
 	forgetAfter = time.Minute
-	// probeMin and probeMax bound the pause after the API server refused or Failed
+	// probeMin and probeMax bound the pause after the API server refused or failed
 	// a single request in a row of failures; it doubles from one to the other.
 	probeMin = 250 * time.Millisecond
 	probeMax = 10 * time.Second

@@ -13,3 +13,8 @@
 {{- $_ := set $c "server" $server -}}
 {{- toYaml $c -}}
 {{- end }}
+
+{{/* The mode of the collector of owners. YAML makes false of a bare off. */}}
+{{- define "ebb.ownersMode" -}}
+{{- dig "collectors" "owners" "mode" "enforce" .Values.controller.config | toString | replace "false" "off" -}}
+{{- end }}
