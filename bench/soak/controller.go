@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/skew"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/process"
@@ -32,6 +31,7 @@ const lease = 8 * time.Second
 type controller struct {
 	name, binary, dir string
 	kubeconfig        string
+	inventory, driver string // paths of a file and a socket
 	offset            time.Duration
 	relay             *socketrelay.Relay // to the API servers
 
@@ -46,12 +46,7 @@ func (c *controller) run(ctx context.Context) error {
 	config, err := json.Marshal(object{
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
-		"circuitBreaker": object{"deletions": 0},
-		"collectors": object{
-			"pods": object{"mode": "enforce", "keep": -1, "succeeded": object{"after": oracle.PodsAfter.String()}, "failed": object{"after": oracle.PodsAfter.String()}},
-			"jobs": object{"mode": "enforce"}, "csrs": object{"mode": "enforce"}, "leases": object{"mode": "enforce"},
-			// Nobody marked a Node or serves a driver: nothing may go because of these two.
-			"nodes": object{"mode": "enforce", "notReadyFor": "10m"}, "volumes": object{"mode": "enforce"}},
+		"collectors":     c.collectors(),
 		// The oracle knows of no foreground deletion that may end early.
 		"foregroundPatience": "1h",
 		"server":             object{"address": "", "adminSocket": c.socket()},

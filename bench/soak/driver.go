@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
+	"github.com/ebb-agent/ebb/tools/csi"
 	"github.com/ebb-agent/ebb/tools/extension"
 )
 
@@ -27,7 +28,10 @@ type driver struct {
 	client    *client
 	oracle    *oracle.Oracle
 	extension *extension.Server
-	log       io.Writer // a line for each operation
+	volumes   *csi.Driver
+	// certificate, in PEM, is the answer to all requests.
+	certificate []byte
+	log         io.Writer // a line for each operation
 
 	// quiet is held for writing while etcd is restored: nothing is sent, and nobody
 	// knows of UIDs that may not come back.
@@ -195,15 +199,13 @@ type answer struct {
 }
 
 func (d *driver) create(ctx context.Context, op plan.Op) error {
-	body := op.Slot.Kind.Body()
-	m := object{"name": op.Slot.Name, "ownerReferences": d.references(op), "annotations": mark(op)}
-	if op.Slot.Kind.Namespaced {
-		m["namespace"] = op.Slot.Namespace
+	body := op.Body(time.Now())
+	body["metadata"].(object)["ownerReferences"] = d.references(op)
+	if op.Slot.Kind.Kind == "PersistentVolume" && !d.volumes.Has(volumePrefix+op.Slot.Name) {
+		if _, err := d.volumes.Make(op.Slot.Name); err != nil {
+			return err
+		}
 	}
-	if op.Hold {
-		m["finalizers"] = []string{oracle.Hold + "hold"}
-	}
-	body["metadata"] = m
 	var out answer
 	err := d.versions(ctx, http.MethodPost, op.Slot.Kind, func(v int) string { return op.Slot.Kind.Path(v, op.Slot.Namespace, "") }, body, &out)
 	if codeOf(err) == http.StatusConflict { // by an attempt that got no answer, or a former object
@@ -253,25 +255,16 @@ func (d *driver) patch(ctx context.Context, op plan.Op, metadata object) error {
 	return d.versions(ctx, http.MethodPatch, op.Slot.Kind, op.Slot.Path, object{"metadata": metadata}, nil)
 }
 
-// finish writes the status that says so. The UID in it makes it that very object's.
+// finish writes the status that says so, or renews a Lease. The UID in each patch makes it that very object's.
 func (d *driver) finish(ctx context.Context, op plan.Op) error {
-	at := time.Now().UTC().Format(time.RFC3339)
-	status := object{"phase": "Succeeded", "containerStatuses": []object{{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-		"state": object{"terminated": object{"exitCode": 0, "startedAt": at, "finishedAt": at}}}}}
-	if op.Failed {
-		status["phase"] = "Failed"
-	}
-	if op.Slot.Kind.Kind == "Job" {
-		first, last := "SuccessCriteriaMet", "Complete"
-		status = object{"startTime": at, "completionTime": at}
-		if op.Failed {
-			first, last = "FailureTarget", "Failed"
-			delete(status, "completionTime")
+	for _, c := range op.Changes(time.Now(), d.certificate) {
+		c.Patch["metadata"] = object{"uid": d.uid(op.Slot)}
+		path := func(v int) string { return op.Slot.Path(v) + c.Subresource }
+		if err := d.versions(ctx, http.MethodPatch, op.Slot.Kind, path, c.Patch, nil); err != nil {
+			return err
 		}
-		status["conditions"] = []object{{"type": first, "status": "True", "lastTransitionTime": at}, {"type": last, "status": "True", "lastTransitionTime": at}}
 	}
-	path := func(v int) string { return op.Slot.Path(v) + "/status" }
-	return d.versions(ctx, http.MethodPatch, op.Slot.Kind, path, object{"metadata": object{"uid": d.uid(op.Slot)}, "status": status}, nil)
+	return nil
 }
 
 func (d *driver) remove(ctx context.Context, s *plan.Slot, policy string) error {
@@ -339,7 +332,11 @@ func key(s *plan.Slot) string {
 	if s.Kind.Custom {
 		k += s.Kind.Group + "/"
 	}
-	k += s.Kind.Resource + "/"
+	if s.Kind.Kind == "Node" {
+		k += "minions/" // as they were called first
+	} else {
+		k += s.Kind.Resource + "/"
+	}
 	if s.Namespace != "" {
 		k += s.Namespace + "/"
 	}

@@ -15,12 +15,14 @@ import (
 
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 	"github.com/ebb-agent/ebb/bench/soak/plan"
+	"github.com/ebb-agent/ebb/tools/csi"
 	"github.com/ebb-agent/ebb/tools/extension"
 	"github.com/ebb-agent/ebb/tools/peers"
 	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
-// fixture is etcd, two API servers, the namespace controller and two ebb-controllers.
+// fixture is etcd, two API servers, the controllers of namespaces and of PersistentVolumes, a CSI driver
+// and two ebb-controllers.
 type fixture struct {
 	options
 	dir         string // of logs, which are kept when something is wrong
@@ -66,7 +68,7 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *fixture, e
 	// Objects are stored as JSON, so that the oracle needs nothing of Kubernetes.
 	if b.cp, err = peers.StartControlPlane(ctx, peers.Config{Name: fmt.Sprintf("soak-%d", os.Getpid()), Audit: true, ControllerManager: true,
 		APIServerArgs:         []string{"--storage-media-type=application/json", "--disable-admission-plugins=ServiceAccount"},
-		ControllerManagerArgs: []string{"--controllers=namespace-controller", "--kube-api-qps=500", "--kube-api-burst=500"}}); err != nil {
+		ControllerManagerArgs: []string{"--controllers=namespace-controller,persistentvolume-protection-controller", "--kube-api-qps=500", "--kube-api-burst=500"}}); err != nil {
 		return b, err
 	}
 	if b.second, err = b.cp.AddAPIServer(ctx, append([]string{"--storage-media-type=application/json", "--disable-admission-plugins=ServiceAccount"},
@@ -85,6 +87,10 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *fixture, e
 	b.oracle = oracle.New(oracle.Config{Kinds: kinds, Judged: ours(kinds), Outside: elsewhere, Race: 30 * time.Second, Unseen: b.unseen})
 	b.watcher = &watcher{etcd: &etcd{peers.UnixClient(b.cp.EtcdSocket())}, oracle: b.oracle, failed: failure, ctx: ctx}
 	b.driver = newDriver(b.client, b.oracle, b.log)
+	b.driver.certificate = b.cp.Authority().PEM()
+	if b.driver.volumes, err = csi.Start(csi.Config{Name: oracle.Driver, Socket: b.driverSocket(), Root: filepath.Join(b.dir, "volumes")}); err != nil {
+		return b, err
+	}
 	if err := b.watcher.begin(); err != nil {
 		return b, err
 	}
@@ -97,7 +103,7 @@ func (b *fixture) secondAudit() string { return filepath.Join(b.cp.Dir(), "logs"
 func ours(kinds map[oracle.Kind]bool) func(*oracle.Object) bool {
 	return func(x *oracle.Object) bool {
 		_, made := kinds[oracle.Kind{APIVersion: x.APIVersion, Kind: x.Kind}]
-		return made && x.Kind != "Namespace" && (strings.HasPrefix(x.Namespace, "soak-") || x.Namespace == "" && strings.HasPrefix(x.Name, "soak-"))
+		return made && x.Kind != "Namespace" && (strings.HasPrefix(x.Namespace, "soak-") || (x.Namespace == "" || x.Namespace == "kube-node-lease") && strings.HasPrefix(x.Name, "soak-"))
 	}
 }
 
@@ -133,6 +139,9 @@ func (b *fixture) close() error {
 		b.extension.Close()
 	}
 	b.judging.Wait()
+	if b.driver != nil && b.driver.volumes != nil {
+		b.driver.volumes.Stop()
+	}
 	if b.webhook != nil {
 		b.webhook.server.Close()
 	}
@@ -174,6 +183,9 @@ func (b *fixture) populate(ctx context.Context, g *plan.Generator) error {
 		b.driver.start(ctx, op)
 	}
 	b.driver.group.Wait()
+	if err := b.writeInventory(); err != nil {
+		return err
+	}
 	if left := b.driver.ended("refused") + b.driver.ended("given up"); left > 0 {
 		return fmt.Errorf("make objects: %d were refused; see %s", left, b.log.Name())
 	}
@@ -202,7 +214,7 @@ func (b *fixture) startControllers(ctx context.Context, group *sync.WaitGroup, o
 		return err
 	}
 	for i := range 2 {
-		c := &controller{name: fmt.Sprintf("ebb-controller-%d", i+1), binary: b.controller, dir: b.dir}
+		c := &controller{name: fmt.Sprintf("ebb-controller-%d", i+1), binary: b.controller, dir: b.dir, inventory: b.inventoryFile(), driver: b.driverSocket()}
 		c.kubeconfig = c.file("kubeconfig")
 		if i == 1 {
 			c.offset = offset

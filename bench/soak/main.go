@@ -39,7 +39,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "what operations and faults are made up from; 0: any")
 	flag.DurationVar(&o.soak, "soak", 10*time.Minute, "how long operations and faults go on")
 	flag.DurationVar(&o.bound, "bound", 2*time.Minute, "within which all must be done after the last fault")
-	flag.DurationVar(&o.outsideBound, "bound-outside", 10*time.Minute, "the same for what has owners in another API server, whose absence is believed slowly; 0: these are left out")
+	flag.DurationVar(&o.outsideBound, "bound-outside", 20*time.Minute, "the same for what has owners in another API server, and for Nodes and volumes, because ebb is slow to delete these; 0: these are left out")
 	flag.IntVar(&o.definitions, "definitions", 50, "CustomResourceDefinitions")
 	flag.IntVar(&o.objects, "objects", 20000, "objects at the start")
 	flag.IntVar(&o.rate, "rate", 20, "operations a second, at most")

@@ -28,10 +28,11 @@ type figures struct {
 	Faults     int            `json:"faults"`
 	ByKind     map[string]int `json:"faults_by_kind"`
 	Objects    int            `json:"objects"`
-	Deletions  int            `json:"deletions"` // by ebb
-	Changes    int            `json:"changes"`   // by ebb: references and finalizers
-	Restarts   int            `json:"restarts"`  // of the controllers
-	Ended      int            `json:"deletions_of_ended"`
+	Deletions  int            `json:"deletions"`          // by ebb
+	Changes    int            `json:"changes"`            // by ebb: references and finalizers
+	Restarts   int            `json:"restarts"`           // of the controllers
+	Ended      int            `json:"deletions_of_ended"` // by all collectors but the cascade
+	Collected  map[string]int `json:"collected_by_kind"`  // the same
 	Raced      int            `json:"excused_by_race"`
 	Unseen     int            `json:"excused_as_unseen"`
 
@@ -114,9 +115,18 @@ func (b *fixture) wrong(ctx context.Context) error {
 	return b.client.insist(ctx, http.MethodDelete, path+"/soak-planted", nil, nil)
 }
 
-// watch looks for violations, and at the controllers' memory, until ctx ends.
+// watch looks for violations, and at the controllers' memory, until ctx ends. It also writes the inventory
+// and confirms restores.
 func (b *fixture) watch(ctx context.Context) {
-	for sleep(ctx, 500*time.Millisecond) {
+	var volumes []string
+	for n := 1; sleep(ctx, 500*time.Millisecond); n++ {
+		volumes = b.lookAtVolumes(volumes)
+		if err := b.writeInventory(); err != nil {
+			b.failure(err)
+		}
+		if n%30 == 0 {
+			b.confirmRestore(ctx)
+		}
 		for _, c := range b.controllers {
 			c.measure()
 		}
@@ -134,7 +144,7 @@ func (b *fixture) watch(ctx context.Context) {
 // account counts what it took.
 func (b *fixture) account(f *figures) error {
 	counts := b.oracle.Counts()
-	f.Deletions, f.Changes, f.Ended, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Ended, counts.Raced, counts.Unseen
+	f.Deletions, f.Changes, f.Ended, f.Collected, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Ended, counts.Collected, counts.Raced, counts.Unseen
 	for _, v := range b.oracle.Violations() {
 		if v.Deletion() {
 			f.Wrong++

@@ -16,6 +16,8 @@ const (
 	ForegroundOrder = "the owner went before a dependent that blocks it"
 	ReferenceTaken  = "a reference to a living owner was taken away"
 	FinalizerTaken  = "a finalizer of others was taken away"
+	Forced          = "deleted by force although its Node may be there"
+	DataErased      = "its data was deleted"
 )
 
 // Violation is something that must not be.
@@ -59,6 +61,12 @@ func (o *Oracle) judgeChange(rev int64, at time.Time, old, x *Object) {
 	if old.waiting() && !x.waiting() {
 		o.judgeOrder(rev, at, old)
 	}
+	if old.Grace > 0 && x.Grace == 0 {
+		o.forced(rev, at, old)
+	}
+	if old.has(ProvisionerFinalizer) && !x.has(ProvisionerFinalizer) && !o.mayGo(old, at) {
+		o.violated(FinalizerTaken, rev, at, old, ProvisionerFinalizer)
+	}
 	mine := old.Mark != x.Mark
 	taken := false
 	for _, r := range old.Owners {
@@ -89,6 +97,9 @@ func (o *Oracle) judgeEnd(rev int64, at time.Time, x *Object) {
 		o.judgeDeletion(rev, at, x)
 		return
 	}
+	if x.Grace > 0 {
+		o.forced(rev, at, x)
+	}
 	if x.waiting() {
 		o.judgeOrder(rev, at, x)
 	}
@@ -105,11 +116,11 @@ func (o *Oracle) judgeDeletion(rev int64, at time.Time, x *Object) {
 	if in := o.intents[x.UID]; in != nil && in.deletes > 0 || o.emptied(x) {
 		return
 	}
-	o.counts.Deletions++
-	if x.isDue(at) {
-		o.counts.Ended++
+	if o.mayGo(x, at) {
+		o.collected(x)
 		return
 	}
+	o.counts.Deletions++
 	due, left := 0, 0
 	for _, r := range x.Owners {
 		why := fmt.Sprintf("%s %s (%s)", r.Kind, r.Name, r.UID)
@@ -135,7 +146,7 @@ func (o *Oracle) judgeDeletion(rev int64, at time.Time, x *Object) {
 	}
 	switch {
 	case len(x.Owners) == 0:
-		o.violated(NoOwner, rev, at, x, "it has none")
+		o.violated(NoOwner, rev, at, x, fmt.Sprintf("no collector may delete it: %v", o.reasons(x, at)))
 	case due == 0 && left > 0:
 		o.violated(OrphanDeleted, rev, at, x, "its owners were deleted with orphan")
 	}

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,9 +14,6 @@ const (
 	MarkAnnotation = "soak.example.com/op"
 	// Hold is the finalizer of others: all that begin with it.
 	Hold = "soak.example.com/"
-
-	// PodsAfter is how long Pods that ended are kept.
-	PodsAfter = 30 * time.Second
 
 	foregroundFinalizer = "foregroundDeletion"
 	orphanFinalizer     = "orphan"
@@ -39,26 +37,43 @@ type Object struct {
 	Terminating bool
 	Mark        string
 	Outside     bool // of etcd: in another API server
-	// Due is when it goes because it has ended: a Job by its TTL, a Pod PodsAfter its
-	// container's end. Zero: never.
+	// Due is when a collector may delete it, as far as its own fields tell: see [Decode]. Zero: not
+	// because of them alone.
 	Due time.Time
 
-	since map[string]time.Time // owners that are blocked, and since when
+	Created time.Time // of Pods: the order in which they go
+	Phase   string    // of Pods
+	Grace   int64     // seconds; of Pods that are being deleted, and not by force
+	Node    string    // to which it is bound, or whose Lease or CSINode it is
+	Holder  string    // of a Lease
+	Volume  string    // of a VolumeAttachment: the PersistentVolume
+	Expires time.Time // of Leases
+	Tainted bool      // Nodes with the taint OutOfService
+
+	since   map[string]time.Time // owners that are blocked, and since when
+	written time.Time            // last
 }
 
 // Decode reads an object as an API server stores it with
-// --storage-media-type=application/json.
+// --storage-media-type=application/json. Its Due is
+//   - of a Job the end of its TTL; of a Pod that succeeded PodsAfter later;
+//   - of a CertificateSigningRequest RequestsAfter its first answer, or its creation, unless its signer is PatientSigner;
+//   - of a Node without a machine NodesAfter its creation, unless it is ready;
+//   - of a Lease of an election ElectionsAfter its expiry;
+//   - of a PersistentVolume of Driver VolumesAfter its release.
 func Decode(key string, value []byte) (*Object, error) {
 	var in struct {
 		APIVersion, Kind string
 		Metadata         struct {
-			Name, Namespace, UID string
-			DeletionTimestamp    *string
-			Finalizers           []string
-			OwnerReferences      []Owner
-			Annotations          map[string]string
+			Name, Namespace, UID       string
+			CreationTimestamp          time.Time
+			DeletionTimestamp          *string
+			DeletionGracePeriodSeconds int64
+			Finalizers                 []string
+			OwnerReferences            []Owner
+			Annotations, Labels        map[string]string
 		}
-		Spec   struct{ TTLSecondsAfterFinished *int32 }
+		Spec   spec
 		Status status
 	}
 	if err := json.Unmarshal(value, &in); err != nil {
@@ -67,23 +82,77 @@ func Decode(key string, value []byte) (*Object, error) {
 	m := in.Metadata
 	x := &Object{Key: key, APIVersion: in.APIVersion, Kind: in.Kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID,
 		Owners: m.OwnerReferences, Finalizers: m.Finalizers, Terminating: m.DeletionTimestamp != nil, Mark: m.Annotations[MarkAnnotation]}
-	switch {
-	case x.APIVersion == "batch/v1" && x.Kind == "Job" && in.Spec.TTLSecondsAfterFinished != nil:
-		x.Due = in.Status.finished(time.Duration(*in.Spec.TTLSecondsAfterFinished) * time.Second)
-	case x.APIVersion == "v1" && x.Kind == "Pod":
-		x.Due = in.Status.ended(PodsAfter)
+	x.Created, x.Grace, x.Phase, x.Node = m.CreationTimestamp, m.DeletionGracePeriodSeconds, in.Status.Phase, in.Spec.NodeName
+	switch x.Kind {
+	case "Job":
+		if after := in.Spec.TTLSecondsAfterFinished; after != nil {
+			x.Due = in.Status.finished(time.Duration(*after) * time.Second)
+		}
+	case "Pod":
+		x.Due = in.Status.succeeded(PodsAfter)
+	case "CertificateSigningRequest":
+		at := m.CreationTimestamp
+		for i, c := range in.Status.Conditions {
+			if i == 0 || c.LastUpdateTime.Before(at) {
+				at = c.LastUpdateTime
+			}
+		}
+		if in.Spec.SignerName != PatientSigner {
+			x.Due = at.Add(RequestsAfter)
+		}
+	case "Node":
+		ready := slices.ContainsFunc(in.Status.Conditions, func(c condition) bool { return c.Type == "Ready" && c.Status == "True" })
+		if m.Labels[RetiredLabel] == NoMachine && !ready {
+			x.Due = m.CreationTimestamp.Add(NodesAfter)
+		}
+		x.Tainted = !ready && slices.ContainsFunc(in.Spec.Taints, func(t taint) bool { return t.Key == OutOfService })
+	case "Lease":
+		x.Holder, x.Expires = in.Spec.HolderIdentity, in.Spec.RenewTime.Add(time.Duration(in.Spec.LeaseDurationSeconds)*time.Second)
+		if x.Namespace == nodeLeases {
+			x.Node = x.Name
+		} else {
+			x.Due = x.Expires.Add(ElectionsAfter)
+		}
+	case "CSINode":
+		x.Node = x.Name
+	case "VolumeAttachment":
+		x.Volume = in.Spec.Source.PersistentVolumeName
+	case "PersistentVolume":
+		own := m.Annotations["pv.kubernetes.io/provisioned-by"] == in.Spec.CSI.Driver && in.Spec.CSI.Driver == Driver
+		foreign := slices.ContainsFunc(m.Finalizers, func(f string) bool { return f != ProvisionerFinalizer && f != "kubernetes.io/pv-protection" })
+		if own && !foreign && x.Phase == "Released" && in.Spec.PersistentVolumeReclaimPolicy == "Delete" {
+			x.Due = in.Status.LastPhaseTransitionTime.Add(VolumesAfter)
+		}
 	}
 	return x, nil
 }
 
-// status of a Pod or a Job.
+// spec has fields of all types that have a collector.
+type spec struct {
+	TTLSecondsAfterFinished       *int32
+	NodeName, SignerName          string
+	HolderIdentity                string
+	RenewTime                     time.Time
+	LeaseDurationSeconds          int32
+	PersistentVolumeReclaimPolicy string
+	Source                        struct{ PersistentVolumeName string }
+	CSI                           struct{ Driver string }
+	Taints                        []taint
+}
+
+type taint struct{ Key string }
+
+type condition struct {
+	Type, Status                       string
+	LastTransitionTime, LastUpdateTime time.Time
+}
+
+// status has fields of all types that have a collector.
 type status struct {
-	Phase      string
-	Conditions []struct {
-		Type, Status       string
-		LastTransitionTime time.Time
-	}
-	ContainerStatuses []struct {
+	Phase                   string
+	LastPhaseTransitionTime time.Time
+	Conditions              []condition
+	ContainerStatuses       []struct {
 		State struct {
 			Terminated struct{ FinishedAt time.Time }
 		}
@@ -100,16 +169,18 @@ func (s status) finished(after time.Duration) time.Time {
 	return time.Time{}
 }
 
-// ended is so long after a Pod's end; zero if it has none.
-func (s status) ended(after time.Duration) time.Time {
-	if s.Phase != "Succeeded" && s.Phase != "Failed" || len(s.ContainerStatuses) == 0 {
+// succeeded is so long after a Pod's end; zero if it did not succeed.
+func (s status) succeeded(after time.Duration) time.Time {
+	if s.Phase != "Succeeded" || len(s.ContainerStatuses) == 0 {
 		return time.Time{}
 	}
 	return s.ContainerStatuses[0].State.Terminated.FinishedAt.Add(after)
 }
 
-// isDue says whether it goes because it has ended.
-func (o *Object) isDue(now time.Time) bool { return !o.Due.IsZero() && !now.Before(o.Due) }
+// before is the order in which Pods that ended go.
+func (o *Object) before(p *Object) bool {
+	return cmp.Or(o.Created.Compare(p.Created), strings.Compare(o.Name, p.Name), strings.Compare(o.Namespace, p.Namespace)) < 0
+}
 
 func (o *Object) String() string {
 	return fmt.Sprintf("%s %s/%s (%s)", o.Kind, o.Namespace, o.Name, o.UID)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -31,11 +32,12 @@ type Config struct {
 
 // Counts are what the collector did.
 type Counts struct {
-	Deletions int // decided by it
-	Changes   int // references and finalizers taken away
-	Ended     int // of these, what had ended for long enough
-	Raced     int // excused by Config.Race
-	Unseen    int // excused by Config.Unseen
+	Deletions int            // decided by it
+	Changes   int            // references and finalizers taken away
+	Ended     int            // of these, by a collector of other garbage
+	Collected map[string]int // the same, by kind
+	Raced     int            // excused by Config.Race
+	Unseen    int            // excused by Config.Unseen
 }
 
 // Oracle holds the state of etcd, and what happened to each object. Its methods may
@@ -50,9 +52,11 @@ type Oracle struct {
 	objects    map[string]*Object            // by key
 	places     map[place]*Object             //
 	uids       map[string]*Object            // that are there
-	dependents map[string]map[string]*Object // by owner's UID, by key
+	dependents map[string]map[string]*Object // by owner's UID, or one of Object.names, by key
 	tombstones map[string]tombstone          // by UID
 	waited     map[string]time.Time          // UIDs: until when they were waiting or orphaning
+	absent     map[string]time.Time          // Nodes: since when they are gone
+	left       map[string]*Object            // by UID: Pods that ended, as they were last
 	intents    map[string]*intent            // by UID
 	histories  map[string][]entry            // by UID
 	violations []Violation
@@ -76,7 +80,8 @@ type intent struct {
 
 // New returns an oracle of an empty etcd.
 func New(c Config) *Oracle {
-	o := &Oracle{config: c, scopes: map[[2]string]bool{}, tombstones: map[string]tombstone{}, waited: map[string]time.Time{}, histories: map[string][]entry{}}
+	o := &Oracle{config: c, scopes: map[[2]string]bool{}, tombstones: map[string]tombstone{}, waited: map[string]time.Time{}, histories: map[string][]entry{},
+		absent: map[string]time.Time{}, left: map[string]*Object{}, counts: Counts{Collected: map[string]int{}}}
 	for k, namespaced := range c.Kinds {
 		o.scopes[[2]string{groupOf(k.APIVersion), k.Kind}] = namespaced
 	}
@@ -134,6 +139,7 @@ func (o *Oracle) Restore(rev int64, at time.Time, objects []*Object) {
 	o.clear()
 	o.epoch++
 	for uid, x := range before {
+		o.leave(x, at)
 		if x.Outside {
 			o.place(x, nil, at)
 			delete(before, uid)
@@ -175,6 +181,7 @@ func (o *Oracle) Put(rev int64, at time.Time, x *Object) {
 	}
 	if old != nil && o.judged(x) {
 		o.judgeChange(rev, at, old, x)
+		o.leave(old, at)
 	}
 	o.place(x, old, at)
 	what := "changed"
@@ -200,6 +207,7 @@ func (o *Oracle) Delete(rev int64, at time.Time, key string) {
 		o.judgeEnd(rev, at, x)
 	}
 	o.remember(x, rev, at, "gone"+o.by(x))
+	o.leave(x, at)
 	o.bury(x, rev)
 }
 
@@ -251,11 +259,14 @@ func (o *Oracle) place(x, old *Object, at time.Time) {
 		}
 	}
 	o.objects[x.Key], o.places[x.place()], o.uids[x.UID] = x, x, x
+	if x.written = at; x.Kind == "Node" {
+		delete(o.absent, x.Name)
+	}
+	for _, name := range x.names() {
+		o.index(name, x)
+	}
 	for _, r := range x.Owners {
-		if o.dependents[r.UID] == nil {
-			o.dependents[r.UID] = map[string]*Object{}
-		}
-		o.dependents[r.UID][x.Key] = x
+		o.index(r.UID, x)
 		if r.Block {
 			if x.since == nil {
 				x.since = map[string]time.Time{}
@@ -270,7 +281,18 @@ func (o *Oracle) place(x, old *Object, at time.Time) {
 	}
 }
 
+// index an object as a dependent of an owner, or by a name.
+func (o *Oracle) index(of string, x *Object) {
+	if o.dependents[of] == nil {
+		o.dependents[of] = map[string]*Object{}
+	}
+	o.dependents[of][x.Key] = x
+}
+
 func (o *Oracle) unplace(x *Object) {
+	for _, name := range x.names() {
+		delete(o.dependents[name], x.Key)
+	}
 	for _, r := range x.Owners {
 		delete(o.dependents[r.UID], x.Key)
 	}
@@ -298,5 +320,7 @@ func (o *Oracle) Revision() int64 {
 func (o *Oracle) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.counts
+	counts := o.counts
+	counts.Collected = maps.Clone(counts.Collected)
+	return counts
 }

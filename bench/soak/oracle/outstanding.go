@@ -10,11 +10,12 @@ import (
 
 // Due is something that the collector has still to do.
 type Due struct {
-	What string // "delete", "orphan", "finalize", "tidy", "collect" for what ended, or "empty" for a namespace
+	What string // "delete", "orphan", "finalize", "tidy", "collect" for other garbage, or "empty" for a namespace
 	UID  string
 	Name string
 	// Outside says that it is, or has an owner, in another API server, or waits for
-	// something of which that is so.
+	// something of which that is so. It is true of Nodes and volumes to be collected, too: all of these
+	// take minutes. A Node is watched for ten, and a volume that was refused is tried again after some.
 	Outside bool
 }
 
@@ -24,7 +25,8 @@ func (o *Oracle) Outstanding(now time.Time) (due []Due) {
 	defer o.mu.Unlock()
 	for _, x := range o.objects {
 		if what := o.outstanding(x, now); what != "" {
-			due = append(due, Due{what, x.UID, x.String(), o.reachesOutside(x, map[*Object]bool{})})
+			slow := what == "collect" && (x.Kind == "Node" || x.Kind == "PersistentVolume") || o.reachesOutside(x, map[*Object]bool{})
+			due = append(due, Due{what, x.UID, x.String(), slow})
 		}
 	}
 	sort.Slice(due, func(i, j int) bool { return due[i].Name < due[j].Name })
@@ -66,9 +68,14 @@ func (o *Oracle) outstanding(x *Object, now time.Time) string {
 			return ""
 		}
 		return "finalize"
-	case x.Terminating || o.emptied(x):
+	case x.Terminating:
+		if (len(x.Finalizers) == 0 || x.has(ProvisionerFinalizer)) && o.mustGo(x, now) {
+			return "collect"
+		}
 		return ""
-	case x.isDue(now):
+	case o.emptied(x):
+		return ""
+	case o.mustGo(x, now):
 		return "collect"
 	case len(x.Owners) == 0:
 		return ""
@@ -101,16 +108,16 @@ func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
 }
 
 // heldLawfully says whether a dependent blocks an object's end that may stay: because of
-// another owner of which nobody can say how it went, because it was deleted and no
-// finalizer holds it (a Pod without a kubelet that ends it), or because it is held so
-// itself. seen are those that were asked about.
+// another owner of which nobody can say how it went, because it was deleted and nothing
+// of the cascade's holds it (a Pod without a kubelet that ends it, a volume), or because it
+// is held so itself. seen are those that were asked about.
 func (o *Oracle) heldLawfully(x *Object, seen map[*Object]bool) bool {
 	seen[x] = true
 	for _, d := range o.dependents[x.UID] {
 		if seen[d] {
 			continue
 		}
-		stays := d.Terminating && len(d.Finalizers) == 0 || !d.Terminating && o.wanted(d)[unclear] > 0 ||
+		stays := d.Terminating && !d.waiting() && !d.orphaning() || !d.Terminating && o.wanted(d)[unclear] > 0 ||
 			d.waiting() && o.heldLawfully(d, seen)
 		if stays && slices.ContainsFunc(d.Owners, func(r Owner) bool { return r.blocks(d, x) && o.served(r) }) {
 			return true

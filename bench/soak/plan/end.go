@@ -35,13 +35,21 @@ func (g *Generator) remove() Op {
 	return g.op(Op{Verb: Delete, Slot: &s.Slot, Policy: policy})
 }
 
-// finish a Pod or a Job: it is collected some time later.
+// finish an object of a type that has a collector: it is collected some time later, or stays.
 func (g *Generator) finish() Op {
 	for range 64 {
-		if s := g.pick(); s != nil && !s.going && (s.Kind.Kind == "Pod" || s.Kind.Kind == "Job") {
-			g.end(s, false)
-			return g.op(Op{Verb: Finish, Slot: &s.Slot, Failed: g.rand.IntN(3) == 0})
+		s := g.pick()
+		if s == nil || s.going {
+			continue
 		}
+		switch s.Kind.Kind {
+		case "Pod", "Job":
+			g.end(s, false)
+		case "CertificateSigningRequest", "PersistentVolume", "Lease":
+		default:
+			continue
+		}
+		return g.op(Op{Verb: Finish, Slot: &s.Slot, Way: g.rand.IntN(12)})
 	}
 	return g.newObject()
 }
@@ -93,7 +101,7 @@ func (g *Generator) lift() Op {
 
 func (g *Generator) newSpace() Op {
 	g.made++
-	name := fmt.Sprintf("soak-churn-%d", g.made)
+	name := fmt.Sprintf("%s%d", churned, g.made)
 	g.churn = append(g.churn, name)
 	return g.op(Op{Verb: NewSpace, Namespace: name})
 }

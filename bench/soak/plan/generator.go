@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // Policies of deletions.
@@ -15,6 +16,10 @@ const (
 const (
 	spaces = 16  // namespaces that stay
 	recent = 400 // slots that half of the operations are about
+	// nodeLeases is the namespace in which kubelets keep Leases.
+	nodeLeases = "kube-node-lease"
+	// churned begins the names of namespaces that are deleted.
+	churned = "soak-churn-"
 )
 
 // Generator makes up operations. It keeps an idea of what is there, as it would be
@@ -27,6 +32,7 @@ type Generator struct {
 	slots  []*slot
 	alive  []*slot
 	byName map[string][]*slot // namespace: slots that are there or were
+	byKind map[string][]*slot // Nodes and volumes that are there or were
 	churn  []string           // namespaces that will go
 	made   int
 }
@@ -38,13 +44,14 @@ type slot struct {
 	at                 int // in alive
 	owners             []*slot
 	dependents         []*slot
+	own                map[string]*slot // of a Node, by kind: slots of objects with its name
 }
 
 // New returns a generator.
 func New(seed uint64, definitions int) *Generator {
 	kinds := Kinds(definitions)
 	late := min(Late, definitions/2)
-	return &Generator{rand: rand.New(rand.NewPCG(seed, 1)), kinds: kinds[:len(kinds)-late], late: kinds[len(kinds)-late:], byName: map[string][]*slot{}}
+	return &Generator{rand: rand.New(rand.NewPCG(seed, 1)), kinds: kinds[:len(kinds)-late], late: kinds[len(kinds)-late:], byName: map[string][]*slot{}, byKind: map[string][]*slot{}}
 }
 
 // Kinds that there are from the start.
@@ -84,9 +91,9 @@ func (g *Generator) Next() Op {
 	switch p := g.rand.Float64(); {
 	case p < 0.46:
 		return g.newObject()
-	case p < 0.62:
+	case p < 0.60:
 		return g.own()
-	case p < 0.65:
+	case p < 0.68:
 		return g.finish()
 	case p < 0.93:
 		return g.remove()
@@ -156,16 +163,78 @@ func (g *Generator) create(namespace string, owners []*slot, hold float64) Op {
 			owners = []*slot{list[g.rand.IntN(len(list))]}
 		}
 	}
-	s := g.reuse(namespace, kind)
+	node := g.some(g.byKind["Node"])
+	var s *slot
+	ofNode := node != nil && (kind.Kind == "CSINode" || kind.Kind == "Lease" && g.rand.IntN(2) == 0)
+	if ofNode {
+		if owners = nil; g.rand.IntN(2) == 0 {
+			owners = []*slot{node}
+		}
+		if kind.Namespaced {
+			namespace = nodeLeases
+		}
+		if s = node.own[kind.Kind]; s != nil && s.there {
+			return g.newObject()
+		}
+	} else {
+		s = g.reuse(namespace, kind)
+	}
 	if s == nil {
-		s = &slot{Slot: Slot{ID: len(g.slots), Kind: kind, Namespace: namespace, Name: fmt.Sprintf("soak-%d", len(g.slots))}}
+		s = &slot{Slot: Slot{ID: len(g.slots), Kind: kind, Namespace: namespace, Name: fmt.Sprintf("soak-%d", len(g.slots))}, own: map[string]*slot{}}
+		if ofNode {
+			s.Name = node.Name
+			node.own[kind.Kind] = s
+		}
 		g.slots = append(g.slots, s)
 		g.byName[namespace] = append(g.byName[namespace], s)
+		g.byKind[kind.Kind] = append(g.byKind[kind.Kind], s)
 	}
 	s.there, s.going, s.held, s.owners, s.dependents = true, false, g.rand.Float64() < hold, nil, nil
 	s.at = len(g.alive)
 	g.alive = append(g.alive, s)
-	return g.op(Op{Verb: Create, Slot: &s.Slot, Owners: g.refer(s, owners), Hold: s.held})
+	op := Op{Verb: Create, Slot: &s.Slot, Owners: g.refer(s, owners), Hold: s.held}
+	g.relate(&op, node)
+	return g.op(op)
+}
+
+// relate an object to a Node, a volume or a Pod by its fields. node may be nil.
+func (g *Generator) relate(op *Op, node *slot) {
+	switch s := op.Slot; {
+	// A namespace cannot end while it has Pods that are bound to a Node: no kubelet ends them.
+	case s.Kind.Kind == "Pod" && !strings.HasPrefix(s.Namespace, churned) && node != nil && g.rand.IntN(2) == 0:
+		op.Node = node.Name
+	case s.Kind.Kind == "VolumeAttachment":
+		op.Node, op.Volume = "nowhere", "none"
+		if node != nil {
+			op.Node = node.Name
+		}
+		if v := g.some(g.byKind["PersistentVolume"]); v != nil && g.rand.IntN(3) == 0 {
+			op.Volume = v.Name
+		}
+	case s.Kind.Kind == "Lease" && s.Namespace == nodeLeases:
+		op.Holder = []string{s.Name, s.Name, "", "another"}[g.rand.IntN(4)]
+	case s.Kind.Kind == "Lease":
+		holders := []string{"", "nobody_1"}
+		for _, p := range g.byName[s.Namespace] {
+			if p.Kind.Kind == "Pod" && p.there && len(holders) < 4 {
+				holders = append(holders, p.Name+"_1")
+			}
+		}
+		op.Holder = holders[g.rand.IntN(len(holders))]
+	}
+}
+
+// some slot of a list, mostly one that is there; nil if there is none.
+func (g *Generator) some(list []*slot) (s *slot) {
+	for range 4 {
+		if len(list) == 0 {
+			return nil
+		}
+		if s = list[g.rand.IntN(len(list))]; s.there {
+			break
+		}
+	}
+	return s
 }
 
 // reuse a name whose object is gone.

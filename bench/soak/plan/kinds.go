@@ -48,7 +48,7 @@ func (k *Kind) Path(version int, namespace, name string) string {
 const JobTTL = 20 * time.Second
 
 // builtin is how many of the kinds there are without a definition.
-const builtin = 9
+const builtin = 13
 
 // Late is how many definitions are made while the soak runs.
 const Late = 6
@@ -65,6 +65,11 @@ func Kinds(definitions int) (kinds []*Kind) {
 		{Group: "rbac.authorization.k8s.io", Versions: []string{"v1"}, Kind: "ClusterRole", Resource: "clusterroles"},
 		{Versions: []string{"v1"}, Kind: "Node", Resource: "nodes"},
 		{Group: "storage.k8s.io", Versions: []string{"v1"}, Kind: "VolumeAttachment", Resource: "volumeattachments"},
+		{Group: "storage.k8s.io", Versions: []string{"v1"}, Kind: "CSINode", Resource: "csinodes"},
+		{Versions: []string{"v1"}, Kind: "PersistentVolume", Resource: "persistentvolumes"},
+		{Group: "coordination.k8s.io", Versions: []string{"v1"}, Kind: "Lease", Resource: "leases", Namespaced: true},
+		// PodCertificateRequests are left out: API servers of 1.36 do not serve them by default.
+		{Group: "certificates.k8s.io", Versions: []string{"v1"}, Kind: "CertificateSigningRequest", Resource: "certificatesigningrequests"},
 		{Group: "ext.example.com", Versions: []string{"v1"}, Kind: "Thing", Resource: "things", Namespaced: true, Outside: true},
 	}
 	for i := range definitions {
@@ -94,24 +99,4 @@ func (k *Kind) Definition(served func(version string) bool) map[string]any {
 		"metadata": object{"name": k.Resource + "." + k.Group},
 		"spec": object{"group": k.Group, "scope": scope, "versions": versions,
 			"names": object{"plural": k.Resource, "singular": k.Resource[:len(k.Resource)-1], "kind": k.Kind, "listKind": k.Kind + "List"}}}
-}
-
-// Body of a new object, but for its metadata.
-func (k *Kind) Body() map[string]any {
-	type object = map[string]any
-	o := object{"apiVersion": k.APIVersion(0), "kind": k.Kind}
-	pod := object{"containers": []any{object{"name": "c", "image": "i"}}}
-	labels := object{"app": "soak"}
-	switch k.Kind {
-	case "Pod":
-		o["spec"] = pod
-	case "Job":
-		pod["restartPolicy"] = "Never"
-		o["spec"] = object{"ttlSecondsAfterFinished": int(JobTTL / time.Second), "template": object{"spec": pod}}
-	case "VolumeAttachment": // its Node was never there
-		o["spec"] = object{"attacher": "csi.example.com", "nodeName": "nowhere", "source": object{"persistentVolumeName": "soak"}}
-	case "ReplicaSet":
-		o["spec"] = object{"replicas": 0, "selector": object{"matchLabels": labels}, "template": object{"metadata": object{"labels": labels}, "spec": pod}}
-	}
-	return o
 }

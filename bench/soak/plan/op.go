@@ -13,6 +13,9 @@ type Slot struct {
 	Name      string
 }
 
+// NoMachine says whether a Node has no machine.
+func (s *Slot) NoMachine() bool { return s.Kind.Kind == "Node" && s.ID%16 == 0 }
+
 func (s *Slot) String() string { return s.Kind.Kind + " " + s.Namespace + "/" + s.Name }
 
 // Path of the object, in one of its kind's versions.
@@ -37,7 +40,7 @@ const (
 	Own      Verb = "own" // change owners
 	Delete   Verb = "delete"
 	Lift     Verb = "lift"   // take the finalizers of others away
-	Finish   Verb = "finish" // a Pod or a Job, as its kubelet or its controller would
+	Finish   Verb = "finish" // write the status of a Pod, a Job, a request or a volume, or renew a Lease
 	Define   Verb = "define"
 	NewSpace Verb = "create namespace"
 	EndSpace Verb = "delete namespace"
@@ -53,7 +56,10 @@ type Op struct {
 	Owners    []Reference
 	Policy    string // of Delete; "" for none
 	Hold      bool   // Create: with a finalizer of others
-	Failed    bool   // Finish: otherwise it succeeded
+	Node      string // Create: the Node of a Pod or a VolumeAttachment; "" for none
+	Volume    string // Create: the PersistentVolume of a VolumeAttachment
+	Holder    string // Create: the holder of a Lease; "" for none
+	Way       int    // Finish: a number to choose by how it ends
 }
 
 func (o Op) String() string {
@@ -78,6 +84,12 @@ func (o Op) String() string {
 	}
 	if o.Hold {
 		b.WriteString(" + hold")
+	}
+	if o.Node != "" {
+		fmt.Fprintf(&b, " on %s", o.Node)
+	}
+	if o.Verb == Finish {
+		fmt.Fprintf(&b, " way %d", o.Way)
 	}
 	if o.Verb == Delete {
 		fmt.Fprintf(&b, " policy %q", o.Policy)

@@ -69,7 +69,7 @@ func TestPlan(t *testing.T) {
 		check(g.Next())
 	}
 	for what, least := range map[string]int{"create": 4000, "own": 1000, "delete": 2000, "lift": 50, "finish": 200, "define": Late, "create namespace": 20, "delete namespace": 20,
-		"policy ": 200, "policy Background": 500, "policy Foreground": 500, "policy Orphan": 300, "job": 100, "wrong version": 20, "wrong kind": 20} {
+		"policy ": 200, "policy Background": 500, "policy Foreground": 500, "policy Orphan": 300, "job": 60, "wrong version": 20, "wrong kind": 20} {
 		if count[what] < least {
 			t.Errorf("%d of %q, want %d", count[what], what, least)
 		}
