@@ -48,8 +48,5 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 }
 
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
-	return gc.Action{
-		Collector: Name, Verb: gc.Delete, Policy: gc.Background, Reason: why,
-		Object: c.Objects().Coordinates(e), ResourceVersion: e.ResourceVersion,
-	}
+	return c.Delete(Name, e, gc.Background, why)
 }

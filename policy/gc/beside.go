@@ -5,11 +5,11 @@ import "strings"
 // Beside are objects of another type that bear on those of a [Collection], which is told of
 // both: [Others] or [Names].
 type Beside interface {
-	listing(t Type)
-	forget(o Object)
-	synced(t Type)
-	unreadable(t Type)
-	restored()
+	Listing(t Type)
+	Forget(o Object)
+	Synced(t Type)
+	Unreadable(t Type)
+	Restored()
 }
 
 // Others are kept as a collection keeps its own. Gone is called with each that was forgotten,
@@ -20,26 +20,29 @@ type Others[E Kept] struct {
 	News func()
 }
 
-func (s *Others[E]) listing(t Type) { s.Listing(t) }
-func (s *Others[E]) restored()      { s.Restored(s.Gone) }
-
-func (s *Others[E]) forget(o Object) {
-	if e, known := s.Forget(o.UID); known {
+// Forget takes a DELETED event.
+func (s *Others[E]) Forget(o Object) {
+	if e, known := s.Objects.Forget(o.UID); known {
 		s.Gone(e)
 	}
 }
 
-func (s *Others[E]) synced(t Type) {
-	if s.Synced(t, s.Gone) {
+// Synced says that a list has ended.
+func (s *Others[E]) Synced(t Type) {
+	if s.Objects.Synced(t, s.Gone) {
 		s.News()
 	}
 }
 
-func (s *Others[E]) unreadable(t Type) {
-	if s.Unreadable(t) {
+// Unreadable says that the type cannot be read now.
+func (s *Others[E]) Unreadable(t Type) {
+	if s.Objects.Unreadable(t) {
 		s.News()
 	}
 }
+
+// Restored forgets everything: etcd was restored.
+func (s *Others[E]) Restored() { s.Objects.Restored(s.Gone) }
 
 // Names are of objects of which little is wanted: each is known by its name, or its
 // namespace/name, and has a value. What a list has yet to name may be there. Gone is called
@@ -78,6 +81,14 @@ func (s *Names[V]) UID(name string) (uid string, there bool) {
 	return "", false
 }
 
+// Get gives the value of the one of a name, and whether it is there as far as is known.
+func (s *Names[V]) Get(name string) (v V, there bool) {
+	if n := s.all[name]; n != nil {
+		return n.value, true
+	}
+	return v, false
+}
+
 // Observe one, and say what it had before, if it was there.
 func (s *Names[V]) Observe(t Type, o Object, v V) (before V, was bool) {
 	s.t = t
@@ -104,13 +115,14 @@ func (s *Names[V]) news(t Type, known bool) {
 	}
 }
 
-func (s *Names[V]) listing(t Type) {
+// Listing says that a list begins.
+func (s *Names[V]) Listing(t Type) {
 	s.epoch++
 	s.news(t, false)
 }
 
-// forget one, unless another has its name.
-func (s *Names[V]) forget(o Object) {
+// Forget one, unless another has its name.
+func (s *Names[V]) Forget(o Object) {
 	key := o.Key()
 	if n := s.all[key]; n != nil && n.uid == o.UID {
 		delete(s.all, key)
@@ -118,7 +130,8 @@ func (s *Names[V]) forget(o Object) {
 	}
 }
 
-func (s *Names[V]) synced(t Type) {
+// Synced says that a list has ended. What it did not name is gone.
+func (s *Names[V]) Synced(t Type) {
 	for name, n := range s.all {
 		if n.epoch != s.epoch {
 			delete(s.all, name)
@@ -128,9 +141,11 @@ func (s *Names[V]) synced(t Type) {
 	s.news(t, true)
 }
 
-func (s *Names[V]) unreadable(t Type) { s.news(t, false) }
+// Unreadable says that the type cannot be read now.
+func (s *Names[V]) Unreadable(t Type) { s.news(t, false) }
 
-func (s *Names[V]) restored() {
+// Restored forgets everything: etcd was restored.
+func (s *Names[V]) Restored() {
 	clear(s.all)
 	s.known = false
 }

@@ -33,6 +33,14 @@ type Rules[E Kept] struct {
 	// Before, if set, is called with each object that is about to be judged anew, and
 	// Gone with each that was forgotten.
 	Before, Gone func(e E)
+	// Named, if set, says whether [Collection.Named] finds e. Of a name there is one: it replaces whoever
+	// had the name before.
+	Named func(e E) bool
+	// Goes, if set, says whether an object goes at its time for that reason. For others something else is
+	// done then, and what is found has no time.
+	Goes func(why Reason) bool
+	// Whole says that reasons rest on [Objects.Whole]: all are judged anew when a list begins or ends.
+	Whole bool
 }
 
 // Collection is the objects that a collector keeps, of one type or of several, each with
@@ -41,13 +49,16 @@ type Rules[E Kept] struct {
 type Collection[E Kept] struct {
 	rules   Rules[E]
 	objects Objects[E]
+	named   map[string]E
 	beside  besides
 	queue   Queue[E]
 	now     time.Time
 }
 
 // NewCollection makes an empty one.
-func NewCollection[E Kept](rules Rules[E]) Collection[E] { return Collection[E]{rules: rules} }
+func NewCollection[E Kept](rules Rules[E]) Collection[E] {
+	return Collection[E]{rules: rules, named: make(map[string]E)}
+}
 
 // Now is the time of the last input.
 func (c *Collection[E]) Now() time.Time { return c.now }
@@ -66,6 +77,9 @@ func (c *Collection[E]) Tell(now time.Time) { c.now = now }
 // Objects are what is kept.
 func (c *Collection[E]) Objects() *Objects[E] { return &c.objects }
 
+// Named gives the object of a name; the zero value if there is none. See [Rules].
+func (c *Collection[E]) Named(name string) E { return c.named[name] }
+
 // See an object as a list or a watch reported it. If it is new or changed, learn is called,
 // and it is judged anew.
 func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, learn func(E)) {
@@ -75,6 +89,13 @@ func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, lea
 		return
 	}
 	learn(e)
+	if c.rules.Named != nil && c.rules.Named(e) {
+		name := e.entry().Name
+		if before, was := c.named[name]; was && before != e {
+			c.Drop(before.entry().UID)
+		}
+		c.named[name] = e
+	}
 	c.queue.Changed(e)
 	c.Plan(e)
 }
@@ -99,17 +120,19 @@ func (c *Collection[E]) PlanAll() {
 func (c *Collection[E]) Listing(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
-		b.listing(t)
+		b.Listing(t)
 		return
 	}
-	c.objects.Listing(t)
+	if c.objects.Listing(t); c.rules.Whole {
+		c.PlanAll()
+	}
 }
 
 // Forget takes a DELETED event.
 func (c *Collection[E]) Forget(now time.Time, t Type, o Object) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
-		b.forget(o)
+		b.Forget(o)
 		return
 	}
 	c.Drop(o.UID)
@@ -123,6 +146,9 @@ func (c *Collection[E]) Drop(uid string) {
 }
 
 func (c *Collection[E]) gone(e E) {
+	if name := e.entry().Name; c.named[name] == e {
+		delete(c.named, name)
+	}
 	if c.queue.Drop(e); c.rules.Gone != nil {
 		c.rules.Gone(e)
 	}
@@ -132,8 +158,8 @@ func (c *Collection[E]) gone(e E) {
 func (c *Collection[E]) Synced(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
-		b.synced(t)
-	} else if c.objects.Synced(t, c.gone) {
+		b.Synced(t)
+	} else if c.objects.Synced(t, c.gone) || c.rules.Whole {
 		c.PlanAll()
 	}
 }
@@ -142,7 +168,7 @@ func (c *Collection[E]) Synced(now time.Time, t Type) {
 func (c *Collection[E]) Unreadable(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
-		b.unreadable(t)
+		b.Unreadable(t)
 	} else if c.objects.Unreadable(t) {
 		c.PlanAll()
 	}
@@ -152,7 +178,7 @@ func (c *Collection[E]) Unreadable(now time.Time, t Type) {
 func (c *Collection[E]) Restored(now time.Time) {
 	c.now = now
 	for _, b := range c.beside {
-		b.restored()
+		b.Restored()
 	}
 	c.objects.Restored(c.gone)
 }
@@ -182,7 +208,7 @@ func (c *Collection[E]) Answered(now, _ time.Time, _ uint64, _ Answer) { c.now =
 // again; false if nobody waits for it any more, or it returned nothing.
 func (c *Collection[E]) Read(now time.Time, id uint64, a Answer) (e E, ok bool) {
 	c.now = now
-	result := map[State]Result{Exists: Done, Absent: Done, TooBusy: TooMany, Unknown: Failed}[a.State]
+	result := a.State.Result()
 	if e, ok = c.queue.Finished(now, id, result); !ok || result != Done {
 		return e, false
 	}
@@ -221,14 +247,26 @@ func (c *Collection[E]) Release(now time.Time) {
 }
 
 // Explain says why an object goes, and when, or why it is kept.
-func (c *Collection[E]) Explain(o Coordinates) (Finding, bool) {
-	var none E
-	e := c.objects.Get(o.UID)
-	if e == none {
-		return Finding{}, false
+func (c *Collection[E]) Explain(o Coordinates) (f Finding, known bool) {
+	e, known := c.objects.all[o.UID]
+	if known {
+		f = c.find(e)
 	}
+	return f, known
+}
+
+func (c *Collection[E]) find(e E) Finding {
 	why, _ := c.rules.Decide(e)
-	return e.queued().Find(why), true
+	f := e.queued().Find(why)
+	if c.rules.Goes != nil && !c.rules.Goes(why) {
+		f.Due = time.Time{}
+	}
+	return f
+}
+
+// Delete is the action that deletes e, with its UID and version as preconditions.
+func (c *Collection[E]) Delete(by Collector, e E, policy Policy, why Reason) Action {
+	return Action{Collector: by, Verb: Delete, Policy: policy, Reason: why, Object: c.objects.Coordinates(e), ResourceVersion: e.entry().ResourceVersion}
 }
 
 // Len is how many objects are kept.
@@ -236,9 +274,11 @@ func (c *Collection[E]) Len() int { return c.objects.Len() }
 
 // Planned are the objects that are due until then.
 func (c *Collection[E]) Planned(until time.Time, most int) ([]Planned, int) {
-	due := func(e E) time.Time { return e.queued().Due() }
-	return Earliest(c.objects.All, due, until, most, func(e E) Planned {
-		why, _ := c.rules.Decide(e)
-		return Planned{c.objects.Coordinates(e), e.queued().Find(why)}
-	})
+	due := func(e E) time.Time {
+		if c.rules.Goes == nil {
+			return e.queued().Due()
+		}
+		return c.find(e).Due
+	}
+	return Earliest(c.objects.All, due, until, most, func(e E) Planned { return Planned{c.objects.Coordinates(e), c.find(e)} })
 }

@@ -36,6 +36,7 @@ type reading struct {
 	Type
 	epoch   uint32
 	current bool // it was listed, and can be read since
+	listing bool // a list is on its way
 }
 
 // Len is how many there are.
@@ -68,6 +69,11 @@ func (s *Objects[E]) Known() bool {
 	return len(s.types) > 0 && !slices.ContainsFunc(s.types, func(r reading) bool { return !r.current })
 }
 
+// Whole says whether the objects of a kind were listed, can be read since, and no list is on its way.
+func (s *Objects[E]) Whole(kind string) bool {
+	return slices.ContainsFunc(s.types, func(r reading) bool { return r.Kind == kind && r.current && !r.listing })
+}
+
 // reading of a type, and its place.
 func (s *Objects[E]) reading(t Type) (*reading, uint8) {
 	i := s.place(t)
@@ -88,6 +94,7 @@ func (s *Objects[E]) place(t Type) int {
 func (s *Objects[E]) Listing(t Type) {
 	r, _ := s.reading(t)
 	r.epoch++
+	r.listing = true
 }
 
 // Observe notes that o was seen, and gives what is kept of it; fresh makes that if it is
@@ -135,7 +142,7 @@ func (s *Objects[E]) Synced(t Type, gone func(E)) (news bool) {
 			gone(e)
 		}
 	}
-	news, r.current = !r.current, true
+	news, r.current, r.listing = !r.current, true, false
 	return news
 }
 

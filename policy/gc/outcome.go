@@ -12,6 +12,9 @@ const (
 	TooBusy       // Unknown, because the server wants fewer requests
 )
 
+// Result is how a live read went that returned it.
+func (s State) Result() Result { return [...]Result{Failed, Done, Done, TooMany}[min(s, TooBusy)] }
+
 // Answer is what a live read of an action's coordinates returned.
 type Answer struct {
 	State  State

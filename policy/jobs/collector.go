@@ -61,8 +61,5 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 
 // act has the Job go as its TTL-after-finished controller does: its Pods go first.
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
-	return gc.Action{
-		Collector: Name, Verb: gc.Delete, Policy: gc.Foreground, Reason: why,
-		Object: c.Objects().Coordinates(e), ResourceVersion: e.ResourceVersion,
-	}
+	return c.Delete(Name, e, gc.Foreground, why)
 }

@@ -2,45 +2,44 @@ package leases
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Collector knows all Leases and Nodes. It is not safe for concurrent use.
 type Collector struct {
 	gc.Collection[*kept] // Leases
 	config               Config
-	byName               map[string]*kept // those of Nodes
-	nodes                gc.Names[struct{}]
+	nodes                nodes.Knowledge
 }
 
 // kept is what is known of a Lease.
 type kept struct {
-	gc.Entry
-	expires     gc.Stamp
-	seen        bool     // in an earlier version
-	missing     gc.Stamp // since then, its Node is
-	lives       gc.Stamp // then a live read found the Pod that holds an election
-	holder      string   // that Pod's name; "": nobody holds it
-	known       bool     // whether that is so
-	read        gc.Stamp // when its Node, or that Pod, was read live
-	absent      bool     // that read said so
-	ofNode      bool     // it is in the namespace of such Leases
-	holds       bool     // its holder is the Node, or nobody
+	nodes.Sign
+	// Absence is that of its Node. That of the Pod that holds an election begins when a live read found the
+	// Pod: no Pods are watched.
+	nodes.Absence
+	holder      string // that Pod's name; "": nobody holds it
+	known       bool   // whether that is so
+	ofNode      bool   // it is in the namespace of such Leases
+	holds       bool   // its holder is the Node, or nobody
 	owned       bool
 	terminating bool
 	identity    bool
-	own         bool
 }
 
 // New makes an empty collector.
 func New(config Config) *Collector {
-	c := &Collector{config: config, byName: make(map[string]*kept)}
-	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.miss, Gone: c.unname})
-	c.nodes.Gone, c.nodes.News = func(name string, _ struct{}) { c.planNamed(name) }, c.PlanAll
+	c := &Collector{config: config}
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.miss, Named: func(e *kept) bool { return e.ofNode }})
+	c.nodes.Init(0, c.PlanAll, func(name string) {
+		if e := c.Named(name); e != nil {
+			c.Plan(e)
+		}
+	})
 	c.Beside("Node", &c.nodes)
 	return c
 }
@@ -49,14 +48,7 @@ func New(config Config) *Collector {
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
-	for e := range c.Objects().All {
-		e.own = c.isOwn(e)
-	}
 	c.PlanAll()
-}
-
-func (c *Collector) isOwn(e *kept) bool {
-	return slices.Contains(c.config.Own, e.Namespace+"/"+e.Name)
 }
 
 // Observe takes a Lease or a Node as a list or a watch reported it. fields of the former is
@@ -64,47 +56,27 @@ func (c *Collector) isOwn(e *kept) bool {
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if t.Kind == "Node" {
 		c.Tell(now)
-		if _, was := c.nodes.Observe(t, o, struct{}{}); !was {
-			c.planNamed(o.Name)
-		}
+		c.nodes.Observe(t, o, false)
 		return
 	}
-	c.See(now, t, o, func() *kept { return &kept{missing: gc.NoStamp, lives: gc.NoStamp} }, func(e *kept) {
-		e.set(now, o, fields)
-		if e.own = c.isOwn(e); e.ofNode {
-			c.name(e)
-		}
-	})
-}
-
-// name the Lease of a Node. Who had the name before is gone.
-func (c *Collector) name(e *kept) {
-	if old := c.byName[e.Name]; old != nil && old != e {
-		c.Drop(old.UID)
-	}
-	c.byName[e.Name] = e
-}
-
-func (c *Collector) unname(e *kept) {
-	if c.byName[e.Name] == e {
-		delete(c.byName, e.Name)
-	}
+	c.See(now, t, o, func() *kept { return new(kept) }, func(e *kept) { e.set(now, o, fields) })
 }
 
 func (e *kept) set(now time.Time, o gc.Object, fields any) {
 	lease, known := fields.(Lease)
-	e.ofNode = e.Namespace == namespace
+	e.ofNode = e.Namespace == nodes.LeaseNamespace
 	e.holds = known && (lease.Holder == "" || lease.Holder == e.Name)
 	if e.holder, e.known = "", known; !e.ofNode {
 		e.holder, e.known = podOf(lease.Holder)
 		e.holder, e.known = strings.Clone(e.holder), e.known && known
 	}
 	e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
-	e.identity = lease.Identity || e.Namespace == "kube-system" && (gc.Patterns{"apiserver-*"}).Match(e.Name)
-	if e.expires, e.absent = gc.StampOf(lease.Expires), false; e.ofNode && e.seen {
-		e.expires = max(e.expires, gc.StampOf(now)) // somebody writes it, whatever its clock says
+	e.identity = lease.Identity || e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-")
+	if e.Doubt(); e.ofNode {
+		e.Write(now, fields, false)
+	} else {
+		e.Last = gc.StampOf(lease.Expires)
 	}
-	e.seen = true
 }
 
 // podOf is the Pod that the holder of an election may be: client-go's elections are held

@@ -1,9 +1,11 @@
 package leases
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // decide says when a Lease is to go, and why; at the zero time, why it is kept.
@@ -11,7 +13,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case e.terminating:
 		return Terminating, time.Time{}
-	case e.own:
+	case slices.Contains(c.config.Own, e.Namespace+"/"+e.Name):
 		return EbbsOwn, time.Time{}
 	case e.identity:
 		return APIServer, time.Time{}
@@ -21,14 +23,14 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return Owned, time.Time{}
 	case !e.holds:
 		return OtherHolder, time.Time{}
-	case c.hasNode(e):
+	case c.nodes.There(e.Name):
 		return NodeThere, time.Time{}
-	case e.missing == gc.NoStamp:
+	case e.Since == 0:
 		return NodesUnread, time.Time{}
 	case !c.Objects().Current(e):
 		return Unread, time.Time{}
 	}
-	return NodeGone, max(e.missing, e.expires).Time().Add(c.config.quarantine())
+	return NodeGone, max(e.Since, e.Last).Time().Add(nodes.Quarantine(c.config.Quarantine))
 }
 
 // election says what is to become of a Lease that no Node holds.
@@ -38,12 +40,12 @@ func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 			continue
 		}
 		switch {
-		case of.After <= 0 || e.expires == gc.NoStamp:
+		case of.After <= 0 || e.Last == gc.NoStamp:
 		case of.Delete && e.known && !c.Objects().Current(e):
 			return Unread, time.Time{}
 		case of.Delete && e.known:
-			return ElectionAbandoned, max(e.expires, e.lives).Time().Add(of.After)
-		case c.Now().After(e.expires.Time().Add(of.After)):
+			return ElectionAbandoned, max(e.Last, e.Since).Time().Add(of.After)
+		case c.Now().After(e.Last.Time().Add(of.After)):
 			return ElectionExpired, time.Time{}
 		}
 		return InElection, time.Time{}
@@ -53,22 +55,7 @@ func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 
 // miss notes since when the Node of a Lease is missing.
 func (c *Collector) miss(e *kept) {
-	switch missing := e.ofNode && c.nodes.Known() && !c.hasNode(e); {
-	case !missing:
-		e.missing = gc.NoStamp
-	case e.missing == gc.NoStamp:
-		e.missing = gc.StampOf(c.Now())
-	}
-}
-
-// hasNode says whether the Node of a Lease is there, as far as is known.
-func (c *Collector) hasNode(e *kept) bool {
-	_, there := c.nodes.UID(e.Name)
-	return there
-}
-
-func (c *Collector) planNamed(node string) {
-	if e := c.byName[node]; e != nil {
-		c.Plan(e)
+	if e.ofNode {
+		e.Miss(c.Now(), c.nodes.Missing(e.Name))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/leases"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -134,7 +135,7 @@ func TestNodeGone(t *testing.T) {
 	c.Finished(later, del.ID, gc.Withheld)
 	c.Release(later)
 	c.Finished(later, ask(gc.Delete, later).ID, gc.TooMany)
-	ask(gc.Verify, later.Add(leases.FreshFor+time.Second)) // that was too long ago
+	ask(gc.Verify, later.Add(nodes.AbsentFor+time.Second)) // that was too long ago
 }
 
 // TestNodeThereAfterAll: a live read that finds the Node has it all begin again.

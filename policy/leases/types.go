@@ -4,15 +4,12 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Lease is what the collector wants to know of a Lease beside its metadata. Of a Node it
 // wants the metadata alone.
-type Lease struct {
-	Holder   string    // spec.holderIdentity
-	Expires  time.Time // spec.renewTime and spec.leaseDurationSeconds later; zero: it does not say
-	Identity bool      // it has the label apiserver.kubernetes.io/identity
-}
+type Lease = nodes.Lease
 
 // Config says which Leases are collected.
 type Config struct {
@@ -33,17 +30,6 @@ type Election struct {
 	// Delete those whose holder is a Pod of the Lease's namespace that is gone, or nobody.
 	Delete bool
 }
-
-func (c Config) quarantine() time.Duration {
-	if c.Quarantine > 0 {
-		return max(c.Quarantine, time.Second) // a read is later than what it is about
-	}
-	return time.Hour
-}
-
-// FreshFor is how long it is believed that a Node, or a Pod, is absent after a live read
-// said so.
-const FreshFor = 30 * time.Second
 
 // Name is the collector's.
 const Name gc.Collector = "leases"

@@ -27,21 +27,19 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 // act asks for the inventory, once for all Nodes that are due; then has the Lease read, and
 // then the Node deleted.
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
-	node := c.Objects().Coordinates(e)
-	s := &c.survey
+	node, s := c.Objects().Coordinates(e), &c.survey
 	switch {
 	case why != NotInInventory:
 		s.id, s.asked, s.refused, s.known = pending, c.Now(), "", machines{}
-		c.surveyor = e
 		c.PlanAll()
 		return gc.Action{Collector: Name, Verb: gc.Inventory, Object: node, Reason: AskingInventory}
 	case e.verified.IsZero() || !e.verified.Equal(s.asked):
 		return gc.Action{Collector: Name, Verb: gc.Verify, Reason: why, Owner: node,
-			Object: gc.Coordinates{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Resource: "leases", Namespace: "kube-node-lease", Name: e.Name}}
+			Object: gc.Coordinates{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Resource: "leases", Namespace: LeaseNamespace, Name: e.Name}}
 	}
 	c.spent[e.UID] = c.Now()
 	c.PlanAll() // there may be room for fewer now
-	return gc.Action{Collector: Name, Verb: gc.Delete, Policy: gc.Background, Reason: why, Object: node, ResourceVersion: e.ResourceVersion}
+	return c.Delete(Name, e, gc.Background, why)
 }
 
 // Answered takes what a live read of a Node's Lease returned.
@@ -54,7 +52,7 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	if !ok {
 		return
 	}
-	switch l := c.leases.Of(e.Name); {
+	switch l := c.leases.of[e.Name]; {
 	case a.State == gc.Absent && l == nil, a.State == gc.Exists && l != nil && a.Object.UID == l.UID && a.Object.ResourceVersion == l.ResourceVersion:
 		e.verified = c.survey.asked
 	case a.State == gc.Exists: // somebody has written it, and its watch is late

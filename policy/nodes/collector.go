@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/policy/leases"
 )
 
 // Collector knows all Nodes, what holds them, and the last inventory. It is not safe for
@@ -14,13 +13,11 @@ import (
 type Collector struct {
 	gc.Collection[*kept] // Nodes
 	config               Config
-	byName               map[string]*kept
-	leases               leases.Signs
+	leases               Signs
 	attachments          gc.Others[*attachment]
-	attached             map[string]int // attachments, by the Node's name
-	since                time.Time      // all types can be read
+	attached             gc.Tally  // attachments, by the Node's name
+	since                time.Time // all types can be read
 	survey               survey
-	surveyor             *kept                // whose action asks for the inventory
 	deletes              map[uint64]string    // on their way: UIDs by the action
 	spent                map[string]time.Time // deletions within the window, by UID
 }
@@ -38,7 +35,6 @@ type kept struct {
 	verified       time.Time // the survey for which its Lease was read live
 	understood     bool
 	ready          bool
-	marked         bool
 	outOfService   bool
 	volumes        bool
 	terminating    bool
@@ -52,12 +48,11 @@ type attachment struct {
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{
-		config: config, byName: map[string]*kept{}, attached: map[string]int{},
-		deletes: map[uint64]string{}, spent: map[string]time.Time{},
+		config: config, attached: gc.Tally{}, deletes: map[uint64]string{}, spent: map[string]time.Time{},
 	}
-	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Gone: c.gone})
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Goes: goes, Named: func(*kept) bool { return true }})
 	c.leases.Init(c.PlanAll, c.touch)
-	c.attachments.Gone, c.attachments.News = c.dropAttachment, c.PlanAll
+	c.attachments.Gone, c.attachments.News = func(a *attachment) { c.attach(a.node, -1) }, c.PlanAll
 	c.Beside("Lease", &c.leases)
 	c.Beside("VolumeAttachment", &c.attachments)
 	return c
@@ -70,17 +65,10 @@ func (c *Collector) Configure(now time.Time, config Config) {
 		c.survey.again, c.survey.known, c.survey.asked = time.Time{}, machines{}, time.Time{}
 	}
 	c.config = config
-	for e := range c.Objects().All {
-		e.marked = c.marks(e)
-	}
 	c.PlanAll()
 }
 
-func (c *Collector) marks(e *kept) bool {
-	return c.config.marks(Node{Labels: e.labels, Taints: e.taints})
-}
-
-// Observe takes a Node with its [Node], a Lease with its [leases.Lease], or a
+// Observe takes a Node with its [Node], a Lease with its [Lease], or a
 // VolumeAttachment with its [Attachment].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
@@ -93,8 +81,6 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 		c.See(now, t, o, func() *kept { return &kept{seen: gc.StampOf(now)} }, func(e *kept) {
 			n, known := fields.(Node)
 			e.set(now, o, n, known)
-			e.marked = c.marks(e)
-			c.name(e)
 		})
 	}
 }
@@ -125,23 +111,6 @@ func cloned(list []string) (out []string) {
 	return out
 }
 
-// name a Node. Who had the name before is gone.
-func (c *Collector) name(e *kept) {
-	if old := c.byName[e.Name]; old != nil && old != e {
-		c.Drop(old.UID)
-	}
-	c.byName[e.Name] = e
-}
-
-func (c *Collector) gone(e *kept) {
-	if c.byName[e.Name] == e {
-		delete(c.byName, e.Name)
-	}
-	if c.surveyor == e {
-		c.surveyor = nil
-	}
-}
-
 func (c *Collector) observeAttachment(t gc.Type, o gc.Object, fields any) {
 	a, changed := c.attachments.Observe(t, o, func() *attachment { return &attachment{} })
 	if f, known := fields.(Attachment); changed && known && f.Node != a.node {
@@ -152,24 +121,17 @@ func (c *Collector) observeAttachment(t gc.Type, o gc.Object, fields any) {
 }
 
 func (c *Collector) attach(node string, n int) {
-	if node == "" {
-		return
-	}
-	if c.attached[node] += n; c.attached[node] == 0 {
-		delete(c.attached, node)
-	}
+	c.attached.Add(node, n)
 	c.touch(node)
 }
 
 // touch the Node of a name: something that it hangs on changed.
 func (c *Collector) touch(name string) {
-	if e := c.byName[name]; e != nil {
+	if e := c.Named(name); e != nil {
 		e.verified = time.Time{}
 		c.Plan(e)
 	}
 }
-
-func (c *Collector) dropAttachment(a *attachment) { c.attach(a.node, -1) }
 
 // Synced says that the objects of a type are known up to now.
 func (c *Collector) Synced(now time.Time, t gc.Type) {

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -21,17 +22,13 @@ func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
 	case !c.leases.Known():
 		return LeasesUnread, time.Time{}
 	}
-	last := max(e.since, e.heard)
-	if l := c.leases.Of(e.Name); l != nil {
-		last = max(last, l.Last)
-	}
-	return "", last.Time()
+	return "", c.leases.Last(e.Name, max(e.since, e.heard)).Time()
 }
 
 // holds says what keeps a Node, however long it has been stale.
 func (c *Collector) holds(e *kept) gc.Reason {
 	switch {
-	case !e.marked:
+	case !has(e.labels, c.config.Label) && !has(e.taints, c.config.Taint):
 		return NotMarked
 	case !c.config.Inventory:
 		return NoInventory
@@ -52,7 +49,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return why, never
 	}
 	now, stale, held := c.Now(), since.Add(c.config.notReadyFor()), c.holds(e)
-	due := latest(stale, c.since.Add(WatchFor), e.seen.Time().Add(WatchFor))
+	due := slices.MaxFunc([]time.Time{stale, c.since.Add(WatchFor), e.seen.Time().Add(WatchFor)}, time.Time.Compare)
 	switch {
 	case now.Before(stale) && held != "":
 		return NotYet, never
@@ -112,40 +109,8 @@ func (c *Collector) free(e *kept) time.Time {
 	return oldest.Add(window)
 }
 
-// Explain says why a Node goes, or why it is kept. Its time is when it goes if the inventory
-// does not have it; of one for which the inventory is only asked again there is none.
-func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
-	e := c.Objects().Get(o.UID)
-	if e == nil {
-		return gc.Finding{}, false
-	}
-	return c.find(e), true
-}
-
-func (c *Collector) find(e *kept) gc.Finding {
-	why, _ := c.decide(e)
-	f := e.Find(why)
-	switch why {
-	case NotYet, Watched, AskingInventory, TooMany, NotInInventory:
-	default:
-		f.Due = time.Time{}
-	}
-	return f
-}
-
-// Planned are the Nodes that are due until then.
-func (c *Collector) Planned(until time.Time, most int) ([]gc.Planned, int) {
-	due := func(e *kept) time.Time { return c.find(e).Due }
-	return gc.Earliest(c.Objects().All, due, until, most, func(e *kept) gc.Planned {
-		return gc.Planned{Object: c.Objects().Coordinates(e), Finding: c.find(e)}
-	})
-}
-
-func latest(times ...time.Time) (t time.Time) {
-	for _, at := range times {
-		if at.After(t) {
-			t = at
-		}
-	}
-	return t
+// goes says whether a Node goes at its time, if the inventory does not have it. For other reasons the
+// inventory is only asked again then.
+func goes(why gc.Reason) bool {
+	return slices.Contains([]gc.Reason{NotYet, Watched, AskingInventory, TooMany, NotInInventory}, why)
 }

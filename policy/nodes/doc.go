@@ -15,4 +15,8 @@
 //   - a live read of its Lease, just before, finds it as it is known.
 //
 // The deletion has the Node's UID and version as preconditions. What is not known keeps all.
+//
+// The collectors of what is bound to Nodes share what one can know of Nodes: which are there or lost
+// ([Knowledge], [Losses]), since when one is missing and what a live read said ([Absence]), and when one
+// gave a sign of life ([Signs]).
 package nodes

@@ -83,7 +83,7 @@ func (c *Collector) Surveyed(now time.Time, id uint64, list *Inventory) {
 	if id != s.id {
 		return
 	}
-	s.id, s.known, c.surveyor = 0, machines{}, nil
+	s.id, s.known = 0, machines{}
 	if list == nil {
 		s.refused = InventoryUnknown
 		s.pause = min(max(2*s.pause, minPause), AskAgain)
@@ -137,13 +137,11 @@ func (c *Collector) judge(list *Inventory) gc.Reason {
 
 // least of n must be there.
 func (c *Collector) least(n int) int {
-	const rounding = 1e-9 // 0.29 of 100 is 29
 	return min(int(math.Ceil(c.config.minShare()*float64(n)-rounding)), max(n-1, 0))
 }
 
 // most Nodes may be deleted within the window.
 func (c *Collector) most() int {
-	const rounding = 1e-9
 	all := c.Objects().Len()
 	for uid := range c.spent {
 		if c.Objects().Get(uid) == nil {

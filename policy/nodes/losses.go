@@ -14,6 +14,8 @@ const LostTogether = time.Hour
 // DefaultLostShare of all Nodes may be lost together: with it, one zone of three may.
 const DefaultLostShare = 0.34
 
+const rounding = 1e-9 // 0.29 of 100 is 29
+
 // Loss is a Node that is gone while something is bound to it that is to go with it. The zero value with a
 // name is of a Node that is not lost. A collector keeps one for each such Node.
 type Loss struct {
@@ -48,16 +50,23 @@ type Losses struct {
 }
 
 // Reset forgets all Nodes.
-func (s *Losses) Reset() { s.present, s.lost, s.settled, s.stale = 0, nil, nil, true }
+func (s *Losses) Reset() {
+	for _, l := range s.lost {
+		*l = Loss{Name: l.Name}
+	}
+	s.present, s.lost, s.settled, s.stale = 0, nil, nil, true
+}
 
 // AddPresent says that so many more Nodes are there.
 func (s *Losses) AddPresent(n int) { s.present, s.stale = s.present+n, true }
 
-// Present is how many Nodes are there.
-func (s *Losses) Present() int { return s.present }
-
-// SetShare is another share of all Nodes.
-func (s *Losses) SetShare(most float64) { s.MaxShare, s.stale = most, true }
+// SetShare sets MaxShare; 0 or less stands for [DefaultLostShare].
+func (s *Losses) SetShare(most float64) {
+	if !(most > 0) {
+		most = DefaultLostShare
+	}
+	s.MaxShare, s.stale = most, true
+}
 
 // Lose says that a Node is lost; counts, that it counts against others.
 func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
@@ -112,7 +121,6 @@ func (s *Losses) Weigh() {
 		return
 	}
 	s.stale = false
-	const rounding = 1e-9 // 0.29 of 100 is 29
 	first, next, together, anyHeld := 0, 0, 0, false
 	var changed []*Loss
 	for _, l := range s.lost {
@@ -159,13 +167,15 @@ func (s *Losses) Held(yield func(*Loss) bool) {
 	}
 }
 
-// Confirm says that a person has seen that a Node is gone; nil is none. It reports whether that was waited
-// for. It counts until the Node is there again, or nothing is bound to it any more.
-func (s *Losses) Confirm(l *Loss) bool {
-	if l == nil || !l.held {
-		return false
+// Confirm says that a person has seen that a Node is gone, and reports whether that was waited for. It
+// counts until the Node is there again, or nothing is bound to it any more.
+func (s *Losses) Confirm(name string) bool {
+	for l := range s.Held {
+		if l.Name == name {
+			l.confirmed, s.stale = true, true
+			s.Weigh()
+			return true
+		}
 	}
-	l.confirmed, s.stale = true, true
-	s.Weigh()
-	return true
+	return false
 }

@@ -81,7 +81,7 @@ func TestLossesAgreeWithOracle(t *testing.T) {
 				}
 				s.Drop(l, true)
 			case 3:
-				if g != nil && s.Confirm(l) {
+				if g != nil && s.Confirm(name) {
 					g.confirmed = true
 				}
 			}

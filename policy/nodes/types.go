@@ -24,8 +24,6 @@ type Node struct {
 // Attachment is what it wants to know of a VolumeAttachment: spec.nodeName.
 type Attachment struct{ Node string }
 
-// Of Leases it wants the holder's sign of life alone, as a policy/leases.Lease has it.
-
 // Inventory is a list of machines, made by who has them.
 type Inventory struct {
 	Time     time.Time // when it was made, by its own word
@@ -59,11 +57,6 @@ func (c Config) notReadyFor() time.Duration { return cmp.Or(max(c.NotReadyFor, 0
 func (c Config) maxAge() time.Duration      { return cmp.Or(max(c.MaxAge, 0), 30*time.Minute) }
 func (c Config) minShare() float64          { return cmp.Or(max(c.MinShare, 0), 0.8) }
 func (c Config) maxShare() float64          { return cmp.Or(max(c.MaxShare, 0), 0.1) }
-
-// marks says whether a Node may be deleted.
-func (c Config) marks(n Node) bool {
-	return has(n.Labels, c.Label) || has(n.Taints, c.Taint)
-}
 
 // has says whether what is wanted, a key or key=value, is among pairs.
 func has(pairs []string, want string) bool {

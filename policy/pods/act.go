@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"maps"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -14,7 +15,9 @@ func workID(id uint64) uint64 { return id << 1 }
 // that ended, the oldest first.
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
-	out := c.reads.Ready(now, most, c.read)
+	out := c.reads.Ready(now, most, func(n *node) (gc.Action, bool) {
+		return gc.Action{Collector: Name, Verb: gc.Verify, Object: c.nodes.At(n.Name), Reason: NodeMissing}, true
+	})
 	for i := range out {
 		out[i].ID = readID(out[i].ID)
 	}
@@ -28,20 +31,12 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	return out
 }
 
-func (c *Collector) read(n *node) (gc.Action, bool) {
-	return gc.Action{Collector: Name, Verb: gc.Verify, Object: c.nodeAt(n), Reason: NodeMissing}, true
-}
-
-func (c *Collector) nodeAt(n *node) gc.Coordinates {
-	t := c.nodesRead.t
-	return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: n.Name}
-}
-
 func (c *Collector) ask(t *task) (gc.Action, bool) {
 	p := t.pod
 	v := c.judge(p)
-	if v.goes && v.reason == NodeGone && c.now.After(p.node.absentAt.Add(c.config.Quarantine)) {
-		c.doubt(p.node) // that is long ago
+	if v.goes && v.reason == NodeGone && !p.node.Proven(c.now, c.config.Quarantine) {
+		p.node.Doubt() // that is long ago: it is read again first
+		c.quarantine(p.node)
 		v = c.judge(p)
 	}
 	if !v.goes {
@@ -53,7 +48,7 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 		a.Verb, a.NoGrace, a.Disrupted = gc.FailPod, false, a.Reason == NodeGone
 	}
 	if v.reason == NodeGone || v.reason == OutOfService {
-		a.Owner = c.nodeAt(p.node)
+		a.Owner = c.nodes.At(p.node.Name)
 	}
 	return a, true
 }
@@ -77,25 +72,16 @@ func (c *Collector) uidOf(p *pod) string {
 // clock as now.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	c.now = now
-	result := gc.Failed
-	switch a.State {
-	case gc.Absent, gc.Exists:
-		result = gc.Done
-	case gc.TooBusy:
-		result = gc.TooMany
-	}
 	if id != readID(id>>1) {
 		return
 	}
-	n, ok := c.reads.Finished(now, id>>1, result)
+	n, ok := c.reads.Finished(now, id>>1, a.State.Result())
 	if !ok || !n.Lost() {
 		return
 	}
-	switch {
-	case a.State == gc.Exists:
-		n.since, n.absentAt = now, time.Time{} // its watch will report it; if not, it is read again
-	case a.State == gc.Absent && !asOf.Before(n.since.Add(c.config.Quarantine)):
-		if n.absentAt = asOf; asOf.After(n.latest) {
+	if over := !asOf.Before(n.Since.Time().Add(c.config.Quarantine)); a.State == gc.Exists || a.State == gc.Absent && over {
+		n.Asked(asOf)
+		if n.Answered(now, a.State); n.Absent() && asOf.After(n.latest) {
 			n.cover()
 		}
 		c.planPods(n)
@@ -175,22 +161,16 @@ func (c *Collector) Hold(now time.Time, on bool) {
 // Release has asked for what was withheld or slowed.
 func (c *Collector) Release(now time.Time) {
 	c.now = now
-	c.reads.Release(func(yield func(*node) bool) {
-		for _, n := range c.nodes {
-			if !yield(n) {
-				return
-			}
-		}
-	})
+	c.reads.Release(maps.Values(c.bound))
 	c.queue.Release(c.tasks)
 }
 
 // Len is how many Pods and Nodes are kept.
-func (c *Collector) Len() int { return c.pods.used + c.losses.Present() }
+func (c *Collector) Len() int { return c.pods.used + c.nodes.Len() }
 
 // Explain says what is to become of a Pod, or of the Pods of a Node that is missing.
 func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
-	if n := c.nodes[o.Name]; o.Kind == "Node" && n != nil && !n.present {
+	if n := c.bound[o.Name]; o.Kind == "Node" && n != nil && !n.present {
 		return n.Find(c.missing(n)), true
 	}
 	u, _ := uidOf(o.UID)
@@ -222,11 +202,11 @@ func (c *Collector) Planned(until time.Time, most int) ([]gc.Planned, int) {
 // missing says what is known of a Node that is not there.
 func (c *Collector) missing(n *node) gc.Reason {
 	switch {
-	case !c.nodesRead.complete:
+	case !c.nodes.Known():
 		return NodesUnread
 	case n.Held():
 		return TooManyLost
-	case n.absentAt.IsZero():
+	case !n.Absent():
 		return NodeMissing
 	}
 	return NodeGone
@@ -236,8 +216,8 @@ func (c *Collector) missing(n *node) gc.Reason {
 // at once: somebody should look.
 func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	held := 0
-	for l := range c.losses.Held {
-		held += c.nodes[l.Name].wanting
+	for _, n := range c.Held() {
+		held += n
 	}
 	return map[gc.Reason]int{TooManyLost: held}
 }

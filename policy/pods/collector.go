@@ -12,20 +12,19 @@ import (
 // Collector knows all Pods and Nodes, and which Pods are to go. It is not safe for
 // concurrent use.
 type Collector struct {
-	config    Config
-	pods      index
-	odd       map[uid]string // UIDs of Pods that are no UUIDs
-	spaces    map[string]*namespace
-	podsRead  reading
-	all       *group
-	owners    [2]map[uid]*group // by what ended how
-	nodes     map[string]*node
-	nodesRead reading
-	losses    nodes.Losses
-	reads     gc.Queue[*node]
-	queue     gc.Queue[*task]
-	failing   map[uint64]*pod // by the ID of the FailPod that is on its way
-	now       time.Time
+	config   Config
+	pods     index
+	odd      map[uid]string // UIDs of Pods that are no UUIDs
+	spaces   map[string]*namespace
+	podsRead reading
+	all      *group
+	owners   [2]map[uid]*group // by what ended how
+	nodes    nodes.Knowledge   // the flag: it is out of service, and not ready
+	bound    map[string]*node
+	reads    gc.Queue[*node]
+	queue    gc.Queue[*task]
+	failing  map[uint64]*pod // by the ID of the FailPod that is on its way
+	now      time.Time
 }
 
 // reading is how well a type is known.
@@ -38,21 +37,16 @@ type reading struct {
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{config: config.withDefaults()}
-	c.losses = nodes.Losses{MaxShare: c.config.MaxShare, Changed: func(l *nodes.Loss) {
-		n := c.nodes[l.Name]
-		c.quarantine(n)
-		c.planPods(n)
-	}}
+	c.nodes.Init(config.MaxShare, c.reckonAll, c.nodeMoved)
 	c.reset()
 	return c
 }
 
 func (c *Collector) reset() {
 	c.pods, c.odd = newIndex(), make(map[uid]string)
-	c.spaces, c.nodes = make(map[string]*namespace), make(map[string]*node)
+	c.spaces, c.bound = make(map[string]*namespace), make(map[string]*node)
 	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
-	c.losses.Reset()
-	c.podsRead.complete, c.nodesRead.complete = false, false
+	c.podsRead.complete = false
 	c.failing = make(map[uint64]*pod)
 }
 
@@ -63,7 +57,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 		c.uncount(p)
 	}
 	c.config = config.withDefaults()
-	c.losses.SetShare(c.config.MaxShare)
+	c.nodes.SetShare(config.MaxShare)
 	for _, s := range c.spaces {
 		s.kept = c.keeps(s.name)
 	}
@@ -71,7 +65,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 		c.count(p)
 	}
 	c.reckonAll()
-	for _, n := range c.nodes {
+	for _, n := range c.bound {
 		c.quarantine(n)
 	}
 	c.planAll()
@@ -95,8 +89,7 @@ func (c *Collector) Listing(now time.Time, t gc.Type) {
 	case "Pod":
 		c.podsRead = reading{t, c.podsRead.epoch + 1, false}
 	case "Node":
-		c.nodesRead = reading{t, c.nodesRead.epoch + 1, false}
-		c.reckonAll()
+		c.nodes.Listing(t)
 	}
 }
 
@@ -117,13 +110,7 @@ func (c *Collector) Synced(now time.Time, t gc.Type) {
 		}
 		c.planAll()
 	case "Node":
-		c.nodesRead.t, c.nodesRead.complete = t, true
-		for _, n := range c.nodes {
-			if n.present && n.epoch != c.nodesRead.epoch {
-				c.depart(n)
-			}
-		}
-		c.reckonAll()
+		c.nodes.Synced(t)
 	}
 }
 
@@ -135,8 +122,7 @@ func (c *Collector) Unreadable(now time.Time, t gc.Type) {
 	case "Pod":
 		c.podsRead.complete = false
 	case "Node":
-		c.nodesRead.complete = false
-		c.reckonAll()
+		c.nodes.Unreadable(t)
 	}
 }
 
@@ -146,9 +132,10 @@ func (c *Collector) Restored(now time.Time) {
 	for t := range c.tasks {
 		c.queue.Drop(t)
 	}
-	for _, n := range c.nodes {
+	for _, n := range c.bound {
 		c.reads.Drop(n)
 	}
+	c.nodes.Restored()
 	c.reset()
 }
 
@@ -173,27 +160,22 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 			c.Forget(now, t, o)
 		}
 	case "Node":
-		f, ok := fields.(Node)
-		c.nodesRead.t = t
-		c.observeNode(o, f, ok)
+		f, _ := fields.(Node)
+		c.nodes.Observe(t, o, f.OutOfService && !f.Ready)
 	}
 }
 
 // Forget takes a DELETED event.
 func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
 	c.now = now
-	u, _ := uidOf(o.UID)
 	switch t.Kind {
 	case "Pod":
+		u, _ := uidOf(o.UID)
 		if p := c.pods.get(u); p != nil {
 			c.drop(p)
 		}
 	case "Node":
-		if n := c.nodes[o.Name]; n != nil && n.present && n.uid == u {
-			c.depart(n)
-			c.reckon(n)
-			c.losses.Weigh()
-		}
+		c.nodes.Forget(o)
 	}
 }
 

@@ -58,14 +58,14 @@ func (c *Collector) ofNode(p *pod) verdict {
 	case n == nil && p.is(terminating):
 		return goes(NeverScheduled)
 	case n == nil:
-	case !c.nodesRead.complete && (!n.present || n.outOfService && p.is(terminating)):
+	case !c.nodes.Known() && (!n.present || n.outOfService && p.is(terminating)):
 		return kept(NodesUnread)
 	case n.present && n.outOfService && p.is(terminating):
 		return goes(OutOfService)
 	case n.present:
 	case n.Held():
 		return kept(TooManyLost)
-	case (n.absentAt.IsZero() || p.is(late)) && !p.futile():
+	case (!n.Absent() || p.is(late)) && !p.futile():
 		return kept(NodeMissing)
 	default:
 		return goes(NodeGone)

@@ -8,55 +8,44 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// node is a Node that is there, or that Pods are bound to. Its item is the live read.
+// node is a Node to which Pods are bound. Its item is the live read.
 type node struct {
 	gc.Item
 	nodes.Loss
-	uid          uid
-	epoch        uint32
-	present      bool
+	nodes.Absence
+	present      bool // as far as is known
 	outOfService bool // and not ready
 	pods         []*pod
 	wanting      int       // of those, the ones that would go with it
 	refused      int       // of those, the ones whose deletion is refused
-	since        time.Time // when its quarantine began
 	latest       time.Time // when a Pod was seen there that is late; zero: none is
-	absentAt     time.Time // a live read said so then; zero: none did
 }
 
 func (c *Collector) nodeNamed(name string) *node {
-	n := c.nodes[name]
+	n := c.bound[name]
 	if n == nil {
 		n = &node{Loss: nodes.Loss{Name: strings.Clone(name)}}
-		c.nodes[n.Name] = n
+		n.outOfService, n.present = c.nodes.Get(name)
+		c.bound[n.Name] = n
 	}
 	return n
 }
 
-func (c *Collector) observeNode(o gc.Object, f Node, known bool) {
-	n := c.nodeNamed(o.Name)
-	n.uid, _ = uidOf(o.UID)
-	n.epoch = c.nodesRead.epoch
-	present, outOfService := n.present, known && f.OutOfService && !f.Ready
-	if present && n.outOfService == outOfService {
+// nodeMoved takes that a Node came, went, is in another state, is held now, or is not any more.
+func (c *Collector) nodeMoved(name string) {
+	n := c.bound[name]
+	if n == nil {
 		return
 	}
-	if n.present, n.outOfService = true, outOfService; !present {
-		c.losses.AddPresent(1)
+	was := n.present
+	if n.outOfService, n.present = c.nodes.Get(name); n.present && !was {
 		for _, p := range n.pods { // another life of the Node
 			c.refuse(p, false)
 		}
 	}
 	c.reckon(n)
-	c.losses.Back(&n.Loss)
-	c.losses.Weigh()
+	c.quarantine(n)
 	c.planPods(n)
-}
-
-// depart notes that a Node is not there any more.
-func (c *Collector) depart(n *node) {
-	n.present, n.outOfService = false, false
-	c.losses.AddPresent(-1)
 }
 
 // bind p to a node by name; "": to none.
@@ -108,45 +97,32 @@ func (c *Collector) touched(nodes ...*node) {
 			c.reckon(n)
 		}
 	}
-	c.losses.Weigh()
-}
-
-// doubt that n is still absent: it is read before anything goes.
-func (c *Collector) doubt(n *node) {
-	n.absentAt = time.Time{}
-	c.quarantine(n)
+	c.nodes.Weigh()
 }
 
 // reckonAll does after the list of Nodes, or what it is worth, changed.
 func (c *Collector) reckonAll() {
-	for _, n := range c.nodes {
+	for _, n := range c.bound {
 		c.reckon(n)
 		if n.outOfService {
 			c.planPods(n)
 		}
 	}
-	c.losses.Weigh()
+	c.nodes.Weigh()
 }
 
 // reckon whether n is lost, and what follows from that for itself.
 func (c *Collector) reckon(n *node) {
-	if !n.present && len(n.pods) == 0 {
-		c.losses.Drop(&n.Loss, c.nodesRead.complete)
+	was := n.Lost()
+	if c.nodes.Reckon(c.now, &n.Loss, n.wanting > 0, n.weighs()); len(n.pods) == 0 {
 		c.reads.Drop(n)
-		delete(c.nodes, n.Name)
+		delete(c.bound, n.Name)
 		return
 	}
-	lost, was := c.nodesRead.complete && !n.present && n.wanting > 0, n.Lost()
-	if lost {
-		c.losses.Lose(c.now, &n.Loss, n.weighs())
-	} else {
-		c.losses.Drop(&n.Loss, c.nodesRead.complete && !n.present)
-	}
-	if lost == was {
+	if n.Lost() == was {
 		return
 	}
-	if n.absentAt = (time.Time{}); lost {
-		n.since = c.now
+	if n.Miss(c.now, !was); !was {
 		c.reads.Changed(n)
 	}
 	c.quarantine(n)
@@ -157,12 +133,8 @@ func (c *Collector) reckon(n *node) {
 // that answer is too old.
 func (c *Collector) quarantine(n *node) {
 	var due time.Time
-	switch {
-	case !n.Lost() || n.Held():
-	case n.absentAt.IsZero():
-		due = n.since.Add(c.config.Quarantine)
-	case !n.latest.IsZero():
-		due = n.absentAt.Add(c.config.Quarantine)
+	if n.Lost() && !n.Held() && (!n.Absent() || !n.latest.IsZero()) {
+		due = n.Next(c.config.Quarantine)
 	}
 	c.reads.Schedule(n, due)
 }
@@ -185,8 +157,8 @@ func (c *Collector) refuse(p *pod, is bool) {
 // its Pods.
 func (c *Collector) Held() map[string]int {
 	held := make(map[string]int)
-	for l := range c.losses.Held {
-		held[l.Name] = c.nodes[l.Name].wanting
+	for l := range c.nodes.Held {
+		held[l.Name] = c.bound[l.Name].wanting
 	}
 	return held
 }
@@ -194,6 +166,5 @@ func (c *Collector) Held() map[string]int {
 // ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 	c.now = now
-	n := c.nodes[name]
-	return n != nil && c.losses.Confirm(&n.Loss)
+	return c.nodes.Confirm(name)
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Name is the collector's.
@@ -69,9 +68,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Quarantine <= 0 {
 		c.Quarantine = defaultQuarantine
-	}
-	if !(c.MaxShare > 0) {
-		c.MaxShare = nodes.DefaultLostShare
 	}
 	return c
 }

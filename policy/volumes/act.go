@@ -1,9 +1,11 @@
 package volumes
 
 import (
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Ready gives what is due, the longest first. So many volumes are on their way at most.
@@ -26,42 +28,36 @@ func (c *Collector) Next() time.Time {
 }
 
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
-	a := gc.Action{Collector: Name, Verb: gc.DeleteVolume, Reason: why, Object: c.Objects().Coordinates(e), ResourceVersion: e.ResourceVersion}
+	a := c.Delete(Name, e, gc.Background, why)
 	if v := e.volume; v != nil {
-		a.Driver = v.driver
+		a.Verb, a.Policy, a.Driver = gc.DeleteVolume, "", v.driver
 		a.Owner = gc.Coordinates{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", UID: v.claimUID}
-		a.Owner.Namespace, a.Owner.Name = cut(v.claim)
+		a.Owner.Namespace, a.Owner.Name, _ = strings.Cut(v.claim, "/")
 		return a
 	}
 	l := e.left
-	of := c.nodes.Type()
-	a.Owner = gc.Coordinates{APIVersion: of.APIVersion, Kind: of.Kind, Resource: of.Resource, Name: l.node}
-	if !l.absent || l.read <= l.missing || c.Now().Sub(l.read.Time()) > FreshFor {
-		l.read, l.absent, l.free = gc.StampOf(c.Now()), false, false
+	a.Owner = c.nodes.At(l.node.Name)
+	switch {
+	case !l.Proven(c.Now(), nodes.AbsentFor):
+		l.Asked(c.Now())
+		l.free = false
 		return gc.Action{Collector: Name, Verb: gc.Verify, Object: a.Owner, Reason: why}
-	}
-	if !l.free {
+	case !l.free:
 		return gc.Action{Collector: Name, Verb: gc.Bound, Object: a.Owner, Reason: why}
 	}
-	a.Verb, a.Policy = gc.Delete, gc.Background
 	return a
 }
 
-// Answered takes what a live read of a Node, or of its Pods, returned. It began when it was asked for,
-// at the earliest.
+// Answered takes what a live read of a Node, or then of its Pods, returned. It began when it was asked for,
+// at the earliest. A Pod that is bound to the Node has the quarantine begin anew, too.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	e, ok := c.Read(now, id, a)
-	if !ok || e.left == nil || e.left.missing == gc.NoStamp {
+	if !ok || e.left == nil || e.left.Since == 0 {
 		return // its Node is there, or nobody knows
 	}
 	l := e.left
-	if a.State == gc.Exists { // a watch is late, or somebody deletes and creates it
-		l.missing = gc.StampOf(now)
-	}
-	if l.absent {
-		l.free = a.State == gc.Absent
-	}
-	l.absent = l.free || !l.absent && a.State == gc.Absent
+	l.free = l.Absent() && a.State == gc.Absent
+	l.Answered(now, a.State)
 	c.Plan(e)
 }
 

@@ -1,11 +1,10 @@
 package volumes
 
 import (
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/policy/leases"
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
@@ -16,21 +15,23 @@ type Collector struct {
 	config               Config
 
 	claims  gc.Names[claimed]  // by namespace/name, each with what it says
-	nodes   gc.Names[struct{}] // by name
-	leases  leases.Signs       // of Nodes
+	nodes   nodes.Knowledge    // by name
+	leases  nodes.Signs        // of Nodes
 	drivers gc.Names[struct{}] // CSIDrivers by name
 	classes gc.Names[string]   // StorageClasses, each with its provisioner
-	known   map[string]bool
 
 	index   index
-	blind   int // volumes, claims and attachments whose fields could not be read
-	counts  map[gc.Reason]int
-	calls   map[uint64]call    // DeleteVolumes on their way
-	resting map[string]*rest   // drivers that cannot serve
-	words   map[string]string  // those that many objects share
-	byNode  map[string][]*kept // attachments and CSINodes
-	lost    map[string]*nodes.Loss
-	losses  nodes.Losses
+	blind   int               // volumes, claims and attachments whose fields could not be read
+	calls   map[uint64]call   // DeleteVolumes on their way
+	resting map[string]*rest  // drivers that cannot serve
+	words   map[string]string // those that many objects share
+	bound   map[string]*node  // Nodes that have left something, by name
+}
+
+// claimed is what is kept of a claim.
+type claimed struct {
+	volume string // that it names
+	blind  bool   // its fields could not be read
 }
 
 // call is a DeleteVolume on its way.
@@ -42,52 +43,26 @@ type rest struct {
 	pause time.Duration
 }
 
-// kept is what is known of an object.
+// kept is what is known of an object: a volume, or left of a Node.
 type kept struct {
 	gc.Entry
-	kind        kind
-	why         gc.Reason // when it was judged last
 	terminating bool
 	owned       bool
 	volume      *volume
 	left        *left
 }
 
-type kind uint8
-
-const (
-	aVolume kind = iota
-	anAttachment
-	aCSINode
-	others
-)
-
-func kindOf(t gc.Type) kind {
-	switch t.Kind {
-	case "PersistentVolume":
-		return aVolume
-	case "VolumeAttachment":
-		return anAttachment
-	case "CSINode":
-		return aCSINode
-	}
-	return others
-}
-
 // New makes an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{
-		config: config, known: map[string]bool{}, index: newIndex(), counts: map[gc.Reason]int{},
-		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, byNode: map[string][]*kept{}, lost: map[string]*nodes.Loss{},
+		config: config, index: newIndex(),
+		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, bound: map[string]*node{},
 	}
-	c.losses = nodes.Losses{MaxShare: config.maxShare(), Changed: func(l *nodes.Loss) { c.planNode(l.Name) }}
-	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone})
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone, Whole: true})
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
-	c.nodes.Gone = func(name string, _ struct{}) {
-		c.losses.AddPresent(-1)
-		c.planNode(name)
-	}
+	c.claims.News, c.classes.News, c.drivers.News = c.PlanAll, c.PlanAll, c.PlanAll
+	c.nodes.Init(config.MaxShare, c.PlanAll, c.planNode)
 	c.leases.Init(c.PlanAll, c.planNode)
 	c.Beside("Lease", &c.leases)
 	c.Beside("PersistentVolumeClaim", &c.claims)
@@ -101,7 +76,7 @@ func New(config Config) *Collector {
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
-	c.losses.SetShare(config.maxShare())
+	c.nodes.SetShare(config.MaxShare)
 	clear(c.resting) // whoever configures may have fixed it
 	for e := range c.Objects().All {
 		if e.volume != nil {
@@ -111,56 +86,36 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.PlanAll()
 }
 
-func (c *Collector) serves(driver string) bool { return slices.Contains(c.config.Serve, driver) }
-
 // word gives one copy of what many objects say.
 func (c *Collector) word(s string) string {
 	if w, known := c.words[s]; known {
 		return w
 	}
-	s = cloned(s)
+	s = strings.Clone(s)
 	c.words[s] = s
 	return s
 }
 
-// before it is judged anew: since when its Node is missing, and what is made of it now.
+// before it is judged anew: since when its Node is missing, and what is made of that now.
 func (c *Collector) before(e *kept) {
-	if e.left != nil {
-		c.miss(e.left)
-		c.reckon(e.left.node)
+	if l := e.left; l != nil && l.node == nil {
+		l.Miss(c.Now(), false)
+	} else if l != nil {
+		l.Miss(c.Now(), c.nodes.Missing(l.node.Name))
+		c.reckon(l.node)
 	}
-	c.recount(e)
-}
-
-func (c *Collector) recount(e *kept) {
-	why, _ := c.decide(e)
-	if why == e.why {
-		return
-	}
-	c.uncount(e)
-	e.why = why
-	c.counts[why]++
-}
-
-func (c *Collector) uncount(e *kept) {
-	if e.why == "" {
-		return
-	}
-	if c.counts[e.why]--; c.counts[e.why] == 0 {
-		delete(c.counts, e.why)
-	}
-	e.why = ""
 }
 
 // gone is an object that was forgotten.
 func (c *Collector) gone(e *kept) {
-	c.uncount(e)
 	if e.volume != nil {
-		c.unindex(e)
+		c.file(e, take)
 		c.unseen(e.volume.unread, false)
 	} else {
 		c.unleave(e)
-		c.reckon(e.left.node)
+		if e.left.node != nil {
+			c.reckon(e.left.node)
+		}
 		c.unseen(e.left.unread, false)
 	}
 }

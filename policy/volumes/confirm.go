@@ -35,7 +35,7 @@ func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, 
 		return v, Shared, false
 	}
 	v = Live{Driver: e.volume.driver, Handle: e.volume.handle, Secret: e.volume.secret, Finalizer: e.volume.finalizer - 1}
-	v.Namespace, v.Claim = cut(e.volume.claim)
+	v.Namespace, v.Claim, _ = strings.Cut(e.volume.claim, "/")
 	return v, why, true
 }
 
@@ -48,10 +48,4 @@ func (c *Collector) named(e *kept) bool {
 		}
 	}
 	return false
-}
-
-// cut a key into namespace and name.
-func cut(key string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(key, "/")
-	return namespace, name
 }

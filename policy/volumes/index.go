@@ -2,7 +2,8 @@ package volumes
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/ebb-agent/ebb/policy/gc"
 )
 
 // index finds what bears on a volume, and the volumes on which something bears.
@@ -10,23 +11,20 @@ type index struct {
 	byName   map[string][]*kept
 	byClaim  map[string][]*kept
 	byHandle map[string][]*kept
-	wanted   tally // volumes that claims name
-	attached tally // volumes that attachments name
-	inline   tally // handles that attachments have
-	drivers  tally // names of CSIDrivers, and of drivers of CSINodes
-	classes  tally // provisioners of classes
+	wanted   gc.Tally // volumes that claims name
+	attached gc.Tally // volumes that attachments name
+	inline   gc.Tally // handles that attachments have
+	drivers  gc.Tally // names of CSIDrivers, and of drivers of CSINodes
+	classes  gc.Tally // provisioners of classes
 }
 
 func newIndex() index {
 	return index{
 		byName: map[string][]*kept{}, byClaim: map[string][]*kept{}, byHandle: map[string][]*kept{},
-		wanted: tally{}, attached: tally{}, inline: tally{}, drivers: tally{}, classes: tally{},
+		wanted: gc.Tally{}, attached: gc.Tally{}, inline: gc.Tally{}, drivers: gc.Tally{}, classes: gc.Tally{},
 	}
 }
 
-func cloned(s string) string { return strings.Clone(s) }
-
-// put e into a list, or take it out; the others in it may be another matter then.
 func put(in map[string][]*kept, key string, e *kept) {
 	if key != "" {
 		in[key] = append(in[key], e)
@@ -40,25 +38,11 @@ func take(from map[string][]*kept, key string, e *kept) {
 	}
 }
 
-// add a volume to what bears on others.
-func (c *Collector) add(e *kept) {
-	v := e.volume
-	put(c.index.byName, e.Name, e)
-	put(c.index.byClaim, v.claim, e)
-	put(c.index.byHandle, v.handle, e)
-	c.planTwins(e)
-}
-
-func (c *Collector) unindex(e *kept) {
-	v := e.volume
-	take(c.index.byName, e.Name, e)
-	take(c.index.byClaim, v.claim, e)
-	take(c.index.byHandle, v.handle, e)
-	c.planTwins(e)
-}
-
-// planTwins of e: one more or one less has its handle.
-func (c *Collector) planTwins(e *kept) {
+// file a volume where the index finds it (put), or take it out. Others with its handle are another matter then.
+func (c *Collector) file(e *kept, do func(map[string][]*kept, string, *kept)) {
+	do(c.index.byName, e.Name, e)
+	do(c.index.byClaim, e.volume.claim, e)
+	do(c.index.byHandle, e.volume.handle, e)
 	for _, twin := range c.index.byHandle[e.volume.handle] {
 		if twin != e {
 			c.Plan(twin)
@@ -79,10 +63,4 @@ func (c *Collector) planClaim(key, before, now string) {
 	}
 	c.planVolume(before)
 	c.planVolume(now)
-}
-
-func (c *Collector) planNode(name string) {
-	for _, e := range c.byNode[name] {
-		c.Plan(e)
-	}
 }

@@ -1,6 +1,8 @@
 package volumes
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -9,112 +11,102 @@ import (
 
 // left is what is kept of an attachment or a CSINode.
 type left struct {
-	node    string
+	nodes.Absence
+	node    *node  // nil: its name is not known
 	volume  string // that is attached
 	handle  string
 	drivers Drivers
-	unread  bool     // its fields are not known
-	missing gc.Stamp // since then, its Node is
-	read    gc.Stamp // when its Node was read live
-	absent  bool     // that read said so
-	free    bool     // no Pod is bound to it, as a later read said
+	csi     bool // it is a CSINode
+	unread  bool // its fields are not known
+	free    bool // no Pod is bound to the Node, as a read after that of the Node said
 }
 
-func (c *Collector) learnLeft(e *kept, fields any) {
-	l, was := &left{missing: gc.NoStamp}, false
-	if e.left != nil {
-		l.missing, was = e.left.missing, e.left.unread
+// node is a Node that has left something.
+type node struct {
+	nodes.Loss
+	left []*kept
+}
+
+func (c *Collector) learnLeft(e *kept, csi bool, fields any) {
+	before := e.left
+	if before == nil {
+		before = new(left)
+	} else {
 		c.unleave(e)
 	}
-	if e.kind == aCSINode {
-		l.node = e.Name
+	l, name := &left{csi: csi}, e.Name
+	if l.Since = before.Since; csi {
 		l.drivers, _ = fields.(Drivers)
-	} else if a, known := fields.(Attachment); known {
-		l.node, l.volume, l.handle = c.nodeName(a.Node), a.Volume, a.Handle
 	} else {
-		l.unread = true
+		a, known := fields.(Attachment)
+		name, l.volume, l.handle, l.unread = a.Node, a.Volume, a.Handle, !known
 	}
-	e.left = l
-	put(c.byNode, l.node, e)
+	if e.left = l; name != "" {
+		c.bind(e, name)
+	}
+	if n := before.node; n != nil && n != l.node {
+		c.reckon(n)
+	}
 	c.bear(l, 1)
-	c.unseen(was, l.unread)
+	c.unseen(before.unread, l.unread)
 }
 
-// nodeName gives one copy of the name for all that a Node has left. Nodes come and go: words would grow.
-func (c *Collector) nodeName(name string) string {
-	if known := c.byNode[name]; len(known) > 0 {
-		return known[0].left.node
+func (c *Collector) bind(e *kept, name string) {
+	n := c.bound[name]
+	if n == nil {
+		n = &node{Loss: nodes.Loss{Name: strings.Clone(name)}}
+		c.bound[n.Name] = n
 	}
-	return cloned(name)
+	e.left.node, n.left = n, append(n.left, e)
 }
 
-// unleave takes out what an attachment or a CSINode says.
+// unleave takes out what an attachment or a CSINode says. Its Node is kept until it is reckoned with.
 func (c *Collector) unleave(e *kept) {
-	take(c.byNode, e.left.node, e)
 	c.bear(e.left, -1)
+	if n := e.left.node; n != nil {
+		n.left = slices.DeleteFunc(n.left, func(x *kept) bool { return x == e })
+	}
+}
+
+func (c *Collector) planNode(name string) {
+	if n := c.bound[name]; n != nil {
+		for _, e := range n.left {
+			c.Plan(e)
+		}
+	}
 }
 
 // bear on volumes, or not any more.
 func (c *Collector) bear(l *left, n int) {
-	if c.index.attached.add(l.volume, n) {
+	if c.index.attached.Add(l.volume, n) {
 		c.planVolume(l.volume)
 	}
-	if c.index.inline.add(l.handle, n) {
+	if c.index.inline.Add(l.handle, n) {
 		for _, e := range c.index.byHandle[l.handle] {
 			c.Plan(e)
 		}
 	}
 	turned := false
 	for _, d := range l.drivers {
-		turned = c.index.drivers.add(c.word(d), n) || turned
+		turned = c.index.drivers.Add(c.word(d), n) || turned
 	}
 	if turned {
 		c.PlanAll()
 	}
 }
 
-// miss notes since when the Node is missing.
-func (c *Collector) miss(l *left) {
-	switch missing := l.node != "" && c.nodes.Known() && !c.hasNode(l); {
-	case !missing:
-		l.missing = gc.NoStamp
-	case l.missing == gc.NoStamp:
-		l.missing = gc.StampOf(c.Now())
-	}
-}
-
-// hasNode says whether its Node is there, as far as is known.
-func (c *Collector) hasNode(l *left) bool {
-	_, there := c.nodes.UID(l.node)
-	return there
-}
-
 // reckon whether a Node is lost: it is gone, and something of it would go, too.
-func (c *Collector) reckon(node string) {
-	_, there := c.nodes.UID(node)
-	l, wanted := c.lost[node], false
-	for _, e := range c.byNode[node] {
-		wanted = wanted || c.wants(e) && !e.terminating && !e.owned
+func (c *Collector) reckon(n *node) {
+	wanted := slices.ContainsFunc(n.left, func(e *kept) bool { return c.wants(e) && !e.terminating && !e.owned })
+	if c.nodes.Reckon(c.Now(), &n.Loss, wanted, true); len(n.left) == 0 {
+		delete(c.bound, n.Name)
 	}
-	switch {
-	case node != "" && c.nodes.Known() && !there && wanted:
-		if l == nil {
-			l = &nodes.Loss{Name: node}
-			c.lost[node] = l
-		}
-		c.losses.Lose(c.Now(), l, true)
-	case l != nil:
-		c.losses.Drop(l, c.nodes.Known() && !there)
-		if len(c.byNode[node]) == 0 {
-			delete(c.lost, node)
-		}
-	}
-	c.losses.Weigh()
+	c.nodes.Weigh()
 }
 
 // wants says whether what a Node has left is to go.
 func (c *Collector) wants(e *kept) bool {
-	if e.kind == aCSINode {
+	if e.left.csi {
 		return c.config.CSINodes
 	}
 	return c.config.Attachments
@@ -124,8 +116,8 @@ func (c *Collector) wants(e *kept) bool {
 // with their number.
 func (c *Collector) Held() map[string]int {
 	held := make(map[string]int)
-	for l := range c.losses.Held {
-		held[l.Name] = len(c.byNode[l.Name])
+	for l := range c.nodes.Held {
+		held[l.Name] = len(c.bound[l.Name].left)
 	}
 	return held
 }
@@ -133,7 +125,7 @@ func (c *Collector) Held() map[string]int {
 // ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 	c.Tell(now)
-	return c.losses.Confirm(c.lost[name])
+	return c.nodes.Confirm(name)
 }
 
 // decideLeft says when an attachment or a CSINode is to go; at the zero time, why it is
@@ -141,30 +133,26 @@ func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 	l, never := e.left, time.Time{}
 	kind := "VolumeAttachment"
-	if e.kind == aCSINode {
+	if l.csi {
 		kind = "CSINode"
 	}
 	switch {
-	case l.node == "" || !c.known[kind]:
+	case l.node == nil || !c.Objects().Whole(kind):
 		return Unread, never
 	case e.terminating:
 		return Terminating, never
 	case e.owned: // it goes with its owners
 		return Owned, never
-	case c.hasNode(l):
+	case c.nodes.There(l.node.Name):
 		return NodeThere, never
-	case l.missing == gc.NoStamp:
+	case l.Since == 0:
 		return NodesUnread, never
 	case !c.wants(e):
 		return NodeGone, never
-	case c.lost[l.node] != nil && c.lost[l.node].Held():
+	case l.node.Held():
 		return TooManyLost, never
 	case !c.leases.Known():
 		return OtherUnread, never
 	}
-	last := l.missing
-	if life := c.leases.Of(l.node); life != nil {
-		last = max(last, life.Last)
-	}
-	return NodeGone, last.Time().Add(c.config.quarantine())
+	return NodeGone, c.leases.Last(l.node.Name, l.Since).Time().Add(nodes.Quarantine(c.config.Quarantine))
 }

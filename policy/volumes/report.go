@@ -2,7 +2,6 @@ package volumes
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,7 +14,14 @@ var reported = map[gc.Reason]bool{
 }
 
 // Counts are how many objects there are by what is made of them.
-func (c *Collector) Counts(time.Time) map[gc.Reason]int { return maps.Clone(c.counts) }
+func (c *Collector) Counts(time.Time) map[gc.Reason]int {
+	counts := make(map[gc.Reason]int)
+	for e := range c.Objects().All {
+		why, _ := c.decide(e)
+		counts[why]++
+	}
+	return counts
+}
 
 // Reported are objects that stay, and that somebody should look at: so many of them, in
 // the order of their kinds and names.

@@ -1,10 +1,10 @@
 package volumes
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
 // Volume is what the collector wants to know of a PersistentVolume beside its metadata.
@@ -75,31 +75,9 @@ type Config struct {
 const day = 24 * time.Hour
 
 func (c Config) releasedFor() time.Duration { return max(c.ReleasedFor, day) }
-
-func (c Config) quarantine() time.Duration {
-	if c.Quarantine > 0 {
-		return max(c.Quarantine, time.Second) // a read is later than what it is about
-	}
-	return time.Hour
-}
-
-func (c Config) maxShare() float64 {
-	if c.MaxShare > 0 {
-		return c.MaxShare
-	}
-	return nodes.DefaultLostShare
-}
-
-func (c Config) atOnce() int {
-	if c.AtOnce > 0 {
-		return c.AtOnce
-	}
-	return 4
-}
+func (c Config) atOnce() int                { return cmp.Or(max(c.AtOnce, 0), 4) }
 
 const (
-	// FreshFor is how long it is believed that a Node is absent after a live read said so.
-	FreshFor = 30 * time.Second
 	// A driver that cannot serve is left alone for leastPause, then for twice as long each
 	// time, up to maxPause; so is a volume that was not deleted, from minRetry to
 	// maxRetry.

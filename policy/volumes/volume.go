@@ -26,7 +26,7 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 	was := false
 	if e.volume != nil {
 		was = e.volume.unread
-		c.unindex(e)
+		c.file(e, take)
 	}
 	f, known := fields.(Volume)
 	v := &volume{
@@ -50,7 +50,7 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 		}
 	}
 	e.volume = v
-	c.add(e)
+	c.file(e, put)
 	c.unseen(was, !known)
 }
 
@@ -75,7 +75,7 @@ func (c *Collector) decideVolume(e *kept) (gc.Reason, time.Time) {
 // itself is why a volume is kept whatever else there is.
 func (c *Collector) itself(e *kept) gc.Reason {
 	switch v := e.volume; {
-	case v.unread || !c.known["PersistentVolume"]:
+	case v.unread || !c.Objects().Whole("PersistentVolume"):
 		return Unread
 	case e.terminating && v.finalizer == 0:
 		return Terminating // one that the provisioner's finalizer holds still has its data
@@ -115,7 +115,7 @@ func (c *Collector) referred(e *kept) gc.Reason {
 	switch {
 	case len(c.index.byHandle[v.handle]) > 1:
 		return Shared
-	case !c.known["VolumeAttachment"]:
+	case !c.Objects().Whole("VolumeAttachment"):
 		return OtherUnread
 	case c.index.attached[e.Name] > 0 || v.handle != "" && c.index.inline[v.handle] > 0:
 		return Attached
@@ -131,8 +131,8 @@ func (c *Collector) made(e *kept) gc.Reason {
 	switch {
 	case v.provisioner == "" || v.driver != "" && v.handle == "":
 		return NotProvisioned
-	case v.own && c.serves(v.driver):
-	case !c.drivers.Known() || !c.known["CSINode"] || !c.classes.Known():
+	case v.own && slices.Contains(c.config.Serve, v.driver):
+	case !c.drivers.Known() || !c.Objects().Whole("CSINode") || !c.classes.Known():
 		return OtherUnread
 	case v.driver == v.provisioner && c.index.drivers[v.driver] == 0:
 		return DriverGone

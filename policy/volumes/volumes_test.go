@@ -437,3 +437,65 @@ func TestManyNodesLost(t *testing.T) {
 		t.Errorf("restored: held %v", held)
 	}
 }
+
+// TestLostNodesAreReckonedAgain: which Nodes count as lost follows whatever happens to what they have left,
+// and to Nodes that have nothing left.
+func TestLostNodesAreReckonedAgain(t *testing.T) {
+	csiNode := func(i int) gc.Object { return object("CSINode", fmt.Sprint("n", i), fmt.Sprint("uid-n", i)) }
+	node := func(i int) gc.Object { return object("Node", fmt.Sprint("n", i), fmt.Sprint("node-n", i)) }
+	// lose five of ten Nodes at noon, and of so many more, which have nothing left, none.
+	lose := func(spare int) *volumes.Collector {
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		for i := range 10 + spare {
+			c.others = append(c.others, thing{node(i), nil})
+		}
+		for i := range 10 {
+			c.others = append(c.others, thing{csiNode(i), volumes.Drivers{one}})
+		}
+		c.add("VolumeAttachment", "a", "uid-a", volumes.Attachment{Node: "gone"})
+		to := c.collector(volumes.Config{CSINodes: true, Attachments: true, Quarantine: time.Minute})
+		for i := range 5 {
+			to.Forget(noon, typeOf("Node"), node(i))
+		}
+		return to
+	}
+	to := lose(0)
+	if held := to.Held(); len(held) != 6 || !to.ConfirmLost(noon, "n1") {
+		t.Fatalf("held %v", held)
+	}
+	again := csiNode(1)
+	again.ResourceVersion = "8"
+	to.Observe(noon, typeOf("CSINode"), again, volumes.Drivers{two})
+	if held := to.Held(); len(held) != 5 || held["n1"] != 0 {
+		t.Errorf("n1 is confirmed, and has another driver; held %v", held)
+	}
+	garbled := object("VolumeAttachment", "a", "uid-a")
+	garbled.ResourceVersion = "8"
+	to.Observe(noon, typeOf("VolumeAttachment"), garbled, nil)
+	if held := to.Held(); len(held) != 4 || held["gone"] != 0 {
+		t.Errorf("nobody knows whose attachment it is; held %v", held)
+	}
+	to.Observe(noon, typeOf("Node"), object("Node", "gone", "node-gone"), nil)
+	for i := range 5 { // those that are held come back
+		to.Observe(noon, typeOf("Node"), node(i), nil)
+	}
+	if held := to.Held(); len(held) > 0 {
+		t.Errorf("all are there; held %v", held)
+	}
+
+	to = lose(9)
+	if held := to.Held(); len(held) > 0 {
+		t.Errorf("6, and 14 are there: held %v", held)
+	}
+	for i := 10; i < 17; i++ {
+		to.Forget(noon, typeOf("Node"), node(i))
+	}
+	if held := to.Held(); len(held) != 6 {
+		t.Errorf("6, and 7 are there: held %v", held)
+	}
+	to.Forget(noon, typeOf("CSINode"), csiNode(0))
+	to.Observe(noon, typeOf("Node"), node(0), nil) // whatever it had left is gone
+	if held := to.Held(); len(held) > 0 {
+		t.Errorf("5, and 8 are there: held %v", held)
+	}
+}
