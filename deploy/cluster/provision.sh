@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 machine a one-node Kubernetes cluster with ebb on it: etcd, API
-# server, controller manager (without its garbage collector: ebb's job here),
-# scheduler, kubelet (image collection handed over to ebb), kube-proxy, containerd
-# and Prometheus. For trying ebb and for tests: nothing here is made to be safe from
-# who can log in to the machine.
+# server, controller manager, scheduler, kubelet, kube-proxy, containerd and Prometheus.
+# Image collection is ebb's job here, not the kubelet's. The controller manager runs
+# without the collectors that ebb-controller replaces: until that enforces, nothing does
+# their work. For trying ebb and for tests: nothing here is made to be safe from who can
+# log in to the machine.
 #
 # usage: deploy/cluster/provision.sh --bin DIR [OPTION]... [STEP]...
 #   --bin DIR          etcd, kube-*, kubelet and kubectl (tools/peers/build makes them)
@@ -14,10 +15,12 @@
 #   --node-ip IP       default: the address of the default route
 #   --cgroup-root PATH pods' cgroups go below it (default: /)
 #   --image-gc PERCENT the kubelet's imageGCHighThresholdPercent (default 100: handed over)
+#   --controllers LIST the kube-controller-manager's --controllers (default: all but those handed over)
 #   --start WAY        systemd (default), or direct: as children of whoever is process 1
 #   --no-packages      what is needed of Debian is there already
 # Steps, all unless named: packages certificates configuration services cluster images
-# ebb prometheus. Each can be repeated. And, by name: kubelet, its configuration anew.
+# ebb prometheus. Each can be repeated. And, by name: kubelet, its configuration anew;
+# controller-manager, with other --controllers.
 #
 # Vagrantfile runs this in a virtual machine, make e2e-cluster in namespaces.
 set -euo pipefail
@@ -25,6 +28,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin= manifests= node= ip= root=/ image_gc=100 start=systemd packages=yes
 images=() rules=() steps=()
+# docs/cascade.md and docs/collectors.md say how each is taken over and given back.
+controllers=*,-garbage-collector-controller,-pod-garbage-collector-controller
+controllers+=,-ttl-after-finished-controller,-certificatesigningrequest-cleaner-controller
 fail() { echo "provision.sh: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -41,6 +47,7 @@ while [ $# -gt 0 ]; do
 	--node-ip) ip=$2 ;;
 	--cgroup-root) root=$2 ;;
 	--image-gc) image_gc=$2 ;;
+	--controllers) controllers=$2 ;;
 	--start) start=$2 ;;
 	*) fail "$1: not an option; see the head of $0" ;;
 	esac
@@ -94,7 +101,7 @@ ebb() {
 
 for step in "${steps[@]}"; do
 	case $step in
-	packages | certificates | configuration | services | cluster | images | ebb | prometheus | kubelet) "$step" ;;
+	packages | certificates | configuration | services | cluster | images | ebb | prometheus | kubelet | controller-manager) "$step" ;;
 	*) fail "$step: not a step; see the head of $0" ;;
 	esac
 done

@@ -6,9 +6,7 @@ services() {
 	chmod 700 /var/lib/etcd /run/etcd
 	etcd_service
 	apiserver_service
-	service kube-controller-manager kube-controller-manager --kubeconfig=/etc/kubernetes/controller-manager.conf \
-		"--controllers=*,-garbage-collector-controller" --use-service-account-credentials --leader-elect=false \
-		--service-account-private-key-file=$pki/service-accounts.key --root-ca-file=$pki/ca.crt --bind-address=127.0.0.1
+	controller-manager
 	service kube-scheduler kube-scheduler --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=false --bind-address=127.0.0.1
 	if [ $start = systemd ]; then # Debian's own, with the configuration from here
 		systemctl restart containerd
@@ -17,6 +15,12 @@ services() {
 	fi
 	kubelet_service
 	service kube-proxy kube-proxy --config=/var/lib/kube-proxy/config.yaml
+}
+
+controller-manager() {
+	service kube-controller-manager kube-controller-manager --kubeconfig=/etc/kubernetes/controller-manager.conf \
+		"--controllers=$controllers" --use-service-account-credentials --leader-elect=false \
+		--service-account-private-key-file=$pki/service-accounts.key --root-ca-file=$pki/ca.crt --bind-address=127.0.0.1
 }
 
 kubelet_service() {

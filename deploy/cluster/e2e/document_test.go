@@ -72,6 +72,9 @@ func TestPagesCanBeFollowed(t *testing.T) {
 	if commands > mostCommands {
 		t.Errorf("%d commands from a pushed image to a dashboard", commands)
 	}
+	if names := counterparts(read(collectorsPage)); len(names) != 3 {
+		t.Errorf("%s says how to switch off %q", collectorsPage, names)
+	}
 	files, err := filesOf(read("docs/monitoring.md"), "TLS and passwords")
 	if names := slices.Sorted(maps.Keys(files)); err != nil || strings.Join(names, " ") != "metrics.yaml web.yml" {
 		t.Errorf("files: %q, %v", names, err)

@@ -69,7 +69,7 @@ func (b *fixture) family(name, kinds string) ([]string, error) {
 
 func (b *fixture) vanishes(name string) {
 	b.eventually(name+" to go", func() error {
-		left, err := b.family(name, "replicasets,pods")
+		left, err := b.family(name, "replicasets,jobs,pods,csr")
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%v", left)
 		}

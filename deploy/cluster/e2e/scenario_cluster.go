@@ -17,7 +17,7 @@ func (b *fixture) setUp() {
 	b.notes.ok("node %s is ready: kubelet %s", nodeName, strings.Replace(version, " ", ", ", 1))
 	b.provision("prometheus")
 	b.apply(operatorTypes)
-	b.notes.ok("the controller manager runs without its garbage collector, the kubelet without its image collection")
+	b.notes.ok("the controller manager runs without its collectors, the kubelet without its image collection")
 }
 
 // aPod is one that ends by itself.

@@ -28,6 +28,7 @@ var scenarios = []struct {
 	{"stop", "All agents are stopped at once", (*fixture).stop},
 	{"reclaim", "A disk that fills", (*fixture).reclaim},
 	{"cascade", "A Deployment deleted in each way", (*fixture).cascade},
+	{"collectors", "Three jobs of the controller manager, taken over and given back", (*fixture).collectors},
 	{"roll", "A new version of the agent, under load", (*fixture).roll},
 	{"leader", "The leader is killed", (*fixture).leader},
 	{"rights", "What it asked the API server for", (*fixture).rights},
