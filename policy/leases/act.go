@@ -21,6 +21,7 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	}
 	if !e.Proven(c.Now(), nodes.AbsentFor) {
 		e.Asked(c.Now())
+		e.changed = false
 		return gc.Action{Collector: Name, Verb: gc.Verify, Object: a.Owner, Reason: why}
 	}
 	return a
@@ -30,7 +31,9 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 // at the earliest.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	if e, ok := c.Read(now, id, a); ok && (!e.ofNode || e.Since > 0) { // else its Node is there, or nobody knows
-		e.Answered(now, a.State)
+		if !e.changed {
+			e.Answered(now, a.State)
+		}
 		c.Plan(e)
 	}
 }

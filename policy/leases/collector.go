@@ -24,6 +24,7 @@ type kept struct {
 	nodes.Absence
 	holder      string // that Pod's name; "": nobody holds it
 	known       bool   // whether that is so
+	changed     bool   // since its Pod was read: the answer is about another one
 	ofNode      bool   // it is in the namespace of such Leases
 	holds       bool   // its holder is the Node, or nobody
 	owned       bool
@@ -66,9 +67,11 @@ func (e *kept) set(now time.Time, o gc.Object, fields any) {
 	lease, known := fields.(Lease)
 	e.ofNode = e.Namespace == nodes.LeaseNamespace
 	e.holds = known && (lease.Holder == "" || lease.Holder == e.Name)
+	before, knew := e.holder, e.known
 	if e.holder, e.known = "", known; !e.ofNode {
 		e.holder, e.known = podOf(lease.Holder)
 		e.holder, e.known = strings.Clone(e.holder), e.known && known
+		e.changed = e.changed || knew && e.holder != before
 	}
 	e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
 	e.identity = lease.Identity || e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-")

@@ -302,6 +302,22 @@ func BenchmarkRenew(b *testing.B) {
 	b.ReportMetric(bytes, "heap-B/object")
 }
 
+// TestHolderChangesDuringRead: that the old holder's Pod is gone says nothing of the new one's.
+func TestHolderChangesDuringRead(t *testing.T) {
+	config := leases.Config{Elections: []leases.Election{{Names: gc.Patterns{"*-leader"}, After: time.Hour, Delete: true}}}
+	expired := noon.Add(-3 * time.Hour)
+	c := one(config, lease("ops", "my-leader", "7"), leases.Lease{Holder: "old", Expires: expired})
+	asked := c.Ready(noon, 10)
+	if len(asked) != 1 || asked[0].Verb != gc.Verify || asked[0].Object.Name != "old" {
+		t.Fatalf("%v", asked)
+	}
+	c.Observe(noon, leaseType, lease("ops", "my-leader", "8"), leases.Lease{Holder: "new", Expires: expired})
+	c.Answered(noon, noon, asked[0].ID, gc.Answer{State: gc.Absent})
+	if again := c.Ready(noon, 10); len(again) != 1 || again[0].Verb != gc.Verify || again[0].Object.Name != "new" {
+		t.Errorf("%v", again)
+	}
+}
+
 // TestElections: an election's Lease that has expired for long goes, by opt-in, if its
 // holder's Pod is gone, or nobody holds it. What cannot be a Pod's name is only reported.
 func TestElections(t *testing.T) {

@@ -40,16 +40,17 @@ type oracle struct {
 	abandoned  bool          // these are deleted
 	own        string
 
-	nodes    map[string]string // UIDs on the server, by name
-	told     map[string]string // names that were told, by UID
-	listed   map[string]bool   // UIDs; nil: no list of Nodes is on its way
-	known    time.Time         // since then, Nodes are; zero: they are not
-	left     map[string]time.Time
-	stood    map[string]time.Time // by the Lease's UID: a live read found the Node
-	notFound map[string]time.Time // the same: one that began then did not
-	written  map[string]time.Time // the last time, by the Lease's UID
-	made     map[string]string    // names of Leases
-	next     int
+	nodes     map[string]string // UIDs on the server, by name
+	told      map[string]string // names that were told, by UID
+	listed    map[string]bool   // UIDs; nil: no list of Nodes is on its way
+	known     time.Time         // since then, Nodes are; zero: they are not
+	left      map[string]time.Time
+	stood     map[string]time.Time // by the Lease's UID: a live read found the Node
+	notFound  map[string]time.Time // the same: one that began then did not
+	elections map[string]bool      // UIDs
+	written   map[string]time.Time // the last time, by the Lease's UID
+	made      map[string]string    // names of Leases
+	next      int
 }
 
 func ceil(at time.Time) time.Time {
@@ -150,8 +151,11 @@ func (o *oracle) read(a gc.Action) gc.Answer {
 	return gc.Answer{State: gc.Absent}
 }
 
-func (o *oracle) answered(l string, sent time.Time, a gc.Answer) {
+func (o *oracle) answered(l string, sent time.Time, overtaken bool, a gc.Answer) {
 	delete(o.notFound, l)
+	if o.elections[l] && overtaken {
+		return // its holder is another one: each change of an election has a holder of its own
+	}
 	if a.State == gc.Exists {
 		o.stood[l] = o.Now
 	} else {
@@ -257,7 +261,7 @@ func (o *oracle) make(l *gctest.Object, now time.Time) {
 		l.Owners = []gc.Reference{{APIVersion: "v1", Kind: "Node", Name: l.Name, UID: "n"}}
 	}
 	l.Terminating = l.Terminating || pick(o.t, 16) == 0
-	l.Fields, o.made[l.UID] = lease, l.Name
+	l.Fields, o.made[l.UID], o.elections[l.UID] = lease, l.Name, l.Namespace == "ci-1"
 }
 
 // TestHistories has random histories of Leases and Nodes judged from scratch at each step.
@@ -266,7 +270,7 @@ func TestHistories(t *testing.T) {
 	gctest.Histories(t, func(t *rapid.T) {
 		o := &oracle{
 			t: t, c: leases.New(leases.Config{}), nodes: map[string]string{}, told: map[string]string{},
-			left: map[string]time.Time{}, stood: map[string]time.Time{}, notFound: map[string]time.Time{}, written: map[string]time.Time{}, made: map[string]string{},
+			left: map[string]time.Time{}, stood: map[string]time.Time{}, notFound: map[string]time.Time{}, written: map[string]time.Time{}, made: map[string]string{}, elections: map[string]bool{},
 		}
 		o.World = &gctest.World{
 			Collector: o.c, Name: "leases", Type: leaseType, Policy: gc.Background, Pick: func(n int) int { return pick(t, n) }, Fatalf: t.Fatalf, Now: time.Unix(1e9, 0),

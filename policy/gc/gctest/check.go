@@ -155,7 +155,7 @@ func (w *World) read(f flight) gc.Result {
 		return gc.TooMany
 	}
 	if !f.forgotten {
-		w.Beside.Answered(f.of, f.sent, a)
+		w.Beside.Answered(f.of, f.sent, w.told[f.of].ResourceVersion != f.version, a)
 	}
 	return gc.Done
 }

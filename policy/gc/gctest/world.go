@@ -55,14 +55,15 @@ type World struct {
 
 // Beside are what a collector of more than its type does. All may be nil.
 type Beside struct {
-	OneName  string                                        // a namespace, or so: who is reported there drops whoever had its name
-	Step     func()                                        // something happens to what is not of the type
-	Restored func()                                        // etcd was
-	Kept     func() int                                    // how many of those are kept
-	Changed  func(uid string)                              // an object was reported in another version, or is forgotten
-	Act      func(o Object, a gc.Action) gc.Action         // what is asked for, if not just the Delete a
-	Read     func(a gc.Action) gc.Answer                   // a live read
-	Answered func(uid string, sent time.Time, r gc.Answer) // what that returned about an object
+	OneName  string                                // a namespace, or so: who is reported there drops whoever had its name
+	Step     func()                                // something happens to what is not of the type
+	Restored func()                                // etcd was
+	Kept     func() int                            // how many of those are kept
+	Changed  func(uid string)                      // an object was reported in another version, or is forgotten
+	Act      func(o Object, a gc.Action) gc.Action // what is asked for, if not just the Delete a
+	Read     func(a gc.Action) gc.Answer           // a live read
+	// Answered is what that returned about an object; overtaken: which has changed since it was asked.
+	Answered func(uid string, sent time.Time, overtaken bool, r gc.Answer)
 }
 
 // memory is what a collector should remember of its requests for an object.
