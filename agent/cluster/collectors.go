@@ -32,6 +32,16 @@ type collectorSet struct {
 	serial           uint64
 }
 
+// of finds who wanted an action, and the ID that it gave it; nil: it was turned off since.
+func (c *collectorSet) of(action uint64) (*runningCollector, uint64) {
+	for _, r := range c.all {
+		if r.serial == action>>serialShift {
+			return r, action & (1<<serialShift - 1)
+		}
+	}
+	return nil, 0
+}
+
 // configureCollectors turns collectors on and off as a configuration says. A type of which
 // other fields are wanted than before is listed again.
 func (c *Controller) configureCollectors(now time.Time, next config.Config) {
@@ -217,24 +227,23 @@ func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
 
 // collectorAnswered hands an answer to the collector that wanted it.
 func (c *Controller) collectorAnswered(now time.Time, a answer) {
-	i := slices.IndexFunc(c.collectors.all, func(s *runningCollector) bool { return s.serial == a.action.ID>>serialShift })
 	if a.action.Verb != gc.DeleteVolume {
 		c.collectors.inFlight--
 	}
 	if gate.IsDeletion(a.action) && a.Result != gc.Done {
 		c.owners.Because(a.action.Object, gc.Coordinates{})
 	}
-	if i < 0 {
+	s, id := c.collectors.of(a.action.ID)
+	if s == nil {
 		return // it was turned off
 	}
-	s, at := c.collectors.all[i], c.serverTime(now)
-	a.action.ID &= 1<<serialShift - 1
+	at := c.serverTime(now)
 	if a.action.Verb.Reads() {
-		s.Answered(at, at.Add(a.asOf.Sub(now)), a.action.ID, a.read)
+		s.Answered(at, at.Add(a.asOf.Sub(now)), id, a.read)
 		return
 	}
 	if a.Object != nil {
-		s.Patched(at, a.action.ID, *a.Object)
+		s.Patched(at, id, *a.Object)
 	}
 	if a.Result == gc.Deferred {
 		s.Hold(at, c.gate.Held(s.name))
@@ -242,7 +251,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 			s.Slow(at, at.Add(a.RetryAt.Sub(now)), a.Batch)
 		}
 	}
-	s.Finished(at, a.action.ID, a.Result)
+	s.Finished(at, id, a.Result)
 }
 
 // isOtherCollector says whether a collector other than the cascade asked for an action.

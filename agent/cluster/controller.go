@@ -325,7 +325,7 @@ func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 	}
 	one := errors.New("a Pod is bound to it")
 	of := metadata.Selection{Fields: fields.OneTermEqualSelector("spec.nodeName", a.Object.Name).String()}
-	switch err := c.api.ListFields(c.lifetime.requests, podType, of, nil, func(gc.Object, any) error { return one }); {
+	switch err := c.api.ListFields(c.lifetime.requests, gc.Pods, of, nil, func(gc.Object, any) error { return one }); {
 	case err == nil:
 		return gc.Answer{State: gc.Absent}, nil
 	case errors.Is(err, one):
@@ -383,6 +383,3 @@ func (c *Controller) answered(now time.Time, a answer) {
 		c.warnGivenUp(a.action)
 	}
 }
-
-// podType is the type of Pods, for live lists.
-var podType = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}

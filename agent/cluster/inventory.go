@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -66,11 +65,9 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 
 // inventoryRead takes the answer.
 func (c *Controller) inventoryRead(now time.Time, a answer) {
-	i := slices.IndexFunc(c.collectors.all, func(s *runningCollector) bool { return s.serial == a.action.ID>>serialShift })
-	if i < 0 {
-		return // it was turned off
+	if s, id := c.collectors.of(a.action.ID); s != nil {
+		s.Interface.(inventoryUser).Surveyed(c.serverTime(now), id, a.inventory)
 	}
-	c.collectors.all[i].Interface.(inventoryUser).Surveyed(c.serverTime(now), a.action.ID&(1<<serialShift-1), a.inventory)
 }
 
 func (m *Metrics) inventory(list *nodes.Inventory) {

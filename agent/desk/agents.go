@@ -82,8 +82,7 @@ func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
 
 // eachPod lists the pods with these labels.
 func (d *Desk) eachPod(ctx context.Context, labels string, visit func(pod)) error {
-	pods := gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
-	return d.api.WholeList(ctx, pods, kube.Selection{Namespace: d.o.Namespace, Labels: labels}, func(data json.RawMessage) error {
+	return d.api.WholeList(ctx, gc.Pods, kube.Selection{Namespace: d.o.Namespace, Labels: labels}, func(data json.RawMessage) error {
 		var p pod
 		if err := json.Unmarshal(data, &p); err != nil {
 			return fmt.Errorf("a pod that cannot be read: %w", err)

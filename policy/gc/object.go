@@ -10,6 +10,9 @@ const (
 	ForegroundFinalizer = "foregroundDeletion"
 )
 
+// Pods are the objects that occupy Nodes and use volumes.
+var Pods = Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
+
 // Type is a kind of object in the version in which it is watched.
 type Type struct {
 	APIVersion string // "apps/v1", "v1"

@@ -183,7 +183,7 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	}
 	it, err := o.named()
 	if err == nil && (it.Namespace != namespace || it.Name != name) {
-		err = nonsense("the answer is about %s/%s", it.Namespace, it.Name)
+		err = fault.Nonsense("the answer is about %s/%s", it.Namespace, it.Name)
 	}
 	if err != nil {
 		return false, s.client.broken(s.client.op(path), err)
@@ -255,7 +255,7 @@ func (s *APIServer) deleted(ctx context.Context, path string) (bool, error) {
 	}
 	err := s.client.read(ctx, path, nil, &o)
 	if err == nil && o.Metadata.Name == "" {
-		err = s.client.broken(s.client.op(path), nonsense("the answer is no object"))
+		err = s.client.broken(s.client.op(path), fault.Nonsense("the answer is no object"))
 	}
 	return err == nil && o.Metadata.DeletionTimestamp != nil, err
 }

@@ -50,7 +50,7 @@ func (d *listDecoder) field(key string) error {
 		return d.Decode(&d.metadata)
 	case "items":
 		if d.complete {
-			return nonsense("two lists of items")
+			return fault.Nonsense("two lists of items")
 		}
 		d.complete = true
 		return d.Items(d.item)
@@ -69,7 +69,7 @@ func (d *listDecoder) item() error {
 	}
 	d.count++
 	if d.references += len(it.Images); d.count > maxPods || d.references > maxReferences {
-		return nonsense("more pods or images than is plausible")
+		return fault.Nonsense("more pods or images than is plausible")
 	}
 	return d.each(it)
 }
@@ -77,17 +77,17 @@ func (d *listDecoder) item() error {
 // check asks whether that was a list of pods, and all of it, and nothing else.
 func (d *listDecoder) check() error {
 	if t, err := d.Token(); err == nil {
-		return nonsense("%.40v after the list", t)
+		return fault.Nonsense("%.40v after the list", t)
 	} else if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("after the list: %w", err)
 	}
 	switch {
 	case d.kind != "PodList" || d.apiVersion != "v1":
-		return nonsense("kind %s %s, not a v1 PodList", fault.Clean(d.apiVersion), fault.Clean(d.kind))
+		return fault.Nonsense("kind %s %s, not a v1 PodList", fault.Clean(d.apiVersion), fault.Clean(d.kind))
 	case !d.complete:
-		return nonsense("a list without items")
+		return fault.Nonsense("a list without items")
 	case d.metadata.Continue != "":
-		return nonsense("only a part of the list")
+		return fault.Nonsense("only a part of the list")
 	}
 	return nil
 }
@@ -101,8 +101,6 @@ func malformed(err error) error {
 	}
 	return fault.InJSON(err)
 }
-
-func nonsense(format string, args ...any) error { return fault.Nonsense(format, args...) }
 
 // event is one line of a watch.
 type event struct {
@@ -151,7 +149,7 @@ func (d eventDecoder) next() (e event, err error) {
 		}
 		return e, fmt.Errorf("%w: the server ends the watch: %s", ErrUnavailable, fault.Clean(s.Message))
 	default:
-		return e, nonsense("an event of the type %s", fault.Clean(what))
+		return e, fault.Nonsense("an event of the type %s", fault.Clean(what))
 	}
 	var o object
 	if err := json.Unmarshal(raw, &o); err != nil {
@@ -161,7 +159,7 @@ func (d eventDecoder) next() (e event, err error) {
 		e.item, err = o.named()
 	}
 	if err == nil && !validName(e.resourceVersion) { // nobody knows where to go on
-		err = nonsense("an event with the resource version %s", fault.Clean(e.resourceVersion))
+		err = fault.Nonsense("an event with the resource version %s", fault.Clean(e.resourceVersion))
 	}
 	return e, err
 }

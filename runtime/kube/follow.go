@@ -169,7 +169,7 @@ func (s *APIServer) nodes(ctx context.Context) (int, error) {
 	}
 	n := set.Status.Desired
 	if n == nil || *n < 0 || *n > maxNodes {
-		return 0, s.client.broken(s.client.op(s.daemonSet), nonsense("the answer is no DaemonSet with a number of nodes"))
+		return 0, s.client.broken(s.client.op(s.daemonSet), fault.Nonsense("the answer is no DaemonSet with a number of nodes"))
 	}
 	return *n, nil
 }

@@ -64,11 +64,11 @@ func (f *follower) readPods(ctx context.Context, q map[string][]string) (string,
 	pods := make(map[podName]Pod)
 	version, err := f.readList(ctx, allPods, q, func(it item) error {
 		if it.node != f.node {
-			return nonsense("a pod of node %s is in the list of %s", fault.Clean(it.node), f.node)
+			return fault.Nonsense("a pod of node %s is in the list of %s", fault.Clean(it.node), f.node)
 		}
 		name := podName{it.Namespace, it.Name}
 		if _, twice := pods[name]; twice {
-			return nonsense("pod %s/%s is listed twice", it.Namespace, it.Name)
+			return fault.Nonsense("pod %s/%s is listed twice", it.Namespace, it.Name)
 		}
 		pods[name] = it.Pod
 		return nil
@@ -86,7 +86,7 @@ func (f *follower) readList(ctx context.Context, path string, q map[string][]str
 	defer resp.Body.Close()
 	version, err := decodeList(resp.Body, each)
 	if err == nil && !validName(version) {
-		err = nonsense("the list has the resource version %s", fault.Clean(version))
+		err = fault.Nonsense("the list has the resource version %s", fault.Clean(version))
 	}
 	if err != nil {
 		return "", f.client.broken(f.client.op(path), err)

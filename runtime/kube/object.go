@@ -88,7 +88,7 @@ type item struct {
 func (o *object) item() (item, error) {
 	m := &o.Metadata
 	if !validName(m.UID) || !validName(m.Namespace) || !validName(m.Name) {
-		return item{}, nonsense("a pod named %s/%s with the UID %s",
+		return item{}, fault.Nonsense("a pod named %s/%s with the UID %s",
 			fault.Clean(m.Namespace), fault.Clean(m.Name), fault.Clean(m.UID))
 	}
 	it := item{
@@ -113,7 +113,7 @@ func (o *object) item() (item, error) {
 // named is item for an object that must say what it is.
 func (o *object) named() (item, error) {
 	if o.Kind != "Pod" || o.APIVersion != "v1" {
-		return item{}, nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))
+		return item{}, fault.Nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))
 	}
 	return o.item()
 }

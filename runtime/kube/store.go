@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // store is what a watch has reported so far. Only the goroutine of Run writes pods.
@@ -86,7 +88,7 @@ func (s *store) apply(e event) (changed bool, err error) {
 		return known, nil
 	}
 	if !known && len(s.pods) >= maxPods {
-		return false, nonsense("more pods than is plausible")
+		return false, fault.Nonsense("more pods than is plausible")
 	}
 	s.pods[name] = e.item.Pod
 	return !known || !old.equal(e.item.Pod), nil

@@ -54,7 +54,7 @@ func (f *follower) take(e event) error {
 	// A watch from a version that is to come is not refused, but is silent until it has
 	// come. Bookmarks tell.
 	if older(e.resourceVersion, f.version) {
-		return nonsense("an event of the version %s after %s: was etcd restored?", e.resourceVersion, f.version)
+		return fault.Nonsense("an event of the version %s after %s: was etcd restored?", e.resourceVersion, f.version)
 	}
 	changed, err := f.store.apply(e)
 	if err != nil {

@@ -187,8 +187,6 @@ func unthrottled(out metadata.Outcome) metadata.Outcome {
 	return out
 }
 
-var podType = gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
-
 // listed are the types of which live lists are made: the volumes themselves last.
 var listed = []struct {
 	gc.Type
@@ -271,7 +269,7 @@ func (v *Deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 // unused says that no Pod uses the claim. One whose finalizer was removed by force may be
 // gone while its Pod runs on; and of drivers that do not attach there is no attachment.
 func (v *Deleter) unused(ctx context.Context, live volumes.Live) error {
-	return v.o.API.ListFields(ctx, podType, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
+	return v.o.API.ListFields(ctx, gc.Pods, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
 		if f.(volumes.Uses).Claim(live.Claim) {
 			return errKept{volumes.InUse}
 		}

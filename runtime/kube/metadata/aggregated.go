@@ -2,6 +2,8 @@ package metadata
 
 import (
 	"context"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Types of other API servers (aggregated ones) are followed with less trust. Their
@@ -15,7 +17,7 @@ import (
 // unsound says what an object lacks to be followed.
 func (it *item) unsound() error {
 	if it.Name == "" || it.UID == "" || it.ResourceVersion == "" {
-		return nonsense("an object without a name, a UID or a resource version")
+		return fault.Nonsense("an object without a name, a UID or a resource version")
 	}
 	return nil
 }

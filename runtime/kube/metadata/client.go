@@ -212,7 +212,7 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 		return nil, err
 	}
 	if int64(len(a.body)) > limit {
-		return nil, nonsense("an answer of more than %d MiB", limit>>20)
+		return nil, fault.Nonsense("an answer of more than %d MiB", limit>>20)
 	}
 	return a, nil
 }
@@ -303,7 +303,7 @@ func (q *request) decode(a *answer, to any) error {
 		return nil
 	}
 	if err := json.Unmarshal(a.body, to); err != nil {
-		return broken(q.op(), nonsense("an answer of the type %s: %v", fault.Clean(a.media), err))
+		return broken(q.op(), fault.Nonsense("an answer of the type %s: %v", fault.Clean(a.media), err))
 	}
 	return nil
 }

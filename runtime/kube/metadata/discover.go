@@ -159,7 +159,7 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	case doc.Kind == "APIGroupList":
 		return c.eachVersion(ctx, doc.groupVersions()), nil
 	}
-	return nil, broken(q.op(), nonsense("discovery that is a %q", fault.Clean(doc.Kind)))
+	return nil, broken(q.op(), fault.Nonsense("discovery that is a %q", fault.Clean(doc.Kind)))
 }
 
 // discovered is what a path was answered, and what the server calls that answer: as long
@@ -196,7 +196,7 @@ func (c *Client) resourcesOf(ctx context.Context, apiVersion string) ([]resource
 		return nil, err
 	}
 	if list.Kind != "APIResourceList" {
-		return nil, broken(q.op(), nonsense("discovery that is a %q", fault.Clean(list.Kind)))
+		return nil, broken(q.op(), fault.Nonsense("discovery that is a %q", fault.Clean(list.Kind)))
 	}
 	return resources(&list), nil
 }

@@ -76,7 +76,7 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	// being deleted, or what was patched.
 	object, err := got.object(a.Object, partialKind)
 	if err == nil && a.Verb != gc.Delete && object.UID != a.Object.UID {
-		err = nonsense("the patched object is another")
+		err = fault.Nonsense("the patched object is another")
 	}
 	switch {
 	case err != nil:

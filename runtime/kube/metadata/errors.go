@@ -36,9 +36,6 @@ func Throttled(err error) (pause time.Duration, ok bool) {
 	return f.RetryAfter, true
 }
 
-// nonsense is what is wrong with an answer.
-func nonsense(format string, args ...any) error { return fault.Nonsense(format, args...) }
-
 // broken explains an error of the connection, or of what came over it.
 func broken(op string, err error) error {
 	var f *fault.Answer
@@ -76,7 +73,7 @@ func pause(s fault.Status) time.Duration {
 func protoStatus(b []byte) (fault.Status, error) {
 	var in metav1.Status
 	if err := in.Unmarshal(b); err != nil {
-		return fault.Status{}, nonsense("status: %v", err)
+		return fault.Status{}, fault.Nonsense("status: %v", err)
 	}
 	s := fault.Status{Kind: "Status", Status: in.Status, Message: in.Message, Reason: string(in.Reason), Code: int(in.Code)}
 	if d := in.Details; d != nil {

@@ -3,6 +3,8 @@ package metadata
 import (
 	"encoding/binary"
 	"io"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // frames cuts a stream into what it is made of: events with their length before
@@ -95,7 +97,7 @@ func (f *frames) next() ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head)
 	if n > maxObject {
-		return nil, nonsense("a frame of %d MiB", n>>20)
+		return nil, fault.Nonsense("a frame of %d MiB", n>>20)
 	}
 	f.skip(4)
 	b, err := f.peek(int(n))

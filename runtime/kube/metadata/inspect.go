@@ -181,7 +181,7 @@ func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields 
 	f.query = s.values()
 	return f.all(ctx, func() {}, func(it item) error {
 		if it.fields == nil && fields != nil {
-			return nonsense("%s %s/%s cannot be read", t.Kind, fault.Clean(it.Namespace), fault.Clean(it.Name))
+			return fault.Nonsense("%s %s/%s cannot be read", t.Kind, fault.Clean(it.Namespace), fault.Clean(it.Name))
 		}
 		it.APIVersion, it.Kind = t.APIVersion, t.Kind
 		return take(it.Object, it.fields)
@@ -212,7 +212,7 @@ func (c *Client) ReadFields(ctx context.Context, o gc.Coordinates, namespaced bo
 	}
 	got, err := fields(t.raw)
 	if err != nil { // without its words: they may repeat what is secret
-		return nil, broken(q.op(), nonsense("a %s that cannot be read", o.Kind))
+		return nil, broken(q.op(), fault.Nonsense("a %s that cannot be read", o.Kind))
 	}
 	return got, nil
 }

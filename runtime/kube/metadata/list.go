@@ -88,15 +88,15 @@ func (f *Follower) readPage(resp *http.Response, next string, each func(item) er
 	case m == mediaJSON && f.decoder.fields == nil:
 		p, err = jsonList(resp.Body, f.decoder.details, f.sound(each))
 	default:
-		err = nonsense("a list of the type %s", fault.Clean(m))
+		err = fault.Nonsense("a list of the type %s", fault.Clean(m))
 	}
 	switch {
 	case err != nil:
 		return page{}, err
 	case p.version == "" && !f.t.Aggregated:
-		return page{}, nonsense("a list without a resource version")
+		return page{}, fault.Nonsense("a list without a resource version")
 	case p.next != "" && p.next == next:
-		return page{}, nonsense("a list that goes on where it began")
+		return page{}, fault.Nonsense("a list that goes on where it began")
 	}
 	return p, nil
 }
@@ -109,7 +109,7 @@ func protoList(f *frames, d *decoder, each func(item) error) (page, error) {
 		return page{}, cutOff(err)
 	}
 	if string(head) != string(magic) {
-		return page{}, nonsense("no Kubernetes protobuf")
+		return page{}, fault.Nonsense("no Kubernetes protobuf")
 	}
 	f.skip(len(magic))
 	var p page
@@ -125,7 +125,7 @@ func protoList(f *frames, d *decoder, each func(item) error) (page, error) {
 		}
 		if n == 2 {
 			if string(o.kind) != d.wants()+"List" || complete {
-				return page{}, nonsense("a %s", fault.Clean(string(o.kind)))
+				return page{}, fault.Nonsense("a %s", fault.Clean(string(o.kind)))
 			}
 			if p, err = listBody(f, size, d, each); err != nil {
 				return page{}, cutOff(err)
@@ -173,7 +173,7 @@ func listBody(f *frames, size int64, d *decoder, each func(item) error) (p page,
 		size -= f.passed - was
 	}
 	if size < 0 {
-		return p, nonsense("a list that is longer than it says")
+		return p, fault.Nonsense("a list that is longer than it says")
 	}
 	return p, nil
 }
@@ -194,7 +194,7 @@ func (f *frames) header() (n protowire.Number, size int64, err error) {
 	}
 	n, t := protowire.DecodeTag(tag)
 	if n < protowire.MinValidNumber {
-		return 0, 0, nonsense("a field without a number")
+		return 0, 0, fault.Nonsense("a field without a number")
 	}
 	v, err := f.varint()
 	switch {
@@ -203,7 +203,7 @@ func (f *frames) header() (n protowire.Number, size int64, err error) {
 	case t == protowire.VarintType:
 		return n, 0, nil
 	case t != protowire.BytesType || v > 1<<40:
-		return 0, 0, nonsense("a field of the type %d", t)
+		return 0, 0, fault.Nonsense("a field of the type %d", t)
 	}
 	return n, int64(v), nil
 }
@@ -225,13 +225,13 @@ func (f *frames) varint() (uint64, error) {
 			return v, nil
 		}
 	}
-	return 0, nonsense("a number of more than 64 bits")
+	return 0, fault.Nonsense("a number of more than 64 bits")
 }
 
 // take reads n bytes that are valid until the next call.
 func (f *frames) take(n int64) ([]byte, error) {
 	if n > maxObject {
-		return nil, nonsense("an object of %d MiB", n>>20)
+		return nil, fault.Nonsense("an object of %d MiB", n>>20)
 	}
 	b, err := f.peek(int(n))
 	if err != nil {
@@ -280,7 +280,7 @@ func jsonList(r io.Reader, details bool, each func(item) error) (p page, err err
 		return d.Skip()
 	})
 	if err == nil && !complete {
-		err = nonsense("a list without items")
+		err = fault.Nonsense("a list without items")
 	}
 	if err != nil {
 		return page{}, cutOff(fault.InJSON(err))

@@ -67,7 +67,7 @@ func (a *answer) object(o gc.Coordinates, kind string) (*gc.Object, error) {
 		return nil, err
 	}
 	if it.Name != o.Name || it.Namespace != o.Namespace || it.UID == "" || it.ResourceVersion == "" {
-		return nil, nonsense("the answer is about %s/%s", fault.Clean(it.Namespace), fault.Clean(it.Name))
+		return nil, fault.Nonsense("the answer is about %s/%s", fault.Clean(it.Namespace), fault.Clean(it.Name))
 	}
 	it.APIVersion, it.Kind = o.APIVersion, o.Kind
 	return &it.Object, nil
@@ -81,16 +81,16 @@ func (a *answer) item(kind string) (item, error) {
 			return item{}, err
 		}
 		if string(t.kind) != kind {
-			return item{}, nonsense("a %s where an object should be", fault.Clean(string(t.kind)))
+			return item{}, fault.Nonsense("a %s where an object should be", fault.Clean(string(t.kind)))
 		}
 		return new(decoder).partial(t.raw)
 	case mediaJSON:
 		if !json.Valid(a.body) {
-			return item{}, nonsense("JSON that is cut off")
+			return item{}, fault.Nonsense("JSON that is cut off")
 		}
 		return jsonItem(a.body)
 	}
-	return item{}, nonsense("an answer of the type %s", fault.Clean(a.media))
+	return item{}, fault.Nonsense("an answer of the type %s", fault.Clean(a.media))
 }
 
 // alike are the resources, by group version and kind, beside the first that has the kind:

@@ -72,7 +72,7 @@ func (c *Client) remoteVersions(ctx context.Context) (versions, error) {
 		return nil, nil // no aggregation here
 	}
 	if err == nil && list.Kind != "APIServiceList" {
-		err = broken(q.op(), nonsense("a %q", fault.Clean(list.Kind)))
+		err = broken(q.op(), fault.Nonsense("a %q", fault.Clean(list.Kind)))
 	}
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func newEvents(resp *http.Response, d *decoder) (events, error) {
 	case m == mediaJSON && d.fields == nil:
 		return jsonEvents{bounded.NewJSON(resp.Body, bounded.Unlimited, maxObject)}, nil
 	default:
-		return nil, nonsense("a watch of the type %s", fault.Clean(m))
+		return nil, fault.Nonsense("a watch of the type %s", fault.Clean(m))
 	}
 }
 
@@ -64,7 +64,7 @@ func (e *protoEvents) next() (watchEvent, error) {
 		wants = "Status"
 	}
 	if string(o.kind) != wants {
-		return watchEvent{}, nonsense("an event about a %s", fault.Clean(string(o.kind)))
+		return watchEvent{}, fault.Nonsense("an event about a %s", fault.Clean(string(o.kind)))
 	}
 	if wants == "Status" {
 		s, err := protoStatus(o.raw)
@@ -99,7 +99,7 @@ var eventKinds = map[string]EventKind{"ADDED": Observed, "MODIFIED": Observed, "
 func check(what string, it item) (watchEvent, error) {
 	kind := eventKinds[what]
 	if kind == 0 {
-		return watchEvent{}, nonsense("an event of the type %s", fault.Clean(what))
+		return watchEvent{}, fault.Nonsense("an event of the type %s", fault.Clean(what))
 	}
 	return watchEvent{it, kind}, nil
 }
@@ -153,7 +153,7 @@ func jsonItem(b []byte) (item, error) {
 		return item{}, fault.InJSON(err)
 	}
 	if o.Kind == "Status" {
-		return item{}, nonsense("a Status where an object should be")
+		return item{}, fault.Nonsense("a Status where an object should be")
 	}
 	return o.item(), nil
 }

@@ -37,7 +37,7 @@ type typed struct {
 func unwrap(b []byte) (typed, error) {
 	var o typed
 	if !bytes.HasPrefix(b, magic) {
-		return o, nonsense("no Kubernetes protobuf")
+		return o, fault.Nonsense("no Kubernetes protobuf")
 	}
 	var meta, encoding []byte
 	err := protobuf.Read(b[len(magic):], protobuf.To{Field: 1, Bytes: &meta}, protobuf.To{Field: 2, Bytes: &o.raw}, protobuf.To{Field: 3, Bytes: &encoding})
@@ -45,7 +45,7 @@ func unwrap(b []byte) (typed, error) {
 		return o, err
 	}
 	if len(encoding) > 0 {
-		return o, nonsense("the encoding %s", fault.Clean(string(encoding)))
+		return o, fault.Nonsense("the encoding %s", fault.Clean(string(encoding)))
 	}
 	return o, o.typeMeta(meta)
 }
@@ -123,13 +123,13 @@ func (d *decoder) meta(b []byte, it *item) error {
 	for len(b) > 0 {
 		n, t, tag := protowire.ConsumeTag(b)
 		if tag < 0 {
-			return nonsense("%v", protowire.ParseError(tag))
+			return fault.Nonsense("%v", protowire.ParseError(tag))
 		}
 		b = b[tag:]
 		if n == 7 && t == protowire.VarintType {
 			v, size := protowire.ConsumeVarint(b)
 			if size < 0 {
-				return nonsense("%v", protowire.ParseError(size))
+				return fault.Nonsense("%v", protowire.ParseError(size))
 			}
 			it.generation, b = int64(v), b[size:]
 			continue
@@ -137,14 +137,14 @@ func (d *decoder) meta(b []byte, it *item) error {
 		if t != protowire.BytesType {
 			size := protowire.ConsumeFieldValue(n, t, b)
 			if size < 0 {
-				return nonsense("%v", protowire.ParseError(size))
+				return fault.Nonsense("%v", protowire.ParseError(size))
 			}
 			b = b[size:]
 			continue
 		}
 		v, size := protowire.ConsumeBytes(b)
 		if size < 0 {
-			return nonsense("%v", protowire.ParseError(size))
+			return fault.Nonsense("%v", protowire.ParseError(size))
 		}
 		b = b[size:]
 		if err := d.metaField(n, v, it); err != nil {

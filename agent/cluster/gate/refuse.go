@@ -1,0 +1,165 @@
+package gate
+
+import (
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/cluster/breaker"
+	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/policy/gc"
+)
+
+// Why the gate refuses an action. An action that passes has the result of its request.
+const (
+	Observed = "observed" // mode observe: only logged
+	Paused   = "paused"
+	Tripped  = "breaker_open"
+	Slowed   = "slowed"  // its cascade has spent its envelope
+	Unsaved  = "unsaved" // how many there were is to be written down first
+	Excluded = "excluded"
+	Closed   = "closed" // the controller ends, or does not lead any more
+	// Unrecorded: the finalizer orphan stays, because the journal does not have its
+	// object.
+	Unrecorded = "unrecorded"
+	// Unconfirmed: etcd was restored, and nobody has confirmed the state.
+	Unconfirmed = "restored"
+	Uncertain   = "unsure" // the API server was away: what was decided may rest on another history
+)
+
+// Admit says why an action is refused; "" admits it, and then Finish ends it. The circuit
+// breaker holds deletions only.
+func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	why := g.refusal(a)
+	switch {
+	case why != "":
+		return why, breaker.Grant{}
+	case !IsDeletion(a):
+		g.inFlight++
+		return "", breaker.Grant{}
+	case g.tripped:
+		return Tripped, breaker.Grant{}
+	}
+	taken := g.breaker.Acquire(now, a.Root)
+	if g.breaker.SaveDue(now) || g.breaker.FirstUnsaved() {
+		g.saver.notify()
+	}
+	switch taken.Verdict {
+	case breaker.Exceeded:
+		g.trip(now, a)
+		return Tripped, breaker.Grant{}
+	case breaker.Unsaved:
+		return Unsaved, taken
+	case breaker.Slowed:
+		if taken.First {
+			g.reportSlowed(a, taken)
+		}
+		return Slowed, taken
+	}
+	g.inFlight++
+	return "", taken
+}
+
+// IsDeletion says whether an action deletes. The circuit breaker counts only those.
+func IsDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
+
+// refusalNow says why the gate would refuse an action, whatever the counts are; empty: it would not.
+func (g *Gate) refusalNow(a gc.Action) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusal(a)
+}
+
+// refusal says why an action is refused, whatever the counts are; "" if it is not. The
+// caller holds the lock.
+func (g *Gate) refusal(a gc.Action) string {
+	switch {
+	case g.closed || g.leaseHeld != nil && !g.leaseHeld():
+		return Closed
+	case a.Verb != gc.Record && a.Verb != gc.Withdraw && g.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
+		return Excluded
+	case a.Verb == gc.DeleteVolume && g.exclude[a.Owner.Namespace]: // its claim's
+		return Excluded
+	case g.awaits(a.Collector):
+		return Unconfirmed
+	case g.config.ModeOf(a.Collector) != config.Enforce:
+		return Observed
+	case g.halted():
+		return Paused
+	case !g.sure():
+		return Uncertain
+	case a.Verb == gc.RemoveFinalizer && a.Finalizer == gc.OrphanFinalizer && !g.inJournal(a.Object.UID):
+		return Unrecorded
+	}
+	return ""
+}
+
+func (g *Gate) excluded(o gc.Coordinates) bool {
+	return o.Namespace != "" && g.exclude[o.Namespace] ||
+		config.Patterns(g.config.Exclude.Types).Match(o.Resource, gc.GroupOf(o.APIVersion))
+}
+
+func (g *Gate) halted() bool {
+	return g.loading || g.journalUnread() || g.paused || g.config.Paused
+}
+
+// sure says whether the watched state may be acted on.
+func (g *Gate) sure() bool {
+	sure, _ := g.api.Sure()
+	return sure
+}
+
+// journalUnread says whether it is not known yet who was orphaned: then an orphan could be
+// deleted.
+func (g *Gate) journalUnread() bool {
+	mode := g.config.ModeOf(gc.Owners)
+	return mode != config.Off && !g.journalOwned && (mode == config.Enforce || !g.journalRead)
+}
+
+// Open says whether anything would be let through, so that nobody asks for what
+// would not.
+func (g *Gate) Open() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.closed && !g.halted()
+}
+
+// Muted says whether not even an event is to be created. Those of the circuit breaker and of
+// envelopes are of all collectors, the others of owners.
+func (g *Gate) Muted(reason string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ofAll := reason == events.Tripped || reason == events.Slowed
+	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && g.config.ModeOf(gc.Owners) != config.Enforce
+}
+
+// Status says for people what stops everything, and what waits for a person.
+func (g *Gate) Status() string {
+	words := g.Halts()
+	if g.AwaitsConfirmation() {
+		words = append(words, "etcd was restored: nodes and volumes wait for ebb control confirm-restore")
+	}
+	return strings.Join(words, ", ")
+}
+
+// Halts say why nothing is sent at all.
+func (g *Gate) Halts() (words []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range []struct {
+		is   bool
+		word string
+	}{
+		{g.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {g.paused, "paused by hand"},
+		{g.config.Paused, "paused by configuration"}, {g.tripped, "circuit breaker open: too many deletions"},
+		{g.loading, "asking how it was left"}, {g.journalUnread(), "reading the journal of orphaned owners"}, {g.closed, "ending"}, {!g.sure(), "the API server was away: nothing is sent until each type has caught up"},
+		{g.breaker.Exhausted() && !g.loading && !g.closed, "deletions wait until it is written down how many there were"},
+	} {
+		if s.is {
+			words = append(words, s.word)
+		}
+	}
+	return words
+}
