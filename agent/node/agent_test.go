@@ -553,3 +553,31 @@ func TestStateIsWrittenOnceItCan(t *testing.T) {
 		}
 	})
 }
+
+// While images wait for the cap of those that go by age, a disk takes those that it needs, and no more; and its run is
+// over at the low threshold.
+func TestCapByAgeWhileTheDiskNeedsSome(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaximumAge, w.cfg.Images.AgeRemovalsPerHourPercent = config.Duration(time.Hour), 10
+		w.up()
+		for n := range 12 {
+			w.add(fmt.Sprintf("i%d", n), 30)
+		}
+		w.pass(61 * time.Minute)
+		removed := func(when string, want int) {
+			t.Helper()
+			if got := len(w.rt.Removed()); got != want {
+				t.Errorf("%s: %d images are gone, want %d", when, got, want)
+			}
+		}
+		removed("by age", 1)
+		w.fill(81)
+		w.pass(time.Second)
+		removed("60 MiB are needed", 1+2)
+		w.fill(78)
+		w.pass(10 * time.Minute)
+		removed("below the high threshold", 1+2)
+		w.pass(time.Hour)
+		removed("an hour later", 1+2+1)
+	})
+}

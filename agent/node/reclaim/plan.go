@@ -71,8 +71,6 @@ func (r *Reclaimer) StillHigh(ctx context.Context) bool {
 func (r *Reclaimer) decide(inv *inventory.Inventory) (work bool) {
 	work = r.plan(inv)
 	for _, f := range r.filesystems {
-		// Otherwise it is at the low threshold by what was computed: the run goes on if the disk
-		// shows that it is not.
 		if len(f.plan.Remove) == 0 && !f.Believing() {
 			f.kept.ReclaimingBytes, f.kept.ReclaimingInodes = false, false
 		}
@@ -98,6 +96,10 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	for _, f := range r.filesystems {
 		f.plan = image.Decide(r.snapshot(f, inv), now)
 		f.hold = f.plan.Hold
+		if !f.Believing() { // else it is low by what was computed, and goes on if the disk shows that it is not
+			f.kept.ReclaimingBytes = f.kept.ReclaimingBytes && f.plan.NeedBytes > 0
+			f.kept.ReclaimingInodes = f.kept.ReclaimingInodes && f.plan.NeedInodes > 0
+		}
 	}
 	order := slices.Clone(r.filesystems)
 	slices.SortStableFunc(order, func(f, g *filesystem) int { return cmp.Compare(g.urgency(), f.urgency()) })

@@ -85,13 +85,16 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		if !run.r.plan(run.pass.inv) || run.r.target != target {
 			return spared, goOn
 		}
-		goes := target.removes()
+		goes, stays := target.removes(), "its removal is not needed any more"
+		if free := run.allowed(); free < len(goes) {
+			goes, stays = goes[:free], "not more may go in this hour"
+		}
 		if n := slices.IndexFunc(group, func(l leaving) bool { return !slices.Contains(goes, l.ImageID) }); n >= 0 {
 			run.putBack(ctx, group[n:n+1], "")
 			if why := run.nowKept(group[n].image, group[n].used); why != "" {
 				run.stays(group[n], why)
 			}
-			group[n].staysFor("its removal is not needed any more")
+			group[n].staysFor(stays)
 			group = slices.Delete(group, n, n+1)
 			spared++
 			continue
@@ -186,13 +189,15 @@ func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err erro
 
 // batch is how many images of the group go together, so that the runtime collects, and
 // the disk is measured, once for them: as many as are computed to free at most half of
-// what is left to free. The last ones of a run go one by one.
+// what is left to free. The last ones of a run go one by one. Where only their age asks for it, all go
+// together.
 func (run *Run) batch(group []leaving) int {
 	p, frees := run.r.target.plan, image.Decision{}
+	needed := p.NeedBytes > 0 || p.NeedInodes > 0
 	reached := func(need, frees uint64) bool { return need == 0 || 2*frees > need }
 	for n, l := range group {
 		frees.FreesBytes, frees.FreesInodes = frees.FreesBytes+l.FreesBytes, frees.FreesInodes+l.FreesInodes
-		if l.names == nil || l.Reason != image.RemovedAge && reached(p.NeedBytes, frees.FreesBytes) && reached(p.NeedInodes, frees.FreesInodes) {
+		if l.names == nil || needed && reached(p.NeedBytes, frees.FreesBytes) && reached(p.NeedInodes, frees.FreesInodes) {
 			return max(n, 1)
 		}
 	}
