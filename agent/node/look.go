@@ -286,7 +286,7 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 		return nil, fmt.Errorf("read the runtime's images: %w", err)
 	}
 	l.noteBroken(inv.Broken)
-	l.reclaim.Forget(l.lastUse.Listed(inv, asked, l.reclaim.Unmended())...)
+	l.reclaim.Listed(inv, l.lastUse.Listed(inv, asked, l.reclaim.Unmended()))
 	if missing := missingFrom(inv); !l.reclaim.Unmended() && !l.lastUse.AnyAway(missing) {
 		l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage)
 	}

@@ -20,7 +20,7 @@ func (p *parts) pageStatus(l *looks) page.Status {
 	s := page.Status{
 		Time: p.now(), Node: program.NodeName(), Version: program.Version(), Mode: string(p.cfg.Mode), Paused: pageOf(p.switches.Paused()),
 		Ready: true, Degraded: p.conditions.Names(), Filesystems: p.pageFilesystems(),
-		Looked: clock.OrNil(l.shown.asked), LastRun: p.reclaim.LastRun(), Running: p.reclaim.Running(),
+		Looked: clock.OrNil(l.shown.asked), LastRun: p.reclaim.LastRun(), Running: p.reclaim.Running(), Observed: p.reclaim.Observed(),
 	}
 	if why := p.health.notReady.Load(); why != nil {
 		s.Ready, s.NotReady = false, *why

@@ -85,7 +85,7 @@ func historyCells(node string, now time.Time, e page.HistoryEntry) []string {
 	switch {
 	case e.FreedBytes != nil:
 		freed = size(*e.FreedBytes)
-	case e.ComputedBytes > 0 && e.Outcome == "removed":
+	case e.ComputedBytes > 0 && slices.Contains([]string{page.OutcomeRemoved, page.OutcomeWould, page.OutcomeOthers}, e.Outcome):
 		freed = "~" + size(e.ComputedBytes)
 	}
 	return []string{node, age(now, e.Time), e.Kind, historyName(e), e.Outcome, freed, e.Reason, e.By, cmp.Or(e.Error, e.Detail)}

@@ -98,6 +98,9 @@ func nodeCells(n Node[page.Status]) []string {
 	run, freed := "", ""
 	if s.LastRun != nil {
 		run, freed = age(s.Time, s.LastRun.Ended), size(s.LastRun.FreedBytes)
+		if s.Observed != nil {
+			freed = "~" + freed // would have been
+		}
 	}
 	again := ""
 	if s.Images.PulledAgain > 0 {

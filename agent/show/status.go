@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
@@ -81,6 +83,7 @@ func Status(w io.Writer, v View, r StatusReport) error {
 		t.WriteByte('\n')
 		findings.write(t, "")
 	}
+	observed(t, r.Nodes)
 	silent(t, r.Nodes)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -109,6 +112,39 @@ func (r StatusReport) agents(t *text) {
 	t.hang("  paused     ", fmt.Sprint(halted))
 	t.hang("  degraded   ", fmt.Sprint(degraded))
 	t.hang("  at work    ", fmt.Sprint(running))
+}
+
+// observed shows what agents that only observe have counted, all together.
+func observed(t *text, nodes []Node[page.Status]) {
+	var ebb, others page.ObservedBy
+	var since time.Duration
+	n := 0
+	for _, node := range answered(nodes) {
+		if o := node.Page.Observed; o != nil {
+			n++
+			since = max(since, node.Page.Time.Sub(o.Since))
+			ebb, others = sum(ebb, o.Ebb), sum(others, o.Others)
+		}
+	}
+	if n == 0 {
+		return
+	}
+	t.WriteByte('\n')
+	t.line("Images, observed on %s for up to %s:", plural(n, "node"), duration.HumanDuration(since))
+	columns := newTable(column{name: ""}, column{name: "EBB WOULD", right: true}, column{name: "OTHERS DID", right: true})
+	columns.add("removed", fmt.Sprint(ebb.Images), fmt.Sprint(others.Images))
+	columns.add("freed", size(ebb.Freed.Bytes), size(others.Freed.Bytes))
+	columns.add("needed again", fmt.Sprint(ebb.PulledAgain), fmt.Sprint(others.PulledAgain))
+	columns.add("to pull again", size(ebb.PulledBytes), size(others.PulledBytes))
+	columns.add("above threshold", seconds(ebb.AboveSeconds), seconds(others.AboveSeconds))
+	columns.write(t, "  ")
+}
+
+func sum(a, b page.ObservedBy) page.ObservedBy {
+	a.Images, a.PulledAgain = a.Images+b.Images, a.PulledAgain+b.PulledAgain
+	a.Freed, a.PulledBytes = add(a.Freed, b.Freed), a.PulledBytes+b.PulledBytes
+	a.AboveSeconds += b.AboveSeconds
+	return a
 }
 
 func count(so bool) int {

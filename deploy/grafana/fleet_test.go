@@ -46,6 +46,7 @@ func containers() (sets []string) {
 // labelChoices are values of labels as agents have them, or as many made up ones.
 var labelChoices = map[string][]string{
 	"age":        {"in_use", "1h", "6h", "1d", "7d", "30d", "older"},
+	"by":         {"ebb", "others"},
 	"counters":   {"events", "writers", "heat"},
 	"event":      {"exec", "exit", "stamped", "unresolved", "lastuse_missed", "ring_buffer_full", "writers_full"},
 	"filesystem": {"images", "kubelet", "logs"},

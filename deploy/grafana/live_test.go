@@ -184,7 +184,15 @@ var quiet = map[string]string{
 // quietIn are those that have no data in one of the modes alone.
 var quietIn = map[config.Mode]map[string]string{
 	config.ModeEnforce: {
-		"fleet: What enforcing would remove now A": "all agents enforce",
+		"fleet: What enforcing would remove now A":           "all agents enforce",
+		"fleet: Observed: removed in 24 hours A":             "all agents enforce",
+		"fleet: Observed: removed in 24 hours B":             "all agents enforce",
+		"fleet: Observed: freed in 24 hours A":               "all agents enforce",
+		"fleet: Observed: freed in 24 hours B":               "all agents enforce",
+		"fleet: Observed: needed again in 24 hours A":        "all agents enforce",
+		"fleet: Observed: needed again in 24 hours B":        "all agents enforce",
+		"fleet: Observed: above the threshold in 24 hours A": "all agents enforce",
+		"fleet: Observed: above the threshold in 24 hours B": "all agents enforce",
 	},
 	config.ModeObserve: {
 		"fleet: From the write to the first room A": "nothing is removed",

@@ -124,6 +124,15 @@ func (h *History) Refused(e page.HistoryEntry) {
 	}
 }
 
+// Noted appends what is gone, or would be, without the agent having removed it. The outcome is the caller's.
+func (h *History) Noted(e page.HistoryEntry) {
+	now := h.o.Now()
+	e.Time, e.Wall, e.Ended = now, h.o.Wall(), &now
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.enqueue(&Attempt{h: h, entry: e, over: true})
+}
+
 // said is what was said of something, and when.
 type said struct {
 	what string
@@ -176,13 +185,15 @@ func (h *History) Listed(there func(id string) bool, kinds ...string) {
 // record is the attempt as it is to be in the file. Its caller holds mu.
 func (a *Attempt) record() record {
 	r := record{key: a.key, was: a.at, is: begun}
-	switch {
-	case a.drop:
+	if a.drop {
 		r.is = nowhere
 		return r
-	case a.entry.Outcome == page.OutcomeRemoved:
+	}
+	switch a.entry.Outcome {
+	case page.OutcomeBegun:
+	case page.OutcomeRemoved, page.OutcomeWould, page.OutcomeOthers:
 		r.is = removals
-	case a.entry.Outcome != page.OutcomeBegun:
+	default:
 		r.is = refusals
 	}
 	r.value = encode(a.entry)

@@ -77,7 +77,7 @@ func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
 				if err == nil && e.Time.Before(since) {
 					break
 				}
-				if err == nil && e.Kind == kind {
+				if err == nil && e.Kind == kind && (e.Outcome == page.OutcomeBegun || e.Outcome == page.OutcomeRemoved) {
 					times = append(times, e.Time)
 				}
 			}

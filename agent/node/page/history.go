@@ -57,4 +57,7 @@ const (
 	OutcomeFailed  = "failed"   // its removal failed; it is tried again later
 	OutcomeRefused = "refused"  // it stays, or nothing goes: Reason says why
 	OutcomeEnded   = "ended"    // a hold is over
+
+	OutcomeWould  = "would_remove"   // in mode observe: the agent would have removed it
+	OutcomeOthers = "others_removed" // in mode observe: it is gone without the agent
 )

@@ -58,6 +58,8 @@ type Status struct {
 	Looked      *time.Time   `json:"looked,omitempty"`  // when the images were listed last; absent: not yet
 	Running     bool         `json:"running"`           // images are being removed right now
 	LastRun     *Run         `json:"lastRun,omitempty"` // the latest that removed, or would have removed, something; absent: none since the agent started
+
+	Observed *Observed `json:"observed,omitempty"` // in mode observe
 }
 
 // Summary counts images.
@@ -111,9 +113,25 @@ type Run struct {
 	Ended      time.Time `json:"ended"`
 	Trigger    string    `json:"trigger"` // threshold, age, asked
 	Result     string    `json:"result"`
-	Removed    int       `json:"removed"`
+	Removed    int       `json:"removed"` // in mode observe: that would have been
 	Failed     int       `json:"failed"`
-	FreedBytes uint64    `json:"freedBytes"` // as measured
+	FreedBytes uint64    `json:"freedBytes"` // as measured; in mode observe: as computed
+}
+
+// Observed is what an agent that only observes has counted.
+type Observed struct {
+	Since  time.Time  `json:"since"`
+	Ebb    ObservedBy `json:"ebb"`    // what it would have done
+	Others ObservedBy `json:"others"` // what the kubelet, or anybody else, did
+}
+
+// ObservedBy is one of the two columns.
+type ObservedBy struct {
+	Images       int     `json:"images"`       // removed
+	Freed        Size    `json:"freed"`        // by those, as computed
+	PulledAgain  int     `json:"pulledAgain"`  // of those, needed again within a day
+	PulledBytes  uint64  `json:"pulledBytes"`  // what pulls of these take at most
+	AboveSeconds float64 `json:"aboveSeconds"` // for which the disk was above its high threshold
 }
 
 // Images is every image of the node, and what all of them take.

@@ -16,17 +16,21 @@ const whyEnds = "the agent was to end meanwhile"
 func (o *Options) entries(plan []image.Decision, asked *Asked) []page.HistoryEntry {
 	list := make([]page.HistoryEntry, len(plan))
 	for n, d := range plan {
-		known := o.LastUse.Image(d.ImageID)
-		list[n] = page.HistoryEntry{
-			Kind: page.KindImage, ID: d.ImageID, Names: o.LastUse.Known()[d.ImageID].References,
-			Rule: string(d.Reason), Reason: string(d.Reason), Detail: d.Detail,
-			LastUsed: clock.OrNil(known.LastUsed), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
-		}
+		list[n] = o.entry(d)
 		if asked != nil {
 			list[n].By = asked.By
 		}
 	}
 	return list
+}
+
+func (o *Options) entry(d image.Decision) page.HistoryEntry {
+	known := o.LastUse.Image(d.ImageID)
+	return page.HistoryEntry{
+		Kind: page.KindImage, ID: d.ImageID, Names: o.LastUse.Known()[d.ImageID].References,
+		Rule: string(d.Reason), Reason: string(d.Reason), Detail: d.Detail,
+		LastUsed: clock.OrNil(known.LastUsed), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
+	}
 }
 
 // booked waits until the history has the images of a group. It goes on all the same if that takes

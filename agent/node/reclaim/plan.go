@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/shadow"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -21,8 +22,9 @@ type filesystem struct {
 	*watermark.Filesystem
 	weighs func(image.NodeKind) bool // what takes space here; nil: all
 	kept   *state.Reclaim
-	plan   image.Plan  // the latest
-	hold   *image.Hold // the latest plan's, for the next one; kept.Hold has been said
+	plan   image.Plan   // the latest
+	would  shadow.Would // in mode observe
+	hold   *image.Hold  // the latest plan's, for the next one; kept.Hold has been said
 }
 
 // Find sorts out which filesystems hold images. It is called when the watched ones have moved.
@@ -170,11 +172,15 @@ func (f *filesystem) urgency() int {
 func (r *Reclaimer) planned() (next time.Time) {
 	var holds []*image.Hold
 	for _, f := range r.filesystems {
-		r.o.Disks.Planned(f.Filesystem, f.plan.Hold)
+		hold := f.plan.Hold
+		if r.shadow != nil {
+			hold = f.would.Hold
+		}
+		r.o.Disks.Planned(f.Filesystem, hold)
 		r.explainHold(f)
 		f.kept.Hold = f.plan.Hold
 		holds = append(holds, f.plan.Hold)
-		next = clock.Earliest(next, f.plan.Next)
+		next = clock.Earliest(next, clock.Earliest(f.plan.Next, f.would.Next))
 	}
 	r.metrics.held(holds...)
 	return next

@@ -10,9 +10,11 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/removal"
+	"github.com/ebb-agent/ebb/agent/node/shadow"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // Reclaimer plans which images go, and has a [Run] remove them.
@@ -23,11 +25,12 @@ type Reclaimer struct {
 	filesystems []*filesystem // the watched ones with images
 	target      *filesystem   // of these, the one that reclaim works, or worked last, on
 	records     records
-	gate        removal.Gate // by image ID
-	asked       *Asked       // the run that is on was asked for; nil: it was not
-	last        *page.Run    // see LastRun
-	executing   bool         // images are being removed
-	unmended    bool         // withdrawn images may have been left without their names
+	gate        removal.Gate   // by image ID
+	asked       *Asked         // the run that is on was asked for; nil: it was not
+	last        *page.Run      // see LastRun
+	executing   bool           // images are being removed
+	shadow      *shadow.Shadow // nil: the agent enforces
+	unmended    bool           // withdrawn images may have been left without their names
 }
 
 // records are what outlives the agent.
@@ -38,7 +41,13 @@ type records struct {
 
 // New registers the metrics. It starts nothing.
 func New(r *prometheus.Registry, o Options) *Reclaimer {
-	return &Reclaimer{o: &o, metrics: newMetrics(r), gate: removal.Gate{Switch: o.Switch, History: o.History}}
+	reclaimer := &Reclaimer{o: &o, metrics: newMetrics(r), gate: removal.Gate{Switch: o.Switch, History: o.History}}
+	if o.Switch.Observe {
+		reclaimer.shadow = shadow.New(r, shadow.Options{
+			Config: o.Config.Images, Now: o.Now, LookAgain: o.LookAgain, Entry: o.entry, History: o.History, Log: o.Log,
+		})
+	}
+	return reclaimer
 }
 
 // Restore takes over the records of an earlier agent, before anything else is called. If it was killed
@@ -47,8 +56,12 @@ func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
 	now := r.o.Now()
-	if known := within(r.o.History.Removals(page.KindImage, now.Add(-capWindow)), now); len(known) > len(within(m.Removals, now)) {
+	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow)), now)
+	if len(known) > len(removal.Within(m.Removals, now)) {
 		r.records.removals = known
+	}
+	if r.shadow != nil {
+		r.shadow.Restore(from)
 	}
 }
 
@@ -56,6 +69,9 @@ func (r *Reclaimer) Restore(from state.Records) {
 func (r *Reclaimer) Save(into *state.Records) {
 	m := &into.Meta
 	m.Reclaim, m.Content, m.Removals = r.records.layers.Clone(), r.records.content.Clone(), slices.Clone(r.records.removals)
+	if r.shadow != nil {
+		r.shadow.Save(into)
+	}
 }
 
 // Connected takes over the connection to the runtime, which may have images that an earlier
@@ -66,10 +82,13 @@ func (r *Reclaimer) Connected(rt Runtime) { r.runtime, r.unmended = rt, true }
 // names.
 func (r *Reclaimer) Unmended() bool { return r.unmended }
 
-// Forget is for images that are gone.
-func (r *Reclaimer) Forget(ids ...string) {
-	for _, id := range ids {
+// Listed takes over what the runtime lists, and which images are there no more.
+func (r *Reclaimer) Listed(inv *inventory.Inventory, gone []string) {
+	for _, id := range gone {
 		r.gate.Forget(id)
+	}
+	if r.shadow != nil {
+		r.shadow.Listed(inv, gone)
 	}
 }
 

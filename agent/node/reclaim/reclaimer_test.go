@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/policy/image"
 )
@@ -25,39 +26,15 @@ func TestRecordsAreCopied(t *testing.T) {
 			Content:  state.Reclaim{ReclaimingInodes: true},
 		}}
 	}
-	r := New(prometheus.NewRegistry(), Options{History: noHistory(), Now: func() time.Time { return at.Add(150 * time.Minute) }})
+	r := New(prometheus.NewRegistry(), Options{Switch: &removal.Switch{}, History: noHistory(), Now: func() time.Time { return at.Add(150 * time.Minute) }})
 	r.Restore(fresh())
 	var saved state.Records
 	r.Save(&saved)
-	r.removalBudget(10) // drops the one that is older than an hour
+	r.recentRemovals() // drops the one that is older than an hour
 	r.records.layers.Hold.Space[0].Bytes = 2
 	r.records.content.ReclaimingInodes = false
 	if diff := cmp.Diff(fresh(), saved); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A cap counts the removals of the last hour, and has room again when fewer of them than it allows are
-// younger than an hour.
-func TestRemovalBudget(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	for name, c := range map[string]struct {
-		removals []time.Time
-		free     int
-		at       time.Time
-	}{
-		"none":      {nil, 2, now},
-		"long ago":  {[]time.Time{ago(2 * time.Hour), ago(time.Hour)}, 2, now},
-		"some":      {[]time.Time{ago(time.Hour), ago(time.Minute)}, 1, now},
-		"used up":   {[]time.Time{ago(30 * time.Minute), ago(time.Minute)}, 0, now.Add(30 * time.Minute)},
-		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(58 * time.Minute)}, // then two of them are left
-	} {
-		r := New(prometheus.NewRegistry(), Options{History: noHistory(), Now: func() time.Time { return now }})
-		r.Restore(state.Records{Meta: state.Meta{Removals: c.removals}})
-		if free, at := r.removalBudget(2); free != c.free || !at.Equal(c.at) {
-			t.Errorf("%s: %d free, more at %v; want %d at %v", name, free, at, c.free, c.at)
-		}
 	}
 }
 

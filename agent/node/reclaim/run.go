@@ -10,13 +10,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/lastuse"
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
-
-// capWindow is what maxRemovalsPerHour and ageRemovalsPerHourPercent count over.
-const capWindow = time.Hour
 
 // verdict says how the run goes on.
 type verdict bool
@@ -69,6 +67,10 @@ func (run *Run) Hurries() bool { return run.pass.hurry }
 // told of nothing since it was listed. It returns false if there is nothing to remove.
 func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 	run.pass = pass{inv: inv, hurry: run.pass.hurry, listed: atHand}
+	if run.r.shadow != nil {
+		run.observe(inv)
+		return false
+	}
 	return run.r.decide(inv)
 }
 
@@ -80,12 +82,7 @@ func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 func (run *Run) Execute(ctx context.Context) (again bool) {
 	defer func() { run.pass.hurry = false }()
 	r := run.r
-	if !r.gate.Opens(r.target.removes(), r.sayPlan) {
-		if r.gate.Observe {
-			run.outcome.trigger, run.outcome.result = r.target.plan.Remove[0].Reason, resultObserved
-		} else {
-			run.outcome.result = resultPaused
-		}
+	if r.gate.Observe || run.paused() {
 		return false
 	}
 	r.executing = true
@@ -147,7 +144,7 @@ func (run *Run) paused() bool {
 // when there is room again.
 func (run *Run) allowed() (free int) {
 	if hourly := run.byAgeAlone(); hourly > 0 {
-		free, at := run.r.removalBudget(hourly)
+		free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
 		if free == 0 {
 			if run.outcome.trigger == image.RemovedAge { // else the run has reached what it was for
 				run.outcome.result = resultAgeCapped
@@ -166,13 +163,12 @@ func (run *Run) byAgeAlone() int {
 	if p := run.r.target.plan; run.asked != nil || p.NeedBytes > 0 || p.NeedInodes > 0 {
 		return 0
 	}
-	recent := run.r.recentRemovals()
-	return max(1, (len(run.pass.inv.Images)+len(recent))*run.o.Config.Images.AgeRemovalsPerHourPercent/100)
+	return removal.ByAge(len(run.pass.inv.Images), run.r.recentRemovals(), run.o.Config.Images.AgeRemovalsPerHourPercent)
 }
 
 func (run *Run) allowedAtAll() int {
 	hourly := run.o.Config.Images.MaxRemovalsPerHour
-	free, at := run.r.removalBudget(hourly)
+	free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
 	if free > 0 {
 		run.r.bookCap(false, "")
 		run.o.Conditions.End("capped", "removals go on: the hourly cap has room again")
@@ -188,22 +184,8 @@ func (run *Run) allowedAtAll() int {
 
 // recentRemovals are the times of those within the last hour, oldest first.
 func (r *Reclaimer) recentRemovals() []time.Time {
-	r.records.removals = within(r.records.removals, r.o.Now())
+	r.records.removals = removal.Within(r.records.removals, r.o.Now())
 	return r.records.removals
-}
-
-// within returns the times that the caps count.
-func within(times []time.Time, now time.Time) []time.Time {
-	return slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t) >= capWindow })
-}
-
-// removalBudget returns how many removals a cap still allows, and when it will allow more.
-func (r *Reclaimer) removalBudget(hourly int) (free int, at time.Time) {
-	recent := r.recentRemovals()
-	if free = hourly - len(recent); free > 0 {
-		return free, r.o.Now()
-	}
-	return 0, recent[len(recent)-hourly].Add(capWindow)
 }
 
 // interrupted ends the run for a reason that lies in no image. Were the image

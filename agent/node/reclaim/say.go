@@ -58,11 +58,3 @@ func heldInodes(h *image.Hold) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-// sayPlan logs what observe mode would remove.
-func (r *Reclaimer) sayPlan() {
-	for _, d := range r.target.plan.Remove {
-		r.o.Log.Info("image would be removed", "image", d.ImageID, "references", r.o.LastUse.Known()[d.ImageID].References,
-			"reason", string(d.Reason), "detail", d.Detail, "computed_bytes", d.FreesBytes)
-	}
-}

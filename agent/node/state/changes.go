@@ -30,6 +30,7 @@ func changed(last, next Records) (changes []change) {
 	byID := func(id string) []byte { return []byte(id) }
 	changes = append(changes, differ(bucketImages, last.Images, next.Images, byID, Image.same)...)
 	changes = append(changes, differ(bucketRemoved, last.Removed, next.Removed, byID, Removed.same)...)
+	changes = append(changes, differ(bucketObserved, last.Observed, next.Observed, byID, Observed.same)...)
 	ofContainer := func(name string) []byte { return []byte(containerPrefix + name) }
 	changes = append(changes, differ(bucketMeta, last.Containers, next.Containers, ofContainer, Container.same)...)
 	return append(changes, differ(bucketLayers, last.Layers, next.Layers, layerKey, Layer.same)...)
@@ -88,6 +89,10 @@ func (c Container) same(as Container) bool { return c.Image == as.Image && c.End
 func (r Removed) same(as Removed) bool {
 	return r.At.Equal(as.At) && r.Reason == as.Reason && r.Bytes == as.Bytes && slices.Equal(r.References, as.References) &&
 		r.LastUsed.Equal(as.LastUsed) && r.Again == as.Again
+}
+
+func (o Observed) same(as Observed) bool {
+	return o.Would.Equal(as.Would) && o.Back.Equal(as.Back) && o.Others.Equal(as.Others)
 }
 
 func (l Layer) same(as Layer) bool {

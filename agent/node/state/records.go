@@ -32,6 +32,31 @@ type Removed struct {
 	Again      int       `json:"again,omitempty"` // times it had come back by then
 }
 
+// Observed is what an agent that only observes remembers of an image that is gone, or would be.
+type Observed struct {
+	Would  time.Time `json:"would,omitzero"`  // when ebb would have removed it; zero: it would not
+	Back   time.Time `json:"back,omitzero"`   // when it was needed again after that; zero: it was not
+	Others time.Time `json:"others,omitzero"` // when it went without ebb; zero: it is there
+}
+
+// Observation is what an agent that only observes has counted.
+type Observation struct {
+	Since    time.Time   `json:"since"`
+	Ebb      Tally       `json:"ebb"`                // what it would have done
+	Others   Tally       `json:"others"`             // what was done without it
+	Removals []time.Time `json:"removals,omitempty"` // those of the last hour that it would have made
+}
+
+// Tally is one of the two columns of an Observation.
+type Tally struct {
+	Images    int           `json:"images"`
+	Bytes     uint64        `json:"bytes"` // freed, as computed
+	Inodes    uint64        `json:"inodes"`
+	Again     int           `json:"again"`     // images that were needed again within a day
+	PullBytes uint64        `json:"pullBytes"` // what pulls of those take at most
+	Above     time.Duration `json:"aboveNS"`   // how long the disk was above its high threshold
+}
+
 // Container is a container whose image is known, as far as it tells of its last use.
 type Container struct {
 	Image string    `json:"image"`          // ID
@@ -65,6 +90,8 @@ type Meta struct {
 
 	Pause *Pause `json:"pause,omitempty"` // of all removals; replaced, and never changed
 
+	Observation *Observation `json:"observation,omitempty"` // in mode observe; replaced, and never changed
+
 	Reclaim         // on the filesystem of the unpacked layers
 	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
 }
@@ -95,6 +122,8 @@ type Records struct {
 	Removed map[string]Removed // by image ID; of a bounded time and number
 	Layers  map[inventory.Layer]Layer
 
+	Observed map[string]Observed // by image ID, in mode observe
+
 	Containers map[string]Container // by namespace/ID
 
 	// Wanted is the latest answer of the source of pods: which pods want an image, by
@@ -110,7 +139,7 @@ type Records struct {
 func New() Records {
 	return Records{
 		Images: make(map[string]Image), Removed: make(map[string]Removed),
-		Layers: make(map[inventory.Layer]Layer), Containers: make(map[string]Container),
+		Layers: make(map[inventory.Layer]Layer), Containers: make(map[string]Container), Observed: make(map[string]Observed),
 	}
 }
 
@@ -133,6 +162,16 @@ func (r *Records) Shift(d time.Duration) {
 		was.At, was.LastUsed = move(was.At), move(was.LastUsed)
 		r.Removed[id] = was
 	}
+	for id, o := range r.Observed {
+		o.Would, o.Back, o.Others = move(o.Would), move(o.Back), move(o.Others)
+		r.Observed[id] = o
+	}
+	if o := r.Meta.Observation; o != nil {
+		o.Since = move(o.Since)
+		for n, t := range o.Removals {
+			o.Removals[n] = move(t)
+		}
+	}
 	for n, t := range r.Meta.Removals {
 		r.Meta.Removals[n] = move(t)
 	}
@@ -151,7 +190,12 @@ func (r *Records) Clone() Records {
 	c.Meta.Removals = slices.Clone(r.Meta.Removals)
 	c.Meta.Reclaim, c.Meta.Content = r.Meta.Reclaim.Clone(), r.Meta.Content.Clone()
 	c.Images, c.Removed = maps.Clone(r.Images), maps.Clone(r.Removed)
-	c.Layers, c.Containers = maps.Clone(r.Layers), maps.Clone(r.Containers)
+	c.Layers, c.Containers, c.Observed = maps.Clone(r.Layers), maps.Clone(r.Containers), maps.Clone(r.Observed)
+	if o := r.Meta.Observation; o != nil {
+		copied := *o
+		copied.Removals = slices.Clone(o.Removals)
+		c.Meta.Observation = &copied
+	}
 	return c
 }
 

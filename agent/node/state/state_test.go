@@ -33,12 +33,14 @@ func sample(n int) Records {
 		},
 		Content: Reclaim{Hold: &image.Hold{Since: t0, Inodes: true, InodesAvailable: 3}, ReclaimingBytes: true},
 	}
+	r.Meta.Observation = &Observation{Since: t0, Ebb: Tally{Images: 3, Bytes: 7, Above: time.Minute}, Removals: []time.Time{t0}}
 	r.Meta.PodsAnswered, r.Wanted = t0.Add(time.Second), map[string][]string{"docker.io/library/a:1": {"pod default/a"}}
 	r.Facts = &inventory.Facts{Targets: map[string]inventory.Target{}, Sizes: map[inventory.SnapshotID]inventory.SizeFact{}}
 	for i := range n {
 		r.Facts.Targets[fmt.Sprintf("sha256:%064x", i)] = inventory.Target{ImageID: fmt.Sprintf("sha256:%064d", i), ChainID: "c"}
 		r.Facts.Sizes[inventory.SnapshotID{Namespace: "k8s.io", Snapshotter: "overlayfs", Key: fmt.Sprint(i)}] = inventory.SizeFact{Created: t0, Bytes: 7, Inodes: uint64(i)}
 		r.Removed[fmt.Sprint(i)] = Removed{At: t0, Reason: "threshold", Bytes: 7, References: []string{"a"}, LastUsed: t0, Again: i}
+		r.Observed[fmt.Sprint(i)] = Observed{Would: t0, Back: t0.Add(time.Hour), Others: t0.Add(time.Minute)}
 		r.Images[fmt.Sprintf("sha256:%064d", i)] = Image{Observed: t0, Arrived: t0.Add(-time.Hour), LastUsed: t0.Add(time.Duration(i) * time.Second)}
 		r.Containers[fmt.Sprintf("k8s.io/%d", i)] = Container{Image: fmt.Sprintf("sha256:%064d", i)}
 		r.Containers[fmt.Sprintf("k8s.io/dead-%d", i)] = Container{Image: "sha256:dead", Ended: t0}
@@ -75,6 +77,7 @@ func TestSavedStateComesBack(t *testing.T) {
 	want.Images["sha256:new"] = Image{Observed: t0}
 	want.Meta.Hold = nil
 	delete(want.Removed, "1")
+	delete(want.Observed, "1")
 	want.Facts = &inventory.Facts{Targets: map[string]inventory.Target{"sha256:other": {ImageID: "sha256:new"}},
 		Sizes: map[inventory.SnapshotID]inventory.SizeFact{{Namespace: "a\x00b", Key: "c"}: {Created: t0, Bytes: 1}}}
 	if err := s.Save(want); err != nil {

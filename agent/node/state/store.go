@@ -28,13 +28,14 @@ const schema = "1"
 const lockWait = 2 * time.Second
 
 var (
-	bucketMeta    = []byte("meta")
-	bucketImages  = []byte("images")
-	bucketLayers  = []byte("layers")
-	bucketRemoved = []byte("removed")
-	keySchema     = []byte("schema")
-	keyMeta       = []byte("meta")
-	keyWanted     = []byte("wanted")
+	bucketMeta     = []byte("meta")
+	bucketImages   = []byte("images")
+	bucketLayers   = []byte("layers")
+	bucketRemoved  = []byte("removed")
+	bucketObserved = []byte("observed")
+	keySchema      = []byte("schema")
+	keyMeta        = []byte("meta")
+	keyWanted      = []byte("wanted")
 )
 
 // ErrLocked is returned (wrapped) when another process holds the state file.
@@ -333,6 +334,12 @@ func read(tx *bolt.Tx, r *Records) error {
 		var was Removed
 		if json.Unmarshal(v, &was) == nil {
 			r.Removed[string(k)] = was
+		}
+	})
+	each(tx.Bucket(bucketObserved), func(k, v []byte) {
+		var o Observed
+		if json.Unmarshal(v, &o) == nil {
+			r.Observed[string(k)] = o
 		}
 	})
 	r.Facts = readFacts(tx, same)

@@ -51,7 +51,7 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 	}
 	bytes, inodes := f.Thresholds, f.Thresholds
 	bytes.InodesHighPercent, inodes.HighPercent = 0, 0
-	if !hold.Bytes && bytes.HighReached(f.Disk) || !hold.Inodes && inodes.HighReached(f.Disk) {
+	if d := f.with(f.Disk); !hold.Bytes && bytes.HighReached(d) || !hold.Inodes && inodes.HighReached(d) {
 		return 0
 	}
 	return f.backoff.until.Sub(now)
@@ -63,8 +63,9 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 func (f *Filesystem) endsHold(r Reading) bool {
 	hold := f.backoff.hold
 	reaches := func(was, is, at uint64) bool { return at > 0 && was < at && is >= at }
-	return hold != nil && (f.HighReached() && !f.Thresholds.HighReached(r.Disk) ||
-		reaches(f.AvailableBytes, r.AvailableBytes, hold.EndsAtBytes) || reaches(f.InodesAvailable, r.InodesAvailable, hold.EndsAtInodes))
+	was, is := f.with(f.Disk), f.with(r.Disk)
+	return hold != nil && (f.Thresholds.HighReached(was) && !f.Thresholds.HighReached(is) ||
+		reaches(was.AvailableBytes, is.AvailableBytes, hold.EndsAtBytes) || reaches(was.InodesAvailable, is.InodesAvailable, hold.EndsAtInodes))
 }
 
 // postponed plans a look at a filesystem on hold for when its time has come; false if that

@@ -31,6 +31,7 @@ type Filesystem struct {
 	Path       string       // what it is read by
 	Thresholds image.Policy // where there are no images, only the high ones
 	Reading                 // the latest
+	Spare      image.Size   // what would be available beyond that, had the agent removed what it only observes
 	Kernel     bool         // the kernel raises the threshold; otherwise the filesystem is polled
 
 	sourceLogged bool // Kernel was logged
@@ -63,6 +64,12 @@ func (f *Filesystem) Above() bool { return f.above }
 
 // HighReached reports whether the latest reading is at the high threshold or beyond.
 func (f *Filesystem) HighReached() bool { return f.Thresholds.HighReached(f.Disk) }
+
+// with is a disk with what it has to spare.
+func (f *Filesystem) with(d image.Disk) image.Disk {
+	d.AvailableBytes, d.InodesAvailable = min(d.AvailableBytes+f.Spare.Bytes, d.CapacityBytes), min(d.InodesAvailable+f.Spare.Inodes, d.Inodes)
+	return d
+}
 
 // polled reports whether the filesystem is read again and again, for the kernel raises no
 // threshold there and something can be done. Others are read with each look.
@@ -104,8 +111,18 @@ func (f *Filesystem) deserves(r Reading) bool {
 // rate takes in whether the latest reading is above the threshold, and from where it is worse.
 func (f *Filesystem) rate() {
 	f.above = f.HighReached()
-	step := f.CapacityBytes / worseStep
-	f.worseAt = f.AvailableBytes - min(step, f.AvailableBytes)
+	f.worseAt = worse(f.CapacityBytes, f.AvailableBytes, f.Spare.Bytes, f.Thresholds.HighPercent)
+}
+
+// worse is what is available when a filesystem above its high threshold is looked at again: a point less, or where
+// it would reach the threshold with what it only has to spare.
+func worse(capacity, available, spare uint64, highPercent int) uint64 {
+	at := available - min(capacity/worseStep, available)
+	raise, on := image.RaiseAt(capacity, highPercent)
+	if would := raise - min(spare, raise); on && spare > 0 && would < available {
+		return max(at, would)
+	}
+	return at
 }
 
 // kernelWatermark converts the high thresholds into blocks. While the filesystem is above
@@ -127,7 +144,7 @@ func (f *Filesystem) kernelWatermark() bpf.Watermark {
 		watermark.RaiseInodes = raise
 		watermark.RearmInodes = raise + 1
 		if r.Disk.InodesAvailable <= raise {
-			watermark.WorseInodes = max(1, r.Disk.InodesAvailable-min(r.Disk.Inodes/worseStep, r.Disk.InodesAvailable))
+			watermark.WorseInodes = max(1, worse(r.Disk.Inodes, r.Disk.InodesAvailable, f.Spare.Inodes, p.InodesHighPercent))
 		}
 	}
 	return watermark

@@ -46,6 +46,11 @@ func Pause() page.Pause {
 func Troubled() page.Status {
 	s := Status()
 	s.Node, s.Version, s.Mode, s.Ready, s.NotReady = "worker-2", "0.1.0", "observe", false, "containerd does not answer: "+Evil
+	s.Observed = &page.Observed{
+		Since:  Now.Add(-6 * 24 * time.Hour),
+		Ebb:    page.ObservedBy{Images: 31, Freed: page.Size{Bytes: 40 * gi, Inodes: 90_000}, PulledAgain: 2, PulledBytes: 700 * mi, AboveSeconds: 0},
+		Others: page.ObservedBy{Images: 57, Freed: page.Size{Bytes: 61 * gi, Inodes: 120_000}, PulledAgain: 19, PulledBytes: 9 * gi, AboveSeconds: 50_000},
+	}
 	s.Paused, s.Degraded, s.Running, s.LastRun = of(Pause()), []string{"events", "heat"}, true, nil
 	s.Filesystems[0].UsedPercent, s.Filesystems[0].InodesUsedPercent, s.Filesystems[0].InodesGoneInSeconds = 79, 91, of(40.0)
 	return s
@@ -138,6 +143,8 @@ func History() page.History {
 	return page.History{Entries: []page.HistoryEntry{
 		{Time: Now.Add(-2 * time.Hour), Kind: "image", ID: Old().ID, Names: Old().References, Outcome: "removed", Reason: "threshold", ComputedBytes: 1610612736, FreedBytes: of(uint64(1600000000))},
 		{Time: Now.Add(-26 * time.Hour), Kind: "image", ID: "sha256:f00d" + Evil, Names: []string{Evil}, Outcome: "refused", Reason: "in_use", Detail: "came into use: " + Evil, By: Evil},
+		{Time: Now.Add(-30 * time.Hour), Kind: "image", ID: Shared().ID, Names: Shared().References, Outcome: "would_remove", Reason: "maximum_age", Detail: "unused for 8d", ComputedBytes: 300 * mi},
+		{Time: Now.Add(-31 * time.Hour), Kind: "image", ID: "sha256:beef", Names: []string{Evil}, Outcome: "others_removed", Reason: "the kubelet or a person removed it", ComputedBytes: 90 * mi},
 		{Time: Now.Add(-50 * time.Hour), Kind: "container", ID: "c1", Names: []string{"shop/web-1/app"}, Outcome: "failed", Reason: "dead", Error: "context deadline exceeded"},
 	}}
 }

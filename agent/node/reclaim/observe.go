@@ -1,0 +1,42 @@
+package reclaim
+
+import (
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// observe plans, for those who ask, and has the shadow take what would be removed for removed.
+func (run *Run) observe(inv *inventory.Inventory) {
+	r := run.r
+	r.decide(inv)
+	if r.gate.Paused() != nil {
+		return
+	}
+	var is, would bool
+	for _, f := range r.filesystems {
+		w := r.shadow.Decide(f.Path, r.snapshot(f, inv))
+		f.would, f.Spare = w, w.Disk.Available().Sub(f.Believed().Available())
+		is, would = is || f.HighReached(), would || f.Thresholds.HighReached(w.Disk)
+		if w.Removed > 0 {
+			end := &run.outcome
+			end.trigger, end.result, end.started = w.Rule, resultObserved, r.o.Now()
+			end.removed, end.freed = end.removed+w.Removed, end.freed+w.Freed.Bytes
+		}
+	}
+	r.shadow.Above(is, would)
+}
+
+// Observed is what was counted in mode observe; nil in another.
+func (r *Reclaimer) Observed() *page.Observed {
+	if r.shadow == nil {
+		return nil
+	}
+	column := func(t state.Tally) page.ObservedBy {
+		return page.ObservedBy{
+			Images: t.Images, Freed: page.Size{Bytes: t.Bytes, Inodes: t.Inodes}, PulledAgain: t.Again, PulledBytes: t.PullBytes, AboveSeconds: t.Above.Seconds(),
+		}
+	}
+	o := r.shadow.Observation()
+	return &page.Observed{Since: o.Since, Ebb: column(o.Ebb), Others: column(o.Others)}
+}

@@ -1,0 +1,263 @@
+package shadow
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/node/clock"
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/removal"
+	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
+)
+
+// againWithin is how soon an image must be needed again for its removal to have been in vain.
+const againWithin = 24 * time.Hour
+
+// Options is what a Shadow is made of. All is required.
+type Options struct {
+	Config    config.Images
+	Now       func() time.Time // ebb's clock
+	LookAgain func(at time.Time)
+	Entry     func(image.Decision) page.HistoryEntry // what the history says of an image that would go
+	History   *history.History
+	Log       *slog.Logger
+}
+
+// Shadow is used under one lock.
+type Shadow struct {
+	o       *Options
+	metrics *metrics
+	images  map[string]state.Observed // by ID: those that are gone, or would be, and those that came back lately
+	sum     state.Observation
+	runs    map[string]*run      // by the path of the filesystem
+	before  *inventory.Inventory // as listed last
+	looked  time.Time            // zero: not yet
+	above   [2]bool              // the disk was above its high threshold then: for others, for ebb
+}
+
+// run is how far reclaim would have come on one filesystem.
+type run struct {
+	hold          *image.Hold
+	bytes, inodes bool // it goes on to the low threshold
+}
+
+// New registers the metrics.
+func New(r *prometheus.Registry, o Options) *Shadow {
+	return &Shadow{o: &o, metrics: newMetrics(r), runs: make(map[string]*run)}
+}
+
+// Restore takes over the records of an earlier agent, before anything else is called.
+func (s *Shadow) Restore(r state.Records) {
+	s.images, s.sum = make(map[string]state.Observed, len(r.Observed)), state.Observation{Since: s.o.Now()}
+	maps.Copy(s.images, r.Observed)
+	if o := r.Meta.Observation; o != nil {
+		s.sum = *o
+	}
+}
+
+// Save puts a copy of the records among those that are to be written.
+func (s *Shadow) Save(r *state.Records) {
+	sum := s.sum
+	sum.Removals = slices.Clone(s.sum.Removals)
+	r.Observed, r.Meta.Observation = maps.Clone(s.images), &sum
+}
+
+// Observation is what was counted so far.
+func (s *Shadow) Observation() state.Observation { return s.sum }
+
+// Would is what an agent that enforces would do now.
+type Would struct {
+	Removed int
+	Rule    image.Reason // of the first one
+	Freed   image.Size
+	Disk    image.Disk // as it would be then
+	Hold    *image.Hold
+	Next    time.Time // when the plan changes by itself; zero: it does not
+}
+
+// Decide says what would be removed from a node as it is, and takes it for removed from then on. Path is that
+// of the filesystem.
+func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
+	now := s.o.Now()
+	s.neededAgain(is.Images, now)
+	f := s.runs[path]
+	if f == nil {
+		f = &run{}
+		s.runs[path] = f
+	}
+	would := image.Without(s.arrivedAgain(is), s.gone)
+	would.Hold, would.ReclaimingBytes, would.ReclaimingInodes = f.hold, f.bytes, f.inodes
+	plan := image.Decide(would, now)
+	goes := s.capped(plan, len(would.Images), now)
+	f.hold = plan.Hold
+	f.bytes, f.inodes = plan.NeedBytes > 0 && len(goes) < len(plan.Remove), plan.NeedInodes > 0 && len(goes) < len(plan.Remove)
+	w = Would{Removed: len(goes), Disk: would.Disk, Hold: plan.Hold, Next: plan.Next}
+	for _, d := range goes {
+		s.remove(d, now)
+		w.Freed = w.Freed.Add(image.Size{Bytes: d.FreesBytes, Inodes: d.FreesInodes})
+		w.Rule = goes[0].Reason
+	}
+	w.Disk.AvailableBytes += min(w.Freed.Bytes, w.Disk.CapacityBytes-w.Disk.AvailableBytes)
+	w.Disk.InodesAvailable += min(w.Freed.Inodes, w.Disk.Inodes-w.Disk.InodesAvailable)
+	return w
+}
+
+// gone reports whether the shadow lacks an image.
+func (s *Shadow) gone(id string) bool {
+	o := s.images[id]
+	return !o.Would.IsZero() && o.Back.IsZero()
+}
+
+// neededAgain finds the images that somebody needs which would have gone.
+func (s *Shadow) neededAgain(images []image.Image, now time.Time) {
+	for _, i := range images {
+		if !s.gone(i.ID) {
+			continue
+		}
+		o := s.images[i.ID]
+		if len(i.UsedBy)+len(i.Wanted) == 0 && !i.LastUsed.After(o.Would) && !i.Arrived.After(o.Would) {
+			continue
+		}
+		o.Back = now
+		s.images[i.ID] = o
+		if after := now.Sub(o.Would); after <= againWithin {
+			s.ebb().again(i.NominalBytes)
+			s.o.Log.Info("an image is needed that would have been removed", "image", i.ID, "references", i.References,
+				"reason", "observing", "after", after.Round(time.Second).String(), "pull_bytes", i.NominalBytes)
+		}
+	}
+}
+
+// arrivedAgain is the snapshot with the records that images have which would have been pulled again.
+func (s *Shadow) arrivedAgain(is image.Snapshot) image.Snapshot {
+	is.Images = slices.Clone(is.Images)
+	for n := range is.Images {
+		i := &is.Images[n]
+		if back := s.images[i.ID].Back; !back.IsZero() {
+			i.Arrived, i.Observed = clock.Latest(i.Arrived, back), clock.Latest(i.Observed, back)
+			if i.LastUsed.Before(back) {
+				i.LastUsed = time.Time{}
+			}
+		}
+	}
+	return is
+}
+
+// capped is what the hourly caps let go of a plan.
+func (s *Shadow) capped(p image.Plan, images int, now time.Time) []image.Decision {
+	recent := removal.Within(s.sum.Removals, now)
+	s.sum.Removals = recent
+	free, at := removal.Budget(recent, s.o.Config.MaxRemovalsPerHour, now)
+	byAge, atForAge := removal.Budget(recent, removal.ByAge(images, recent, s.o.Config.AgeRemovalsPerHourPercent), now)
+	if byAge = max(byAge, needed(p)); byAge < free {
+		free, at = byAge, atForAge
+	}
+	if len(p.Remove) <= free {
+		return p.Remove
+	}
+	if free > 0 { // there is room again when the first within the hour is older
+		at = append(slices.Clone(recent), now)[0].Add(removal.CapWindow)
+	}
+	s.o.LookAgain(at)
+	return p.Remove[:free]
+}
+
+// needed is how many of a plan's images the disk needs gone; the others have reached their maximum age.
+func needed(p image.Plan) (images int) {
+	var freed image.Size
+	for images < len(p.Remove) && (freed.Bytes < p.NeedBytes || freed.Inodes < p.NeedInodes) {
+		freed = freed.Add(image.Size{Bytes: p.Remove[images].FreesBytes, Inodes: p.Remove[images].FreesInodes})
+		images++
+	}
+	return images
+}
+
+// remove takes an image for removed.
+func (s *Shadow) remove(d image.Decision, now time.Time) {
+	s.images[d.ImageID] = state.Observed{Would: now}
+	s.sum.Removals = append(s.sum.Removals, now)
+	s.ebb().removed(image.Size{Bytes: d.FreesBytes, Inodes: d.FreesInodes})
+	e := s.o.Entry(d)
+	e.Outcome = page.OutcomeWould
+	s.o.History.Noted(e)
+	s.o.Log.Info("image would be removed", "image", d.ImageID, "references", e.Names,
+		"reason", string(d.Reason), "detail", d.Detail, "computed_bytes", d.FreesBytes)
+}
+
+// Listed takes over what the runtime lists. Gone are the images that are there no more: nothing went by the
+// agent's doing.
+func (s *Shadow) Listed(inv *inventory.Inventory, gone []string) {
+	now := s.o.Now()
+	s.pulledAgain(inv, now)
+	if len(gone) > 0 {
+		s.went(gone, now)
+	}
+	s.before = inv
+	listed := make(map[string]bool, len(inv.Images))
+	for _, i := range inv.Images {
+		listed[i.ID] = true
+	}
+	maps.DeleteFunc(s.images, func(id string, o state.Observed) bool {
+		last := clock.Latest(clock.Latest(o.Would, o.Back), o.Others)
+		return !(listed[id] && s.gone(id)) && now.Sub(last) > max(againWithin, time.Duration(s.o.Config.MinimumAge))
+	})
+}
+
+// pulledAgain finds the images that went without the agent and are there again.
+func (s *Shadow) pulledAgain(inv *inventory.Inventory, now time.Time) {
+	for _, i := range inv.Images {
+		o := s.images[i.ID]
+		if o.Others.IsZero() {
+			continue
+		}
+		if now.Sub(o.Others) <= againWithin {
+			s.others().again(i.NominalBytes)
+		}
+		o.Others = time.Time{}
+		s.images[i.ID] = o
+	}
+}
+
+// went counts images that went without the agent.
+func (s *Shadow) went(gone []string, now time.Time) {
+	slices.Sort(gone)
+	frees, names := make([]image.Size, len(gone)), make(map[string][]string)
+	if s.before != nil {
+		images := make([]image.Image, 0, len(s.before.Images))
+		for _, i := range s.before.Images {
+			images = append(images, image.Image{ID: i.ID, Roots: i.Roots})
+			names[i.ID] = i.References
+		}
+		frees = image.Frees(s.before.Graph, images, gone)
+	}
+	for n, id := range gone {
+		o := s.images[id]
+		o.Others = now
+		s.images[id] = o
+		s.others().removed(frees[n])
+		s.o.Log.Info("image is gone, and was not removed by ebb", "image", id, "references", names[id], "reason", "observing", "computed_bytes", frees[n].Bytes)
+		s.o.History.Noted(page.HistoryEntry{
+			Kind: page.KindImage, Outcome: page.OutcomeOthers, ID: id, Names: names[id], Reason: "the kubelet or a person removed it",
+			ComputedBytes: frees[n].Bytes, ComputedInodes: frees[n].Inodes,
+		})
+	}
+}
+
+// Above notes whether a disk with images is above its high threshold, as it is and as it would be.
+func (s *Shadow) Above(is, would bool) {
+	now := s.o.Now()
+	for n, c := range []column{s.others(), s.ebb()} {
+		if s.above[n] {
+			c.above(max(0, now.Sub(s.looked)))
+		}
+	}
+	s.looked, s.above = now, [2]bool{is, would}
+}
