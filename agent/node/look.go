@@ -35,19 +35,24 @@ type looks struct {
 	worker
 	hear func() // takes in what the runtime has told of already
 
-	wanted    request
-	errand    *errand // somebody asks for a run; nil: nobody
-	shown     shown
-	looking   bool                                   // it is at work
-	moved     bool                                   // mounts changed meanwhile
-	roots     inventory.Roots                        // where the runtime keeps its things; zero: not asked
-	latest    *inventory.Inventory                   // nil: to be read again
-	snapshots map[inventory.Layer]inventory.Snapshot // of the latest inventory
-	broken    map[string]string                      // of the latest inventory
-	told      bool                                   // the runtime has told of something since it listed
-	last      time.Time                              // when the latest look ended
-	forEvents [eventBurst]time.Time                  // when events asked for the latest looks, the very latest last
+	wanted  request
+	errand  *errand // somebody asks for a run; nil: nobody
+	shown   shown
+	looking bool            // it is at work
+	moved   bool            // mounts changed meanwhile
+	roots   inventory.Roots // where the runtime keeps its things; zero: not asked
+	listed
+	last      time.Time             // when the latest look ended
+	forEvents [eventBurst]time.Time // when events asked for the latest looks, the very latest last
 	retryWait time.Duration
+}
+
+// listed is what the runtime listed last.
+type listed struct {
+	latest    *inventory.Inventory // nil: to be read again
+	snapshots map[inventory.Layer]inventory.Snapshot
+	broken    map[string]string // snapshotters that cannot be read, and why
+	told      bool              // the runtime has told of something since
 }
 
 // shown is what pages show.

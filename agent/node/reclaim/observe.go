@@ -7,8 +7,7 @@ import (
 )
 
 // observe plans, for those who ask, and has the shadow take what would be removed for removed.
-func (run *Run) observe(inv *inventory.Inventory) {
-	r := run.r
+func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	r.decide(inv)
 	if r.gate.Paused() != nil {
 		return
@@ -19,7 +18,6 @@ func (run *Run) observe(inv *inventory.Inventory) {
 		f.would, f.Spare = w, w.Disk.Available().Sub(f.Believed().Available())
 		is, would = is || f.HighReached(), would || f.Thresholds.HighReached(w.Disk)
 		if w.Removed > 0 {
-			end := &run.outcome
 			end.trigger, end.result, end.started = w.Rule, resultObserved, r.o.Now()
 			end.removed, end.freed = end.removed+w.Removed, end.freed+w.Freed.Bytes
 		}

@@ -68,7 +68,7 @@ func (run *Run) Hurries() bool { return run.pass.hurry }
 func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 	run.pass = pass{inv: inv, hurry: run.pass.hurry, listed: atHand}
 	if run.r.shadow != nil {
-		run.observe(inv)
+		run.r.observe(inv, &run.outcome)
 		return false
 	}
 	return run.r.decide(inv)
@@ -196,8 +196,8 @@ func (run *Run) interrupted(err error) verdict {
 }
 
 // gone is for an image that is there no more.
-func (run *Run) gone(id string) {
-	run.pass.inv.Images = slices.DeleteFunc(run.pass.inv.Images, func(i inventory.Image) bool { return i.ID == id })
+func (p *pass) gone(id string) {
+	p.inv.Images = slices.DeleteFunc(p.inv.Images, func(i inventory.Image) bool { return i.ID == id })
 }
 
 // stays is for an image that the plan removes and that is needed: this pass does not plan with
@@ -248,7 +248,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		l.attempt.Removed(&history.Freed{Bytes: freed, Inodes: shareOf(total.Inodes, l.FreesInodes, all.FreesInodes), With: len(gone) - 1})
 		run.o.LastUse.Removed(l.Decision, l.image.References, now)
 		r.gate.Forget(l.ImageID)
-		run.gone(l.ImageID)
+		run.pass.gone(l.ImageID)
 	}
 	run.o.Save()
 }

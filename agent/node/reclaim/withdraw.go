@@ -99,7 +99,7 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			spared++
 			continue
 		}
-		batch := group[:run.batch(group)]
+		batch := group[:together(target.plan, group)]
 		group = group[len(batch):]
 		if run.letGo(ctx, batch, users, now) == stop {
 			return spared, stop
@@ -142,35 +142,49 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 			why, err = run.takeNames(ctx, &l)
 		}
 		switch {
-		case errors.Is(err, inventory.ErrNotFound):
-			run.o.LastUse.NotWithdrawn(d.ImageID)
-			l.attempt.Cancel()
-			run.gone(d.ImageID) // somebody else removed it
-			continue
-		case errors.Is(err, inventory.ErrUnsupported), errors.Is(err, inventory.ErrNoSpace):
-			run.o.LastUse.NotWithdrawn(d.ImageID)
-			// To withdraw takes a little space first. Where there is none, a gap of some
-			// milliseconds is the lesser evil.
-			run.o.Log.Debug("image is removed without being withdrawn first", "image", d.ImageID, "reason", err)
-		case ctx.Err() != nil && err != nil:
-			l.attempt.Unknown(whyEnds)
-			run.r.unmended = true
-			return group, stop
-		case errors.Is(err, inventory.ErrUnavailable):
-			l.attempt.Unknown(err.Error())
-			run.r.unmended = true
-			return group, run.interrupted(err)
-		case err != nil:
-			run.r.unmended = true
-			run.removalFailed(l, err)
-			continue
 		case why != "":
 			run.stays(l, why)
-			continue
+		case err == nil || withoutNames(err):
+			if err != nil {
+				run.o.LastUse.NotWithdrawn(d.ImageID)
+				run.o.Log.Debug("image is removed without being withdrawn first", "image", d.ImageID, "reason", err)
+			}
+			group = append(group, l)
+		default:
+			if run.notWithdrawn(ctx, l, err) == stop {
+				return group, stop
+			}
 		}
-		group = append(group, l)
 	}
 	return group, goOn
+}
+
+// withoutNames reports whether an image goes although its names could not be taken away. That takes a little
+// space first. Where there is none, a gap of some milliseconds is the lesser evil.
+func withoutNames(err error) bool {
+	return errors.Is(err, inventory.ErrUnsupported) || errors.Is(err, inventory.ErrNoSpace)
+}
+
+// notWithdrawn is for an image that could not be read, or whose names could not be taken away.
+func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict {
+	switch {
+	case errors.Is(err, inventory.ErrNotFound):
+		run.o.LastUse.NotWithdrawn(l.ImageID)
+		l.attempt.Cancel()
+		run.pass.gone(l.ImageID) // somebody else removed it
+		return goOn
+	case ctx.Err() != nil:
+		l.attempt.Unknown(whyEnds)
+		run.r.unmended = true
+		return stop
+	case errors.Is(err, inventory.ErrUnavailable):
+		l.attempt.Unknown(err.Error())
+		run.r.unmended = true
+		return run.interrupted(err)
+	}
+	run.r.unmended = true
+	run.removalFailed(l, err)
+	return goOn
 }
 
 // takeNames takes an image's names away, unless it stays: why says so.
@@ -187,12 +201,12 @@ func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err erro
 	return "", err
 }
 
-// batch is how many images of the group go together, so that the runtime collects, and
+// together is how many images of the group go at once, so that the runtime collects, and
 // the disk is measured, once for them: as many as are computed to free at most half of
 // what is left to free. The last ones of a run go one by one. Where only their age asks for it, all go
 // together.
-func (run *Run) batch(group []leaving) int {
-	p, frees := run.r.target.plan, image.Decision{}
+func together(p image.Plan, group []leaving) int {
+	var frees image.Decision
 	needed := p.NeedBytes > 0 || p.NeedInodes > 0
 	reached := func(need, frees uint64) bool { return need == 0 || 2*frees > need }
 	for n, l := range group {
@@ -259,7 +273,7 @@ func (run *Run) notRemoved(ctx context.Context, l leaving, err error) verdict {
 			l.attempt.Cancel() // somebody else removed it
 		}
 		l.attempt.Unknown("somebody else ended what was begun")
-		run.gone(l.ImageID)
+		run.pass.gone(l.ImageID)
 	case ctx.Err() != nil:
 		l.attempt.Unknown(whyEnds)
 		return stop

@@ -330,18 +330,18 @@ func read(tx *bolt.Tx, r *Records) error {
 			return err
 		}
 	}
-	each(tx.Bucket(bucketRemoved), func(k, v []byte) {
-		var was Removed
-		if json.Unmarshal(v, &was) == nil {
-			r.Removed[string(k)] = was
-		}
-	})
-	each(tx.Bucket(bucketObserved), func(k, v []byte) {
-		var o Observed
-		if json.Unmarshal(v, &o) == nil {
-			r.Observed[string(k)] = o
-		}
-	})
+	readByID(tx.Bucket(bucketRemoved), r.Removed)
+	readByID(tx.Bucket(bucketObserved), r.Observed)
 	r.Facts = readFacts(tx, same)
 	return nil
+}
+
+// readByID reads what a bucket has by ID. What makes no sense is left out.
+func readByID[V any](b *bolt.Bucket, into map[string]V) {
+	each(b, func(k, v []byte) {
+		var one V
+		if json.Unmarshal(v, &one) == nil {
+			into[string(k)] = one
+		}
+	})
 }

@@ -37,14 +37,19 @@ type Filesystem struct {
 	sourceLogged bool // Kernel was logged
 	above        bool // at the latest reading it had reached its high threshold
 	worseAt      uint64
-	earlyAt      time.Time // when an event that came too early was, or will be, answered
-	recheckAt    time.Time // when to read again and set the threshold anew; zero: not planned
-	holdCheckAt  time.Time // on hold: when to read whether others have ended it; zero: no hold
 
+	deadlines
 	pace     pace     // of polls
 	filling  fillRate // shared with those who scrape
 	believed belief   // of removals that did not show in time
 	backoff  backoff  // on hold
+}
+
+// deadlines are those of one filesystem.
+type deadlines struct {
+	earlyAt     time.Time // when an event that came too early was, or will be, answered
+	recheckAt   time.Time // when to read again and set the threshold anew; zero: not planned
+	holdCheckAt time.Time // on hold: when to read whether others have ended it; zero: no hold
 }
 
 // worseStep is how much fuller a filesystem that is above its threshold must get to be
