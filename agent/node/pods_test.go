@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -91,6 +92,22 @@ func TestPodsWereNeverKnown(t *testing.T) {
 		w.pass(30 * time.Minute)
 		w.wantRemoved(i0, i1)
 		w.wantLogged(1, "WARN", "no answer is known: those that arrived within 1h0m0s stay")
+	})
+}
+
+// That the first list waits for this node's turn is how each start begins, and no trouble; what comes after it may be.
+func TestTurnIsNoTrouble(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{err: fmt.Errorf("list pods: %w", kube.ErrNotYet)}
+		w.up()
+		w.pass(10 * time.Minute)
+		w.wantLogged(0, "WARN")
+		if s := w.status(); len(s.Degraded) > 0 {
+			t.Errorf("degraded by %q", s.Degraded)
+		}
+		w.pods.set(errSilent)
+		w.pass(10 * time.Minute)
+		w.wantLogged(1, "WARN", "the pods of this node are not known")
 	})
 }
 

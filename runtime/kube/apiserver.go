@@ -118,7 +118,7 @@ func newAPIServer(a access, node string) (*APIServer, error) {
 	}
 	s := &APIServer{client: c, node: node, hurry: make(chan struct{}, 1), timing: usualTiming}
 	s.store.node, s.store.waits, s.store.news = node, true, make(chan struct{})
-	s.store.err = fmt.Errorf("%s: %w: not asked yet", c.op(allPods), ErrUnavailable)
+	s.store.err = fmt.Errorf("%s: %w: %w", c.op(allPods), ErrUnavailable, ErrNotYet)
 	return s, nil
 }
 

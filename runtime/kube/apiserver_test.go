@@ -23,7 +23,7 @@ func TestWatch(t *testing.T) {
 	f.put(mirror)
 	f.put(wirePod{Namespace: "shop", Name: "elsewhere", UID: "e", Node: "node-2"})
 	a := newServer(t, f.handle).apiServer(t)
-	if _, err := a.Pods(t.Context()); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "not asked yet") {
+	if _, err := a.Pods(t.Context()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotYet) {
 		t.Errorf("before Run: %v", err)
 	}
 	changed := run(t, a)

@@ -202,6 +202,9 @@ var (
 	ErrMalformed    = fault.ErrMalformed
 	// ErrIncomplete: the kubelet has not heard of all its pods yet.
 	ErrIncomplete = errors.New("not all pods are known yet")
+	// ErrNotYet: nothing is wrong. The agent has only just begun, or it waits for its turn: many nodes do not
+	// list their pods at once. It is ErrUnavailable, too.
+	ErrNotYet = errors.New("not asked yet")
 )
 
 var errExpired = fault.ErrExpired

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"time"
@@ -121,7 +122,7 @@ func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 // await waits for this node's turn, or until somebody cannot wait for it.
 func (f *follower) await(ctx context.Context, left time.Duration) {
 	f.notify(f.store.wait(&fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable,
-		Text: "it answers; the pods are listed when it is this node's turn, within " + f.window.Round(time.Second/10).String()}))
+		Cause: fmt.Errorf("%w: it answers, and this node's turn comes within %v", ErrNotYet, f.window.Round(time.Second/10))}))
 	f.client.close()
 	timer := time.NewTimer(left)
 	defer timer.Stop()

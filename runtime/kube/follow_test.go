@@ -312,7 +312,7 @@ func noList(t *testing.T) func(http.ResponseWriter, *http.Request) bool {
 }
 
 func waitsForTurn(_ Pods, err error) bool {
-	return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "this node's turn")
+	return errors.Is(err, ErrUnavailable) && errors.Is(err, ErrNotYet) && strings.Contains(err.Error(), "turn")
 }
 
 // fleet is a server whose DaemonSet says that agents run on so many nodes.

@@ -123,8 +123,10 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 		}
 		p.unknown = true
 		p.known.Set(0)
-		p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is taken for gone",
-			"source", p.Name, "error", err, "images", p.countsMeanwhile())
+		if !errors.Is(err, kube.ErrNotYet) { // which is how each start begins
+			p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is taken for gone",
+				"source", p.Name, "error", err, "images", p.countsMeanwhile())
+		}
 		return kube.Pods{}, err
 	}
 	p.known.Set(1)
