@@ -27,6 +27,7 @@ var layouts = map[string]struct{ key, value any }{
 	"usage_xfs/watches":        {uint64(0), watchValue{}},
 	"usage_xfs/usage_counts":   {uint32(0), usageCounters{}},
 	"usage_xfs/cpu_offsets":    {uint32(0), cpuOffsets{}},
+	"usage_xfs/given_back":     {uint64(0), uint64(0)},
 	"usage_btrfs/watches":      {uint64(0), watchValue{}},
 	"usage_btrfs/usage_counts": {uint32(0), usageCounters{}},
 	"usage_btrfs/counted":      {uint64(0), uint64(0)},

@@ -29,6 +29,14 @@ char LICENSE[] SEC("license") = "GPL";
 #define XFS_FDBLOCKS_BATCH 1024
 #define XFS_ICOUNT_BATCH 128
 
+/* Blocks that were freed, by anybody, by device; user space makes the entries. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16);
+	__type(key, u64);
+	__type(value, u64);
+} given_back SEC(".maps");
+
 static __always_inline struct percpu_counter *free_blocks(struct xfs_mount *mp)
 {
 	if (bpf_core_field_exists(mp->m_fdblocks))
@@ -118,10 +126,30 @@ static __always_inline int taken(struct xfs_mount *mp)
 	return check(mp, w, dev, RESOURCE_INODES);
 }
 
+/*
+ * What a transaction freed of extents, less what it allocated without a promise. What
+ * was only promised to writes is not in it (t_res_fdblocks_delta).
+ */
+static __always_inline void gave_back(struct xfs_trans *tp)
+{
+	s64 freed = tp->t_fdblocks_delta;
+	u64 *sum, dev;
+
+	if (freed <= 0)
+		return;
+	dev = BPF_CORE_READ(tp, t_mountp, m_super, s_dev);
+	sum = bpf_map_lookup_elem(&given_back, &dev);
+	if (sum)
+		__sync_fetch_and_add(sum, freed);
+}
+
 SEC("tp_btf/xfs_trans_free")
 int BPF_PROG(usage_trans, struct xfs_trans *tp)
 {
-	return tp ? taken(tp->t_mountp) : 0;
+	if (!tp)
+		return 0;
+	gave_back(tp);
+	return taken(tp->t_mountp);
 }
 
 SEC("tp_btf/xfs_iomap_alloc")

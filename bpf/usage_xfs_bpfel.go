@@ -18,6 +18,7 @@ import (
 const (
 	usageXfsMapCpuOffsets       = "cpu_offsets"
 	usageXfsMapCrossings        = "crossings"
+	usageXfsMapGivenBack        = "given_back"
 	usageXfsMapUsageCounts      = "usage_counts"
 	usageXfsMapWatches          = "watches"
 	usageXfsProgUsageCpuOffsets = "usage_cpu_offsets"
@@ -81,6 +82,7 @@ type usageXfsProgramSpecs struct {
 type usageXfsMapSpecs struct {
 	CpuOffsets  *ebpf.MapSpec `ebpf:"cpu_offsets"`
 	Crossings   *ebpf.MapSpec `ebpf:"crossings"`
+	GivenBack   *ebpf.MapSpec `ebpf:"given_back"`
 	UsageCounts *ebpf.MapSpec `ebpf:"usage_counts"`
 	Watches     *ebpf.MapSpec `ebpf:"watches"`
 }
@@ -116,6 +118,7 @@ func (o *usageXfsObjects) Close() error {
 type usageXfsMaps struct {
 	CpuOffsets  *ebpf.Map `ebpf:"cpu_offsets"`
 	Crossings   *ebpf.Map `ebpf:"crossings"`
+	GivenBack   *ebpf.Map `ebpf:"given_back"`
 	UsageCounts *ebpf.Map `ebpf:"usage_counts"`
 	Watches     *ebpf.Map `ebpf:"watches"`
 }
@@ -124,6 +127,7 @@ func (m *usageXfsMaps) Close() error {
 	return _UsageXfsClose(
 		m.CpuOffsets,
 		m.Crossings,
+		m.GivenBack,
 		m.UsageCounts,
 		m.Watches,
 	)

@@ -57,7 +57,8 @@ var usageTypes = map[string]usageType{
 			usageXfsProgUsageTrans:    "xfs_trans_free",
 			usageXfsProgUsageDelalloc: "xfs_iomap_alloc",
 		},
-		maps:    []string{mapCPUOffsets},
+		maps:    []string{mapCPUOffsets, mapGivenBack},
+		figure:  mapGivenBack,
 		prepare: prepareUsage,
 	},
 	"btrfs": {

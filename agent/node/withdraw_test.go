@@ -424,7 +424,7 @@ func TestRuntimeGoesWhileAGroupWaits(t *testing.T) {
 // Who writes as fast as images go looks like a removal that frees nothing, except
 // to the kernel's count of what was given back.
 func TestWriterWhileImagesGo(t *testing.T) {
-	for kind, shortfalls := range map[string]float64{"ext4": 0, "xfs": 2} {
+	for _, kind := range []string{"ext4", "xfs"} {
 		t.Run(kind, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.disk.kind = kind
@@ -439,8 +439,8 @@ func TestWriterWhileImagesGo(t *testing.T) {
 				}
 				w.fill(81)
 				w.pass(time.Minute)
-				if n := w.metric("ebb_node_image_removal_shortfalls_total"); n != shortfalls {
-					t.Errorf("%v shortfalls counted, want %v", n, shortfalls)
+				if n := w.metric("ebb_node_image_removal_shortfalls_total"); n != 0 {
+					t.Errorf("%v shortfalls counted", n)
 				}
 				w.wantRemoved(ids[:4]...)
 			})

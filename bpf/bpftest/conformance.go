@@ -240,7 +240,7 @@ func testSettingArms(t *testing.T, w *watched) {
 }
 
 // What the kernel knows beside statfs is of filesystems with a watermark: on btrfs what is free, on
-// ext4 what was ever given back.
+// ext4 and xfs what was ever given back.
 func testFigures(t *testing.T, w *watched) {
 	check := func(when string, watermark bool) (counted, givenBack uint64) {
 		t.Helper()
@@ -249,7 +249,7 @@ func testFigures(t *testing.T, w *watched) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		if isCounted != (watermark && w.fsType == "btrfs") || isGivenBack != (watermark && w.fsType == "ext4") {
+		if isCounted != (watermark && w.fsType == "btrfs") || isGivenBack != (watermark && w.fsType != "btrfs") {
 			t.Fatalf("%s: counted %v, given back %v", when, isCounted, isGivenBack)
 		}
 		return counted, givenBack
@@ -263,7 +263,7 @@ func testFigures(t *testing.T, w *watched) {
 	}
 	giveBack()
 	counted, after := check("after a removal", true)
-	if n := after - before; w.fsType == "ext4" && (n < 1000 || n > 1001) {
+	if n := after - before; w.fsType != "btrfs" && (n < 1000 || n > 1001) {
 		t.Errorf("%d blocks of 1000 are given back", n)
 	}
 	if free := w.Free(t).Blocks; w.fsType == "btrfs" && counted != free {

@@ -212,6 +212,7 @@ struct xfs_mount {
 
 struct xfs_trans {
 	struct xfs_mount *t_mountp;
+	s64 t_fdblocks_delta;
 } CORE;
 
 struct xfs_inode {
