@@ -2,7 +2,9 @@ package reclaim
 
 import (
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/shadow"
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
@@ -10,6 +12,10 @@ import (
 func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	r.decide(inv)
 	if r.gate.Paused() != nil {
+		for _, f := range r.filesystems {
+			f.would, f.Spare = shadow.Would{}, image.Size{}
+		}
+		r.shadow.Above(false, false) // it is not counted
 		return
 	}
 	var is, would bool

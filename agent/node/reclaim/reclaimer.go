@@ -44,7 +44,7 @@ func New(r *prometheus.Registry, o Options) *Reclaimer {
 	reclaimer := &Reclaimer{o: &o, metrics: newMetrics(r), gate: removal.Gate{Switch: o.Switch, History: o.History}}
 	if o.Switch.Observe {
 		reclaimer.shadow = shadow.New(r, shadow.Options{
-			Config: o.Config.Images, Now: o.Now, LookAgain: o.LookAgain, Entry: o.entry, History: o.History, Log: o.Log,
+			Config: o.Config.Images, LookEvery: time.Duration(o.Config.ReconcileInterval), Now: o.Now, LookAgain: o.LookAgain, Entry: o.entry, History: o.History, Log: o.Log,
 		})
 	}
 	return reclaimer

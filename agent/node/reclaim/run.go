@@ -94,8 +94,9 @@ func (run *Run) Execute(ctx context.Context) (again bool) {
 		if run.begin(r.target) {
 			run.o.Save()
 		}
-		free := run.allowed()
+		free, capped := run.allowed()
 		if free == 0 {
+			run.outcome.result = capped
 			return false
 		}
 		plan := r.target.plan.Remove
@@ -140,21 +141,22 @@ func (run *Run) paused() bool {
 	return true
 }
 
-// allowed is how many images the hourly caps let go. If one is used up, the run ends, and goes on
-// when there is room again.
-func (run *Run) allowed() (free int) {
-	if hourly := run.byAgeAlone(); hourly > 0 {
-		free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
-		if free == 0 {
-			if run.outcome.trigger == image.RemovedAge { // else the run has reached what it was for
-				run.outcome.result = resultAgeCapped
-			}
-			run.o.LookAgain(at)
-			return 0
-		}
-		return min(free, run.allowedAtAll())
+// allowed is how many images the hourly caps let go. If one is used up, the run ends with a result, and goes
+// on when there is room again.
+func (run *Run) allowed() (free int, result string) {
+	hourly := run.byAgeAlone()
+	if hourly == 0 {
+		return run.allowedAtAll(), resultCapped
 	}
-	return run.allowedAtAll()
+	free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
+	if free > 0 {
+		return min(free, run.allowedAtAll()), resultCapped
+	}
+	run.o.LookAgain(at)
+	if run.outcome.trigger == image.RemovedAge {
+		return 0, resultAgeCapped
+	}
+	return 0, run.outcome.result // the run has reached what it was for
 }
 
 // byAgeAlone is how many images may go in an hour while nothing but their age asks for it; 0 if
@@ -174,7 +176,6 @@ func (run *Run) allowedAtAll() int {
 		run.o.Conditions.End("capped", "removals go on: the hourly cap has room again")
 		return free
 	}
-	run.outcome.result = resultCapped
 	run.o.LookAgain(at)
 	run.r.bookCap(true, fmt.Sprintf("%d images were removed in the last hour; on at %s", hourly, at.Format(time.RFC3339)))
 	run.o.Conditions.Begin("capped", slog.LevelWarn, "removals stop: the hourly cap is reached",

@@ -85,16 +85,18 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		if !run.r.plan(run.pass.inv) || run.r.target != target {
 			return spared, goOn
 		}
-		goes, stays := target.removes(), "its removal is not needed any more"
-		if free := run.allowed(); free < len(goes) {
-			goes, stays = goes[:free], "not more may go in this hour"
-		}
+		plan := target.removes()
+		free, _ := run.allowed()
+		goes := plan[:min(free, len(plan))]
 		if n := slices.IndexFunc(group, func(l leaving) bool { return !slices.Contains(goes, l.ImageID) }); n >= 0 {
 			run.putBack(ctx, group[n:n+1], "")
 			if why := run.nowKept(group[n].image, group[n].used); why != "" {
 				run.stays(group[n], why)
 			}
-			group[n].staysFor(stays)
+			if slices.Contains(plan, group[n].ImageID) {
+				group[n].staysFor("not more may go in this hour")
+			}
+			group[n].staysFor("its removal is not needed any more")
 			group = slices.Delete(group, n, n+1)
 			spared++
 			continue

@@ -10,6 +10,10 @@
 //
 //   - What would be free is computed; nothing can be measured.
 //   - An image that others remove is gone in the shadow, too, although the agent may have kept it.
-//   - What went while the agent was away has no bytes, and who removed an image is not known.
+//   - What went while the agent was away has no bytes, nor has anything on a node with more than 2,000 images. Who
+//     removed an image is not known.
+//   - Where layers and blobs have filesystems of their own, what ebb would free is of the one that needs it.
+//   - Dead containers that an agent that enforces would have removed keep their images until the kubelet removes them.
+//   - A use that is only feared, because stamps were lost, counts as one.
 //   - How long a disk was above its threshold is as the looks at images found it.
 package shadow

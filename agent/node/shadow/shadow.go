@@ -21,9 +21,17 @@ import (
 // againWithin is how soon an image must be needed again for its removal to have been in vain.
 const againWithin = 24 * time.Hour
 
+// showsWithin is how long a disk may take to show what others removed. An image that the shadow lacked already is
+// counted as neither there nor free meanwhile, and nothing is decided.
+const showsWithin = 35 * time.Second
+
+// beforeMost bounds how many images the list before may have to be kept while the next is made.
+const beforeMost = 2000
+
 // Options is what a Shadow is made of. All is required.
 type Options struct {
 	Config    config.Images
+	LookEvery time.Duration    // images are looked at as often, or sooner
 	Now       func() time.Time // ebb's clock
 	LookAgain func(at time.Time)
 	Entry     func(image.Decision) page.HistoryEntry // what the history says of an image that would go
@@ -37,21 +45,15 @@ type Shadow struct {
 	metrics *metrics
 	images  map[string]state.Observed // by ID: those that are gone, or would be, and those that came back lately
 	sum     state.Observation
-	runs    map[string]*run      // by the path of the filesystem
-	before  *inventory.Inventory // as listed last
+	before  *inventory.Inventory // as listed last; nil: not known, or too long
+	shows   time.Time            // when the disk shows what others removed last
 	looked  time.Time            // zero: not yet
 	above   [2]bool              // the disk was above its high threshold then: for others, for ebb
 }
 
-// run is how far reclaim would have come on one filesystem.
-type run struct {
-	hold          *image.Hold
-	bytes, inodes bool // it goes on to the low threshold
-}
-
 // New registers the metrics.
 func New(r *prometheus.Registry, o Options) *Shadow {
-	return &Shadow{o: &o, metrics: newMetrics(r), runs: make(map[string]*run)}
+	return &Shadow{o: &o, metrics: newMetrics(r)}
 }
 
 // Restore takes over the records of an earlier agent, before anything else is called.
@@ -59,14 +61,16 @@ func (s *Shadow) Restore(r state.Records) {
 	s.images, s.sum = make(map[string]state.Observed, len(r.Observed)), state.Observation{Since: s.o.Now()}
 	maps.Copy(s.images, r.Observed)
 	if o := r.Meta.Observation; o != nil {
-		s.sum = *o
+		s.sum = o.Clone()
+	}
+	if s.sum.Runs == nil {
+		s.sum.Runs = make(map[string]state.Reclaim)
 	}
 }
 
 // Save puts a copy of the records among those that are to be written.
 func (s *Shadow) Save(r *state.Records) {
-	sum := s.sum
-	sum.Removals = slices.Clone(s.sum.Removals)
+	sum := s.sum.Clone()
 	r.Observed, r.Meta.Observation = maps.Clone(s.images), &sum
 }
 
@@ -88,17 +92,17 @@ type Would struct {
 func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	now := s.o.Now()
 	s.neededAgain(is.Images, now)
-	f := s.runs[path]
-	if f == nil {
-		f = &run{}
-		s.runs[path] = f
-	}
+	run := s.sum.Runs[path]
 	would := image.Without(s.arrivedAgain(is), s.gone)
-	would.Hold, would.ReclaimingBytes, would.ReclaimingInodes = f.hold, f.bytes, f.inodes
+	if now.Before(s.shows) {
+		s.o.LookAgain(s.shows)
+		return Would{Disk: would.Disk, Hold: run.Hold}
+	}
+	would.Hold, would.ReclaimingBytes, would.ReclaimingInodes = run.Hold, run.ReclaimingBytes, run.ReclaimingInodes
 	plan := image.Decide(would, now)
 	goes := s.capped(plan, len(would.Images), now)
-	f.hold = plan.Hold
-	f.bytes, f.inodes = plan.NeedBytes > 0 && len(goes) < len(plan.Remove), plan.NeedInodes > 0 && len(goes) < len(plan.Remove)
+	cut := len(goes) < len(plan.Remove)
+	s.sum.Runs[path] = state.Reclaim{Hold: plan.Hold, ReclaimingBytes: cut && plan.NeedBytes > 0, ReclaimingInodes: cut && plan.NeedInodes > 0}
 	w = Would{Removed: len(goes), Disk: would.Disk, Hold: plan.Hold, Next: plan.Next}
 	for _, d := range goes {
 		s.remove(d, now)
@@ -200,14 +204,16 @@ func (s *Shadow) Listed(inv *inventory.Inventory, gone []string) {
 	if len(gone) > 0 {
 		s.went(gone, now)
 	}
-	s.before = inv
+	if s.before = inv; len(inv.Images) > beforeMost {
+		s.before = nil
+	}
 	listed := make(map[string]bool, len(inv.Images))
 	for _, i := range inv.Images {
 		listed[i.ID] = true
 	}
 	maps.DeleteFunc(s.images, func(id string, o state.Observed) bool {
 		last := clock.Latest(clock.Latest(o.Would, o.Back), o.Others)
-		return !(listed[id] && s.gone(id)) && now.Sub(last) > max(againWithin, time.Duration(s.o.Config.MinimumAge))
+		return !(listed[id] && s.gone(id)) && now.Sub(last) > max(againWithin, time.Duration(s.o.Config.MinimumAge), time.Duration(s.o.Config.MaximumAge))
 	})
 }
 
@@ -239,13 +245,16 @@ func (s *Shadow) went(gone []string, now time.Time) {
 		frees = image.Frees(s.before.Graph, images, gone)
 	}
 	for n, id := range gone {
+		if s.gone(id) {
+			s.shows = now.Add(showsWithin)
+		}
 		o := s.images[id]
 		o.Others = now
 		s.images[id] = o
 		s.others().removed(frees[n])
 		s.o.Log.Info("image is gone, and was not removed by ebb", "image", id, "references", names[id], "reason", "observing", "computed_bytes", frees[n].Bytes)
 		s.o.History.Noted(page.HistoryEntry{
-			Kind: page.KindImage, Outcome: page.OutcomeOthers, ID: id, Names: names[id], Reason: "the kubelet or a person removed it",
+			Kind: page.KindImage, Outcome: page.OutcomeOthers, ID: id, Names: names[id], Reason: "others", Detail: "the kubelet or a person removed it",
 			ComputedBytes: frees[n].Bytes, ComputedInodes: frees[n].Inodes,
 		})
 	}
@@ -254,9 +263,10 @@ func (s *Shadow) went(gone []string, now time.Time) {
 // Above notes whether a disk with images is above its high threshold, as it is and as it would be.
 func (s *Shadow) Above(is, would bool) {
 	now := s.o.Now()
+	passed := min(max(0, now.Sub(s.looked)), 2*s.o.LookEvery) // more: the node could not be read
 	for n, c := range []column{s.others(), s.ebb()} {
 		if s.above[n] {
-			c.above(max(0, now.Sub(s.looked)))
+			c.above(passed)
 		}
 	}
 	s.looked, s.above = now, [2]bool{is, would}

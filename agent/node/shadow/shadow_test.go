@@ -14,6 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/state"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // node is one with images that each free 10 of 1000 bytes.
@@ -38,7 +39,7 @@ func newNode(images int, change func(*config.Images)) *node {
 	c := config.Default().Images
 	change(&c)
 	n.Shadow = New(prometheus.NewRegistry(), Options{
-		Config: c, Now: func() time.Time { return n.now }, LookAgain: func(at time.Time) { n.look = at },
+		Config: c, LookEvery: 5 * time.Minute, Now: func() time.Time { return n.now }, LookAgain: func(at time.Time) { n.look = at },
 		Entry:   func(d image.Decision) page.HistoryEntry { return page.HistoryEntry{ID: d.ImageID} },
 		History: history.New(prometheus.NewRegistry(), history.Options{Now: time.Now, Wall: time.Now}), Log: slog.New(slog.DiscardHandler),
 	})
@@ -137,4 +138,36 @@ func TestSaved(t *testing.T) {
 	if !slices.Equal(again.sum.Removals, saved.Meta.Observation.Removals) {
 		t.Errorf("removals are %v", again.sum.Removals)
 	}
+}
+
+// A restart does not end a hold: what falls out of use while nothing helps stays.
+func TestHoldIsSaved(t *testing.T) {
+	n := newNode(2, func(*config.Images) {})
+	n.is.Policy.MaximumAge = 0
+	n.is.Images[1].UsedBy = []string{"container k8s.io/a"}
+	n.is.Disk.AvailableBytes = 150 // to 300: no two images help
+	n.wantGone(t, "all that may go", 1)
+	saved := state.New()
+	n.Save(&saved)
+	n.is.Images[1].UsedBy = nil
+	for name, from := range map[string]state.Records{"the same agent": saved.Clone(), "the next one": saved.Clone()} {
+		if name == "the next one" {
+			n.Restore(from)
+		}
+		n.wantGone(t, name, 1)
+	}
+}
+
+// While the disk does not show yet what others removed, nothing else goes in its place.
+func TestWaitsForWhatOthersRemoved(t *testing.T) {
+	n := newNode(12, func(*config.Images) {})
+	n.is.Policy.MaximumAge = 0
+	n.is.Disk.AvailableBytes = 200
+	n.wantGone(t, "to the low threshold", 10)
+	n.Listed(&inventory.Inventory{}, []string{"image 00"})
+	n.is.Images = n.is.Images[1:] // of which nothing shows
+	n.wantGone(t, "at once", 9)
+	n.now = n.look
+	n.is.Disk.AvailableBytes = 210
+	n.wantGone(t, "when it shows", 9)
 }

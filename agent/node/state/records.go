@@ -45,6 +45,8 @@ type Observation struct {
 	Ebb      Tally       `json:"ebb"`                // what it would have done
 	Others   Tally       `json:"others"`             // what was done without it
 	Removals []time.Time `json:"removals,omitempty"` // those of the last hour that it would have made
+
+	Runs map[string]Reclaim `json:"runs,omitempty"` // how far it would have come, by the path of the filesystem
 }
 
 // Tally is one of the two columns of an Observation.
@@ -171,6 +173,11 @@ func (r *Records) Shift(d time.Duration) {
 		for n, t := range o.Removals {
 			o.Removals[n] = move(t)
 		}
+		for _, run := range o.Runs {
+			if run.Hold != nil {
+				run.Hold.Since = move(run.Hold.Since)
+			}
+		}
 	}
 	for n, t := range r.Meta.Removals {
 		r.Meta.Removals[n] = move(t)
@@ -192,11 +199,19 @@ func (r *Records) Clone() Records {
 	c.Images, c.Removed = maps.Clone(r.Images), maps.Clone(r.Removed)
 	c.Layers, c.Containers, c.Observed = maps.Clone(r.Layers), maps.Clone(r.Containers), maps.Clone(r.Observed)
 	if o := r.Meta.Observation; o != nil {
-		copied := *o
-		copied.Removals = slices.Clone(o.Removals)
+		copied := o.Clone()
 		c.Meta.Observation = &copied
 	}
 	return c
+}
+
+// Clone returns a deep copy.
+func (o Observation) Clone() Observation {
+	o.Removals, o.Runs = slices.Clone(o.Removals), maps.Clone(o.Runs)
+	for path, run := range o.Runs {
+		o.Runs[path] = run.Clone()
+	}
+	return o
 }
 
 // Clone returns a deep copy.

@@ -33,7 +33,8 @@ func sample(n int) Records {
 		},
 		Content: Reclaim{Hold: &image.Hold{Since: t0, Inodes: true, InodesAvailable: 3}, ReclaimingBytes: true},
 	}
-	r.Meta.Observation = &Observation{Since: t0, Ebb: Tally{Images: 3, Bytes: 7, Above: time.Minute}, Removals: []time.Time{t0}}
+	r.Meta.Observation = &Observation{Since: t0, Ebb: Tally{Images: 3, Bytes: 7, Above: time.Minute}, Removals: []time.Time{t0},
+		Runs: map[string]Reclaim{"/": {Hold: &image.Hold{Since: t0, Bytes: true}, ReclaimingBytes: true}}}
 	r.Meta.PodsAnswered, r.Wanted = t0.Add(time.Second), map[string][]string{"docker.io/library/a:1": {"pod default/a"}}
 	r.Facts = &inventory.Facts{Targets: map[string]inventory.Target{}, Sizes: map[inventory.SnapshotID]inventory.SizeFact{}}
 	for i := range n {
