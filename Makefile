@@ -31,6 +31,7 @@ NODE_PACKAGES := containerd runc busybox-static e2fsprogs xfsprogs btrfs-progs e
 # go test -race; the image's version; rules, alerts and dashboard; pages and completions as people see them.
 TEST_PACKAGES := gcc libc6-dev git prometheus prometheus-alertmanager groff-base bash-completion
 BPF_PACKAGES  := clang llvm libbpf-dev
+BROWSER_PACKAGES := chromium chromium-driver
 
 .PHONY: help
 help: ## show what can be made
@@ -47,7 +48,7 @@ REAL := agent/doctor agent/node/e2e bpf deploy/grafana deploy/prometheus deploy/
 	tools/prometheus tools/cgroup tools/process tools/vm/initramfs
 # Those that need the real Kubernetes, which takes ten minutes to build: for "make e2e".
 PEERS := agent/cluster/e2e agent/desk/e2e agent/node/beside agent/orphans/e2e agent/preview/e2e agent/sysdump/e2e agent/uninstall/e2e \
-	deploy/e2e runtime/kube/e2e \
+	agent/ui/e2e deploy/e2e runtime/kube/e2e \
 	runtime/kube/metadata/e2e tools/extension tools/peers
 $(foreach dir,$(REAL) $(PEERS),$(if $(wildcard $(dir)/*.go),,$(error REAL and PEERS name $(dir), which has no Go files)))
 HERMETIC = $$($(GO) list ./... | grep -Ev '/ebb/($(subst $() ,|,$(strip $(REAL) $(PEERS)))|policy(/.*)?)$$')
@@ -92,6 +93,7 @@ e2e: e2e-control e2e-node e2e-image ## what make test leaves out, and tests besi
 
 # Those that need no node.
 e2e-control: test-tools helm $(GATE)
+	@tools/need.sh $(BROWSER_PACKAGES)
 	@peers=$$(tools/peers/build); tools/peers/build kubectl >/dev/null; \
 	export EBB_PEERS=$$peers; $(call gate,e2e-control,,-count=1 -timeout 60m -p 1,$(addprefix ./,$(filter-out agent/node/beside agent/uninstall/e2e runtime/kube/e2e tools/peers,$(PEERS)) policy/container bench/soak))
 

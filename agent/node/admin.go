@@ -48,6 +48,7 @@ func (a *admin) handler() http.Handler {
 		"POST /plan":      a.plan,
 		"GET /du":         a.usage,
 		"GET /history":    a.past,
+		"GET /past":       a.lastDay,
 		"POST /pause":     a.pause,
 		"POST /resume":    a.resume,
 		"GET /containers": a.containers,
@@ -185,6 +186,15 @@ func (a *admin) status(r *http.Request) (any, error) {
 		}
 	}
 	return s, nil
+}
+
+// lastDay is how full the filesystems were.
+func (a *admin) lastDay(r *http.Request) (any, error) {
+	var p page.Past
+	if turn := inTurn(r.Context(), a.monitor, func() { p = a.pagePast() }); turn != nil {
+		return nil, busy(turn)
+	}
+	return p, nil
 }
 
 func (a *admin) images(r *http.Request) (any, error) {

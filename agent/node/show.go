@@ -68,6 +68,20 @@ func (p *parts) pageFilesystems() []page.Filesystem {
 	return list
 }
 
+// pagePast is how full the filesystems were in the last day.
+func (p *parts) pagePast() page.Past {
+	now, boot := p.now(), p.sources.Boot()
+	past := page.Past{Time: now, Filesystems: []page.PastUsage{}}
+	for _, f := range p.watermark.Filesystems() {
+		usage := page.PastUsage{Names: f.Names, Path: f.Path, Samples: []page.Sample{}}
+		for _, s := range f.Past() {
+			usage.Samples = append(usage.Samples, page.Sample{Time: now.Add(s.At - boot), UsedPercent: s.Used, InodesUsedPercent: s.Inodes})
+		}
+		past.Filesystems = append(past.Filesystems, usage)
+	}
+	return past
+}
+
 func pageOf(p *state.Pause) *page.Pause {
 	if p == nil {
 		return nil

@@ -114,23 +114,32 @@ func (r StatusReport) agents(t *text) {
 	t.hang("  at work    ", fmt.Sprint(running))
 }
 
-// observed shows what agents that only observe have counted, all together.
-func observed(t *text, nodes []Node[page.Status]) {
-	var ebb, others page.ObservedBy
-	var since time.Duration
-	n := 0
+// Observed is what agents that only observe have counted, all together, and for how long the first of them has; nil
+// if none does.
+func Observed(nodes []Node[page.Status]) (all *page.Observed, lasts time.Duration) {
 	for _, node := range answered(nodes) {
-		if o := node.Page.Observed; o != nil {
-			n++
-			since = max(since, node.Page.Time.Sub(o.Since))
-			ebb, others = sum(ebb, o.Ebb), sum(others, o.Others)
+		o := node.Page.Observed
+		if o == nil {
+			continue
 		}
+		if all == nil {
+			all = &page.Observed{Since: o.Since}
+		}
+		all.Ebb, all.Others = sum(all.Ebb, o.Ebb), sum(all.Others, o.Others)
+		lasts = max(lasts, node.Page.Time.Sub(o.Since)) // by the node's clock
 	}
-	if n == 0 {
+	return all, lasts
+}
+
+// observed shows it beside each other.
+func observed(t *text, nodes []Node[page.Status]) {
+	all, lasts := Observed(nodes)
+	if all == nil {
 		return
 	}
+	ebb, others := all.Ebb, all.Others
 	t.WriteByte('\n')
-	t.line("Images, observed on %s for up to %s:", plural(n, "node"), duration.HumanDuration(since))
+	t.line("Images, while ebb observes, for up to %s:", duration.HumanDuration(lasts))
 	columns := newTable(column{name: ""}, column{name: "EBB WOULD", right: true}, column{name: "OTHERS DID", right: true})
 	columns.add("removed", fmt.Sprint(ebb.Images), fmt.Sprint(others.Images))
 	columns.add("freed", size(ebb.Freed.Bytes), size(others.Freed.Bytes))

@@ -118,7 +118,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(statusCommand(stdout), nodesCommand(stdout), imagesCommand(stdout), whyCommand(stdout), planCommand(stdout), reclaimCommand(stdout, stderr),
-		pauseCommand(stdout), resumeCommand(stdout), duCommand(stdout), topCommand(stdout), historyCommand(stdout))
+		pauseCommand(stdout), resumeCommand(stdout), duCommand(stdout), topCommand(stdout), uiCommand(stdout), historyCommand(stdout))
 	cmd.AddCommand(doctorCommand(stdout, stderr), cascadeCommand(stdout, stderr), orphansCommand(stdout, stderr), uninstallCommand(stdout, stderr), controlCommand(stdout, stderr),
 		configCommand(stdout), versionCommand(stdout, stderr), sysdumpCommand(stdout, stderr))
 	cmd.SetOut(stdout)

@@ -12,6 +12,7 @@
 //	POST /reclaim           ReclaimRequest -> a ReclaimEvent a line, until one with Result
 //	GET  /du                Usage
 //	GET  /history           History    ?limit=N, ?before=Next of the page before
+//	GET  /past              Past
 //	POST /pause             PauseRequest -> Pause
 //	POST /resume            Resume
 //	GET  /containers, /writers, /heat, /metrics, /healthz, /readyz
@@ -265,6 +266,26 @@ type Usage struct {
 	Logs        []Directory  `json:"logs"`                  // of pods, largest first
 	OpenDeleted *Open        `json:"openDeleted,omitempty"` // files that were deleted and are still open; absent: unknown
 	Unknown     []string     `json:"unknown"`               // what could not be found out, and why
+}
+
+// Past is how full the filesystems were in the last day.
+type Past struct {
+	Time        time.Time   `json:"time"`
+	Filesystems []PastUsage `json:"filesystems"` // as in [Status]
+}
+
+// PastUsage is how full one filesystem was.
+type PastUsage struct {
+	Names   []string `json:"names"`
+	Path    string   `json:"path"`
+	Samples []Sample `json:"samples"` // the oldest first, five minutes apart or more
+}
+
+// Sample is one reading.
+type Sample struct {
+	Time              time.Time `json:"time"`
+	UsedPercent       int       `json:"usedPercent"`
+	InodesUsedPercent int       `json:"inodesUsedPercent"`
 }
 
 // Directory is what the files below a directory take.

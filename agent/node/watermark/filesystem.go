@@ -43,6 +43,7 @@ type Filesystem struct {
 	filling  fillRate // shared with those who scrape
 	believed belief   // of removals that did not show in time
 	backoff  backoff  // on hold
+	past     past
 }
 
 // deadlines are those of one filesystem.

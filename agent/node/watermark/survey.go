@@ -156,6 +156,7 @@ func (s *survey) read(f *Filesystem) (Reading, error) {
 	}
 	if err == nil {
 		f.filling.add(at, r.Disk)
+		f.past.add(at, r.Disk)
 	}
 	return r, err
 }

@@ -144,7 +144,7 @@ func History() page.History {
 		{Time: Now.Add(-2 * time.Hour), Kind: "image", ID: Old().ID, Names: Old().References, Outcome: "removed", Reason: "threshold", ComputedBytes: 1610612736, FreedBytes: of(uint64(1600000000))},
 		{Time: Now.Add(-26 * time.Hour), Kind: "image", ID: "sha256:f00d" + Evil, Names: []string{Evil}, Outcome: "refused", Reason: "in_use", Detail: "came into use: " + Evil, By: Evil},
 		{Time: Now.Add(-30 * time.Hour), Kind: "image", ID: Shared().ID, Names: Shared().References, Outcome: "would_remove", Reason: "maximum_age", Detail: "unused for 8d", ComputedBytes: 300 * mi},
-		{Time: Now.Add(-31 * time.Hour), Kind: "image", ID: "sha256:beef", Names: []string{Evil}, Outcome: "others_removed", Reason: "the kubelet or a person removed it", ComputedBytes: 90 * mi},
+		{Time: Now.Add(-31 * time.Hour), Kind: "image", ID: "sha256:beef", Names: []string{Evil}, Outcome: "others_removed", Reason: "others", Detail: "the kubelet or a person removed it", ComputedBytes: 90 * mi},
 		{Time: Now.Add(-50 * time.Hour), Kind: "container", ID: "c1", Names: []string{"shop/web-1/app"}, Outcome: "failed", Reason: "dead", Error: "context deadline exceeded"},
 	}}
 }

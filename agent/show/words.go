@@ -1,0 +1,32 @@
+package show
+
+import (
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+)
+
+// Words are how this package puts figures and facts, for templates.
+func Words() map[string]any {
+	return map[string]any{
+		"size": size, "takes": takes, "age": age, "ageOf": ageOf, "in": in, "seconds": seconds, "verdict": verdict, "image": imageName,
+		"paused": paused, "asOf": asOf, "clean": Clean,
+		"pressed": func(s page.Status) *Pressed {
+			most, known := mostPressed(s.Filesystems)
+			if !known {
+				return nil
+			}
+			return &Pressed{Place: most.place(), Used: most.used, High: most.high, Full: most.full}
+		},
+		"entry": historyName,
+		"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+	}
+}
+
+// Pressed is the disk of a node that is closest to its high threshold. Used and High are percentages; Full is in
+// how many seconds it is full, nil if it does not fill.
+type Pressed struct {
+	Place      string
+	Used, High int
+	Full       *float64
+}

@@ -1,0 +1,30 @@
+// Replaces the part of the page that changes, and keeps the focus where it is.
+const main = document.getElementById("main"), state = document.getElementById("state");
+let stream, latest;
+
+function show() {
+  const focus = document.activeElement;
+  if (latest === undefined || focus?.tagName === "INPUT") return; // somebody types
+  main.innerHTML = latest;
+  latest = undefined;
+  if (focus?.id) document.getElementById(focus.id)?.focus({ preventScroll: true });
+}
+
+function follow() {
+  stream?.close();
+  stream = undefined;
+  if (document.hidden) return; // a browser has few connections
+  stream = new EventSource(main.dataset.live);
+  stream.onmessage = (event) => {
+    state.textContent = "";
+    latest = event.data;
+    show();
+  };
+  stream.onerror = () => {
+    state.textContent = stream.readyState === EventSource.CLOSED ? "ebb ui has ended, or was started anew" : "no connection to ebb ui; trying again";
+  };
+}
+
+document.addEventListener("visibilitychange", follow);
+document.addEventListener("focusout", () => setTimeout(show));
+follow();

@@ -1,0 +1,282 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+)
+
+//go:embed files
+var files embed.FS
+
+// Source is where pages come from.
+type Source interface {
+	// Nodes are all agents. An error is why it is not known which there are.
+	Nodes(ctx context.Context) ([]show.Node[page.Status], error)
+	// Node is what one agent says.
+	Node(ctx context.Context, name string) (Node, error)
+	// Why is the story of an image on a node.
+	Why(ctx context.Context, node, image string) (page.Why, error)
+}
+
+// Node is what one agent says. What it could not say is empty, and Missing says why.
+type Node struct {
+	Status  page.Status
+	Past    page.Past
+	Images  page.Images
+	History page.History
+	Usage   page.Usage
+	Missing []string
+}
+
+// Options is what a UI is made of. All is required.
+type Options struct {
+	Source Source
+	Host   string // that it is reached by: 127.0.0.1:PORT
+	Token  string // the first part of each path
+}
+
+// How often an open page is made anew, and how long one may take.
+const (
+	nodeEvery  = 10 * time.Second
+	fleetEvery = 30 * time.Second
+	patience   = 5 * time.Minute // each agent has its own
+)
+
+// nodesMost and rowsMost bound what one page shows of nodes, and of images and entries.
+const (
+	nodesMost = 100
+	rowsMost  = 200
+)
+
+// UI answers requests. Use it by [UI.Handler].
+type UI struct {
+	o     Options
+	pages map[string]*template.Template
+}
+
+// New parses the templates.
+func New(o Options) (*UI, error) {
+	u := &UI{o: o, pages: make(map[string]*template.Template)}
+	words := template.FuncMap(show.Words())
+	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more, "shortID": func(id string) string { return id[:min(len(id), 19)] }})
+	for _, name := range []string{"fleet", "node", "image", "problem"} {
+		t, err := template.New("layout.html").Funcs(words).ParseFS(files, "files/layout.html", "files/"+name+".html")
+		if err != nil {
+			return nil, fmt.Errorf("parse the page %s: %w", name, err)
+		}
+		u.pages[name] = t
+	}
+	return u, nil
+}
+
+// Handler answers all requests.
+func (u *UI) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, name := range []string{"style.css", "live.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "files/"+name) })
+	}
+	for path, render := range map[string]func(r *http.Request) (*content, error){
+		"/{$}": u.fleet, "/node/{node}": u.node, "/node/{node}/image": u.image,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { u.page(w, r, render) })
+		mux.HandleFunc("GET /live"+path, func(w http.ResponseWriter, r *http.Request) { u.live(w, r, render) })
+	}
+	return u.guard(mux)
+}
+
+// guard lets nobody else in. A cookie would go to all ports of this address, whosever they are, so the token is in
+// the path.
+func (u *UI) guard(next http.Handler) http.Handler {
+	next = http.StripPrefix(u.root(), next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		token, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		origin := r.Header.Get("Origin")
+		switch {
+		case r.Host != u.o.Host:
+			http.Error(w, "this address is not ebb's: open the one that ebb ui has printed", http.StatusForbidden)
+		case origin != "" && origin != "http://"+u.o.Host, fromElsewhere(r):
+			http.Error(w, "another site asks: open the address that ebb ui has printed", http.StatusForbidden)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "these pages change nothing", http.StatusMethodNotAllowed)
+		case subtle.ConstantTimeCompare([]byte(token), []byte(u.o.Token)) != 1:
+			http.Error(w, "open the address that ebb ui has printed: it has a token that this one lacks", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// root is what all paths begin with.
+func (u *UI) root() string { return "/" + u.o.Token }
+
+// fromElsewhere reports whether a page of another origin asks. That a person follows a link of one is all right.
+func fromElsewhere(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	return r.Header.Get("Sec-Fetch-Mode") != "navigate"
+}
+
+// content is what a page shows.
+type content struct {
+	Root  string // of all paths
+	Title string
+	Live  string // where changes come from; "": there are none
+	Data  any
+	name  string // of the template
+	every time.Duration
+}
+
+func (u *UI) fleet(r *http.Request) (*content, error) {
+	nodes, err := u.o.Source.Nodes(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query().Get("q")
+	if q != "" {
+		nodes = slices.DeleteFunc(nodes, func(n show.Node[page.Status]) bool { return !strings.Contains(n.Name, q) })
+	}
+	show.ByPressure(nodes)
+	data := struct {
+		Query         string
+		All, Left     int
+		Nodes         []show.Node[page.Status]
+		Observed      *page.Observed
+		Silent, Ready int
+	}{Query: q, All: len(nodes), Left: max(0, len(nodes)-nodesMost)}
+	data.Observed, _ = show.Observed(nodes)
+	for _, n := range nodes {
+		switch {
+		case n.Err != nil:
+			data.Silent++
+		case n.Page.Ready:
+			data.Ready++
+		}
+	}
+	data.Nodes = nodes[:min(len(nodes), nodesMost)]
+	return &content{Title: "Nodes", name: "fleet", every: fleetEvery, Data: data}, nil
+}
+
+func (u *UI) node(r *http.Request) (*content, error) {
+	name := r.PathValue("node")
+	n, err := u.o.Source.Node(r.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	data := struct {
+		Name string
+		Node
+		Next []page.Image
+	}{name, n, nil}
+	for _, i := range n.Images.Images {
+		if i.Verdict == "remove" {
+			data.Next = append(data.Next, i)
+		}
+	}
+	return &content{Title: name, name: "node", every: nodeEvery, Data: data}, nil
+}
+
+func (u *UI) image(r *http.Request) (*content, error) {
+	node, image := r.PathValue("node"), r.URL.Query().Get("id")
+	w, err := u.o.Source.Why(r.Context(), node, image)
+	if err != nil {
+		return nil, err
+	}
+	data := struct {
+		Node string
+		page.Why
+	}{node, w}
+	return &content{Title: image + " on " + node, name: "image", every: nodeEvery, Data: data}, nil
+}
+
+// render makes a page, or the part of it that changes.
+func (u *UI) render(r *http.Request, part string, make func(r *http.Request) (*content, error)) (body []byte, every time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	c, err := make(r.WithContext(ctx))
+	if err != nil {
+		c = &content{Title: "Problem", name: "problem", every: nodeEvery, Data: show.Clean(err.Error())}
+	}
+	c.Root = u.root()
+	c.Live = c.Root + "/live" + strings.TrimPrefix(r.URL.EscapedPath(), "/live")
+	if r.URL.RawQuery != "" {
+		c.Live += "?" + r.URL.RawQuery
+	}
+	var b bytes.Buffer
+	if failed := u.pages[c.name].ExecuteTemplate(&b, part, c); failed != nil {
+		return nil, 0, failed
+	}
+	return b.Bytes(), c.every, err
+}
+
+func (u *UI) page(w http.ResponseWriter, r *http.Request, make func(r *http.Request) (*content, error)) {
+	body, _, err := u.render(r, "layout.html", make)
+	if body == nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	_, _ = w.Write(body) // the browser may be gone
+}
+
+// live sends the part of a page that changes whenever it has, as an event stream.
+func (u *UI) live(w http.ResponseWriter, r *http.Request, make func(r *http.Request) (*content, error)) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	var before []byte
+	for {
+		body, every, _ := u.render(r, "main", make) // an error is on the page
+		if body == nil || r.Context().Err() != nil {
+			return
+		}
+		if !bytes.Equal(body, before) {
+			before = body
+			for line := range strings.SplitSeq(string(body), "\n") {
+				fmt.Fprintf(w, "data: %s\n", line)
+			}
+			fmt.Fprint(w, "\n")
+			if out.Flush() != nil {
+				return
+			}
+		}
+		select {
+		case <-time.After(every):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// first are the first of a list that a page shows, and more is how many others there are.
+func first(list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(v.Len(), rowsMost)).Interface()
+}
+
+func more(list any) int { return max(0, reflect.ValueOf(list).Len()-rowsMost) }

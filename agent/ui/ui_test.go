@@ -1,0 +1,260 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
+	"github.com/ebb-agent/ebb/agent/show/showtest"
+)
+
+const (
+	host  = "127.0.0.1:4000"
+	token = "the-token"
+)
+
+// fleet is some nodes, one of which is asked for more.
+type fleet struct {
+	mu    sync.Mutex
+	nodes []show.Node[page.Status]
+	asked int
+	err   error
+}
+
+func (f *fleet) Nodes(context.Context) ([]show.Node[page.Status], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return append([]show.Node[page.Status](nil), f.nodes...), f.err
+}
+
+func (f *fleet) Node(_ context.Context, name string) (Node, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	if name == "silent" {
+		return Node{}, errors.New("no answer within 10s")
+	}
+	past := page.Past{Time: showtest.Now, Filesystems: []page.PastUsage{{Path: "/var/lib/containerd", Samples: []page.Sample{
+		{Time: showtest.Now.Add(-2 * time.Hour), UsedPercent: 50}, {Time: showtest.Now.Add(-time.Hour), UsedPercent: 82}, {Time: showtest.Now, UsedPercent: 70},
+	}}}}
+	return Node{
+		Status: showtest.Troubled(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage(),
+		Missing: []string{"du: " + showtest.Evil},
+	}, f.err
+}
+
+func (f *fleet) Why(context.Context, string, string) (page.Why, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return showtest.Why(showtest.Old()), f.err
+}
+
+func newUI(t *testing.T, f *fleet) http.Handler {
+	t.Helper()
+	u, err := New(Options{Source: f, Host: host, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Handler()
+}
+
+// get asks as the browser does that has opened the printed address.
+func get(h http.Handler, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "http://"+host+"/"+token+path, nil)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func some() *fleet {
+	return &fleet{nodes: []show.Node[page.Status]{
+		{Name: "worker-1", Page: showtest.Status()}, {Name: "worker-2" + showtest.Evil, Page: showtest.Troubled()}, {Name: "silent", Err: errors.New("no answer " + showtest.Evil)},
+	}}
+}
+
+// Only who has the token, asks the printed address from no other site, and asks for nothing but to see, is let in.
+func TestGuard(t *testing.T) {
+	h := newUI(t, some())
+	at := func(path string) func(*http.Request) {
+		return func(r *http.Request) { r.URL.Path = path }
+	}
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for name, c := range map[string]struct {
+		path   string
+		change func(*http.Request)
+		want   int
+	}{
+		"as it should be": {"/", func(*http.Request) {}, http.StatusOK},
+		"its own origin":  {"/", header("Origin", "http://"+host), http.StatusOK},
+		"a link elsewhere": {"/", func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+		}, http.StatusOK},
+		"without the token":      {"/", at("/"), http.StatusUnauthorized},
+		"without it, a file":     {"/", at("/style.css"), http.StatusUnauthorized},
+		"another token":          {"/", at("/the-tokem/"), http.StatusUnauthorized},
+		"a part of the token":    {"/", at("/the-toke/"), http.StatusUnauthorized},
+		"the token, and more":    {"/", at("/the-token2/"), http.StatusUnauthorized},
+		"the token elsewhere":    {"/", at("/node/the-token"), http.StatusUnauthorized},
+		"a name that leads here": {"/", func(r *http.Request) { r.Host = "evil.test:4000" }, http.StatusForbidden},
+		"another port":           {"/", func(r *http.Request) { r.Host = "127.0.0.1:4001" }, http.StatusForbidden},
+		"another site":           {"/", header("Origin", "http://evil.test"), http.StatusForbidden},
+		"another site's image":   {"/", header("Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
+		"another port's image":   {"/live/", header("Sec-Fetch-Site", "same-site"), http.StatusForbidden},
+		"a form":                 {"/", func(r *http.Request) { r.Method = http.MethodPost }, http.StatusMethodNotAllowed},
+		"a deletion":             {"/node/worker-1", func(r *http.Request) { r.Method = http.MethodDelete }, http.StatusMethodNotAllowed},
+		"no such page":           {"/etc/passwd", func(*http.Request) {}, http.StatusNotFound},
+		"the files themselves":   {"/files/node.html", func(*http.Request) {}, http.StatusNotFound},
+	} {
+		w := get(h, c.path, c.change)
+		if w.Code != c.want {
+			t.Errorf("%s: %d, want %d", name, w.Code, c.want)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: the content security policy is %q", name, csp)
+		}
+	}
+}
+
+var tag = regexp.MustCompile(`<(script|img|iframe|object|style|form|a|svg)\b[^>]*>`)
+
+// What nodes say is text: it brings no element, no attribute and no control character with it.
+func TestHostileNames(t *testing.T) {
+	f := some()
+	tame := newUI(t, f)
+	hostile := `"><script>alert(1)</script><img src=x onerror=alert(2)>` + showtest.Evil
+	for path, want := range map[string]string{"/": "worker-2", "/node/worker-2": "Disks", "/node/worker-2/image?id=sha256:0a1b": "Rules", "/node/silent": "no answer within 10s"} {
+		w := get(tame, path)
+		body := w.Body.String()
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: %q is not in\n%s", path, want, body)
+		}
+		if w.Body.Len() > 100<<10 {
+			t.Errorf("%s has %d bytes", path, w.Body.Len())
+		}
+		for _, r := range body {
+			if r != '\n' && (unicode.IsControl(r) || r == '\u202e') {
+				t.Errorf("%s has the character %U", path, r)
+				break
+			}
+		}
+	}
+	f.nodes[0].Name = hostile
+	f.nodes[0].Page.Mode, f.nodes[0].Page.NotReady, f.nodes[0].Page.Ready = hostile, hostile, false
+	f.nodes[0].Page.Filesystems[0].Names = []string{hostile}
+	f.nodes[0].Page.Filesystems[0].UsedPercent = 99
+	body := get(newUI(t, f), "/?q="+"%3Cscript%3E").Body.String()
+	body += get(newUI(t, f), "/").Body.String()
+	for _, element := range tag.FindAllString(body, -1) {
+		if strings.Contains(element, "alert") && !strings.HasPrefix(element, "<a ") || strings.Contains(element, "onerror") && !strings.HasPrefix(element, "<a ") ||
+			strings.HasPrefix(element, "<img") || strings.HasPrefix(element, "<script") && element != `<script src="/the-token/live.js" defer>` {
+			t.Errorf("a name has become %s", element)
+		}
+	}
+}
+
+// A thousand nodes are one page of a hundred, those under most pressure, and others by their names.
+func TestThousandNodes(t *testing.T) {
+	f := &fleet{}
+	for n := range 1000 {
+		s := showtest.Status()
+		s.Filesystems[0].UsedPercent = n % 100
+		f.nodes = append(f.nodes, show.Node[page.Status]{Name: fmt.Sprintf("worker-%04d", n), Page: s})
+	}
+	h := newUI(t, f)
+	all := get(h, "/").Body.String()
+	if rows := strings.Count(all, `href="/the-token/node/`); rows != nodesMost || len(all) > 100<<10 {
+		t.Errorf("%d rows in %d bytes", rows, len(all))
+	}
+	if !strings.Contains(all, "worker-0099") || strings.Contains(all, "worker-0050") || !strings.Contains(all, "900 are left out") {
+		t.Error("those under most pressure are not shown, or not alone")
+	}
+	if one := get(h, "/?q=0050").Body.String(); !strings.Contains(one, "worker-0050") || strings.Count(one, `href="/the-token/node/`) != 1 {
+		t.Error("a node is not found by its name")
+	}
+}
+
+// An open page hears what has changed, and nothing else; a problem, and its end.
+func TestLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := some()
+		h := newUI(t, f)
+		ctx, cancel := context.WithCancel(t.Context())
+		r, w := io.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			get(h, "/")
+			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/"+token+"/live/", nil)
+			h.ServeHTTP(&streaming{ResponseRecorder: httptest.NewRecorder(), w: w}, req)
+			w.Close()
+		}()
+		var heard strings.Builder
+		var mu sync.Mutex
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				n, err := r.Read(b)
+				mu.Lock()
+				heard.Write(b[:n])
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		}()
+		events := func() int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Count(heard.String(), "\n\n")
+		}
+		if n := events(); n != 1 {
+			t.Errorf("%d events at first", n)
+		}
+		time.Sleep(5 * fleetEvery)
+		if n := events(); n != 1 || f.asked < 5 {
+			t.Errorf("%d events, %d looks, and nothing has changed", n, f.asked)
+		}
+		f.mu.Lock()
+		f.err = errors.New("the API server is away")
+		f.mu.Unlock()
+		time.Sleep(fleetEvery + time.Second)
+		f.mu.Lock()
+		f.err = nil
+		f.mu.Unlock()
+		time.Sleep(fleetEvery + time.Second)
+		if n := events(); n != 3 || !strings.Contains(heard.String(), "the API server is away") {
+			t.Errorf("%d events after a problem and its end", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// streaming is an answer that somebody reads while it is written.
+type streaming struct {
+	*httptest.ResponseRecorder
+	w io.Writer
+}
+
+func (s *streaming) Write(b []byte) (int, error) { return s.w.Write(b) }
+func (s *streaming) FlushError() error           { return nil }
