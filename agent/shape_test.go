@@ -1,4 +1,5 @@
-package node
+// Package agent has no code of its own.
+package agent
 
 import (
 	"go/ast"
@@ -10,10 +11,11 @@ import (
 	"testing"
 )
 
-// TestShape: a new concern is a type or a package of its own, not one more field, method or branch.
+// TestShape: a new concern is a type or a package of its own, not one more field, method or branch. It is not in
+// agent/node, whose tests run on other kernels, too, without these files.
 func TestShape(t *testing.T) {
 	const mostFields, mostMethods, mostLines = 15, 30, 60
-	for _, root := range []string{".", "../../bpf"} {
+	for _, root := range []string{"node", "../bpf"} {
 		fields, methods := map[string]int{}, map[string]int{}
 		set := token.NewFileSet()
 		err := filepath.WalkDir(root, func(path string, d iofs.DirEntry, err error) error {
