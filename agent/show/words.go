@@ -1,8 +1,6 @@
 package show
 
 import (
-	"time"
-
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
@@ -19,7 +17,6 @@ func Words() map[string]any {
 			return &Pressed{Place: most.place(), Used: most.used, High: most.high, Full: most.full}
 		},
 		"entry": historyName,
-		"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 	}
 }
 

@@ -72,7 +72,7 @@ type UI struct {
 func New(o Options) (*UI, error) {
 	u := &UI{o: o, pages: make(map[string]*template.Template)}
 	words := template.FuncMap(show.Words())
-	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more, "shortID": func(id string) string { return id[:min(len(id), 19)] }})
+	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more})
 	for _, name := range []string{"fleet", "node", "image", "problem"} {
 		t, err := template.New("layout.html").Funcs(words).ParseFS(files, "files/layout.html", "files/"+name+".html")
 		if err != nil {

@@ -47,14 +47,15 @@ func uiCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			defer d.Close()
-			if _, err := d.Agents(cmd.Context()); err != nil {
+			source := &pages{agentAccess: &a, desk: d, heavy: make(map[string]heavy)}
+			if _, err := source.all(cmd.Context()); err != nil {
 				return err // before somebody opens a browser
 			}
 			listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 			if err != nil {
 				return fmt.Errorf("serve the pages (--port): %w", err)
 			}
-			o := ui.Options{Source: &pages{agentAccess: &a, desk: d, heavy: make(map[string]heavy)}, Host: listener.Addr().String(), Token: rand.Text()}
+			o := ui.Options{Source: source, Host: listener.Addr().String(), Token: rand.Text()}
 			u, err := ui.New(o)
 			if err != nil {
 				return err
@@ -149,8 +150,12 @@ func (p *pages) Node(ctx context.Context, name string) (ui.Node, error) {
 		get("/past", &n.Past)
 		get("/history", &n.History)
 		if n.Images, n.Usage = before.images, before.usage; time.Since(before.at) >= kept {
+			missing := len(n.Missing)
 			get("/images", &n.Images)
 			get("/du", &n.Usage)
+			if len(n.Missing) > missing {
+				return n, nil // it is asked again at once
+			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.heavy[name] = heavy{time.Now(), n.Images, n.Usage}

@@ -141,15 +141,14 @@ func (b *browser) emulate(width, height int, scheme string) {
 	}
 }
 
-// complaints are what the browser says of the page: errors of scripts, and what the page's policy forbids.
-func (b *browser) complaints() (all []string) {
+// wantNoComplaints checks that the browser has none of the pages: errors of scripts, and what their policy forbids.
+func (b *browser) wantNoComplaints() {
 	b.Helper()
 	var lines []struct{ Level, Message string }
 	b.do(http.MethodPost, "/se/log", map[string]string{"type": "browser"}, &lines)
 	for _, l := range lines {
-		all = append(all, l.Level+": "+l.Message)
+		b.Errorf("the browser complains: %s: %s", l.Level, l.Message)
 	}
-	return all
 }
 
 func (b *browser) screenshot() []byte {

@@ -139,9 +139,7 @@ func TestPages(t *testing.T) {
 		}
 		t.Logf("%s: first paint after %.0f ms", path, eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`))
 	}
-	if said := b.complaints(); len(said) > 0 {
-		t.Errorf("the browser complains:\n%s", strings.Join(said, "\n"))
-	}
+	b.wantNoComplaints()
 }
 
 // An open page follows what happens, and the focus stays where it is.
@@ -164,9 +162,7 @@ func TestFollows(t *testing.T) {
 	b.sees("no answer of worker-1")
 	c.change(func() { c.away = false })
 	b.sees("postgres:15")
-	if said := b.complaints(); len(said) > 0 {
-		t.Errorf("the browser complains:\n%s", strings.Join(said, "\n"))
-	}
+	b.wantNoComplaints()
 }
 
 func TestWithoutScripts(t *testing.T) {
