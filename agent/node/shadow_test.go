@@ -91,7 +91,7 @@ func (d *days) live() (gone []string) {
 }
 
 // What an agent that observes would remove is what one that enforces removes in the same days, with the same
-// bytes, and as many of it are needed again.
+// bytes but for those below, and as many of it are needed again.
 func TestShadowIsWhatEnforcingDoes(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -128,8 +128,11 @@ func TestShadowIsWhatEnforcingDoes(t *testing.T) {
 			if diff := cmp.Diff(gone[0], gone[1]); diff != "" {
 				t.Errorf("images, -enforcing +observing:\n%s", diff)
 			}
-			if counted[0] != counted[1] {
-				t.Errorf("images, bytes and pulls: enforcing %v, observing %v", counted[0], counted[1])
+			// What is measured is at most what was computed, and that of a layer which two images of a group share counts for the
+			// one that was planned to go last: enforcing can count less.
+			enforced, observed := counted[0], counted[1]
+			if enforced[0] != observed[0] || enforced[2] != observed[2] || enforced[1] > observed[1] || enforced[1] < 0.95*observed[1] {
+				t.Errorf("images, bytes and pulls: enforcing %v, observing %v", enforced, observed)
 			}
 			if len(gone[0]) == 0 {
 				t.Error("nothing went")
