@@ -194,10 +194,10 @@ func (h *heat) open(o *object, types *btf.Cache) error {
 		return err
 	}
 	if o.reuse == nil && len(dirs) > 0 {
-		h.pins.log.Info("layer heat begins anew", "reason", "earlier records have another layout")
+		h.pins.log.Info("layer heat starts from zero", "reason", "earlier records have another layout")
 	}
 	if err := (heatTable{h.maps}).reclaim(); err != nil {
-		h.pins.log.Warn("layers that are gone keep their place", "object", o.name, "reason", err)
+		h.pins.log.Warn("cannot free the entries of removed layers", "object", o.name, "reason", err)
 	}
 	return h.pins.removeOutdated(o)
 }

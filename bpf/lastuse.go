@@ -88,7 +88,7 @@ func (l *lastuse) inherit(o *object) error {
 	l.table = table
 	if damaged > 0 {
 		l.lost = true
-		log.Warn("layers with impossible slots were dropped", "count", damaged)
+		log.Warn("dropped layers with invalid slots", "count", damaged)
 	}
 	dirs, err := l.pins.outdated(o)
 	if err != nil {

@@ -65,7 +65,7 @@ func moduleLive(module string) bool {
 // one would: with the host's modprobe, from whatever namespace (get_fs_type, in
 // fs/filesystems.c). A container runtime does the same before its first
 // container, which could otherwise begin and end before the programs that see it
-// are there. A kernel that has none, or will not, is told apart by present.
+// are there. present tells a kernel that has none from one that refuses.
 func requestOverlay() {
 	if fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC); err == nil {
 		unix.Close(fd)

@@ -62,7 +62,7 @@ func prepareUsageExt4(spec *ebpf.CollectionSpec, types *btf.Cache, room uint32) 
 //
 // It keeps a type's near program attached while one of its filesystems is
 // near its watermark. The program is not pinned as attached: it ends with the process,
-// the only one that could be told. Its owner, usage, guards it.
+// the only one that can be known. Its owner, usage, guards it.
 type closeWatch struct {
 	program *ebpf.Program
 	room    uint64            // near_blocks
@@ -178,6 +178,6 @@ func (u *usage) watchClosely(fsType string, dev, free uint64) {
 		return // cleared or set again since
 	}
 	if err := on.closely.enter(dev, free-min(free, w.Bytes.Raise)); err != nil {
-		u.pins.log.Warn("a filesystem near its watermark is watched from afar", "device", deviceName(dev), "reason", classify(err))
+		u.pins.log.Warn("cannot count a filesystem near its watermark exactly", "device", deviceName(dev), "reason", classify(err))
 	}
 }

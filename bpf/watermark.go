@@ -13,7 +13,7 @@ import (
 // MaxWatermarks is how many filesystems can have a watermark at once.
 const MaxWatermarks = 16
 
-// Watermark says when to be told about a filesystem: once free space is at or below
+// Watermark says when the kernel reports a filesystem: once free space is at or below
 // Raise, and not again before it was above Rearm. Space is counted in blocks
 // that unprivileged writers can get, as statfs does in f_bavail; inodes as in
 // f_ffree. A Raise of 0 switches that half off; btrfs has no second half.

@@ -91,7 +91,7 @@ func (w *writers) load(types *btf.Cache, fsType string) error {
 
 // takeOver goes on with what earlier sets counted, once their successors are
 // attached, or ends it. What cannot be read is only missing from a figure for
-// people, so it is said and no more.
+// people, so it is reported and no more.
 func (w *writers) takeOver() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,7 @@ func (w *writers) base() (*set, error) {
 	return w.on[""].set, nil
 }
 
-// hierarchy says whether cgroups can be told apart at all.
+// hierarchy says whether writers can be attributed to cgroups at all.
 func hierarchy() string {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -68,7 +68,7 @@ func writersName(fsType string) string {
 
 // writersObject is writers.bpf.c, or with a type of filesystem
 // writers_TYPE.bpf.c, with room for as many writers as they say themselves
-// unless told otherwise.
+// by default.
 func writersObject(fsType string, room uint32) (*object, error) {
 	spec, err := writersLoad[fsType]()
 	if err != nil {

@@ -44,9 +44,9 @@ func (c *Controller) warnExcluded(a gc.Action) {
 	for _, o := range c.owners.Holding(a.Object) {
 		names = append(names, gate.Describe(o))
 	}
-	c.log.Info("a deleted owner stays: what holds it is excluded", "reason", string(a.Reason), "owner", gate.Describe(a.Object), "uid", a.Object.UID, "holders", firstNames(names))
+	c.log.Info("a deleted owner waits for dependents that are excluded from collection", "reason", string(a.Reason), "owner", gate.Describe(a.Object), "uid", a.Object.UID, "holders", firstNames(names))
 	c.events.Warn(a.Object, events.Excluded, fmt.Sprintf(
-		"it is deleted and stays, because what refers to it is excluded from collection: %s", firstNames(names)))
+		"its deletion waits for dependents that are excluded from collection: %s", firstNames(names)))
 }
 
 // warnGivenUp reports a foreground deletion that ends although nobody could see all dependents.
@@ -55,5 +55,5 @@ func (c *Controller) warnGivenUp(a gc.Action) {
 	if types == "" {
 		types = "some types"
 	}
-	c.events.Warn(a.Object, events.GivenUp, "its foreground deletion ends although these could not be listed for long, and may hold dependents: "+types)
+	c.events.Warn(a.Object, events.GivenUp, "its foreground deletion ends without these types, which could not be listed for a long time and may have dependents: "+types)
 }

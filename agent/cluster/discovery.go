@@ -40,7 +40,7 @@ func (c *Controller) discover(ctx context.Context) error {
 func (c *Controller) discoveryFailed(now time.Time, err error) {
 	st := *c.server.status.Load()
 	if st.discovery == "" {
-		c.log.Warn("types cannot be discovered; those that are known go on", "reason", err.Error())
+		c.log.Warn("cannot discover types; known types are still collected", "reason", err.Error())
 	}
 	st.discovery = err.Error()
 	c.server.status.Store(&st)

@@ -30,7 +30,7 @@ func (c *Controller) follow(s *servedType) {
 	s.setState(stateListing, "", time.Now())
 	c.lifetime.group.Go(func() {
 		if err := f.Run(ctx); err != nil && ctx.Err() == nil {
-			c.log.Error("a type is not followed any more", "type", s.name(), "error", err)
+			c.log.Error("stopped watching a type", "type", s.name(), "error", err)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 		s.refusals++
 	}
 	if s.state != stateUnreadable {
-		c.log.Warn("type cannot be read; the others go on", "type", s.name(), "reason", why)
+		c.log.Warn("cannot read a type; other types are still collected", "type", s.name(), "reason", why)
 		c.types.definitions.Changed(now) // it may be gone
 		c.scheduleDiscovery()
 		s.setState(stateUnreadable, why, now)
@@ -153,7 +153,7 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 func (c *Controller) onAbsence(now time.Time, absences uint64) {
 	if absences > c.types.absences {
 		c.types.absences = absences
-		c.log.Info("the API server was away; what was proven to be gone is checked again", "reason", "absence")
+		c.log.Info("the API server was unreachable; owners found absent before are checked again", "reason", "absence")
 		c.owners.Away(now)
 	}
 }
@@ -161,7 +161,7 @@ func (c *Controller) onAbsence(now time.Time, absences uint64) {
 // onRestore handles an etcd that was restored. Nothing is believed until it was seen
 // again, so new followers list everything again.
 func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
-	c.log.Warn("etcd was restored; everything is listed again", "reason", why, "type", by.name())
+	c.log.Warn("etcd was restored; listing everything again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
 	c.owners.Restored(now)
 	for _, a := range c.collectors.all {
@@ -187,10 +187,10 @@ func (c *Controller) warn(a gc.Action) {
 		c.warnExcluded(a)
 		return
 	case cascade.ChangesTooOften:
-		c.log.Warn("an object changes between each read and the request about it; tried again, ever more seldom", "reason", string(a.Reason),
+		c.log.Warn("an object changes before each request about it; retrying with back-off", "reason", string(a.Reason),
 			"apiVersion", a.Object.APIVersion, "kind", a.Object.Kind, "namespace", a.Object.Namespace, "name", a.Object.Name, "uid", a.Object.UID)
-		c.events.Warn(a.Object, events.Changes, "it is to go, and something changes it all the time: "+
-			"each request met a conflict; it is tried again, ever more seldom")
+		c.events.Warn(a.Object, events.Changes, "it keeps changing, so ebb cannot delete it: "+
+			"each request met a conflict; retrying with back-off")
 		return
 	}
 	o := a.Owner

@@ -55,9 +55,9 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 	before := c.inventory.problem.Swap(&problem)
 	switch failed := before != nil && *before != ""; {
 	case err != nil && (!failed || *before != problem):
-		c.log.Warn("no Node is deleted: the inventory of machines cannot be read", "reason", truncate(problem))
+		c.log.Warn("cannot read the machine inventory: no Node is deleted", "reason", truncate(problem))
 	case err == nil && failed:
-		c.log.Info("the inventory of machines can be read again", "reason", "read", "machines", len(list.Machines), "time", list.Time)
+		c.log.Info("the machine inventory can be read again", "reason", "read", "machines", len(list.Machines), "time", list.Time)
 	}
 	c.metrics.inventory(list)
 	return list

@@ -64,7 +64,7 @@ func (c *Controller) ConfirmLost(ctx context.Context, names []string) (other []s
 				other = append(other, name)
 				continue
 			}
-			c.log.Info("what is bound to a lost Node goes", "reason", "a person confirmed that it is gone", "node", name)
+			c.log.Info("deleting what is bound to a lost Node", "reason", "a person confirmed that it is gone", "node", name)
 		}
 	})
 	return other, err

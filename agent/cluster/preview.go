@@ -48,7 +48,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 	}
 	names, err := c.api.Names(ctx)
 	if err != nil && !errors.Is(err, naming.ErrNoNames) {
-		c.log.Debug("names of types are not known", "error", err) // plurals and kinds will do
+		c.log.Debug("cannot discover the names of types", "error", err) // plurals and kinds will do
 	}
 	var v graphView
 	if err := c.loop.query(ctx, func(now time.Time) { err = v.copyFrom(c, now, q, names) }); err != nil {

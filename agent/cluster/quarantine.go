@@ -13,7 +13,7 @@ func (c *Controller) skipObject(s *servedType, e *metadata.Event) {
 	c.metrics.skipped.Inc()
 	if !s.skipLogged {
 		s.skipLogged = true
-		c.log.Warn("an object cannot be followed; the others of its type are", "type", s.name(),
+		c.log.Warn("skipping an object that cannot be read; the others of its type are watched", "type", s.name(),
 			"namespace", e.Object.Namespace, "name", e.Object.Name, "reason", fmt.Sprint(e.Err))
 	}
 }
@@ -27,9 +27,9 @@ func (c *Controller) setUncertain(unsure error) {
 	}
 	switch {
 	case was == "" && unsure != nil:
-		c.log.Warn("nobody says which types other API servers serve; those of which it was not known are treated as if", "reason", st.uncertain)
+		c.log.Warn("cannot list APIServices: types not known to be built in are treated as aggregated", "reason", st.uncertain)
 	case was != "" && unsure == nil:
-		c.log.Info("it is known again which types other API servers serve", "reason", "listed")
+		c.log.Info("APIServices can be listed again", "reason", "listed")
 	}
 	c.server.status.Store(&st)
 }

@@ -154,7 +154,7 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 	if c.loop.leads.Load() {
 		err := c.loop.query(r.Context(), func(time.Time) {})
 		if quiet := time.Since(time.Unix(0, c.loop.beat.Load())); errors.Is(err, context.DeadlineExceeded) && quiet > deadAfter {
-			http.Error(w, fmt.Sprintf("the loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("the main loop has been stuck for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
 			return
 		}
 	}
@@ -162,7 +162,7 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 }
 
 // readyz is whether this instance does its job, or would at once. A type that
-// cannot be read is said, and holds nothing back: the others go on.
+// cannot be read is reported, and does not block the others.
 func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	state := c.gate.Status()
 	if state != "" {
@@ -186,7 +186,7 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	c.writeDeferred(w, r)
 	if st.uncertain != "" {
-		fmt.Fprintln(w, "nobody says which types other API servers serve; those of which it was not known are treated as if:", st.uncertain)
+		fmt.Fprintln(w, "cannot list APIServices: types not known to be built in are treated as aggregated:", st.uncertain)
 	}
 	_, verbose := r.URL.Query()["verbose"]
 	list, err := c.Types(r.Context())
@@ -251,10 +251,10 @@ func (c *Controller) servePause(w http.ResponseWriter, r *http.Request) {
 
 func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 	if still := c.Resume(r.Context()); still != "" {
-		http.Error(w, "not going on: "+still, http.StatusConflict)
+		http.Error(w, "not resumed: "+still, http.StatusConflict)
 		return
 	}
-	fmt.Fprintln(w, "going on")
+	fmt.Fprintln(w, "resumed")
 	if c.gate.AwaitsConfirmation() {
 		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, ebb control confirm-restore ends that")
 	}

@@ -122,7 +122,7 @@ func TestServer(t *testing.T) {
 		{tcp, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=none", 503, "is not there"},
 		{tcp, "GET", "/explain?apiVersion=v9&kind=Pod&namespace=a&name=none", 503, "not a type that is served"},
 		{unix, "POST", "/control/pause", 200, "nothing is on its way"}, {tcp, "GET", "/readyz", 200, "ok (paused by hand)"},
-		{unix, "POST", "/control/resume", 200, "going on"},
+		{unix, "POST", "/control/resume", 200, "resumed"},
 		{unix, "GET", "/healthz", 200, "ok"},
 		{tcp, "GET", "/preview?resource=pods&name=p&namespace=a", 200, `"outcome": "deleted"`}, {unix, "GET", "/preview?resource=Pod&name=p&namespace=a", 200, `"source": "controller"`},
 		{tcp, "GET", "/preview?resource=pods&name=none&namespace=a", 404, "pods/none in namespace a: not found"},

@@ -60,7 +60,7 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(100 * time.Millisecond)
 		b.want("slowed after", b.left(pods), 31)
-		b.want("said", b.said(`"a cascade is slowed; it goes on by itself, and others are not held" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
+		b.want("said", b.said(`"a cascade is slowed down; it continues by itself, and other cascades are not affected" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
 		b.want("event on", b.api.notices[0].Object.Name+" "+b.api.notices[0].Reason, "deployment CascadeSlowed")
 		b.metric("slowed_cascades", 1)
 		x, err := b.c.Explain(b.t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})

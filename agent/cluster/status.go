@@ -82,7 +82,7 @@ type TypeStatus struct {
 	State      string    `json:"state"` // listing, synced, unreadable or unwatched
 	Why        string    `json:"why,omitempty"`
 	Since      time.Time `json:"since"`
-	Heard      time.Time `json:"heard"`   // the API server said something of it; bookmarks come every minute
+	Heard      time.Time `json:"heard"`   // when the API server last sent anything for it; bookmarks come every minute
 	Objects    int       `json:"objects"` // tracked, with owners that were never seen
 	Namespaced bool      `json:"namespaced"`
 	Aggregated bool      `json:"aggregated,omitempty"`
@@ -133,7 +133,7 @@ func objectsByType(types []TypeStatus) map[string]int {
 // withheld is decided anew.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	if off := next.ModeOf(gc.Owners) == config.Off; off == c.owners.on {
-		return errors.New("collectors.owners.mode: a change to or from off needs a restart; nothing of this configuration was taken over")
+		return errors.New("collectors.owners.mode: a change to or from off needs a restart; the new configuration was rejected")
 	}
 	c.gate.Configure(next) // at once
 	err := c.loop.query(ctx, func(now time.Time) { c.apply(now, next) })

@@ -142,7 +142,7 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 }
 
 // isGone says whether a type that discovery lacks is not served by any API server, as
-// far as can be told: its definition was seen to go, or discovery has lacked it for a
+// far as ebb knows: its definition was deleted, or discovery has lacked it for a
 // while, and either nothing follows it, or it is followed in another version, or its own
 // list and watch are refused.
 func (c *Controller) isGone(asked time.Time, s *servedType) bool {
@@ -237,7 +237,7 @@ func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	s.listeners = c.listeners(s.key())
 	c.types.all[s.key()] = s
 	c.owners.TypeCame(now, t)
-	c.log.Debug("type came", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
+	c.log.Debug("type discovered", "type", s.name(), "apiVersion", t.APIVersion, "watched", !t.Unwatched)
 	if c.wanted(s) {
 		c.follow(s)
 	}
@@ -250,7 +250,7 @@ func (c *Controller) wanted(s *servedType) bool {
 
 // typeRemoved ends a type. Its objects stay in the graph and are left alone.
 func (c *Controller) typeRemoved(now time.Time, s *servedType) {
-	c.log.Info("type went", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
+	c.log.Info("type is no longer served", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
 	s.unfollow()
 	s.notify(c.serverTime(now), &metadata.Event{Kind: metadata.Unreadable})
 	delete(c.types.all, s.key())

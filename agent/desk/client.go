@@ -102,7 +102,7 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Text }
 
 // Do sends a request, with in as its JSON body if it is not nil. The answer is a success:
-// anything else is an error, a [*Refused] if the agent said so. The caller must close the
+// anything else is an error, a [*Refused] if the agent refused it. The caller must close the
 // answer's body, which is not bounded.
 func (c *Client) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
@@ -198,7 +198,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, in, out any) erro
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return failed(err, "an answer that is not understood: %s (the agent is %s)", escape(err.Error(), maxStderr),
+		return failed(err, "cannot decode the answer: %s (the agent is %s)", escape(err.Error(), maxStderr),
 			compare(strings.TrimSpace(resp.Header.Get(page.HeaderVersion)), c.Agent.desk.o.Version))
 	}
 	return nil

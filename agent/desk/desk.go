@@ -49,7 +49,7 @@ func New(o Options) (*Desk, error) {
 	d.o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	if o.Socket != "" {
 		if len(o.Nodes) > 0 {
-			return nil, errors.New("nodes are named, and a socket: a socket is that of one node's agent")
+			return nil, errors.New("give nodes or a socket: a socket reaches one node's agent")
 		}
 		return d, nil
 	}

@@ -54,7 +54,7 @@ func TestLocal(t *testing.T) {
 	}
 	for page, want := range map[string]string{
 		"/tomorrow": "has no /tomorrow: it is 0.1.0, another build than this command (0.1.0)",
-		"/large":    "an answer that is not understood: json: cannot unmarshal",
+		"/large":    "cannot decode the answer: json: cannot unmarshal",
 	} {
 		if err := ask(k.Socket(), page); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "kubectl") {
 			t.Errorf("%v, want %q", err, want)

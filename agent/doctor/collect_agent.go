@@ -93,7 +93,7 @@ func countPods(ctx context.Context, source kube.Source, watches bool) (int, erro
 	changed := make(chan struct{}, 1)
 	done := make(chan error, 1)
 	go func() { done <- source.Run(ctx, changed) }()
-	// The source is let go before anything is said.
+	// The source is closed before anything is returned.
 	defer func() { cancel(); <-done }()
 	for {
 		pods, err := source.Pods(ctx)

@@ -29,7 +29,7 @@ func readKubelet(ctx context.Context, o Options, socket string) (k KubeletFacts)
 		}
 		k.Settings, k.Err = k.Chosen.Settings()
 	}
-	if told := k.ask(ctx, o); k.Chosen != nil && !told {
+	if answered := k.ask(ctx, o); k.Chosen != nil && !answered {
 		k.Changed = k.Chosen.Changed
 	}
 	return k
@@ -37,7 +37,7 @@ func readKubelet(ctx context.Context, o Options, socket string) (k KubeletFacts)
 
 // ask asks the kubelet if that was asked for, or if the agent is allowed to ask
 // it for pods. The latter may well not include its configuration, and need not.
-func (k *KubeletFacts) ask(ctx context.Context, o Options) (told bool) {
+func (k *KubeletFacts) ask(ctx context.Context, o Options) (answered bool) {
 	access, demanded := o.Kubelet, true
 	if access.URL == "" {
 		if o.Config.Pods.Source != config.PodsFromKubelet {

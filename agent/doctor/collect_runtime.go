@@ -109,7 +109,7 @@ func listens(socket string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return errors.New("no such socket")
 	case errors.Is(err, os.ErrPermission):
-		return os.ErrPermission // the path is said already
+		return os.ErrPermission // the caller's error has the path
 	case statErr == nil && info.Mode().Type() != os.ModeSocket:
 		return errors.New("not a socket")
 	case errors.Is(err, unix.ECONNREFUSED):

@@ -15,7 +15,7 @@
 //     signalled. Where nothing is pinned the kernel programs are loaded without
 //     pins, and gone a moment later; Options.SkipProbes leaves that out.
 //   - [Evaluate] is pure: the same facts, the same report, in the same order.
-//   - What could not be found out is said, and never taken for good.
+//   - What could not be found out is a finding, and never counts as good.
 //   - Whatever is not right comes with why it matters and what to do.
 //   - Everything that is shown is on one line and bounded: command lines, paths
 //     and answers are somebody else's.

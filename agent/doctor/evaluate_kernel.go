@@ -83,7 +83,7 @@ func evaluateMounts(all *findings, f *Facts) {
 		"only kernels without fentry need it, for how much of a layer is read", "mount -t tracefs tracefs /sys/kernel/tracing")
 	all.check(k.CgroupV2 == nil, "kernel.cgroup", "a cgroup v2 hierarchy is mounted",
 		Note, fmt.Sprintf("no cgroup v2 hierarchy: %v", k.CgroupV2),
-		"who fills the disk cannot be told apart; last use is known all the same", "boot with systemd.unified_cgroup_hierarchy=1")
+		"writers cannot be named by container; last use is known all the same", "boot with systemd.unified_cgroup_hierarchy=1")
 }
 
 func because(err error) string {
@@ -135,7 +135,7 @@ var losses = map[string]struct {
 }{
 	"lastuse": {Warning, "last use then comes from the runtime's events, and is not seen while the agent is down"},
 	"usage":   {Warning, "the disk is read every ten seconds in place of the kernel telling of a threshold"},
-	"writers": {Warning, "who fills the disk is not known"},
+	"writers": {Warning, "cannot read who fills the disk"},
 	"heat":    {Note, "how much of each layer is read is not known; no decision rests on it"},
 }
 

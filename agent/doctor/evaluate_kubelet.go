@@ -40,7 +40,7 @@ func evaluateKubelet(all *findings, f *Facts) {
 		if errors.Is(k.Err, kubelet.ErrWithin) {
 			level, found, ways = Warning, fmt.Sprintf("pid %d is %s, with a kubelet inside", k.Chosen.PID, k.Chosen.Within), []string{ask}
 		}
-		all.add(level, "kubelet", found, "what the kubelet is set to is not known, so nothing is said of it below", ways...)
+		all.add(level, "kubelet", found, "the kubelet's settings are not known, so nothing below judges them", ways...)
 	default:
 		all.ok("kubelet", running+"settings from "+k.Source)
 		evaluateSource(all, k)
@@ -60,7 +60,7 @@ func evaluateSource(all *findings, k *KubeletFacts) {
 	switch {
 	case len(k.Different) > 0:
 		all.add(Warning, "kubelet.stale", "it does not run with what its files say: "+strings.Join(k.Different, "; "),
-			"the files were changed after it began; all that is said here is of what it runs with", fix)
+			"the files were changed after it began; all findings here are about what it runs with", fix)
 	case len(k.Changed) > 0:
 		all.add(Warning, "kubelet.stale", "changed since it began: "+strings.Join(k.Changed, ", "),
 			"it may run with something else than what is read there now", fix, "or ask what it runs with: --kubelet-url")

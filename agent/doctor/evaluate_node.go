@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// evaluateRuntime: does containerd answer, can the sandbox image be told, and is it the
+// evaluateRuntime: does containerd answer, is the sandbox image known, and is it the
 // one that the kubelet uses?
 func evaluateRuntime(all *findings, f *Facts) {
 	r := &f.Runtime
@@ -66,7 +66,7 @@ func evaluateSandbox(all *findings, r *RuntimeFacts) {
 		return
 	}
 	all.check(r.Sandbox != "", "runtime.sandbox", "the sandbox image is "+r.Sandbox,
-		Error, "the sandbox image cannot be told from others"+because(r.SandboxErr),
+		Error, "the sandbox image cannot be identified"+because(r.SandboxErr),
 		"without it no pod starts, so ebb removes nothing at all while it does not know it",
 		"set sandbox_image in containerd's CRI configuration, then restart containerd")
 }

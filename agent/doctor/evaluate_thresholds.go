@@ -177,7 +177,7 @@ func groupsOn(f *Facts, dev uint64) map[string]bool {
 }
 
 // evaluateThreshold judges one resource of one filesystem. That the disk is beyond the
-// kubelet's threshold already is another matter than where ebb's is: both are said.
+// kubelet's threshold already is another matter than where ebb's is: both are reported.
 func evaluateThreshold(all *findings, f *Facts, fs *filesystem, r resource, theirs []eviction) {
 	capacity, available := figures(fs.disk, r)
 	id := "eviction-threshold." + fs.names[0] + "." + r.id

@@ -118,7 +118,7 @@ type AgentFacts struct {
 	Holder   string // who holds it, for people; "": nobody
 }
 
-// down tells that no agent runs, as far as can be told.
+// down reports that no agent runs, as far as ebb can see.
 func (a *AgentFacts) down() bool {
 	return a.Address != "" && !a.Answered && a.PID == 0 && a.Holder == ""
 }

@@ -133,11 +133,11 @@ func (a *admin) withImages(ctx context.Context, f func(inv *inventory.Inventory)
 		if turn := inTurn(ctx, a.monitor, func() {
 			l := a.looks
 			switch {
-			case l.shown.inv != nil && (!l.told || l.looking || asked || late):
+			case l.shown.inv != nil && (!l.eventsSince || l.looking || asked || late):
 				v = a.view(l.shown.inv, l.shown.asked, read)
 				f(l.shown.inv)
 			case late:
-				err = refuse(http.StatusServiceUnavailable, "the images cannot be told yet: %s", a.missing())
+				err = refuse(http.StatusServiceUnavailable, "the images are not known yet: %s", a.missing())
 			default:
 				if listed = l.shown.news; !asked {
 					l.request(0)
@@ -227,7 +227,7 @@ func (a *admin) why(r *http.Request) (any, error) {
 	w := v.Why(e)
 	past, err := a.history.Read(history.PageMost, "") // so far back it is looked for
 	if err != nil {
-		a.log.Debug("tell of an image without its history", "error", err)
+		a.log.Debug("explain an image without its history", "error", err)
 	}
 	for _, e := range past.Entries {
 		if e.ID == w.Image.ID {
@@ -313,9 +313,9 @@ func asksUntil(q page.PlanRequest) bool { return q.ToPercent != nil || q.ToInode
 func checkPlan(q page.PlanRequest) (cfg config.Config, keep image.KeepRules, err error) {
 	switch {
 	case asksFor(q) && asksUntil(q):
-		return cfg, keep, refuse(http.StatusBadRequest, "so much more, or until so much is used: one of the two")
+		return cfg, keep, refuse(http.StatusBadRequest, "give an amount to free or a percentage to reach, not both")
 	case q.Config != "" && asks(q):
-		return cfg, keep, refuse(http.StatusBadRequest, "another configuration, or an amount: one of the two")
+		return cfg, keep, refuse(http.StatusBadRequest, "give a configuration or an amount, not both")
 	}
 	for _, percent := range []*int{q.ToPercent, q.ToInodesPercent} {
 		if percent != nil && (*percent < 0 || *percent > 100) {

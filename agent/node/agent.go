@@ -27,7 +27,7 @@ type Options struct {
 	NoProbes error
 	Cgroups  stats.Cgroups // nil: who fills the disk is counted, but has no names
 	Pods     pods.Source   // nil: nobody knows which pods are bound to this node
-	Events   events.Poster // nil: nobody is told of this node by Kubernetes Events
+	Events   events.Poster // nil: no Kubernetes Events about this node
 	Disk     Disk
 	Log      *slog.Logger
 	Sources  clock.Sources // the zero value: the machine's
@@ -123,7 +123,7 @@ func ignoreDone(ctx context.Context, err error) error {
 func (a *Agent) watchMounts(ctx context.Context) error {
 	err := a.disk.WatchMounts(ctx, a.cfg.Filesystems.MountInfo, a.in.mounts)
 	if ctx.Err() == nil {
-		a.log.Warn("mounts are not followed at once, but every "+a.cfg.ReconcileInterval.String(), "reason", err)
+		a.log.Warn("cannot watch mounts; reading them every "+a.cfg.ReconcileInterval.String(), "reason", err)
 	}
 	return nil
 }

@@ -419,7 +419,7 @@ func TestRuntimeTroubleIsRiddenOut(t *testing.T) {
 		w.fill(81)
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
-		w.wantLogged(0, "could not be removed; going on with others")
+		w.wantLogged(0, "could not be removed; continuing with others")
 		if w.metric("ebb_node_ready") != 0 || w.agent.health.notReady.Load() == nil {
 			t.Error("ready without a runtime")
 		}

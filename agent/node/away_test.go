@@ -85,7 +85,7 @@ func TestPutBackInARun(t *testing.T) {
 				w.fill(81)
 				w.pass(time.Minute)
 				w.wantRemoved(ids[1:4]...)
-				w.wantLogged(1, "image stays after all", "image="+ids[0])
+				w.wantLogged(1, "image kept by the last check", "image="+ids[0])
 				w.wantHistory(before)
 				w.rt.SetFaults(fake.Faults{})
 				w.pods.set(nil)
@@ -225,7 +225,7 @@ func TestPulledAgainIsNew(t *testing.T) {
 		w.rt.Untag(fake.CRINamespace, "docker.io/library/i08:latest")
 		w.fill(81)
 		w.pass(10 * time.Second)
-		w.wantLogged(1, "image stays after all", "image="+ids[0])
+		w.wantLogged(1, "image kept by the last check", "image="+ids[0])
 		if w.add("docker.io/library/i08:latest", 20) != ids[8] {
 			t.Fatal("it is another image")
 		}

@@ -162,7 +162,7 @@ func (n *podNode) Away(*testing.T) (back func()) {
 }
 
 func TestToldConforms(t *testing.T) {
-	p := &told{}
+	p := &postedEvents{}
 	sourcetest.Events(t, p, func(_ *testing.T, name string) (count int) {
 		for _, e := range p.list {
 			if e.Name == name {

@@ -45,12 +45,12 @@ func (a *Agent) connect(ctx context.Context) error {
 // watch puts the runtime's events into the inbox, and says that they are there.
 func (in *inbox) watch(ctx context.Context, rt Runtime) error {
 	g, ctx := errgroup.WithContext(ctx)
-	told := make(chan inventory.Event)
-	g.Go(func() error { return rt.Watch(ctx, told) })
+	fromRuntime := make(chan inventory.Event)
+	g.Go(func() error { return rt.Watch(ctx, fromRuntime) })
 	g.Go(func() error {
 		for {
 			select {
-			case e := <-told:
+			case e := <-fromRuntime:
 				select {
 				case in.events <- e:
 				case <-ctx.Done():
@@ -58,7 +58,7 @@ func (in *inbox) watch(ctx context.Context, rt Runtime) error {
 				}
 				select {
 				case in.news <- struct{}{}:
-				default: // said, and not heard yet
+				default: // signalled already, and not received yet
 				}
 			case <-ctx.Done():
 				return ctx.Err()

@@ -323,7 +323,7 @@ func TestPodsAreNotKnown(t *testing.T) {
 		if n := w.metric("ebb_node_pods_source_up"); n != 0 {
 			t.Error("the pods count as known")
 		}
-		w.wantLogged(1, "level=WARN", "none is taken for gone", "connection refused")
+		w.wantLogged(1, "level=WARN", "none is treated as gone", "connection refused")
 		var e workloads.Explanation
 		if w.get("/containers", &e); !strings.Contains(e.PodsError, "connection refused") {
 			t.Errorf("/containers says %+v", e)

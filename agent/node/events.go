@@ -50,7 +50,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 		next = a.looks.forEvents[0].Add(eventBurst * eventSpacing)
 	}
 	at := a.happened(e, now)
-	a.looks.told = true
+	a.looks.eventsSince = true
 	if e.Kind != inventory.EventDown {
 		a.watermark.HoldsMayEnd()
 	}
@@ -77,7 +77,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), next))
 }
 
-// takeEvents notes what the runtime has told of already: who plans from the latest inventory
+// takeEvents handles the events that the runtime has sent already: who plans from the latest inventory
 // relies on it that nothing was.
 func (a *Agent) takeEvents() {
 	for range cap(a.in.events) {

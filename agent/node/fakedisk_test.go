@@ -88,7 +88,7 @@ func (d *fakeDisk) unmount(path string) {
 func (d *fakeDisk) changed() {
 	select {
 	case d.news <- struct{}{}:
-	default: // said, and not heard yet
+	default: // signalled already, and not received yet
 	}
 }
 

@@ -91,9 +91,9 @@ func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 	err := inTurn(r.Context(), h.monitor, func() {})
 	switch quiet, calling := h.boot()-time.Duration(h.beat.Load()), h.longest(); {
 	case err != nil && quiet > deadAfter:
-		http.Error(w, fmt.Sprintf("the agent's loop has not moved for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("the agent's main loop has been stuck for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
 	case calling > deadAfter:
-		http.Error(w, fmt.Sprintf("a call of the container runtime, the API server or a disk has not ended for %s", calling.Round(time.Second)), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("a call to the container runtime, the API server or a disk has not returned for %s", calling.Round(time.Second)), http.StatusServiceUnavailable)
 	default:
 		fmt.Fprintln(w, "ok")
 	}

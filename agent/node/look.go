@@ -33,7 +33,7 @@ const (
 type looks struct {
 	*parts
 	worker
-	hear func() // takes in what the runtime has told of already
+	hear func() // handles the events that the runtime has sent already
 
 	wanted  request
 	errand  *errand // somebody asks for a run; nil: nobody
@@ -49,10 +49,10 @@ type looks struct {
 
 // listed is what the runtime listed last.
 type listed struct {
-	latest    *inventory.Inventory // nil: to be read again
-	snapshots map[inventory.Layer]inventory.Snapshot
-	broken    map[string]string // snapshotters that cannot be read, and why
-	told      bool              // the runtime has told of something since
+	latest      *inventory.Inventory // nil: to be read again
+	snapshots   map[inventory.Layer]inventory.Snapshot
+	broken      map[string]string // snapshotters that cannot be read, and why
+	eventsSince bool              // the runtime has sent an event since
 }
 
 // shown is what pages show.
@@ -214,13 +214,13 @@ func (l *looks) done(now time.Time) {
 }
 
 // observe reads disk, runtime and kernel and brings the records up to date. Where it
-// hurries, the inventory at hand has to do, if the runtime has told of nothing since: to
+// hurries, the inventory at hand has to do, if the runtime has sent no event since: to
 // list thousands of images takes seconds, and one that has changed is not withdrawn.
 func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Inventory, atHand bool, err error) {
 	l.health.alive()
 	l.kernel.catchUp()
 	if l.reclaim.Mend(ctx) > 0 {
-		l.told = true
+		l.eventsSince = true
 	}
 	if err := l.findPlaces(ctx); err != nil {
 		return nil, false, err
@@ -230,7 +230,7 @@ func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Invento
 	l.hear()
 	l.alarms.set(alarmEvents, time.Time{}) // this is the look
 	inv = l.latest
-	if l.latest = nil; inv != nil && hurry && !l.told && l.lastUse.HearsEvents() {
+	if l.latest = nil; inv != nil && hurry && !l.eventsSince && l.lastUse.HearsEvents() {
 		atHand = true
 		l.lastUse.Harvest()
 		return inv, atHand, l.reclaim.Read(ctx)
@@ -283,7 +283,7 @@ func (l *looks) mountsChanged() {
 
 // list reads the runtime and takes over what it says.
 func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
-	l.told = false
+	l.eventsSince = false
 	asked, inv, err := l.inventory(ctx)
 	l.shown.asked = asked
 	if err != nil {
@@ -347,11 +347,11 @@ func missingFrom(inv *inventory.Inventory) func(id string) bool {
 	}
 }
 
-// hearEvents takes in what the runtime has told of already: who plans from the latest inventory
+// hearEvents handles the events that the runtime has sent already: who plans from the latest inventory
 // relies on it that nothing was.
-func (l *looks) hearEvents() (told bool) {
+func (l *looks) hearEvents() (eventsSince bool) {
 	l.hear()
-	return l.told
+	return l.eventsSince
 }
 
 // podsKnown has what stayed for the lack of an answer decided on.

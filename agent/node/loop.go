@@ -113,7 +113,7 @@ func (a *Agent) rung() {
 	}
 	if clock.Came(a.switches.Next(), now) {
 		a.setPause(nil)
-		a.log.Info("going on: the pause is over", "reason", "pause")
+		a.log.Info("resumed: the pause has expired", "reason", "pause")
 		a.tellResumed("the pause is over")
 		a.admin.goOn()
 	}

@@ -39,7 +39,7 @@ func (a *Agent) startClock(r *state.Records) {
 	}
 	gap := a.now().Sub(m.Saved)
 	r.Shift(gap)
-	a.log.Info("first start since a reboot; ages go on where they stood", "off", gap.Round(time.Second).String(), "reason", "reboot")
+	a.log.Info("first start since a reboot; ages continue from the saved state", "off", gap.Round(time.Second).String(), "reason", "reboot")
 }
 
 // records asks each owner for a copy of its records: together all that is to be in the file.

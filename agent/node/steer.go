@@ -55,15 +55,15 @@ func (a *admin) begin(r *http.Request) (e *errand, err error) {
 	turn := inTurn(r.Context(), a.monitor, func() {
 		switch pause := a.switches.Paused(); {
 		case !asks(q.PlanRequest): // with another configuration it names none
-			err = refuse(http.StatusBadRequest, "want an amount: so much more, or until so much is used. Thresholds are kept without being asked")
+			err = refuse(http.StatusBadRequest, "give an amount to free or a percentage to reach: thresholds are kept automatically")
 		case a.switches.Observe:
 			err = refuse(http.StatusConflict, "the agent is in mode observe: it removes nothing until its configuration says mode: enforce")
 		case pause != nil:
 			err = refuse(http.StatusConflict, "paused until %s by %s: resume first", pause.Until.Format(time.RFC3339), orNobody(pause.By))
 		case a.rt == nil:
-			err = refuse(http.StatusServiceUnavailable, "the images cannot be told yet: %s", a.missing())
+			err = refuse(http.StatusServiceUnavailable, "the images are not known yet: %s", a.missing())
 		case !a.looks.take(e):
-			err = refuse(http.StatusConflict, "%s has asked for a run, which is not over yet", orNobody(a.looks.errand.By))
+			err = refuse(http.StatusConflict, "a run that %s asked for is still going on", orNobody(a.looks.errand.By))
 		}
 	})
 	return e, errors.Join(busy(turn), err)
@@ -90,7 +90,7 @@ func (a *admin) refusal(ctx context.Context, e *errand) error {
 		p := pagePlan(v, no.plan)
 		return &failure{http.StatusConflict, page.Error{Error: no.err.Error(), Plan: &p}}
 	default:
-		return refuse(http.StatusServiceUnavailable, "nothing was removed: the agent ends")
+		return refuse(http.StatusServiceUnavailable, "nothing was removed: the agent is stopping")
 	}
 }
 
@@ -125,7 +125,7 @@ func (a *admin) resume(r *http.Request) (any, error) {
 	saved, err := a.change(r.Context(), func() {
 		if was = a.switches.Paused() != nil; was {
 			a.setPause(nil)
-			a.log.Info("going on after a pause", "reason", orNobody(caller(r))+" asked for it")
+			a.log.Info("resumed", "reason", orNobody(caller(r))+" asked for it")
 			a.tellResumed(whom(caller(r)) + " asked for it")
 			a.goOn()
 		}

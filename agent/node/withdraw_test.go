@@ -71,7 +71,7 @@ func staysAfterAll(t *testing.T, why string, faults func(i0 string, happens func
 		if !happened {
 			t.Error("nothing happened to it: there is nothing to test")
 		}
-		if w.logs.count("image stays after all", i0, why) == 0 {
+		if w.logs.count("image kept by the last check", i0, why) == 0 {
 			t.Error("the log does not have the reason")
 		}
 	})
@@ -108,7 +108,7 @@ func TestImageHasChanged(t *testing.T) {
 		w.fill(81)
 		w.wantRemoved()
 		w.wantLogged(0, "could not be removed")
-		if w.logs.count("image stays after all", "it has changed since the plan was made") == 0 {
+		if w.logs.count("image kept by the last check", "it has changed since the plan was made") == 0 {
 			t.Error("it is not said why")
 		}
 		w.rt.SetFaults(fake.Faults{})
@@ -337,7 +337,7 @@ func TestOneOfAGroupStays(t *testing.T) {
 		w.fill(99)
 		w.pass(time.Second)
 		w.wantRemoved(slices.Concat(ids[:4], ids[5:13])...)
-		w.wantLogged(1, "image stays after all", "image="+ids[4], "wanted by")
+		w.wantLogged(1, "image kept by the last check", "image="+ids[4], "wanted by")
 	})
 }
 

@@ -217,7 +217,7 @@ func TestUseNotedDuringARun(t *testing.T) {
 				})
 				w.pass(200 * time.Millisecond)
 				w.wantRemoved()
-				w.wantLogged(1, "image stays after all", "used since the plan was made")
+				w.wantLogged(1, "image kept by the last check", "used since the plan was made")
 			})
 		})
 	}

@@ -77,7 +77,7 @@ func TestWritersThatCannotBeRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.kernel.FailWriters(errors.New("no memory"))
 		w.up()
-		w.wantLogged(1, "who fills the disk is not known", "no memory")
+		w.wantLogged(1, "cannot read who fills the disk", "no memory")
 		if n := w.metric("ebb_node_probe_counters_readable", "writers"); n != 0 {
 			t.Error("the scrape says that they can be read")
 		}

@@ -11,7 +11,7 @@
 //
 // # Invariants
 //
-//   - What could not be read is said (NotSeen), and makes the report incomplete.
+//   - What could not be read is listed (NotSeen), and makes the report incomplete.
 //   - A command is for a shell: every argument is quoted, and what no terminal shows is
 //     written as octal numbers. It names the kubeconfig and the context that were given.
 //   - What a running collector ends by itself is looked at again before it is reported.

@@ -60,7 +60,7 @@ func Scan(ctx context.Context, o Options) (Report, error) {
 	}
 	now, ok := client.Time(time.Now())
 	if !ok {
-		return Report{}, errors.New("the API server's answers have no Date: how long deletions take cannot be told")
+		return Report{}, errors.New("the API server's answers have no Date: the age of deletions cannot be computed")
 	}
 	c.namespaces(ctx, now)
 	findings := c.lasting(ctx, c.look.Findings(now))

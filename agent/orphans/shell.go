@@ -9,7 +9,7 @@ import (
 
 // Shell writes a command for a POSIX shell. Whatever is in its arguments, each arrives as
 // it is, and nothing of them reaches a terminal that it would not show. It is empty if no
-// shell can be told: a $(...) loses the ends of lines at its own end.
+// shell can be given: a $(...) loses the ends of lines at its own end.
 func Shell(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {

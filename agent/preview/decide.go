@@ -69,7 +69,7 @@ func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q
 	}
 }
 
-// ask reads owners live. What cannot be read stays unknown, and is said.
+// ask reads owners live. What cannot be read stays unknown, and is reported.
 func ask(ctx context.Context, r Reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
 	var mu sync.Mutex
 	Each(len(questions), func(i int) {

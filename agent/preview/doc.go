@@ -7,7 +7,7 @@
 //
 // # Invariants
 //
-//   - A type that could not be read is said (NotSeen), and makes the answer
+//   - A type that could not be read is listed (NotSeen), and makes the answer
 //     incomplete, not an error: its objects are missing as dependents, and as owners
 //     they count as unknown unless a read of that very object tells.
 //   - The target's own type must be readable.

@@ -144,7 +144,7 @@ func (q Query) Values() url.Values {
 	return v
 }
 
-// ParseQuery reads it again; what is not as it should be is said.
+// ParseQuery reads it again; an invalid value is an error.
 func ParseQuery(v url.Values) (q Query, err error) {
 	for name, values := range v {
 		if len(values) != 1 || len(values[0]) > longestValue {

@@ -43,7 +43,7 @@ type text struct {
 	nodes map[string]*preview.Node
 }
 
-// learn notes who is in the tree, and which kinds need their group to be told apart.
+// learn notes who is in the tree, and which kinds are ambiguous without their group.
 func (t *text) learn(n *preview.Node) {
 	if v, ok := t.kinds[n.Kind]; !ok {
 		t.kinds[n.Kind] = n.APIVersion

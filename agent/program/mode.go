@@ -10,9 +10,9 @@ func LogStart(log *slog.Logger, enforces bool, file string) {
 		where = "in a file for --config"
 	}
 	if enforces {
-		log.Info("started: what is decided is done", "mode", "enforce", "version", Version(), "reason", "mode: enforce "+where)
+		log.Info("started in enforce mode", "mode", "enforce", "version", Version(), "reason", "mode: enforce "+where)
 		return
 	}
-	log.Info("started: nothing is removed, only said", "mode", "observe", "version", Version(),
+	log.Info("started in observe mode: nothing is removed", "mode", "observe", "version", Version(),
 		"reason", "mode is observe unless the configuration says otherwise", "to_enforce", "mode: enforce "+where)
 }

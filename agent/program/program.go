@@ -20,7 +20,7 @@ func Version() string {
 	return deploy.Version(deploy.Release(), info)
 }
 
-// NodeName is what the cluster calls this node, if it was told (NODE_NAME), or else the host's name.
+// NodeName is this node's name in the cluster (NODE_NAME), or else the host's name.
 func NodeName() string {
 	host, _ := os.Hostname() // without one it is nameless
 	return cmp.Or(os.Getenv("NODE_NAME"), host)

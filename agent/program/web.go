@@ -58,7 +58,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// warnings leaves out what is below a warning: the library says what ebb has said.
+// warnings drops what is below a warning: the library repeats ebb's own lines.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {

@@ -21,7 +21,7 @@ var amount = regexp.MustCompile(`^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE
 var (
 	errNone     = errors.New("want more than 0")
 	errFraction = errors.New("want whole bytes or inodes")
-	errMost     = errors.New("that is more than any disk has")
+	errMost     = errors.New("larger than any disk")
 )
 
 // ParseAmount reads a number of bytes or inodes as Kubernetes writes quantities: 20Gi, 500M, 1000.

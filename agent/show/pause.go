@@ -15,11 +15,11 @@ func Pauses(w io.Writer, v View, nodes []Node[page.Pause]) error {
 	})
 }
 
-// Resumes shows which nodes go on.
+// Resumes shows which nodes are no longer paused.
 func Resumes(w io.Writer, v View, nodes []Node[page.Resume]) error {
-	return changed(w, v, nodes, "going on", func(r page.Resume) string {
+	return changed(w, v, nodes, "not paused", func(r page.Resume) string {
 		if r.WasPaused {
-			return "goes on" + notSaved(r.NotSaved)
+			return "resumed" + notSaved(r.NotSaved)
 		}
 		return "was not paused"
 	})

@@ -52,7 +52,7 @@ func planLine(p page.Plan) string {
 	return fmt.Sprintf("%s would go and free %s, of %s wanted", plural(len(p.Remove), "image"), takes(p.Frees), wanted(p.Need))
 }
 
-// wanted says what has to become available. No inodes, or no bytes, are not told.
+// wanted says what has to become available, without inodes or bytes if none are needed.
 func wanted(s page.Size) string {
 	switch {
 	case s.Bytes == 0 && s.Inodes > 0:

@@ -72,7 +72,7 @@ func (r *Run) Note(e page.ReclaimEvent) {
 		r.Freed, r.Result, r.Reason = e.FreedBytes, e.Result, e.Reason
 	}
 	if e.Event != "begun" && e.Event != "ended" {
-		r.step = min(r.step+1, r.Of) // an image that stays can be told of twice
+		r.step = min(r.step+1, r.Of) // an image that stays can be reported twice
 	}
 }
 

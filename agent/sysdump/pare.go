@@ -10,9 +10,9 @@ import (
 
 type object = map[string]any
 
-// told are the beginnings of the annotations that are shown. Others may hold whatever
+// shownPrefixes are the prefixes of the annotations that are shown. Others may hold whatever
 // somebody wrote, as last-applied-configuration does.
-var told = []string{"ebb/", "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/restartedAt", "deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision", "kubernetes.io/config."}
+var shownPrefixes = []string{"ebb/", "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/restartedAt", "deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision", "kubernetes.io/config."}
 
 // pare takes out of an object what may hold anybody's secrets, at any depth, and what
 // nobody reads.
@@ -39,7 +39,7 @@ func pare(v any, counts redact.Counts) {
 func pareAnnotations(annotations object) {
 	for name := range annotations {
 		shown := false
-		for _, prefix := range told {
+		for _, prefix := range shownPrefixes {
 			shown = shown || strings.HasPrefix(name, prefix)
 		}
 		if !shown {

@@ -15,8 +15,8 @@ import (
 const (
 	// podsPerSecond are made by a kube-controller-manager with its defaults.
 	podsPerSecond = 20
-	// tellEach is how often it is told that nothing has changed.
-	tellEach = 30 * time.Second
+	// progressEach is how often progress is printed although nothing has changed.
+	progressEach = 30 * time.Second
 )
 
 // looks is what was seen of the nodes that are left.
@@ -27,9 +27,9 @@ type looks struct {
 	none string               // why there is no pod
 	err  error                // of the last look
 
-	clean     int // nodes, with those that were clean before
-	told      time.Time
-	toldClean int
+	clean        int // nodes, with those that were clean before
+	printed      time.Time
+	printedClean int
 }
 
 // total is how many nodes are to be clean.
@@ -38,7 +38,7 @@ func (l *looks) total() int { return l.clean + len(l.left) }
 // await looks at all pods until each node is clean, or the time is up, or none that is
 // not can be expected to become so.
 func (u *unloader) await(ctx context.Context, left []string, done *Unloaded) error {
-	l := &looks{left: left, seen: map[string]time.Time{}, clean: done.Clean, told: u.begun, toldClean: -1}
+	l := &looks{left: left, seen: map[string]time.Time{}, clean: done.Clean, printed: u.begun, printedClean: -1}
 	limit := u.o.Timeout + time.Duration(len(left))*time.Second/podsPerSecond
 	for {
 		u.look(ctx, l)
@@ -107,13 +107,13 @@ func (u *unloader) judge(l *looks) (hope bool) {
 	return hope || l.err != nil
 }
 
-// count tells how far it is: of many nodes whenever that changes, of few, which are told one by
+// count prints progress: of many nodes whenever that changes, of few, which are printed one by
 // one, only if it takes long.
 func (u *unloader) count(l *looks) {
-	if (l.total() <= mostNamed || l.clean == l.toldClean) && time.Since(l.told) < tellEach {
+	if (l.total() <= mostNamed || l.clean == l.printedClean) && time.Since(l.printed) < progressEach {
 		return
 	}
-	l.told, l.toldClean = time.Now(), l.clean
+	l.printed, l.printedClean = time.Now(), l.clean
 	if l.err != nil {
 		u.say("%d of %d nodes were clean when the pods could be read last: %s", l.clean, l.total(), clean(l.err.Error()))
 		return
@@ -131,7 +131,7 @@ func (u *unloader) count(l *looks) {
 		l.clean, l.total(), time.Since(u.begun).Round(time.Second), taken, made-taken, len(l.left)-made)
 }
 
-// whyNone is why there is no pod, if the DaemonSet's controller has said it.
+// whyNone is why there is no pod, if the DaemonSet's controller has reported it.
 func (u *unloader) whyNone(ctx context.Context) (why string) {
 	s := kube.Selection{Namespace: u.o.Namespace, Fields: "reason=FailedCreate,involvedObject.uid=" + u.uid}
 	events, _ := readAll[struct{ Message string }](ctx, u.Client, typeOf("v1", "Event"), s)

@@ -110,10 +110,10 @@ func (v *Verdict) note(format string, args ...any) {
 func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptions) error {
 	switch {
 	case o.OtherCollector:
-		v.note("another garbage collector is said to be at work: what is being deleted was not looked at")
+		v.note("another garbage collector runs (--other-collector): objects being deleted were not checked")
 		return nil
 	case o.LeaveFinalizers:
-		v.note("what is being deleted was not looked at (--leave-finalizers)")
+		v.note("objects being deleted were not checked (--leave-finalizers)")
 		return nil
 	}
 	s, err := scanAll(ctx, c, o)
@@ -141,7 +141,7 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 		ID:    "types",
 		What:  "types that could not be read",
 		Why:   "objects of these types may wait for a garbage collector, too",
-		Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector is at work"},
+		Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector runs"},
 		Leave: []string{leaveEach("--leave-type", unread)},
 	}, lines(unread))
 	v.checkCollector(ctx, c)
@@ -150,7 +150,7 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 
 // checkCollector: without any collector nothing goes any more when its owner does.
 func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
-	const what = "without one nothing goes any more when its owner does: a deleted Deployment leaves its pods"
+	const what = "without one, dependents of deleted owners stay: a deleted Deployment leaves its pods"
 	on, off := managers(ctx, c)
 	switch {
 	case len(on) == 0 && len(off) > 0:
@@ -158,13 +158,13 @@ func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 			ID:    "collector",
 			What:  "kube-controller-managers that do not collect garbage",
 			Why:   what,
-			Fix:   []string{"let the kube-controller-manager collect again: without -garbage-collector-controller in its --controllers", "--other-collector, if another one is at work"},
+			Fix:   []string{"let the kube-controller-manager collect again: without -garbage-collector-controller in its --controllers", "--other-collector, if another one runs"},
 			Leave: []string{"--leave-finalizers"},
 		}, off)
 	case len(on) > 0:
-		v.note("by their arguments these collect garbage: %s", clean(strings.Join(on, ", ")))
+		v.note("these run a garbage collector, by their arguments: %s", clean(strings.Join(on, ", ")))
 	default:
-		v.note("whether another garbage collector is at work cannot be seen from here; %s. "+
+		v.note("ebb cannot detect another garbage collector from here; %s. "+
 			"The kube-controller-manager has one unless --controllers says -garbage-collector-controller", what)
 	}
 }

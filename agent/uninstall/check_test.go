@@ -136,8 +136,8 @@ func TestKubelets(t *testing.T) {
 	want := []string{
 		"image-gc aged: imageGCHighThresholdPercent: 100 (it still removes what was not used for 1h0m0s); over: imageGCHighThresholdPercent: 100" +
 			" --leave-node aged,over --leave-image-gc",
-		"nodes liar: GET /api/v1/nodes/liar/proxy/configz: makes no sense: an answer of more than 4 MiB; " +
-			"moved: GET /api/v1/nodes/moved/proxy/configz: makes no sense: status 307 (a redirect, which is not followed: is that the API server's address?)" +
+		"nodes liar: GET /api/v1/nodes/liar/proxy/configz: malformed: an answer of more than 4 MiB; " +
+			"moved: GET /api/v1/nodes/moved/proxy/configz: malformed: status 307 (a redirect, which is not followed: is that the API server's address?)" +
 			" --leave-node liar,moved --leave-image-gc",
 	}
 	if got := refused(v); fmt.Sprint(got) != fmt.Sprint(want) || v.Nodes != 5 {

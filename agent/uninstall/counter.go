@@ -16,21 +16,21 @@ type counter struct {
 	of   int
 	what string
 
-	mu   sync.Mutex
-	n    int
-	told time.Time
+	mu      sync.Mutex
+	n       int
+	printed time.Time
 }
 
 func newCounter(to io.Writer, of int, what string) *counter {
-	return &counter{to: to, of: of, what: what, told: time.Now()}
+	return &counter{to: to, of: of, what: what, printed: time.Now()}
 }
 
 // add counts one more.
 func (c *counter) add() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n++; time.Since(c.told) >= countEach {
-		c.told = time.Now()
+	if c.n++; time.Since(c.printed) >= countEach {
+		c.printed = time.Now()
 		fmt.Fprintf(c.to, "%d of %d %s\n", c.n, c.of, c.what)
 	}
 }

@@ -33,7 +33,7 @@ func (u *unloader) begin(ctx context.Context, left []string) error {
 	u.run = old.Spec.Template.Metadata.Labels[runLabel]
 	at, goesOn := begunAt(u.run, what...)
 	if goesOn = goesOn && !u.fresh; goesOn {
-		u.say("going on with DaemonSet %s", setName)
+		u.say("resuming with DaemonSet %s", setName)
 	} else {
 		at, u.run = u.begun, stamp(u.begun, what...)
 	}

@@ -7,7 +7,7 @@
 //
 // It writes nothing. It refuses while the cluster would be left with objects that wait
 // for a garbage collector (finalizers orphan and foregroundDeletion), with a
-// kube-controller-manager that was told not to collect, or with nodes whose kubelet
+// kube-controller-manager that does not collect, or with nodes whose kubelet
 // leaves images to ebb (imageGCHighThresholdPercent: 100). Whether another garbage
 // collector is at work cannot be seen from outside, so it has to be stated
 // (OtherCollector). What could not be read is unknown, and unknown refuses, too. Each

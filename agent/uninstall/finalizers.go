@@ -101,7 +101,7 @@ func (s *scan) read(ctx context.Context, c *kube.Client, types []gc.Type) {
 			s.waiting[t] = waiting
 		}
 		if err != nil {
-			s.unread[name] = cmp.Or(errors.Unwrap(err), err) // the name is said anyway
+			s.unread[name] = cmp.Or(errors.Unwrap(err), err) // the output has the name anyway
 		}
 	})
 }

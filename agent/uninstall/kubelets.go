@@ -152,7 +152,7 @@ func asker(ctx context.Context, c *kube.Client, o CheckOptions) (askKubelet, err
 }
 
 // tokenOf makes a token to ask kubelets with. Most of them sign their certificates themselves,
-// so that theirs is not checked, as the API server does not unless it is told to. So the
+// so that theirs is not checked, as the API server does not by default. So the
 // token must be of an account that may do nothing else: a node could use it.
 func tokenOf(ctx context.Context, c *kube.Client, account string) (string, error) {
 	namespace, name, ok := strings.Cut(account, "/")

@@ -11,7 +11,7 @@ import (
 )
 
 // managers looks for kube-controller-managers that run as pods, and says which of them
-// were told to collect garbage and which not. That they cannot be seen (managed control
+// collect garbage by their arguments and which do not. That they cannot be seen (managed control
 // planes, missing rights) is no error: it is the usual case.
 func managers(ctx context.Context, c *kube.Client) (on, off []string) {
 	type manager struct {

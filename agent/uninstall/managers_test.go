@@ -46,10 +46,10 @@ func TestCollector(t *testing.T) {
 	const off = "--controllers=*,-garbage-collector-controller"
 	for _, c := range []struct{ name, pods, refused, note string }{
 		{"off", pod("kcm-a", "Running", off) + "," + pod("kcm-b", "Running", off), "kube-system/kcm-a (" + off + ")", ""},
-		{"one is rolled", pod("kcm-a", "Running", off) + "," + pod("kcm-b", "Running", "--v=2"), "", "these collect garbage: kube-system/kcm-b"},
-		{"gone", pod("kcm-a", "Failed", off), "", "cannot be seen from here"},
-		{"none", "", "", "cannot be seen from here"},
-		{"odd", `{"metadata":{"name":"x"},"status":{"phase":"Running"}}`, "", "cannot be seen from here"},
+		{"one is rolled", pod("kcm-a", "Running", off) + "," + pod("kcm-b", "Running", "--v=2"), "", "these run a garbage collector, by their arguments: kube-system/kcm-b"},
+		{"gone", pod("kcm-a", "Failed", off), "", "ebb cannot detect"},
+		{"none", "", "", "ebb cannot detect"},
+		{"odd", `{"metadata":{"name":"x"},"status":{"phase":"Running"}}`, "", "ebb cannot detect"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer()

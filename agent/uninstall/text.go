@@ -56,7 +56,7 @@ func Variable(flag string) string {
 	return "EBB_UNINSTALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// WriteUnloaded tells how it went; nodes were told as they came.
+// WriteUnloaded writes the outcome; each node was printed when it was done.
 func WriteUnloaded(w io.Writer, u Unloaded) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes are clean, %d are not; %d objects of ebb deleted in its namespace, %d left.\n",

@@ -323,7 +323,7 @@ func TestGoesOn(t *testing.T) {
 				if done, err := Unload(t.Context(), o); err != nil || done.Clean != 2 || !done.AllClean() {
 					t.Errorf("%v: %+v", err, done)
 				}
-				if same := before == after; same != c.same || strings.Contains(said.String(), "going on") != c.same {
+				if same := before == after; same != c.same || strings.Contains(said.String(), "resuming") != c.same {
 					t.Errorf("pod %s, then %s: %s", before, after, said.String())
 				}
 				s.wantNothing(t)

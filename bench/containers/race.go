@@ -71,7 +71,7 @@ func measureRace(ctx context.Context, s settings, f *figures) error {
 				switch l.Message {
 				case "image removed":
 					removed.Add(1)
-				case "image stays after all":
+				case "image kept by the last check":
 					kept.Add(1)
 				}
 			}})

@@ -148,7 +148,7 @@ func (b *fixture) running() *agentrun.Process {
 }
 
 // changes are lines that tell of a real change.
-var changes = []string{"image removed", "reclaim run ended", "first removal done", "filesystem reached its high threshold", "image stays after all",
+var changes = []string{"image removed", "reclaim run ended", "first removal done", "filesystem reached its high threshold", "image kept by the last check",
 	"image was pulled again after its removal", "container removed", "sandbox removed", "logs removed"}
 
 // line judges one line of the agent's log.

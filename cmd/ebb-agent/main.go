@@ -219,7 +219,7 @@ func work(ctx context.Context, cfg config.Config, file string, log *slog.Logger)
 		defer cgroups.Close()
 		options.Cgroups = cgroups
 	} else {
-		log.Warn("containers that fill the disk cannot be named", "reason", err)
+		log.Warn("cannot name the containers that fill the disk", "reason", err)
 	}
 	options.Rested = func() { slim(log) }
 	var err error
@@ -261,7 +261,7 @@ var heatModes = map[string]bpf.HeatMode{
 }
 
 // loadProbes loads the kernel programs. Without them the agent still works, so
-// an error is only handed on to be said.
+// an error is only passed on to be printed.
 func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.Probes, error) {
 	if !cfg.Kernel.Enabled {
 		return nil, errors.New("switched off by kernel.enabled")

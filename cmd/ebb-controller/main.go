@@ -168,7 +168,7 @@ func elect(ctx context.Context, api *rest.Config, l config.LeaderElection, log *
 		return c.Run(ctx)
 	})
 	if errors.Is(err, election.ErrLost) {
-		log.Error("ending at once", "reason", "the lease was lost", "lease", l.Namespace+"/"+l.Name)
+		log.Error("exiting at once", "reason", "the lease was lost", "lease", l.Namespace+"/"+l.Name)
 	}
 	return err
 }
@@ -194,10 +194,10 @@ func reload(ctx context.Context, file string, c *cluster.Controller, log *slog.L
 			err = c.Configure(ctx, next)
 		}
 		if err != nil {
-			log.Error("configuration not taken over; the old one holds", "reason", "SIGHUP", "error", err)
+			log.Error("configuration rejected; the previous one stays in force", "reason", "SIGHUP", "error", err)
 			continue
 		}
-		log.Info("configuration taken over", "reason", "SIGHUP", "mode", string(next.Mode), "paused", next.Paused)
+		log.Info("configuration reloaded", "reason", "SIGHUP", "mode", string(next.Mode), "paused", next.Paused)
 	}
 }
 

@@ -59,7 +59,7 @@ func (a *agentAccess) connect() (*desk.Desk, error) {
 }
 
 // askAgents asks all agents that are meant. An error says that it is not known which these
-// are; what each of them said, or why it did not, is its result.
+// are; each one's answer, or why there is none, is its result.
 func askAgents[T any](ctx context.Context, a *agentAccess, ask func(context.Context, *desk.Client) (T, error)) ([]desk.Result[T], error) {
 	d, err := a.connect()
 	if err != nil {

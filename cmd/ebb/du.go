@@ -96,7 +96,7 @@ type kubeletStats struct {
 	api *kube.Client // nil: on a node
 
 	mu        sync.Mutex
-	forbidden string // once the API server said so: it would of each node
+	forbidden string // once the API server refused: it would for each node
 }
 
 func (k *kubeletStats) of(ctx context.Context, node string) (pods []show.PodUsage, unknown string) {

@@ -92,7 +92,7 @@ func areEnough(t *testing.T, capabilities []string, programs bool) {
 	}
 	writers, err := p.Get(t.Context(), "/writers")
 	if err != nil || strings.Contains(writers, `"cgroup": ""`) || !strings.Contains(writers, `"cgroup": "/`) {
-		t.Errorf("who fills the disk is not known: %v, %s", err, writers)
+		t.Errorf("cannot read who fills the disk: %v, %s", err, writers)
 	}
 }
 

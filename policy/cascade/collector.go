@@ -89,7 +89,7 @@ func (c *Collector) Len() int { return c.live }
 //
 // Every action must be answered, by its ID: with Answered or Finished. The result of one
 // that is not carried out is Failed; Deferred answers a Delete that the caller does not
-// want now, after [Collector.Slow] (of one root) or [Collector.Hold] (of all) said when
+// want now, after [Collector.Slow] (of one root) or [Collector.Hold] (of all) limited them
 // it does; Withheld answers what the caller does not want to do at all (it only
 // observes), and the same is not asked for again until the object changes. Call Ready
 // again at [Collector.Next].

@@ -71,7 +71,7 @@ func (d *decision) findPods() map[string]*pod {
 //   - has ended (a job that is done), if the space is needed: ReclaimEnded. Otherwise an
 //     ended pod keeps what the limits leave it, for its logs.
 //
-// While PodsKnown is false none of this is believed, also not what the source said
+// While PodsKnown is false none of this is believed, not even what the source reported
 // before: the limits alone decide. The last dead container and the last sandbox of each
 // deleted pod then stay. (The kubelet goes on to believe, for sandboxes only, what it
 // heard of pods it knows.)

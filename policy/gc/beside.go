@@ -2,7 +2,7 @@ package gc
 
 import "strings"
 
-// Beside are objects of another type that bear on those of a [Collection], which is told of
+// Beside are objects of another type that matter to those of a [Collection], which is informed of
 // both: [Others] or [Names].
 type Beside interface {
 	Listing(t Type)

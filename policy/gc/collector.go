@@ -63,7 +63,7 @@ func NewCollection[E Kept](rules Rules[E]) Collection[E] {
 // Now is the time of the last input.
 func (c *Collection[E]) Now() time.Time { return c.now }
 
-// Beside has b told of the objects of another kind, of all but [Interface].Observe.
+// Beside registers b for the objects of another kind, for all but [Interface].Observe.
 func (c *Collection[E]) Beside(kind string, b Beside) {
 	c.beside = append(c.beside, struct {
 		kind string

@@ -33,7 +33,7 @@ type ImageAccount struct {
 	Shared  Size // what stays then, because of other images and holders
 	Total   Size // all that it leads to
 
-	// Unmeasured is how many of its layers weigh nothing: the runtime never said what they take.
+	// Unmeasured is how many of its layers count as 0 bytes: the runtime never reported their size.
 	Unmeasured int
 
 	// NominalBytes is what the kubelet believes that removing it frees: the CRI's size, which

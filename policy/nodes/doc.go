@@ -17,6 +17,6 @@
 // The deletion has the Node's UID and version as preconditions. What is not known keeps all.
 //
 // The collectors of what is bound to Nodes share what one can know of Nodes: which are there or lost
-// ([Knowledge], [Losses]), since when one is missing and what a live read said ([Absence]), and when one
+// ([Knowledge], [Losses]), since when one is missing and what a live read found ([Absence]), and when one
 // gave a sign of life ([Signs]).
 package nodes

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// AbsentFor is how long it is believed that an object is absent after a live read said so.
+// AbsentFor is how long an object counts as absent after a live read found it absent.
 const AbsentFor = 30 * time.Second
 
 // Quarantine is how long a Node must be missing: an hour, unless the configuration says otherwise, and a
@@ -90,7 +90,7 @@ func (k *Knowledge) Reckon(now time.Time, l *Loss, wanted, counts bool) {
 type Absence struct {
 	Since  gc.Stamp // its quarantine began; 0: it is not missing, as far as is known
 	read   gc.Stamp // the last live read was sent
-	absent bool     // that said so
+	absent bool     // its answer was: absent
 }
 
 // Miss notes whether the object is missing now.
@@ -103,10 +103,10 @@ func (a *Absence) Miss(now time.Time, missing bool) {
 	}
 }
 
-// Asked says when a live read was sent. What an earlier one said counts no more.
+// Asked notes when a live read was sent. An earlier one's answer no longer counts.
 func (a *Absence) Asked(at time.Time) { a.read, a.absent = gc.StampOf(at), false }
 
-// Answered takes what the read that was sent last said. If it found the object, the quarantine begins
+// Answered takes the answer of the read that was sent last. If it found the object, the quarantine begins
 // anew: its watch is late, or somebody deletes and creates it.
 func (a *Absence) Answered(now time.Time, s gc.State) {
 	if a.absent = s == gc.Absent && a.read > a.Since; s == gc.Exists {
@@ -114,13 +114,13 @@ func (a *Absence) Answered(now time.Time, s gc.State) {
 	}
 }
 
-// Absent says whether the last read said so.
+// Absent reports whether the last read found the object absent.
 func (a *Absence) Absent() bool { return a.absent }
 
-// Doubt what the last read said.
+// Doubt discards the last read's answer.
 func (a *Absence) Doubt() { a.absent = false }
 
-// Proven says whether the last read said so, and was sent no longer ago than that.
+// Proven reports whether the last read found it absent, and was sent no longer ago than that.
 func (a *Absence) Proven(now time.Time, within time.Duration) bool {
 	return a.absent && now.Sub(a.read.Time()) <= within
 }

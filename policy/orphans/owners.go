@@ -12,7 +12,7 @@ import (
 func (l *Inspection) owners() (list []Finding) {
 	for x := range l.graph.Owned {
 		if x.Terminating || !l.wanted(x.Object) {
-			continue // what holds it is told of what is being deleted
+			continue // the findings for what is being deleted name what holds it
 		}
 		for at, o := range x.Owners {
 			reason, why := l.judge(x.Object, o)

@@ -4,7 +4,7 @@
 // is out of service, or that never had one.
 //
 // Invariants:
-//   - A Pod that runs goes only if a live read said that its Node is absent, and no longer
+//   - A Pod that runs goes only if a live read found its Node absent, and no longer
 //     ago than the quarantine; or if somebody deleted it already.
 //   - What rests on a count rests on complete lists: while Pods cannot be read, none goes
 //     for being one too many; while Nodes cannot be read, none goes for its Node.

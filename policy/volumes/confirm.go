@@ -17,7 +17,7 @@ type Live struct {
 }
 
 // Confirm says whether what an action asks for may be done now. It is for a collector of
-// the same Config that was told of live lists of PersistentVolumes, PersistentVolumeClaims
+// the same Config that was filled from live lists of PersistentVolumes, PersistentVolumeClaims
 // and VolumeAttachments, and of nothing else; why says what speaks against it.
 func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, ok bool) {
 	c.Tell(now)

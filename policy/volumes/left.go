@@ -18,7 +18,7 @@ type left struct {
 	drivers Drivers
 	csi     bool // it is a CSINode
 	unread  bool // its fields are not known
-	free    bool // no Pod is bound to the Node, as a read after that of the Node said
+	free    bool // no Pod is bound to the Node, as a read after that of the Node found
 }
 
 // node is a Node that has left something.

@@ -26,7 +26,7 @@ type reading struct {
 	now      time.Time
 }
 
-// sandboxImage is how the sandbox image can be told from others.
+// sandboxImage is how the sandbox image is identified.
 type sandboxImage struct {
 	name string // "" if the CRI does not say
 	// seen is the image of the newest sandbox that was ever listed; "" if there was none.
@@ -55,7 +55,7 @@ type entry struct {
 
 // entries joins the CRI's images with the records. An image for which no
 // complete record is left is no entry: the CRI's view is behind, or content is
-// missing, and nothing could be said about its layers.
+// missing, and nothing would be known about its layers.
 func (r *reading) entries() []entry {
 	byID := make(map[string][]*imageRecord, len(r.images))
 	for i := range r.spaces {

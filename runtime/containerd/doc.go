@@ -27,7 +27,7 @@
 // While containerd is away every call fails at once, and gRPC reconnects below;
 // [Runtime.Watch] says when it is back. Images whose content is incomplete, or made for
 // another platform, are not in the inventory; they hold what they refer to. Where the sandbox
-// image cannot be told from others, nothing may be removed (Inventory.Blocked).
+// image cannot be identified, nothing may be removed (Inventory.Blocked).
 //
 // Sources: containerd v2.4.2: core/metadata/gc.go (roots and references),
 // docs/garbage-collection.md (labels), internal/cri/server/images (removal, pinning),

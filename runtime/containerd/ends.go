@@ -24,7 +24,7 @@ const endTime = 2 * time.Second
 // each is asked about once. The others' tasks are listed, which asks every shim of the
 // namespace, and only where one of them is made from an image of the CRI's: on most nodes
 // nowhere. One without a task has ended if its begin was heard; otherwise it may not have
-// begun. Neither is told of a sandbox, whose image stays anyway.
+// begun. Neither is known of a sandbox, whose image stays anyway.
 func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 
 // erofsLayers finds the filesystem images of a snapshot's layers in its mounts,
 // topmost first: the erofs snapshotter mounts one for each, and an overlay over
-// them. Several layers merged into one index cannot be told apart by who reads
+// them. Several layers merged into one index look the same to who reads
 // them.
 func erofsLayers(mounts []mount.Mount) ([]string, error) {
 	var files []string

@@ -292,7 +292,7 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 			if err := removeView(in, r.client.SnapshotService(snap.snapshotter), snap.key); err != nil {
 				// On a full disk, for one. Reclaim must start all the same, and
 				// the lease's end is the second net.
-				r.log.WarnContext(ctx, "view left by an earlier run stays", "namespace", spaces[i].name,
+				r.log.WarnContext(ctx, "cannot remove a view left by an earlier run", "namespace", spaces[i].name,
 					"snapshot", snap.key, "reason", err)
 				continue
 			}

@@ -237,7 +237,7 @@ func (r *Runtime) noteElsewhere(spaces []space) {
 			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: ebb does not watch the filesystem of %s", s.name, name, root))
 			if !r.unwatched[name] {
 				r.unwatched[name] = true
-				r.log.Warn("layers in a snapshotter are not on the filesystem of the images: ebb does not watch their filesystem, and counts them as nothing", "snapshotter", name, "root", root)
+				r.log.Warn("a snapshotter's layers are on another filesystem than the images: ebb does not watch it and counts them as 0 bytes", "snapshotter", name, "root", root)
 			}
 		}
 	}

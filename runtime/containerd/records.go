@@ -46,7 +46,7 @@ type containerRecord struct {
 	labels               map[string]string
 	created              time.Time
 	ended                time.Time // see readEnds
-	unanswered           bool      // nobody said in time whether it has
+	unanswered           bool      // no answer in time whether it has
 }
 
 // lives reports whether a container uses its image just now.

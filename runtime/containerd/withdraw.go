@@ -266,7 +266,7 @@ func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
 }
 
 // isGone reports whether the manifest or the config is missing that a record leads to.
-// Layers may miss: containerd can be told to drop them once they are unpacked.
+// Layers may be missing: containerd can be configured to drop them once they are unpacked.
 func (r *Runtime) isGone(ctx context.Context, target ocispec.Descriptor) bool {
 	_, err := resolveContent(ctx, boundedProvider{r.client.ContentStore()}, target)
 	return errdefs.IsNotFound(err)

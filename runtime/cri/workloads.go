@@ -31,7 +31,7 @@ const maxID = 128
 
 // Workloads returns all containers and sandboxes in any state. Sandboxes are
 // read first: a container that comes in between has its sandbox in the reading.
-// When containers ended is not told here: see [Client.ContainerNow].
+// It lacks when containers ended: see [Client.ContainerNow].
 func (c *Client) Workloads(ctx context.Context) ([]container.Container, []container.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

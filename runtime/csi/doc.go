@@ -2,7 +2,7 @@
 // publishing and nobody's Pod.
 //
 // A [Driver] is a name and a Unix socket. Its connection is opened when it is needed first,
-// and is one connection: what listened there said that it is the driver of that name and
+// and is one connection: what listened there reported that it is the driver of that name and
 // that its controller creates and deletes volumes, and whoever listens there later has to
 // say so, too. A connection that broke is never dialed again behind that proof.
 //

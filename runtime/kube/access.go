@@ -47,13 +47,13 @@ func (a *access) parse() (*url.URL, error) {
 	secret := a.token != "" || a.tokenFile != "" || a.hasCertificate()
 	switch {
 	case u.Scheme == "http" && secret:
-		return nil, fmt.Errorf("server address %q: a token or certificate cannot go without TLS", a.url)
+		return nil, fmt.Errorf("server address %q: a token or client certificate needs https", a.url)
 	case u.Scheme == "http" && (a.caFile != "" || len(a.caData) > 0 || a.insecure):
-		return nil, fmt.Errorf("server address %q: there is no certificate to check without TLS", a.url)
+		return nil, fmt.Errorf("server address %q: a certificate authority or insecure-skip-tls-verify needs https", a.url)
 	case a.insecure && (a.caFile != "" || len(a.caData) > 0):
-		return nil, errors.New("an authority is given, and certificates are not to be checked: only one can be meant")
+		return nil, errors.New("a certificate authority and insecure-skip-tls-verify are both set: set only one")
 	case (a.certFile == "") != (a.keyFile == "") && len(a.certData) == 0 && len(a.keyData) == 0:
-		return nil, errors.New("a client certificate and its key go together: one is missing")
+		return nil, errors.New("a client certificate needs its key, and the key its certificate: one is missing")
 	}
 	return u, nil
 }

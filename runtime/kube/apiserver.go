@@ -212,7 +212,7 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 func validObjectName(s string) bool { return len(s) <= maxName && objectName.MatchString(s) }
 
 // Uninstalled reports whether ebb is being removed from the cluster, with the reason; "" if it is not.
-// It is for an agent that was told to stop and may get the namespace and the DaemonSet of ebb.
+// It is for an agent that is stopping and may get the namespace and the DaemonSet of ebb.
 //
 // It is being removed if one of the two is gone or being deleted. The agent's account and its rights
 // go in the same deletion, so an API server that refuses it says the same. No answer says nothing.

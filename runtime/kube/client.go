@@ -56,7 +56,7 @@ func newClient(a access, h hints) (*client, error) {
 		// Where the token goes is not for the other side to choose.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	// Files that are not there are said at once, not only when they are needed.
+	// A missing file is an error at once, not only when it is needed.
 	if base.Scheme == "https" {
 		if _, err := a.tls(base.Hostname()); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 
 // decodeList reads a PodList, hands every pod to each, and returns the list's
 // resource version. One object is held at a time. Only without an error was it
-// a whole list: what each was told before must be forgotten otherwise.
+// a whole list; otherwise what it got before must be forgotten.
 func decodeList(r io.Reader, each func(item) error) (resourceVersion string, err error) {
 	d := listDecoder{JSON: bounded.NewJSON(r, maxList, maxObject), each: each}
 	if err = d.Fields(d.field); err == nil {

@@ -7,7 +7,7 @@
 // time, with the standard library: the agent runs on every node, and typed clients cost tens
 // of megabytes on each. docs/node-containers.md says what many nodes cost one API server.
 //
-// [APIServer.PostEvent] is the one thing that is written: what people are told about the node.
+// [APIServer.PostEvent] is the one thing that is written: Events about the node.
 //
 // # Invariants
 //

@@ -173,7 +173,7 @@ func (p *kubeletPass) Gone(ctx context.Context, _, _, uid string) (bool, error) 
 
 // read gives each pod of one whole list to each; begin comes before every
 // attempt. It counts only if the kubelet knew all its pods before it answered,
-// for which it must be the same process that said so: the same connection.
+// for which it must be the same process that answered: the same connection.
 //
 // A kubelet that has just started answers /pods with what it has: first nothing, then
 // static pods, and those of the API server only once that is reached, which may take
@@ -249,7 +249,7 @@ func (k *Kubelet) get(ctx context.Context, path, contentType string) (*http.Resp
 	return resp, conn, nil
 }
 
-// checkWhole returns the connection on which the kubelet said that it knows
+// checkWhole returns the connection on which the kubelet reported that it knows
 // all its pods.
 func (k *Kubelet) checkWhole(ctx context.Context) (net.Conn, error) {
 	resp, conn, err := k.get(ctx, metricsPath, "text/plain")

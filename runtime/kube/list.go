@@ -28,7 +28,7 @@ func (f *follower) newest(ctx context.Context) (string, error) {
 	q.Set("fieldSelector", "metadata.name="+onePodName+","+q.Get("fieldSelector"))
 	version, err := f.readList(ctx, onePod, q, func(item) error { return nil })
 	if refusedAsSuch(err) {
-		return "", nil // whoever may not list at all will be told so by the list
+		return "", nil // a caller that may not list at all learns so from the list
 	}
 	if err != nil {
 		return "", err
@@ -123,7 +123,7 @@ func tooLarge(err error) bool {
 
 // older tells whether one resource version is from before another. Those of pods are
 // decimal numbers that only grow, as long as the history is the same one (KEP-5504);
-// of anything else nothing is known, and false is said.
+// of anything else nothing is known, and it returns false.
 func older(version, than string) bool {
 	if !decimal(version) || !decimal(than) {
 		return false

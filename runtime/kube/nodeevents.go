@@ -15,7 +15,7 @@ const nodeEvents = "/api/v1/namespaces/default/events"
 // reporter is who tells of an Event.
 const reporter = "ebb-agent"
 
-// NodeEvent is what people are told about this node.
+// NodeEvent is an Event about this node.
 type NodeEvent struct {
 	Name            string // of the Event: no other may have it
 	Again           bool   // there is one of that name, which is brought up to date

@@ -43,7 +43,7 @@ type Pods struct {
 	// never. The annotation is believed of a mirror pod only: anybody can write it into a
 	// pod.
 	StaticKnown bool
-	// Heard is when the other side last said anything, if the answer is older than the
+	// Heard is when the other side last sent anything, if the answer is older than the
 	// question: a watch that is dead is found out only after a while. Zero: it is not.
 	Heard time.Time
 }

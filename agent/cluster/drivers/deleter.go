@@ -115,13 +115,13 @@ type errKept struct{ why gc.Reason }
 func (e errKept) Error() string { return "kept: a live read says " + string(e.why) }
 
 // Delete what a PersistentVolume stands for, then the object. asked says whether the
-// driver was asked to: whatever it said, it may have done so.
+// driver was asked to: whatever it answered, it may have done so.
 func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome, asked bool) {
 	began := time.Now()
 	defer func() { out.Took = time.Since(began) }()
 	driver, rules := v.driver(a.Driver)
 	if driver == nil {
-		return metadata.Outcome{Result: gc.Conflict, Err: errors.New("kept: the driver is not to be served any more")}, false
+		return metadata.Outcome{Result: gc.Conflict, Err: errors.New("kept: the driver is no longer configured")}, false
 	}
 	if err := driver.Ready(ctx); err != nil {
 		v.o.Called(a.Driver, callResult(err))

@@ -66,7 +66,7 @@ func testHaltKept(t *testing.T, b *fixture, binary string) {
 
 func (p *program) resume() {
 	p.t.Helper()
-	if text, err := p.ask(p.t.Context(), http.MethodPost, "/control/resume"); err != nil || text != "going on\n" {
+	if text, err := p.ask(p.t.Context(), http.MethodPost, "/control/resume"); err != nil || text != "resumed\n" {
 		p.t.Fatalf("%q, %v", text, err)
 	}
 }

@@ -247,7 +247,7 @@ func testControl(t *testing.T, b *fixture, binary string) {
 	}
 	hangup()
 	await.Holds(t, patience, "the complaint", func(context.Context) error {
-		if !strings.Contains(p.log.text(), "configuration not taken over") {
+		if !strings.Contains(p.log.text(), "configuration rejected") {
 			return fmt.Errorf("nothing is said")
 		}
 		return nil

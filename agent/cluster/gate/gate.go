@@ -169,7 +169,7 @@ func (g *Gate) Pause(ctx context.Context) (left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.paused {
-		g.log.Warn("paused: nothing is sent", "reason", "by hand")
+		g.log.Warn("paused: no deletions are sent", "reason", "by hand")
 	}
 	g.paused = true
 	g.updateMetrics()
@@ -185,7 +185,7 @@ func (g *Gate) Resume() (still string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.paused || g.tripped {
-		g.log.Info("going on", "reason", "by hand", "was_paused", g.paused, "breaker_was_open", g.tripped)
+		g.log.Info("resumed", "reason", "by hand", "was_paused", g.paused, "breaker_was_open", g.tripped)
 	}
 	if g.tripped {
 		g.breaker.Reset()
@@ -196,7 +196,7 @@ func (g *Gate) Resume() (still string) {
 		return "the configuration says paused: true"
 	}
 	if g.loading {
-		return "it is not known yet whether it was paused, or its circuit breaker open before it was started"
+		return "not known yet whether the previous leader was paused or had its circuit breaker open"
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ func (g *Gate) OnRestore(why string) {
 	g.unconfirmed = true
 	g.updateMetrics()
 	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", why)
+		g.log.Warn("nodes and volumes are not collected after an etcd restore: check what came back, then run ebb control confirm-restore", "reason", why)
 	}
 	g.saver.notify()
 }

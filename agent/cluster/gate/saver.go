@@ -82,15 +82,15 @@ func (g *Gate) restoreState(k election.State) {
 	}
 	if err := g.breaker.Restore(time.Now(), k.Deletions); err != nil {
 		g.tripped = true
-		g.log.Error("deletions stop: how many there were is not known; look at ebb control decisions, then run ebb control resume", "reason", "kept on the lease", "error", err)
+		g.log.Error("deletions stop: the saved deletion counts cannot be read; check ebb control decisions, then run ebb control resume", "reason", "saved in the Lease", "error", err)
 	}
 	g.breaker.Persist(true)
 	g.updateMetrics()
 	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes wait: look at what came back, then run ebb control confirm-restore", "reason", "kept on the lease")
+		g.log.Warn("nodes and volumes are not collected after an etcd restore: check what came back, then run ebb control confirm-restore", "reason", "saved in the Lease")
 	}
 	if g.paused || g.tripped {
-		g.log.Warn("it is as it was left: look at why, then run ebb control resume", "reason", "kept on the lease", "was", fmt.Sprintf("%.300s", k.Halted))
+		g.log.Warn("still stopped by the previous leader: find out why, then run ebb control resume", "reason", "saved in the Lease", "was", fmt.Sprintf("%.300s", k.Halted))
 	}
 }
 
@@ -120,7 +120,7 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 	}
 	err := g.restore(ctx)
 	if errors.Is(err, election.ErrNoLease) {
-		g.log.Warn("a pause by hand, the circuit breaker and its counts will not outlive a restart", "reason", err.Error())
+		g.log.Warn("a pause, the circuit breaker and its counts will be lost on restart", "reason", err.Error())
 		g.startWithoutState()
 	}
 	changed(ctx)
@@ -148,7 +148,7 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 		late = nil
 		if err := g.Save(ctx); err != nil && ctx.Err() == nil {
 			if backoff.First() {
-				g.log.Error("a restart would not know how it stands, and after some more deletions none are sent", "reason", "the lease cannot be written", "error", err)
+				g.log.Error("cannot write the Lease: pause and limits would be lost on restart; deletions stop when the reserved count is used up", "reason", "the lease cannot be written", "error", err)
 			}
 			wait.Sleep(ctx, backoff.Next())
 			continue
@@ -182,7 +182,7 @@ func (g *Gate) restore(ctx context.Context) error {
 			return err
 		}
 		if backoff.First() && ctx.Err() == nil {
-			g.log.Error("nothing is sent before it is known whether it was paused, or its circuit breaker open", "reason", "the lease cannot be read or written", "error", err)
+			g.log.Error("deletions wait until the Lease shows whether the previous leader was paused or had its circuit breaker open", "reason", "the lease cannot be read or written", "error", err)
 		}
 		if !wait.Sleep(ctx, backoff.Next()) {
 			return ctx.Err()
@@ -234,7 +234,7 @@ func (g *Gate) SaveFinal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finalSaveTimeout)
 	defer cancel()
 	if err := g.write(ctx, true); err != nil && !errors.Is(err, election.ErrNoLease) {
-		g.log.Warn("who leads next takes more for deleted than was", "reason", "the lease cannot be written", "error", err)
+		g.log.Warn("cannot write the Lease: the next leader will over-count past deletions", "reason", "the lease cannot be written", "error", err)
 	}
 }
 

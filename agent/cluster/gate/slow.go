@@ -52,7 +52,7 @@ func (g *Gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 	if a.Root.IsCollector() {
 		e = g.config.CollectorEnvelope
 	}
-	g.log.Warn("a cascade is slowed; it goes on by itself, and others are not held",
+	g.log.Warn("a cascade is slowed down; it continues by itself, and other cascades are not affected",
 		"reason", "envelope", "root", Describe(a.Root), "root_uid", a.Root.UID, "burst", e.Burst, "per_minute", e.PerMinute, "goes_on", taken.RetryAt.UTC().Format(time.RFC3339))
 	if a.Root.IsCollector() {
 		return // there is no object to tell it of

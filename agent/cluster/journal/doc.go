@@ -27,6 +27,6 @@
 // # Failure modes
 //
 // A write whose answer is lost counts as not stored, and may be: storing twice is
-// harmless. A segment that somebody deleted is lost, and said to be ([Taken].Lost). Two
+// harmless. A segment that somebody deleted is lost, and reported ([Taken].Lost). Two
 // processes without an election fence each other in turn.
 package journal

@@ -187,7 +187,7 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 		}
 		err := k.write(ctx)
 		if errors.Is(err, ErrFenced) {
-			k.log.Error("ending: another process writes the journal of orphaned owners", "reason", "fenced", "journal", k.name)
+			k.log.Error("exiting: another process writes the journal of orphaned owners", "reason", "fenced", "journal", k.name)
 			fenced(election.ErrLost)
 			return
 		}
@@ -218,7 +218,7 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 		k.owned = err == nil
 	}
 	if len(found.Lost) > 0 {
-		k.log.Error("a part of the journal of orphaned owners is gone: dependents of the owners in it that are seen late are deleted",
+		k.log.Error("part of the journal of orphaned owners is lost: late dependents of the owners in it will be deleted",
 			"reason", "somebody deleted it", "parts", strings.Join(found.Lost, ", "))
 	}
 	entries := make([]cascade.Entry, 0, len(found.Entries))
@@ -310,10 +310,10 @@ func (k *Keeper) setProblem(err error) {
 		clear(k.held)
 		k.log.Info("owners can be orphaned again", "reason", "the journal of orphaned owners can be written", "journal", k.name)
 	case errors.Is(err, ErrRefused):
-		k.log.Error("owners wait to be orphaned", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err,
+		k.log.Error("orphaning of owners waits", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err,
 			"help", "make the namespace, and allow get, create, update, delete and list on its configmaps")
 	default:
-		k.log.Error("owners wait to be orphaned", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err)
+		k.log.Error("orphaning of owners waits", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err)
 	}
 	k.problem.Store(&problem)
 }

@@ -91,7 +91,7 @@ func (k *Keeper) swept(ctx context.Context, begun time.Time, holders map[string]
 	k.metrics.holders.Set(float64(len(holders)))
 	if len(holders) > 0 {
 		names := slices.Sorted(maps.Keys(holders))
-		k.log.Warn("the journal of orphaned owners keeps what is old", "reason", "types cannot be read that may hold dependents",
+		k.log.Warn("old entries stay in the journal of orphaned owners", "reason", "types that may have dependents cannot be read",
 			"types", strings.Join(names[:min(len(names), maxNamed)], ", "), "of", len(names), "first", names[0], "error", fmt.Sprintf("%.300s", holders[names[0]]),
 			"help", "fix them, or list those that hold no dependents in orphanWithout")
 		return
@@ -99,7 +99,7 @@ func (k *Keeper) swept(ctx context.Context, begun time.Time, holders map[string]
 	_ = k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
 		if forgotten := c.Swept(now, begun); len(forgotten) > 0 {
 			k.forgetNow(forgotten)
-			k.log.Info("orphaned owners are forgotten", "reason", "every type has caught up", "owners", len(forgotten))
+			k.log.Info("orphaned owners are removed from the journal", "reason", "every type has caught up", "owners", len(forgotten))
 		}
 	})
 }

@@ -169,7 +169,7 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 func (k *Kubelet) Exec(w http.ResponseWriter, r *http.Request, pod, container string) {
 	command := r.URL.Query()["command"]
 	if container != "agent" || !slices.Equal(command, []string{"/usr/bin/ebb-agent", "dial-stdio"}) {
-		http.Error(w, fmt.Sprintf("a command that nobody expects: %q in %q", command, container), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("unexpected command: %q in %q", command, container), http.StatusBadRequest)
 		return
 	}
 	if pod == "restarts" {

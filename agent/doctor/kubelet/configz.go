@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// FromConfigz is where settings come from that the kubelet itself told.
+// FromConfigz is the source of settings that the kubelet itself reported.
 const FromConfigz = "/configz"
 
 // FromKubelet asks the kubelet for the configuration that it runs with.

@@ -77,7 +77,7 @@ func TestFromKubelet(t *testing.T) {
 		"not checked":      {says(200, answer), kube.KubeletOptions{URL: server.URL, InsecureSkipVerify: true}, ""},
 		"another name":     {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, ServerName: "worker-3"}, "worker-3"},
 		"no such token":    {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, TokenFile: dir + "/none"}, "none"},
-		"token over http":  {says(200, answer), kube.KubeletOptions{URL: "http://127.0.0.1:1", TokenFile: token}, "cannot go without TLS"},
+		"token over http":  {says(200, answer), kube.KubeletOptions{URL: "http://127.0.0.1:1", TokenFile: token}, "needs https"},
 		"no URL":           {says(200, answer), kube.KubeletOptions{URL: "127.0.0.1:10250"}, "server address"},
 		"nobody there":     {says(200, answer), kube.KubeletOptions{URL: "https://127.0.0.1:1"}, "refused"},
 		"no certificate":   {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: token}, "holds no certificate"},

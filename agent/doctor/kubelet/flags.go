@@ -12,7 +12,7 @@ import (
 type flag struct{ name, value string }
 
 // parseFlags reads a command line, without the program's name, as the kubelet does,
-// and returns the flags that concern ebb. Of others it cannot be told whether they take a
+// and returns the flags that concern ebb. Of others it is unknown whether they take a
 // value: what follows and is no flag itself counts as one.
 func parseFlags(args []string) (flags []flag, err error) {
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)

@@ -27,7 +27,7 @@ type Settings struct {
 }
 
 // knobs are all settings by the field of a configuration file, the flag and the default
-// of a kubelet that was told nothing, in the order in which they are shown.
+// of a kubelet without flags and files, in the order in which they are shown.
 var knobs = []struct {
 	field, flag, otherwise string
 	of                     func(*Settings) layer
@@ -62,7 +62,7 @@ var defaultEvictionHard = map[string]string{
 	"imagefs.inodesFree": "5%",
 }
 
-// Defaults are the settings of a kubelet that was told nothing. It has no
+// Defaults are the settings of a kubelet without flags and files. It has no
 // eviction thresholds: those come with a configuration file.
 func Defaults() Settings {
 	s := Settings{EvictionHard: Values[string]{}, EvictionSoft: Values[string]{}, FeatureGates: Values[bool]{}}
@@ -97,7 +97,7 @@ type Setting struct {
 	From  string `json:"from"`
 }
 
-// gatesOfInterest change what is said of disks.
+// gatesOfInterest change the findings about disks.
 var gatesOfInterest = []string{"featureGates.ImageMaximumGCAge", "featureGates.KubeletSeparateDiskGC"}
 
 // List has the settings that concern images, containers and disks.
@@ -116,7 +116,7 @@ func (s *Settings) List() []Setting {
 	})
 }
 
-// Reconcile lays what the kubelet said that it runs with over what its files
+// Reconcile lays what the kubelet reports that it runs with over what its files
 // say. Where the two agree a value keeps the place it was read from; where not,
 // the kubelet is right, and different names it: files that were changed, and a
 // kubelet that was not restarted.
@@ -133,13 +133,13 @@ func (s *Settings) Reconcile(asked Settings) (different []string) {
 // beside a configuration that does not have it.
 func (s *Settings) TakeFlags(p *Process) {
 	flags, err := p.flags()
-	told := Defaults()
-	if p.Within != "" || err != nil || told.layFlags(flags) != nil {
+	withFlags := Defaults()
+	if p.Within != "" || err != nil || withFlags.layFlags(flags) != nil {
 		return
 	}
 	for _, k := range knobs {
 		if k.field == "" {
-			k.of(s).take(k.flag, k.of(&told))
+			k.of(s).take(k.flag, k.of(&withFlags))
 		}
 	}
 	s.FlagsKnown = true

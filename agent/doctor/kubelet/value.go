@@ -185,11 +185,11 @@ func (m Values[T]) list(name string) (list []Setting) {
 	return list
 }
 
-func (m Values[T]) take(name string, asked layer) (told []string) {
+func (m Values[T]) take(name string, asked layer) (differences []string) {
 	answer := asked.(Values[T])
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if _, there := answer[key]; !there {
-			told = append(told, fmt.Sprintf(differs, name+" "+key, "not set", m[key].V))
+			differences = append(differences, fmt.Sprintf(differs, name+" "+key, "not set", m[key].V))
 			delete(m, key)
 		}
 	}
@@ -197,13 +197,13 @@ func (m Values[T]) take(name string, asked layer) (told []string) {
 		v, there := m[key]
 		switch {
 		case !there:
-			told = append(told, fmt.Sprintf(differs, name+" "+key, answer[key].V, "unset"))
+			differences = append(differences, fmt.Sprintf(differs, name+" "+key, answer[key].V, "unset"))
 		case v.V != answer[key].V:
-			told = append(told, fmt.Sprintf(differs, name+" "+key, answer[key].V, v.V))
+			differences = append(differences, fmt.Sprintf(differs, name+" "+key, answer[key].V, v.V))
 		default:
 			continue
 		}
 		m[key] = answer[key]
 	}
-	return told
+	return differences
 }

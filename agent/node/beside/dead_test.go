@@ -181,7 +181,7 @@ func (b *fixture) outlive(d time.Duration) {
 	if grown := memory() - before; grown > 16*mib {
 		b.Errorf("it grew by %g MiB", grown/mib)
 	}
-	if b.agent.PID() != pid || b.count("the pods of this node are not known; none is taken for gone", "", "") != 1 {
+	if b.agent.PID() != pid || b.count("the pods of this node are not known; none is treated as gone", "", "") != 1 {
 		b.Errorf("it says more than once that the pods are not known:\n%s", b.said())
 	}
 }

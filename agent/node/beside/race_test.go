@@ -34,7 +34,7 @@ func TestStartRace(t *testing.T) {
 			b.must(err)
 			removed := b.count("image removed", "", "")
 			t.Logf("%d pods started, %d failed for a moment, %d bound while their image was away; %d images removed, %d of them brought in again, %d kept at the last moment, %d kills",
-				result.Started, result.Transiently, result.Missing, removed, result.Brought, b.count("image stays after all", "", ""), result.Kills)
+				result.Started, result.Transiently, result.Missing, removed, result.Brought, b.count("image kept by the last check", "", ""), result.Kills)
 			for _, f := range result.Failures {
 				t.Errorf("failed for good: %s", f)
 			}

@@ -63,7 +63,7 @@ func TestPodsUnknownAfterRestart(t *testing.T) {
 	b.fill(97)
 	mark := b.journal.mark()
 	b.start()
-	said := b.journal.await(t, mark, "the pods of this node are not known; none is taken for gone")
+	said := b.journal.await(t, mark, "the pods of this node are not known; none is treated as gone")
 	if said.Text("images") == "" {
 		t.Error("it is not said what counts meanwhile")
 	}

@@ -54,7 +54,7 @@ func TestProjectQuota(t *testing.T) {
 			mark := b.journal.mark()
 			b.must(quotatest.Limit(root, project, limit, 0))
 			b.importImages(plain("look", 64<<10)) // the runtime tells of it
-			line := b.journal.await(t, mark, "a project's limit holds here, and the kernel watermark is of the whole filesystem; reading it every 10s or sooner")
+			line := b.journal.await(t, mark, "a project quota applies here, which the kernel watermark does not cover; reading it every 10s or sooner")
 			if line.Number("project") != project {
 				t.Errorf("it was said of %v", line.Fields)
 			}

@@ -115,7 +115,7 @@ func TestNamesComeBack(t *testing.T) {
 		mark := b.journal.mark()
 		b.cross()
 		b.journal.await(t, mark, "reclaim run ended")
-		stays := b.journal.await(t, mark, "image stays after all")
+		stays := b.journal.await(t, mark, "image kept by the last check")
 		if stays.Text("image") != b.scenario.ids["two"] || !strings.HasPrefix(stays.Text("reason"), "wanted by ") {
 			t.Errorf("another one stays: %v", stays.Fields)
 		}

@@ -214,7 +214,7 @@ func afterReset(t *testing.T) {
 	begun := time.Now()
 	b.start()
 	t.Logf("the agent was ready after %v", time.Since(begun).Round(time.Millisecond))
-	b.journal.await(t, mark, "first start since a reboot; ages go on where they stood")
+	b.journal.await(t, mark, "first start since a reboot; ages continue from the saved state")
 	b.mustStay(b.scenario.order...) // the withdrawn ones, too
 	b.checkShifted(saved, begun)
 	b.awaitReason("wanted", "wanted")

@@ -174,7 +174,7 @@ func TestRemovalFails(t *testing.T) {
 	if got := b.metric("ebb_node_image_removal_failures_total"); got != 1 {
 		t.Errorf("%g failures were counted", got)
 	}
-	failed := b.journal.await(t, mark, "image could not be removed; going on with others")
+	failed := b.journal.await(t, mark, "image could not be removed; continuing with others")
 	if failed.Text("image") != b.scenario.ids["a6"] || failed.Text("error") != "made to fail" {
 		t.Errorf("the failure was logged as %v", failed.Fields)
 	}
@@ -251,7 +251,7 @@ func TestDiskDoesNotSettle(t *testing.T) {
 	stuck.Store(false)
 	b.journal.await(t, unstuck, "the disk shows what was removed")
 	b.eventually("a low disk", b.notLow) // what was written meanwhile was not in the figure, either
-	if n := len(b.journal.since(mark, "the disk does not show yet what was removed; going on with what was computed")); n != 1 {
+	if n := len(b.journal.since(mark, "the freed space does not show yet; continuing with the computed value")); n != 1 {
 		t.Errorf("it was said %d times that the disk does not show it", n)
 	}
 	b.checkRun(mark)

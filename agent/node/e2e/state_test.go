@@ -207,7 +207,7 @@ func TestImageDiskBreaks(t *testing.T) {
 	b.must(breakDisk(b.node.Mount()))
 	mark := b.journal.mark()
 	b.startUnready()
-	b.journal.await(t, mark, "image could not be removed; going on with others")
+	b.journal.await(t, mark, "image could not be removed; continuing with others")
 	b.stop()
 }
 

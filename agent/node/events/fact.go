@@ -19,7 +19,7 @@ const (
 
 func (r Reason) warns() bool { return r != Paused && r != Resumed }
 
-// Fact is what people are told.
+// Fact is the content of a Kubernetes Event about this node.
 type Fact struct {
 	Reason  Reason
 	Subject string // what it is about: a path, an image. With the reason it says which facts are one

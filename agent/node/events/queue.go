@@ -20,7 +20,7 @@ const (
 	seriesExpiry = time.Hour // how long an API server keeps an Event by default (--event-ttl)
 )
 
-// queue has what is to be told, what was told lately, and the rule of what goes when. The zero
+// queue has the facts to post, those posted lately, and the rule of when each is posted. The zero
 // value is ready. It knows no time of its own.
 type queue struct {
 	waiting []waiting // in order of their first time
@@ -33,7 +33,7 @@ type key struct {
 	subject string
 }
 
-// waiting are the facts with one key that nobody was told of yet.
+// waiting are the facts with one key that were not posted yet.
 type waiting struct {
 	key
 	message     string // the latest
@@ -137,7 +137,7 @@ func roomAt(posts []time.Time, most int) time.Time {
 }
 
 // take removes one that may go now and counts it as posted; of several it is one of the reason that
-// was not told of for longest. ok is false if none may.
+// was not posted for longest. ok is false if none may.
 func (q *queue) take(now time.Time) (w waiting, ok bool) {
 	index, longest := -1, time.Time{}
 	for n, w := range q.waiting {

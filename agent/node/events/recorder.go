@@ -34,7 +34,7 @@ type Poster interface {
 
 // Options is what a Recorder is made of.
 type Options struct {
-	Poster     Poster // nil: nobody is told
+	Poster     Poster // nil: nothing is posted
 	Conditions *condition.Set
 	Log        *slog.Logger
 }
@@ -60,7 +60,7 @@ func New(r *prometheus.Registry, o Options) *Recorder {
 	return recorder
 }
 
-// Record has people told of a fact, soon or not at all. It never waits.
+// Record queues a fact for an Event. It may be posted soon, merged or dropped. It never waits.
 func (r *Recorder) Record(f Fact) {
 	if r.Poster == nil {
 		return
@@ -71,7 +71,7 @@ func (r *Recorder) Record(f Fact) {
 	r.mu.Unlock()
 	select {
 	case r.news <- struct{}{}:
-	default: // said, and not heard yet
+	default: // signalled already, and not received yet
 	}
 }
 
@@ -143,7 +143,7 @@ func (r *Recorder) try(ctx context.Context, e kube.NodeEvent) error {
 }
 
 // done counts what became of an Event. That a right is missing lasts; that the API server is away
-// is said by those who need it.
+// is reported by those who need it.
 func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
 	switch {
 	case err == nil:
@@ -154,7 +154,7 @@ func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
 		r.Conditions.End("events", "Events about this node are written again")
 		return
 	case errors.Is(err, kube.ErrForbidden):
-		r.Conditions.Begin("events", slog.LevelWarn, "Events about this node cannot be written; what they would say is in the log", "error", err)
+		r.Conditions.Begin("events", slog.LevelWarn, "cannot write Events about this node; the log has the same facts", "error", err)
 	default:
 		r.Log.Debug("event not written", "reason", e.Reason, "error", err)
 	}

@@ -112,7 +112,7 @@ func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
 }
 
 // Refused appends what stays, or what keeps the agent from removing anything, unless the same was
-// said of it a moment ago. The outcome is refused if the entry has none.
+// noted of it a moment ago. The outcome is refused if the entry has none.
 func (h *History) Refused(e page.HistoryEntry) {
 	now := h.o.Now()
 	e.Time, e.Wall, e.Ended = now, h.o.Wall(), &now
@@ -133,27 +133,27 @@ func (h *History) Noted(e page.HistoryEntry) {
 	h.enqueue(&Attempt{h: h, entry: e, over: true})
 }
 
-// said is what was said of something, and when.
-type said struct {
+// refusal is the text of a refusal, and when it was noted last.
+type refusal struct {
 	what string
 	at   time.Time
 }
 
-// repeats is whether the same refusal was said of the same thing before. Its caller holds mu.
+// repeats is whether the same refusal of the same thing was noted a moment ago. Its caller holds mu.
 func (h *History) repeats(e *page.HistoryEntry) bool {
 	thing := strings.Join(append([]string{e.Kind, e.ID}, e.Names...), " ")
 	if e.Outcome == page.OutcomeRemoved {
-		delete(h.said, thing)
+		delete(h.refusals, thing)
 		return false
 	}
-	what, last := strings.Join([]string{e.Outcome, e.Reason, e.Error}, " "), h.said[thing]
-	if ago := e.Ended.Sub(last.at); last.what == what && ago >= 0 && ago < saidFor {
+	what, last := strings.Join([]string{e.Outcome, e.Reason, e.Error}, " "), h.refusals[thing]
+	if ago := e.Ended.Sub(last.at); last.what == what && ago >= 0 && ago < repeatWithin {
 		return true
 	}
-	if len(h.said) >= saidMost {
-		clear(h.said)
+	if len(h.refusals) >= refusalsMost {
+		clear(h.refusals)
 	}
-	h.said[thing] = said{what, *e.Ended}
+	h.refusals[thing] = refusal{what, *e.Ended}
 	return false
 }
 

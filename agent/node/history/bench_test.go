@@ -61,7 +61,7 @@ func fill(k *kit) {
 		for n := range 100 {
 			k.Refused(imageEntry(fmt.Sprint("r", n)))
 		}
-		clear(k.said)
+		clear(k.refusals)
 		k.write()
 	}
 }

@@ -21,10 +21,10 @@ const (
 	// waitingMost bounds the entries that wait in memory for a file that can be written.
 	waitingMost = 1000
 
-	// saidMost bounds the refusals that are remembered, and saidFor for how long, so that one that
+	// refusalsMost bounds the refusals that are remembered, and repeatWithin for how long, so that one that
 	// repeats itself is one entry.
-	saidMost = 1000
-	saidFor  = time.Hour
+	refusalsMost = 1000
+	repeatWithin = time.Hour
 )
 
 // unwritable is the condition.
@@ -45,11 +45,11 @@ type History struct {
 	wake    chan struct{} // something waits to be written
 	ended   chan struct{} // Run has
 
-	mu    sync.Mutex
-	file  file
-	queue queue
-	left  []*Attempt      // nobody knows what became of them
-	said  map[string]said // of each thing that was refused, what was said last
+	mu       sync.Mutex
+	file     file
+	queue    queue
+	left     []*Attempt         // nobody knows what became of them
+	refusals map[string]refusal // the last refusal of each thing
 }
 
 // queue is what waits to be written.
@@ -72,7 +72,7 @@ func New(r *prometheus.Registry, o Options) *History {
 	}
 	return &History{
 		o: o, metrics: newMetrics(r), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		queue: queue{round: newRound()}, said: make(map[string]said),
+		queue: queue{round: newRound()}, refusals: make(map[string]refusal),
 	}
 }
 
@@ -83,11 +83,11 @@ func (h *History) Attach(db *bolt.DB) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
-		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "the history of removals cannot be read; removals go on without one", "error", err)
+		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "cannot read the removal history; removals continue without it", "error", err)
 		return
 	}
 	if slices.Contains(f.damaged[:], true) {
-		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "a part of the history of removals makes no sense and begins anew", "reason", "damaged state file")
+		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "part of the removal history is damaged and starts empty", "reason", "damaged state file")
 	}
 	h.file = f
 	for _, l := range without {
@@ -201,7 +201,7 @@ func (h *History) written(next file, batch []*Attempt, records []record, keys []
 		}
 		h.queue.waiting = append(again, h.queue.waiting...)
 		h.bound()
-		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "the history of removals cannot be written; removals go on without it", "error", err)
+		h.o.Conditions.Begin(unwritable, slog.LevelWarn, "cannot write the removal history; removals continue without it", "error", err)
 		return
 	}
 	h.file = next

@@ -101,11 +101,11 @@ func TestRepeats(t *testing.T) {
 	if len(k.queue.waiting) != 1 {
 		t.Errorf("%d entries of one refusal wait", len(k.queue.waiting))
 	}
-	for n := range 3 * saidMost {
+	for n := range 3 * refusalsMost {
 		k.Refused(imageEntry(fmt.Sprint(n)))
 	}
-	if len(k.said) > saidMost {
-		t.Errorf("%d refusals are remembered", len(k.said))
+	if len(k.refusals) > refusalsMost {
+		t.Errorf("%d refusals are remembered", len(k.refusals))
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	// removedMost bounds how many removed images are remembered.
 	removedMost = 1000
 
-	// inACircle is how often in a row an image comes back before people are told.
+	// inACircle is how often in a row an image comes back before an Event reports it.
 	inACircle = 3
 )
 
@@ -65,7 +65,7 @@ func (s *removedImages) cameBack(i inventory.Image, now time.Time) (times int) {
 	return times
 }
 
-// inCircle is what people are told of an image that is removed and pulled again and again.
+// inCircle is the Event about an image that is removed and pulled again and again.
 func inCircle(i inventory.Image, times int) events.Fact {
 	name := cmp.Or(slices.Concat(i.References, []string{i.ID})...)
 	return events.Fact{Reason: events.PulledAgain, Subject: i.ID, Message: fmt.Sprintf(

@@ -31,7 +31,7 @@ func (c *containers) back(at time.Time) (again bool) {
 }
 
 // list learns which container was made from which image, for the events that name only the
-// container, and returns the ends that no event told of, as uses of images by ID: at the time
+// container, and returns the ends that no event reported, as uses of images by ID: at the time
 // that the runtime gives, which end converts, or, of a container that is gone, when it was asked,
 // unless the kernel has stamped its image since the runtime was last asked.
 func (c *containers) list(list []inventory.Container, asked time.Time, end func(time.Time) time.Time, stamped map[string]bool) (uses map[string]time.Time) {

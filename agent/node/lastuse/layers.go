@@ -23,7 +23,7 @@ const (
 	resolveMost  = 5 * time.Minute
 )
 
-// Layers are the top layers of images: where each is, so that the kernel can be told to stamp its
+// Layers are the top layers of images: where each is, so that the kernel stamps its
 // uses, and which are still to be found.
 type Layers struct {
 	o       *Options

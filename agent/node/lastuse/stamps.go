@@ -60,18 +60,18 @@ func (s *stamps) isOf(l trackedLayer, ns uint64, arrived time.Time) bool {
 	return at.After(arrived) || !l.made.IsZero() && at.After(s.clock.FromWall(l.made))
 }
 
-// noteLost is for uses of layers that the kernel was not told of yet, and had no room to
+// noteLost is for uses of layers that the kernel does not track yet, and had no room to
 // note. They can be of any image that is not tracked, and of no other; once it is, it loses
 // none. So a table that stays full, of directories that are none of ours, makes nothing recent
 // for longer than it takes to resolve it.
 func (s *stamps) noteLost() {
 	n, err := s.o.Probes.Counters()
 	if err != nil || n.UnresolvedLost <= s.lost {
-		return // an unreadable counter is told by the metrics
+		return // the metrics report an unreadable counter
 	}
 	s.lost = n.UnresolvedLost
 	s.images.someUsedAt(s.clock.Now(), func(l inventory.Layer) bool { return !s.tracked.has(l) })
-	s.o.Conditions.Begin("lost uses", slog.LevelWarn, "the kernel had no room to note uses; images it was not told of yet count as used until now",
+	s.o.Conditions.Begin("lost uses", slog.LevelWarn, "the kernel's table of uses was full; images that it did not track yet count as used now",
 		"lost", n.UnresolvedLost)
 }
 

@@ -205,7 +205,7 @@ func (t *Tracker) EventsBack(at time.Time) {
 func (t *Tracker) HearsEvents() bool { return !t.containers.since.IsZero() }
 
 // Event records a use that a runtime event tells of: that a container was made, or its
-// process began or ended; that it was removed only if its end was not told. The kernel knows
+// process began or ended; that it was removed only if its end was not reported. The kernel knows
 // it too and to the nanosecond; this is what remains where there are no programs, and for root
 // filesystems that are not overlayfs.
 func (t *Tracker) Event(e inventory.Event, at time.Time) {

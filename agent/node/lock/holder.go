@@ -34,7 +34,7 @@ type Holder struct {
 	Since        time.Time `json:"since,omitzero"`
 }
 
-// Self is this process. The pod's names are told by its environment (POD_NAME,
+// Self is this process. The pod's names come from its environment (POD_NAME,
 // POD_NAMESPACE, POD_UID); the container by its cgroup, if that can be seen.
 func Self(version string) Holder {
 	h := Holder{
@@ -142,7 +142,7 @@ func holderOf(f *os.File) Holder {
 	return h
 }
 
-// flocker finds who holds a file in /proc/locks; 0 if that cannot be told. Lines are
+// flocker finds who holds a file in /proc/locks; 0 if that is unknown. Lines are
 // "12: FLOCK  ADVISORY  WRITE 4711 00:18:1234 0 EOF", those that wait have "->".
 func flocker(locks io.Reader, dev, inode uint64) int {
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), inode)

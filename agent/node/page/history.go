@@ -23,7 +23,7 @@ type HistoryEntry struct {
 
 	Rule   string `json:"rule,omitempty"`   // of the policy, by which it was to go: threshold, age, pod_gone, …
 	Reason string `json:"reason"`           // of what went, the rule; of what stays, why, in words
-	Detail string `json:"detail,omitempty"` // what the policy said of it, in words; of a hold, what holds the space
+	Detail string `json:"detail,omitempty"` // the policy's reason, in words; of a hold, what holds the space
 	Error  string `json:"error,omitempty"`  // why it failed, or why nobody knows what it freed
 
 	LastUsed *time.Time `json:"lastUsed,omitempty"` // by ebb's clock; absent: no use was seen

@@ -318,7 +318,7 @@ type PauseRequest struct {
 type Pause struct {
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	By     string    `json:"by,omitempty"` // who asked, as they said
+	By     string    `json:"by,omitempty"` // who asked, as they named themselves
 	Reason string    `json:"reason,omitempty"`
 
 	// NotSaved is why a restart would not know of it; in the answer to /pause alone.

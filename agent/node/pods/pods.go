@@ -124,7 +124,7 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 		p.unknown = true
 		p.known.Set(0)
 		if !errors.Is(err, kube.ErrNotYet) { // which is how each start begins
-			p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is taken for gone",
+			p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is treated as gone",
 				"source", p.Name, "error", err, "images", p.countsMeanwhile())
 		}
 		return kube.Pods{}, err
@@ -189,7 +189,7 @@ func (p *Pods) AskAgain(stay bool) time.Time {
 	return p.Now().Add(p.pause)
 }
 
-// Policy is what the policy for images is told of the pods.
+// Policy is the policy for images' view of the pods.
 func (p *Pods) Policy() image.Pods { return image.Pods{Unknown: p.unknown, Answered: p.answered} }
 
 // Want lists who wants an image, by any of its names or its ID; each once.

@@ -45,7 +45,7 @@ type Advice struct{ r *Reclaimer }
 func (r *Reclaimer) Advice() Advice { return Advice{r} }
 
 // Why tells the story of an image, on the filesystem that reclaim works, or worked last, on; false
-// if it is not there. It is told without the lock, as a [Question] is answered.
+// if it is not there. It is called without the lock, as a [Question] is answered.
 func (a Advice) Why(inv *inventory.Inventory) func(id string) (image.Explanation, bool) {
 	if a.r.target == nil {
 		return func(string) (image.Explanation, bool) { return image.Explanation{}, false }

@@ -16,7 +16,7 @@ const (
 	resultCapped     = "capped"      // maxRemovalsPerHour is used up
 	resultShortfall  = "shortfall"   // the low threshold is reached by what was computed, and the disk does not show it yet
 	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
-	resultObserved   = "observed"    // mode observe: only said
+	resultObserved   = "observed"    // mode observe: nothing is removed
 	resultPaused     = "paused"      // somebody has paused the agent
 	resultDone       = "done"        // what was asked for is available
 	resultShort      = "short"       // what was shown is gone, and it is not enough

@@ -24,7 +24,7 @@ type filesystem struct {
 	kept   *state.Reclaim
 	plan   image.Plan   // the latest
 	would  shadow.Would // in mode observe
-	hold   *image.Hold  // the latest plan's, for the next one; kept.Hold has been said
+	hold   *image.Hold  // the latest plan's, for the next one; kept.Hold has been logged
 }
 
 // Find sorts out which filesystems hold images. It is called when the watched ones have moved.

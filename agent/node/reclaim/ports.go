@@ -45,8 +45,8 @@ type Options struct {
 
 	Save        func()                     // has the records written
 	LookAgain   func(at time.Time)         // has the images looked at then
-	HearEvents  func() (told bool)         // takes in what the runtime has told of; told if anything since it listed its images
-	SpaceNeeded func()                     // is told of a hold: images cannot give what is needed
+	HearEvents  func() (more bool)         // handles the events sent already; more if there was any since the images were listed
+	SpaceNeeded func()                     // is called for a hold: images cannot free what is needed
 	WritersGrew func(byInodes bool) string // who wrote most; "" if nobody knows
 	Tell        func(events.Fact)          // tells people
 }

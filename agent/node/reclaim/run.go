@@ -40,7 +40,7 @@ type Run struct {
 type pass struct {
 	inv    *inventory.Inventory // less what went and what turned out to be needed
 	hurry  bool                 // it may plan from an inventory that was at hand
-	listed bool                 // the runtime has told of nothing since it listed its images
+	listed bool                 // the runtime has sent no event since it listed its images
 	doubt  bool                 // something failed in it: it may be the runtime, not the image
 }
 
@@ -64,7 +64,7 @@ func (r *Reclaimer) Begin(crossedNS uint64, hurry bool) *Run {
 func (run *Run) Hurries() bool { return run.pass.hurry }
 
 // Plan begins a pass with an inventory, which the run may change; atHand is whether the runtime has
-// told of nothing since it was listed. It returns false if there is nothing to remove.
+// sent no event since it was listed. It returns false if there is nothing to remove.
 func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 	run.pass = pass{inv: inv, hurry: run.pass.hurry, listed: atHand}
 	if run.r.shadow != nil {
@@ -213,7 +213,7 @@ func (run *Run) stays(l leaving, why string) {
 	}
 	run.r.metrics.spared.Inc()
 	run.asked.report(run, page.ReclaimEvent{Event: "kept", ID: i.ID, References: i.References, Reason: why})
-	run.o.Log.Info("image stays after all", "image", i.ID, "references", i.References, "reason", why)
+	run.o.Log.Info("image kept by the last check", "image", i.ID, "references", i.References, "reason", why)
 }
 
 // measure finds out what the removal of images has freed, and says so. What they freed
@@ -276,14 +276,14 @@ func (run *Run) removalFailed(l leaving, err error) {
 	if run.pass.hurry {
 		l.attempt.Unknown("")
 		run.pass.doubt = true
-		run.o.Log.Debug("a removal failed; looking at everything anew", "image", d.ImageID, "reason", err)
+		run.o.Log.Debug("a removal failed; listing everything again", "image", d.ImageID, "reason", err)
 		return
 	}
 	l.attempt.Failed(err)
 	times, wait := run.r.gate.Add(d.ImageID, run.o.Now())
 	run.outcome.failed++
 	run.r.metrics.failures.Inc()
-	run.o.Log.Warn("image could not be removed; going on with others", "image", d.ImageID, "reason", "removal failed",
+	run.o.Log.Warn("image could not be removed; continuing with others", "image", d.ImageID, "reason", "removal failed",
 		"error", err, "attempts", times, "next", wait.String())
 	run.asked.report(run, page.ReclaimEvent{Event: "failed", ID: d.ImageID, References: run.o.LastUse.Known()[d.ImageID].References, Reason: err.Error()})
 }

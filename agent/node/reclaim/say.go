@@ -15,8 +15,8 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 	was, h := f.kept.Hold, f.plan.Hold
 	switch {
 	case h == nil && was != nil:
-		r.bookHold(f, page.OutcomeEnded, "the disk is low enough or can be brought there")
-		r.o.Log.Info("hold ended", "reason", "the disk is low enough or can be brought there", "path", f.Path)
+		r.bookHold(f, page.OutcomeEnded, "the low threshold is reached or can be reached again")
+		r.o.Log.Info("hold ended", "reason", "the low threshold is reached or can be reached again", "path", f.Path)
 	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
 		r.o.SpaceNeeded()
 		if sameHold(was, h) {
@@ -35,7 +35,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 	}
 }
 
-// sameHold reports whether what is said of the one is still true of the other. How full the disk
+// sameHold reports whether the log line of the one is still true of the other. How full the disk
 // is has metrics.
 func sameHold(was, is *image.Hold) bool {
 	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes

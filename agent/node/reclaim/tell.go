@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// holdFact is what people are told of a hold.
+// holdFact is the Event about a hold.
 func holdFact(path string, h *image.Hold) events.Fact {
 	var what []string
 	if h.Bytes {
@@ -26,7 +26,7 @@ func holdFact(path string, h *image.Hold) events.Fact {
 	return events.Fact{Reason: events.Hold, Subject: path, Message: strings.Join(what, "; ") + "; run `ebb plan` to see why each image stays"}
 }
 
-// shortResults are those of a run that ended before its goal, in words. For a hold people are told of that.
+// shortResults are those of a run that ended before its goal, in words. For a hold there is an Event of its own.
 var shortResults = map[string]string{
 	resultShort:      "what was planned is gone, and it is not enough",
 	resultShortfall:  "by what was computed enough is free, and the disk does not show it",
@@ -34,10 +34,10 @@ var shortResults = map[string]string{
 	resultCapped:     "images.maxRemovalsPerHour is used up; ebb goes on when it has room",
 }
 
-// short is what people are told of a run that ended before its goal.
+// short is the Event about a run that ended before its goal.
 func (end *outcome) short(f *filesystem) (fact events.Fact, short bool) {
 	why := shortResults[end.result]
-	// While the cap is used up, each look is such a run: the one that used it up is told of.
+	// While the cap is used up, each look is such a run: only the one that used it up is reported.
 	if why == "" || end.result == resultCapped && end.removed == 0 {
 		return fact, false
 	}

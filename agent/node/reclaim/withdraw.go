@@ -126,10 +126,10 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 	if _, err := run.o.Pods.ReadNow(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
-	// Where the runtime has told of nothing since it listed them, no reading is needed: the
+	// If the runtime has sent no event since it listed them, no reading is needed: the
 	// withdrawal refuses what has changed all the same, and the last look finds who else came.
 	begun, fresh := run.o.Now(), func(n int) (inventory.Image, error) { return run.o.LastUse.Known()[plan[n].ImageID], nil }
-	if told := run.o.HearEvents(); !run.pass.listed || told {
+	if more := run.o.HearEvents(); !run.pass.listed || more {
 		fresh = run.fresh(ctx, plan)
 	}
 	run.pass.listed = false

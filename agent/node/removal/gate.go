@@ -17,7 +17,7 @@ type Gate struct {
 }
 
 // Opens reports whether a plan that removes these may be carried out. In mode observe it may not:
-// say is called then, once for the same plan. During a pause nothing is said.
+// say is called then, once for the same plan. It is not called during a pause.
 func (g *Gate) Opens(ids []string, say func()) bool {
 	if !g.Observe {
 		return g.Paused() == nil

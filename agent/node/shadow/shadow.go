@@ -134,7 +134,7 @@ func (s *Shadow) neededAgain(images []image.Image, now time.Time) {
 		s.images[i.ID] = o
 		if after := now.Sub(o.Would); after <= againWithin {
 			s.ebb().again(i.NominalBytes)
-			s.o.Log.Info("an image is needed that would have been removed", "image", i.ID, "references", i.References,
+			s.o.Log.Info("an image that would have been removed is needed again", "image", i.ID, "references", i.References,
 				"reason", "observing", "after", after.Round(time.Second).String(), "pull_bytes", i.NominalBytes)
 		}
 	}
@@ -252,7 +252,7 @@ func (s *Shadow) went(gone []string, now time.Time) {
 		o.Others = now
 		s.images[id] = o
 		s.others().removed(frees[n])
-		s.o.Log.Info("image is gone, and was not removed by ebb", "image", id, "references", names[id], "reason", "observing", "computed_bytes", frees[n].Bytes)
+		s.o.Log.Info("image was removed, but not by ebb", "image", id, "references", names[id], "reason", "observing", "computed_bytes", frees[n].Bytes)
 		s.o.History.Noted(page.HistoryEntry{
 			Kind: page.KindImage, Outcome: page.OutcomeOthers, ID: id, Names: names[id], Reason: "others", Detail: "the kubelet or a person removed it",
 			ComputedBytes: frees[n].Bytes, ComputedInodes: frees[n].Inodes,

@@ -98,11 +98,11 @@ type Meta struct {
 	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
 }
 
-// Pause is a time in which nothing is removed, because somebody said so.
+// Pause is a time in which nothing is removed, because somebody asked for it.
 type Pause struct {
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	By     string    `json:"by,omitempty"` // who, as they said
+	By     string    `json:"by,omitempty"` // who asked, as they named themselves
 	Reason string    `json:"reason,omitempty"`
 }
 

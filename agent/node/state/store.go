@@ -250,7 +250,7 @@ func readChecked(path string) (r Records, err error) {
 // checkPages runs bbolt's consistency check, which works in a goroutine of its
 // own, where a fault would not be caught. So everything that it will look at is
 // touched here first: pages, keys and values, and by seeking each key the keys of
-// the branches that lead to it. Any of them may be said to lie where no file is.
+// the branches that lead to it. Any of them may point past the end of the file.
 func checkPages(tx *bolt.Tx) error {
 	touched := byte(0)
 	err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {

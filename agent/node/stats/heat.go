@@ -75,7 +75,7 @@ type ImageHeat struct {
 	Snapshotter string      `json:"snapshotter"`
 	Known       bool        `json:"known"`             // every layer is
 	Unknown     string      `json:"unknown,omitempty"` // why not
-	AtLeast     bool        `json:"atLeast"`           // more may have been read than is told
+	AtLeast     bool        `json:"atLeast"`           // more may have been read than is reported
 	Bytes       uint64      `json:"bytes"`             // on disk, as the runtime measured it
 	Inodes      uint64      `json:"inodes"`            // directories and links too
 	ReadBytes   uint64      `json:"readBytes"`         // of the layers that are known
@@ -268,7 +268,7 @@ func (h *Heat) Forget() {
 		err = h.probes.ForgetHeat(h.gone(known)...)
 	}
 	if err != nil {
-		h.conditions.Begin("heat", slog.LevelWarn, "layers that are gone keep their place in the kernel", "error", err)
+		h.conditions.Begin("heat", slog.LevelWarn, "cannot free the kernel's entries of removed layers", "error", err)
 		return
 	}
 	h.conditions.End("heat", "layers that are gone can be forgotten again")

@@ -199,7 +199,7 @@ func (w *Writers) Review(containers []inventory.Container, mounts []Mount, befor
 		return // logged at the start
 	}
 	if err != nil {
-		w.conditions.Begin("writers", slog.LevelWarn, "who fills the disk is not known", "error", err)
+		w.conditions.Begin("writers", slog.LevelWarn, "cannot read who fills the disk", "error", err)
 		return
 	}
 	w.conditions.End("writers", "who fills the disk is known again")

@@ -156,7 +156,7 @@ func (f *Filesystem) kernelWatermark() bpf.Watermark {
 	return watermark
 }
 
-// What is said of a filesystem once.
+// What is logged of a filesystem once.
 func (f *Filesystem) thresholdTopic() string { return "threshold of " + f.Path }
 func (f *Filesystem) kernelTopic() string    { return "kernel " + f.thresholdTopic() }
 func (f *Filesystem) lateTopic() string      { return "late " + f.thresholdTopic() }

@@ -28,7 +28,7 @@ func (s *kernelWatermarks) catchUp(f *Filesystem) {
 }
 
 // arm sets the watermark of a filesystem as it was last read, if the kernel can watch it. news is
-// true if what watches it was not said yet.
+// true if what watches it was not logged yet.
 func (s *kernelWatermarks) arm(f *Filesystem) (news bool) {
 	was := f.Kernel
 	f.Kernel = s.set(f)
@@ -97,12 +97,12 @@ func (s *kernelWatermarks) logSource(f *Filesystem) {
 	case f.Kernel:
 		log.Info("the kernel watches a filesystem", "reason", "watermark set")
 	case f.Project.Limited:
-		log.Warn("a project's limit holds here, and the kernel watermark is of the whole filesystem; reading it every "+PollInterval.String()+" or sooner",
+		log.Warn("a project quota applies here, which the kernel watermark does not cover; reading it every "+PollInterval.String()+" or sooner",
 			"project", f.Project.ID, "reason", limitReason(f.Project), "way_out", "take the limit away, or use a filesystem of its own in place of a quota")
 	case f.HoldsImages():
 		log.Warn("the kernel cannot watch this filesystem; reading it every "+PollInterval.String(), "reason", "no program for it")
 	default:
-		log.Info("the kernel cannot watch this filesystem; it is read now and then", "reason", "no program for it")
+		log.Info("the kernel cannot watch this filesystem; it is read periodically", "reason", "no program for it")
 	}
 }
 

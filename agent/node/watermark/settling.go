@@ -49,7 +49,7 @@ func (s settling) believe(f *Filesystem, d image.Decision, before, after Measure
 	b.bytes += d.FreesBytes
 	b.inodes += d.FreesInodes
 	b.fromBytes, b.fromInodes = min(b.fromBytes, before.AvailableBytes), min(b.fromInodes, before.InodesAvailable)
-	s.o.Conditions.Begin(f.lateTopic(), slog.LevelWarn, "the disk does not show yet what was removed; going on with what was computed",
+	s.o.Conditions.Begin(f.lateTopic(), slog.LevelWarn, "the freed space does not show yet; continuing with the computed value",
 		"reason", "shortfall", "path", f.Path, "freed_bytes", after.cameFree(before), "computed_bytes", d.FreesBytes)
 	return b.until
 }

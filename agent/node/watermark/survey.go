@@ -91,7 +91,7 @@ func (s *survey) identify(d *directory) fs.Identity {
 		if errors.Is(err, iofs.ErrNotExist) {
 			level = slog.LevelDebug // a node without a kubelet, for one
 		}
-		s.log.Log(context.Background(), level, "a directory is not there; it is taken up when it comes", "filesystem", d.name, "error", err)
+		s.log.Log(context.Background(), level, "a directory does not exist; it is watched once it does", "filesystem", d.name, "error", err)
 	}
 	d.err = err
 	return at

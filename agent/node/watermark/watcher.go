@@ -166,7 +166,7 @@ func (w *Watcher) Looked(ctx context.Context) (d Demand) {
 }
 
 // noReclaim is for a reading that asks for no removal of images. If a filesystem without images
-// is over its threshold, that is said, and what pods that have ended left behind is asked for.
+// is over its threshold, that is logged, and the removal of what ended pods left behind is requested.
 func (w *Watcher) noReclaim(f *Filesystem, err error) (d Demand) {
 	if err != nil {
 		w.o.Log.Debug("read filesystem", "path", f.Path, "error", err) // unmounted: the mounts will tell
@@ -192,7 +192,7 @@ func (w *Watcher) arm(f *Filesystem) {
 	f.recheckAt = time.Time{}
 	f.rate()
 	if f.HoldsImages() && !f.above {
-		w.o.Conditions.Drop(f.thresholdTopic()) // that it was reached; what came of that has been said
+		w.o.Conditions.Drop(f.thresholdTopic()) // that it was reached; the outcome has been logged
 	}
 	if w.kernel.arm(f) {
 		w.publish()
@@ -223,7 +223,7 @@ func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) {
 	}
 }
 
-// HoldsMayEnd is told of changes of containers, images and pods.
+// HoldsMayEnd is called for changes of containers, images and pods.
 func (w *Watcher) HoldsMayEnd() {
 	for _, f := range w.survey.filesystems {
 		f.backoff.changed(w.o.Now())

@@ -228,7 +228,7 @@ func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pas
 		case why != "":
 			undone = append(undone, s)
 			e.metrics.spared.WithLabelValues(kind).Inc()
-			e.log.Info(kind+" stays after all", "id", id, "pod", podText(j.pod), "reason", why)
+			e.log.Info(kind+" kept by the last check", "id", id, "pod", podText(j.pod), "reason", why)
 		case s.Action.Removes():
 			done.removed = append(done.removed, id)
 			e.metrics.removed.WithLabelValues(kind, string(s.Reason)).Inc()
@@ -247,7 +247,7 @@ func rests(s container.Step, undone []container.Step) bool {
 	return false
 }
 
-// goneAnswer is what the source said of a pod: it is asked once for each job.
+// goneAnswer is the source's answer about a pod: it is asked once for each job.
 type goneAnswer struct {
 	pass  kube.Pass // nil: nobody knows pods
 	asked bool
@@ -307,7 +307,7 @@ func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) string {
 	gone, err := pass.Gone(ctx, pod.Namespace, pod.Name, pod.UID)
 	switch {
 	case err != nil:
-		return "whether its pod is gone cannot be told: " + err.Error()
+		return "cannot find out whether its pod is gone: " + err.Error()
 	case !gone:
 		return "its pod is there again"
 	}

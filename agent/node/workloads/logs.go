@@ -112,7 +112,7 @@ func (e *executor) removeLogs(ctx context.Context, path, kind string, entries []
 		}
 		if why != "" {
 			e.metrics.spared.WithLabelValues(kind).Inc()
-			e.log.Info("logs stay after all", "entry", l.Entry, "reason", why)
+			e.log.Info("logs kept by the last check", "entry", l.Entry, "reason", why)
 			attempt.Stays(why)
 			continue
 		}

@@ -22,7 +22,7 @@ import (
 
 const (
 	// LookPause is how long after an event dead containers are looked for: the CRI
-	// notes an exit some milliseconds after containerd has told of it.
+	// notes an exit some milliseconds after containerd has sent its event.
 	LookPause = 20 * time.Millisecond
 	// lookSpacing is the least time between two looks for dead containers. It
 	// grows with what a look costs, so that crash loops on a node with many containers
@@ -32,7 +32,7 @@ const (
 	lookShare       = 50
 
 	// lagFirst and lagMost bound the time between two looks for an exit that
-	// containerd has told of and the CRI has not noted: usually some milliseconds.
+	// containerd has sent and the CRI has not noted: usually some milliseconds.
 	// When its shim is slow to die, containerd 1.6 tries again after seconds, and
 	// tells nobody. After lagTries (five minutes) it is given up.
 	lagFirst = 25 * time.Millisecond
@@ -183,7 +183,7 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) e
 	return nil
 }
 
-// Unnoted is how many exits the CRI has not noted of which containerd has told.
+// Unnoted is how many exits of which containerd has sent events the CRI has not noted.
 func (w *Workloads) Unnoted() int { return len(w.seen.ended) }
 
 // lookAgain plans the look at which the decision changes by itself.
@@ -201,7 +201,7 @@ func (w *Workloads) lookAgain(wall time.Time, pods kube.Pods, noted []string) {
 }
 
 // lag is when to look again for exits that the CRI has not seen yet. Noted are those that
-// had been told of when it was asked.
+// had been sent when it was asked.
 func (s *seen) lag(noted []string) (wait time.Duration) {
 	look := func(id string, runs bool) {
 		switch tries, ended := s.ended[id]; {
@@ -327,7 +327,7 @@ func (w *Workloads) Reported(r Report) {
 	}
 	for id, err := range r.failed {
 		times, wait := w.gate.Add(id, now)
-		w.Log.Warn("could not be removed; going on with others", "id", id, "reason", "removal failed", "error", err,
+		w.Log.Warn("could not be removed; continuing with others", "id", id, "reason", "removal failed", "error", err,
 			"attempts", times, "next", wait.String())
 	}
 	if !r.done {
@@ -336,7 +336,7 @@ func (w *Workloads) Reported(r Report) {
 	w.busy = false
 	pause := time.Duration(0)
 	if r.unavailable != nil {
-		w.Conditions.Begin("reap", slog.LevelWarn, "the removal of dead containers stops; trying again", "error", r.unavailable)
+		w.Conditions.Begin("reap", slog.LevelWarn, "cannot remove dead containers; trying again", "error", r.unavailable)
 		pause = retryPause
 	} else {
 		w.Conditions.End("reap", "the removal of dead containers goes on")

@@ -11,7 +11,7 @@
 //
 // # Failure modes
 //
-// A secret that stands alone, with nothing around it that says what it is, cannot be told
+// A bare secret, with nothing around it that says what it is, cannot be told
 // from another word. So whoever builds a report does not put in what may hold such words:
 // Secrets, values of environment variables.
 package redact

@@ -126,7 +126,7 @@ var (
 	// ErrUnavailable: nothing answers, or not with an answer.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrMalformed: the answer is not what Kubernetes answers.
-	ErrMalformed = errors.New("makes no sense")
+	ErrMalformed = errors.New("malformed")
 	// ErrExpired: a watch or a list cannot go on from where it was (410), only anew.
 	ErrExpired = errors.New("the watch is too far behind")
 )

@@ -31,7 +31,7 @@ func NodeLife(message []byte) (any, error) {
 	return r.result(n)
 }
 
-// nodeCondition notes whether a Node is ready, and when somebody last said how it is. Of a
+// nodeCondition notes whether a Node is ready, and when its conditions were last updated. Of a
 // condition that is there twice, what is later counts, and ready is who is so once.
 func (r *reader) nodeCondition(message []byte, n *nodes.Node) {
 	c := r.condition(message, conditions{status: 2, at: 4}) // lastTransitionTime

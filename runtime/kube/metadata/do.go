@@ -42,7 +42,7 @@ type Outcome struct {
 //
 // Every request carries the UID, as a precondition or as a test of the patch. A patch
 // tests uid, name, kind and apiVersion of each reference at its place, too. Done of a
-// patch has the object as the server then had it. Gone is only said of a NotFound that
+// patch has the object as the server then had it. Gone is only returned for a NotFound that
 // names that very object. There is no client-side rate: who calls Do bounds how much.
 func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	began := time.Now()
@@ -141,7 +141,7 @@ func (c *Client) requestFor(a gc.Action, namespaced bool) (request, error) {
 		return request{}, refuse("an action on %s without a UID", fault.Clean(a.Object.Name))
 	}
 	if a.ResourceVersion == "" && (a.Verb == gc.Delete || a.Verb == gc.FailPod) {
-		return request{}, refuse("a deletion of %s in whatever version", fault.Clean(a.Object.Name))
+		return request{}, refuse("a deletion of %s without a resourceVersion", fault.Clean(a.Object.Name))
 	}
 	q := request{method: http.MethodPatch, path: path, query: "fieldManager=" + name,
 		accept: acceptPartial, contentType: "application/json-patch+json"}
@@ -193,7 +193,7 @@ func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	return out
 }
 
-// Notice is what people are told about an object.
+// Notice is an Event about an object.
 type Notice struct {
 	Object  gc.Coordinates // Resource is not needed
 	Type    string         // "Warning" or "Normal"; default Warning

@@ -13,7 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Read reads an object live. Absent is only said of an answer that names that
+// Read reads an object live. Absent is only returned for an answer that names that
 // very object as not found; the error explains Unknown. Where several resources of the
 // group version have the kind, it is absent only if each says so.
 //
@@ -97,7 +97,7 @@ func (a *answer) item(kind string) (item, error) {
 // a reference to the kind may mean an object of any of them.
 type alike map[[2]string][]resource
 
-// absentElsewhere is nil if no other resource of the kind has the object, and each said
+// absentElsewhere is nil if no other resource of the kind has the object, and each answered
 // so. One that has it is no answer either: its own watch tells of it.
 func (c *Client) absentElsewhere(ctx context.Context, o gc.Coordinates) error {
 	known := c.alike.Load()

@@ -7,7 +7,7 @@ import (
 )
 
 // Sure says whether what the followers have reported may be acted on. It may not while the
-// API server is away, and after an absence until each type was taken up, listed, or said
+// API server is away, and after an absence until each type was discovered, listed, or reported
 // to be unreadable: the etcd that is there then may have another history, in which an
 // object that was being deleted lives on. If it may not, changed is closed once it may.
 func (c *Client) Sure() (sure bool, changed <-chan struct{}) {
@@ -74,7 +74,7 @@ func (c *continuity) ended(f *Follower) {
 	}
 }
 
-// settled notes that what a follower has reported holds in an epoch, or is said to be unknown.
+// settled notes that what a follower has reported holds in an epoch, or is unknown.
 func (c *continuity) settled(f *Follower, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,7 @@ func newTransport(tc *transport.Config, protocols []string) (*http.Transport, er
 	if tc.DialHolder != nil {
 		dial = tc.DialHolder.Dial
 	}
-	// Files that are not there, or make no sense, are said at once.
+	// A missing or malformed file is an error at once.
 	first, err := tlsFor(tc, protocols)
 	if err != nil {
 		return nil, err

@@ -203,7 +203,7 @@ func (s *streaming) listen() {
 }
 
 // end sorts out how a stream ended. One that was cut or fell silent can be taken
-// up where it was; one that said why cannot.
+// up where it was; one that ended with an error cannot.
 func (s *streaming) end(ctx context.Context, err error) error {
 	flushed := s.f.flush(ctx)
 	s.lost = strings.Contains(err.Error(), "client connection lost") // net/http has no name for it

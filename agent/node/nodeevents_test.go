@@ -16,12 +16,12 @@ import (
 )
 
 // told keeps the Events that an agent writes.
-type told struct {
+type postedEvents struct {
 	mu   sync.Mutex
 	list []kube.NodeEvent
 }
 
-func (p *told) PostEvent(ctx context.Context, e kube.NodeEvent) error {
+func (p *postedEvents) PostEvent(ctx context.Context, e kube.NodeEvent) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", kube.ErrUnavailable, err)
 	}
@@ -32,7 +32,7 @@ func (p *told) PostEvent(ctx context.Context, e kube.NodeEvent) error {
 }
 
 // want checks the reasons of the Events since the last call, and that the last one says all of the words.
-func (p *told) want(t *testing.T, reasons string, words ...string) {
+func (p *postedEvents) want(t *testing.T, reasons string, words ...string) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *told) want(t *testing.T, reasons string, words ...string) {
 	}
 	p.list = nil
 	if !slices.Equal(got, strings.Fields(reasons)) {
-		t.Errorf("told %q, want %q", got, reasons)
+		t.Errorf("posted %q, want %q", got, reasons)
 	}
 	for _, word := range words {
 		if !strings.Contains(message, word) {
@@ -57,8 +57,8 @@ func TestHoldIsTold(t *testing.T) {
 	for _, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
 		inWorld(t, func(w *world) {
 			w.cfg.Mode = mode
-			told := &told{}
-			w.events = told
+			posted := &postedEvents{}
+			w.events = posted
 			w.five()
 			for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
 				w.rt.Run(fake.CRINamespace, "c-"+name, name)
@@ -66,12 +66,12 @@ func TestHoldIsTold(t *testing.T) {
 			w.pass(time.Minute)
 			w.fill(85)
 			w.pass(time.Minute)
-			told.want(t, "EbbHold", "the low threshold of /", "cannot be reached", "in_use 200MiB", "not_images ", "ebb plan")
+			posted.want(t, "EbbHold", "the low threshold of /", "cannot be reached", "in_use 200MiB", "not_images ", "ebb plan")
 			w.fill(87)
 			w.down()
 			w.up()
 			w.pass(time.Hour)
-			told.want(t, "")
+			posted.want(t, "")
 		})
 	}
 }
@@ -79,46 +79,46 @@ func TestHoldIsTold(t *testing.T) {
 // A run that the hourly cap ends is told of, and one that reaches its goal is not.
 func TestShortRunIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		told := &told{}
-		w.events = told
+		posted := &postedEvents{}
+		w.events = posted
 		w.five()
 		w.fill(81)
 		w.pass(time.Minute)
-		told.want(t, "")
+		posted.want(t, "")
 		w.down()
 		w.cfg.Images.MaxRemovalsPerHour = 3
 		w.up()
 		w.fill(84)
 		w.pass(time.Minute)
-		told.want(t, "EbbReclaimShort", "(threshold) ended capped: images.maxRemovalsPerHour", "1 images removed, 0 removals failed", "40MiB freed")
+		posted.want(t, "EbbReclaimShort", "(threshold) ended capped: images.maxRemovalsPerHour", "1 images removed, 0 removals failed", "40MiB freed")
 	})
 }
 
 // Who pauses and who resumes is told, whatever they call themselves.
 func TestPauseIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		told := &told{}
-		w.events = told
+		posted := &postedEvents{}
+		w.events = posted
 		w.five()
 		w.pause(60)
 		w.pass(time.Second)
-		told.want(t, "EbbPaused", `"jane" paused ebb until `, `for "a look first"`)
+		posted.want(t, "EbbPaused", `"jane" paused ebb until `, `for "a look first"`)
 		w.ask(http.MethodPost, "/resume", nil, nil)
 		w.ask(http.MethodPost, "/resume", nil, nil)
 		w.pass(time.Second)
-		told.want(t, "EbbResumed", `"jane" asked for it`)
+		posted.want(t, "EbbResumed", `"jane" asked for it`)
 		w.pass(time.Minute)
 		w.pause(30)
 		w.pass(time.Minute)
-		told.want(t, "EbbPaused EbbResumed", "the pause is over")
+		posted.want(t, "EbbPaused EbbResumed", "the pause is over")
 	})
 }
 
 // Of an image that goes in a circle people are told from the third time on.
 func TestCircleIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		told := &told{}
-		w.events = told
+		posted := &postedEvents{}
+		w.events = posted
 		ids := w.many(9)
 		for round := range 4 {
 			for n := 1; n < 9; n++ {
@@ -133,15 +133,15 @@ func TestCircleIsTold(t *testing.T) {
 			}
 			w.pass(time.Minute)
 			if round < 2 {
-				told.want(t, "")
+				posted.want(t, "")
 			}
 		}
 		w.pass(time.Hour)
-		told.mu.Lock()
-		defer told.mu.Unlock()
-		p := slices.DeleteFunc(told.list, func(e kube.NodeEvent) bool { return !strings.Contains(e.Message, `"docker.io/library/i00:latest"`) })
+		posted.mu.Lock()
+		defer posted.mu.Unlock()
+		p := slices.DeleteFunc(posted.list, func(e kube.NodeEvent) bool { return !strings.Contains(e.Message, `"docker.io/library/i00:latest"`) })
 		if len(p) != 2 || p[0].Reason != "EbbPulledAgain" || !p[0].Warning || !strings.Contains(p[1].Message, "4th time") || p[1].Count != 2 {
-			t.Errorf("told %+v", p)
+			t.Errorf("posted %+v", p)
 		}
 	})
 }
