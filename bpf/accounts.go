@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// text is a C string.
+// text converts a C string; without a NUL it is all of c.
 func text(c []int8) string {
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c))), len(c))
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
@@ -19,16 +19,17 @@ func text(c []int8) string {
 	return string(raw)
 }
 
-// writersBatch is how many writers are read by one call. It has to hold the
-// fullest bucket of the map, which is a handful.
+// writersBatch is how many writers one call reads. It must hold the fullest bucket
+// of the map, which has a handful of entries.
 const writersBatch = 256
 
-// readTries bounds how often a reading is taken again because a program booked
-// meanwhile. The last one stands: it can lack or double what one program counted on
-// a CPU between two changes of cgroup.
+// readTries bounds how often a reading is repeated because a program booked in
+// between. The last reading is used as it is: it can miss or double what one
+// program counted on a CPU between two changes of cgroup.
 const readTries = 4
 
-// readWriters sums what is booked and what the CPUs have not booked yet.
+// readWriters returns, by cgroup id, the sum of what is booked and what the CPUs
+// have not booked yet.
 func readWriters(from map[string]*ebpf.Map) (map[uint64]*writersWriter, error) {
 	before, err := readAccounts(from)
 	if err != nil {
@@ -59,7 +60,7 @@ func readWriters(from map[string]*ebpf.Map) (map[uint64]*writersWriter, error) {
 	}
 }
 
-// readAccounts returns those of all programs on all CPUs.
+// readAccounts returns the accounts of all programs on all CPUs.
 func readAccounts(from map[string]*ebpf.Map) (all []writersAccount, err error) {
 	m := from[writersMapAccounts]
 	for program := range m.MaxEntries() {
@@ -72,8 +73,8 @@ func readAccounts(from map[string]*ebpf.Map) (all []writersAccount, err error) {
 	return all, nil
 }
 
-// readBooked reads in batches: there is room for 4096, and usually there are a
-// few dozen.
+// readBooked returns the booked changes by cgroup id. It reads in batches: the map
+// has room for 4096 writers and usually holds a few dozen.
 func readBooked(m *ebpf.Map) (map[uint64]*writersWriter, error) {
 	writers := map[uint64]*writersWriter{}
 	ids := make([]uint64, writersBatch)
@@ -93,10 +94,10 @@ func readBooked(m *ebpf.Map) (map[uint64]*writersWriter, error) {
 	}
 }
 
-// carryWriters brings the counts of an earlier set into this one. Both count
-// while it runs, so the earlier figures, which have everything, replace those
-// of this set: lost is what a cgroup does between the reading of its entry and
-// the writing of it.
+// carryWriters copies the counts of an earlier set, pinned at dir, into s. Both
+// sets count while it runs. The earlier figures are complete, so they replace those
+// of s. Changes of a cgroup between the reading and the writing of its entry are
+// lost.
 func carryWriters(s *set, dir string) error {
 	old, err := openMaps(dir, []string{writersMapWriters, writersMapAccounts, writersMapDevices}, like(s))
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultBPFFS is where bpffs is mounted by custom.
+// defaultBPFFS is the conventional mount point of bpffs.
 const defaultBPFFS = "/sys/fs/bpf"
 
-// ensureBPFFS makes dir a directory on a bpffs, mounting one if none is there:
-// at its usual place if dir is below that, at dir itself if not.
+// ensureBPFFS makes dir a directory on a bpffs. If there is no bpffs it mounts
+// one: at defaultBPFFS if dir is below that, at dir itself if not.
 func ensureBPFFS(dir string) error {
 	on, err := onBPFFS(dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func ensureBPFFS(dir string) error {
 	return os.MkdirAll(dir, 0o700)
 }
 
-// onBPFFS looks at dir, or its nearest ancestor that exists.
+// onBPFFS reports whether dir, or its nearest ancestor that exists, is on a bpffs.
 func onBPFFS(dir string) (bool, error) {
 	for {
 		var st unix.Statfs_t
@@ -50,8 +50,8 @@ func onBPFFS(dir string) (bool, error) {
 	}
 }
 
-// mountBPFFS mounts under a lock on the mount point, so that two processes do
-// not stack two mounts and hide the first one's pins.
+// mountBPFFS mounts a bpffs on target, under a lock on target. Without the lock
+// two processes could stack two mounts and hide the pins of the first.
 func mountBPFFS(target string) error {
 	point, err := os.Open(target)
 	if err != nil {
@@ -71,14 +71,15 @@ func mountBPFFS(target string) error {
 	return nil
 }
 
-// claimTries bounds how often a directory that vanishes is made again.
+// claimTries bounds how often claim recreates a directory that another process
+// removed.
 const claimTries = 1000
 
-// claim makes dir, as ensureBPFFS does, and locks it. Another's Unload may take it
-// away between the two steps: then it is made again.
+// claim creates dir, as ensureBPFFS does, and locks it. The Unload of another
+// process may remove dir between the two steps. Then claim creates it again.
 func claim(dir string) (lock *os.File, err error) {
 	for range claimTries {
-		// Before anything is mounted over it, or where it leads to.
+		// Check before a mount covers dir, or lands where a symbolic link leads.
 		if err = trusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -94,10 +95,10 @@ func claim(dir string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// lockDir takes the lock that makes this process the only user of dir. The
-// kernel lets go of it when the file is closed or the process dies. It returns
-// fs.ErrNotExist also if dir was removed before it could be locked: the lock of a
-// directory that nobody else can find keeps nobody out.
+// lockDir takes the lock that makes this process the only user of dir. The kernel
+// releases it when the file is closed or the process dies. lockDir returns
+// fs.ErrNotExist also if dir was removed before it could be locked: no other
+// process finds a removed directory, so its lock would exclude none.
 func lockDir(dir string) (*os.File, error) {
 	if err := trusted(dir); err != nil {
 		return nil, err

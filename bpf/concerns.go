@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// concerns are what the programs are there for. Each owns its part of the
-// kernel's record and guards it with a lock of its own.
+// concerns holds the four concerns. Each owns its part of the kernel's records and
+// guards it with a lock of its own.
 type concerns struct {
 	lastuse
 	usage
@@ -18,7 +18,7 @@ type concerns struct {
 	heat
 }
 
-// concern is how [Probes] and reports see all of them alike.
+// concern is what [Probes] and reports need of each concern.
 type concern interface {
 	parts() []part
 	count(*Counters) error
@@ -30,14 +30,15 @@ func (c *concerns) all() []concern {
 	return []concern{&c.lastuse, &c.usage, &c.writers, &c.heat}
 }
 
-// part is what loads, fails, and waits for its module, by itself.
+// part is one unit of loading: it loads, fails and waits for its module
+// independently.
 type part struct {
 	name string
 	err  error // why it is not attached; nil if it is, or was not tried yet
 	load func(*btf.Cache) error
 }
 
-// parts lists them, what others depend on first.
+// parts lists the parts of all concerns, dependencies first.
 func (c *concerns) parts() (all []part) {
 	for _, one := range c.all() {
 		all = append(all, one.parts()...)
@@ -45,8 +46,9 @@ func (c *concerns) parts() (all []part) {
 	return all
 }
 
-// unusable is why neither last use nor usage can be had, now or later. Waiting
-// for a module helps nobody who may not load programs.
+// unusable returns why neither last use nor usage works, now or later; nil if one
+// does. A part that waits for a module may work later, unless the process may not
+// load programs.
 func (c *concerns) unusable() error {
 	lastuse, usage := c.lastuse.err, c.usage.reason()
 	if lastuse == nil || usage == nil {
@@ -59,8 +61,8 @@ func (c *concerns) unusable() error {
 	return err
 }
 
-// Counters sums the counters of all objects over all CPUs. Those of an object
-// that is not attached are 0.
+// Counters sums the counters of all objects over all CPUs. An object that is not
+// attached counts as 0.
 func (c *concerns) Counters() (Counters, error) {
 	counters := Counters{Missed: map[string]uint64{}}
 	for _, one := range c.all() {
@@ -87,13 +89,13 @@ func (c *concerns) close() error {
 	return errors.Join(errs...)
 }
 
-// attachment is what became of an object: its set, or why there is none.
+// attachment is the result of loading an object: its set, or why there is none.
 type attachment struct {
 	*set
 	err error
 }
 
-// close forgets the set, and keeps the reason if there was none.
+// close closes the set and forgets it. If there is no set, the reason is kept.
 func (a *attachment) close() error {
 	if a.set == nil {
 		return nil
@@ -103,8 +105,9 @@ func (a *attachment) close() error {
 	return s.close()
 }
 
-// countersOf enters how often programs were not run, and returns the counters that
-// the map has, one for each CPU; nothing if the object is not attached.
+// countersOf reads the map called name, which has one value for each CPU, and
+// stores the object's missed runs in c.Missed. It returns nil if the object is not
+// attached.
 func countersOf[V any](a attachment, object, name string, c *Counters) (cpus []V, err error) {
 	if a.set == nil {
 		return nil, nil
@@ -118,7 +121,7 @@ func countersOf[V any](a attachment, object, name string, c *Counters) (cpus []V
 	return cpus, nil
 }
 
-// missed sums what the kernel did not run of a set's programs.
+// missed returns how many runs of the set's programs the kernel skipped.
 func (s *set) missed() (n uint64, err error) {
 	programs := slices.Collect(maps.Values(s.programs))
 	if s.near != nil {
@@ -134,8 +137,8 @@ func (s *set) missed() (n uint64, err error) {
 	return n, nil
 }
 
-// statusOf lists the programs of an object. A limit says in what way those that
-// are attached are less exact.
+// statusOf lists the programs of an object. limit says in what way attached
+// programs are less exact; "" if they are exact.
 func (a attachment) statusOf(object string, attach map[string]string, limit string) []ProgramStatus {
 	var out []ProgramStatus
 	for _, name := range slices.Sorted(maps.Keys(attach)) {

@@ -12,20 +12,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Crossing is a filesystem that came down to its watermark, or near it. Free may have
-// changed since; the caller reads the exact figure and sets the watermark again.
+// Crossing is the event of a filesystem whose free space fell to its watermark, or
+// near it. Free may have changed since; the caller reads the exact figure and sets
+// the watermark again.
 type Crossing struct {
 	Dev    uint64
 	Inodes bool   // inodes ran low, not space
 	Near   bool   // not reached, but watched closely from now on
 	BootNS uint64 // CLOCK_BOOTTIME
-	Free   uint64 // blocks, with what is reserved; or inodes
+	Free   uint64 // blocks, the reserved ones included; or inodes
 }
 
-// Crossings sends events to out until ctx ends, and then returns its error. It
-// sleeps in the kernel in between. One caller at a time; events raised while
-// there is none wait in the ring buffer. One that out has not taken when ctx
-// ends is dropped: whoever comes next reads the figure and sets the watermark anew.
+// Crossings sends events to out until ctx ends, and then returns ctx's error. Between
+// events it sleeps in the kernel. Only one caller at a time is allowed. Events raised
+// while there is no caller wait in the ring buffer. An event that out has not taken
+// when ctx ends is dropped: the next caller reads the figure and sets the watermark
+// again.
 func (u *usage) Crossings(ctx context.Context, out chan<- Crossing) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -57,8 +59,8 @@ func (u *usage) Crossings(ctx context.Context, out chan<- Crossing) error {
 	return g.Wait()
 }
 
-// rings returns the ring buffers there are, by type of filesystem, and what is
-// closed once there are others.
+// rings returns the ring buffers that exist, by type of filesystem, and a channel
+// that is closed when another one is added.
 func (u *usage) rings() (map[string]*ebpf.Map, <-chan struct{}, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -74,7 +76,8 @@ func (u *usage) rings() (map[string]*ebpf.Map, <-chan struct{}, error) {
 	return all, u.more, nil
 }
 
-// readCrossings reads one ring; it ends only with an error.
+// readCrossings sends the events of one ring buffer to out. It returns only with an
+// error.
 func (u *usage) readCrossings(ctx context.Context, fsType string, ring *ebpf.Map, out chan<- Crossing) error {
 	reader, err := ringbuf.NewReader(ring)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What callers may test for with errors.Is.
+// Errors that callers may test for with errors.Is.
 var (
 	// ErrNotPermitted: the process lacks a capability; the text names it.
 	ErrNotPermitted = errors.New("not permitted")
@@ -20,16 +20,16 @@ var (
 	ErrUnsupported = errors.New("not supported by this kernel")
 	// ErrInUse: another process holds the pin directory.
 	ErrInUse = errors.New("pin directory is in use by another process")
-	// ErrNotAttached: the programs that would answer could not be attached.
+	// ErrNotAttached: the programs that keep the record could not be attached.
 	ErrNotAttached = errors.New("programs are not attached")
 	// ErrFull: there is no slot for another layer, or no room for another watermark.
 	ErrFull = errors.New("no room left")
 )
 
-// errSwitchedOff is why nothing is known that nobody asked for.
+// errSwitchedOff is the reason for a concern that the options switch off.
 var errSwitchedOff = errors.New("switched off")
 
-// Capability is one that loading and pinning ask for.
+// Capability is a Linux capability that loading and pinning need.
 type Capability struct {
 	Name, For string
 	bit       uint
@@ -41,7 +41,7 @@ var needed = []Capability{
 	{"CAP_SYS_ADMIN", "mount bpffs and trace modules", unix.CAP_SYS_ADMIN},
 }
 
-// classify adds the sentinel, and what is missing, to an error of the kernel.
+// classify adds the matching sentinel, and what is missing, to an error of the kernel.
 func classify(err error) error {
 	switch {
 	case err == nil:
@@ -60,19 +60,19 @@ func classify(err error) error {
 	return err
 }
 
-// refusedByVerifier tells a program that this kernel finds unsafe from one that
-// this process may not load: both are "permission denied", but only the verifier
-// writes a log.
+// refusedByVerifier reports whether the verifier rejected a program, rather than the
+// kernel refusing this process the load. Both errors are "permission denied", but only
+// the verifier writes a log.
 func refusedByVerifier(err error) bool {
 	var refused *ebpf.VerifierError
 	return errors.As(err, &refused) && len(refused.Log) > 0
 }
 
-// lockedDown tells from the verifier's log that the kernel has withdrawn the helper
-// bpf_probe_read_kernel: LOCKDOWN_BPF_READ_KERNEL, a part of confidentiality and not
-// of integrity (security/security.c, bpf_base_func_proto in kernel/bpf/helpers.c).
-// On a kernel that seems to lack it the loader takes bpf_probe_read, which is
-// withdrawn as well.
+// lockedDown reports, from the verifier's log, whether the kernel has withdrawn the
+// helper bpf_probe_read_kernel. LOCKDOWN_BPF_READ_KERNEL does that; it is a part of
+// confidentiality and not of integrity (security/security.c, bpf_base_func_proto in
+// kernel/bpf/helpers.c). On a kernel that seems to lack the helper the loader uses
+// bpf_probe_read, which is withdrawn as well.
 func lockedDown(err error) bool {
 	var refused *ebpf.VerifierError
 	return errors.As(err, &refused) && slices.ContainsFunc(refused.Log, func(line string) bool {
@@ -80,8 +80,8 @@ func lockedDown(err error) bool {
 	})
 }
 
-// MissingCapabilities are the needed ones that this process lacks. CAP_SYS_ADMIN implies
-// the other two; kernels before 5.8 know no other.
+// MissingCapabilities returns the needed capabilities that this process lacks.
+// CAP_SYS_ADMIN implies the other two; before Linux 5.8 the other two do not exist.
 func MissingCapabilities() (missing []Capability, err error) {
 	has, err := capabilities()
 	if err != nil {
@@ -95,7 +95,7 @@ func MissingCapabilities() (missing []Capability, err error) {
 	return missing, nil
 }
 
-// missingCapabilities names them.
+// missingCapabilities describes the missing capabilities for an error.
 func missingCapabilities() string {
 	list, err := MissingCapabilities()
 	switch {
@@ -111,13 +111,13 @@ func missingCapabilities() string {
 	return "missing " + strings.Join(missing, ", ")
 }
 
-// lacks tells whether a capability is missing for sure.
+// lacks reports whether a capability is missing; false if that cannot be read.
 func lacks(capability uint) bool {
 	has, err := capabilities()
 	return err == nil && !has(capability)
 }
 
-// capabilities are those in effect for this process.
+// capabilities returns a test for the effective capabilities of this process.
 func capabilities() (has func(bit uint) bool, err error) {
 	var caps [2]unix.CapUserData
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -127,7 +127,7 @@ func capabilities() (has func(bit uint) bool, err error) {
 	return func(bit uint) bool { return caps[bit/32].Effective&(1<<(bit%32)) != 0 }, nil
 }
 
-// notAttached adds why, if there is more to say than that Close was called.
+// notAttached wraps why in ErrNotAttached; why is nil after Close.
 func notAttached(why error) error {
 	if why == nil {
 		return ErrNotAttached

@@ -1,12 +1,14 @@
 package bpf
 
-// Regenerating needs clang 14 and libbpf-dev; building and running need
-// neither. The programs name no registers, so one little-endian object serves
-// amd64 and arm64. cpu v3 is what has atomic compare-and-exchange (Linux 5.12).
+// Regenerating needs clang 14 and libbpf-dev; building and running need neither. The
+// programs are compiled without the registers of one architecture, so one
+// little-endian object serves amd64 and arm64. -mcpu=v3 is needed for atomic
+// compare-and-exchange (Linux 5.12).
 //
 // The sources, and the objects made of them, are GPL-2.0-only OR Apache-2.0. The
 // programs declare "GPL" to the kernel: its list of licences (linux/license.h) has no
-// string for this pair, and it keeps some of the helpers that they call for "GPL".
+// string for this pair, and some of the helpers that they call are only for programs
+// that declare "GPL".
 
 //go:generate go tool bpf2go -no-global-types -target bpfel -tags linux -type layer_key -type stamp -type lastuse_counters lastuse lastuse.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include
 //go:generate go tool bpf2go -target bpfel -tags linux -type watermark -type watch -type crossing -type usage_counters -output-stem usage_ext4 usageExt4 usage_ext4.bpf.c -- -O2 -g -Wall -Werror -mcpu=v3 -I/usr/include

@@ -7,12 +7,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// waitForPrograms returns once every program that runs now has ended. The kernel
-// waits so for whoever replaces a map inside of a map (maybe_wait_bpf_programs,
-// kernel/bpf/syscall.c, since Linux 4.20): by synchronize_rcu, and a tracing
-// program runs inside an RCU read-side section (__bpf_trace_run,
-// kernel/trace/bpf_trace.c). membarrier(2) would wait as well, but refuses to on
-// kernels that were started with nohz_full.
+// waitForPrograms returns once every program that runs now has ended. It uses
+// the wait that the kernel does when a map inside of a map is replaced
+// (maybe_wait_bpf_programs, kernel/bpf/syscall.c, since Linux 4.20). That wait
+// is synchronize_rcu, and a tracing program runs inside an RCU read-side section
+// (__bpf_trace_run, kernel/trace/bpf_trace.c). membarrier(2) would wait as well,
+// but fails on kernels that were started with nohz_full.
 func waitForPrograms() (err error) {
 	inner := &ebpf.MapSpec{Name: "ebb_grace", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 	in, err := ebpf.NewMap(inner)

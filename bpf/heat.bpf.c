@@ -25,9 +25,10 @@ static __always_inline int opened(struct file___heat *file, const bool traced)
 	if (!root)
 		return 0;
 	/*
-	 * Before Linux 6.5 the file below an overlay's bears the overlay's path
-	 * (open_with_fake_path), and is told from others by that. Afterwards it
-	 * bears the path below, through a mount that is the overlay's alone.
+	 * Before Linux 6.5 the lower file that an overlay opens bears the
+	 * overlay's path (open_with_fake_path), and is recognized by that.
+	 * Since 6.5 it bears the lower path, through a mount that only this
+	 * overlay uses.
 	 */
 	dentry = FIELD(file, f_path.dentry);
 	sb = FIELD(dentry, d_sb);
@@ -42,7 +43,7 @@ int BPF_PROG(heat_open, struct file___heat *file)
 	return opened(file, true);
 }
 
-/* The first argument's register, whichever machine this is. */
+/* The register of the first argument, on each architecture. */
 struct pt_regs___x86 {
 	unsigned long di;
 } CORE;

@@ -11,20 +11,24 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// heat is which files of a layer its containers have touched: statistics, on which no
-// decision rests. A touch counts if the process has an overlayfs as its root and the
-// file lies on a lower layer of that overlay. Programs find the layer themselves and
-// enter its root directory by device, inode number and generation, so a container's
-// first reads count although nobody has heard of the image yet. Each file counts once:
-// one word of a fixed table, with its layer's slot and 47 bits of a hash of device,
-// inode number and generation; two files can be taken for one with a probability of
-// about 1 in 10^13 for each further file. The table takes 131072 files of 4096 layers.
-// Nothing is evicted; what finds no room is counted as lost. A layer below the 255th
-// is not looked at; runtimes stop at 127.
+// heat records which files of a layer its containers have touched. The figures are
+// statistics; no decision rests on them.
+//
+// A touch counts if the process has an overlayfs as its root and the file lies on a
+// lower layer of that overlay. Programs find the layer themselves and enter its root
+// directory by device, inode number and generation. So a container's first reads count
+// even before user space knows the image.
+//
+// Each file counts once. It takes one word of a fixed table: its layer's slot and 47
+// bits of a hash of device, inode number and generation. With a probability of about 1
+// in 10^13 a further file has the hash of a counted one, and does not count. The table
+// has room for 131072 files of 4096 layers. Nothing is evicted; touches that find no
+// room are counted as lost. A layer below the 255th is not looked at; runtimes stop at
+// 127.
 //
 // Programs take slots from a stock that only Load and ForgetHeat fill, after every
-// program that may hold a slot has ended. A later set of programs goes on with the maps
-// of the one before.
+// program that may hold a slot has ended. A later set of programs continues with the
+// maps of the earlier one.
 type heat struct {
 	pins  *pins
 	mode  HeatMode
@@ -36,14 +40,14 @@ type heat struct {
 	tier string // one of HeatTiers
 }
 
-// HeatKey is the root directory of a layer.
+// HeatKey identifies the root directory of a layer.
 type HeatKey struct {
 	// Filesystem is the superblock's s_dev (major<<20 | minor), or the
 	// ErofsFilesystem of its UUID.
 	Filesystem uint64
 	Inode      uint64
-	// Generation tells a directory from the one that had its inode number
-	// before. It is the kernel's i_generation.
+	// Generation distinguishes the directory from an earlier one with the same inode
+	// number. It is the kernel's i_generation.
 	Generation uint64
 }
 
@@ -51,26 +55,28 @@ func (k HeatKey) kernel() heatHeatKey {
 	return heatHeatKey{Fs: k.Filesystem, Ino: k.Inode, Gen: k.Generation}
 }
 
-// ErofsFilesystem is how an erofs image is known, wherever it is mounted.
+// ErofsFilesystem returns the identifier of the erofs image with a UUID, wherever it is
+// mounted.
 func ErofsFilesystem(uuid [16]byte) uint64 {
 	low, high := binary.LittleEndian.Uint64(uuid[:8]), binary.LittleEndian.Uint64(uuid[8:])
 	return low ^ high | 1<<63
 }
 
-// LayerHeat is what containers have read of a layer, since the first one of them
-// touched a file of its image while the programs ran.
+// LayerHeat is what containers have read of a layer since the first of them touched a
+// file of its image while the programs ran.
 type LayerHeat struct {
 	HeatKey
 	SinceNS uint64 // CLOCK_BOOTTIME
 	Files   uint64 // distinct files touched
 	Bytes   uint64 // their sizes in whole blocks, however much of each was read
-	// Lost counts touches of further files that found no room to be remembered:
-	// if it is not 0, Files and Bytes are too low.
+	// Lost counts touches of further files that found no room in the table. If it is
+	// not 0, Files and Bytes are too low.
 	Lost uint64
 }
 
-// Heat returns every layer that was part of the root of a process which touched a
-// file of an image for the first time. Of others nobody knows what was read.
+// Heat returns every known layer. A layer becomes known when a process with that layer
+// in its root touches a file of the image for the first time. For other layers it is
+// unknown which files were read.
 func (h *heat) Heat() ([]LayerHeat, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +97,8 @@ func (h *heat) Heat() ([]LayerHeat, error) {
 	return all, nil
 }
 
-// ForgetHeat makes room by dropping layers that are gone, with all their files.
-// One that is still read appears again, with nothing in it.
+// ForgetHeat drops layers that are gone, with all their files, to make room. A layer
+// that is still read appears again, empty.
 func (h *heat) ForgetHeat(gone ...HeatKey) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +114,8 @@ func (h *heat) ForgetHeat(gone ...HeatKey) error {
 	return nil
 }
 
-// HeatTier is how heat is known, one of HeatTiers; why says why not at all, and
-// is nil if it is known or nobody wants to.
+// HeatTier returns how heat is recorded, one of HeatTiers. why is the reason for
+// HeatNone; it is nil if heat is recorded or switched off.
 func (h *heat) HeatTier() (tier string, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +128,7 @@ func (h *heat) HeatTier() (tier string, why error) {
 	return h.tier, nil
 }
 
-// takeOver ends what an earlier process began, if heat is switched off.
+// takeOver removes the pinned programs of an earlier process if heat is switched off.
 func (h *heat) takeOver() error {
 	if h.mode != HeatOff {
 		return nil
@@ -146,10 +152,10 @@ func (h *heat) close() error {
 	return h.attachment.close()
 }
 
-// load attaches the best tier that this kernel allows, or goes on with it if it
-// is pinned. One that is pinned does not keep a better one out, which was refused
-// to the process before: for a capability, for its version, or because tracefs was
-// not mounted. Both record until the better one has taken over.
+// load attaches the best tier that this kernel allows, or adopts it if it is pinned. A
+// pinned tier does not keep a better one out: the process before may have been refused
+// the better one for a capability, for its version, or because tracefs was not mounted.
+// Both record until the better one has taken over.
 func (h *heat) load(types *btf.Cache) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,14 +181,14 @@ func (h *heat) load(types *btf.Cache) error {
 	return nil
 }
 
-// open brings up one tier. New programs work on the maps of those before
-// them, so that at every moment one or both record, and no file counts twice.
+// open brings up one tier. New programs use the maps of the earlier ones. So at every
+// moment one or both record, and no file counts twice.
 func (h *heat) open(o *object, types *btf.Cache) error {
 	dirs, err := h.pins.outdated(o)
 	if err != nil {
 		return err
 	}
-	// Its own set may turn out to be damaged.
+	// The object's own set comes first: it may turn out to be damaged.
 	fits := func(name string, m *ebpf.Map) error { return o.spec.Maps[name].Compatible(m) }
 	for _, dir := range append([]string{h.pins.dirOf(o)}, dirs...) {
 		if o.reuse, err = openMaps(dir, o.maps, fits); err == nil {
@@ -202,7 +208,7 @@ func (h *heat) open(o *object, types *btf.Cache) error {
 	return h.pins.removeOutdated(o)
 }
 
-// status lists the programs of the tier that runs, or of the last resort.
+// status lists the programs of the running tier, or those of HeatByPages if none runs.
 func (h *heat) status() []ProgramStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()

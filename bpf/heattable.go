@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of heat_stocked, see heat.h.
+// Keys of the map heat_stocked, see heat.h.
 const (
 	stockPut = iota
 	stockTaken
@@ -21,13 +21,14 @@ const (
 	heatWords   = len(heatHeatBucket{}.Word)
 )
 
-// heatTable is user space's side of heat.bpf.c: programs take slots, it alone
-// gives them back. It keeps nothing itself, so a process can die anywhere.
+// heatTable is user space's side of heat.bpf.c: programs take slots, and only
+// heatTable returns them. It keeps no state itself, so a process can die at any
+// point.
 type heatTable struct {
 	maps map[string]*ebpf.Map
 }
 
-// slots reads which layer has which slot.
+// slots returns the slot of each layer.
 func (t heatTable) slots() (map[heatHeatKey]uint32, error) {
 	slots, err := readHash[heatHeatKey, uint32](t.maps[heatMapHeatLayers])
 	if err != nil {
@@ -36,8 +37,8 @@ func (t heatTable) slots() (map[heatHeatKey]uint32, error) {
 	return slots, nil
 }
 
-// read returns the layers and what is known of each. Entries without sense are
-// left out; reclaim removes them.
+// read returns the layers and the record of each. It skips entries with an
+// invalid slot; reclaim removes those.
 func (t heatTable) read() (map[heatHeatKey]heatHeatLayer, error) {
 	slots, err := t.slots()
 	if err != nil {
@@ -66,10 +67,11 @@ func (t heatTable) forget(gone []HeatKey) error {
 	return t.reclaim()
 }
 
-// reclaim finds the slots that no layer has and that are not for the taking: of
-// layers that were removed, by this process or one that died over it, and those
-// that two programs took for the same layer. A slot comes back only after every
-// program that may hold it has ended, and with nothing left that bears it.
+// reclaim puts slots back into the stock that are neither in the stock nor a
+// layer's. They belonged to layers that were removed, by this process or by one
+// that died over it, or are left over from two programs that entered the same
+// layer. A slot is put back only after every program that may hold it has ended,
+// and after every word that bears it is freed.
 func (t heatTable) reclaim() error {
 	idle, err := t.idle()
 	if err != nil || len(idle) == 0 {
@@ -78,7 +80,7 @@ func (t heatTable) reclaim() error {
 	if err := waitForPrograms(); err != nil {
 		return fmt.Errorf("wait for programs that hold a slot: %w", err)
 	}
-	// A program that had taken one of them has entered its layer by now.
+	// A program that had taken an idle slot has entered its layer by now.
 	slots, err := t.slots()
 	if err != nil {
 		return err
@@ -92,9 +94,9 @@ func (t heatTable) reclaim() error {
 	return t.restock(idle)
 }
 
-// idle returns the slots that are neither in the ring nor a layer's. What is
-// read first is what programs change first: a slot leaves the ring before a layer
-// has it, and while a program is between the two it seems idle.
+// idle returns the slots that are neither in the ring nor a layer's. It reads
+// first what programs change first: a slot leaves the ring before a layer has it.
+// While a program is between these two steps its slot seems idle.
 func (t heatTable) idle() (map[uint32]bool, error) {
 	stock := t.maps[heatMapHeatStock]
 	ring, err := readArray[uint32](stock, stock.MaxEntries())
@@ -132,7 +134,7 @@ func (t heatTable) idle() (map[uint32]bool, error) {
 	return idle, nil
 }
 
-// stocked returns how many slots were ever put and taken.
+// stocked returns how many slots were ever put into the ring and taken from it.
 func (t heatTable) stocked() (put, taken uint64, err error) {
 	m := t.maps[heatMapHeatStocked]
 	if err = m.Lookup(uint32(stockPut), &put); err == nil {
@@ -148,8 +150,9 @@ func (t heatTable) stocked() (put, taken uint64, err error) {
 	return put, taken, nil
 }
 
-// sweep frees the words that bear one of the slots. Programs write beside it, so
-// each word is changed by itself, in the map's own memory.
+// sweep frees the words that bear one of the slots. Programs write to the table
+// at the same time, so sweep changes each word atomically, in the map's own
+// memory.
 func (t heatTable) sweep(slots map[uint32]bool) error {
 	m := t.maps[heatMapHeatSeen]
 	page := os.Getpagesize()
@@ -167,7 +170,7 @@ func (t heatTable) sweep(slots map[uint32]bool) error {
 	return unix.Munmap(memory)
 }
 
-// restock gives slots to the programs, with no past.
+// restock clears the records of the slots and puts the slots into the stock.
 func (t heatTable) restock(slots map[uint32]bool) error {
 	put, _, err := t.stocked()
 	if err != nil {

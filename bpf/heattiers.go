@@ -11,35 +11,36 @@ import (
 // HeatMode says what layer heat may cost.
 type HeatMode uint8
 
-// The modes. HeatReads makes a difference only where files are not seen being
-// opened; there it also sees each read(2), for some tens of nanoseconds of every
-// read of the node.
+// The modes. HeatReads makes a difference only where the opening of files cannot be
+// seen. There it also records each read(2), for some tens of nanoseconds of every read
+// of the node.
 const (
 	HeatAuto HeatMode = iota
 	HeatOff
 	HeatReads
 )
 
-// The tiers of layer heat, as HeatTier and metrics name them. An opened file of a lower
-// layer is recognized by the private mount it is opened through (Linux 6.5; ovl_open,
-// fs/overlayfs/file.c; backing_file_open, fs/backing-file.c), or by the overlay's path
-// that it bears. The tracepoints of the page cache need Linux 6.12 (filemap_map_pages,
-// mm/filemap.c). They tell a file, not the way to it: a container that is given its own
-// image's layers by a bind mount makes them warm.
+// The tiers of layer heat, as HeatTier and metrics name them. The first two recognize
+// an opened file of a lower layer by the private mount it is opened through (Linux 6.5;
+// ovl_open, fs/overlayfs/file.c; backing_file_open, fs/backing-file.c), or by the
+// overlay's path that it bears. The tracepoints of the page cache need Linux 6.12
+// (filemap_map_pages, mm/filemap.c). They identify a file, not the path to it: a
+// container that bind-mounts its own image's layers makes them warm.
 const (
 	HeatByFentry = "fentry" // every open, by fentry
 	HeatByKprobe = "kprobe" // every open, by a kprobe, which costs more
 	HeatByPages  = "pages"  // files that are executed or mapped
-	HeatByReads  = "reads"  // those, and files that are read
-	HeatNone     = "none"   // nothing
+	HeatByReads  = "reads"  // files that are executed, mapped or read
+	HeatNone     = "none"   // not recorded
 )
 
-// HeatTiers lists them.
+// HeatTiers lists all tiers.
 var HeatTiers = []string{HeatByFentry, HeatByKprobe, HeatByPages, HeatByReads, HeatNone}
 
 const objectHeat = "heat"
 
-// Which programs make up a tier, and where they go.
+// heatAttach has the programs of each tier, and the tracepoint or function of each
+// program.
 var heatAttach = map[string]map[string]string{
 	HeatByFentry: {heatProgHeatOpen: "security_file_open"},
 	HeatByKprobe: {heatProgHeatOpenKprobe: "security_file_open"},
@@ -50,12 +51,12 @@ var heatAttach = map[string]map[string]string{
 	},
 }
 
-// heatSize is how much is kept; the zero value is as heat.h has it.
+// heatSize has the sizes of the maps; 0 keeps the size in heat.h.
 type heatSize struct {
 	layers, buckets uint32
 }
 
-// heatObject is heat.bpf.c with the programs of one tier.
+// heatObject returns heat.bpf.c with the programs of one tier.
 func heatObject(tier string, size heatSize) (*object, error) {
 	spec, err := loadHeat()
 	if err != nil {
@@ -70,7 +71,7 @@ func heatObject(tier string, size heatSize) (*object, error) {
 	if size.buckets > 0 {
 		spec.Maps[heatMapHeatSeen].MaxEntries = size.buckets
 	}
-	// At first all slots are free to be taken.
+	// At first all slots are in the stock.
 	ring := spec.Maps[heatMapHeatStock].MaxEntries
 	for slot := range ring {
 		spec.Maps[heatMapHeatStock].Contents = append(spec.Maps[heatMapHeatStock].Contents, ebpf.MapKV{Key: slot, Value: slot})
@@ -98,8 +99,8 @@ func heatCandidates(mode HeatMode) []string {
 	return []string{HeatByFentry, HeatByKprobe, HeatByPages}
 }
 
-// pinnedTier puts the tier that is pinned below dir, if one is, in the place of
-// the heat object among all.
+// pinnedTier replaces the heat object in all by the tier that is pinned below dir, if
+// there is one.
 func pinnedTier(all []*object, dir string) []*object {
 	at := &pins{dir: dir}
 	for i := range all {

@@ -3,12 +3,12 @@
 /*
  * Last use of container images.
  *
- * An image is in use as long as a process runs with its files as root. The
- * first moment the kernel shows us is the exec that starts the container, the
- * last one the exit of its last process; every exec and every process exit in
- * between stamps as well. So a container that slept for a week is stamped when
- * it ends, and no table of live containers is needed: nothing to fill, nothing
- * to leak, no dependence on a cgroup v2 hierarchy.
+ * An image is in use as long as a process runs with its files as root. The use
+ * begins with the exec that starts the container, and ends with the exit of its
+ * last process. Every exec and every process exit sets the stamp. So a
+ * container that slept for a week is stamped when it ends, and no table of live
+ * containers is needed: nothing can fill up or leak, and a cgroup v2 hierarchy
+ * is not needed either.
  *
  * A process is matched to an image by the superblock its root lies on. For
  * overlayfs, the topmost lower directory is the unpacked last layer of the
@@ -22,7 +22,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* A directory as the kernel knows it: filesystem_id() of its superblock, and inode. */
+/* A directory: filesystem_id() of its superblock, and its inode number. */
 struct layer_key {
 	u64 dev;
 	u64 ino;
@@ -66,9 +66,10 @@ struct {
 } stamps SEC(".maps");
 
 /*
- * Layers used that user space has not told us about: the image has only just
- * arrived, or came while the agent was down. Preallocated and never evicting:
- * a full map loses new entries, which is counted, and keeps old ones.
+ * The last use, by CLOCK_BOOTTIME, of layers that are not in layers: the image
+ * has only just arrived, or came while the agent was down. The map is
+ * preallocated and never evicts. When it is full, new entries are lost and
+ * counted, and old ones are kept.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -123,7 +124,7 @@ static __always_inline void stamp_layer(struct lastuse_counters *n, struct layer
 	if (slot) {
 		s = bpf_map_lookup_elem(&stamps, slot);
 		if (s) {
-			/* Racing CPUs differ by less than the race lasts. */
+			/* Times of racing CPUs differ by less than the race lasts. */
 			s->last_ns = now;
 			__sync_fetch_and_add(&s->uses, 1);
 			add_one(&n->stamped);
@@ -161,9 +162,9 @@ int BPF_PROG(lastuse_exec, struct task_struct *task)
 }
 
 /*
- * do_exit() calls this tracepoint before exit_fs(), so task->fs is still
- * there. signal->live has been decremented already: it is 0 for the thread
- * that takes the process with it.
+ * do_exit() calls this tracepoint before exit_fs(), so task->fs is still there.
+ * signal->live has been decremented already: it is 0 for the last thread of the
+ * process.
  */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(lastuse_exit, struct task_struct *task)

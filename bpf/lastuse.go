@@ -11,18 +11,18 @@ import (
 
 const objectLastUse = "lastuse"
 
-// lastUseAttach says which program goes to which tracepoint.
+// lastUseAttach has the tracepoint of each program.
 var lastUseAttach = map[string]string{
 	lastuseProgLastuseExec: "sched_process_exec",
 	lastuseProgLastuseExit: "sched_process_exit",
 }
 
-// lastuse is when images were last used. At every exec and at the end of every
+// lastuse records when images were last used. At every exec and at the end of every
 // process, lastuse.bpf.c looks at the process's root. If that is an overlayfs, its
-// topmost lower directory, the unpacked last layer, names the image, and its stamp is
-// set to now. User space says which directories are layers, and reads the stamps when
-// it wants to know; nothing is sent. What a process reads does not matter, and one
-// whose root is not an overlayfs is not seen.
+// topmost lower directory, the unpacked last layer, identifies the image, and the
+// layer's stamp is set to now. User space sets which directories are layers and reads
+// the stamps when it needs them; the programs send nothing. It does not matter which
+// files a process reads. A process whose root is not an overlayfs is not recorded.
 //
 // The end of a container's use is the exit of its last process (do_exit,
 // kernel/exit.c). The removal of its cgroup would need a table of live containers,
@@ -40,7 +40,7 @@ type lastuse struct {
 	lost  bool
 }
 
-// lastUseObject is lastuse.bpf.c with room for maxLayers layers.
+// lastUseObject returns lastuse.bpf.c with room for maxLayers layers.
 func lastUseObject(maxLayers uint32) (*object, error) {
 	spec, err := loadLastuse()
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *lastuse) load(types *btf.Cache) error {
 	return nil
 }
 
-// inherit builds the table of layers, from this set and from earlier ones.
+// inherit builds the table of layers from this set and from earlier sets.
 func (l *lastuse) inherit(o *object) error {
 	log := l.pins.log
 	table, damaged, err := newLayerTable(l.set)
@@ -95,8 +95,8 @@ func (l *lastuse) inherit(o *object) error {
 		return err
 	}
 	if len(dirs) > 0 {
-		// A run of the earlier programs that began before these were attached may
-		// be about to write the stamp that only it knows of.
+		// A run of an earlier program that began before these were attached may be
+		// about to write a stamp that only it has.
 		if err := waitForPrograms(); err != nil {
 			l.lost = true
 			log.Warn("earlier programs may still be running", "reason", err)
@@ -143,7 +143,8 @@ func (l *lastuse) count(c *Counters) error {
 	return err
 }
 
-// ask has the table do something, if there is one.
+// ask calls do with the table of layers, if the programs are attached. what begins
+// the error.
 func (l *lastuse) ask(what string, do func(*layerTable) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,12 +158,12 @@ func (l *lastuse) ask(what string, do func(*layerTable) error) error {
 	return nil
 }
 
-// Track asks for the uses of a layer to be stamped. If the layer was used
-// before, while nobody tracked it, that use is its first stamp. Tracking a
-// layer twice is the same as once; ErrFull if MaxLayers are tracked.
+// Track starts stamping the uses of a layer. If the layer was used before it was
+// tracked, its first stamp is that use. Tracking a layer again changes nothing.
+// ErrFull if MaxLayers are tracked.
 //
-// A directory that was removed and made anew can have the same Key: Untrack it
-// in between, or the old one's stamp is taken for the new one's.
+// A directory that was removed and created again can have the same Key. Untrack it in
+// between, or the stamp of the old directory is treated as the new one's.
 func (l *lastuse) Track(k Key) error {
 	return l.ask("track layer", func(t *layerTable) error { return k.wrap(t.track(k, 0)) })
 }
@@ -172,8 +173,8 @@ func (l *lastuse) Untrack(k Key) error {
 	return l.ask("untrack layer", func(t *layerTable) error { return k.wrap(t.untrack(k)) })
 }
 
-// LastUse returns when a tracked layer was last used, by CLOCK_BOOTTIME; false
-// if it was not, or is not tracked.
+// LastUse returns when a tracked layer was last used, by CLOCK_BOOTTIME. ok is false
+// if the layer was not used or is not tracked.
 func (l *lastuse) LastUse(k Key) (bootNS uint64, ok bool, err error) {
 	err = l.ask("last use", func(t *layerTable) error {
 		bootNS, err = t.lastUse(k)
@@ -182,8 +183,8 @@ func (l *lastuse) LastUse(k Key) (bootNS uint64, ok bool, err error) {
 	return bootNS, bootNS != 0, err
 }
 
-// LastUses returns LastUse of every tracked layer that was used, with two
-// system calls in all.
+// LastUses returns the last use of every tracked layer that was used, by
+// CLOCK_BOOTTIME, with two system calls in all.
 func (l *lastuse) LastUses() (uses map[Key]uint64, err error) {
 	err = l.ask("last uses", func(t *layerTable) error {
 		uses, err = t.lastUses()
@@ -192,7 +193,8 @@ func (l *lastuse) LastUses() (uses map[Key]uint64, err error) {
 	return uses, err
 }
 
-// Tracked returns the tracked layers, those of the process before included.
+// Tracked returns the tracked layers, including those that an earlier process
+// tracked.
 func (l *lastuse) Tracked() []Key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,14 +204,14 @@ func (l *lastuse) Tracked() []Key {
 	return slices.Collect(maps.Keys(l.table.slots))
 }
 
-// Purge makes room among the noted uses of layers that were never tracked, by
-// forgetting those from before a moment of CLOCK_BOOTTIME.
+// Purge makes room among the noted uses of untracked layers: it forgets those from
+// before a CLOCK_BOOTTIME.
 func (l *lastuse) Purge(before uint64) error {
 	return l.ask("purge", func(t *layerTable) error { return t.purge(before) })
 }
 
-// Lost tells whether stamps of an earlier run were there and could not be
-// read. Then no stamp is not proof of no use: every image counts as recent.
+// Lost reports whether stamps of an earlier run existed but could not be read. Then a
+// missing stamp does not prove that an image is unused: every image counts as recent.
 func (l *lastuse) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

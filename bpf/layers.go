@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Key is where a layer's files are, as the kernel sees it: struct layer_key in
-// lastuse.bpf.c.
+// Key identifies the directory of a layer's files, as the kernel sees it: struct
+// layer_key in lastuse.bpf.c.
 type Key struct {
 	Dev uint64 // s_dev of the superblock: major<<20 | minor; or its ErofsFilesystem
 	Ino uint64 // inode number of the directory
@@ -39,10 +39,10 @@ type layerTable struct {
 	lost uint64 // unresolved uses that found no room when they were carried over
 }
 
-// newLayerTable reads which slots are taken. The others may have been given up
-// by a process that died right after, so none of them counts as never used,
-// unless the table is new. damaged is how many entries were dropped because
-// they made no sense.
+// newLayerTable reads which slots are taken. A process may have given up any
+// other slot just before it died. So unless the table is new, none of them
+// counts as never used. damaged is how many entries were dropped because their
+// slot was invalid.
 func newLayerTable(s *set) (t *layerTable, damaged int, err error) {
 	t = &layerTable{
 		layers:     s.maps[lastuseMapLayers],
@@ -78,11 +78,11 @@ func newLayerTable(s *set) (t *layerTable, damaged int, err error) {
 	return t, damaged, nil
 }
 
-// track gives k a slot whose stamp starts at lastNS, or at what the kernel
-// noted about k before, if that is later. Nothing happens if k has one.
+// track gives k a slot. Its stamp starts at lastNS, or at the use of k that the
+// kernel noted before, if that is later. Nothing happens if k has a slot.
 //
 // The stamp is written before the key, while no program can reach the slot. A
-// use in between goes to unresolved, where lastUse looks too.
+// use in between is noted in unresolved, which lastUse reads too.
 func (t *layerTable) track(k Key, lastNS uint64) error {
 	if _, ok := t.slots[k]; ok {
 		return nil
@@ -110,8 +110,8 @@ func (t *layerTable) track(k Key, lastNS uint64) error {
 	return t.forget(k, noted)
 }
 
-// untrack gives k's slot up. The key goes first, so that no program finds the
-// slot from now on; those that already did are waited for in takeSlot.
+// untrack gives k's slot up. It deletes the key first, so that no program finds
+// the slot from now on. takeSlot waits for the programs that already found it.
 func (t *layerTable) untrack(k Key) error {
 	slot, ok := t.slots[k]
 	if !ok {
@@ -125,7 +125,8 @@ func (t *layerTable) untrack(k Key) error {
 	return t.forget(k, math.MaxUint64)
 }
 
-// takeSlot prefers low slots, so that reading all stamps reads few.
+// takeSlot returns an unused slot. It prefers low ones, so that reading all
+// stamps reads few.
 func (t *layerTable) takeSlot() (uint32, error) {
 	if len(t.free) == 0 && t.next == t.stamps.MaxEntries() {
 		if len(t.retired) == 0 {
@@ -147,8 +148,8 @@ func (t *layerTable) takeSlot() (uint32, error) {
 }
 
 // forget removes k from unresolved if its use there is no later than upTo. A
-// program may write in between: a later use is put back, unless a still later
-// one has come since.
+// program may write in between. A later use is put back, unless a program has
+// noted a still later one since.
 func (t *layerTable) forget(k Key, upTo uint64) error {
 	var noted uint64
 	err := t.unresolved.LookupAndDelete(k, &noted)
@@ -168,8 +169,9 @@ func (t *layerTable) forget(k Key, upTo uint64) error {
 	return nil
 }
 
-// lastUse is the later of k's stamp and what unresolved has: a program that
-// missed the key just before it was tracked may have written there.
+// lastUse returns the later of k's stamp and k's use in unresolved; 0 if k is
+// not tracked. A program that missed the key just before it was tracked may have
+// written to unresolved.
 func (t *layerTable) lastUse(k Key) (uint64, error) {
 	slot, ok := t.slots[k]
 	if !ok {
@@ -186,7 +188,8 @@ func (t *layerTable) lastUse(k Key) (uint64, error) {
 	return max(stamp.LastNs, noted), nil
 }
 
-// lastUses reads every stamp in one go.
+// lastUses returns the last use of every tracked layer that was used. It reads
+// all stamps at once.
 func (t *layerTable) lastUses() (map[Key]uint64, error) {
 	if len(t.slots) == 0 {
 		return map[Key]uint64{}, nil
@@ -209,7 +212,7 @@ func (t *layerTable) lastUses() (map[Key]uint64, error) {
 	return uses, nil
 }
 
-// purge forgets uses of unknown layers from before a moment.
+// purge forgets the uses of untracked layers from before a CLOCK_BOOTTIME.
 func (t *layerTable) purge(before uint64) error {
 	noted, err := readUnresolved(t.unresolved)
 	if err != nil {
@@ -219,7 +222,8 @@ func (t *layerTable) purge(before uint64) error {
 		if at >= before {
 			continue
 		}
-		// A tracked layer's stamp does not know a straggler's use.
+		// The stamp of a tracked layer can lack a use that a late program noted
+		// here.
 		if _, tracked := t.slots[key]; tracked {
 			continue
 		}
@@ -239,11 +243,11 @@ func readUnresolved(m *ebpf.Map) (map[Key]uint64, error) {
 	return uses, nil
 }
 
-// carryStamps brings the layers, stamps and unresolved uses of an earlier set,
-// which may still be recording, into t, which is the table of s. The programs of
-// s must be attached already: then what the earlier set records from now on, s
-// records as well. Layers that t has are left alone; their stamps came from an
-// earlier attempt.
+// carryStamps copies the layers, stamps and unresolved uses of an earlier set,
+// which may still be recording, into t, the table of s. The programs of s must
+// be attached already, so that s also records what the earlier set records from
+// now on. Layers that t has are left alone; their stamps came from an earlier
+// attempt.
 func carryStamps(t *layerTable, s *set, dir string) error {
 	old, err := openMaps(dir, []string{lastuseMapLayers, lastuseMapStamps, lastuseMapUnresolved}, like(s))
 	if err != nil {
@@ -269,9 +273,10 @@ func carryStamps(t *layerTable, s *set, dir string) error {
 	return carryUnresolved(t, old[lastuseMapUnresolved])
 }
 
-// carryUnresolved leaves what t has: it is as new or newer. The oldest uses may
-// find no room, because the programs of t have noted others since; they are
-// counted with those that the programs lose for the same reason.
+// carryUnresolved copies unresolved uses into t. Entries that t has are kept:
+// they are as new or newer. The oldest uses may find no room, because the
+// programs of t have noted others since. They are counted with those that the
+// programs lose for the same reason.
 func carryUnresolved(t *layerTable, unresolved *ebpf.Map) error {
 	uses, err := readUnresolved(unresolved)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	maxMaxLayers     = 1 << 20
 )
 
-// Options says where to pin and how much to hold.
+// Options sets where to pin and how much to hold.
 type Options struct {
 	// PinDir is a directory on a bpffs, such as /sys/fs/bpf/ebb. A bpffs is
 	// mounted if there is none.
@@ -29,12 +29,12 @@ type Options struct {
 	// MaxLayers is how many layers can be tracked at once; 0 is
 	// DefaultMaxLayers.
 	MaxLayers uint32
-	// NoWriters leaves the counting of writers out. It costs each block that is
-	// promised or freed some tens of nanoseconds, on every ext4 of the node.
+	// NoWriters switches the counting of writers off. Counting costs some tens of
+	// nanoseconds for each block that is promised or freed, on every ext4 of the node.
 	NoWriters bool
-	// Heat says whether, and how closely, layer heat is watched.
+	// Heat sets whether and how closely layer heat is recorded.
 	Heat HeatMode
-	// Logger hears about adoption, replacement and damage; nil is silent.
+	// Logger receives messages about adoption, replacement and damage; nil is silent.
 	Logger *slog.Logger
 
 	// Only tests set these.
@@ -47,8 +47,8 @@ type Options struct {
 	nearBlocks uint32 // 0: as near.go has it; Load adds what CPUs need
 }
 
-// Probes is the kernel's record and the handles on it. Its methods may be
-// called from several goroutines.
+// Probes holds the handles on the kernel's records. Its methods may be called from several
+// goroutines.
 type Probes struct {
 	concerns
 	pins *pins
@@ -58,10 +58,10 @@ type Probes struct {
 	lock *os.File   // on the pin directory; nil once closed
 }
 
-// Load adopts what is pinned below o.PinDir, or puts the programs into the
-// kernel and carries over what an earlier version recorded there. It fails only
-// if neither last use nor usage can be had, now or by CatchUp; see Status for
-// what is missing.
+// Load adopts what is pinned below o.PinDir. It loads objects that are not pinned into the
+// kernel, and copies what an earlier version recorded there. An object that cannot be
+// loaded is an error only if neither last use nor usage works, now or after CatchUp. See
+// Status for what is missing.
 func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	o.MaxLayers = cmp.Or(o.MaxLayers, DefaultMaxLayers)
 	if o.nearBlocks, err = nearRoom(cmp.Or(o.nearBlocks, nearBlocks)); err != nil {
@@ -101,8 +101,8 @@ func Load(ctx context.Context, o Options) (_ *Probes, err error) {
 	return p, nil
 }
 
-// load brings up the objects. The BTF of the kernel is parsed at most once,
-// and not at all if all are adopted.
+// load brings up the objects. The BTF of the kernel is parsed at most once, and not at all
+// if all objects are adopted.
 func (p *Probes) load(ctx context.Context) error {
 	requestOverlay()
 	types := btf.NewCache()
@@ -123,13 +123,13 @@ func (p *Probes) load(ctx context.Context) error {
 	return errors.Join(p.writers.takeOver(), p.heat.takeOver())
 }
 
-// CatchUp attaches what had to wait for a module of the kernel that has been
-// loaded since, and reports whether there was any. It costs the lookup of a file
-// for each type of filesystem that the kernel lacks, and nothing if it lacks
-// none. What fails again is not an error of CatchUp: Status has it.
+// CatchUp attaches the objects whose kernel module has been loaded since, and reports
+// whether there was any. It looks up one file for each type of filesystem that the kernel
+// lacks, and does nothing if it lacks none. An object that fails again is not an error of
+// CatchUp: Status lists it.
 //
-// Whoever finds a filesystem mounted finds its module loaded; so it is enough to
-// call this before setting watermarks.
+// A mounted filesystem has its module loaded. So it is enough to call CatchUp before
+// setting watermarks.
 func (p *Probes) CatchUp() (came bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *Probes) CatchUp() (came bool, err error) {
 	return came, nil
 }
 
-// Close releases the handles and the lock. The pins stay: recording goes on.
+// Close releases the handles and the lock. The pins are kept, so recording continues.
 func (p *Probes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,15 +162,15 @@ func (p *Probes) Close() error {
 	return err
 }
 
-// Unload ends all recording: it removes what Load pinned below pinDir, of this
-// and earlier versions, and the directory if nothing else is in it. A bpffs that
-// Load mounted stays mounted. ErrInUse if a process has the probes open.
+// Unload ends all recording. It removes what Load pinned below pinDir, of this and earlier
+// versions, and the directory if nothing else is in it. A bpffs that Load mounted stays
+// mounted. ErrInUse if a process has the probes open.
 func Unload(pinDir string) error {
 	on, err := onBPFFS(pinDir)
 	if err != nil {
 		return err
 	}
-	if !on { // a container that is gone may have had one mounted on it
+	if !on { // left by a container that had a bpffs mounted there
 		return removeEmpty(pinDir)
 	}
 	lock, err := lockDir(pinDir)
@@ -184,7 +184,7 @@ func Unload(pinDir string) error {
 	for _, name := range []string{objectLastUse, objectUsage + "*", objectWriters, objectWriters + "_*", objectHeat} {
 		sets, err := filepath.Glob(filepath.Join(pinDir, name+"-*"))
 		for _, dir := range sets {
-			// A set is a directory; a pin of that name is somebody else's.
+			// A set is a directory; a pin of that name belongs to another program.
 			if is, err := os.Lstat(dir); err == nil && !is.IsDir() {
 				continue
 			}
@@ -194,11 +194,12 @@ func Unload(pinDir string) error {
 			return fmt.Errorf("unload probes: %w", err)
 		}
 	}
-	// A bpffs mounted at pinDir itself keeps it busy, and has files of its own.
+	// A bpffs mounted at pinDir itself keeps the directory busy, and has files of its own.
 	return removeEmpty(pinDir)
 }
 
-// removeEmpty removes a directory if it is there and can be, and nothing is in it or on it.
+// removeEmpty removes dir if it is an empty directory. It is no error if dir does not
+// exist, is not empty, is a mount point or cannot be removed from a read-only filesystem.
 func removeEmpty(dir string) error {
 	err := unix.Rmdir(dir)
 	for _, fine := range []error{nil, unix.ENOENT, unix.ENOTDIR, unix.EBUSY, unix.ENOTEMPTY, unix.EROFS} {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errForeign: an earlier set whose maps have another shape.
+// errForeign: pins whose maps or programs are not those that this version makes.
 var errForeign = errors.New("unknown layout")
 
-// openMaps opens maps of an earlier set, if they have the shape that fits asks for.
+// openMaps opens the named maps of the set pinned at dir. fits checks the shape of
+// each.
 func openMaps(dir string, names []string, fits func(name string, m *ebpf.Map) error) (_ map[string]*ebpf.Map, err error) {
 	if err := trustedSet(dir); err != nil {
 		return nil, err
@@ -42,7 +43,8 @@ func closeMaps(all map[string]*ebpf.Map) {
 	}
 }
 
-// like accepts maps that can be read as those of a set are.
+// like returns a check that accepts maps with the type and the key and value sizes
+// of those in s.
 func like(s *set) func(string, *ebpf.Map) error {
 	return func(name string, m *ebpf.Map) error {
 		own := s.maps[name]
@@ -70,9 +72,9 @@ func readArray[V any](m *ebpf.Map, n uint32) ([]V, error) {
 	return values, nil
 }
 
-// readHash reads a hash in one call. The kernel copies bucket by bucket, each
-// under its lock, and an update leaves an entry in its bucket: no entry that is
-// there all the time is missed, as it can be when iterating.
+// readHash reads a hash in one call. The kernel copies bucket by bucket, each under
+// its lock, and an update leaves an entry in its bucket. So no entry that exists
+// during the whole call is missed, as can happen when iterating.
 func readHash[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	keys, values := make([]K, m.MaxEntries()), make([]V, m.MaxEntries())
 	var cursor ebpf.MapBatchCursor
@@ -104,7 +106,8 @@ func deleteKey(m *ebpf.Map, key any) error {
 	return nil
 }
 
-// mapFull names the kernel's word for a map without room.
+// mapFull returns ErrFull for E2BIG, the kernel's error for a full map, and every
+// other error as it is.
 func mapFull(err error) error {
 	if errors.Is(err, unix.E2BIG) {
 		return ErrFull

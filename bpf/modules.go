@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootType is a type that the kernel has if a filesystem is built in.
+// rootType has, for each filesystem, a type that the kernel's BTF has if the
+// filesystem is built in.
 var rootType = map[string]string{
 	"overlay": "ovl_fs", "ext4": "ext4_sb_info", "xfs": "xfs_mount", "btrfs": "btrfs_fs_info",
 }
@@ -24,15 +25,16 @@ func (e *absentError) Error() string {
 
 func (e *absentError) Unwrap() error { return ErrUnsupported }
 
-// waits returns what a program waits for, if that is why it is not attached.
+// waits returns the absentError in why, the reason a program is not attached;
+// nil if it waits for no module.
 func waits(why error) *absentError {
 	var absent *absentError
 	errors.As(why, &absent)
 	return absent
 }
 
-// present returns an absentError if o has to wait for its filesystem. An absent
-// that is not nil says so in place of the kernel.
+// present returns an absentError if o has to wait for its filesystem. If absent
+// is not nil, it decides in place of the kernel.
 func (o *object) present(types *btf.Cache, absent func(string) bool) error {
 	if absent == nil {
 		absent = func(module string) bool { return !builtIn(types, module) && !moduleLive(module) }
@@ -43,8 +45,8 @@ func (o *object) present(types *btf.Cache, absent func(string) bool) error {
 	return nil
 }
 
-// builtIn is false, too, where the kernel's types cannot be read: loading will
-// say why.
+// builtIn reports whether a filesystem is built in. It is true, too, if the
+// kernel's types cannot be read: loading then returns the reason.
 func builtIn(types *btf.Cache, module string) bool {
 	spec, err := types.Kernel()
 	if err != nil {
@@ -54,25 +56,27 @@ func builtIn(types *btf.Cache, module string) bool {
 	return spec.TypeByName(rootType[module], &found) == nil
 }
 
-// moduleLive: before that a module's tracepoints cannot be attached to
-// (btf_try_get_module). One that is built in has no such file.
+// moduleLive reports whether a module has finished loading; before that its
+// tracepoints cannot be attached to (btf_try_get_module). A filesystem that is
+// built in has no such file.
 func moduleLive(module string) bool {
 	state, err := os.ReadFile("/sys/module/" + module + "/initstate")
 	return err == nil && strings.TrimSpace(string(state)) == "live"
 }
 
-// requestOverlay has the kernel load overlayfs, if it is a module, as a mount of
-// one would: with the host's modprobe, from whatever namespace (get_fs_type, in
-// fs/filesystems.c). A container runtime does the same before its first
-// container, which could otherwise begin and end before the programs that see it
-// are there. present tells a kernel that has none from one that refuses.
+// requestOverlay makes the kernel load overlayfs, if it is a module, as a mount
+// of an overlay would: with the host's modprobe, from any namespace
+// (get_fs_type, in fs/filesystems.c). A container runtime does the same before
+// its first container. Without this call that container could start and end
+// before the programs that see it are attached. Errors are ignored: present
+// finds out whether the kernel has overlayfs.
 func requestOverlay() {
 	if fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC); err == nil {
 		unix.Close(fd)
 	}
 }
 
-// arrived tells whether a module that was absent has come.
+// arrived reports whether a module that was absent is loaded now.
 func (p *pins) arrived(module string) bool {
 	if p.absent != nil {
 		return !p.absent(module)

@@ -11,20 +11,21 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// nearBlocks is the least headroom of a filesystem that is far from its watermark,
-// besides what is dirty and what CPUs may have under way. It is no bound that
-// anything rests on, only keeps the last few steps exact.
+// nearBlocks is the least headroom, in blocks, of a filesystem that is far from its
+// watermark, in addition to what is dirty and what CPUs may have under way. No guarantee
+// depends on it; it only keeps the last few steps exact.
 const nearBlocks = 1 << 14
 
-// dirtyUnknown has the program look at once: more than any disk, and far from
-// where a sum would overflow.
+// dirtyUnknown makes the program sum what is dirty at its first run. It is more bytes than
+// any disk has, and far from where a sum would overflow.
 const dirtyUnknown = 1 << 62
 
 // folioBlocks is FOLIO_BLOCKS in headers/near.h.
 const folioBlocks = 2048
 
-// prepareUsageExt4 leaves out the far program where it would run as often as
-// the near one: ext4 has large folios since Linux 6.16. Room is near_blocks.
+// prepareUsageExt4 sets the constants of the ext4 programs; room is near_blocks. It leaves
+// out the far program where that would run as often as the near one: ext4 has large folios
+// since Linux 6.16.
 func prepareUsageExt4(spec *ebpf.CollectionSpec, types *btf.Cache, room uint32) error {
 	if err := prepareUsage(spec, types, room); err != nil {
 		return err
@@ -54,23 +55,27 @@ func prepareUsageExt4(spec *ebpf.CollectionSpec, types *btf.Cache, room uint32) 
 	)
 }
 
-// closeWatch: ext4 with large folios is watched where folios become dirty, once for up
-// to 8 MiB (__folio_mark_dirty, mm/page-writeback.c), while it is far from its watermark. A
-// program at each promised block takes 8 % of buffered writes at page-cache speed.
-// Before blocks that nobody saw promised could reach the watermark, an event asks for the
-// closer watch, which lasts until headroom has doubled (headers/near.h has the bound).
+// closeWatch switches the near program of a type of filesystem on and off. Only ext4 with
+// large folios has one. While a filesystem is far from its watermark, only the far program
+// watches it, where folios become dirty, once for up to 8 MiB (__folio_mark_dirty,
+// mm/page-writeback.c). The near program runs at each promised block, which takes 8 % of
+// buffered writes at page-cache speed.
 //
-// It keeps a type's near program attached while one of its filesystems is
-// near its watermark. The program is not pinned as attached: it ends with the process,
-// the only one that can be known. Its owner, usage, guards it.
+// The far program does not see every promised block. Before the unseen blocks could reach
+// the watermark, it sends an event that asks for the near program. The filesystem stays
+// near until its headroom has doubled (headers/near.h has the bound).
+//
+// closeWatch keeps the near program attached while any of its filesystems is near its
+// watermark. The attachment is not pinned: it ends with the process, because only this
+// process knows which filesystems are near. The owner of a closeWatch, usage, guards it.
 type closeWatch struct {
 	program *ebpf.Program
 	room    uint64            // near_blocks
-	near    map[uint64]uint64 // by device: blocks of headroom when it came near
+	near    map[uint64]uint64 // by device: headroom in blocks when it came near
 	link    link.Link         // nil while near is empty
 }
 
-// newCloseWatch returns nil for a set that watches everything alike.
+// newCloseWatch returns nil for a set without a near program.
 func newCloseWatch(s *set, room uint32) *closeWatch {
 	if s == nil || s.near == nil {
 		return nil
@@ -78,8 +83,8 @@ func newCloseWatch(s *set, room uint32) *closeWatch {
 	return &closeWatch{program: s.near, room: uint64(room), near: map[uint64]uint64{}}
 }
 
-// nearRoom is the headroom up to which a filesystem is near its watermark for sure:
-// least, and what every CPU may have under way.
+// nearRoom returns the headroom, in blocks, up to which a filesystem always counts as near
+// its watermark: least, and what every CPU may have under way.
 func nearRoom(least uint32) (uint32, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -88,9 +93,9 @@ func nearRoom(least uint32) (uint32, error) {
 	return least + uint32(cpus)*folioBlocks, nil
 }
 
-// decide says whether a filesystem is to be watched closely. It is if nobody
-// knows how much is free, and stays so until its headroom has doubled: only the
-// programs know how much is dirty, and would ask again at once.
+// decide reports whether a filesystem is to be watched closely. It is if the caller does
+// not know how much is free (l.Free is 0). It stays so until its headroom has doubled: only
+// the programs know how much is dirty, and they would ask again at once.
 func (w *closeWatch) decide(dev uint64, l Watermark) bool {
 	if l.RaiseFree == 0 {
 		return false
@@ -102,7 +107,8 @@ func (w *closeWatch) decide(dev uint64, l Watermark) bool {
 	return l.Free < l.RaiseFree+l.Reserved+least
 }
 
-// enter attaches the near program, if it is not, on behalf of a filesystem.
+// enter attaches the near program, if it is not attached, on behalf of a filesystem.
+// headroom is in blocks.
 func (w *closeWatch) enter(dev, headroom uint64) (err error) {
 	if w.link == nil {
 		if w.link, err = link.AttachTracing(link.TracingOptions{Program: w.program}); err != nil {
@@ -136,7 +142,7 @@ func (w *closeWatch) close() error {
 	return err
 }
 
-// status corrects that of the near program, which is in no set.
+// status corrects the status of the near program, whose link is in no set.
 func (w *closeWatch) status(all []ProgramStatus) {
 	if w == nil || w.link == nil {
 		return
@@ -148,8 +154,9 @@ func (w *closeWatch) status(all []ProgramStatus) {
 	}
 }
 
-// setWatermark puts a watermark where filesystems far from it are watched from afar.
-// The near program is attached before the watermark counts on it, and detached after.
+// setWatermark stores a watermark of a filesystem type that has a near program. It attaches
+// the near program before it stores a watermark that needs it, and detaches the program
+// after storing one that does not.
 func (w *closeWatch) setWatermark(watches *ebpf.Map, dev uint64, l Watermark, value watchValue) error {
 	if !w.decide(dev, l) {
 		value.DirtyThen = dirtyUnknown
@@ -166,9 +173,10 @@ func (w *closeWatch) setWatermark(watches *ebpf.Map, dev uint64, l Watermark, va
 	return watermarksFull(watches.Put(dev, value))
 }
 
-// watchClosely answers the event of a filesystem that came near its watermark. What
-// happened before it is answered shows in the figures, but may be the last
-// thing that happens: so whoever set the watermark has to look.
+// watchClosely attaches the near program after the event of a filesystem that came near its
+// watermark. The figures include every allocation before that, but there may be no later
+// one that compares them. So the code that set the watermark must read the free space
+// itself.
 func (u *usage) watchClosely(fsType string, dev, free uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

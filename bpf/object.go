@@ -20,21 +20,21 @@ type object struct {
 	name   string
 	code   []byte
 	spec   *ebpf.CollectionSpec
-	maps   []string          // those user space needs, hence pins
+	maps   []string          // those that user space needs; they are pinned
 	attach map[string]string // program to tracepoint, or to the function of a kprobe
 
-	// far and near name two programs of attach, "" if there are none. The first
-	// watches from afar, on kernels where that can be done, and then the second
-	// is attached only while it is needed, else always.
+	// far and near name two programs of attach, "" if there are none. Where the kernel
+	// supports the far program, it is always attached, and the near one only while it is
+	// needed. Elsewhere the near program is always attached.
 	far, near string
-	// needs is the filesystem without which there is nothing to see, and whose
-	// types the programs look into, where it is a module; "" if there is none.
+	// needs is the filesystem that the programs observe, "" if there is none. If it is a
+	// module, the programs need its types, and wait until it is loaded.
 	needs string
 
-	// base is the set whose maps it uses in place of its own of the same name.
+	// base is the set whose maps the object uses in place of its own of the same name.
 	base *set
-	// family is the code of all objects with the same base: they count into the
-	// same maps, so another version of one makes all of them another version.
+	// family is the code of all objects with the same base. They count into the same maps,
+	// so another version of one makes all of them another version.
 	family [][]byte
 
 	// prepare sets constants that depend on the kernel; start runs after
@@ -42,10 +42,10 @@ type object struct {
 	prepare func(*ebpf.CollectionSpec, *btf.Cache) error
 	start   func(*ebpf.Collection)
 
-	reuse map[string]*ebpf.Map // maps of an earlier set, to go on with
+	reuse map[string]*ebpf.Map // maps of an earlier set to use
 }
 
-// objects lists them all.
+// objects returns all objects.
 func objects(maxLayers uint32) ([]*object, error) {
 	lastuse, err1 := lastUseObject(maxLayers)
 	all, errs := []*object{lastuse}, []error{err1}
@@ -61,8 +61,8 @@ func objects(maxLayers uint32) ([]*object, error) {
 	return append(all, heat), errors.Join(append(errs, err)...)
 }
 
-// layout names everything that must be the same for pins to be adopted. What
-// depends on the kernel alone need not be in it: pins do not outlive a boot.
+// layout is a hash of everything that must be equal for pins to be adopted. Properties of
+// the kernel are left out: pins do not outlive a boot.
 func (o *object) layout() string {
 	h := sha256.New()
 	h.Write(o.code)
@@ -88,9 +88,10 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		}
 	}
 	opts := ebpf.CollectionOptions{Cache: types, MapReplacements: o.reuse}
-	// Not the types of all modules, which would be read otherwise: one that is broken would take all
-	// programs away (cilium/ebpf issue 1902). Limit: for a tracepoint in a module, the library still reads
-	// the types of each module that was loaded before it (findTargetInModule).
+	// Only the kernel's own types. By default the library reads the types of all modules,
+	// and a broken one makes every program fail to load (cilium/ebpf issue 1902). Limit:
+	// for a tracepoint in a module, the library still reads the types of each module that
+	// was loaded before it (findTargetInModule).
 	opts.Programs.KernelTypes = kernel
 	if o.base != nil {
 		opts.MapReplacements = maps.Clone(o.base.maps)
@@ -100,15 +101,15 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 		module, err := types.Module(o.needs)
 		if err == nil {
 			opts.Programs.ExtraRelocationTargets = []*btf.Spec{module}
-		} else if !errors.Is(err, fs.ErrNotExist) { // built in, or not there: attaching or the relocation will tell
+		} else if !errors.Is(err, fs.ErrNotExist) { // built in, or absent, when relocating or attaching fails
 			return nil, fmt.Errorf("read BTF of module %s: %w", o.needs, err)
 		}
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, opts)
 	if errors.Is(err, ebpf.ErrNotSupported) && len(opts.Programs.ExtraRelocationTargets) > 0 && lacks(unix.CAP_SYS_ADMIN) {
-		// The types of a module, which a program is attached by, are opened by id
-		// (bpf_btf_get_fd_by_id, kernel/bpf/syscall.c). Refused that, it looks as if
-		// the tracepoint was not there.
+		// To attach to a module, the library opens the module's types by id
+		// (bpf_btf_get_fd_by_id, kernel/bpf/syscall.c). Without the permission it returns
+		// the same error as for a missing tracepoint.
 		err = fmt.Errorf("open types of modules: %w: %w", unix.EPERM, err)
 	}
 	if err != nil {
@@ -120,8 +121,9 @@ func (o *object) load(types *btf.Cache) (*ebpf.Collection, error) {
 	return coll, nil
 }
 
-// attachAll attaches the programs of coll, but for the near one where the far one
-// can be had, and takes what user space needs from it. It goes on after failures.
+// attachAll attaches the programs of coll, and moves what user space needs into a set. It
+// does not attach the near program if there is a far one. It continues after failures and
+// returns them.
 func (o *object) attachAll(coll *ebpf.Collection) (s *set, failed []error) {
 	s = newSet()
 	if coll.Programs[o.far] != nil {
@@ -144,7 +146,8 @@ func (o *object) attachAll(coll *ebpf.Collection) (s *set, failed []error) {
 	return s, failed
 }
 
-// attach attaches a program. A tracing program knows itself where it belongs.
+// attach attaches a program to at. A tracing program has its own attach point and ignores
+// at.
 func attach(program *ebpf.Program, at string) (link.Link, error) {
 	if program.Type() == ebpf.Kprobe {
 		return link.Kprobe(at, program, nil)

@@ -13,16 +13,18 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// ErrForeignPins: somebody else could have pinned what is there. On a bpffs that
-// is mounted by its defaults everybody may make directories (mode 1777,
+// ErrForeignPins: another user could have made the pins. On a bpffs that is
+// mounted by its defaults every user may make directories (mode 1777,
 // kernel/bpf/inode.c).
 var ErrForeignPins = errors.New("pins are not trusted")
 
-// othersMayWrite are the permission bits that let others change a directory.
+// othersMayWrite are the permission bits that let the group or other users change
+// a directory.
 const othersMayWrite = 0o022
 
-// trusted returns an ErrForeignPins unless a directory is root's, or that of who
-// runs this, and nobody else can write to it. Links are not followed.
+// trusted returns an ErrForeignPins unless dir is a directory that belongs to
+// root or to the user of this process, and only its owner may write to it. Links
+// are not followed.
 func trusted(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -36,7 +38,7 @@ func trusted(dir string) error {
 		ErrForeignPins, dir, why, dir)
 }
 
-// distrust says what is wrong with a directory; "" if nothing is.
+// distrust returns what is wrong with a directory; "" if nothing is.
 func distrust(info fs.FileInfo) string {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	switch {
@@ -50,7 +52,8 @@ func distrust(info fs.FileInfo) string {
 	return ""
 }
 
-// trustedSet is trusted for a set and what it consists of.
+// trustedSet checks the directory of a set and its subdirectories as trusted
+// does. Subdirectories may be missing.
 func trustedSet(dir string) error {
 	for _, part := range []string{"", "maps", "links", "programs"} {
 		err := trusted(filepath.Join(dir, part))
@@ -61,13 +64,13 @@ func trustedSet(dir string) error {
 	return nil
 }
 
-// programNameLen is what the kernel keeps of a program's name (BPF_OBJ_NAME_LEN).
-// The rest is in its types, if it has any.
+// programNameLen is how many bytes of a program's name the kernel keeps
+// (BPF_OBJ_NAME_LEN). The full name is in the program's types, if it has any.
 const programNameLen = 15
 
-// own checks that a pinned program is the one behind its pinned link, if it has
-// one, and bears the name that it should. It needs no CAP_SYS_ADMIN, as opening a
-// program by its id would.
+// own checks that a pinned program has the given name and is the one behind its
+// pinned link l, unless l is nil. Unlike opening a program by its id, that needs
+// no CAP_SYS_ADMIN.
 func own(program *ebpf.Program, l link.Link, name string) error {
 	about, err := program.Info()
 	if err != nil {
@@ -108,8 +111,9 @@ func uses(program *ebpf.Program, of map[string]*ebpf.Map) (bool, error) {
 	return false, nil
 }
 
-// shares checks that programs count into these maps, which could have been made
-// anew since: all of them, or at least one.
+// shares checks that programs count into these maps, which could have been
+// created again since. If all is set, each program must do so, otherwise at least
+// one.
 func shares(programs map[string]*ebpf.Program, of map[string]*ebpf.Map, all bool) error {
 	some := false
 	for name, program := range programs {

@@ -19,18 +19,17 @@ import (
 
 // bpffs reserves dots in names, hence the dashes.
 const (
-	suffixNew = "-new" // being filled; worth nothing
+	suffixNew = "-new" // being filled; never adopted
 	suffixOld = "-old" // damaged, moved aside; may still hold stamps
 )
 
 // set is an object in the kernel: handles on its maps, links and programs. The
-// links are kept although nobody asks them anything: collected as garbage, they
-// detach.
+// links are kept only to stay open: a link that is garbage-collected detaches.
 type set struct {
 	maps     map[string]*ebpf.Map
 	links    map[string]link.Link
 	programs map[string]*ebpf.Program // those that are attached
-	near     *ebpf.Program            // what is attached only while it is needed; or nil
+	near     *ebpf.Program            // attached only while it is needed; or nil
 	adopted  bool
 }
 
@@ -62,12 +61,12 @@ type pins struct {
 	dir string
 	log *slog.Logger
 
-	// absent says which filesystems have to wait for their module. Only tests set
-	// it.
+	// absent reports whether a filesystem has to wait for its module. Only tests
+	// set it.
 	absent func(string) bool
 
-	// step is called before each change of the directory; an error stands for
-	// a crash at that point. Only tests set it.
+	// step is called before each change of the directory; an error simulates a
+	// crash at that point. Only tests set it.
 	step func(string) error
 }
 
@@ -78,13 +77,13 @@ func (p *pins) before(what, path string) error {
 	return p.step(what + " " + path)
 }
 
-// dirOf is where an object's set is pinned.
+// dirOf returns the directory in which an object's set is pinned.
 func (p *pins) dirOf(o *object) string {
 	return filepath.Join(p.dir, o.name+"-"+o.layout())
 }
 
-// open adopts o's pinned set or makes a new one. A set that is damaged is set
-// aside, not removed: its stamps may still be readable.
+// open adopts o's pinned set or makes a new one. A damaged set is moved aside,
+// not removed: its stamps may still be readable.
 func (p *pins) open(o *object, types *btf.Cache) (*set, error) {
 	dir := p.dirOf(o)
 	_, err := os.Lstat(dir)
@@ -112,7 +111,8 @@ func (p *pins) open(o *object, types *btf.Cache) (*set, error) {
 	return s, nil
 }
 
-// warn tells of what a node may miss. A filesystem that is not there is no loss.
+// warn logs that something is not recorded. The level is info if the filesystem's
+// module is not loaded, because then nothing is missed.
 func (p *pins) warn(what string, why error, about ...any) {
 	level := slog.LevelWarn
 	if waits(why) != nil {
@@ -121,7 +121,7 @@ func (p *pins) warn(what string, why error, about ...any) {
 	p.log.Log(context.Background(), level, what, append(about, "reason", why)...)
 }
 
-// adopt opens the pinned set of o. It is all there or it is refused.
+// adopt opens the pinned set of o. An incomplete set is an error.
 func (p *pins) adopt(o *object) (_ *set, err error) {
 	dir := p.dirOf(o)
 	if err := trustedSet(dir); err != nil {
@@ -166,7 +166,8 @@ func (p *pins) adopt(o *object) (_ *set, err error) {
 	return s, shares(s.programs, s.maps, true)
 }
 
-// adoptProgram opens a pinned program. A link that is not nil has to be its own.
+// adoptProgram opens a pinned program. If l is not nil, it must be the program's
+// link.
 func adoptProgram(dir, name string, l link.Link) (*ebpf.Program, error) {
 	program, err := ebpf.LoadPinnedProgram(filepath.Join(dir, "programs", name), nil)
 	if err != nil {
@@ -178,8 +179,8 @@ func adoptProgram(dir, name string, l link.Link) (*ebpf.Program, error) {
 	return program, nil
 }
 
-// adoptNear opens what is attached only when needed. Of the two programs either
-// the near one is attached, or the far one is and the near one can be.
+// adoptNear opens the near program if it is not attached. Then the far program
+// must be attached.
 func (s *set) adoptNear(o *object, dir string) (err error) {
 	if o.near == "" || s.links[o.near] != nil {
 		return nil
@@ -214,7 +215,7 @@ func (p *pins) create(o *object, types *btf.Cache) (_ *set, err error) {
 	return s, nil
 }
 
-// commit pins a set under a name that counts for nothing, then renames it.
+// commit pins a set under a name that is never adopted, then renames it.
 func (p *pins) commit(o *object, s *set) error {
 	fresh := p.dirOf(o) + suffixNew
 	if err := p.remove(fresh); err != nil {
@@ -256,9 +257,9 @@ func pinEach[P interface{ Pin(string) error }](p *pins, dir string, all map[stri
 	return nil
 }
 
-// discard takes a damaged set out of the way, by a name that its successor does
-// not need. One without maps of its own has nothing to read, and its programs
-// count where their successors will.
+// discard renames a damaged set, so that its name is free for its successor. A
+// set with a base has no maps of its own to read, and its programs count into the
+// maps of their successors, so discard removes it.
 func (p *pins) discard(o *object) error {
 	if o.base != nil {
 		return p.remove(p.dirOf(o))
@@ -271,7 +272,7 @@ func (p *pins) discard(o *object) error {
 	}
 }
 
-// outdated lists what is left of earlier sets of o, half-made ones not counted.
+// outdated lists the directories of earlier sets of o. It removes half-made ones.
 func (p *pins) outdated(o *object) ([]string, error) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -294,14 +295,14 @@ func (p *pins) outdated(o *object) ([]string, error) {
 	return dirs, nil
 }
 
-// removeOutdated removes earlier sets of o, which has succeeded them.
+// removeOutdated removes the earlier sets of o, which o has replaced.
 func (p *pins) removeOutdated(o *object) error {
 	dirs, err := p.outdated(o)
 	p.removeSets(dirs)
 	return err
 }
 
-// removeAll removes every set of an object that nobody wants.
+// removeAll removes every set of the object called name.
 func (p *pins) removeAll(name string) error {
 	dirs, err := filepath.Glob(filepath.Join(p.dir, name+"-*"))
 	if err != nil {
@@ -311,8 +312,8 @@ func (p *pins) removeAll(name string) error {
 	return nil
 }
 
-// removeSets unpins sets. One that stays behind costs some memory and is tried
-// again by the next Load.
+// removeSets removes sets. A set that cannot be removed costs some memory, and
+// the next Load tries again.
 func (p *pins) removeSets(dirs []string) {
 	for _, dir := range dirs {
 		if err := p.remove(dir); err != nil {

@@ -11,16 +11,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Report is what is in the kernel, or what would be.
+// Report describes what is in the kernel or, if nothing is, what Load would put
+// there.
 type Report struct {
 	PinDir string `json:"pinDirectory"`
 	// Trial: nothing is pinned, so the programs were loaded for this report,
-	// without pins, and are gone with it.
+	// without pins, and removed after it.
 	Trial    bool           `json:"trial"`
 	Note     string         `json:"note,omitempty"`
 	Objects  []ObjectReport `json:"objects"`
 	MapBytes uint64         `json:"mapBytes"` // kernel memory of all maps
-	// Events and Lost are of the sets of this version.
+	// Events and Lost count what the sets of this version recorded.
 	Events []Count `json:"events"`
 	Lost   []Count `json:"lost"`
 	// RunTime says why programs have no runs and times; "" if they were counted.
@@ -51,11 +52,11 @@ type ProgramReport struct {
 	Name        string `json:"name"`
 	AttachPoint string `json:"attachPoint"`
 	Attached    bool   `json:"attached"`
-	Reason      string `json:"reason,omitempty"` // why not, or in what way less exact
+	Reason      string `json:"reason,omitempty"` // why not attached, or in what way less exact
 	ID          uint32 `json:"id"`
 	Runs        uint64 `json:"runs"`      // counted only while statistics are on
 	Nanoseconds uint64 `json:"averageNs"` // of a run
-	Missed      uint64 `json:"missed"`    // runs that found the program running on the same CPU
+	Missed      uint64 `json:"missed"`    // skipped runs: the program was running on the same CPU
 }
 
 // MapReport is one map.
@@ -67,10 +68,11 @@ type MapReport struct {
 	Bytes      uint64 `json:"bytes"`   // kernel memory
 }
 
-// ReadReport reads the pins below pinDir and changes nothing there: it takes no
-// lock, so an agent can be running, and be replacing them. If nothing is pinned
-// it loads the programs without pins. Runs are counted for a time, which costs
-// every program of the node a few nanoseconds a run; 0 leaves that out.
+// ReadReport reads the pins below pinDir and changes nothing there. It takes no
+// lock, so an agent can be running, and can replace the pins at the same time.
+// If nothing is pinned, it loads the programs without pins. It counts runs for
+// the duration sample, which costs every program of the node a few nanoseconds a
+// run; 0 leaves that out.
 func ReadReport(ctx context.Context, pinDir string, sample time.Duration) (*Report, error) {
 	all, err := objects(DefaultMaxLayers)
 	if err != nil {

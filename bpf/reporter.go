@@ -47,7 +47,7 @@ func (r *reporter) startStatistics(sample time.Duration) (stop func()) {
 	return func() { on.Close() }
 }
 
-// setDirs lists the sets below dir, half-made ones not counted.
+// setDirs lists the sets below dir, without half-made ones.
 func setDirs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,8 @@ func setDirs(dir string) ([]string, error) {
 	return dirs, nil
 }
 
-// open reads what is pinned.
+// open reports the pinned sets: of all, the objects of this version, then the others in
+// dirs.
 func (r *reporter) open(all []*object, dirs []string) {
 	at := &pins{dir: r.PinDir}
 	for _, o := range all {
@@ -87,7 +88,7 @@ func (r *reporter) open(all []*object, dirs []string) {
 	}
 }
 
-// shareMaps gives an object the set whose maps it uses.
+// shareMaps sets the base of an object that uses the maps of another.
 func (r *reporter) shareMaps(o *object) {
 	if o.family != nil && o.name != objectWriters {
 		o.base = r.live[objectWriters]
@@ -114,8 +115,8 @@ func (r *reporter) openOther(dir string) {
 	r.add(report, attach, s)
 }
 
-// try loads every object for as long as the report takes. A program that
-// cannot be attached does not keep the others from it.
+// try loads every object for the duration of the report. It continues if a program
+// cannot be attached.
 func (r *reporter) try(all []*object) {
 	types := btf.NewCache()
 	for _, o := range all {
@@ -131,8 +132,8 @@ func (r *reporter) try(all []*object) {
 	}
 }
 
-// tryHeat loads the best tier that can be had; the report says why not a better
-// one.
+// tryHeat loads the best tier that the kernel allows. The report says why better ones
+// were refused.
 func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
 	var refused []string
 	for _, tier := range heatCandidates(HeatAuto) {
@@ -152,7 +153,7 @@ func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
 	return o, report, s
 }
 
-// trial loads one object. There is no set if nothing of it can be attached.
+// trial loads and attaches one object. The set is nil if the object cannot be loaded.
 func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 	report := ObjectReport{Name: o.name, Layout: o.layout(), State: StateTrial}
 	var coll *ebpf.Collection
@@ -172,8 +173,9 @@ func trial(o *object, types *btf.Cache) (ObjectReport, *set) {
 	return report, s
 }
 
-// add enters an object, keeps its set if it is of this version, and opens the
-// programs behind its links. The near one has none: the agent attaches it now and then.
+// add adds an object to the report, keeps its set if it is of this version, and opens
+// the programs behind its links. The near program may have no link, because the agent
+// attaches it only while it is needed.
 func (r *reporter) add(report ObjectReport, attach map[string]string, s *set) {
 	if s == nil {
 		s = newSet()
@@ -204,8 +206,8 @@ func (r *reporter) add(report ObjectReport, attach map[string]string, s *set) {
 	r.Objects, r.programs = append(r.Objects, report), append(r.programs, open)
 }
 
-// openNear returns nothing if the program cannot be looked at, which its missing
-// ID tells.
+// openNear opens the near program again and returns its ID. If that fails it returns
+// nil and 0, so the ID is missing from the report.
 func openNear(near *ebpf.Program) (*ebpf.Program, uint32) {
 	info, err := near.Info()
 	if err != nil {
@@ -219,7 +221,7 @@ func openNear(near *ebpf.Program) (*ebpf.Program, uint32) {
 	return program, uint32(id)
 }
 
-// measure fills in what is read last, so that it covers the sampled time.
+// measure fills in the statistics. It runs last, so that they cover the sampled time.
 func (r *reporter) measure() {
 	for i := range r.Objects {
 		object := &r.Objects[i]
@@ -245,7 +247,7 @@ func (r *reporter) measure() {
 	}
 }
 
-// concerns are those that the open sets make up. What is closed is the reporter's.
+// concerns returns concerns that use the open sets. The reporter closes the sets.
 func (r *reporter) concerns() *concerns {
 	c := &concerns{
 		lastuse: lastuse{attachment: attachment{set: r.live[objectLastUse]}},
@@ -262,7 +264,8 @@ func (r *reporter) concerns() *concerns {
 	return c
 }
 
-// limit notes in what way an attached program is less exact.
+// limit completes the reasons of a program's report from its status: in what way it is
+// less exact, or why it is idle.
 func (r *reporter) limit(s ProgramStatus) {
 	for i := range r.Objects {
 		for j := range r.Objects[i].Programs {
@@ -285,7 +288,7 @@ func (r *reporter) measureProgram(p *ProgramReport, program *ebpf.Program) {
 	}
 }
 
-// measureMaps enters the maps a program uses, each once.
+// measureMaps adds the maps that a program uses to the report, each once.
 func (r *reporter) measureMaps(object *ObjectReport, program *ebpf.Program) error {
 	info, err := program.Info()
 	if err != nil {
@@ -325,8 +328,8 @@ func describeMap(m *ebpf.Map) (MapReport, error) {
 	return report, nil
 }
 
-// countEntries walks the keys of a hash. When one is removed meanwhile the
-// kernel begins again, so the walk is bounded and the count is near enough.
+// countEntries counts the keys of a hash. If a key is removed during the walk, the
+// kernel begins again, so the walk is bounded and the count is approximate.
 func countEntries(m *ebpf.Map) int {
 	key, next := make([]byte, m.KeySize()), make([]byte, m.KeySize())
 	n := 0

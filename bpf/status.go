@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Counters is what the programs saw since they were attached, which may be
-// before this process started. Those in the Lost fields are gone for good.
+// Counters is what the programs counted since they were attached, which may be
+// before this process started. Events in the Lost fields cannot be recovered.
 type Counters struct {
 	Execs      uint64 // in overlay roots
 	Exits      uint64 // of whole processes in overlay roots
@@ -19,9 +19,9 @@ type Counters struct {
 
 	Checked     uint64 // allocations compared with a watermark
 	Summed      uint64 // exact readings, taken near a watermark
-	Approximate uint64 // exact readings that could not be had: cautious bound taken
+	Approximate uint64 // readings that could not be exact: the cautious bound was used
 	Raised      uint64 // crossings sent
-	Neared      uint64 // of watermarks that came near: see Crossing.Near
+	Neared      uint64 // events of watermarks that came near: see Crossing.Near
 	Rearmed     uint64 // watermarks armed again by the kernel
 
 	// CrossingsHeld counts crossings that found the ring buffer full. They are
@@ -30,30 +30,30 @@ type Counters struct {
 
 	WriterChanges   uint64 // growth and shrink of writers
 	WritersLost     uint64 // no room for another writer, or its cgroup could not be read
-	WriterBytesLost uint64 // what those changed
-	WritersUnjoined uint64 // cgroups looked up each time: no room to remember them
-	WritersUnowned  uint64 // what the kernel's workers did for nobody known: counts for the root cgroup
+	WriterBytesLost uint64 // bytes grown or shrunk by those
+	WritersUnjoined uint64 // cgroups looked up at each change: no room to remember them
+	WritersUnowned  uint64 // changes by kernel workers for an unknown owner: count for the root cgroup
 
 	HeatTouched   uint64 // files of layers counted, each once
-	HeatUntracked uint64 // files found to be none of the container's own layers
+	HeatUntracked uint64 // files that are on none of the container's own layers
 
 	HeatFilesLost  uint64 // touches of files that found no room
 	HeatLayersLost uint64 // touches of layers that found no slot
-	HeatUnreadable uint64 // the way from a file to its layer could not be followed
+	HeatUnreadable uint64 // the path from a file to its layer could not be followed
 
-	// Missed is how often a program was to run while it ran on the same CPU, by the
-	// object's name; the kernel leaves that out. It takes Linux 7.0, on which a
-	// program can be preempted, or an interrupt. Before 6.1 nothing is left out.
+	// Missed counts, by the object's name, the runs that the kernel skipped because
+	// the program was running on the same CPU already. That needs an interrupt or
+	// Linux 7.0, on which a program can be preempted. Before 6.1 no run is skipped.
 	Missed map[string]uint64
 }
 
 // Count is how often something happened.
 type Count struct {
-	Event string `json:"event"` // a stable word
+	Event string `json:"event"` // a stable name
 	Count uint64 `json:"count"`
 }
 
-// Events lists everything that is counted and is no loss.
+// Events lists every count that is no loss.
 func (c Counters) Events() []Count {
 	return []Count{
 		{"exec", c.Execs},
@@ -74,7 +74,7 @@ func (c Counters) Events() []Count {
 	}
 }
 
-// Lost lists every kind of loss, those that did not happen included.
+// Lost lists every kind of loss, those with a count of 0 included.
 func (c Counters) Lost() []Count {
 	lost := []Count{
 		{"unresolved_full", c.UnresolvedLost},
@@ -99,7 +99,7 @@ func (c Counters) Lost() []Count {
 	return lost
 }
 
-// ProgramStatus is one program for people and metrics.
+// ProgramStatus is the state of one program, for display and metrics.
 type ProgramStatus struct {
 	Object      string // lastuse, heat, usage_TYPE, writers, or writers_TYPE with the type of filesystem
 	Name        string
@@ -111,5 +111,6 @@ type ProgramStatus struct {
 	Waits       bool   // for the module of its filesystem; Reason says so
 }
 
-// Working is whether the program does its work: it is attached, or need not be.
+// Working reports whether the program does its work: it is attached, or need not
+// be.
 func (s ProgramStatus) Working() bool { return s.Attached || s.Idle != "" }

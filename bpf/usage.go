@@ -9,29 +9,31 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// usage watches how full filesystems are. At each allocation usage_TYPE.bpf.c compares
-// the filesystem's own counters with a [Watermark] and sends one [Crossing] when free space
-// has come down to it. The watermark is then disarmed until free space was above a second,
-// higher figure, or user space sets it again. A watermark belongs to a superblock and stays
-// when that is unmounted, and the next one can have its number: whoever follows mounts
-// clears it.
+// usage watches how full filesystems are. At each allocation usage_TYPE.bpf.c compares the
+// filesystem's own counters with a [Watermark]. When free space has fallen to it, the
+// program sends one [Crossing] and disarms the watermark. The watermark is armed again when
+// free space was above a second, higher figure, or when user space sets it again.
+//
+// A watermark belongs to a superblock and is kept when that is unmounted. The next
+// superblock can have the same number, so the code that follows mounts must clear the
+// watermark.
 //
 // An event is never late. It can be early:
-//   - ext4: while promised blocks become allocated ones, they count twice, as for
-//     statfs(2) (ext4_statfs, fs/ext4/super.c; ext4_mb_new_blocks, fs/ext4/mballoc.c;
-//     ext4_da_reserve_space, fs/ext4/inode.c).
-//   - xfs: by what transactions hold at the moment and what files being written were
-//     given in advance, as for statfs(2) (xfs_fs_statfs, fs/xfs/xfs_super.c;
-//     xfs_trans_reserve; xfs_buffered_write_iomap_begin, fs/xfs/xfs_iomap.c).
-//   - btrfs: statfs(2) shows growth up to half a minute late (btrfs_statfs,
-//     btrfs_calc_avail_data_space), so what was promised counts as well
-//     (btrfs_reserve_data_bytes, fs/btrfs/space-info.c; btrfs_add_reserved_bytes,
-//     fs/btrfs/block-group.c). That can be more than will be taken, and what is freed
-//     counts from the next commit on: overwriting can raise one event for each
-//     headroom's worth. What a commit adds to the metadata counts when the block group
-//     for it is made.
 //
-// On btrfs, therefore, the caller makes statfs true (fs.Settle) before it decides
+//   - ext4: while promised blocks (those reserved for delayed allocation) become allocated
+//     ones, they count twice, as in statfs(2) (ext4_statfs, fs/ext4/super.c;
+//     ext4_mb_new_blocks, fs/ext4/mballoc.c; ext4_da_reserve_space, fs/ext4/inode.c).
+//   - xfs: by what transactions hold at the moment and by what is preallocated for files
+//     being written, as in statfs(2) (xfs_fs_statfs, fs/xfs/xfs_super.c; xfs_trans_reserve;
+//     xfs_buffered_write_iomap_begin, fs/xfs/xfs_iomap.c).
+//   - btrfs: statfs(2) shows growth up to half a minute late (btrfs_statfs,
+//     btrfs_calc_avail_data_space), so promised bytes count as well
+//     (btrfs_reserve_data_bytes, fs/btrfs/space-info.c; btrfs_add_reserved_bytes,
+//     fs/btrfs/block-group.c). They can be more than is used in the end. Freed space counts
+//     from the next commit on, so overwriting can raise one event for each headroom's
+//     worth. Metadata that a commit adds counts when the block group for it is made.
+//
+// On btrfs, therefore, the caller makes statfs exact (fs.Settle) before it decides
 // anything, and compares a watermark it has set with [Probes.Counted]. A caller that gets
 // early events in quick succession leaves time between them.
 type usage struct {
@@ -43,10 +45,10 @@ type usage struct {
 	more chan struct{}       // closed when another type has been attached
 }
 
-// usageSet is what became of the object for one type of filesystem.
+// usageSet is the result of loading the object for one type of filesystem.
 type usageSet struct {
 	attachment
-	closely *closeWatch // nil where all is watched alike
+	closely *closeWatch // nil if there is no near program
 }
 
 func (u *usage) parts() (all []part) {
@@ -84,12 +86,12 @@ func (u *usage) load(types *btf.Cache, fsType string) error {
 	return nil
 }
 
-// watermarkMaps have an entry for each filesystem with a watermark, in the objects that
-// have them.
+// watermarkMaps names the maps with an entry for each filesystem that has a watermark. Not
+// every object has all of them.
 var watermarkMaps = []string{mapWatches, mapCounted, mapGivenBack}
 
-// reset forgets the watermarks of the process before, whose watches would keep their
-// room for ever if their filesystems are gone; and its sets.
+// reset forgets the watermarks of the process before. If their filesystems are gone, their
+// entries would take up room for ever. It also removes the outdated sets of o.
 func (u *usage) reset(o *object, s *set) error {
 	for _, name := range watermarkMaps {
 		m, ok := s.maps[name]
@@ -150,15 +152,15 @@ func (u *usage) count(c *Counters) error {
 	return nil
 }
 
-// CanWatch reports whether a filesystem of this type can have a watermark. It stays
-// as it is until CatchUp.
+// CanWatch reports whether a filesystem of this type can have a watermark. Only CatchUp
+// changes the answer.
 func (u *usage) CanWatch(fsType string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.on[fsType].set != nil
 }
 
-// maps returns those of that name, of all objects that are attached and have one.
+// maps returns the maps called name, of all objects that are attached and have one.
 func (u *usage) maps(name string) (all []*ebpf.Map) {
 	for _, on := range u.on {
 		if on.set != nil && on.set.maps[name] != nil {
@@ -168,7 +170,7 @@ func (u *usage) maps(name string) (all []*ebpf.Map) {
 	return all
 }
 
-// reason says why nothing is watched; nil if something is.
+// reason returns why no filesystem is watched; nil if one type is.
 func (u *usage) reason() error {
 	var errs []error
 	for _, fsType := range fsTypes {

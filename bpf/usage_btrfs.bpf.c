@@ -2,8 +2,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The watermark of a btrfs filesystem. statfs(2) shows growth only when delayed
- * references run, which can be half a minute later. So the figure here is what
- * statfs will show as f_bavail (btrfs_statfs) once all that was promised by now
+ * references run, which can be half a minute later. So the figure here is the
+ * f_bavail that statfs will show (btrfs_statfs) once everything promised by now
  * is written:
  *
  *   room in data block groups, less what is used, allocated but not accounted
@@ -11,19 +11,18 @@
  *   + what data block groups can be made of (btrfs_calc_avail_data_space),
  *   or nothing, once there is no room for metadata.
  *
- * It never shows more than statfs then does. It can show less, as long as
- * promises stand that will not be kept: compressed data, tiny files that end up
- * within metadata, and writes over blocks that then need not be copied; and as
- * long as data that was overwritten or deleted has not been given back, which
- * the next commit does. All these are at most what was written since then, so
- * that an early event takes a headroom's worth of writing, and there is none
- * after syncfs(2).
+ * It is never more than statfs then shows. It can be less in two cases. First,
+ * some promises will not be used: compressed data, tiny files that end up
+ * within metadata, and writes over blocks that then need not be copied. Second,
+ * overwritten or deleted data is given back only by the next commit. All these
+ * are at most what was written since the last commit. So an early event takes a
+ * headroom's worth of writing, and there is none after syncfs(2).
  *
- * While a block group is made (create_chunk) its bytes count twice for a moment,
- * for statfs as well: in the group, and not yet taken from the device. A CPU that
- * comes by just then can arm a watermark that was reached, which is then reached once
- * more: an event too many, never one too few, because whoever had the group made
- * comes by after it.
+ * While a block group is made (create_chunk) its bytes count twice for a
+ * moment, for statfs as well: in the group, and not yet taken from the device.
+ * A CPU that checks just then can arm a watermark that was reached. The
+ * watermark is then reached once more: one event too many, never one too few,
+ * because the task for which the group is made checks after that.
  *
  * btrfs has no limit on inodes.
  */
@@ -41,7 +40,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define BLOCK_GROUP_RAID1C3 (1ULL << 9)
 #define BLOCK_GROUP_RAID1C4 (1ULL << 10)
 
-/* Of these a block needs several devices. */
+/* Profiles whose blocks need several devices. */
 #define OVER_DEVICES                                                                               \
 	(BLOCK_GROUP_RAID1 | BLOCK_GROUP_RAID10 | BLOCK_GROUP_RAID5 | BLOCK_GROUP_RAID6 |          \
 	 BLOCK_GROUP_RAID1C3 | BLOCK_GROUP_RAID1C4)
@@ -51,7 +50,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define METADATA_LEAST (4 << 20)  /* thresh in btrfs_statfs */
 #define MAX_DEVICES 16		  /* a power of two; further ones count as full */
 
-/* The figure as it was last computed, by device; user space makes the entries. */
+/* The last computed figure, by device. User space makes the entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16);
@@ -59,7 +58,7 @@ struct {
 	__type(value, u64);
 } counted SEC(".maps");
 
-/* Readings are exact. */
+/* Nothing to do: readings are exact already. */
 static __noinline int look(void *fs, u32 resource, struct reading *r)
 {
 	return 0;
@@ -80,7 +79,7 @@ static __always_inline u32 copies(u64 profile)
 /* How a profile spreads over devices: btrfs_raid_array. */
 struct spread {
 	u32 least;	/* devices it needs */
-	u32 stripes;	/* of one block group that are alike */
+	u32 stripes;	/* of equal size in one block group */
 	u64 min_stripe; /* bytes on a device */
 };
 
@@ -105,9 +104,9 @@ static __always_inline struct spread spread_of(u64 profile)
 }
 
 /*
- * Room on devices, in falling order. On the stack the verifier would follow
- * every order there is; in a map it takes the values for unknown. One for each of
- * the programs: they can be preempted by each other, but not by themselves (see
+ * Room on devices, in descending order. On the stack the verifier would follow
+ * every possible order; values from a map are unknown to it. Each program has
+ * an entry of its own: programs can preempt each other, but not themselves (see
  * struct account in writers.h).
  */
 struct rooms {
@@ -128,9 +127,10 @@ struct {
 } rooms SEC(".maps");
 
 /*
- * Functions that are not static are verified once, whatever calls them with
- * whatever is known by then; so they take numbers. The loops below would
- * otherwise be walked for each state of their callers.
+ * insert puts free into the list of rooms. A function that is not static is
+ * verified once, whatever its callers know about its arguments; so it takes
+ * numbers. Otherwise the loops below would be walked for each state of their
+ * callers.
  */
 __noinline int insert(u64 free, u32 me)
 {
@@ -148,7 +148,10 @@ __noinline int insert(u64 free, u32 me)
 	return 0;
 }
 
-/* spread_out uses up the smallest device with the next larger ones, then the next. */
+/*
+ * spread_out returns the bytes on disk that block groups can take. It uses up
+ * the smallest device with the next larger ones, then the next smallest.
+ */
 __noinline u64 spread_out(u32 least, u32 alike, u64 min_stripe, u32 me)
 {
 	struct rooms *r = bpf_map_lookup_elem(&rooms, &me);
@@ -169,7 +172,7 @@ __noinline u64 spread_out(u32 least, u32 alike, u64 min_stripe, u32 me)
 	return sum;
 }
 
-/* on_device is what a device has for new block groups. */
+/* on_device returns the bytes that a device has for new block groups. */
 static __always_inline u64 on_device(u64 total, u64 used, u64 min_stripe)
 {
 	s64 free = (total - used) & ~(s64)(STRIPE - 1);
@@ -177,7 +180,7 @@ static __always_inline u64 on_device(u64 total, u64 used, u64 min_stripe)
 	return free > (s64)(DEVICE_RESERVED + min_stripe) ? free - DEVICE_RESERVED : 0;
 }
 
-/* in_list is on_device for the device at that place in the list. */
+/* in_list is on_device for the device whose list entry is at that address. */
 __noinline u64 in_list(u64 at, u64 min_stripe)
 {
 	struct btrfs_device *dev = (void *)at - bpf_core_field_offset(struct btrfs_device, dev_list);
@@ -188,9 +191,9 @@ __noinline u64 in_list(u64 at, u64 min_stripe)
 }
 
 /*
- * all_devices is btrfs_calc_avail_data_space, in bytes on disk, computed the
- * same way: it is not the most that can be had from devices of unlike room, but
- * what statfs then shows.
+ * all_devices computes btrfs_calc_avail_data_space, in bytes on disk, the same
+ * way. With devices of unequal room that is not the most that could be
+ * allocated, but it is what statfs shows.
  */
 __noinline u64 all_devices(u64 devices, u64 profile, u32 me)
 {
@@ -217,9 +220,9 @@ __noinline u64 all_devices(u64 devices, u64 profile, u32 me)
 }
 
 /*
- * only_device is what the only device of a filesystem has, or NO_SUCH if there
- * are several: nearly always there is one, and that one is known by its type,
- * so that reading it takes no call of a helper.
+ * only_device returns what the only device of a filesystem has, or NO_SUCH if
+ * there are several. Nearly always there is one. Its type is known to the
+ * verifier, so reading it takes no call of a helper.
  */
 #define NO_SUCH (~0ULL)
 
@@ -241,7 +244,7 @@ static __always_inline u64 only_device(struct btrfs_fs_devices *all, u64 min_str
 	return dev->bdev ? on_device(dev->total_bytes, dev->bytes_used, min_stripe) : 0;
 }
 
-/* unallocated is what data block groups can be made of, in bytes of data. */
+/* unallocated returns what data block groups can be made of, in bytes of data. */
 static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile, u32 me)
 {
 	u64 dup = (profile / BLOCK_GROUP_DUP) & 1, room;
@@ -254,7 +257,10 @@ static __noinline u64 unallocated(struct btrfs_fs_info *fs, u64 profile, u32 me)
 	return all_devices((u64)BPF_CORE_READ(fs, fs_devices), profile, me) / copies(profile);
 }
 
-/* metadata_full: no block group can be added, and what there is is spoken for. */
+/*
+ * metadata_full reports whether no block group can be added for metadata, and
+ * the existing room is taken.
+ */
 static __always_inline bool metadata_full(struct btrfs_fs_info *fs)
 {
 	struct btrfs_space_info *m = fs->global_block_rsv.space_info;
@@ -265,10 +271,11 @@ static __always_inline bool metadata_full(struct btrfs_fs_info *fs)
 }
 
 /*
- * available is the figure, in bytes, once change more is promised to data. What
- * is promised becomes reserved, and what is reserved becomes used, in steps that
- * take the second before they give back the first, or do both under the lock of
- * the space_info. Read in this order, nothing that moves meanwhile is overlooked.
+ * available returns the figure, in bytes, once change more is promised to data.
+ * Promised bytes become reserved, and reserved bytes become used. Each step
+ * adds to the second counter before it subtracts from the first, or does both
+ * under the lock of the space_info. So reading in this order misses no bytes
+ * that move during the reading.
  */
 static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change, const u32 me)
 {
@@ -281,7 +288,7 @@ static __always_inline s64 available(struct btrfs_fs_info *fs, s64 change, const
 	barrier();
 	taken += d->bytes_used;
 	barrier();
-	/* Without a read-only block group these are a few bytes that statfs counts. */
+	/* Without a read-only block group these are a few bytes that statfs counts as free. */
 	if (d->ro_bgs.next != &d->ro_bgs)
 		taken += d->bytes_readonly;
 	if (metadata_full(fs))
@@ -320,13 +327,14 @@ static __always_inline int check(struct btrfs_fs_info *fs, struct btrfs_space_in
 	return check_watermark(fs, l, dev, RESOURCE_BYTES, &r);
 }
 
-/* How much was in block groups at the last promise of metadata, and of which filesystem. */
+/* The filesystem, and how much was in its block groups at the last promise of metadata. */
 static u64 grouped;
 
 /*
- * Promises of metadata are looked at for the block group that had to be made for them:
- * then their only device has less that is in none. Each page that is written has one or
- * two of them.
+ * same_groups reports whether no block group was made since the last promise of
+ * metadata. A promise of metadata matters only through the block group that had
+ * to be made for it: then the only device has less that is in no group. Each
+ * page that is written makes one or two such promises.
  */
 static __always_inline bool same_groups(struct btrfs_fs_info *fs)
 {
@@ -348,9 +356,10 @@ static __always_inline bool same_groups(struct btrfs_fs_info *fs)
 }
 
 /*
- * Everything that takes space is promised it first (btrfs_reserve_data_bytes),
- * and what is then allocated is taken off the promise (btrfs_add_reserved_bytes).
- * This comes just before the promise changes, with the lock on it.
+ * All space is promised before it is taken (btrfs_reserve_data_bytes). An
+ * allocation is then subtracted from the promise (btrfs_add_reserved_bytes).
+ * The tracepoint fires just before the promise changes, with the space_info's
+ * lock held.
  */
 SEC("tp_btf/update_bytes_may_use")
 int BPF_PROG(usage_promise, struct btrfs_fs_info *fs, struct btrfs_space_info *space, u64 old, s64 change)
@@ -360,7 +369,7 @@ int BPF_PROG(usage_promise, struct btrfs_fs_info *fs, struct btrfs_space_info *s
 	return check(fs, space, change, PROMISE);
 }
 
-/* The end of a commit: what was deleted is given back, what was late is in. */
+/* The end of a commit: deleted data has been given back, and late growth is included. */
 SEC("tp_btf/btrfs_transaction_commit")
 int BPF_PROG(usage_commit, struct btrfs_fs_info *fs)
 {

@@ -14,7 +14,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set by the loader. */
 volatile const bool reserve_has_count = false;
 
-/* Blocks that were freed, by anybody, by device; user space makes the entries. */
+/* Blocks that any process freed, by device. User space makes the entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16);
@@ -23,8 +23,8 @@ struct {
 } given_back SEC(".maps");
 
 /*
- * glance costs two loads. Each CPU keeps back less than a batch of every
- * counter; free blocks are the difference of two counters.
+ * glance makes a rough reading with two loads. Each CPU keeps back less than a
+ * batch of every counter; free blocks are the difference of two counters.
  */
 static __always_inline void glance(struct ext4_sb_info *sbi, u32 resource, struct reading *r)
 {
@@ -42,8 +42,8 @@ static __always_inline void glance(struct ext4_sb_info *sbi, u32 resource, struc
 }
 
 /*
- * look makes the reading exact, as statfs would give it now. Where that cannot
- * be had, the lower bound stands: an event early rather than late.
+ * look makes the reading exact, as statfs would give it now. If that fails, it
+ * uses the lower bound: an event early rather than late.
  */
 static __noinline int look(void *fs, u32 resource, struct reading *r)
 {
@@ -63,8 +63,8 @@ static __noinline int look(void *fs, u32 resource, struct reading *r)
 }
 
 /*
- * check is called after an allocation has taken own blocks or inodes, or for
- * bytes that become dirty.
+ * check compares with the watermark. It is called after an allocation has taken
+ * own blocks or inodes, or for bytes that become dirty.
  */
 static __always_inline int check(struct super_block *sb, u32 resource, u32 own, u64 dirtied)
 {
@@ -90,8 +90,9 @@ static __always_inline int check(struct super_block *sb, u32 resource, u32 own, 
 
 /*
  * A folio becomes dirty after its blocks were promised: write(2) and a page
- * fault both promise first (ext4_da_write_begin, ext4_page_mkwrite). How many is
- * not known here, and need not be: a watermark that is disarmed is near.
+ * fault both promise first (ext4_da_write_begin, ext4_page_mkwrite). The number
+ * of blocks is not known here. It is not needed: only rearming uses it, and a
+ * filesystem whose watermark is disarmed is near.
  */
 SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(usage_dirty, struct folio *folio, struct address_space *mapping)
@@ -109,10 +110,10 @@ int BPF_PROG(usage_dirty, struct folio *folio, struct address_space *mapping)
 }
 
 /*
- * Buffered writes promise blocks here, long before they are allocated; the
- * promise has been counted by the time of the tracepoint. The argument for how
- * many is missing on kernels that reserve one cluster at a time; reading it
- * there would be refused, so the read must not be moved out of the branch.
+ * Buffered writes promise blocks here, long before they are allocated. The
+ * promise is counted before the tracepoint. Kernels that reserve one cluster at
+ * a time do not pass the number of clusters, and their verifier rejects a read
+ * of it. So the read must not be moved out of the branch.
  */
 SEC("tp_btf/ext4_da_reserve_space")
 int usage_reserve(unsigned long long *ctx)
@@ -129,9 +130,9 @@ int usage_reserve(unsigned long long *ctx)
 
 /*
  * Everything else: direct writes, fallocate, directories, extent trees
- * (ext4_mb_new_blocks; counted before the tracepoint). Blocks that were
- * promised have been checked then. They are skipped for a second reason: their
- * promise is taken back only after this tracepoint
+ * (ext4_mb_new_blocks; counted before the tracepoint). Promised blocks are
+ * skipped, because they were checked when they were promised. There is a second
+ * reason: their promise is taken back only after this tracepoint
  * (ext4_da_update_reserve_space), so for a moment they count twice.
  */
 SEC("tp_btf/ext4_allocate_blocks")
@@ -150,8 +151,8 @@ int BPF_PROG(usage_inode, struct inode *inode)
 }
 
 /*
- * What a removal has freed can be seen in the free space unless somebody writes
- * as fast. Blocks count when they are free for others, as statfs has it.
+ * The free space does not show what a removal freed if a process writes as
+ * fast. Blocks count when others can take them, as in statfs.
  */
 SEC("tp_btf/ext4_free_blocks")
 int BPF_PROG(usage_give_back, struct inode *inode, u64 block, unsigned long count)

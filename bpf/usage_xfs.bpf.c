@@ -1,22 +1,23 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The watermark of an xfs filesystem. The figures are those that statfs(2) shows
- * (xfs_fs_statfs): free blocks less those set aside for the free-space btrees;
- * free inodes are those in inode chunks, and all that would fit into free
- * blocks, up to a share of the disk.
+ * The watermark of an xfs filesystem. The figures are those that statfs(2)
+ * shows (xfs_fs_statfs): free blocks less those set aside for the free-space
+ * btrees; free inodes are those in inode chunks, and all that would fit into
+ * free blocks, up to a share of the disk.
  *
  * Space is taken from the counter in two ways. A transaction reserves what it
- * may need at its start and gives back at its end what it did not
- * (xfs_trans_reserve, xfs_trans_unreserve_and_mod_sb); xfs_trans_free comes after
- * that, for each link of a rolled chain. A buffered write, or the first write to
- * a mapped page, reserves without one (xfs_bmapi_reserve_delalloc), for a
- * copy-on-write too and with what is preallocated beyond it; xfs_iomap_alloc
- * comes after that. Space comes back by transactions only, but for writes that
- * fail halfway: so a deletion arms the watermark by itself, and own is never needed.
+ * may need at its start and gives back the rest at its end (xfs_trans_reserve,
+ * xfs_trans_unreserve_and_mod_sb). xfs_trans_free comes after that, for each
+ * link of a rolled chain. A buffered write, or the first write to a mapped
+ * page, reserves without a transaction (xfs_bmapi_reserve_delalloc). It does so
+ * for a copy-on-write too, and includes what is preallocated beyond the write.
+ * xfs_iomap_alloc comes after that. Space comes back only by transactions,
+ * except for writes that fail halfway. So a deletion arms the watermark by
+ * itself, and own is never needed.
  *
- * What other transactions hold at the moment counts as taken, for statfs(2) as
- * well: an event can be early by that much.
+ * Space that other transactions hold at the moment counts as taken, as in
+ * statfs(2): an event can be early by that much.
  */
 #include "headers/percpu.h"
 
@@ -29,7 +30,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define XFS_FDBLOCKS_BATCH 1024
 #define XFS_ICOUNT_BATCH 128
 
-/* Blocks that were freed, by anybody, by device; user space makes the entries. */
+/* Blocks that any process freed, by device. User space makes the entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16);
@@ -114,7 +115,7 @@ static __always_inline int check(struct xfs_mount *mp, struct watch *w, u64 dev,
 	return check_watermark(mp, l, dev, resource, &r);
 }
 
-/* Free inodes fall with free blocks, so every event is one for both. */
+/* Free inodes fall with free blocks, so every allocation is checked for both. */
 static __always_inline int taken(struct xfs_mount *mp)
 {
 	u64 dev = BPF_CORE_READ(mp, m_super, s_dev);
@@ -127,8 +128,9 @@ static __always_inline int taken(struct xfs_mount *mp)
 }
 
 /*
- * What a transaction freed of extents, less what it allocated without a promise. What
- * was only promised to writes is not in it (t_res_fdblocks_delta).
+ * gave_back counts what a transaction freed of extents, less what it allocated
+ * without a promise. Blocks that were only promised to writes are not included
+ * (t_res_fdblocks_delta).
  */
 static __always_inline void gave_back(struct xfs_trans *tp)
 {

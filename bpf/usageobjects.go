@@ -10,10 +10,11 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-const objectUsage = "usage_" // and the type of filesystem
+const objectUsage = "usage_" // followed by the type of filesystem
 
-// fsTypes are the filesystems with programs of their own, as mountinfo names
-// them. Each has an object to itself, so that none keeps another from loading.
+// fsTypes are the filesystems with programs of their own, as mountinfo names them.
+// Each has its own object, so that one that fails to load does not affect the
+// others.
 var fsTypes = []string{"ext4", "xfs", "btrfs"}
 
 // usageType is what is particular to the watermarks of one type of filesystem.
@@ -21,16 +22,16 @@ type usageType struct {
 	load      func() (*ebpf.CollectionSpec, error)
 	code      []byte
 	attach    map[string]string // program to tracepoint
-	far, near string            // of attach, see object; "" where all is watched alike
+	far, near string            // programs of attach, see object; or ""
 	maps      []string          // besides those that all types have
 
-	// figure names the map of what is counted besides, by device; first is what
-	// it begins with.
+	// figure names the map with one more figure for each device, such as the blocks
+	// given back. first is the initial value of an entry.
 	figure string
 	first  uint64
 
-	// blocksAlone: there is no table of inodes, and what statfs keeps from
-	// unprivileged writers is no reserve for root.
+	// blocksAlone: the filesystem counts no inodes, and f_bfree less f_bavail is
+	// not a reserve for root.
 	blocksAlone bool
 
 	prepare func(spec *ebpf.CollectionSpec, types *btf.Cache, nearBlocks uint32) error
@@ -73,8 +74,8 @@ var usageTypes = map[string]usageType{
 	},
 }
 
-// The objects share headers/watermark.h, so the names and layouts in it are theirs
-// alike; a test compares them.
+// The objects share headers/watermark.h, so its names and layouts are the same in
+// all of them; a test compares them.
 type (
 	watermarkValue = usageExt4Watermark
 	watchValue     = usageExt4Watch
@@ -93,7 +94,8 @@ const (
 	progCPUOffsets = usageExt4ProgUsageCpuOffsets
 )
 
-// usageObject is usage_TYPE.bpf.c. Headroom above nearBlocks is far.
+// usageObject returns usage_TYPE.bpf.c. A filesystem with more headroom than
+// nearBlocks can count as far from its watermark.
 func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 	about := usageTypes[fsType]
 	spec, err := about.load()
@@ -119,15 +121,16 @@ func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 	return o, nil
 }
 
-// prepareUsage tells the programs how many CPUs keep shares of a counter, how
-// large a share can be (compute_batch_value in lib/percpu_counter.c: twice the
-// online CPUs, at least 32), and what their tracepoint passes.
+// prepareUsage sets how many CPUs keep shares of a counter, and how large a share
+// can be (compute_batch_value in lib/percpu_counter.c: twice the online CPUs, at
+// least 32). It leaves out the program that learns the CPU offsets if the kernel
+// lacks its helper.
 func prepareUsage(spec *ebpf.CollectionSpec, _ *btf.Cache, _ uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
-	// Linux 5.19.
+	// The helper exists since Linux 5.19.
 	if features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnMapLookupPercpuElem) != nil {
 		delete(spec.Programs, progCPUOffsets)
 	}
@@ -137,16 +140,16 @@ func prepareUsage(spec *ebpf.CollectionSpec, _ *btf.Cache, _ uint32) error {
 	)
 }
 
-// learnCPUOffsets lets the kernel fill cpu_offsets, where an object has them.
-// Where it cannot, watermarks work with the cautious bound; cpu_offsets itself says
-// so, and Status repeats it.
+// learnCPUOffsets runs the program that fills cpu_offsets, where an object has one.
+// If that fails, watermarks use the cautious bound; cpu_offsets itself says so, and
+// Status repeats it.
 func learnCPUOffsets(coll *ebpf.Collection) {
 	if program := coll.Programs[progCPUOffsets]; program != nil {
 		_, _ = program.Run(&ebpf.RunOptions{})
 	}
 }
 
-// approximation says whether watermarks work with the cautious bound.
+// approximation returns why watermarks use the cautious bound; "" if they do not.
 func approximation(s *set) string {
 	if s == nil || s.maps[mapCPUOffsets] == nil {
 		return ""

@@ -13,32 +13,33 @@ import (
 // MaxWatermarks is how many filesystems can have a watermark at once.
 const MaxWatermarks = 16
 
-// Watermark says when the kernel reports a filesystem: once free space is at or below
-// Raise, and not again before it was above Rearm. Space is counted in blocks
-// that unprivileged writers can get, as statfs does in f_bavail; inodes as in
-// f_ffree. A Raise of 0 switches that half off; btrfs has no second half.
+// Watermark sets when the kernel sends an event for a filesystem: once free space is at
+// or below Raise, and again only after free space was above Rearm. Space is counted in
+// blocks that unprivileged writers can get, as statfs does in f_bavail; inodes as in
+// f_ffree. A Raise of 0 switches that half off, space or inodes; btrfs has no half for
+// inodes.
 //
-// A Worse that is not 0 is for a watermark that is reached already: the watermark begins
-// disarmed, as if its event had been sent, and one more event comes when free
-// space is at or below Worse.
+// A Worse that is not 0 is for a watermark that is reached already. The watermark begins
+// disarmed, as if its event had been sent, and one more event comes when free space is
+// at or below Worse.
 type Watermark struct {
 	RaiseFree, RearmFree, WorseFree       uint64
 	RaiseInodes, RearmInodes, WorseInodes uint64
 
-	// Reserved is f_bfree less f_bavail of the same reading: what ext4 keeps
-	// for root. The programs see f_bfree there. With btrfs the difference means
-	// something else, and is not used.
+	// Reserved is f_bfree less f_bavail of the same reading: what ext4 keeps for root.
+	// The programs see f_bfree there. On btrfs the difference means something else, and
+	// is not used.
 	Reserved uint64
 
-	// Free is f_bfree of the same reading. If that is far above RaiseFree, ext4
-	// is watched from afar, which writers do not feel; 0 is close, as is every
-	// other filesystem.
+	// Free is f_bfree of the same reading. If it is far above RaiseFree, only the far
+	// program watches an ext4, at almost no cost to writers. With 0 the filesystem
+	// counts as near. Other types of filesystem ignore Free.
 	Free uint64
 }
 
-// SetWatermark watches a filesystem, or moves its watermark, and arms it. The type is as
-// mountinfo has it. An allocation raises the event: if free space is at or below
-// the watermark already, only the next allocation does. So read the figure after
+// SetWatermark sets or moves the watermark of a filesystem, and arms it. fsType is the
+// type as mountinfo has it. Only an allocation raises the event: if free space is at or
+// below the watermark already, the next allocation does. So read the free space after
 // setting the watermark; on btrfs, read [Probes.Counted] too.
 func (u *usage) SetWatermark(dev uint64, fsType string, l Watermark) error {
 	if err := u.setWatermark(dev, fsType, l); err != nil {
@@ -64,7 +65,7 @@ func (u *usage) setWatermark(dev uint64, fsType string, l Watermark) error {
 	if on.set == nil {
 		return fmt.Errorf("filesystem type %q: %w", fsType, notAttached(on.err))
 	}
-	if about.figure != "" { // stays if there is one
+	if about.figure != "" { // an existing entry is kept
 		err := on.maps[about.figure].Update(dev, about.first, ebpf.UpdateNoExist)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			return watermarksFull(err)
@@ -87,27 +88,29 @@ func watermarksFull(err error) error {
 	return err
 }
 
-// uncounted: a watermark was set, and nothing happened on the filesystem since.
+// uncounted is the figure from SetWatermark until the next allocation or commit.
 const uncounted = math.MaxUint64
 
-// Counted returns the kernel's own figure of free blocks, in the measure of
-// RaiseFree, for filesystems whose statfs lags behind what was written: btrfs.
-// It is the figure at the latest allocation or commit since the first SetWatermark;
-// ok is false if there was none, and for every other filesystem.
+// Counted returns the kernel's own figure of free blocks, in the unit of RaiseFree, for
+// filesystems whose statfs lags behind what was written: btrfs. It is the figure at the
+// latest allocation or commit since the first SetWatermark. ok is false if there was
+// none, and for every other filesystem.
 func (u *usage) Counted(dev uint64) (free uint64, ok bool, err error) {
 	free, ok, err = u.figure(dev, mapCounted)
 	return free, ok && free != uncounted, err
 }
 
-// GivenBack returns how many blocks, in the measure of RaiseFree, were freed on a
-// filesystem since the first SetWatermark, whoever did it and whoever took them again.
-// xfs frees the blocks of a file a moment after it has gone; see fs.Settle. ok is false
-// for every filesystem but ext4 and xfs: btrfs frees with a commit.
+// GivenBack returns how many blocks, in the unit of RaiseFree, were freed on a
+// filesystem since the first SetWatermark, by any process and even if they were
+// allocated again. xfs frees the blocks of a file a moment after the file is gone; see
+// fs.Settle. ok is false for every filesystem but ext4 and xfs: btrfs frees with a
+// commit.
 func (u *usage) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
 	return u.figure(dev, mapGivenBack)
 }
 
-// figure looks a filesystem up in the maps of that name.
+// figure returns the entry of a filesystem in the maps called name; ok is false if there
+// is none.
 func (u *usage) figure(dev uint64, name string) (figure uint64, ok bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -136,7 +139,8 @@ func kernelWatermark(raise, rearm, worse, reserved uint64) watermarkValue {
 	return watermark
 }
 
-// validate keeps figures within what the kernel computes with.
+// validate checks the order of the figures, and that they fit the kernel's signed
+// arithmetic.
 func (l Watermark) validate() error {
 	for _, half := range []struct {
 		name                string
@@ -180,7 +184,7 @@ func (u *usage) ClearWatermark(dev uint64) error {
 // deviceName writes a device as mountinfo does.
 func deviceName(dev uint64) string { return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1)) }
 
-// BootTime returns the clock stamps are made with, now.
+// BootTime returns CLOCK_BOOTTIME, the clock of all stamps, in nanoseconds.
 func BootTime() (uint64, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

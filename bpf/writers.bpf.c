@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Who fills the disk: bytes and inodes that each container took and gave back
- * on the watched filesystems. This object has the maps, which those of the
+ * Counts the bytes and inodes that each container took and gave back on the
+ * watched filesystems. This object has the maps, which the objects of the
  * filesystems share, and sees cgroups end.
  */
 #include "headers/owners.h"
@@ -16,8 +16,8 @@ static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 }
 
 /*
- * A cgroup that goes has no task left; what it counted stays until user space
- * has read it, together with the path, which nobody could find any more.
+ * A removed cgroup has no task left. Its counts are kept until user space has
+ * read them, together with the path, which cannot be found afterwards.
  */
 SEC("tp_btf/cgroup_rmdir")
 int BPF_PROG(writers_rmdir, struct cgroup *cgrp, const char *path)

@@ -13,45 +13,50 @@ import (
 )
 
 // writers counts what each container takes and gives back on watched filesystems. Most
-// of it happens while the task that causes it runs, at the latest in its exit. What
-// write-back does with promises later is skipped, so the figures are those of statfs
-// but for the blocks of extent trees. Who deletes shrinks, whoever wrote. A file that is
-// deleted while it is written back, and while another task waits for that in sync(2) or
-// syncfs(2), ends when that task lets it go (wait_sb_inodes): the other task shrinks.
+// changes happen while the task that causes them runs, at the latest in its exit.
+// Write-back later turns promises into blocks, which is skipped. So the figures are
+// those of statfs, except for the blocks of extent trees.
+//
+// A deletion counts for the task that deletes, whoever wrote the file. There is one
+// exception: a file that is deleted during its write-back, while another task waits for
+// that in sync(2) or syncfs(2). The file ends when the waiting task releases it
+// (wait_sb_inodes), so its deletion counts for that task.
 //
 //   - ext4: promises for delayed allocation, other allocations, promises taken back
 //     (ext4_da_update_reserve_space; ext4_es_remove_extent, fs/ext4/extents_status.c),
-//     blocks freed.
-//   - xfs: what each transaction sums up (xlog_cil_commit), and delayed extents as they
-//     come and go. Workers free the blocks of deleted files, and take back what was
-//     preallocated. The task that leaves an inode to them is noted (headers/owners.h)
-//     in a table that can overflow: then it counts for the root cgroup
-//     (Counters.WritersUnowned). What is shared takes nothing, and comes back by
-//     whoever drops it last. A writer on a full filesystem can take back what others
-//     have preallocated; that shrinks the writer. A realtime device is not counted.
-//   - btrfs: data, from the promise to a writer until its extent is freed, as the data
-//     that btrfs(5) calls used after a sync; before a sync it is ahead of that. The
-//     last to drop a reference to an extent shrinks, at the commit that frees it. A
-//     worker that drops what was overwritten does so for who wrote. Metadata is shared
-//     and mostly written by the commit, so it is not counted: 820 KB for 300
-//     directories and 300 tiny files, two copies of it. A container whose files are
-//     smaller than about 25 KB is off by more than 5 %.
+//     and freed blocks.
+//   - xfs: the sums of each transaction (xlog_cil_commit), and delayed extents as they
+//     are added and removed. Workers free the blocks of deleted files, and take back
+//     preallocated ones. The task that leaves an inode to a worker is noted
+//     (headers/owners.h) in a table that can overflow. Then the change counts for the
+//     root cgroup (Counters.WritersUnowned). Shared extents take nothing, and are given
+//     back by the task that drops them last. A writer on a full filesystem can take back
+//     what others have preallocated; that counts as Shrunk for the writer. A realtime
+//     device is not counted.
+//   - btrfs: data, from the promise to a writer until its extent is freed. After a sync
+//     that is the data that btrfs(5) calls used; before a sync it is ahead of that. A
+//     freed extent counts for the last task that dropped a reference to it, at the
+//     commit that frees it. If a worker drops overwritten data, that counts for the
+//     cgroup that wrote. Metadata is shared and mostly written by the commit, so it is
+//     not counted: 820 KB for 300 directories and 300 tiny files, both copies included.
+//     A container whose files are smaller than about 25 KB is off by more than 5 %.
 //
-// Inodes are those that statfs shows as used, on btrfs files made and files gone.
+// Inodes are those that statfs shows as used; on btrfs, files created and removed.
 //
-// The task's cgroup in the v2 hierarchy tells the container. Cgroups inside one that
-// bears a generated container id count for it. A cgroup that ends (cgroup_rmdir) leaves
-// its counts and its path until user space has read and forgotten them. Changes are
-// added up per CPU and booked when another cgroup or filesystem has its turn. The last
-// close by a worker (asynchronous I/O, loop devices) counts for the root cgroup. What a
-// runtime deletes with a container counts for the runtime.
+// A task's cgroup in the v2 hierarchy identifies its container. Cgroups inside one that
+// bears a generated container id count for that one. If a cgroup is removed
+// (cgroup_rmdir), its counts and its path are kept until user space has read and
+// forgotten them. Changes are added up per CPU, and booked when another cgroup or
+// filesystem has its turn. If a worker closes a file last (asynchronous I/O, loop
+// devices), that counts for the root cgroup. Files that a runtime deletes with a
+// container count for the runtime.
 type writers struct {
 	pins *pins
 	off  bool
 	room uint32 // for writers and their members; 0: as the programs have it
 
 	mu sync.Mutex            // guards all below
-	on map[string]attachment // by type of filesystem; "" is what all need
+	on map[string]attachment // by type of filesystem; "" is the shared object
 }
 
 func (w *writers) parts() (all []part) {
@@ -65,7 +70,7 @@ func (w *writers) parts() (all []part) {
 	return all
 }
 
-// load brings up the counting on one type of filesystem, or what all need.
+// load brings up the counting on one type of filesystem, or the shared object for "".
 func (w *writers) load(types *btf.Cache, fsType string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,9 +94,10 @@ func (w *writers) load(types *btf.Cache, fsType string) error {
 	return nil
 }
 
-// takeOver goes on with what earlier sets counted, once their successors are
-// attached, or ends it. What cannot be read is only missing from a figure for
-// people, so it is reported and no more.
+// takeOver copies the counts of earlier sets, once their successors are attached, and
+// removes the sets. If the counting is switched off it only removes them. Counts that
+// cannot be read are missing only from a figure for display, so that is logged and is no
+// error.
 func (w *writers) takeOver() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +145,8 @@ func (w *writers) close() error {
 	return errors.Join(errs...)
 }
 
-// limitBtrfs is what the counting of writers on btrfs leaves out. One program
-// says it for all.
+// limitBtrfs says what the counting of writers on btrfs leaves out. It is the reason of
+// one program only.
 const limitBtrfs = "of btrfs, metadata is not counted: about 1 KiB for a directory or small file"
 
 func (w *writers) status() (all []ProgramStatus) {
@@ -189,15 +195,15 @@ func (w *writers) count(c *Counters) error {
 	return nil
 }
 
-// CanCountWriters reports whether filesystems of this type can count. It stays
-// as it is until CatchUp.
+// CanCountWriters reports whether writers can be counted on filesystems of this type.
+// Only CatchUp changes the answer.
 func (w *writers) CanCountWriters(fsType string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fsType != "" && w.on[fsType].set != nil
 }
 
-// base has the maps of all.
+// base returns the shared object's set, which has the maps of all.
 func (w *writers) base() (*set, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +213,7 @@ func (w *writers) base() (*set, error) {
 	return w.on[""].set, nil
 }
 
-// hierarchy says whether writers can be attributed to cgroups at all.
+// hierarchy returns why writers cannot be attributed to cgroups; "" if they can.
 func hierarchy() string {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -223,11 +229,11 @@ func hierarchy() string {
 }
 
 // Writer is what the processes of one cgroup took and gave back on the watched
-// filesystems since the cgroup came, or since the programs were attached.
-// A container's own sub-groups count for it if its name bears a generated id
-// (64 hexadecimal digits); else they are writers of their own.
+// filesystems since the cgroup was created, or since the programs were attached. A
+// container's own sub-groups count for it if its name bears a generated id (64
+// hexadecimal digits); otherwise they are writers of their own.
 //
-// Who deletes what another one wrote shrinks: Shrunk can be more than Grown.
+// A deletion counts for the process that deletes, so Shrunk can be more than Grown.
 type Writer struct {
 	Cgroup  uint64 // id in the v2 hierarchy
 	Grown   uint64 // bytes
@@ -235,15 +241,15 @@ type Writer struct {
 	Made    uint64 // inodes
 	Removed uint64 // inodes
 
-	// EndedNS is when the cgroup was removed, by CLOCK_BOOTTIME; 0 while it is
-	// there. Only then Path is set, from the root of the hierarchy: of a living
-	// cgroup, its directory tells. Path is what people on the node chose.
+	// EndedNS is when the cgroup was removed, by CLOCK_BOOTTIME; 0 while it exists. Path
+	// is set only after that. It starts at the root of the hierarchy; users of the node
+	// choose it. A living cgroup is found by its directory.
 	EndedNS uint64
 	Path    string
 }
 
-// CountWriters says which filesystems count, by s_dev; others no longer do.
-// What was counted stays.
+// CountWriters sets the filesystems that count, by s_dev; all others stop counting.
+// Earlier counts are kept.
 func (w *writers) CountWriters(devs ...uint64) error {
 	s, err := w.base()
 	if err != nil {
@@ -270,7 +276,7 @@ func (w *writers) CountWriters(devs ...uint64) error {
 	return closeAccounts(s.maps[writersMapWatching])
 }
 
-// closeAccounts makes every CPU look its filesystem up again.
+// closeAccounts makes every CPU look its filesystem up again at its next change.
 func closeAccounts(watching *ebpf.Map) error {
 	var generation uint64
 	err := watching.Lookup(uint32(0), &generation)
@@ -283,8 +289,8 @@ func closeAccounts(watching *ebpf.Map) error {
 	return nil
 }
 
-// Writers returns every cgroup that wrote, in no order, those that ended and
-// were not forgotten included.
+// Writers returns every cgroup that wrote, in no order, including those that ended and
+// were not forgotten.
 func (w *writers) Writers() ([]Writer, error) {
 	s, err := w.base()
 	if err != nil {
@@ -304,8 +310,8 @@ func (w *writers) Writers() ([]Writer, error) {
 	return all, nil
 }
 
-// ForgetWriters makes room by dropping writers that have ended. A cgroup id is
-// not given twice, so nothing else can be hit.
+// ForgetWriters drops writers that have ended, to make room. A cgroup id is never
+// reused, so no other writer can be dropped.
 func (w *writers) ForgetWriters(ended ...Writer) error {
 	s, err := w.base()
 	if err != nil {

@@ -1,13 +1,13 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Who fills a btrfs filesystem with data. A byte of data is promised to whoever
- * writes (bytes_may_use), then reserved, when write-back finds room for it, then
- * used, and is given back when the last reference to its extent is gone. It
- * counts from the promise to the end:
+ * Counts the data that each cgroup takes and gives back on btrfs. A byte of
+ * data is promised to the task that writes (bytes_may_use). It becomes reserved
+ * when write-back finds room for it, then used. It is given back when the last
+ * reference to its extent is gone. It counts from the promise to the end:
  *
  *	+ promised				update_bytes_may_use
- *	- a promise that came to nothing: data
+ *	- a promise that is not used: data
  *	  that fits into the metadata, or is
  *	  written where room was taken before	update_bytes_may_use
  *	- the rest of it, if data was compressed
@@ -18,19 +18,20 @@
  * A reservation takes the place of a promise, and changes nothing
  * (btrfs_add_reserved_bytes, under find_free_extent).
  *
- * An extent is as large as it was written and stays whole as long as a part of
- * it is referred to: by files that share it, or because the file was overwritten
- * in part. Whoever drops a reference (add_delayed_ref_head) does not know whether
- * it is the last: that shows when the reference is taken off, at a commit, by
- * anybody. So who dropped it is noted, and the extent is booked for the last one
- * if it is then freed, that is, pinned until the commit is over
- * (btrfs_update_block_group).
+ * An extent keeps the size with which it was written as long as a part of it is
+ * referred to: by files that share it, or by a file that was overwritten in
+ * part. The task that drops a reference (add_delayed_ref_head) does not know
+ * whether it is the last. That is known when the reference is taken off, at a
+ * commit, by any task. So the cgroup that dropped one last is noted. If the
+ * extent is then freed, that is, pinned until the commit is over
+ * (btrfs_update_block_group), it is booked for that cgroup.
  *
- * Workers write back, and drop what was overwritten when that is done. What they
- * change is booked for the inode's owner: who wrote to it last.
+ * Workers do the write-back, and then drop what was overwritten. Their changes
+ * are booked for the inode's owner: the cgroup that wrote to it last.
  *
- * Metadata is not counted. Trees are shared, and copied on write by whoever
- * comes first, and part of what a task changes is put into them by the commit.
+ * Metadata is not counted. Its trees are shared, and copied on write by the
+ * first task that changes them. Part of what a task changes is put into the
+ * trees by the commit.
  */
 #include "headers/drops.h"
 
@@ -49,7 +50,10 @@ char LICENSE[] SEC("license") = "GPL";
 #define ORDERED_IOERR (1 << 7)
 #define ORDERED_TRUNCATED (1 << 8)
 
-/* Older kernels (seen on 6.1) pass parts of what these tracepoints pass; set by the loader. */
+/*
+ * Older kernels (seen on 6.1) pass the parts of a struct to these tracepoints
+ * as separate arguments. Set by the loader.
+ */
 volatile const bool reference_in_parts = false;
 volatile const bool search_in_parts = false;
 
@@ -131,9 +135,9 @@ static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 	return 0;
 }
 
-/* What a thread is about; one that is forgotten books for itself. */
+/* State of a thread. If it is evicted, the thread books for itself. */
 struct thread {
-	struct inode_key inode; /* a worker has just given up something promised to it */
+	struct inode_key inode; /* a worker has just given up a promise to it */
 	u64 reserving;
 };
 
@@ -174,7 +178,10 @@ static __always_inline int book_for_owner(struct super_block___blocks *sb, struc
 	return to ? book_for(*to, bytes, 0) : book_here(sb, bytes, 0, me);
 }
 
-/* Not by s_dev, which the next filesystem gets when this one is unmounted: a note can stay longer. */
+/*
+ * extent_of does not use s_dev, which the next filesystem can get when this one
+ * is unmounted: a note can stay longer than the mount.
+ */
 static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr)
 {
 	struct super_block___named *named = (void *)sb;
@@ -185,9 +192,9 @@ static __always_inline u64 extent_of(struct super_block___blocks *sb, u64 bytenr
 }
 
 /*
- * A promise is made or given up. A worker gives up what write-back turned out
- * not to need, or what an error left, for the inode it said just before
- * (btrfs_clear_delalloc_extent).
+ * A promise is made or given up. A worker gives up what write-back did not
+ * need, or what an error left. It does so for the inode of the tracepoint just
+ * before (btrfs_clear_delalloc_extent; see writers_outstanding).
  */
 SEC("tp_btf/update_bytes_may_use")
 int BPF_PROG(writers_promised, struct btrfs_fs_info___super *fs, struct btrfs_space_info *space, u64 old,
@@ -226,10 +233,11 @@ int writers_reserving(unsigned long long *ctx)
 }
 
 /*
- * Who finds no room for a promise waits until a worker has made some
- * (handle_reserve_ticket), and promises it for the waiting task: what was booked
- * for the worker then is the task's. On a full filesystem another task can have
- * done that instead; the two are not told apart.
+ * A task that finds no room for a promise waits until a worker has made some
+ * (handle_reserve_ticket). The worker makes the promise for the waiting task,
+ * and it is booked for the worker, so here it is moved to the task. On a full
+ * filesystem another task can have made the promise instead; the two cases look
+ * the same.
  */
 SEC("tp_btf/btrfs_reserve_ticket")
 int BPF_PROG(writers_waited, struct btrfs_fs_info___super *fs, u64 flags, u64 bytes, u64 since, int flush,
@@ -244,7 +252,7 @@ int BPF_PROG(writers_waited, struct btrfs_fs_info___super *fs, u64 flags, u64 by
 	return book_here(fs->sb, bytes, 0, BTRFS_WAITED);
 }
 
-/* Comes before any other change of what is promised to an inode. */
+/* Fires before any other change of what is promised to an inode. */
 SEC("tp_btf/btrfs_inode_mod_outstanding_extents")
 int BPF_PROG(writers_outstanding, struct btrfs_root *root, u64 ino, int change)
 {
@@ -274,7 +282,7 @@ int BPF_PROG(writers_ordered, struct btrfs_inode *inode, struct btrfs_ordered_ex
 			      BTRFS_ORDERED);
 }
 
-/* btrfs_finish_one_ordered has freed the room of one of which nothing was written. */
+/* btrfs_finish_one_ordered has freed the room of an extent of which nothing was written. */
 SEC("tp_btf/btrfs_ordered_extent_remove")
 int BPF_PROG(writers_unwritten, struct btrfs_inode *inode, struct btrfs_ordered_extent *ordered)
 {
@@ -291,7 +299,7 @@ int BPF_PROG(writers_unwritten, struct btrfs_inode *inode, struct btrfs_ordered_
 	return book_for_owner(root->fs_info->sb, &k, -(s64)ordered->disk_num_bytes, BTRFS_UNWRITTEN);
 }
 
-/* A reference is about to be dropped, under the lock without which nobody takes it off. */
+/* A reference is about to be dropped, under the lock that taking it off needs. */
 SEC("tp_btf/add_delayed_ref_head")
 int BPF_PROG(writers_dropping, struct btrfs_fs_info___super *fs, struct btrfs_delayed_ref_head *head, int action)
 {
@@ -303,7 +311,7 @@ int BPF_PROG(writers_dropping, struct btrfs_fs_info___super *fs, struct btrfs_de
 	return a && a->to ? put_drop(extent_of(fs->sb, BPF_CORE_READ(head, bytenr)), a->to) : 0;
 }
 
-/* dropped notes whom a worker has dropped a reference for. */
+/* dropped notes the owner for whom a worker has dropped a reference. */
 static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr, u64 root, u64 ino)
 {
 	struct super_block___blocks *sb = fs->sb;
@@ -319,7 +327,10 @@ static __always_inline int dropped(struct btrfs_fs_info___super *fs, u64 bytenr,
 	return 0;
 }
 
-/* Only here the inode is told; without the lock, when a commit can have come first. */
+/*
+ * Only this tracepoint passes the inode. It fires without the lock, so a commit
+ * can have come first.
+ */
 SEC("tp_btf/add_delayed_data_ref")
 int writers_dropped(unsigned long long *ctx)
 {
@@ -346,7 +357,7 @@ int writers_dropped(unsigned long long *ctx)
 		       BPF_CORE_READ(node, data_ref.objectid));
 }
 
-/* Blocks of trees come by here as well, of which no drop was noted. */
+/* Blocks of trees pass here as well, but no drop was noted for them. */
 SEC("tp_btf/btrfs_set_extent_bit")
 int BPF_PROG(writers_freed, struct extent_io_tree *tree, u64 start, u64 length, u32 bits)
 {
@@ -362,7 +373,10 @@ int BPF_PROG(writers_freed, struct extent_io_tree *tree, u64 start, u64 length, 
 	return 0;
 }
 
-/* All that was to be done with an extent's references is done, and has been for a moment. */
+/*
+ * All work on an extent's references is done. The tracepoint fires after its
+ * end, without the lock (see drops.h).
+ */
 SEC("tp_btf/run_delayed_ref_head")
 int BPF_PROG(writers_done, struct btrfs_fs_info___super *fs, struct btrfs_delayed_ref_head *head)
 {
@@ -379,7 +393,7 @@ int BPF_PROG(writers_new, struct inode___linked *inode)
 }
 
 /*
- * A file that is removed while it is written back goes when that is over, by a
+ * A file that is removed during its write-back is evicted after that, by a
  * worker (btrfs_add_delayed_iput).
  */
 SEC("tp_btf/btrfs_inode_evict")

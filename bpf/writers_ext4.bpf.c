@@ -1,21 +1,22 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Who fills an ext4 filesystem. What it takes or gives back is counted where
- * the task that causes it still runs, for the cgroup of that task:
+ * Counts what each cgroup takes and gives back on ext4. A change is counted
+ * where the task that causes it still runs, for the cgroup of that task:
  *
  *	+ a promise for delayed allocation	ext4_da_reserve_space
  *	+ an allocation that was not promised	ext4_allocate_blocks
- *	- a promise that came to nothing	ext4_da_release_space,
+ *	- a promise that is not used		ext4_da_release_space,
  *						ext4_da_update_reserve_space
  *	- blocks freed				ext4_free_blocks
  *
- * Write-back turns promises into blocks in a worker; those allocations are
+ * Write-back turns promises into blocks in a worker. Those allocations are
  * marked as promised and skipped, so nothing counts twice and nothing counts
- * for the worker. Blocks are freed by whoever drops the last reference to the
- * inode: unlink and truncate in the caller, a file that was deleted while open
- * in the task that closes it last, or in its exit, before it leaves its cgroup
- * (do_exit: exit_files and exit_task_work come before cgroup_exit).
+ * for the worker. The task that drops the last reference to an inode frees its
+ * blocks. For unlink and truncate that is the caller. For a file that was
+ * deleted while open it is the task that closes it last. That can be in the
+ * task's exit, before it leaves its cgroup (do_exit: exit_files and
+ * exit_task_work come before cgroup_exit).
  */
 #include "headers/writers.h"
 
@@ -38,7 +39,7 @@ static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 	return BPF_CORE_READ(sbi, s_cluster_bits) + sb->s_blocksize_bits;
 }
 
-/* As in usage.bpf.c: older kernels reserve one cluster at a time. */
+/* As in usage_ext4.bpf.c: older kernels reserve one cluster at a time. */
 SEC("tp_btf/ext4_da_reserve_space")
 int writers_reserve(unsigned long long *ctx)
 {
@@ -65,9 +66,10 @@ int BPF_PROG(writers_release, struct inode___mode *inode, int clusters)
 }
 
 /*
- * A promise is redeemed, or, if it is not claimed, given back because blocks
- * were allocated in its place, which were counted then: fallocate over data
- * that was not written back yet (ext4_da_update_reserve_space).
+ * If claimed is set, the promise has become blocks, which changes nothing.
+ * Otherwise blocks were allocated in its place and counted then, so the promise
+ * is given back: fallocate over data that was not written back yet
+ * (ext4_da_update_reserve_space).
  */
 SEC("tp_btf/ext4_da_update_reserve_space")
 int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claimed)
@@ -83,9 +85,9 @@ int BPF_PROG(writers_redeem, struct inode___mode *inode, int clusters, int claim
 }
 
 /*
- * Blocks of a regular file's extent tree are left out both ways: they are
- * allocated by write-back and freed by the file's owner, and are less than one
- * in 300. Everything in a directory counts.
+ * Blocks of a regular file's extent tree are not counted when they are
+ * allocated or freed: write-back allocates them, and the file's owner frees
+ * them. They are less than one in 300. Everything in a directory counts.
  */
 SEC("tp_btf/ext4_allocate_blocks")
 int BPF_PROG(writers_allocate, struct ext4_allocation_request *ar)

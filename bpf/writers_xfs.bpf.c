@@ -1,31 +1,31 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Who fills an xfs filesystem. Every transaction sums up what it takes from
- * the free blocks and gives back, and the inodes it takes into use
- * (xfs_trans_mod_sb); xfs_trans_free is the last to see the sums, once for each
- * link of a rolled chain. Blocks that were promised to delayed allocation
- * before are summed apart and not counted again.
+ * Counts what each cgroup takes and gives back on xfs. Every transaction sums
+ * up the free blocks that it takes and gives back, and the inodes that it takes
+ * into use (xfs_trans_mod_sb). xfs_trans_free is the last to see the sums, once
+ * for each link of a rolled chain. Blocks that were promised to delayed
+ * allocation before are summed apart and not counted again.
  *
- * What is promised is seen where delayed extents come into the in-memory list
- * of an inode, are changed, or leave it: in the writer's context. Of what
- * leaves the list in a transaction, that says at its end how much has become
- * blocks (t_res_fdblocks_delta); for the rest the promise was taken back. The blocks
+ * Promises are seen where delayed extents enter the in-memory list of an inode,
+ * are changed, or leave it: in the writer's context. If extents leave the list
+ * in a transaction, its end shows how much of them has become blocks
+ * (t_res_fdblocks_delta); the promise for the rest was taken back. The blocks
  * that are promised for the extent tree as well (xfs_bmap_worst_indlen) are
  * left out: almost all come back at write-back.
  *
- * Extents that are shared take nothing when they are made (reflink), and give
- * back when the last reference goes, by whoever drops it.
+ * Shared extents take nothing when they are made (reflink). The task that drops
+ * the last reference gives them back.
  *
- * Three things are done by workers:
+ * Workers do three things:
  *
  *	the blocks of a deleted file are freed		xfs_inodegc_worker
  *	what was preallocated behind the end of a file
  *	or for copies on write is taken back		xfs_blockgc_worker
  *	written copies replace shared extents		xfs_end_io
  *
- * They are booked for the inode's owner: who deleted it, or closed it last
- * (xfs_inode_set_need_inactive), or wrote what made the preallocation.
+ * They are booked for the inode's owner: the cgroup that deleted it, or closed
+ * it last (xfs_inode_set_need_inactive), or wrote what made the preallocation.
  */
 #include "headers/owners.h"
 
@@ -70,10 +70,10 @@ static __always_inline u32 unit_bits(struct super_block___blocks *sb)
 	return sb->s_blocksize_bits;
 }
 
-/* Which inode a worker is busy with, and for whom; by thread. */
+/* For whom a worker works at the moment; by thread. */
 struct work {
 	u64 to;
-	u64 inactive; /* until the inode is reclaimable; else until the transaction ends */
+	u64 inactive; /* 1: until the inode is reclaimable; 0: until the transaction ends */
 	u64 rolled;   /* a link of the transaction that is not its last */
 };
 
@@ -107,7 +107,7 @@ static __always_inline struct work *work_of(u32 id)
 	return bpf_map_lookup_elem(&works, &id);
 }
 
-/* count books for the current task, or for whom it works. */
+/* count books for the current task, or for the owner it works for. */
 static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes, const u32 me)
 {
 	struct super_block___blocks *sb = super_of(mp);
@@ -121,7 +121,7 @@ static __always_inline int count(struct xfs_mount *mp, s64 blocks, s64 inodes, c
 	return book_here(sb, blocks, inodes, me);
 }
 
-/* in_transaction: xfs_trans_alloc forbids its thread to call filesystems for memory. */
+/* in_transaction: xfs_trans_alloc sets PF_MEMALLOC_NOFS on its thread. */
 static __always_inline bool in_transaction(void)
 {
 	struct task_struct___worker *task = (void *)bpf_get_current_task();
@@ -130,8 +130,8 @@ static __always_inline bool in_transaction(void)
 }
 
 /*
- * promise sets what comes into the list off against what has just left it: most
- * changes make an extent longer.
+ * promise books what enters the list, less what has just left it: most changes
+ * make an extent longer.
  */
 static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks, const u32 me)
 {
@@ -149,7 +149,10 @@ static __always_inline int promise(struct xfs_inode___whole *ip, s64 blocks, con
 	return blocks ? count(ip->i_mount, blocks, 0, me) : 0;
 }
 
-/* leave is for blocks of which something may come back, or a transaction tell. */
+/*
+ * leave notes blocks that left the list. Some may come back, or the end of the
+ * transaction shows what became of them.
+ */
 static __always_inline int leave(u64 blocks)
 {
 	struct writers_counters *n = counts();
@@ -166,7 +169,10 @@ static __always_inline int leave(u64 blocks)
 	return 0;
 }
 
-/* withdrawn is how many promised blocks were given up by the transaction. */
+/*
+ * withdrawn returns how many promised blocks the transaction gave up, those
+ * that left the list less those redeemed.
+ */
 static __always_inline s64 withdrawn(s64 redeemed)
 {
 	u32 id = thread();
@@ -213,9 +219,9 @@ int BPF_PROG(writers_roll, struct xfs_trans___sums *tp)
 }
 
 /*
- * delayed is the length of the extent at a cursor, 0 unless it is a delayed
- * one. Layout: fs/xfs/libxfs/xfs_iext_tree.c; a delayed extent has no start
- * block, which isnullstartblock() in xfs_bmap_btree.h recognizes.
+ * delayed returns the length of the extent at a cursor in blocks, 0 unless it
+ * is a delayed one. Layout: fs/xfs/libxfs/xfs_iext_tree.c; a delayed extent has
+ * no start block, which isnullstartblock() in xfs_bmap_btree.h recognizes.
  */
 static __always_inline u64 delayed(struct xfs_iext_cursor *cur)
 {
@@ -271,7 +277,7 @@ static __always_inline struct inode_key key_of(struct xfs_inode___whole *ip)
 	return k;
 }
 
-/* A file without a name is being given up by whoever held it last. */
+/* A file without a name is given up by the task that held it last. */
 SEC("tp_btf/xfs_inode_set_need_inactive")
 int BPF_PROG(writers_inactive, struct xfs_inode___whole *ip)
 {
@@ -305,7 +311,7 @@ int BPF_PROG(writers_cowblocks, struct xfs_inode___whole *ip)
 	return preallocated(ip, XFS_COWBLOCKS);
 }
 
-/* begin: what this worker does next is for the owner of the inode. */
+/* begin notes that what this worker does next is for the owner of the inode. */
 static __always_inline int begin(struct xfs_inode___whole *ip, u64 inactive, const u32 me)
 {
 	struct work w = {.inactive = inactive}, *busy;

@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-const objectWriters = "writers" // and, for what a type of filesystem does, "_" and the type
+const objectWriters = "writers" // for one type of filesystem followed by "_" and the type
 
-// Which program goes to which tracepoint, by type of filesystem; "" is what all
-// need.
+// writersAttach has the tracepoint of each program, by type of filesystem; ""
+// is the shared object.
 var writersAttach = map[string]map[string]string{
 	"": {writersProgWritersRmdir: "cgroup_rmdir"},
 	"ext4": {
@@ -55,10 +55,11 @@ var writersAttach = map[string]map[string]string{
 	},
 }
 
-// writersTypes are the filesystems that can count, after what all need.
+// writersTypes are the shared object, "", and then the filesystems that can
+// count.
 var writersTypes = []string{"", "ext4", "xfs", "btrfs"}
 
-// writersName is how an object is called in pins and in Status.
+// writersName returns the name of an object in pins and in Status.
 func writersName(fsType string) string {
 	if fsType == "" {
 		return objectWriters
@@ -66,9 +67,8 @@ func writersName(fsType string) string {
 	return objectWriters + "_" + fsType
 }
 
-// writersObject is writers.bpf.c, or with a type of filesystem
-// writers_TYPE.bpf.c, with room for as many writers as they say themselves
-// by default.
+// writersObject returns writers.bpf.c for "", or writers_TYPE.bpf.c for a type
+// of filesystem. room is how many writers fit; 0 keeps the programs' default.
 func writersObject(fsType string, room uint32) (*object, error) {
 	spec, err := writersLoad[fsType]()
 	if err != nil {
@@ -103,7 +103,8 @@ var (
 	}
 )
 
-// prepareWritersExt4 tells the programs what their tracepoint passes.
+// prepareWritersExt4 sets whether ext4_da_reserve_space passes the number of
+// clusters.
 func prepareWritersExt4(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	params, err := tracepointParams(types, "ext4_da_reserve_space", "ext4")
 	if err != nil {
@@ -112,7 +113,8 @@ func prepareWritersExt4(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	return spec.Variables[writersExt4VarReserveHasCount].Set(params >= 2)
 }
 
-// prepareWritersBtrfs does the same; and one tracepoint has got another name.
+// prepareWritersBtrfs sets how two tracepoints pass their arguments. One of the
+// two has another name on some kernels, without btrfs_.
 func prepareWritersBtrfs(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	reference, err := tracepointParams(types, "add_delayed_data_ref", "btrfs")
 	if err != nil {

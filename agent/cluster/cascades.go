@@ -10,20 +10,20 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// maxCascades is how many /cascades names.
+// maxCascades bounds the cascades that /cascades names.
 const maxCascades = 100
 
-// CascadeStatus is what a root owner's cascade has cost of late.
+// CascadeStatus is what the cascade of a root owner has spent recently.
 type CascadeStatus struct {
 	Root      *gate.ObjectName `json:"root"`
 	Deletions int              `json:"deletions"` // since its envelope was last full
 	Left      int              `json:"left"`      // of the burst
 	Slowed    bool             `json:"slowed"`
-	Waiting   int              `json:"waiting,omitempty"` // deletions, for their turn
+	Waiting   int              `json:"waiting,omitempty"` // deletions that wait for their turn
 	GoesOn    *time.Time       `json:"goesOn,omitempty"`
 }
 
-// Cascades are the roots with most deletions of late, those first.
+// Cascades returns the roots with the most deletions recently, most first, and at most maxCascades.
 func (c *Controller) Cascades(ctx context.Context) (list []CascadeStatus, err error) {
 	list = []CascadeStatus{}
 	err = c.loop.query(ctx, func(now time.Time) {
@@ -49,7 +49,8 @@ func (c *Controller) warnExcluded(a gc.Action) {
 		"its deletion waits for dependents that are excluded from collection: %s", firstNames(names)))
 }
 
-// warnGivenUp reports a foreground deletion that ends although nobody could see all dependents.
+// warnGivenUp reports a foreground deletion that ends although some types with possible dependents
+// could not be listed.
 func (c *Controller) warnGivenUp(a gc.Action) {
 	types := c.unreadableTypes()
 	if types == "" {

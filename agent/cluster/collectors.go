@@ -15,24 +15,25 @@ import (
 type runningCollector struct {
 	gc.Interface
 	registration
-	// serial tells its actions from those of one that was turned off meanwhile.
+	// serial distinguishes its actions from those of an earlier one that was turned off.
 	serial uint64
 }
 
-// serialShift is where the serial stands in the ID of an action.
+// serialShift is the position of the serial in the ID of an action, in bits.
 const serialShift = 40
 
 // collectorSet has the running collectors other than the cascade.
 type collectorSet struct {
 	all              []*runningCollector
 	inFlight         int       // requests of all of them
-	lastWasCollector bool      // the last request was one of those
-	lastCascade      time.Time // when one of owners last deleted a dependent, or took a reference
-	turn             int       // who is asked first
+	lastWasCollector bool      // the last request was of a collector
+	lastCascade      time.Time // when the cascade last deleted a dependent, or removed a reference
+	turn             int       // index of the collector that is asked first
 	serial           uint64
 }
 
-// of finds who wanted an action, and the ID that it gave it; nil: it was turned off since.
+// of returns the collector that requested an action, and the ID that the collector gave it; nil if
+// the collector was turned off since.
 func (c *collectorSet) of(action uint64) (*runningCollector, uint64) {
 	for _, r := range c.all {
 		if r.serial == action>>serialShift {
@@ -42,8 +43,8 @@ func (c *collectorSet) of(action uint64) (*runningCollector, uint64) {
 	return nil, 0
 }
 
-// configureCollectors turns collectors on and off as a configuration says. A type of which
-// other fields are wanted than before is listed again.
+// configureCollectors turns collectors on and off as a configuration says. A type whose listeners
+// have changed is listed again, because other fields of it are read.
 func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 	at := c.serverTime(now)
 	was := c.collectors.all
@@ -67,7 +68,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 		}
 		if s.listeners = heard; s.following != nil {
 			s.unfollow()
-			c.owners.Unreadable(now, s.APIVersion, s.Kind) // nobody reports it until it is listed
+			c.owners.Unreadable(now, s.APIVersion, s.Kind) // no events until it is listed again
 			s.setState(stateReferred, "", now)
 		}
 		if c.wanted(s) {
@@ -77,7 +78,7 @@ func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 	c.publish(now)
 }
 
-// listeners are the collectors that want to hear of a type.
+// listeners returns the collectors that watch a type.
 func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 	for _, a := range c.collectors.all {
 		if _, watches := a.watches(key); watches {
@@ -87,7 +88,7 @@ func (c *Controller) listeners(key typeKey) (list []*runningCollector) {
 	return list
 }
 
-// fields are what is wanted of a type beside its metadata; nil: nothing.
+// fields returns the function that reads what the listeners need beside metadata; nil: nothing.
 func (s *servedType) fields() metadata.Fields {
 	of := make([]metadata.Fields, len(s.listeners))
 	for i, a := range s.listeners {
@@ -117,7 +118,8 @@ func (s *servedType) fields() metadata.Fields {
 // fieldsByListener has the fields of an object that each listener wants.
 type fieldsByListener []any
 
-// forListener is what the listener at a place wants.
+// forListener returns the fields of the listener at an index. If there is only one listener, f is
+// nil and all is its fields.
 func (f fieldsByListener) forListener(place int, all any) any {
 	if f == nil {
 		return all
@@ -125,7 +127,7 @@ func (f fieldsByListener) forListener(place int, all any) any {
 	return f[place]
 }
 
-// notify hands an event of a type to the collectors that listen to it.
+// notify passes an event of a type to the collectors that listen to it.
 func (s *servedType) notify(at time.Time, e *metadata.Event) {
 	several, _ := e.Fields.(fieldsByListener)
 	for i, a := range s.listeners {
@@ -144,8 +146,8 @@ func (s *servedType) notify(at time.Time, e *metadata.Event) {
 	}
 }
 
-// serverTime is the API server's time, or this machine's while that is not known. No
-// follower has reported anything by then.
+// serverTime returns the API server's time, or this machine's while that is not known. Until it is
+// known, no follower has reported anything.
 func (c *Controller) serverTime(now time.Time) time.Time {
 	if at, known := c.api.Time(now); known {
 		return at
@@ -153,9 +155,9 @@ func (c *Controller) serverTime(now time.Time) time.Time {
 	return now
 }
 
-// collectorRoom is how many more requests the collectors may send: half of the limit, and
-// one while cascades reach dependents, which would wait behind them in the API server.
-// What collectors delete is in no hurry.
+// collectorRoom returns how many more requests the collectors may send. They may have half of the
+// limit in flight, but only one request while cascades delete dependents: those would wait behind
+// the collectors' in the API server. Deletions by collectors are not urgent.
 func (c *Controller) collectorRoom(now time.Time) int {
 	const cascadesLast = 5 * time.Second
 	most := max(1, c.requests.limit.Limit()/2)
@@ -165,8 +167,8 @@ func (c *Controller) collectorRoom(now time.Time) int {
 	return min(c.requests.limit.Free(now), most-c.collectors.inFlight)
 }
 
-// reservedForCollectors is how many requests the cascade leaves to the collectors. If only
-// one request may be in flight, they take turns.
+// reservedForCollectors returns how many requests the cascade leaves to the collectors. If only one
+// request may be in flight, cascade and collectors take turns.
 func (c *Controller) reservedForCollectors(now time.Time) int {
 	if len(c.collectors.all) == 0 || c.collectors.inFlight > 0 || c.requests.limit.Limit() < 2 && c.collectors.lastWasCollector {
 		return 0
@@ -180,7 +182,7 @@ func (c *Controller) reservedForCollectors(now time.Time) int {
 	return 0
 }
 
-// dispatchCollectors hands out what the collectors want, in turn.
+// dispatchCollectors begins the actions that are due in the collectors. The collectors take turns.
 func (c *Controller) dispatchCollectors(now time.Time) {
 	n := len(c.collectors.all)
 	if n == 0 {
@@ -211,7 +213,7 @@ func (c *Controller) dispatchCollectors(now time.Time) {
 	c.collectors.turn++
 }
 
-// nextOfCollectors is the next deadline of a collector; zero: none.
+// nextOfCollectors returns the next deadline of a collector; zero: none.
 func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
 	if len(c.collectors.all) == 0 || c.collectorRoom(now) <= 0 && c.requests.limit.InFlight() > 0 {
 		return time.Time{} // an answer makes room
@@ -225,7 +227,7 @@ func (c *Controller) nextOfCollectors(now time.Time) (next time.Time) {
 	return next
 }
 
-// collectorAnswered hands an answer to the collector that wanted it.
+// collectorAnswered passes an answer to the collector that requested it.
 func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	if a.action.Verb != gc.DeleteVolume {
 		c.collectors.inFlight--
@@ -235,7 +237,7 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	}
 	s, id := c.collectors.of(a.action.ID)
 	if s == nil {
-		return // it was turned off
+		return // the collector was turned off
 	}
 	at := c.serverTime(now)
 	if a.action.Verb.Reads() {
@@ -254,5 +256,5 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	s.Finished(at, id, a.Result)
 }
 
-// isOtherCollector says whether a collector other than the cascade asked for an action.
+// isOtherCollector reports whether a collector other than the cascade requested an action.
 func isOtherCollector(a gc.Action) bool { return cmp.Or(a.Collector, gc.Owners) != gc.Owners }

@@ -23,10 +23,10 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// errIdle answers questions while there is no graph.
+// errIdle is the answer to queries while there is no graph.
 var errIdle = errors.New("this instance does not lead: it watches nothing; ask the one that holds the Lease")
 
-// Options are what a controller is made of.
+// Options configure a [Controller].
 type Options struct {
 	Config  config.Config
 	API     API
@@ -34,14 +34,14 @@ type Options struct {
 	Metrics *Metrics
 	State   gate.StateStore // nil: a restart ends a pause by hand and closes the circuit breaker
 	Journal journal.Store
-	// Machines reads the inventory; nil: by runtime/machines.
+	// Machines reads the inventory; nil: package runtime/machines does.
 	Machines Machines
-	// Driver gives the CSI driver of a name; nil: see [drivers.Options].
+	// Driver opens the CSI driver of a name; nil: see [drivers.Options].
 	Driver drivers.Open
 }
 
-// Controller collects what has lost its owners. See the package comment for who
-// owns what.
+// Controller deletes objects whose owners are gone, and runs the other collectors. The package
+// comment lists what each goroutine owns.
 type Controller struct {
 	api     API
 	log     *slog.Logger
@@ -56,7 +56,7 @@ type Controller struct {
 	inventory inventory
 	server    server
 
-	// What follows belongs to the loop.
+	// Owned by the loop goroutine.
 	owners     owners
 	collectors collectorSet
 	requests   requests
@@ -66,10 +66,10 @@ type Controller struct {
 // owners is the graph of owners and dependents.
 type owners struct {
 	*cascade.Collector
-	on bool // their mode is not off; it never changes
+	on bool // the mode of owners is not off; it never changes
 }
 
-// requests are what workers carry out, and how it went.
+// requests are the queues between the loop and the workers, and their limit.
 type requests struct {
 	limit   limiter.Limiter
 	workers int // started so far
@@ -77,18 +77,18 @@ type requests struct {
 	answers chan answer
 }
 
-// lifetime is how long what Run has started goes on.
+// lifetime bounds the goroutines that Run starts, and their requests.
 type lifetime struct {
-	grace     time.Duration   // for requests at the end
+	grace     time.Duration   // for requests in flight at the end
 	following context.Context // ends with the loop
-	requests  context.Context // ends when requests on their way are given up
-	group     sync.WaitGroup  // all that Run has started
+	requests  context.Context // ends when requests in flight are given up
+	group     sync.WaitGroup  // all goroutines that Run has started
 }
 
 // answer is how an action went.
 type answer struct {
 	action    gc.Action
-	asOf      time.Time // it was sent
+	asOf      time.Time // when it was sent
 	read      gc.Answer
 	inventory *nodes.Inventory // nil: it could not be read
 	gate.Outcome
@@ -125,14 +125,15 @@ func New(o Options) *Controller {
 	return c
 }
 
-// Guard has the gate ask, before each change, whether this instance still leads.
+// Guard sets a function that the gate calls before each change. It reports whether this instance
+// still leads.
 func (c *Controller) Guard(holds func() bool) { c.gate.Guard(holds) }
 
-// Run collects until ctx ends, then lets requests on their way finish, for
-// Config.ShutdownGrace at most; with [election.ErrLost] as the cause not at all.
-// It may be called once.
+// Run collects until ctx ends, then waits for requests in flight, for Config.ShutdownGrace at most.
+// If the cause is [election.ErrLost], it cancels them at once and returns that error. It may be
+// called once.
 func (c *Controller) Run(ctx context.Context) error {
-	// The graph goes before the requests do: they are waited for.
+	// The graph ends before the requests do: Run waits for them.
 	ctx, fenced := context.WithCancelCause(ctx)
 	defer fenced(nil)
 	following, stopFollowing := context.WithCancel(ctx)
@@ -140,7 +141,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer abandon()
 	c.lifetime.following, c.lifetime.requests = following, work
 	defer stopFollowing()
-	c.apply(time.Now(), c.gate.Settings()) // may be others than New had
+	c.apply(time.Now(), c.gate.Settings()) // they may have changed since New
 	c.lifetime.group.Go(func() { c.poller.Run(following) })
 	c.lifetime.group.Go(func() { c.events.Run(following) })
 	if c.owners.on {
@@ -172,9 +173,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// runLoop is the goroutine that owns the graph. It sleeps until somebody has
-// something for it, or the collector's next moment. What went comes before what
-// was seen: a free worker is worth more than a fresh graph.
+// runLoop is the loop of the goroutine that owns the graph. It sleeps until an answer or an input
+// comes, or until the next deadline of a collector. Answers come before inputs: a free worker is
+// worth more than a newer graph.
 func (c *Controller) runLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -209,7 +210,7 @@ func (c *Controller) runLoop(ctx context.Context) {
 	}
 }
 
-// arm sets the timer for when something changes by itself.
+// arm sets the timer to the next deadline of the graph, or of a collector.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	next, side := c.owners.Next(), c.nextOfCollectors(now)
 	if !next.IsZero() && !next.After(now) && c.requests.limit.Free(now) == 0 && !now.Before(c.requests.limit.Until()) {
@@ -231,7 +232,7 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 // wakeLoop has the loop check the gate, as it does after each input.
 func (c *Controller) wakeLoop(ctx context.Context) { _ = c.loop.do(ctx, func(time.Time) {}) }
 
-// dispatch hands out what is to be done, as far as workers are free.
+// dispatch begins actions that are due, as far as workers are free.
 func (c *Controller) dispatch(now time.Time) {
 	if !c.gate.Open() {
 		return
@@ -265,7 +266,7 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 	case gc.Record, gc.Withdraw:
 		c.journal.Add(a)
 		return
-	case gc.DeleteVolume: // takes as long as a driver does, which is no business of the API server's
+	case gc.DeleteVolume: // as slow as the driver, so it does not count as a request to the API server
 		c.lifetime.group.Go(func() { c.requests.answers <- c.carryOut(a) })
 		return
 	case gc.Inventory:
@@ -284,8 +285,7 @@ func (c *Controller) begin(now time.Time, a gc.Action) {
 	c.requests.jobs <- a
 }
 
-// worker carries actions out. Workers live on: their stacks have grown to what a
-// request takes.
+// worker carries out actions. Workers are reused: their stacks have grown to what a request needs.
 func (c *Controller) worker() {
 	for a := range c.requests.jobs {
 		c.requests.answers <- c.carryOut(a)
@@ -318,7 +318,7 @@ func (c *Controller) carryOut(a gc.Action) answer {
 	}
 }
 
-// read carries out an action that is answered with what a live read returned.
+// read carries out an action that is a live read.
 func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 	if a.Verb != gc.Bound {
 		return c.api.Read(c.lifetime.requests, a.Object, a.Object.Namespace != "")
@@ -335,7 +335,7 @@ func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 	}
 }
 
-// answered takes an answer into the graph.
+// answered applies an answer to the graph, or passes it to its collector.
 func (c *Controller) answered(now time.Time, a answer) {
 	switch a.action.Verb {
 	case gc.Record:
@@ -354,7 +354,7 @@ func (c *Controller) answered(now time.Time, a answer) {
 			v = limiter.Throttled
 			c.metrics.throttled.Inc()
 		} else if a.Webhook {
-			v = limiter.Webhook // a type that nobody can delete must not slow the others
+			v = limiter.Webhook // a type that cannot be deleted must not slow the others
 		} else if a.Result == gc.Failed {
 			v = limiter.Failed
 		}

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// scheduleDiscovery has types discovered when the definitions want that.
+// scheduleDiscovery schedules the discovery that is due next because of definitions.
 func (c *Controller) scheduleDiscovery() { c.poller.Want(c.types.definitions.Next()) }
 
 var errNoTypes = errors.New("the API server names no types at all")
 
-// discover asks once, and has the loop take the answer.
+// discover asks once which types are served, and has the loop apply the answer.
 //
-// A failed discovery, or a failed part of one, changes nothing. A resource stays followed
-// in its version as long as that is served. A type is gone if its definition was seen to
-// be deleted, or if discovery lacks it for long and its own list and watch are answered a
-// bare 404: the server that answers discovery may be older than the one that serves the
+// A failed discovery, or a failed part of one, changes nothing. A resource stays followed in its
+// version as long as that is served. A type is gone if its definition was seen to be deleted. It is
+// also gone if discovery lacks it for long, and its own list and watch are answered a bare 404.
+// Discovery alone is no proof: the server that answers it may be older than the one that serves the
 // type.
 func (c *Controller) discover(ctx context.Context) error {
 	asked := time.Now()
 	d, err := c.api.Discover(ctx)
 	if err == nil && len(d.Types) == 0 {
-		err = errNoTypes // kubernetes issue 60037: nothing is gone because of that
+		err = errNoTypes // kubernetes issue 60037: an empty answer proves nothing
 	}
 	if err != nil {
 		c.metrics.discoveries.WithLabelValues("failed").Inc()

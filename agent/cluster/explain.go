@@ -12,24 +12,24 @@ import (
 type Explanation struct {
 	Object  *gate.ObjectName   `json:"object"`
 	Reason  gc.Reason          `json:"reason"`
-	Due     bool               `json:"due"`               // something is about to be done about it
+	Due     bool               `json:"due"`               // an action about it is due
 	Owners  []OwnerStatus      `json:"owners,omitempty"`  // in the order in which they are written
 	Waiting []*gate.ObjectName `json:"waiting,omitempty"` // dependents that hold it, the first ten
-	Retry   *time.Time         `json:"retry,omitempty"`   // not looked at before
-	Last    string             `json:"last,omitempty"`    // how the last try went
-	Root    *gate.ObjectName   `json:"root,omitempty"`    // the topmost owner whose going has it deleted
-	// Collectors are the others that are on and know of it.
+	Retry   *time.Time         `json:"retry,omitempty"`   // no action before this time
+	Last    string             `json:"last,omitempty"`    // result of the last action
+	Root    *gate.ObjectName   `json:"root,omitempty"`    // the topmost owner because of which it is deleted
+	// Collectors are the other collectors that are on and know the object.
 	Collectors []Found `json:"collectors,omitempty"`
 }
 
-// Found is what another collector than that of owners makes of an object.
+// Found is what a collector other than that of owners has decided about an object.
 type Found struct {
 	Collector string     `json:"collector"`
-	Reason    gc.Reason  `json:"reason"`             // why it goes, or why it is kept
-	Due       *time.Time `json:"due,omitempty"`      // when it goes, unless something changes
-	Held      string     `json:"held,omitempty"`     // why nothing is asked for, whatever is due
-	InFlight  bool       `json:"inFlight,omitempty"` // a request about it is on its way
-	Last      string     `json:"last,omitempty"`     // how the last one went
+	Reason    gc.Reason  `json:"reason"`             // why it is deleted, or why it is kept
+	Due       *time.Time `json:"due,omitempty"`      // when it is deleted, unless something changes
+	Held      string     `json:"held,omitempty"`     // why the collector requests nothing, whatever is due
+	InFlight  bool       `json:"inFlight,omitempty"` // a request about it is in flight
+	Last      string     `json:"last,omitempty"`     // result of the last request
 }
 
 func found(name gc.Collector, f gc.Finding) Found {
@@ -43,7 +43,7 @@ func found(name gc.Collector, f gc.Finding) Found {
 	return x
 }
 
-// OwnerStatus is one owner reference and what the collector makes of it.
+// OwnerStatus is one owner reference and how the collector judges it.
 type OwnerStatus struct {
 	gate.ObjectName
 	Judgement string `json:"judgement"`

@@ -13,7 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// follow starts to list and watch a type, from nothing.
+// follow starts to list and watch a type, beginning with a list.
 func (c *Controller) follow(s *servedType) {
 	ctx, stop := context.WithCancel(c.lifetime.following)
 	f := &following{stop: stop}
@@ -35,7 +35,7 @@ func (c *Controller) follow(s *servedType) {
 	})
 }
 
-// unfollow ends it. What is still handed on is ignored.
+// unfollow stops listing and watching a type. Batches that still arrive are ignored.
 func (s *servedType) unfollow() {
 	if s.following != nil {
 		s.following.over = true
@@ -44,7 +44,7 @@ func (s *servedType) unfollow() {
 	}
 }
 
-// applyBatch takes a batch into the graph. The strings in it are not kept.
+// applyBatch applies a batch of events. The strings in it are not kept.
 func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.Event) {
 	if batch[0].Kind != metadata.Unreadable {
 		s.lastHeard = now
@@ -73,13 +73,13 @@ func (c *Controller) applyBatch(now time.Time, s *servedType, batch []metadata.E
 			c.onAbsence(now, e.Absences)
 		case metadata.WentBack:
 			c.onRestore(now, s, "resourceVersions went backwards")
-			return // the rest is of a follower that is over
+			return // the rest is from a follower that was stopped
 		}
 	}
 }
 
-// applyToGraph takes an event into the graph of owners. false says that etcd was restored, and the
-// rest of the batch is of a follower that is over.
+// applyToGraph applies an event to the graph of owners. It returns false if the event shows that
+// etcd was restored: then the rest of the batch is from a follower that was stopped.
 func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Event) bool {
 	switch e.Kind {
 	case metadata.Observed:
@@ -110,8 +110,9 @@ func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Even
 	return true
 }
 
-// setListedUpTo notes the version of a list: the list must not be older than what was seen
-// before. Aggregated API servers may count as they like.
+// setListedUpTo notes the version up to which everything was reported before a list. Until the list
+// is complete, its objects are checked against that ([cascade.Collector.Contradicts]). Aggregated
+// API servers may count versions as they like, so their lists are not checked.
 func (s *servedType) setListedUpTo(version string) {
 	s.listedUpTo = 0
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil && !s.Aggregated {
@@ -140,7 +141,7 @@ func (c *Controller) unreadable(now time.Time, s *servedType, err error) {
 	}
 	if s.state != stateUnreadable {
 		c.log.Warn("cannot read a type; other types are still collected", "type", s.name(), "reason", why)
-		c.types.definitions.Changed(now) // it may be gone
+		c.types.definitions.Changed(now) // the type may be gone
 		c.scheduleDiscovery()
 		s.setState(stateUnreadable, why, now)
 	}
@@ -158,8 +159,8 @@ func (c *Controller) onAbsence(now time.Time, absences uint64) {
 	}
 }
 
-// onRestore handles an etcd that was restored. Nothing is believed until it was seen
-// again, so new followers list everything again.
+// onRestore handles a restore of etcd. No object counts until it was seen again, so new followers
+// list everything.
 func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 	c.log.Warn("etcd was restored; listing everything again", "reason", why, "type", by.name())
 	c.metrics.restores.Inc()
@@ -179,8 +180,9 @@ func (c *Controller) onRestore(now time.Time, by *servedType, why string) {
 	c.publish(now)
 }
 
-// warn reports a reference into another namespace, as the kube-controller-manager
-// does, in its words; or of an object that cannot be caught.
+// warn reports a reference into another namespace, as the kube-controller-manager does, in its
+// words. It also reports a deleted owner that only excluded objects hold, and an object that
+// changes before each request about it.
 func (c *Controller) warn(a gc.Action) {
 	switch a.Reason {
 	case cascade.HeldByExcluded:

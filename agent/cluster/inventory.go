@@ -11,13 +11,13 @@ import (
 	"github.com/ebb-agent/ebb/runtime/machines"
 )
 
-// Machines reads the inventory of machines from where a configuration says.
+// Machines reads the inventory of machines from the source that a configuration names.
 type Machines func(ctx context.Context, from config.Inventory) (*nodes.Inventory, error)
 
 // inventory is how the inventory of machines is read.
 type inventory struct {
 	read    Machines
-	problem atomic.Pointer[string] // why it could not be; empty: it was
+	problem atomic.Pointer[string] // why it could not be read; empty: it was read
 }
 
 func readMachines(ctx context.Context, from config.Inventory) (*nodes.Inventory, error) {
@@ -29,8 +29,8 @@ type inventoryUser interface {
 	Surveyed(now time.Time, id uint64, list *nodes.Inventory)
 }
 
-// readInventory reads it beside the workers: it is no request to the API server, and may take
-// long. It ends with the loop.
+// readInventory reads the inventory in a goroutine of its own: it is no request to the API server,
+// and may take long. The read ends with the loop.
 func (c *Controller) readInventory(a gc.Action) {
 	ctx := c.lifetime.following
 	c.lifetime.group.Go(func() {
@@ -63,7 +63,7 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 	return list
 }
 
-// inventoryRead takes the answer.
+// inventoryRead passes the inventory to the collector that requested it.
 func (c *Controller) inventoryRead(now time.Time, a answer) {
 	if s, id := c.collectors.of(a.action.ID); s != nil {
 		s.Interface.(inventoryUser).Surveyed(c.serverTime(now), id, a.inventory)

@@ -9,8 +9,8 @@ import (
 // loop is how other goroutines reach the one that owns the graph.
 type loop struct {
 	inputs chan input
-	ended  chan struct{} // the loop has
-	leads  atomic.Bool   // it runs
+	ended  chan struct{} // closed when the loop has ended
+	leads  atomic.Bool   // the loop runs
 	beat   atomic.Int64  // when it last moved, in Unix nanoseconds
 }
 
@@ -22,8 +22,8 @@ type input struct {
 
 func newLoop() loop { return loop{inputs: make(chan input), ended: make(chan struct{})} }
 
-// do has the loop do something, and returns when it has. An error says that the
-// loop has ended, or that ctx ended before it could begin.
+// do runs a function in the loop, and returns when it has run. An error means that the loop has
+// ended, or that ctx ended before the function began.
 func (l *loop) do(ctx context.Context, do func(now time.Time)) error {
 	return l.doVia(ctx, make(chan struct{}, 1), do)
 }
@@ -32,7 +32,7 @@ func (l *loop) do(ctx context.Context, do func(now time.Time)) error {
 func (l *loop) doVia(ctx context.Context, done chan struct{}, do func(now time.Time)) error {
 	select {
 	case l.inputs <- input{do, done}:
-		<-done // it is being done: what it reads is the caller's until then
+		<-done // until then the loop reads the caller's data
 		return nil
 	case <-l.ended:
 		return errIdle
@@ -41,7 +41,8 @@ func (l *loop) doVia(ctx context.Context, done chan struct{}, do func(now time.T
 	}
 }
 
-// query has the loop answer, within answerWait.
+// query is do with a wait of at most answerWait until the function begins. It returns errIdle if
+// the loop does not run.
 func (l *loop) query(ctx context.Context, do func(now time.Time)) error {
 	if !l.leads.Load() {
 		return errIdle

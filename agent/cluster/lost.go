@@ -9,16 +9,18 @@ import (
 	"time"
 )
 
-// lostKeeper is a collector that leaves what is bound to lost Nodes alone if too many were lost at once.
+// lostKeeper is a collector that keeps objects bound to lost Nodes if too many Nodes were lost at
+// once.
 type lostKeeper interface {
 	Held() map[string]int // how many objects, by the Node's name
 	ConfirmLost(now time.Time, node string) bool
 }
 
-// LostNode is a Node that is gone and whose objects stay, because too many Nodes were lost at once.
+// LostNode is a Node that is gone and whose objects are kept, because too many Nodes were lost at
+// once.
 type LostNode struct {
 	Node    string         `json:"node"`
-	Objects map[string]int `json:"objects"` // that would go with it, by collector
+	Objects map[string]int `json:"objects"` // numbers of objects that wait for it, by collector
 }
 
 // LostNodes lists the Nodes that wait for [Controller.ConfirmLost], by name.
@@ -42,7 +44,7 @@ func (c *Controller) LostNodes(ctx context.Context) ([]LostNode, error) {
 	return list, err
 }
 
-// lostKeepers are the collectors that are on, by name.
+// lostKeepers yields the running collectors that are lostKeepers, with their names.
 func (c *Controller) lostKeepers(yield func(string, lostKeeper) bool) {
 	for _, a := range c.collectors.all {
 		if k, ok := a.Interface.(lostKeeper); ok && !yield(a.name.String(), k) {
@@ -51,8 +53,9 @@ func (c *Controller) lostKeepers(yield func(string, lostKeeper) bool) {
 	}
 }
 
-// ConfirmLost says that a person has seen that Nodes are gone. What is bound to them goes, as with any
-// lost Node. other are the names that nobody waits for. A restart, or another leader, asks again.
+// ConfirmLost notes that a person has confirmed that Nodes are gone. Objects that are bound to them
+// are deleted, as with any lost Node. other are the names for which no collector waits. After a
+// restart, or under another leader, a person must confirm again.
 func (c *Controller) ConfirmLost(ctx context.Context, names []string) (other []string, err error) {
 	err = c.loop.query(ctx, func(now time.Time) {
 		for _, name := range names {

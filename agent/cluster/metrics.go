@@ -16,9 +16,9 @@ import (
 
 var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 
-// Metrics is everything that the controller exports; docs/controller-metrics.md is
-// generated from the registry. Labels are bounded: types up to a number, names and
-// namespaces never.
+// Metrics is everything that the controller exports; docs/controller-metrics.md is generated from
+// the registry. Labels are bounded: types up to a maximum number; names and namespaces are never
+// labels.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -35,7 +35,7 @@ type Metrics struct {
 	requests                                                 *prometheus.HistogramVec
 }
 
-// NewMetrics registers everything with a registry of its own.
+// NewMetrics registers all metrics with a registry of their own.
 func NewMetrics() *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
 	f := program.Factory{Registry: m.Registry, Subsystem: "controller"}
@@ -61,14 +61,14 @@ func NewMetrics() *Metrics {
 	m.slowed = f.Gauge("slowed_cascades", "Root owners whose cascades are slowed, because they have spent their envelope.")
 	m.deferred = f.Gauge("deletions_deferred", "Deletions that wait, because their cascade is slowed or the circuit breaker is open.")
 	m.Registry.MustRegister(&m.scraped, program.BuildInfo(),
-		// What the graph takes is nearly all of the live heap.
+		// The graph is nearly all of the live heap.
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.zero()
 	return m
 }
 
-// zero makes every series exist, so that a rate over it is true from the start.
+// zero creates every series, so that a rate over it is right from the start.
 func (m *Metrics) zero() {
 	for _, verb := range []gc.Verb{gc.Delete, gc.RemoveReferences, gc.Unblock, gc.RemoveFinalizer, gc.Record} {
 		m.requests.WithLabelValues(verb.String())

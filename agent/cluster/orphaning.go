@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// maxCatchingUp bounds the types that are asked side by side.
+	// maxCatchingUp bounds the types that catch up at the same time.
 	maxCatchingUp = 16
 	// catchUpTimeout bounds how long a type may take to catch up: bookmarks come once a
 	// minute, and an aggregated type is listed.
 	catchUpTimeout = 5 * time.Minute
 )
 
-// journalGraph is the graph of owners as the keeper of the journal uses it.
+// journalGraph gives the keeper of the journal access to the graph of owners: it implements
+// journal.Graph.
 type journalGraph struct{ c *Controller }
 
 func (g journalGraph) Do(ctx context.Context, do func(now time.Time, c *cascade.Collector)) error {

@@ -19,21 +19,20 @@ const (
 	maxPlanned     = 1000
 )
 
-// CollectorStatus is what another collector than that of owners would do, as /collectors
-// tells it.
+// CollectorStatus is what a collector other than that of owners would do, as /collectors shows it.
 type CollectorStatus struct {
 	Collector string          `json:"collector"`
 	Mode      config.Mode     `json:"mode"`    // the stricter of its own and the controller's
-	Objects   int             `json:"objects"` // that it keeps
+	Objects   int             `json:"objects"` // that it tracks
 	Due       int             `json:"due"`     // within the time that was asked for
 	First     []PlannedObject `json:"first"`   // of these, those due longest first
-	// Counts are objects that it reports on by what is made of them.
+	// Counts are the numbers of objects that it reports, by reason.
 	Counts map[gc.Reason]int `json:"counts,omitempty"`
-	// Reports are objects that it leaves alone, and that somebody should look at.
+	// Reports are objects that it leaves alone and that a person should check.
 	Reports []PlannedObject `json:"reports,omitempty"`
 }
 
-// PlannedObject is one that is to go.
+// PlannedObject is an object that is due or reported, and why.
 type PlannedObject struct {
 	gate.ObjectName
 	Found
@@ -47,8 +46,8 @@ func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 	return shown
 }
 
-// Collectors says of each collector that is on what is due within a time, if nothing
-// changes, and names the first of it.
+// Collectors returns, for each collector that is on, what is due within a time if nothing changes,
+// and names the first objects of it.
 func (c *Controller) Collectors(ctx context.Context, within time.Duration, most int) (list []CollectorStatus, err error) {
 	list = []CollectorStatus{}
 	err = c.loop.query(ctx, func(now time.Time) {

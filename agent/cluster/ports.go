@@ -18,24 +18,25 @@ type Follower interface {
 	CatchUp(ctx context.Context) error
 }
 
-// API is the API server as the controller needs it: a [metadata.Client], or what
-// tests put in its place for faults that a real one cannot be made to produce.
+// API is the API server as the controller needs it. It is a [metadata.Client] or, for faults that a
+// real API server cannot be made to produce, a fake in tests.
 type API interface {
 	Discover(ctx context.Context) (metadata.Discovery, error)
-	// Follow a type; with fields as whole objects: see [metadata.Client.Follow].
+	// Follow returns a Follower of a type; with fields, of whole objects: see
+	// [metadata.Client.Follow].
 	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
-	// ListFields reads the objects of a type live that are selected; ReadFields an object. See
+	// ListFields reads the selected objects of a type live; ReadFields reads one object. See
 	// [metadata.Client].
 	ListFields(ctx context.Context, t gc.Type, s metadata.Selection, fields metadata.Fields, take func(gc.Object, any) error) error
 	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
-	// Time is the API server's, if it is known.
+	// Time returns the API server's time, if it is known.
 	Time(now time.Time) (at time.Time, known bool)
-	// Sure says whether the watched state may be acted on; changed is closed once it may.
+	// Sure reports whether the watched state may be acted on; changed is closed once it may.
 	Sure() (sure bool, changed <-chan struct{})
 	Warn(ctx context.Context, n metadata.Notice) error
-	// Names are what people call the types.
+	// Names returns the names that people use for the types.
 	Names(ctx context.Context) ([]naming.Resource, error)
 }
 

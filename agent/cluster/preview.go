@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// maxPreviewed bounds the part of the graph that is copied for one preview. The
-	// loop is held for some 3 µs an object, and the copy and what is computed on it
-	// take some 2 KiB each.
+	// maxPreviewed bounds the part of the graph that is copied for one preview. The copy holds the
+	// loop for some 3 µs an object. The copy and what is computed on it take some 2 KiB an object.
 	maxPreviewed = 20_000
 	previewWait  = 30 * time.Second
 )
@@ -32,8 +31,8 @@ var (
 	errMany = fmt.Errorf("more than %d objects bear on it: ask the API server instead (ebb cascade without --controller)", maxPreviewed)
 )
 
-// Preview says what a deletion would do, from what the controller watches. One is
-// computed at a time. The loop only copies what bears on it.
+// Preview returns what a deletion would do, from what the controller watches. One preview is
+// computed at a time. The loop only copies the objects that matter to it.
 func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answer, error) {
 	if !c.loop.leads.Load() {
 		return preview.Answer{}, errIdle
@@ -48,7 +47,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 	}
 	names, err := c.api.Names(ctx)
 	if err != nil && !errors.Is(err, naming.ErrNoNames) {
-		c.log.Debug("cannot discover the names of types", "error", err) // plurals and kinds will do
+		c.log.Debug("cannot discover the names of types", "error", err) // plurals and kinds still work
 	}
 	var v graphView
 	if err := c.loop.query(ctx, func(now time.Time) { err = v.copyFrom(c, now, q, names) }); err != nil {
@@ -71,7 +70,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 	return a, nil
 }
 
-// graphView is a copy of what bears on a preview: the graph does not change it.
+// graphView is a copy of what matters to a preview: later changes of the graph do not change it.
 type graphView struct {
 	target gc.Type
 	world  foresight.World
@@ -108,7 +107,7 @@ func (v *graphView) copyFrom(c *Controller, now time.Time, q preview.Query, name
 	return nil
 }
 
-// served are the types as a name may mean them: one that cannot be read is one, too.
+// served returns the types that a name may refer to, sorted. Unreadable types are among them.
 func (v *graphView) served(c *Controller) (list []gc.Type) {
 	for _, s := range c.types.all {
 		list = append(list, s.Type)
@@ -119,7 +118,7 @@ func (v *graphView) served(c *Controller) (list []gc.Type) {
 	return list
 }
 
-// types says which are known, how old that is, and which are not.
+// types adds which types are known, how old that is, and which cannot be seen.
 func (v *graphView) types(c *Controller, settings config.Config) {
 	a := &v.answer
 	for _, s := range c.types.all {
@@ -155,13 +154,13 @@ func (v *graphView) types(c *Controller, settings config.Config) {
 	a.Controller.OrphaningHeld = truncate(c.journal.Problem())
 }
 
-// addNotSeen notes what cannot be seen.
+// addNotSeen adds a type, or a group version, that cannot be seen.
 func (v *graphView) addNotSeen(name, why string) {
 	v.answer.NotSeen = append(v.answer.NotSeen, preview.NotSeen{Type: name, Why: truncate(why)})
 }
 
-// recount has notes count everything in a namespace, or of a custom type: what was
-// copied is not all.
+// recount sets the counts in notes: of everything in a namespace, or of a custom type. It counts in
+// the whole graph, because the copy does not have all of it.
 func (c *Controller) recount(ctx context.Context, notes []foresight.Note) error {
 	if len(notes) == 0 {
 		return nil
@@ -213,7 +212,7 @@ func (c *Controller) servePreview(w http.ResponseWriter, r *http.Request) {
 	c.replyJSON(w, a, err)
 }
 
-// gatePreview says what the gate would do now.
+// gatePreview returns what the gate would allow now.
 func (c *Controller) gatePreview(now time.Time, settings config.Config) *preview.Controller {
 	s := &preview.Controller{Mode: string(settings.ModeOf(gc.Owners)), Halted: strings.Join(c.gate.Halts(), ", ")}
 	if left, limited := c.gate.Left(now); limited {

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// skipObject notes an object of another API server that cannot be followed. It is logged
+// skipObject counts an object of an aggregated API server that cannot be followed. It is logged
 // once, until a list of the type has none.
 func (c *Controller) skipObject(s *servedType, e *metadata.Event) {
 	s.skipped++
@@ -18,7 +18,7 @@ func (c *Controller) skipObject(s *servedType, e *metadata.Event) {
 	}
 }
 
-// setUncertain notes whether it is known which types other API servers serve.
+// setUncertain notes whether it is known which types aggregated API servers serve.
 func (c *Controller) setUncertain(unsure error) {
 	st := *c.server.status.Load()
 	was := st.uncertain
@@ -34,7 +34,7 @@ func (c *Controller) setUncertain(unsure error) {
 	c.server.status.Store(&st)
 }
 
-// doubts in words, for people.
+// doubts describes what is uncertain about a type, for people.
 func (t *TypeStatus) doubts() (text string) {
 	if t.Aggregated {
 		text = ", of another API server"

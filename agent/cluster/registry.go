@@ -23,7 +23,7 @@ var (
 	typeCSR        = typeKey{"certificates.k8s.io/v1", "CertificateSigningRequest"}
 	typeLease      = typeKey{"coordination.k8s.io/v1", "Lease"}
 	typeAttachment = typeKey{"storage.k8s.io/v1", "VolumeAttachment"}
-	// One of these is followed: what the API server prefers.
+	// Only the version that the API server prefers is followed.
 	typePodRequest      = typeKey{"certificates.k8s.io/v1", "PodCertificateRequest"}
 	typePodRequestBeta  = typeKey{"certificates.k8s.io/v1beta1", "PodCertificateRequest"}
 	typePodRequestAlpha = typeKey{"certificates.k8s.io/v1alpha1", "PodCertificateRequest"}
@@ -34,7 +34,8 @@ var (
 	typeClass           = typeKey{"storage.k8s.io/v1", "StorageClass"}
 )
 
-// watched is a type that a collector watches, and what it wants of it beside metadata; nil: nothing.
+// watched is a type that a collector watches, and the fields that it needs beside metadata; nil:
+// none.
 type watched struct {
 	typeKey
 	fields metadata.Fields
@@ -44,22 +45,23 @@ type watched struct {
 type registration struct {
 	name  gc.Collector
 	types []watched
-	// rights are those that it needs beside reading its types, if it acts and if it does not.
+	// rights returns what the collector needs beside reading its types, if it acts and if it does
+	// not.
 	rights func(c config.Collectors, acts bool) []Right
-	// confirmed says that it asks for nothing after etcd was restored, until a person has confirmed
-	// the state. What it deletes is more than an object: in a cluster that came back from a backup,
-	// what lives looks as if nobody wanted it.
+	// confirmed: after a restore of etcd the collector requests nothing until a person has
+	// confirmed the state. Its deletions reach beyond the API object. In a cluster that came back
+	// from a backup, what is in use looks unused.
 	confirmed bool
 	factory
 }
 
-// factory makes a collector, and has it take another configuration over.
+// factory creates a collector, and applies another configuration to it.
 type factory struct {
 	create    func(c config.Config) gc.Interface
 	configure func(now time.Time, of gc.Interface, c config.Config)
 }
 
-// makes is the factory of a collector whose settings are of type S.
+// makes returns the factory of a collector whose settings are of type S.
 func makes[S any, C interface {
 	gc.Interface
 	Configure(now time.Time, settings S)
@@ -113,7 +115,7 @@ var registry = []registration{
 	},
 }
 
-// confirmed are the collectors that wait for a person after etcd was restored.
+// confirmed returns the collectors that wait for a person after etcd was restored.
 func confirmed() (names []gc.Collector) {
 	for _, r := range registry {
 		if r.confirmed {
@@ -133,7 +135,7 @@ func (r registration) watches(key typeKey) (metadata.Fields, bool) {
 	return nil, false
 }
 
-// collectorNames are those of all collectors.
+// collectorNames returns the names of all collectors, that of owners first.
 func collectorNames() []gc.Collector {
 	names := []gc.Collector{gc.Owners}
 	for _, r := range registry {

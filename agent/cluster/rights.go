@@ -13,15 +13,15 @@ import (
 
 // Right is one verb on the objects of a resource, as an RBAC rule has it.
 type Right struct {
-	Namespace string // empty: in all, or the resource has none
+	Namespace string // empty: all namespaces, or a resource without one
 	Group     string
 	Resource  string // with a subresource: pods/status
 	Verb      string
 }
 
-// Rights are what the collectors that a configuration turns on ask of the API server, sorted.
-// Those of owners are not in it: they need get, list and watch of every type that can have
-// owners, and patch and delete to enforce. The chart's rules are tested against them.
+// Rights returns the rights of the collectors that a configuration turns on, sorted. It leaves out
+// the collector of owners, which needs get, list and watch of every type that can have owners, and
+// patch and delete to enforce. The chart's rules are tested against them.
 func Rights(c config.Config) []Right {
 	var all []Right
 	for _, r := range registry {
@@ -39,10 +39,10 @@ func Rights(c config.Config) []Right {
 	return slices.Compact(all)
 }
 
-// Collectors are the names of all collectors but that of owners.
+// Collectors returns the names of all collectors but that of owners.
 func Collectors() []gc.Collector { return collectorNames()[1:] }
 
-// RightsOf are the [Rights] of one collector in a mode, with its default settings.
+// RightsOf returns the [Rights] of one collector in a mode, with its default settings.
 func RightsOf(name gc.Collector, mode config.Mode) []Right {
 	c := config.Default()
 	c.Mode = config.Enforce
@@ -53,13 +53,13 @@ func RightsOf(name gc.Collector, mode config.Mode) []Right {
 	return Rights(c)
 }
 
-// resource is what a path calls the type, which is one of Kubernetes' own.
+// resource returns the resource of a built-in type, as in the path of a request.
 func (k typeKey) resource() schema.GroupVersionResource {
 	r, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(k.apiVersion, k.kind))
 	return r
 }
 
-// String is unique for a Right.
+// String returns a text that is unique for each Right.
 func (r Right) String() string {
 	return r.Verb + " " + r.Group + "/" + r.Resource + " " + r.Namespace
 }
@@ -71,7 +71,8 @@ func rights(namespace, group, resource string, verbs ...string) (list []Right) {
 	return list
 }
 
-// deletes returns the right to delete a resource while a collector acts.
+// deletes returns a function for registration.rights: it gives the right to delete some resources
+// if a collector acts.
 func deletes(group string, resources ...string) func(config.Collectors, bool) []Right {
 	return func(_ config.Collectors, acts bool) (list []Right) {
 		for _, resource := range resources {
@@ -90,11 +91,12 @@ func podRights(_ config.Collectors, acts bool) []Right {
 	return append(rights("", "", "pods", "delete"), rights("", "", "pods/status", "patch")...)
 }
 
-// nameCharacters are those of a namespace's name. A pattern has others.
+// nameCharacters are the characters of a namespace's name. A pattern has others.
 const nameCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
-// leaseRights: holders of elections that may be deleted are read live in any mode. An election
-// in namespaces that are given by a pattern needs its rights in all of them.
+// leaseRights returns the rights of the collector of Leases. In any mode, it reads the holders of
+// elections live if their Leases may be deleted. If a pattern gives the namespaces of an election,
+// it needs the rights in all namespaces.
 func leaseRights(c config.Collectors, acts bool) (list []Right) {
 	deleteIn := []string{"kube-node-lease"}
 	for _, e := range c.Leases.Elections {
@@ -128,7 +130,8 @@ func nodeRights(c config.Collectors, acts bool) []Right {
 	return deletes("", "nodes")(c, acts)
 }
 
-// volumeRights: whether a Pod is bound to the Node that has left something is read live in any mode.
+// volumeRights returns the rights of the collector of volumes. In any mode it reads live whether a
+// Pod is bound to the Node that has left an attachment or a CSINode.
 func volumeRights(c config.Collectors, acts bool) (list []Right) {
 	v := c.Volumes
 	if v.Attachments || v.CSINodes {

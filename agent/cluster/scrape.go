@@ -10,8 +10,8 @@ import (
 	report "github.com/ebb-agent/ebb/policy/orphans"
 )
 
-// scraped is what the loop reports when it is scraped, so that nothing is counted for nobody.
-// A standby, which has no graph, reports nothing.
+// scraped has the metrics that the loop counts only when Prometheus scrapes them. A standby, which
+// has no graph, reports none.
 type scraped struct {
 	ask func(context.Context) ([]prometheus.Metric, error)
 }
@@ -24,7 +24,7 @@ var (
 	descObjects  = described("objects", "Objects in the graph, by type. Beyond 256 types, the smallest ones count as other.", "type")
 	descUnproven = described("owners_unproven",
 		"Owners of types of other API servers that seem to be gone, without proof. NotFound came only once, or no other object of the type shows that its server answers correctly.", "reason")
-	// One alone is nothing: that they stay, and none goes, is what an alert looks for.
+	// One waiting owner is normal. An alert looks for owners that stay while none goes away.
 	descWaiting = described("owners_waiting",
 		"Deleted owners with a collector's finalizer: foregroundDeletion until their dependents are gone, orphan until their dependents are orphaned.", "finalizer")
 	descUnresolved = described("owner_references_unresolved",
@@ -53,7 +53,7 @@ func (s *scraped) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// counts what a scrape shows.
+// counts returns the metrics of one scrape.
 func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err error) {
 	show := func(d *prometheus.Desc, n int, labels ...string) {
 		list = append(list, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...))
@@ -88,7 +88,8 @@ func (c *Controller) counts(ctx context.Context) (list []prometheus.Metric, err 
 	return list, nil
 }
 
-// counts how many objects there are by what is made of them; nil: it does not say.
+// counts returns the numbers of objects that a collector reports, by reason; nil if it reports
+// none.
 func (a *runningCollector) counts(now time.Time) map[gc.Reason]int {
 	if of, counts := a.Interface.(interface {
 		Counts(now time.Time) map[gc.Reason]int

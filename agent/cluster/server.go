@@ -22,22 +22,22 @@ import (
 const (
 	// answerWait is how long a request waits for the loop.
 	answerWait = 5 * time.Second
-	// deadAfter is how long the loop may show no sign of life. Whatever it does
-	// takes milliseconds.
+	// deadAfter is how long the loop may show no sign of life. Each of its steps takes
+	// milliseconds.
 	deadAfter = time.Minute
-	// longestName bounds what a request may name: an object's name has 253 bytes.
+	// longestName bounds a name in a request, in bytes. An object's name has at most 253.
 	longestName = 512
 )
 
-// server is where people and probes ask.
+// server is the HTTP server for people and probes.
 type server struct {
 	config.Server
 	previews chan struct{} // one at a time: each takes memory
 	status   atomic.Pointer[status]
 }
 
-// Serve answers people and probes until ctx is done, whether this instance leads or
-// not. What changes something is on the unix socket alone.
+// Serve serves people and probes until ctx ends, whether this instance leads or not. Requests that
+// change something are served on the unix socket alone.
 func (c *Controller) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server := c.server.Server
@@ -74,7 +74,7 @@ func (c *Controller) Serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// adminHandler is what the socket serves: everything.
+// adminHandler returns what the admin socket serves: everything.
 func (c *Controller) adminHandler() *http.ServeMux {
 	mux := c.probeHandler()
 	c.peopleHandler(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
@@ -85,9 +85,8 @@ func (c *Controller) adminHandler() *http.ServeMux {
 	return mux
 }
 
-// reader is what an address serves. What names objects is for those who are on the
-// same machine, or in the same pod: it names objects that the caller may have no
-// right to read.
+// reader returns what an address serves. Requests that name objects are served only to callers on
+// the same machine, or in the same Pod: others may have no right to read these objects.
 func (c *Controller) reader(address net.Addr) *http.ServeMux {
 	mux := c.probeHandler()
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
@@ -108,11 +107,11 @@ func (c *Controller) addHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /readyz", c.readyz)
 }
 
-// peopleHandler adds what people ask.
+// peopleHandler adds the requests of people.
 //
-// Requests that change something are served on the admin socket alone. Those that name
-// objects (/preview, /explain, /decisions, /types) are served there and on a loopback
-// address, never on an open one: the caller may have no right to read these objects.
+// Requests that change something are served on the admin socket alone. Those that name objects
+// (/preview, /explain, /decisions, /types) are served there and on a loopback address, never on an
+// open one: the caller may have no right to read these objects.
 func (c *Controller) peopleHandler(mux *http.ServeMux, guard func(http.HandlerFunc) http.HandlerFunc) {
 	mux.HandleFunc("GET /explain", guard(c.serveExplain))
 	mux.HandleFunc("GET "+preview.Path, guard(c.servePreview))
@@ -132,8 +131,8 @@ func (c *Controller) peopleHandler(mux *http.ServeMux, guard func(http.HandlerFu
 	}))
 }
 
-// atHome refuses what a page in somebody's browser sends, which can come from the
-// same machine: by a name of its own that leads here, or by a script.
+// atHome refuses requests of web pages. A browser on the same machine can send them, by DNS
+// rebinding or by a script.
 func atHome(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -149,7 +148,7 @@ func atHome(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// healthz is whether the process should live on.
+// healthz reports whether the process should keep running.
 func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 	if c.loop.leads.Load() {
 		err := c.loop.query(r.Context(), func(time.Time) {})
@@ -161,8 +160,8 @@ func (c *Controller) healthz(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is whether this instance does its job, or would at once. A type that
-// cannot be read is reported, and does not block the others.
+// readyz reports whether this instance does its job or, as a standby, could take over at once. It
+// lists types that cannot be read; they do not make the instance unready.
 func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	state := c.gate.Status()
 	if state != "" {
@@ -200,7 +199,8 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeDeferred writes how many deletions are put off, and names nothing.
+// writeDeferred writes how many cascades are slowed and how many deletions are deferred. It names
+// no objects.
 func (c *Controller) writeDeferred(w http.ResponseWriter, r *http.Request) {
 	roots, deferred := 0, 0
 	if c.loop.query(r.Context(), func(time.Time) { roots, deferred = c.owners.Slowed() }) == nil && roots+deferred > 0 {
@@ -270,7 +270,7 @@ func (c *Controller) serveConfirmRestore(w http.ResponseWriter, r *http.Request)
 	c.replySaved(w, r)
 }
 
-// replySaved writes a switch down, and says if a restart would not know of it.
+// replySaved saves the state of the gate after a switch, and warns if a restart would lose it.
 func (c *Controller) replySaved(w http.ResponseWriter, r *http.Request) {
 	if !c.loop.leads.Load() {
 		fmt.Fprintln(w, "this instance does not lead; the one that does is another one's to ask")

@@ -14,18 +14,18 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// status is what is known without asking the loop.
+// status is what can be answered without asking the loop.
 type status struct {
-	discovered bool   // once, at least
-	discovery  string // why it fails at present; "" if it does not
-	uncertain  string // why nobody says which types other API servers serve; "" if somebody does
+	discovered bool   // types were, at least once
+	discovery  string // why discovery fails at present; "" if it does not
+	uncertain  string // why APIServices cannot be listed; "" if they can
 	problems   []string
 }
 
 // maxNamed bounds the names in one line of text.
 const maxNamed = 10
 
-// publish publishes the states of types, after one of them changed.
+// publish updates metrics and status after the state of a type has changed.
 func (c *Controller) publish(now time.Time) {
 	counts := map[string]int{stateListing: 0, stateSynced: 0, stateUnreadable: 0, stateReferred: 0}
 	var listing []string
@@ -49,12 +49,12 @@ func (c *Controller) publish(now time.Time) {
 	c.server.status.Store(&st)
 	if len(st.problems) == 0 && !c.types.memoryReturned {
 		c.types.memoryReturned = true
-		// The lists took more than what is kept of them.
+		// The first lists took more memory than what is kept of them.
 		c.lifetime.group.Go(debug.FreeOSMemory)
 	}
 }
 
-// unreadableTypes names some of those that cannot be read.
+// unreadableTypes joins the names of the types that cannot be read: see firstNames.
 func (c *Controller) unreadableTypes() string {
 	var names []string
 	for _, s := range c.types.all {
@@ -65,7 +65,7 @@ func (c *Controller) unreadableTypes() string {
 	return firstNames(names)
 }
 
-// firstNames are some of many names, in order.
+// firstNames joins the first maxNamed names, in order, and says how many more there are.
 func firstNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNamed {
@@ -74,25 +74,25 @@ func firstNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// TypeStatus is how a type stands.
+// TypeStatus is the state of a type.
 type TypeStatus struct {
-	Type       string    `json:"type"` // as kubectl has it
+	Type       string    `json:"type"` // as kubectl shows it
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
 	State      string    `json:"state"` // listing, synced, unreadable or unwatched
 	Why        string    `json:"why,omitempty"`
 	Since      time.Time `json:"since"`
-	Heard      time.Time `json:"heard"`   // when the API server last sent anything for it; bookmarks come every minute
-	Objects    int       `json:"objects"` // tracked, with owners that were never seen
+	Heard      time.Time `json:"heard"`   // last message of the API server; bookmarks come every minute
+	Objects    int       `json:"objects"` // tracked, including owners that were never seen
 	Namespaced bool      `json:"namespaced"`
 	Aggregated bool      `json:"aggregated,omitempty"`
-	Skipped    int       `json:"skipped,omitempty"`        // objects that cannot be followed: without a UID, for instance
-	Unproven   int       `json:"unproven,omitempty"`       // owners that seem to be gone, and are not believed to be yet
-	Alone      int       `json:"withoutWitness,omitempty"` // of those: nothing else of the type can be read
+	Skipped    int       `json:"skipped,omitempty"`        // cannot be followed, e.g. without a UID
+	Unproven   int       `json:"unproven,omitempty"`       // owners that seem to be gone, without proof yet
+	Alone      int       `json:"withoutWitness,omitempty"` // of those: no other object is readable
 	Excluded   bool      `json:"excluded,omitempty"`
 }
 
-// Types is how all types stand, by name.
+// Types returns the states of all types, by name.
 func (c *Controller) Types(ctx context.Context) (list []TypeStatus, err error) {
 	err = c.loop.query(ctx, func(time.Time) { list = c.typesNow() })
 	slices.SortFunc(list, func(a, b TypeStatus) int {
@@ -114,7 +114,7 @@ func (c *Controller) typesNow() (list []TypeStatus) {
 	return list
 }
 
-// objectsByType sums up, with no more than gate.MaxTypes names.
+// objectsByType returns the numbers of objects by type, with no more than gate.MaxTypes names.
 func objectsByType(types []TypeStatus) map[string]int {
 	slices.SortStableFunc(types, func(a, b TypeStatus) int { return b.Objects - a.Objects })
 	sums := make(map[string]int)
@@ -128,9 +128,10 @@ func objectsByType(types []TypeStatus) map[string]int {
 	return sums
 }
 
-// Configure takes what can change while the controller runs: mode, pause, circuit breaker,
-// exclusions, what orphaning does not wait for, and the concurrency. What was
-// withheld is decided anew.
+// Configure applies what can change while the controller runs: mode, pause, circuit breaker,
+// exclusions, the types that orphaning does not wait for, the concurrency and the other collectors.
+// Withheld actions are decided again. It returns an error if the mode of owners changes to or from
+// off.
 func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	if off := next.ModeOf(gc.Owners) == config.Off; off == c.owners.on {
 		return errors.New("collectors.owners.mode: a change to or from off needs a restart; the new configuration was rejected")
@@ -138,12 +139,12 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	c.gate.Configure(next) // at once
 	err := c.loop.query(ctx, func(now time.Time) { c.apply(now, next) })
 	if errors.Is(err, errIdle) {
-		return nil // Run begins with it
+		return nil // Run begins with this configuration
 	}
 	return err
 }
 
-// apply what the loop has to do with a configuration.
+// apply applies a configuration to what the loop owns.
 func (c *Controller) apply(now time.Time, next config.Config) {
 	c.requests.limit.Resize(next.Concurrency.Max)
 	for _, s := range c.types.all {
@@ -156,10 +157,10 @@ func (c *Controller) apply(now time.Time, next config.Config) {
 	c.owners.ExcludeNamespaces(now, next.Exclude.Namespaces)
 	c.owners.Release(now)
 	c.configureCollectors(now, next)
-	c.journal.Notify() // it may have to be taken over
+	c.journal.Notify() // the journal may have to be taken over
 }
 
-// Explain says why an object is still there. Without a UID, it is looked up.
+// Explain returns why an object is still there. If o has no UID, the live object is read for it.
 func (c *Controller) Explain(ctx context.Context, o gc.Coordinates) (x Explanation, err error) {
 	if o.UID == "" {
 		if err := c.lookUp(ctx, &o); err != nil {
@@ -209,15 +210,15 @@ func (c *Controller) lookUp(ctx context.Context, o *gc.Coordinates) error {
 	return nil
 }
 
-// Decisions are the last ones, the latest first.
+// Decisions returns the last decisions, the latest first.
 func (c *Controller) Decisions() []gate.Decision { return c.gate.Decisions() }
 
-// Pause has nothing sent from now on, and waits a moment for what is on its way;
-// left is what has no answer by then.
+// Pause admits nothing from now on, and waits up to 5 s for requests in flight; left is how many
+// have no answer by then.
 func (c *Controller) Pause(ctx context.Context) (left int) { return c.gate.Pause(ctx) }
 
-// Resume ends a pause and closes the circuit breaker. still says why nothing is sent
-// nevertheless.
+// Resume ends a pause and closes the circuit breaker. still is why nothing is sent nevertheless, or
+// "".
 func (c *Controller) Resume(ctx context.Context) (still string) {
 	still = c.gate.Resume()
 	// Any query wakes the loop, which then checks the gate. A loop that does not
@@ -226,8 +227,8 @@ func (c *Controller) Resume(ctx context.Context) (still string) {
 	return still
 }
 
-// ConfirmRestore has the collectors go on that wait since etcd was restored. was says
-// whether they did.
+// ConfirmRestore lets the collectors continue that wait since etcd was restored. was reports
+// whether there was something to confirm.
 func (c *Controller) ConfirmRestore(ctx context.Context) (was bool) {
 	was = c.gate.ConfirmRestore()
 	_ = c.loop.query(ctx, func(time.Time) {})

@@ -14,18 +14,16 @@ import (
 )
 
 const (
-	// minMissing is how long discovery must lack a type before it may be gone: two API
-	// servers of two versions behind one address answer in turn.
+	// minMissing is how long discovery must lack a type before it may be gone. Two API servers of
+	// two versions behind one address answer in turn.
 	minMissing = 5 * time.Second
-	// minRefused and minRefusals are how long, and how often in a row, a type that is
-	// followed and not missing in another version must have been answered a bare 404
-	// besides: the API server that answers discovery may be an older one than those that
-	// serve it.
+	// minRefused and minRefusals are for a type that is followed, and not read in another version.
+	// Its list or watch must also have been answered a bare 404 for that long, and so often in a
+	// row. The API server that answers discovery may be older than those that serve the type.
 	minRefused  = 30 * time.Second
 	minRefusals = 4
-	// minUnreadable is how long it must have been missing if it cannot be read for
-	// another reason: without the right to read it, the answer does not tell whether it is
-	// served.
+	// minUnreadable is how long a type must have been missing if it cannot be read for another
+	// reason. Without the right to read it, the answer does not show whether it is served.
 	minUnreadable = 10 * time.Minute
 )
 
@@ -39,35 +37,35 @@ const (
 
 type typeKey struct{ apiVersion, kind string }
 
-// servedType is a type that the collector knows.
+// servedType is a type that the controller knows.
 type servedType struct {
 	gc.Type
 	following    *following          // nil: unwatched
-	listeners    []*runningCollector // collectors that want to hear of it
-	definesTypes bool                // its objects are types themselves
+	listeners    []*runningCollector // collectors that watch it
+	definesTypes bool                // its objects define types
 	state        string
-	why          string // it is unreadable
+	why          string // why it is unreadable
 	since        time.Time
-	lastHeard    time.Time // the last batch
+	lastHeard    time.Time // when the last batch came
 	skipped      int       // objects since its last list that cannot be followed
 	skipLogged   bool
 	listedUpTo   uint64    // while it is listed again: the version up to which everything was reported before
 	missingSince time.Time // the first discovery in a row that lacked it; zero: none did
 	refusedSince time.Time // the first bare 404 in a row that its list or watch was answered; zero: none
-	refusals     int       // how many
+	refusals     int       // number of these 404s
 }
 
-// typeSet is the types that are known.
+// typeSet is the set of known types.
 type typeSet struct {
 	all            map[typeKey]*servedType
 	partial        map[string]error // of the last discovery
-	askedAt        time.Time        // when that was asked for
+	askedAt        time.Time        // when the last discovery began
 	definitions    *discovery.Definitions
 	absences       uint64 // of the API server, as far as followers reported
-	memoryReturned bool   // what the first lists took was given back
+	memoryReturned bool   // the memory of the first lists was returned to the system
 }
 
-// following is one go at listing and watching a type.
+// following is one run of listing and watching a type.
 type following struct {
 	Follower
 	stop context.CancelFunc
@@ -83,7 +81,7 @@ func (s *servedType) setState(state, why string, now time.Time) {
 
 func (s *servedType) key() typeKey { return typeKey{s.APIVersion, s.Kind} }
 
-// name of a type, as kubectl has it.
+// name returns the name of a type, as kubectl shows it.
 func (s *servedType) name() string { return resourceName(s.Resource, gc.GroupOf(s.APIVersion)) }
 
 func resourceName(resource, group string) string {
@@ -98,10 +96,10 @@ const (
 	apiServices = "apiservices.apiregistration.k8s.io"
 )
 
-// discovered compares what is served with what the collector knows.
+// discovered applies a discovery that began at asked: it adds and removes types.
 func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 	if asked.Before(c.types.askedAt) {
-		return // one that was asked for later came earlier
+		return // a discovery that began later was faster
 	}
 	c.types.askedAt = asked
 	if st := c.server.status.Load(); st.discovery != "" {
@@ -127,7 +125,8 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 		if c.isGone(asked, s) {
 			c.typeRemoved(now, s)
 		} else if s.following == nil || s.state == stateUnreadable || c.inOtherVersion(s) {
-			// The next one may tell. Of the others the end of their watch will.
+			// The next discovery may show whether it is gone. For other types the end of their
+			// watch will.
 			again = minMissing
 			if asked.Sub(s.missingSince) > 2*minRefused {
 				again = discovery.UnversionedInterval
@@ -141,10 +140,10 @@ func (c *Controller) discovered(now, asked time.Time, d metadata.Discovery) {
 	c.publish(now)
 }
 
-// isGone says whether a type that discovery lacks is not served by any API server, as
-// far as ebb knows: its definition was deleted, or discovery has lacked it for a
-// while, and either nothing follows it, or it is followed in another version, or its own
-// list and watch are refused.
+// isGone reports whether a type that discovery lacks is served by no API server, as far as ebb
+// knows. That holds if its definition was deleted. It also holds if discovery has lacked it for a
+// while, and nothing follows it, or it is followed in another version, or its own list and watch
+// are refused or have failed for long.
 func (c *Controller) isGone(asked time.Time, s *servedType) bool {
 	long := asked.Sub(s.missingSince) >= minMissing
 	switch {
@@ -157,7 +156,7 @@ func (c *Controller) isGone(asked time.Time, s *servedType) bool {
 		s.state == stateUnreadable && asked.Sub(s.missingSince) >= minUnreadable && asked.Sub(s.since) >= minUnreadable
 }
 
-// inOtherVersion says whether a resource is read in another version.
+// inOtherVersion reports whether a resource is read in another version.
 func (c *Controller) inOtherVersion(s *servedType) bool {
 	for _, o := range c.types.all {
 		if o != s && o.state == stateSynced && o.Resource == s.Resource && o.Kind == s.Kind && gc.GroupOf(o.APIVersion) == gc.GroupOf(s.APIVersion) {
@@ -167,7 +166,8 @@ func (c *Controller) inOtherVersion(s *servedType) bool {
 	return false
 }
 
-// servedNames are the names that definitions of what is served have.
+// servedNames returns the names of the CRDs and APIServices of served types; nil if no definition
+// waits for discovery.
 func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
 	if !c.types.definitions.Pending() {
 		return nil
@@ -178,7 +178,7 @@ func (c *Controller) servedNames(d metadata.Discovery) map[string]bool {
 		names[discovery.APIServiceOf(t.APIVersion)] = true
 	}
 	for groupVersion := range d.Partial {
-		names[discovery.APIServiceOf(groupVersion)] = true // its types are another matter
+		names[discovery.APIServiceOf(groupVersion)] = true // whether its types are served is not known
 	}
 	return names
 }
@@ -187,8 +187,8 @@ func compareKeys(a, b typeKey) int {
 	return strings.Compare(a.apiVersion+" "+a.kind, b.apiVersion+" "+b.kind)
 }
 
-// chooseVersions keeps a resource in the version in which it is followed, as long
-// as that is served: the order of versions may change from answer to answer.
+// chooseVersions returns discovered types by key. A resource stays in the version in which it is
+// followed, as long as that is served: the order of versions may change from answer to answer.
 func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 	found := make(map[typeKey]gc.Type, len(types))
 	excluded := config.Patterns(c.gate.Settings().Exclude.Types)
@@ -217,8 +217,8 @@ func (c *Controller) chooseVersions(types []gc.Type) map[typeKey]gc.Type {
 	return found
 }
 
-// typeAdded gives a type to the collector, and follows it. A type whose identity has
-// changed is removed and added again.
+// typeAdded adds a type to the graph, and follows it. A type whose identity has changed is removed
+// and added again.
 func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	s := c.types.all[typeKey{t.APIVersion, t.Kind}]
 	if s != nil && (s.Resource != t.Resource || s.Namespaced != t.Namespaced || s.Unwatched != t.Unwatched || s.Aggregated != t.Aggregated) {
@@ -243,12 +243,13 @@ func (c *Controller) typeAdded(now time.Time, t gc.Type) {
 	}
 }
 
-// wanted says whether any collector wants to hear of the objects of a type.
+// wanted reports whether any collector watches the objects of a type.
 func (c *Controller) wanted(s *servedType) bool {
 	return !s.Unwatched && (c.owners.on || len(s.listeners) > 0)
 }
 
-// typeRemoved ends a type. Its objects stay in the graph and are left alone.
+// typeRemoved stops following a type, and forgets it. Its objects stay in the graph and are left
+// alone.
 func (c *Controller) typeRemoved(now time.Time, s *servedType) {
 	c.log.Info("type is no longer served", "type", s.name(), "apiVersion", s.APIVersion, "reason", "not served any more")
 	s.unfollow()

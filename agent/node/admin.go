@@ -24,15 +24,16 @@ import (
 )
 
 const (
-	// longestRequest bounds what is read of a request: a configuration file is the longest.
+	// longestRequest bounds the body of a request, in bytes. The longest body has a configuration file.
 	longestRequest = 1 << 20
-	// longestWords bounds the name of who asks, and the reason for a pause.
+	// longestWords bounds the name of a caller, and the reason for a pause, in bytes.
 	longestWords = 256
 	pauseMost    = 30 * 24 * time.Hour
 )
 
-// admin answers on the socket, which belongs to root: whatever names something, and what changes
-// something. Who asks is what they say themselves.
+// admin serves the admin socket, which belongs to root: metrics, health, and all requests that return
+// details of the node or change something. Those are served only there. The name of a caller is what
+// the caller claims.
 type admin struct {
 	*parts
 	looks *looks
@@ -68,7 +69,7 @@ func (a *admin) handler() http.Handler {
 	})
 }
 
-// failure is an error with the status and the page that it is answered with.
+// failure is an error with the HTTP status and the page of its answer.
 type failure struct {
 	status int
 	page   page.Error
@@ -97,20 +98,20 @@ func (a *admin) reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if _, err := w.Write(append(text, '\n')); err != nil {
-		a.log.Debug("answer a request", "error", err) // the client went away
+		a.log.Debug("answer a request", "error", err) // the client disconnected
 	}
 }
 
-// caller is who asks, as they say.
+// caller returns the name of the caller, as the request claims it.
 func caller(r *http.Request) string { return words(r.Header.Get(page.HeaderCaller)) }
 
-// words are some that somebody gave: valid, of one line, and not too many.
+// words makes text of a client valid UTF-8 on one line, of at most longestWords bytes.
 func words(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
-	return strings.ToValidUTF8(s[:min(len(s), longestWords)], "") // a letter may have been cut
+	return strings.ToValidUTF8(s[:min(len(s), longestWords)], "") // the cut may have split a rune
 }
 
-// body reads a request. Nothing at all is the request's zero value.
+// body decodes the JSON body of a request. An empty body leaves the request's zero value.
 func body(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -120,9 +121,9 @@ func body(r *http.Request, into any) error {
 	return nil
 }
 
-// withImages calls f under the monitor with what there is in the runtime: as it was listed last or,
-// if anything has happened since, listed anew. While a run goes on it is what the run knows. What
-// takes long is for afterwards, not for f.
+// withImages calls f under the monitor with the latest inventory. If the runtime has sent an event
+// since, withImages first asks for a new list, and waits for it for at most answerWait. During a run
+// the inventory is the run's own. f must not do what takes long: do that after withImages returns.
 func (a *admin) withImages(ctx context.Context, f func(inv *inventory.Inventory)) (v show.View, err error) {
 	read := a.heat.ReadPercent()
 	patience, cancel := context.WithTimeout(ctx, answerWait)
@@ -153,7 +154,7 @@ func (a *admin) withImages(ctx context.Context, f func(inv *inventory.Inventory)
 	}
 }
 
-// busy says in other words that the monitor was not to be had.
+// busy turns an error of inTurn into an answer that asks the client to try again.
 func busy(err error) error {
 	if err == nil {
 		return nil
@@ -161,7 +162,7 @@ func busy(err error) error {
 	return refuse(http.StatusServiceUnavailable, "the agent is busy; try again")
 }
 
-// missing is why the images are not known.
+// missing returns why the images are not known.
 func (a *admin) missing() string {
 	if why := a.health.notReady.Load(); why != nil {
 		return *why
@@ -188,7 +189,7 @@ func (a *admin) status(r *http.Request) (any, error) {
 	return s, nil
 }
 
-// lastDay is how full the filesystems were.
+// lastDay returns how full the filesystems were in the last day.
 func (a *admin) lastDay(r *http.Request) (any, error) {
 	var p page.Past
 	if turn := inTurn(r.Context(), a.monitor, func() { p = a.pagePast() }); turn != nil {
@@ -225,7 +226,7 @@ func (a *admin) why(r *http.Request) (any, error) {
 		return nil, refuse(http.StatusServiceUnavailable, "nothing was decided yet")
 	}
 	w := v.Why(e)
-	past, err := a.history.Read(history.PageMost, "") // so far back it is looked for
+	past, err := a.history.Read(history.PageMost, "") // only the newest entries are searched
 	if err != nil {
 		a.log.Debug("explain an image without its history", "error", err)
 	}
@@ -237,9 +238,9 @@ func (a *admin) why(r *http.Request) (any, error) {
 	return w, nil
 }
 
-// past is what was removed and refused.
+// past returns a page of what was removed and refused.
 func (a *admin) past(r *http.Request) (any, error) {
-	q, limit := r.URL.Query(), 0 // as many as are usual
+	q, limit := r.URL.Query(), 0 // 0: the default number
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > history.PageMost {
@@ -257,7 +258,7 @@ func (a *admin) past(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// ambiguous is why a name is not that of one image.
+// ambiguous returns why a name is not the name of exactly one image.
 func ambiguous(name string, found []inventory.Image) error {
 	if len(found) == 0 {
 		return refuse(http.StatusNotFound, "no image %q is here", name)
@@ -309,7 +310,7 @@ func asksFor(q page.PlanRequest) bool { return q.FreeBytes > 0 || q.FreeInodes >
 
 func asksUntil(q page.PlanRequest) bool { return q.ToPercent != nil || q.ToInodesPercent != nil }
 
-// checkPlan refuses what makes no sense.
+// checkPlan refuses a request that makes no sense, and parses its configuration, if it has one.
 func checkPlan(q page.PlanRequest) (cfg config.Config, keep image.KeepRules, err error) {
 	switch {
 	case asksFor(q) && asksUntil(q):

@@ -18,23 +18,23 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Options is what an Agent is made of. Probes, Cgroups, Pods, Events, Sources and Rested may be left out; all else is
-// required.
+// Options configures an Agent. Probes, Cgroups, Pods, Events, Sources and Rested are optional; all
+// other fields are required.
 type Options struct {
 	Config   config.Config
 	Dial     func(ctx context.Context) (Runtime, error)
 	Probes   Probes // nil: none could be loaded; NoProbes says why
 	NoProbes error
-	Cgroups  stats.Cgroups // nil: who fills the disk is counted, but has no names
-	Pods     pods.Source   // nil: nobody knows which pods are bound to this node
+	Cgroups  stats.Cgroups // nil: writers are counted, but not named
+	Pods     pods.Source   // nil: the pods of this node are not known
 	Events   events.Poster // nil: no Kubernetes Events about this node
 	Disk     Disk
 	Log      *slog.Logger
-	Sources  clock.Sources // the zero value: the machine's
-	Rested   func()        // called by the loop when work that only a start has is over; may be nil
+	Sources  clock.Sources // zero: the machine's clocks
+	Rested   func()        // called by the loop when the work of the start is over; may be nil
 }
 
-// Agent keeps the filesystems of one node low. Make it with New, run it once.
+// Agent keeps the filesystems of one node below their thresholds. Make it with New, and run it once.
 type Agent struct {
 	*parts
 	dial   func(ctx context.Context) (Runtime, error)
@@ -43,10 +43,10 @@ type Agent struct {
 	bootID string
 	in     inbox
 
-	// What takes long is done by these, beside the loop.
-	looks *looks // at the images, which go if they must
-	disks *disks // after a crossing or a deadline
-	dead  *dead  // containers, and what pods want
+	// The workers do what takes long, each in a goroutine of its own.
+	looks *looks // reads the images, and removes them if needed
+	disks *disks // reads filesystems after a crossing or a deadline
+	dead  *dead  // looks for dead containers, and reads the pods
 	ended sync.WaitGroup
 
 	admin  *admin
@@ -56,8 +56,8 @@ type Agent struct {
 // inbox has the channels into the loop. Each has one producer.
 type inbox struct {
 	connected chan Runtime
-	events    chan inventory.Event // taken under the monitor alone, so that none overtakes another
-	news      chan struct{}        // there are events
+	events    chan inventory.Event // received only under the monitor, so that they stay in order
+	news      chan struct{}        // signals that events has some
 	crossings chan bpf.Crossing
 	mounts    chan struct{}
 	podsNews  chan struct{}
@@ -78,8 +78,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx is done, then saves the state and returns nil. It
-// returns an error only for what no retry can mend.
+// Run works until ctx is done, then saves the state and returns nil. It returns an error only if no
+// retry can help.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := a.openState(); err != nil {
 		return err
@@ -118,8 +118,8 @@ func ignoreDone(ctx context.Context, err error) error {
 	return err
 }
 
-// watchMounts is the goroutine that waits for mounts to change. Without it they
-// are followed all the same, with each look.
+// watchMounts is the goroutine that reports changes of mounts. If it fails, each look still finds the
+// changes.
 func (a *Agent) watchMounts(ctx context.Context) error {
 	err := a.disk.WatchMounts(ctx, a.cfg.Filesystems.MountInfo, a.in.mounts)
 	if ctx.Err() == nil {

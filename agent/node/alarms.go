@@ -10,11 +10,11 @@ import (
 type alarm int
 
 const (
-	alarmPlan      alarm = iota // the policy's answer changes by itself
-	alarmEvents                 // a burst of runtime events has had its pause
+	alarmPlan      alarm = iota // the plan changes with time
+	alarmEvents                 // a burst of runtime events is over
 	alarmRetry                  // something failed or was capped and may work now
-	alarmReconcile              // the safety net
-	alarmRest                   // work that only a start has is over
+	alarmReconcile              // read everything again, in case an event was lost
+	alarmRest                   // the work of the start is over
 	alarmCount
 )
 

@@ -28,12 +28,12 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Registry is what an agent of that configuration exports, for generated documents.
+// Registry returns the metrics that an agent with this configuration exports, for generated documents.
 func Registry(cfg config.Config) *prometheus.Registry {
 	return newAgent(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}, nil).registry
 }
 
-// base is what every goroutine of the agent works with. Alarms are used under the monitor alone.
+// base is what all parts of the agent share. Alarms are used only under the monitor.
 type base struct {
 	cfg        config.Config
 	log        *slog.Logger
@@ -43,7 +43,7 @@ type base struct {
 	monitor    *monitor.Monitor
 	health     *health
 	sources    clock.Sources
-	clock      *clock.Clock // of these; it starts with the state
+	clock      *clock.Clock // based on sources; nil until the state is open
 	alarms     alarms
 	switches   *removal.Switch
 }
@@ -60,14 +60,14 @@ func newBase(o Options) base {
 
 func (b *base) now() time.Time { return b.clock.Now() }
 
-// sleep waits without the monitor, unless ctx ends first.
+// sleep releases the monitor and waits for d. It returns false if ctx ends first.
 func (b *base) sleep(ctx context.Context, d time.Duration) (slept bool) {
 	b.monitor.Outside(func() { slept = sleep(ctx, d) })
 	return slept
 }
 
-// parts are what the loop, its workers and the server share. Each registers its own metrics, and
-// all but the statistics are used under the monitor.
+// parts are what the loop, its workers and the server share. Each part registers its own metrics. All
+// except the statistics are used only under the monitor.
 type parts struct {
 	base
 	rt        Runtime // nil: not connected yet
@@ -118,7 +118,7 @@ func newAgent(o Options, keep image.KeepRules) *Agent {
 	return a
 }
 
-// composeImages builds what decides on images, and what only says how they are used.
+// composeImages builds the parts that decide about images, and the statistics of their use.
 func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 	f := program.Factory{Registry: p.registry, Subsystem: "node"}
 	filesystems := watermark.NewMetrics(f)
@@ -133,7 +133,7 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 	})
 	p.pods = pods.New(p.registry, pods.Options{
 		Source: o.Pods, Name: o.Config.Pods.Source, Now: p.now, Outside: p.health.outside, Conditions: p.conditions, Back: l.podsKnown,
-		Changed: func() { p.saver.Later(p.now().Add(wantedPause)) }, // a look may come first
+		Changed: func() { p.saver.Later(p.now().Add(wantedPause)) }, // a look may save it sooner
 	})
 	p.composeStats(o, filesystems)
 	p.reclaim = reclaim.New(p.registry, reclaim.Options{
@@ -142,14 +142,14 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 		Save:        p.saver.Save,
 		LookAgain:   func(at time.Time) { p.alarms.sooner(alarmRetry, at) },
 		HearEvents:  l.hearEvents,
-		SpaceNeeded: func() { p.workloads.Soon(0) }, // pods that have ended give way now
+		SpaceNeeded: func() { p.workloads.Soon(0) }, // to remove what ended pods left behind
 		WritersGrew: p.writers.GrewMost,
 		Tell:        p.events.Record,
 		History:     p.history,
 	})
 }
 
-// composeStats builds the parts that only say what is.
+// composeStats builds the statistics. No decision depends on them.
 func (p *parts) composeStats(o Options, filesystems *watermark.Metrics) {
 	notLoaded, noHeat, noWriters := "", "", ""
 	if o.Probes == nil {

@@ -6,25 +6,26 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/workloads"
 )
 
-// dead looks for dead containers, and asks for pods.
+// dead is the worker that looks for dead containers and reads the pods.
 type dead struct {
 	*parts
 	worker
 	podsMoved bool // pods changed, and have not been read since
 }
 
-// podsChanged has the pods read, and then dead containers looked for.
+// podsChanged has the worker read the pods, and look for dead containers after that.
 func (d *dead) podsChanged() {
 	d.podsMoved = true
 	d.want()
 }
 
-// work looks for dead containers, after it has taken in what pods want if that changed.
+// work reads the pods if they changed, and plans a look for dead containers. Otherwise it looks for
+// them now.
 func (d *dead) work(ctx context.Context) {
 	if d.podsMoved {
 		d.podsMoved = false
 		d.watermark.HoldsMayEnd()
-		_, _ = d.pods.Read(ctx) // so that it is saved what they want
+		_, _ = d.pods.Read(ctx) // saves which images they want
 		d.workloads.Soon(workloads.LookPause)
 		return
 	}
@@ -33,9 +34,9 @@ func (d *dead) work(ctx context.Context) {
 	}
 }
 
-// spaceNeeded: a filesystem on which pods leave things is over its high threshold, and removing
-// images cannot help. Then pods that have ended give way, too, as they do for the
-// kubelet's eviction manager.
+// spaceNeeded reports whether a filesystem needs space that images cannot free: one without images has
+// reached its high threshold, or reclaim is on hold. Then what ended pods left behind is removed, too,
+// as the kubelet's eviction manager does.
 func (d *dead) spaceNeeded() bool {
 	for _, f := range d.watermark.Filesystems() {
 		if !f.HoldsImages() && f.HighReached() {

@@ -6,15 +6,15 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// disks reads filesystems after a crossing or a deadline.
+// disks is the worker that reads filesystems after a crossing or a deadline.
 type disks struct {
 	*parts
 	worker
 	looks   *looks
-	crossed []bpf.Crossing // that were not answered yet
+	crossed []bpf.Crossing // not answered yet
 }
 
-// crossing has the kernel's word of a watermark that was reached answered.
+// crossing has the worker answer the kernel's event that a watermark was reached.
 func (d *disks) crossing(c bpf.Crossing) {
 	d.crossed = append(d.crossed, c)
 	d.want()

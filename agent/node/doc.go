@@ -1,16 +1,16 @@
-// Package node is the agent of one node: it watches the filesystems that containers
-// fill, knows when each image was last used, and removes images when, and only as far
-// as, the policy asks for it.
+// Package node is the agent of one node. It watches the filesystems that containers fill, and records
+// when each image was last used. It removes images when the policy asks for it, and only as many as the
+// policy asks for.
 //
 // # Who owns what
 //
-// compose.go wires the parts. Each owns its records and metrics (see its own doc.go):
-// watermark (filesystems), lastuse (images and layers), pods (who wants which image), reclaim
-// (plans, runs), workloads (dead containers, logs), saver (the file), history (what was removed and
-// refused); stats decides nothing.
-// Here are health, the pages and what people steer by (admin), and what brings the parts to
-// work: the loop, which hears of everything and asks each part for its deadline (Next; nothing
-// ticks), and three workers: looks owns the latest inventory and runs that people ask for, disks
+// compose.go wires the parts. Each owns its records and metrics (see its package documentation). They
+// are watermark (filesystems), lastuse (images and layers), pods (which pods want which image), reclaim
+// (plans, runs), workloads (dead containers, logs), saver (the state file) and history (what was removed
+// and refused). No decision depends on stats.
+// This package has health, the pages, the requests by which people control the agent (admin), the loop
+// and three workers. The loop receives all events, and asks each part for its next deadline (Next):
+// nothing ticks. Of the workers, looks owns the latest inventory and the runs that people ask for, disks
 // the crossings to answer, dead whether pods are to be read.
 //
 // # The way of an image
@@ -20,20 +20,20 @@
 //
 // # Goroutines
 //
-// The loop; looks, disks and dead, which do what takes long; the connector, which dials the
+// The loop; the workers looks, disks and dead, which do what takes long; the connector, which dials the
 // runtime and watches its events; the reader of crossings; the watcher of mounts; the resolver of
 // layers; the source of pods; the executor of workloads; the saver; the writer of the history; the
 // poster of Events; the HTTP servers.
 //
-// The loop, the three workers and requests use the state under one lock (package monitor), which
-// is given up around each call of the runtime, the API server or a disk, and each wait: what was
-// read before may have changed after it. The others have no part of the state, and speak to the
-// loop through channels. Health may be used without the lock.
+// The loop, the three workers and requests use the state under one lock (package monitor). They release
+// it around each call of the runtime, the API server or a disk, and around each wait: what they read
+// before may have changed after it. The other goroutines have no part of the state, and use channels to
+// reach the loop. Health may be used without the lock.
 //
 // # When things fail
 //
-// Without the runtime the agent is not ready and tries again with backoff. Without
-// kernel programs last use comes from runtime events and the disk is read every few
-// seconds. Without a writable state file it works from memory. An image whose removal
-// fails is left alone for a while, and the others go on.
+// Without the runtime the agent is not ready, and retries with back-off. Without kernel programs, last
+// use comes from runtime events, and the agent reads the disk every few seconds. Without a writable state
+// file it works from memory. If a removal fails, the agent leaves that image alone for a while, and
+// continues with the others.
 package node

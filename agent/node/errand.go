@@ -10,23 +10,23 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// errand is a run that somebody asks for.
+// errand is a run that a client asks for.
 type errand struct {
 	reclaim.Asked
-	ctx     context.Context        // of who asks: without them it ends after the image in hand
-	refused chan refusal           // at most one, and then no events
+	ctx     context.Context        // the client's: at its end the run ends after the current image
+	refused chan refusal           // at most one; read only if there was no event
 	events  chan page.ReclaimEvent // closed at the end
 }
 
-// refusal is why nothing was done.
+// refusal is why nothing was removed.
 type refusal struct {
 	err  error
-	plan reclaim.Answer // with reclaim.ErrOtherPlan
+	plan reclaim.Answer // the current plan, with reclaim.ErrOtherPlan
 	inv  *inventory.Inventory
 }
 
-// eventsKept is how many steps of a run may be on their way to somebody who reads slowly. More are
-// left out: the run does not wait for them.
+// eventsKept bounds the steps of a run that wait for a slow client. Further steps are dropped: the run
+// does not wait for the client.
 const eventsKept = 4096
 
 func newErrand(ctx context.Context, r page.ReclaimRequest, by string) *errand {
@@ -40,7 +40,8 @@ func newErrand(ctx context.Context, r page.ReclaimRequest, by string) *errand {
 	return e
 }
 
-// take has an errand done after what is going on now; false if there is another one.
+// take accepts an errand, to be carried out after the current work. It returns false if there is
+// another one.
 func (l *looks) take(e *errand) bool {
 	if l.errand != nil {
 		return false
@@ -50,8 +51,8 @@ func (l *looks) take(e *errand) bool {
 	return true
 }
 
-// carryOut does what somebody asks for, if they still do, and looks anew after that: thresholds
-// count again.
+// carryOut carries out the errand, if there is one and its client is still there. Then it asks for a
+// look, because the thresholds count again.
 func (l *looks) carryOut(ctx context.Context) {
 	e := l.errand
 	if e == nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// deadAfter is how long the agent may show no sign of life, or a call of a worker
-// may take: each is bounded well below it (a removal: two minutes).
+// deadAfter is how long the agent may show no sign of life, and how long a call of a worker may take.
+// Each call has a bound well below it (a removal: two minutes).
 const deadAfter = 5 * time.Minute
 
-// health is whether the agent lives, and does its job. Any goroutine may use it.
+// health answers /healthz and /readyz. Any goroutine may use it.
 type health struct {
 	monitor    *monitor.Monitor
 	boot       func() time.Duration // CLOCK_BOOTTIME
@@ -28,14 +28,14 @@ type health struct {
 	conditions *condition.Set
 	ready      prometheus.Gauge
 
-	// notReady says what /readyz lacks; nil if nothing.
+	// notReady is why the agent is not ready, for /readyz; nil if it is.
 	notReady atomic.Pointer[string]
 
 	// beat is the CLOCK_BOOTTIME of the loop's last sign of life, for /healthz.
 	beat atomic.Int64
 
 	mu    sync.Mutex
-	calls map[*time.Duration]bool // CLOCK_BOOTTIME at which each call began that a worker waits for
+	calls map[*time.Duration]bool // calls that workers wait for, by the CLOCK_BOOTTIME of their beginning
 }
 
 func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Duration, mode config.Mode, conditions *condition.Set) *health {
@@ -46,11 +46,11 @@ func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Dura
 	}
 }
 
-// alive is a sign of life.
+// alive records a sign of life.
 func (h *health) alive() { h.beat.Store(int64(h.boot())) }
 
-// outside is for the workers: it calls f, a call of the runtime, the API server or a disk,
-// without the monitor.
+// outside calls f without the monitor. It is for the workers: f is a call of the runtime, the API
+// server or a disk.
 func (h *health) outside(f func()) {
 	begun := h.boot()
 	h.mu.Lock()
@@ -63,7 +63,7 @@ func (h *health) outside(f func()) {
 	h.alive()
 }
 
-// longest is how long the oldest call of a worker has been going on.
+// longest returns how long the oldest call of a worker has taken so far.
 func (h *health) longest() (longest time.Duration) {
 	now := h.boot()
 	h.mu.Lock()
@@ -74,7 +74,7 @@ func (h *health) longest() (longest time.Duration) {
 	return longest
 }
 
-// setReady tells /readyz what is missing, "" for nothing.
+// setReady sets what is missing for /readyz; "" means ready.
 func (h *health) setReady(missing string) {
 	if missing == "" {
 		h.notReady.Store(nil)
@@ -85,8 +85,8 @@ func (h *health) setReady(missing string) {
 	h.ready.Set(0)
 }
 
-// healthz is whether the process should live on: it answers when asked, or has moved
-// lately, and waits for no call without end.
+// healthz serves /healthz. It fails if the monitor stays busy and there was no sign of life for
+// deadAfter, or if a worker's call takes longer than deadAfter.
 func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 	err := inTurn(r.Context(), h.monitor, func() {})
 	switch quiet, calling := h.boot()-time.Duration(h.beat.Load()), h.longest(); {
@@ -99,8 +99,8 @@ func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readyz is whether the agent does its job. It names what is missing, what the agent does without, and
-// that it only observes.
+// readyz serves /readyz. If the agent is not ready, the answer says what is missing. Otherwise it names
+// the conditions that degrade the agent, and mode observe.
 func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 	problems := h.notReady.Load()
 	if problems == nil {

@@ -11,24 +11,25 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// kernel has the kernel programs.
+// kernel owns the kernel programs.
 type kernel struct {
 	probes     Probes // nil: none could be loaded
-	missing    error  // why
-	writers    bool   // are to be counted
+	missing    error  // why probes is nil
+	writers    bool   // count writers
 	lastUse    *lastuse.Tracker
 	conditions *condition.Set
 	log        *slog.Logger
 }
 
-// adopt takes over what the kernel programs bring with them.
+// adopt takes over the kernel programs at the start. It logs those that do not work, stops the counting
+// of writers if that is off, and lets every image count as used if stamps were lost.
 func (k *kernel) adopt() {
 	if k.probes == nil {
 		k.log.Warn("no kernel programs: last use comes from runtime events, the disk is read every "+watermark.PollInterval.String(),
 			"reason", k.missing)
 		return
 	}
-	if !k.writers { // an agent before may have begun it
+	if !k.writers { // an earlier agent may have started it
 		if err := k.probes.CountWriters(); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
 			k.log.Warn("writers are still counted", "error", err)
 		}
@@ -43,8 +44,8 @@ func (k *kernel) adopt() {
 	}
 }
 
-// catchUp attaches programs whose filesystem has come since: a module that was
-// not loaded when the agent began. What it makes possible is done at once.
+// catchUp attaches the programs of filesystems whose kernel module was loaded after the agent started.
+// Layers that could not be tracked for lack of them are tried again.
 func (k *kernel) catchUp() {
 	if k.probes == nil {
 		return

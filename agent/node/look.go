@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// maxPasses bounds how often one look may find more to remove after it has
-	// removed. Each pass plans anew from a fresh reading, so two are usual: one
-	// that works, one that finds nothing left to do.
+	// maxPasses bounds the passes of one look. Each pass makes a new plan from a fresh reading, so two
+	// are usual: one that removes images, and one that finds nothing left to do.
 	maxPasses = 8
 
 	// retryFirst and retryMost bound the wait after a failed look.
@@ -28,22 +27,22 @@ const (
 	retryMost  = time.Minute
 )
 
-// looks looks at the images: it reads disk, runtime and kernel, and has images removed if the
-// policy asks for it. What others want of it is collected meanwhile.
+// looks is the worker for images. A look reads disk, runtime and kernel, and removes images if the
+// policy asks for it. Requests that arrive during a look wait for its end.
 type looks struct {
 	*parts
 	worker
 	hear func() // handles the events that the runtime has sent already
 
 	wanted  request
-	errand  *errand // somebody asks for a run; nil: nobody
+	errand  *errand // a run that a client asks for; nil: none
 	shown   shown
-	looking bool            // it is at work
-	moved   bool            // mounts changed meanwhile
-	roots   inventory.Roots // where the runtime keeps its things; zero: not asked
+	looking bool            // a look or an errand is under way
+	moved   bool            // mounts changed while looking
+	roots   inventory.Roots // the runtime's directories; zero: to be asked for
 	listed
 	last      time.Time             // when the latest look ended
-	forEvents [eventBurst]time.Time // when events asked for the latest looks, the very latest last
+	forEvents [eventBurst]time.Time // when events caused the latest looks, oldest first
 	retryWait time.Duration
 }
 
@@ -57,9 +56,9 @@ type listed struct {
 
 // shown is what pages show.
 type shown struct {
-	inv   *inventory.Inventory // nil while the runtime is asked, and before it was
-	asked time.Time            // when it was asked for that
-	news  chan struct{}        // closed, and replaced, whenever there is another one
+	inv   *inventory.Inventory // nil before the first list, and while the runtime is listed
+	asked time.Time            // when that list was requested
+	news  chan struct{}        // closed and replaced at each new list
 }
 
 func (s *shown) take(inv *inventory.Inventory) {
@@ -68,15 +67,15 @@ func (s *shown) take(inv *inventory.Inventory) {
 	s.news = make(chan struct{})
 }
 
-// request is what the next look is wanted for.
+// request is why the next look is wanted.
 type request struct {
-	list   bool   // for something else than a reading of the disk
-	since  uint64 // CLOCK_BOOTTIME of the first crossing, or reading that showed one; 0: none
-	during bool   // that one came while a look was going on
+	list   bool   // for a reason other than a reading of the disk
+	since  uint64 // CLOCK_BOOTTIME in ns of the first crossing, or of the reading that showed it; 0: none
+	during bool   // that crossing came during a look
 }
 
-// request has the images looked at. since is the CLOCK_BOOTTIME of the crossing that
-// asks for it, 0 for other causes.
+// request asks for a look at the images. since is the CLOCK_BOOTTIME in ns of the crossing that caused
+// it, 0 for other causes.
 func (l *looks) request(since uint64) {
 	r := &l.wanted
 	if since == 0 {
@@ -87,7 +86,7 @@ func (l *looks) request(since uint64) {
 	l.want()
 }
 
-// demanded does what a reading of the filesystems asks for.
+// demanded carries out what a reading of the filesystems asks for.
 func (l *looks) demanded(d watermark.Demand) {
 	if d.Workloads {
 		l.workloads.Soon(0)
@@ -100,12 +99,12 @@ func (l *looks) demanded(d watermark.Demand) {
 	}
 }
 
-// work looks at the images, if there is a runtime yet.
+// work carries out the look and the errand that were asked for. Without a runtime it does nothing.
 func (l *looks) work(ctx context.Context) {
 	r := l.wanted
 	l.wanted = request{}
 	if l.rt == nil || r == (request{}) && l.errand == nil {
-		return // the connector is at it, or the look before has answered
+		return // not connected yet, or the look before has answered the request
 	}
 	l.looking = true
 	if r != (request{}) && (r.list || !r.during || l.stillHigh(ctx)) {
@@ -120,8 +119,8 @@ func (l *looks) work(ctx context.Context) {
 	}
 }
 
-// stillHigh is for a crossing that came during a look, which may have answered it: nothing is
-// listed for it then.
+// stillHigh reports whether a crossing that came during a look still needs one. If that look has
+// answered it, stillHigh returns false, and the runtime is not listed again.
 func (l *looks) stillHigh(ctx context.Context) bool {
 	if l.reclaim.StillHigh(ctx) {
 		return true
@@ -131,9 +130,8 @@ func (l *looks) stillHigh(ctx context.Context) bool {
 	return found == nil
 }
 
-// look reads the world, decides, acts, and sets the next alarms. crossedNS is
-// the CLOCK_BOOTTIME of the crossing that asks for it, if there was one; hurry, that nothing
-// else does.
+// look reads the node, decides, acts, and sets the next alarms. crossedNS is the CLOCK_BOOTTIME of the
+// crossing that asks for it, in ns; 0 if there is none. hurry is true if nothing else asks for it.
 func (l *looks) look(ctx context.Context, crossedNS uint64, hurry bool) {
 	run := l.reclaim.Begin(crossedNS, hurry)
 	err := l.passes(ctx, run, func(inv *inventory.Inventory, atHand bool) (bool, error) { return run.Plan(inv, atHand), nil })
@@ -161,7 +159,7 @@ func (l *looks) look(ctx context.Context, crossedNS uint64, hurry bool) {
 	l.demanded(l.watermark.Looked(ctx))
 }
 
-// passes has a run look, plan and remove until there is nothing left to do.
+// passes reads, plans and removes again and again, until nothing is left to remove or the run ends.
 func (l *looks) passes(ctx context.Context, run *reclaim.Run, plan func(inv *inventory.Inventory, atHand bool) (work bool, err error)) error {
 	for range maxPasses {
 		inv, atHand, err := l.observe(ctx, run.Hurries())
@@ -183,8 +181,8 @@ func (l *looks) passes(ctx context.Context, run *reclaim.Run, plan func(inv *inv
 	return nil
 }
 
-// planAlarm is when the plan changes by itself. It is kept a second away at
-// least, so that no error in the arithmetic can make the loop spin.
+// planAlarm returns when the plan changes with time; the zero time if it does not. The alarm is at
+// least a second away, so that no error in the arithmetic can make the loop spin.
 func planAlarm(next, now time.Time) time.Time {
 	if next.IsZero() {
 		return time.Time{}
@@ -192,7 +190,7 @@ func planAlarm(next, now time.Time) time.Time {
 	return clock.Latest(next, now.Add(time.Second))
 }
 
-// failed notes an error of a whole look and plans the next try.
+// failed records that a whole look failed, and plans the next try.
 func (l *looks) failed(err error) {
 	l.metrics.lookFailures.Inc()
 	l.health.setReady(err.Error())
@@ -213,9 +211,9 @@ func (l *looks) done(now time.Time) {
 	l.conditions.End("look", "the node can be read again")
 }
 
-// observe reads disk, runtime and kernel and brings the records up to date. Where it
-// hurries, the inventory at hand has to do, if the runtime has sent no event since: to
-// list thousands of images takes seconds, and one that has changed is not withdrawn.
+// observe reads disk, runtime and kernel, and brings the records up to date. If hurry is set, it uses
+// the inventory at hand instead of a new list, unless the runtime has sent an event since: to list
+// thousands of images takes seconds. That is safe, because an image that has changed is not withdrawn.
 func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Inventory, atHand bool, err error) {
 	l.health.alive()
 	l.kernel.catchUp()
@@ -225,18 +223,18 @@ func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Invento
 	if err := l.findPlaces(ctx); err != nil {
 		return nil, false, err
 	}
-	// Without an answer the last one counts: what was wanted still is.
+	// Without an answer the latest one counts: what pods wanted then, they still want.
 	_, _ = l.pods.Read(ctx)
 	l.hear()
-	l.alarms.set(alarmEvents, time.Time{}) // this is the look
+	l.alarms.set(alarmEvents, time.Time{}) // this look answers it
 	inv = l.latest
 	if l.latest = nil; inv != nil && hurry && !l.eventsSince && l.lastUse.HearsEvents() {
 		atHand = true
 		l.lastUse.Harvest()
 		return inv, atHand, l.reclaim.Read(ctx)
 	}
-	l.wanted.list = false // it was wanted meanwhile: this is it
-	l.shown.inv = nil     // not two at a time
+	l.wanted.list = false // this list answers it
+	l.shown.inv = nil     // never keep two in memory
 	if inv, err = l.list(ctx); err != nil {
 		return nil, false, err
 	}
@@ -244,8 +242,8 @@ func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Invento
 	return inv, atHand, l.reclaim.Read(ctx)
 }
 
-// findPlaces looks where everything is. Without the images there is nothing to
-// decide.
+// findPlaces finds the runtime's directories and their filesystems. It is an error if the filesystem of
+// the images is not found: then there is nothing to decide.
 func (l *looks) findPlaces(ctx context.Context) error {
 	if l.roots.Images == "" {
 		var roots inventory.Roots
@@ -261,7 +259,7 @@ func (l *looks) findPlaces(ctx context.Context) error {
 	return err
 }
 
-// survey follows the filesystems that moved; false if none did.
+// survey follows the filesystems that moved. It returns false if none did.
 func (l *looks) survey() (moved bool) {
 	if moved = l.watermark.Survey(); moved {
 		l.reclaim.Find()
@@ -269,25 +267,25 @@ func (l *looks) survey() (moved bool) {
 	return moved
 }
 
-// mountsChanged follows what was mounted and unmounted. Most of it, such as a
-// container's root, concerns nothing that is watched.
+// mountsChanged handles a change of mounts. Most changes, such as a container's root, do not concern a
+// watched filesystem.
 func (l *looks) mountsChanged() {
 	l.metrics.mounts.Inc()
 	if l.moved = l.looking; l.moved {
-		return // it would take the ground from under the look
+		return // it would change the filesystems that the look works on
 	}
 	if l.rt != nil && l.survey() {
 		l.request(0)
 	}
 }
 
-// list reads the runtime and takes over what it says.
+// list reads the runtime, and brings the records in line with its answer.
 func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 	l.eventsSince = false
 	asked, inv, err := l.inventory(ctx)
 	l.shown.asked = asked
 	if err != nil {
-		l.roots = inventory.Roots{} // the runtime may come back with others
+		l.roots = inventory.Roots{} // the runtime may have others when it is back
 		return nil, fmt.Errorf("read the runtime's images: %w", err)
 	}
 	l.noteBroken(inv.Broken)
@@ -305,7 +303,7 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 	return inv, nil
 }
 
-// noteBroken follows which snapshotters cannot be read.
+// noteBroken begins and ends the conditions of snapshotters that cannot be read.
 func (l *looks) noteBroken(broken map[string]string) {
 	condition := func(name string) string { return "snapshotter " + name + " cannot be read" }
 	for name := range l.broken {
@@ -320,7 +318,8 @@ func (l *looks) noteBroken(broken map[string]string) {
 	l.metrics.broken.Set(float64(len(broken)))
 }
 
-// inventory reads the runtime, again if it lacks images whose names have just been put back.
+// inventory reads the runtime. It reads again while images are missing whose names were restored a
+// moment ago.
 func (l *looks) inventory(ctx context.Context) (asked time.Time, inv *inventory.Inventory, err error) {
 	for {
 		asked = l.now()
@@ -333,8 +332,8 @@ func (l *looks) inventory(ctx context.Context) (asked time.Time, inv *inventory.
 	}
 }
 
-// keepLatest keeps an inventory for the next look that hurries, unless the runtime has yet
-// to list an image again: it does not tell when it does.
+// keepLatest keeps an inventory for the next look that hurries. It does not while the runtime still has
+// to list a withdrawn image again, because no event reports when the runtime does.
 func (l *looks) keepLatest(inv *inventory.Inventory) {
 	if !l.lastUse.AnyAway(missingFrom(inv)) {
 		l.latest = inv
@@ -347,14 +346,14 @@ func missingFrom(inv *inventory.Inventory) func(id string) bool {
 	}
 }
 
-// hearEvents handles the events that the runtime has sent already: who plans from the latest inventory
-// relies on it that nothing was.
+// hearEvents handles the events that the runtime has already sent. It reports whether there was any
+// since the latest inventory, which is then out of date.
 func (l *looks) hearEvents() (eventsSince bool) {
 	l.hear()
 	return l.eventsSince
 }
 
-// podsKnown has what stayed for the lack of an answer decided on.
+// podsKnown asks for a look if images stayed only because the pods were not known.
 func (l *looks) podsKnown() {
 	if l.reclaim.PodsMissed() {
 		l.watermark.HoldsMayEnd()
@@ -362,5 +361,6 @@ func (l *looks) podsKnown() {
 	}
 }
 
-// indexHeat tells what the layers of all images are, as far as it is known where they are.
+// indexHeat gives the heat statistics the layers of all images, with their directories where these are
+// known.
 func (l *looks) indexHeat() { l.heat.Index(l.lastUse.Known(), l.lastUse.Layers().Root, l.snapshots) }

@@ -8,11 +8,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/clock"
 )
 
-// restPause is how long after the first look, and after all layers are known, the
-// work of the start counts as over: the state has been saved then.
+// restPause is the time from the first look, and from the moment when all layers are known, until the
+// work of the start counts as over. The state has been saved by then.
 const restPause = 5 * time.Second
 
-// loop hears of everything, answers what takes no time, and has the workers do the rest.
+// loop receives all events, handles what takes no time, and has the workers do the rest.
 func (a *Agent) loop(ctx context.Context) error {
 	defer a.finish()
 	a.monitor.DoQuietly(func() { a.reconcileAt(a.now()) })
@@ -33,8 +33,8 @@ func (a *Agent) loop(ctx context.Context) error {
 	}
 }
 
-// untilNext is how long until the next deadline; ok is false if there is none. Those of a
-// worker that is asked for already are its own.
+// untilNext returns how long until the next deadline; ok is false if there is none. The deadlines of a
+// worker that is already due do not count: the worker handles them.
 func (a *Agent) untilNext() (wait time.Duration, ok bool) {
 	a.monitor.DoQuietly(func() {
 		deadlines := []time.Time{a.lastUse.Layers().Next(), a.saver.Next(), a.switches.Next()}
@@ -49,13 +49,14 @@ func (a *Agent) untilNext() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// next waits for what comes next, and returns what is to be done about it under the monitor.
+// next waits for the next event, and returns its handler, which is called under the monitor. over is
+// true if ctx has ended.
 func (a *Agent) next(ctx context.Context, ring <-chan time.Time) (hear func(), over bool) {
 	select {
 	case <-ctx.Done():
 		return nil, true
 	case <-a.monitor.Left():
-		return func() {}, false // a deadline may be another
+		return func() {}, false // a deadline may have changed
 	case rt := <-a.in.connected:
 		return func() { a.runtimeUp(rt) }, false
 	case c := <-a.in.crossings:
@@ -77,8 +78,8 @@ func (a *Agent) next(ctx context.Context, ring <-chan time.Time) (hear func(), o
 	}
 }
 
-// finish waits for the workers, hands the last state to the saver and tells it to end. The
-// saver outlives ctx for this.
+// finish waits for the workers, gives the saver the last state, and ends it. The saver outlives ctx for
+// this.
 func (a *Agent) finish() {
 	a.ended.Wait()
 	a.history.Close()
@@ -99,7 +100,7 @@ func (a *Agent) reconcileAt(now time.Time) {
 	a.alarms.set(alarmReconcile, now.Add(d+jitter))
 }
 
-// rung acts on the alarms that have come.
+// rung handles the alarms and deadlines that have come.
 func (a *Agent) rung() {
 	a.metrics.wakeups.Inc()
 	now := a.now()

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// metrics are those of the loop and its workers; the parts have theirs.
+// metrics are those of the loop and its workers; the parts have their own.
 type metrics struct {
 	mounts       prometheus.Counter
 	wakeups      prometheus.Counter
@@ -23,10 +23,10 @@ type metrics struct {
 	broken       prometheus.Gauge
 }
 
-// newMetrics registers them, and those of the process.
+// newMetrics registers the metrics, and those of the process.
 func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 	r.MustRegister(
-		// The memory of the process says enough of the heap.
+		// No metrics of the Go heap: the memory of the process is enough.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile(`.`))),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		program.BuildInfo(),
@@ -45,7 +45,7 @@ func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 	}
 }
 
-// configInfo is what of the configuration decides how other metrics are to be read.
+// configInfo exports the fields of the configuration that one needs to interpret other metrics.
 func configInfo(c config.Config) prometheus.Collector {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "ebb", Subsystem: "node", Name: "config_info",

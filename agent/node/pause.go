@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// setPause begins a pause, or ends it with nil. One that is over does not begin.
+// setPause begins a pause; nil ends it. A pause that has already expired does not begin.
 func (p *parts) setPause(pause *state.Pause) {
 	p.switches.Pause(pause)
 	if p.switches.Paused() == nil {
@@ -18,13 +18,13 @@ func (p *parts) setPause(pause *state.Pause) {
 	p.metrics.paused.Set(program.Bool(p.switches.Paused() != nil))
 }
 
-// goOn decides anew on what a pause has kept.
+// goOn asks for new decisions after a pause.
 func (a *admin) goOn() {
 	a.looks.request(0)
 	a.workloads.Soon(0)
 }
 
-// tellPaused tells people of a pause that has begun.
+// tellPaused posts the Event that a pause has begun.
 func (p *parts) tellPaused(pause *state.Pause) {
 	why := ""
 	if pause.Reason != "" {
@@ -34,12 +34,12 @@ func (p *parts) tellPaused(pause *state.Pause) {
 		whom(pause.By), pause.Until.UTC().Format(time.RFC3339), why)})
 }
 
-// tellResumed tells people of a pause that has ended.
+// tellResumed posts the Event that a pause has ended, and why.
 func (p *parts) tellResumed(why string) {
 	p.events.Record(events.Fact{Reason: events.Resumed, Message: "ebb goes on: " + why})
 }
 
-// whom is the name that somebody goes by, in words for others.
+// whom returns the name of a caller, quoted for an Event.
 func whom(name string) string {
 	if name == "" {
 		return orNobody(name)

@@ -28,7 +28,7 @@ type Runtime interface {
 	workloads.Runtime
 }
 
-// Probes is what the agent needs of the kernel programs; *bpf.Probes has it.
+// Probes is what the agent needs of the kernel programs; *bpf.Probes implements it.
 type Probes interface {
 	lastuse.Probes
 	watermark.Probes
@@ -41,7 +41,7 @@ type Probes interface {
 	Close() error
 }
 
-// Disk reads filesystems and tells directories apart.
+// Disk reads filesystems and identifies directories.
 type Disk interface {
 	watermark.Disk
 	lastuse.Disk

@@ -11,7 +11,7 @@ import (
 // wantedPause is how long changes of what pods want are collected before they are saved.
 const wantedPause = 5 * time.Second
 
-// openState reads the records, starts ebb's clock from them, and gives each to its owner.
+// openState reads the records, starts ebb's clock from them, and gives each part its own.
 func (a *Agent) openState() error {
 	r, err := a.saver.Open()
 	if err != nil {
@@ -29,8 +29,8 @@ func (a *Agent) openState() error {
 	return nil
 }
 
-// startClock continues ebb's clock, or after a reboot starts it anew with
-// every recorded age as it stood.
+// startClock continues ebb's clock. After a reboot it starts a new one, and shifts the records so that
+// every age is what it was at the last save.
 func (a *Agent) startClock(r *state.Records) {
 	m := &r.Meta
 	a.clock = clock.New(m.Anchor, a.bootID, a.sources)
@@ -42,7 +42,8 @@ func (a *Agent) startClock(r *state.Records) {
 	a.log.Info("first start since a reboot; ages continue from the saved state", "off", gap.Round(time.Second).String(), "reason", "reboot")
 }
 
-// records asks each owner for a copy of its records: together all that is to be in the file.
+// records returns all that the state file is to hold: each part adds a copy of its records. With all,
+// that includes what the file should already have.
 func (a *Agent) records(all bool) (r state.Records) {
 	r.Meta.Anchor, r.Meta.Saved = a.clock.Anchor(a.bootID), a.now()
 	r.Meta.Pause = a.switches.Paused()
@@ -53,7 +54,8 @@ func (a *Agent) records(all bool) (r state.Records) {
 	return r
 }
 
-// saved takes note of how a save went. What can be written again is for the history, too.
+// saved handles the result of a save. If the file can be written again, the history can be, too: it is
+// in that file.
 func (a *Agent) saved(err error) {
 	a.saver.Done(err)
 	if err == nil {
@@ -61,20 +63,21 @@ func (a *Agent) saved(err error) {
 	}
 }
 
-// learnt is what the runtime has found out about what it has.
+// learnt keeps the runtime's facts in the state file.
 type learnt struct {
-	facts *inventory.Facts // of the file, until there is a runtime
-	saved uint64           // of the runtime's changes of it; 0: write all
+	facts *inventory.Facts // from the file, until a runtime is connected
+	saved uint64           // how many of the runtime's changes the file has; 0: write all
 }
 
-// connected has a runtime go on from what the file has.
+// connected gives a new runtime the facts that the file has.
 func (l *learnt) connected(rt Runtime) {
 	if l.facts != nil {
 		l.saved, l.facts = rt.Learn(*l.facts), nil
 	}
 }
 
-// news is what is to be written; nil: what the file has is still so.
+// news returns the facts to write; nil if the file is up to date. With all, news returns them in any
+// case.
 func (l *learnt) news(rt Runtime, all bool) (f *inventory.Facts) {
 	if all {
 		l.saved = 0

@@ -13,10 +13,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// answerWait is how long a request waits for its turn.
+// answerWait bounds each wait of a request: for the monitor, for a list, for a save.
 const answerWait = 5 * time.Second
 
-// serve answers until ctx is done: metrics and health on the network, all on the admin socket.
+// serve answers requests until ctx is done: metrics and health on the network, all requests on the
+// admin socket.
 func (a *admin) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	c := a.cfg.Server
@@ -53,7 +54,7 @@ func (a *admin) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// probes adds what names nothing: metrics and health.
+// probes adds the requests that are not restricted to root: metrics and health.
 func (p *parts) probes(mux *http.ServeMux) {
 	mux.Handle("GET /metrics", program.Metrics(p.registry))
 	p.health.add(mux)
@@ -64,7 +65,8 @@ func (h *health) add(mux *http.ServeMux) {
 	mux.HandleFunc("GET /readyz", h.readyz)
 }
 
-// inTurn calls f under the monitor, unless that takes too long.
+// inTurn calls f under the monitor. It returns an error if it has to wait longer than answerWait, or if
+// ctx ends.
 func inTurn(ctx context.Context, m *monitor.Monitor, f func()) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// pageStatus is how the agent and its node stand, but for what may go.
+// pageStatus returns the state of the agent and its node. The caller adds how much may be removed.
 func (p *parts) pageStatus(l *looks) page.Status {
 	s := page.Status{
 		Time: p.now(), Node: program.NodeName(), Version: program.Version(), Mode: string(p.cfg.Mode), Paused: pageOf(p.switches.Paused()),
@@ -37,7 +37,7 @@ func (p *parts) pageStatus(l *looks) page.Status {
 	return s
 }
 
-// pageFilesystems are all that are watched, that of the images first.
+// pageFilesystems returns all watched filesystems, that of the images first.
 func (p *parts) pageFilesystems() []page.Filesystem {
 	list := []page.Filesystem{}
 	for _, f := range p.watermark.Filesystems() {
@@ -68,7 +68,7 @@ func (p *parts) pageFilesystems() []page.Filesystem {
 	return list
 }
 
-// pagePast is how full the filesystems were in the last day.
+// pagePast returns how full the filesystems were in the last day.
 func (p *parts) pagePast() page.Past {
 	now, boot := p.now(), p.sources.Boot()
 	past := page.Past{Time: now, Filesystems: []page.PastUsage{}}
@@ -89,17 +89,17 @@ func pageOf(p *state.Pause) *page.Pause {
 	return &page.Pause{Since: p.Since, Until: p.Until, By: p.By, Reason: p.Reason}
 }
 
-// view takes what pages on images are made of, with last uses as they are now.
+// view returns a snapshot for the pages about images, with the last uses as of now.
 func (p *parts) view(inv *inventory.Inventory, listed time.Time, read map[string]float64) show.View {
 	p.lastUse.Harvest()
 	return show.View{
 		Time: p.now(), Looked: listed, Mode: string(p.cfg.Mode), Paused: pageOf(p.switches.Paused()),
-		Listed: slices.Clone(inv.Images), // a run takes out what has gone
+		Listed: slices.Clone(inv.Images), // a run deletes what it has removed from it
 		Graph:  inv.Graph, Known: p.lastUse.Known(), Records: p.lastUse.Records(), Read: read,
 	}
 }
 
-// pagePlan is what would go, and what stays.
+// pagePlan returns the page of a plan: what would be removed, and what stays.
 func pagePlan(v show.View, a reclaim.Answer) page.Plan {
 	plan := v.Plan(a.Plan)
 	plan.Filesystem, plan.Frees, plan.Most = a.Path, page.Size(a.Frees), page.Size(a.Most)

@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/state"
 )
 
-// carryOut removes what a plan has that was shown, and tells of each step.
+// carryOut serves POST /reclaim. It removes the images of a plan that was shown, and reports each step.
 func (a *admin) carryOut(w http.ResponseWriter, r *http.Request) {
 	e, err := a.begin(r)
 	if err != nil {
@@ -26,13 +26,13 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request) {
 		step, more := page.ReclaimEvent{}, false
 		select {
 		case step, more = <-e.events:
-		case <-r.Context().Done(): // the run ends after the image in hand, or never begins
+		case <-r.Context().Done(): // the run ends after the current image, or never begins
 		}
 		switch {
 		case more:
 			begun = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
-			_ = enc.Encode(step) // should the client be gone, its context ends
+			_ = enc.Encode(step) // if the client is gone, its context ends
 			_ = control.Flush()
 			continue
 		case !begun && r.Context().Err() == nil:
@@ -42,7 +42,7 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin hands an errand to the looks.
+// begin checks a request, and gives its errand to the looks.
 func (a *admin) begin(r *http.Request) (e *errand, err error) {
 	var q page.ReclaimRequest
 	if err := body(r, &q); err != nil {
@@ -54,7 +54,7 @@ func (a *admin) begin(r *http.Request) (e *errand, err error) {
 	e = newErrand(r.Context(), q, caller(r))
 	turn := inTurn(r.Context(), a.monitor, func() {
 		switch pause := a.switches.Paused(); {
-		case !asks(q.PlanRequest): // with another configuration it names none
+		case !asks(q.PlanRequest): // one with a configuration names none
 			err = refuse(http.StatusBadRequest, "give an amount to free or a percentage to reach: thresholds are kept automatically")
 		case a.switches.Observe:
 			err = refuse(http.StatusConflict, "the agent is in mode observe: it removes nothing until its configuration says mode: enforce")
@@ -76,7 +76,7 @@ func orNobody(name string) string {
 	return name
 }
 
-// refusal is why an errand was over before it began.
+// refusal returns why an errand ended before it began.
 func (a *admin) refusal(ctx context.Context, e *errand) error {
 	select {
 	case no := <-e.refused:
@@ -94,7 +94,7 @@ func (a *admin) refusal(ctx context.Context, e *errand) error {
 	}
 }
 
-// pause has nothing removed for a time. What is being removed is the last.
+// pause serves POST /pause: nothing is removed for a time. A removal that has begun is finished.
 func (a *admin) pause(r *http.Request) (any, error) {
 	var q page.PauseRequest
 	if err := body(r, &q); err != nil {
@@ -119,7 +119,7 @@ func (a *admin) pause(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// resume ends a pause.
+// resume serves POST /resume: it ends a pause.
 func (a *admin) resume(r *http.Request) (any, error) {
 	var was bool
 	saved, err := a.change(r.Context(), func() {
@@ -133,7 +133,8 @@ func (a *admin) resume(r *http.Request) (any, error) {
 	return page.Resume{WasPaused: was, NotSaved: saved}, err
 }
 
-// change calls f under the monitor and waits until that is saved; notSaved is why it is not.
+// change calls f under the monitor, and waits until the change is saved. notSaved is why it is not; ""
+// if it is.
 func (a *admin) change(ctx context.Context, f func()) (notSaved string, err error) {
 	var written <-chan error
 	if turn := inTurn(ctx, a.monitor, func() {

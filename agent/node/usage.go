@@ -16,11 +16,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/podlogs"
 )
 
-// filesMost bounds how many files below the logs of pods are looked at.
+// filesMost bounds how many files below the logs of pods are counted.
 const filesMost = 200_000
 
-// readUsage adds what has to be looked for in files: the logs of pods, and deleted files on these
-// devices that are still open. It takes its time, and needs no lock.
+// readUsage adds what has to be searched for in files: the logs of pods, and deleted files on these
+// devices that are still open. It may take long, and needs no lock.
 func readUsage(ctx context.Context, u *page.Usage, logs string, devices []uint64) {
 	if logs == "" {
 		u.Unknown = append(u.Unknown, "logs of pods: filesystems.podLogs.path is empty")
@@ -44,8 +44,8 @@ func readUsage(ctx context.Context, u *page.Usage, logs string, devices []uint64
 
 var errTooMany = errors.New("too many files")
 
-// readLogs adds up the logs of each pod. Whoever may write there can have put links in the way:
-// none is followed.
+// readLogs adds up the logs of each pod. It follows no link: a process that may write there can have
+// placed one.
 func readLogs(ctx context.Context, u *page.Usage, logs string) error {
 	root, err := os.OpenRoot(logs)
 	if err != nil {
@@ -84,7 +84,7 @@ func readLogs(ctx context.Context, u *page.Usage, logs string) error {
 	return err
 }
 
-// ignoreGone is for files that went while they were looked at.
+// ignoreGone drops the error about a file that was deleted during the walk.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -6,16 +6,16 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/monitor"
 )
 
-// worker does beside the loop what takes long. It holds the monitor, and goes outside for
-// each call.
+// worker does what takes long, in a goroutine beside the loop. It holds the monitor while it works, and
+// releases it for each call.
 type worker struct {
 	wake chan struct{}
-	due  bool // it was asked for, and has not ended since
+	due  bool // work was requested, and has not ended since
 }
 
 func newWorker() worker { return worker{wake: make(chan struct{}, 1)} }
 
-// want has it work; if it is at work, once more after that.
+// want requests work. If the worker is busy, it works once more after that.
 func (w *worker) want() {
 	w.due = true
 	select {
@@ -24,7 +24,7 @@ func (w *worker) want() {
 	}
 }
 
-// run is its goroutine. Work that has begun when ctx ends is ended by the work itself.
+// run is the worker's goroutine. When ctx ends during work, it is up to work to end.
 func (w *worker) run(ctx context.Context, m *monitor.Monitor, work func(context.Context)) error {
 	for {
 		select {
@@ -34,7 +34,7 @@ func (w *worker) run(ctx context.Context, m *monitor.Monitor, work func(context.
 		}
 		m.Do(func() {
 			select {
-			case <-w.wake: // asked for twice before it began
+			case <-w.wake: // requested again before it began
 			default:
 			}
 			work(ctx)

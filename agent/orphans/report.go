@@ -10,32 +10,32 @@ import (
 	"github.com/ebb-agent/ebb/policy/orphans"
 )
 
-// Report is what was found. Its field names stay.
+// Report is the result of a scan. The names of its JSON fields are stable.
 type Report struct {
 	Format   int               `json:"format"` // 1
 	Time     time.Time         `json:"time"`   // the API server's
 	Complete bool              `json:"complete"`
 	NotSeen  []preview.NotSeen `json:"notSeen,omitempty"`
-	Objects  int               `json:"objects"` // that were read
-	Types    int               `json:"types"`   // that they are of
+	Objects  int               `json:"objects"` // how many were read
+	Types    int               `json:"types"`   // how many were listed
 	Findings []Finding         `json:"findings"`
 }
 
-// Finding is one thing that is not as it should be.
+// Finding is one problem.
 type Finding struct {
 	Reason string     `json:"reason"`
 	Object Object     `json:"object"`
 	By     string     `json:"by,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
 	Why    string     `json:"why"`
-	// Command is for a POSIX shell; Arguments are the same for kubectl itself. Looks: it
-	// changes nothing.
+	// Command is for a POSIX shell; Arguments are the same for kubectl itself. Looks means that the
+	// command changes nothing.
 	Command   string   `json:"command,omitempty"`
 	Arguments []string `json:"arguments,omitempty"`
 	Looks     bool     `json:"looks,omitempty"`
 }
 
-// Object is where to find it.
+// Object identifies the object of a finding.
 type Object struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

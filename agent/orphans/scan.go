@@ -16,19 +16,19 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// Options say where to look, and for what.
+// Options say which cluster to scan, and for what.
 type Options struct {
 	Config *rest.Config
 	Rules  orphans.Config
 	// Kubectl are the arguments that kubectl needs to reach the same cluster.
 	Kubectl []string
-	// Progress is called with how far it is, from one goroutine at a time; nil: nobody wants to know.
+	// Progress, if not nil, is called after each list, from one goroutine at a time.
 	Progress func(listed, types, objects int)
 }
 
 const (
 	maxAsked    = 2000 // live reads of owners
-	maxLooked   = 500  // namespaces, and findings that may have passed
+	maxLooked   = 500  // reads of namespaces, and of findings that may have passed
 	releaseType = "type=helm.sh/release.v1"
 )
 
@@ -70,14 +70,14 @@ func Scan(ctx context.Context, o Options) (Report, error) {
 	return c.report(now, findings), nil
 }
 
-// cluster is what is being read.
+// cluster is the state of a scan.
 type cluster struct {
 	client  *metadata.Client
 	options Options
 
 	mu     sync.Mutex
 	look   *orphans.Inspection
-	lacks  map[string]string // what was not seen: why
+	lacks  map[string]string // what was not read → why
 	listed int
 }
 
@@ -89,8 +89,8 @@ func (c *cluster) lack(name string, why error) {
 	}
 }
 
-// reason is why something cannot be read. Who may not read one type may usually not read
-// many; then one sentence does for all.
+// reason returns why something cannot be read. A user who may not read one type usually may not
+// read many; all of them get the same sentence.
 func reason(err error) string {
 	if errors.Is(err, metadata.ErrForbidden) {
 		return "you are not allowed to read it"
@@ -130,7 +130,7 @@ func (c *cluster) read(ctx context.Context, types []gc.Type) {
 	all.Wait()
 }
 
-// releases reads the labels of Helm's Secrets.
+// releases reads the labels of Helm's release Secrets.
 func (c *cluster) releases(ctx context.Context, types []gc.Type) {
 	for _, t := range types {
 		if t.APIVersion != "v1" || t.Resource != "secrets" {
@@ -145,7 +145,7 @@ func (c *cluster) releases(ctx context.Context, types []gc.Type) {
 	}
 }
 
-// owners reads those live that no list had.
+// owners reads the owners live that were in no list.
 func (c *cluster) owners(ctx context.Context) {
 	asked := 0
 	for ctx.Err() == nil {
@@ -173,7 +173,7 @@ func (c *cluster) owners(ctx context.Context) {
 	}
 }
 
-// lasting drops what a garbage collector has ended since it was read.
+// lasting drops findings that a garbage collector has resolved since they were read.
 func (c *cluster) lasting(ctx context.Context, all []orphans.Finding) []orphans.Finding {
 	passed := make([]bool, len(all))
 	var doubtful []int

@@ -45,7 +45,7 @@ func (c *condition) plain() orphans.Condition {
 	return orphans.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 }
 
-// apiServices reads which other API servers are registered, and whether they answer.
+// apiServices reads which other API servers are registered, and whether they are available.
 func (c *cluster) apiServices(ctx context.Context) {
 	t := gc.Type{APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService", Resource: "apiservices"}
 	err := c.client.WholeList(ctx, t, metadata.Selection{}, func(data json.RawMessage) error {
@@ -72,12 +72,12 @@ func (c *cluster) apiServices(ctx context.Context) {
 		c.look.APIService(is)
 		return nil
 	})
-	if err != nil && !errors.Is(err, metadata.ErrNotServed) { // there are clusters without
+	if err != nil && !errors.Is(err, metadata.ErrNotServed) { // some clusters have no APIServices
 		c.lack(preview.TypeName(t.APIVersion, t.Resource), err)
 	}
 }
 
-// webhooks reads which webhooks are asked, and whether anybody is behind their Services.
+// webhooks reads the webhook configurations, and whether the Services in them have endpoints.
 func (c *cluster) webhooks(ctx context.Context) {
 	problems := make(map[serviceReference]string)
 	for _, t := range []gc.Type{
@@ -102,7 +102,7 @@ func (c *cluster) webhooks(ctx context.Context) {
 			for i, hook := range w.Webhooks {
 				s := hook.ClientConfig.Service
 				if s == nil {
-					continue // a URL: whoever is there is not the cluster's
+					continue // a URL: its server is not the cluster's
 				}
 				problem, known := problems[*s]
 				if !known {
@@ -119,7 +119,7 @@ func (c *cluster) webhooks(ctx context.Context) {
 	}
 }
 
-// problem says what is wrong with a Service; empty if nothing is, or nobody knows.
+// problem returns what is wrong with a Service; "" if nothing is, or it could not be read.
 func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 	at := gc.Coordinates{APIVersion: "v1", Kind: "Service", Resource: "services", Namespace: s.Namespace, Name: s.Name}
 	answer, err := c.client.Read(ctx, at, true)
@@ -140,7 +140,7 @@ func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 		return ""
 	}
 	if is.Spec.Type == "ExternalName" {
-		return "" // it is not the cluster's
+		return "" // its server is not the cluster's
 	}
 	slices := gc.Type{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice", Resource: "endpointslices", Namespaced: true}
 	ready := 0
@@ -171,7 +171,7 @@ func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 	return ""
 }
 
-// namespaces reads what those say that are stuck.
+// namespaces reads the finalizers and conditions of the namespaces that are stuck.
 func (c *cluster) namespaces(ctx context.Context, now time.Time) {
 	stuck := c.look.Stuck(now)
 	if len(stuck) > maxLooked {

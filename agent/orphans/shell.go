@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Shell writes a command for a POSIX shell. Whatever is in its arguments, each arrives as
-// it is, and nothing of them reaches a terminal that it would not show. It is empty if no
-// shell can be given: a $(...) loses the ends of lines at its own end.
+// Shell returns a command line for a POSIX shell. Every argument arrives unchanged, and the line
+// has no unprintable characters. It returns "" if an argument cannot be written: one with a NUL
+// byte, or an unprintable one that ends in a newline, because $(...) drops newlines at the end.
 func Shell(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
@@ -46,12 +46,12 @@ func word(s string) string {
 	return b.String()
 }
 
-// special says whether a letter means something to a shell, or is no plain letter at all.
+// special reports whether a rune needs quoting: it means something to a shell, or is not ASCII.
 func special(r rune) bool {
 	return r >= 0x80 || !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@+", r))
 }
 
-// shown says whether a terminal shows all of it as it is.
+// shown reports whether a terminal shows all of s as it is: valid UTF-8, and printable.
 func shown(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -97,8 +97,9 @@ func verdict(b *strings.Builder, r Report) {
 	fmt.Fprintf(b, " Looked at %d objects of %d types at %s. Nothing was changed.\n", r.Objects, r.Types, r.Time.UTC().Format(time.RFC3339))
 }
 
-// WriteNames writes which objects findings are about, as kubectl takes them: one a line,
-// each once. A name that means something to a shell is quoted.
+// WriteNames writes the objects of the findings as kubectl takes them: one per line, each once. A
+// name with special characters is quoted for a shell; a name that no shell can be given is left
+// out.
 func WriteNames(w io.Writer, r Report) error {
 	seen := make(map[Object]bool)
 	var b strings.Builder

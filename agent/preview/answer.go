@@ -7,11 +7,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Query is what somebody wants to know.
+// Query asks what a deletion would do.
 type Query struct {
 	Resource  string // as kubectl takes it
 	Name      string
-	Namespace string // ignored for a type that has none
+	Namespace string // ignored for a cluster-scoped type
 	Policy    gc.Policy
 	Limits    preview.Limits
 }
@@ -28,15 +28,15 @@ type NotSeen struct {
 	Why  string `json:"why"`
 }
 
-// Answer is a preview, and what it lacks.
+// Answer is a preview, with what is missing in it.
 type Answer struct {
 	preview.Preview
 	Source string `json:"source"`
-	// Complete: every type was read.
+	// Complete means that everything was read: NotSeen is empty.
 	Complete bool      `json:"complete"`
 	NotSeen  []NotSeen `json:"notSeen,omitempty"`
-	Objects  int       `json:"objects"` // that were read
-	Types    int       `json:"types"`   // that they are of
+	Objects  int       `json:"objects"` // how many were read
+	Types    int       `json:"types"`   // how many were listed
 	// Excluded is what the controller never acts on; nil: not known.
 	Excluded   *Excluded   `json:"excluded,omitempty"`
 	Controller *Controller `json:"controller,omitempty"` // that answered
@@ -48,18 +48,18 @@ type Excluded struct {
 	Namespaces []string `json:"namespaces"`
 }
 
-// Controller is how the controller stands that answered.
+// Controller is the state of the controller that answered.
 type Controller struct {
 	Mode string `json:"mode"`
-	// Halted says why it sends nothing at present; empty if it does not.
+	// Halted says why the controller sends no writes at present; "" if it does.
 	Halted string `json:"halted,omitempty"`
-	// BreakerAllows is how many deletions its circuit breaker lets through now; nil: any number.
+	// BreakerAllows is how many deletions the circuit breaker allows now; nil: any number.
 	BreakerAllows *int `json:"breakerAllows,omitempty"`
-	// Envelope is what it deletes because of one owner; nil: as much as there is.
+	// Envelope bounds what the controller deletes because of one owner; nil: no bound.
 	Envelope *Envelope `json:"envelope,omitempty"`
-	// OrphaningHeld is why an orphaned owner would wait; empty if it would not.
+	// OrphaningHeld says why an orphaned owner would wait; "" if it would not.
 	OrphaningHeld string `json:"orphaningHeld,omitempty"`
-	// Watched are its types, and how old what it knows of them may be.
+	// Watched are the types that the controller watches, and how old its data about them may be.
 	Watched []Watched `json:"watched"`
 }
 
@@ -69,13 +69,13 @@ type Envelope struct {
 	PerMinute int `json:"perMinute"`
 }
 
-// Watched is how a type stands.
+// Watched is the state of a type.
 type Watched struct {
 	Type       string    `json:"type"`
 	APIVersion string    `json:"apiVersion"`
 	State      string    `json:"state"` // synced, listing or unreadable
 	Since      time.Time `json:"since"`
-	Heard      time.Time `json:"heard"` // of the API server, on this type
+	Heard      time.Time `json:"heard"` // when the API server last sent something for this type
 	Objects    int       `json:"objects"`
 	Excluded   bool      `json:"excluded,omitempty"`
 }

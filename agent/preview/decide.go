@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
-// Reader reads an object live. The error explains what is Unknown.
+// Reader reads an object live. If the answer is Unknown, the error says why.
 type Reader interface {
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 }
@@ -23,8 +23,8 @@ const (
 	asking  = 16   // at a time
 )
 
-// Choose finds the type that a name means, in the version that is watched. names may
-// be empty: then plurals and kinds are understood.
+// Choose finds the type that a name means, in the version that is watched. If names is empty, only
+// plurals and kinds are understood.
 func Choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, error) {
 	if len(names) == 0 {
 		names = plain(types)
@@ -42,8 +42,8 @@ func Choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, err
 	return gc.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector looks after it", r, ErrNotRead)
 }
 
-// Decide previews in a world, and asks about the owners that the decision rests on
-// and that the world lacks. What it could not find out comes beside it.
+// Decide previews a deletion in w. It reads the owners live that the decision rests on and that w
+// lacks. What it could not read is returned beside the preview.
 func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q Query) (preview.Preview, []NotSeen, error) {
 	if w.Known == nil {
 		w.Known = make(map[gc.Coordinates]gc.Answer)
@@ -69,7 +69,8 @@ func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q
 	}
 }
 
-// ask reads owners live. What cannot be read stays unknown, and is reported.
+// ask reads owners live, and adds the answers to known. An owner that cannot be read stays unknown,
+// and is in lacks.
 func ask(ctx context.Context, r Reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
 	var mu sync.Mutex
 	Each(len(questions), func(i int) {
@@ -87,7 +88,8 @@ func ask(ctx context.Context, r Reader, questions []preview.Question, known map[
 	return lacks
 }
 
-// Each does something n times, some of them side by side: requests that a person waits for.
+// Each calls do for 0 to n-1, several at a time, and returns when all calls have. It is for
+// requests that a person waits for.
 func Each(n int, do func(i int)) {
 	room := make(chan struct{}, asking)
 	var all sync.WaitGroup
@@ -101,11 +103,11 @@ func Each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// maxNamed bounds the objects whose finalizers are asked for.
+// maxNamed bounds the objects whose finalizers are read.
 const maxNamed = 200
 
-// NameFinalizers asks the API server for the names of finalizers that a graph does not
-// keep, of the objects that the answer shows as waiting for them.
+// NameFinalizers reads the names of finalizers from the API server, because a graph does not keep
+// them, for the objects that the preview shows as waiting for a finalizer.
 func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
 	var nodes []*preview.Node
 	walk(p, func(n *preview.Node) {
@@ -118,7 +120,7 @@ func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
 		o := gc.Coordinates{APIVersion: n.APIVersion, Kind: n.Kind, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name, UID: n.UID}
 		answer, err := r.Read(ctx, o, n.Namespace != "")
 		if err != nil || answer.State != gc.Exists || answer.Object.UID != n.UID {
-			return // it says that the name is not kept
+			return // the node keeps cascade.OtherFinalizer
 		}
 		names := slices.DeleteFunc(slices.Clone(answer.Object.Finalizers), func(f string) bool {
 			return f == gc.OrphanFinalizer || f == gc.ForegroundFinalizer

@@ -10,8 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// attempts are how often the list of a type may break off before it counts as one
-// that cannot be read.
+// attempts is how often the list of a type may break off before the type counts as unreadable.
 const attempts = 3
 
 // read lists all types at once; the client bounds how many at a time.
@@ -28,7 +27,7 @@ func (c *cluster) read(ctx context.Context, types []gc.Type) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if err != nil {
-				// None of its objects is known; each can be asked for.
+				// None of its objects is known; each can be read live.
 				c.types[i].Unwatched = true
 				c.unread[[2]string{t.APIVersion, t.Kind}] = reason(err)
 				c.notSeen = append(c.notSeen, NotSeen{TypeName(t.APIVersion, t.Resource), reason(err)})
@@ -42,8 +41,8 @@ func (c *cluster) read(ctx context.Context, types []gc.Type) error {
 	return ctx.Err()
 }
 
-// reason is why a type cannot be read. Who may not read one may usually not read
-// many; then one sentence does for all.
+// reason returns why a type cannot be read. A user who may not read one type usually may not read
+// many; all of them get the same sentence.
 func reason(err error) string {
 	if errors.Is(err, metadata.ErrForbidden) {
 		return "you are not allowed to list and watch"

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// Path of the preview on a controller's server.
+	// Path is the path of previews on a controller's server.
 	Path = "/preview"
-	// MostNodes bounds the limits that may be asked for there.
+	// MostNodes bounds the limits in a request there.
 	MostNodes = 10_000
 
 	askTimeout   = time.Minute
@@ -30,11 +30,11 @@ const (
 	longestValue = 512
 )
 
-// ErrAddress: what should be a controller's address is none.
+// ErrAddress is returned (wrapped) for an address that cannot be a controller's.
 var ErrAddress = errors.New("not the address of a controller")
 
-// Ask has a running controller answer. Its address is unix:///run/ebb/controller.sock
-// or http://127.0.0.1:9479.
+// Ask gets a preview from a running controller. Its address is unix:///run/ebb/controller.sock or
+// http://127.0.0.1:9479.
 func Ask(ctx context.Context, address string, q Query) (Answer, error) {
 	client, base, err := dial(address)
 	if err != nil {
@@ -70,7 +70,8 @@ func Ask(ctx context.Context, address string, q Query) (Answer, error) {
 }
 
 func dial(address string) (client *http.Client, base string, err error) {
-	// No proxy of the environment, and no redirect: it is on the same machine or behind a port-forward.
+	// No proxy from the environment, and no redirect: the controller is on the same machine or
+	// behind a port-forward.
 	t := &http.Transport{MaxResponseHeaderBytes: 64 << 10}
 	client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	u, err := url.Parse(address)
@@ -96,7 +97,7 @@ func explainDial(err error) error {
 	return err
 }
 
-// refused reads an answer that is none.
+// refused reads a response that is not 200 OK, and returns it as an error.
 func refused(address string, resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
@@ -109,7 +110,7 @@ func refused(address string, resp *http.Response) error {
 	return errors.New(message)
 }
 
-// Decode reads an answer in JSON.
+// Decode reads an answer in JSON, and checks that it is one.
 func Decode(data []byte) (Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(data, &a); err != nil {
@@ -130,7 +131,7 @@ func Decode(data []byte) (Answer, error) {
 	return a, nil
 }
 
-// Values are a query as a URL has it.
+// Values returns the query as URL parameters, for [ParseQuery].
 func (q Query) Values() url.Values {
 	v := url.Values{"resource": {q.Resource}, "name": {q.Name}, "policy": {string(q.Policy)}}
 	if q.Namespace != "" {
@@ -144,7 +145,7 @@ func (q Query) Values() url.Values {
 	return v
 }
 
-// ParseQuery reads it again; an invalid value is an error.
+// ParseQuery reads a query from URL parameters; an invalid value is an error.
 func ParseQuery(v url.Values) (q Query, err error) {
 	for name, values := range v {
 		if len(values) != 1 || len(values[0]) > longestValue {
@@ -168,7 +169,7 @@ func ParseQuery(v url.Values) (q Query, err error) {
 	return q, nil
 }
 
-// ParsePolicy reads a propagation policy in any case; none is background.
+// ParsePolicy reads a propagation policy in any letter case; "" is background.
 func ParsePolicy(s string) (gc.Policy, error) {
 	for _, p := range []gc.Policy{gc.Background, gc.Foreground, gc.Orphan} {
 		if s == "" || strings.EqualFold(s, string(p)) {

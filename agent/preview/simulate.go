@@ -19,7 +19,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
-// Options say what to preview, and where.
+// Options say what to preview, and in which cluster.
 type Options struct {
 	Query
 	Config *rest.Config
@@ -27,7 +27,7 @@ type Options struct {
 	Exclude *config.Exclude
 }
 
-// Errors of Look, besides those of naming, metadata and policy/cascade/preview.
+// Errors of [Simulate], besides those of naming, metadata and policy/cascade/preview.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrNotRead  = errors.New("its type cannot be read")
@@ -57,7 +57,7 @@ func Simulate(ctx context.Context, o Options) (Answer, error) {
 	return c.answer(ctx, target, o)
 }
 
-// Resolve finds the type that a name means, such as deploy or pods, by what an API server
+// Resolve finds the type that a name such as deploy or pods means, among those that an API server
 // serves.
 func Resolve(ctx context.Context, config *rest.Config, name string) (gc.Type, error) {
 	client, err := metadata.New(config, metadata.Options{})
@@ -82,7 +82,7 @@ func resolve(ctx context.Context, client *metadata.Client, name string) (gc.Type
 	return t, served, err
 }
 
-// answer decides on what was read.
+// answer previews the deletion from what was read.
 func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer, error) {
 	w := preview.World{Types: c.types, Objects: c.objects}
 	a := Answer{Source: FromAPIServer, Objects: len(c.objects), Types: c.listed}
@@ -103,14 +103,14 @@ func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer
 	return a, nil
 }
 
-// Finish puts what was not seen in order, and says whether that is nothing.
+// Finish sorts NotSeen, keeps one entry for each type, and sets Complete.
 func (a *Answer) Finish() {
 	slices.SortStableFunc(a.NotSeen, func(a, b NotSeen) int { return cmp.Compare(a.Type, b.Type) })
 	a.NotSeen = slices.CompactFunc(a.NotSeen, func(a, b NotSeen) bool { return a.Type == b.Type })
 	a.Complete = len(a.NotSeen) == 0
 }
 
-// At is where the object is, if it is of this type.
+// At returns the coordinates of the object, if it is of type t.
 func (q Query) At(t gc.Type) gc.Coordinates {
 	at := gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Name: q.Name}
 	if t.Namespaced {
@@ -119,7 +119,7 @@ func (q Query) At(t gc.Type) gc.Coordinates {
 	return at
 }
 
-// called is the object in the words of who asks.
+// called names the object as the query does.
 func (q Query) called(t gc.Type) string {
 	if t.Namespaced {
 		return q.Resource + "/" + q.Name + " in namespace " + q.Namespace
@@ -127,7 +127,8 @@ func (q Query) called(t gc.Type) string {
 	return q.Resource + "/" + q.Name
 }
 
-// Failed says of which object there is no answer, and why.
+// Failed adds the object to an error. For an object that does not exist, the error is
+// [ErrNotFound].
 func (q Query) Failed(t gc.Type, err error) error {
 	if errors.Is(err, preview.ErrNotThere) || errors.Is(err, cascade.ErrNoObject) {
 		err = ErrNotFound
@@ -135,7 +136,7 @@ func (q Query) Failed(t gc.Type, err error) error {
 	return fmt.Errorf("%s: %w", q.called(t), err)
 }
 
-// plain are the names of types where the server tells no more.
+// plain returns the names of types, for a server that reports no other names.
 func plain(types []gc.Type) (list []naming.Resource) {
 	for _, t := range types {
 		group, version := split(t.APIVersion)

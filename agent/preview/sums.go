@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// sums writes how many have which outcome, and what the tree does not say.
+// sums writes how many objects have which outcome, and what the tree does not show.
 func (t *text) sums(b *strings.Builder, a Answer) {
 	for _, s := range []struct {
 		name  string
@@ -62,7 +62,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	fmt.Fprintf(b, "Looked at %s objects of %d types. Nothing was changed.\n", thousands(a.Objects), a.Types)
 }
 
-// stands writes what the controller that answered would make of it now.
+// stands writes how the controller that answered would handle the deletion now.
 func (c *Controller) stands(b *strings.Builder, a Answer) {
 	fmt.Fprintf(b, "The running controller says so (mode %s), from what it watches.\n", clean(c.Mode))
 	if c.Halted != "" {
@@ -72,7 +72,7 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 	for _, n := range a.Counts {
 		deletions += n.Deleted + n.Waiting
 	}
-	if c.BreakerAllows != nil && deletions-1 > *c.BreakerAllows { // the target is somebody else's
+	if c.BreakerAllows != nil && deletions-1 > *c.BreakerAllows { // the user deletes the target
 		fmt.Fprintf(b, "Its circuit breaker would stop it: %s more deletions are allowed at present.\n", thousands(*c.BreakerAllows))
 	}
 	if e := c.Envelope; e != nil && e.PerMinute > 0 && deletions-1 > e.Burst {
@@ -93,7 +93,7 @@ func (c *Controller) stands(b *strings.Builder, a Answer) {
 	}
 }
 
-// list is names that a person can read, the first of many.
+// list joins the first names for a person, and says how many more there are.
 func list(names []string) string {
 	const most = 10
 	if len(names) == 0 {
@@ -145,7 +145,7 @@ func thousands(n int) string {
 	return s
 }
 
-// clean makes text of the API server fit for a terminal.
+// clean makes text from the API server fit for a terminal.
 func clean(s string) string {
 	const most = 260 // a name has 253 at most
 	var b strings.Builder

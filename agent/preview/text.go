@@ -43,7 +43,7 @@ type text struct {
 	nodes map[string]*preview.Node
 }
 
-// learn notes who is in the tree, and which kinds are ambiguous without their group.
+// learn notes the nodes of the tree, and which kinds are ambiguous without their group.
 func (t *text) learn(n *preview.Node) {
 	if v, ok := t.kinds[n.Kind]; !ok {
 		t.kinds[n.Kind] = n.APIVersion
@@ -80,7 +80,7 @@ func (t *text) label(n *preview.Node, above string) string {
 	return t.beside(n.Object, above)
 }
 
-// beside names an object where its namespace may be known already.
+// beside names an object, without its namespace if that is the given one.
 func (t *text) beside(o preview.Object, namespace string) string {
 	if o.Namespace == namespace {
 		o.Namespace = ""
@@ -104,7 +104,7 @@ func (t *text) full(o preview.Object) string {
 	return t.kind(o) + " " + clean(o.Namespace) + "/" + clean(o.Name)
 }
 
-// outcomeOf says what becomes of a node, in few words.
+// outcomeOf returns what happens to a node, in few words.
 func (t *text) outcomeOf(n *preview.Node) string {
 	var s string
 	switch n.Outcome {
@@ -136,7 +136,7 @@ func (t *text) outcomeOf(n *preview.Node) string {
 	return s
 }
 
-// order says when an object goes, where that is not at once.
+// order returns when an object is deleted, if not at once.
 func (t *text) order(n *preview.Node) string {
 	switch {
 	case len(n.Dependents)+len(n.More) == 0:
@@ -186,8 +186,8 @@ func (t *text) kept(n *preview.Node) string {
 	return "stays: " + strings.ReplaceAll(string(n.Reason), "_", " ")
 }
 
-// owned is for an object that an owner keeps: one that stays, or one in the tree
-// that only goes later.
+// owned describes an object that is kept by an owner: an owner that stays, or one in the tree that
+// is deleted later.
 func (t *text) owned(n *preview.Node) string {
 	waits, later := "", n.Then == preview.Deleted
 	for _, o := range n.Owners {
@@ -204,8 +204,8 @@ func (t *text) owned(n *preview.Node) string {
 	return "stays: also owned by " + t.owners(n)
 }
 
-// owners names those that matter, the first of them. Who stays is named before who
-// goes.
+// owners names the first of the owners that matter, and how many more there are. Owners that stay
+// are named before those that are deleted.
 func (t *text) owners(n *preview.Node) string {
 	want := map[gc.Reason]string{cascade.KeptSolidOwner: "solid", cascade.KeptUnknownOwner: "unknown", cascade.KeptUnresolvable: "unresolvable"}[n.Reason]
 	var names []string

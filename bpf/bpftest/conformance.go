@@ -1,5 +1,5 @@
-// Package bpftest has what the agent relies on of [bpf.Probes]. The probes must do it in a real
-// kernel, and so must what the agent's tests put in their place.
+// Package bpftest checks what the agent relies on of [bpf.Probes]. The probes must pass in
+// a real kernel, and so must the fakes that the agent's tests use in their place.
 package bpftest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// Probes are the methods that the suite asks for.
+// Probes has the methods of [bpf.Probes] that the suite calls.
 type Probes interface {
 	CatchUp() (came bool, err error)
 
@@ -40,35 +40,37 @@ type Probes interface {
 	ForgetWriters(ended ...bpf.Writer) error
 }
 
-// Free is what statfs says: blocks and inodes for everybody, and the blocks that are root's.
+// Free is a reading of statfs: the blocks and inodes that all users can get, and the blocks
+// that are reserved for root.
 type Free struct{ Blocks, Reserved, Inodes uint64 }
 
-// Node is what happens to the probes. Its methods end the test if they cannot do what they are
-// asked.
+// Node is the machine that the suite drives. Its methods end the test if they fail.
 type Node interface {
-	// Probes has room for so many layers, and does not have those modules.
+	// Probes returns probes with room for so many layers, 0 for the default. The node lacks
+	// the absent modules until Load.
 	Probes(t *testing.T, layers int, absent ...string) Probes
 	// Load loads a module.
 	Load(module string)
 	// Disk makes a filesystem.
 	Disk(t *testing.T, fsType string) Disk
-	// Image unpacks one and returns where its topmost layer is.
+	// Image unpacks a new image and returns the key of its topmost layer.
 	Image(t *testing.T) bpf.Key
-	// Run runs a container of it from its beginning to its end.
+	// Run runs a container of the image from its start to its end.
 	Run(t *testing.T, image bpf.Key)
-	// Now is the time since the node booted, ns.
+	// Now returns the time since the node booted, in ns.
 	Now(t *testing.T) uint64
 }
 
-// Disk is a filesystem that nobody else uses.
+// Disk is a filesystem that only the test uses.
 type Disk interface {
 	Dev() uint64
 	Free(t *testing.T) Free
-	// Take takes blocks at once. What giveBack returns is free when that ends.
+	// Take allocates blocks at once. giveBack frees them; they are free when it returns.
 	Take(t *testing.T, blocks uint64) (giveBack func())
-	// Make makes so many files with nothing in them.
+	// Make creates empty files.
 	Make(t *testing.T, files int)
-	// Write takes blocks in a cgroup of its own, which end removes; what it wrote stays.
+	// Write allocates blocks in a new cgroup and returns the id of that. end removes the
+	// cgroup; the blocks stay allocated.
 	Write(t *testing.T, blocks uint64) (cgroup uint64, end func())
 }
 
@@ -81,7 +83,8 @@ func Conformance(t *testing.T, node func() Node) {
 			for name, run := range map[string]func(*testing.T, *watched){
 				"Edge": testEdge, "Worse": testWorse, "SettingArms": testSettingArms, "Figures": testFigures, "Inodes": testInodes,
 			} {
-				// btrfs may tell early: what was deleted counts until the next commit.
+				// Events of btrfs may be early: deleted data counts as used until the next
+				// commit.
 				if fsType == "btrfs" && (name == "Edge" || name == "Worse") {
 					continue
 				}
@@ -104,7 +107,7 @@ type watched struct {
 	fsType string
 	node   Node
 	events <-chan bpf.Crossing
-	mark   uint64 // no event that is still to come may be older
+	mark   uint64 // no event received from now on may be older
 }
 
 func watch(t *testing.T, n Node, fsType string) *watched {
@@ -132,8 +135,8 @@ func (w *watched) set(t *testing.T, l bpf.Watermark) {
 	}
 }
 
-// expect begins a step that has to raise an event: whatever was raised before it was one too
-// many, and would come first.
+// expect begins a step that must raise an event. If an event was raised before the step, it
+// is received first, and crossed finds it too old.
 func (w *watched) expect(t *testing.T) { t.Helper(); w.mark = w.node.Now(t) }
 
 // crossed waits for the event of that step.
@@ -152,7 +155,8 @@ func (w *watched) crossed(t *testing.T, what string, inodes bool, raise uint64) 
 	}
 }
 
-// quiet checks that nothing was raised: a new watermark raises an event that comes first.
+// quiet checks that no event was raised: it sets another watermark, whose event must be the
+// first one received.
 func (w *watched) quiet(t *testing.T) {
 	t.Helper()
 	now := w.Free(t)
@@ -162,8 +166,9 @@ func (w *watched) quiet(t *testing.T) {
 	w.crossed(t, "a last one", false, now.Blocks+10+now.Reserved)
 }
 
-// One event when free space comes down to the watermark, and none again before it was above the
-// second figure: at the latest before the allocation that takes it down again.
+// testEdge wants one event when free space falls to the watermark, and the next only after
+// free space was above the second figure: at the latest before the allocation that takes it
+// down again.
 func testEdge(t *testing.T, w *watched) {
 	empty := w.Free(t)
 	l := bpf.Watermark{RaiseFree: empty.Blocks - 2000, RearmFree: empty.Blocks - 1000}
@@ -177,7 +182,7 @@ func testEdge(t *testing.T, w *watched) {
 	for range 3 {
 		w.Take(t, 1)
 	}
-	part() // to between the two
+	part() // to between the two figures
 	part = w.Take(t, 600)
 	for _, giveBack := range []func(){first, part, rest} {
 		giveBack()
@@ -193,8 +198,8 @@ func testEdge(t *testing.T, w *watched) {
 	w.quiet(t)
 }
 
-// A watermark that was reached already speaks once, at the third figure, and is an ordinary one
-// once free space was above the second.
+// testWorse sets a watermark that is reached already. It raises one event at the third
+// figure, and is an ordinary one once free space was above the second.
 func testWorse(t *testing.T, w *watched) {
 	empty := w.Free(t)
 	fill := w.Take(t, 2000)
@@ -213,7 +218,7 @@ func testWorse(t *testing.T, w *watched) {
 	fill = w.Take(t, 1400)
 	w.crossed(t, "an ordinary one", false, raise)
 
-	w.set(t, l) // which has not been worse
+	w.set(t, l) // which has not reached its third figure
 	fill()
 	w.Take(t, 1)
 	w.expect(t)
@@ -225,7 +230,8 @@ func testWorse(t *testing.T, w *watched) {
 	w.quiet(t)
 }
 
-// To set a watermark arms it, and the next allocation compares. One that was cleared is silent.
+// testSettingArms checks that setting a watermark arms it, and that the next allocation
+// compares. A cleared watermark raises no event.
 func testSettingArms(t *testing.T, w *watched) {
 	for range 3 {
 		w.quiet(t)
@@ -239,8 +245,9 @@ func testSettingArms(t *testing.T, w *watched) {
 	w.quiet(t)
 }
 
-// What the kernel knows beside statfs is of filesystems with a watermark: on btrfs what is free, on
-// ext4 and xfs what was ever given back.
+// testFigures checks what the kernel counts besides statfs. It does so only for filesystems
+// with a watermark: on btrfs the free blocks, on ext4 and xfs all blocks that were ever
+// given back.
 func testFigures(t *testing.T, w *watched) {
 	check := func(when string, watermark bool) (counted, givenBack uint64) {
 		t.Helper()
@@ -298,7 +305,8 @@ func testInodes(t *testing.T, w *watched) {
 	w.quiet(t)
 }
 
-// What cannot be watched is refused, and where there is no room.
+// testRefused checks that unknown types, invalid watermarks and watermarks without room are
+// refused.
 func testRefused(t *testing.T, n Node) {
 	p := n.Probes(t, 0)
 	for _, fsType := range fsTypes {
@@ -323,7 +331,7 @@ func testRefused(t *testing.T, n Node) {
 		}
 	}
 	for dev := range uint64(bpf.MaxWatermarks) {
-		for range 2 { // to move one is none more
+		for range 2 { // moving a watermark takes no more room
 			if err := p.SetWatermark(1<<40+dev, "ext4", bpf.Watermark{}); err != nil {
 				t.Fatal(err)
 			}
@@ -340,7 +348,7 @@ func testRefused(t *testing.T, n Node) {
 	}
 }
 
-// used checks when a layer was used last: not at all if since is 0.
+// used checks that a layer was used last at or after since; 0 means never.
 func used(t *testing.T, p Probes, n Node, what string, k bpf.Key, since uint64) {
 	t.Helper()
 	at, ok, err := p.LastUse(k)
@@ -373,8 +381,8 @@ func untrack(t *testing.T, p Probes, k bpf.Key) {
 	}
 }
 
-// A use is stamped, also one from before the layer was tracked. A layer that is tracked no more
-// has no past.
+// testLastUse checks that a use is stamped, even one from before the layer was tracked. An
+// untracked layer has no past.
 func testLastUse(t *testing.T, n Node) {
 	p := n.Probes(t, 2)
 	a, b, c := n.Image(t), n.Image(t), n.Image(t)
@@ -412,7 +420,7 @@ func testLastUse(t *testing.T, n Node) {
 	used(t, p, n, "used before it was forgotten", a, 0)
 }
 
-// Old uses of unknown layers make room, and only those.
+// testPurge checks that Purge forgets the old uses of unknown layers, and only those.
 func testPurge(t *testing.T, n Node) {
 	p := n.Probes(t, 0)
 	a, b := n.Image(t), n.Image(t)
@@ -432,7 +440,8 @@ func testPurge(t *testing.T, n Node) {
 	used(t, p, n, "tracked", b, between)
 }
 
-// Before its module is loaded, what needs it says so.
+// testAbsent checks that methods fail with ErrNotAttached until their module is loaded and
+// CatchUp attaches the programs.
 func testAbsent(t *testing.T, n Node) {
 	p := n.Probes(t, 0, append([]string{"overlay"}, fsTypes...)...)
 	k := n.Image(t)
@@ -469,7 +478,8 @@ func testAbsent(t *testing.T, n Node) {
 	used(t, p, n, "after CatchUp", k, since)
 }
 
-// A layer is known once a container has read it, until it is forgotten.
+// testHeat checks that a layer is known once a container has read it, until it is
+// forgotten.
 func testHeat(t *testing.T, n Node) {
 	p := n.Probes(t, 0)
 	if tier, err := p.HeatTier(); tier == bpf.HeatNone || err != nil {
@@ -500,7 +510,8 @@ func testHeat(t *testing.T, n Node) {
 	}
 }
 
-// Who writes is counted where it is asked for, and may be forgotten once it has ended.
+// testWriters checks that writers are counted on the chosen filesystems, and can be
+// forgotten once they have ended.
 func testWriters(t *testing.T, n Node, fsType string) {
 	p, d := n.Probes(t, 0), n.Disk(t, fsType)
 	find := func(cgroup uint64) bpf.Writer {
@@ -535,7 +546,7 @@ func testWriters(t *testing.T, n Node, fsType string) {
 	if w = find(id); w.EndedNS < since || w.EndedNS > n.Now(t) || w.Path == "" || w.Grown < 1000*4096 {
 		t.Errorf("after its end: %+v", w)
 	}
-	for range 2 { // it has shrunk since it was read, or not: it is the same
+	for range 2 { // the cgroup alone identifies it: its figures may have changed
 		if err := p.ForgetWriters(bpf.Writer{Cgroup: id, EndedNS: w.EndedNS}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// FakeWriters are counts of writers that a test makes up.
+// FakeWriters has the methods of [bpf.Probes] for writers, with counts that a
+// test sets.
 type FakeWriters struct {
 	mu   sync.Mutex
 	list []bpf.Writer
@@ -23,21 +24,21 @@ func (f *FakeWriters) SetWriters(list ...bpf.Writer) {
 	f.list = slices.Clone(list)
 }
 
-// FailWriters has the counts fail to be read.
+// FailWriters makes Writers return err.
 func (f *FakeWriters) FailWriters(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-// CountedOn are the filesystems that count.
+// CountedOn returns the filesystems that count, in order.
 func (f *FakeWriters) CountedOn() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(slices.Values(f.devs))
 }
 
-// Wrote is what somebody in a cgroup does who was not there before.
+// Wrote adds a new writer that took bytes, if the filesystem counts.
 func (f *FakeWriters) Wrote(dev, cgroup, bytes uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +47,7 @@ func (f *FakeWriters) Wrote(dev, cgroup, bytes uint64) {
 	}
 }
 
-// EndWriter removes the cgroup.
+// EndWriter marks the writer of a cgroup as ended.
 func (f *FakeWriters) EndWriter(cgroup, bootNS uint64, path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * From a process to its cgroup and to the names above it. The endings after
- * three underscores are dropped when types are matched (CO-RE): they let a
+ * The types from a process to its cgroup and to the names above it. CO-RE
+ * ignores the endings after three underscores when it matches types. They let a
  * program see other fields of a type than kernel.h names, or older ones.
  */
 #ifndef EBB_CGROUP_H

@@ -5,15 +5,17 @@
 #include "owners.h"
 
 /*
- * Who dropped a reference to an extent last, until the extent is freed: thousands
- * of small files can be deleted before that. A hash table without chains, for it
- * takes a fourth of the memory: a key is in one of the PROBES places from that of
- * its hash, or has found no room.
+ * The cgroup that last dropped a reference to an extent, until the extent is
+ * freed. Thousands of small files can be deleted before that. This is a hash
+ * table without chains, because it takes a fourth of the memory of a hash map.
+ * A key is in one of PROBES places, starting at that of its hash, or has found
+ * no room.
  *
  * References are added and dropped under the lock of the filesystem's delayed
- * references. That the work on an extent is done is told after its end, without the
- * lock: another reference can have been dropped meanwhile, whose note must stay. So
- * a note that is done with stays until its place is needed.
+ * references. The tracepoint for the end of the work on an extent fires after
+ * it, without the lock. Another reference can have been dropped before that,
+ * and its note must be kept. So a note that is done with stays until its place
+ * is needed.
  */
 #define DROPS 16384
 #define DROPS_BITS 14
@@ -73,7 +75,7 @@ static __noinline int put_drop(u64 extent, u64 to)
 	}
 	if (d) {
 		d->to = to;
-		d->extent = extent; /* an earlier note of it can be done with */
+		d->extent = extent; /* an earlier note of it can be marked DONE_WITH */
 		return 0;
 	}
 	n = counts();

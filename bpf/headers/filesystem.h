@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * How a filesystem that holds layers is known: by its device number or, on
- * erofs, where a layer is a filesystem that is mounted and unmounted with
- * containers, by its UUID.
+ * Identifies a filesystem that holds layers: by its device number or, on erofs,
+ * by its UUID. There a layer is a filesystem of its own, which is mounted and
+ * unmounted with containers.
  */
 #ifndef EBB_FILESYSTEM_H
 #define EBB_FILESYSTEM_H
@@ -20,7 +20,7 @@ static __always_inline u64 filesystem_id(u32 dev, unsigned long magic, void *uui
 	if (magic != EROFS_SUPER_MAGIC_V1)
 		return dev;
 	if (bpf_probe_read_kernel(half, sizeof(half), uuid) || !(half[0] | half[1]))
-		return dev; /* made without one */
+		return dev; /* no UUID */
 	return (half[0] ^ half[1]) | (u64)1 << 63;
 }
 

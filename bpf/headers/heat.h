@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Which files of which image layers were ever read: the part that all tiers
- * share. A program that sees a file being touched calls heat_touch().
+ * Records which files of which image layers were ever read: the part that all
+ * tiers share. A program that sees a file being touched calls heat_touch().
  *
- * A touch counts for a layer if the process has an overlayfs as its root and the
- * file lies on a lower layer of that very overlay. Whoever else reads the same
- * files makes nothing warm.
+ * A touch counts for a layer if the process has an overlayfs as its root and
+ * the file lies on a lower layer of that very overlay. Reads of the same file
+ * by other processes do not count.
  *
- * Hot files cost one lookup: the table of files already seen is asked first, and
- * what is in it was counted once and needs nothing more. All that follows
- * happens once for each file, or for untracked files (volumes, a container's own
- * files) about once a minute.
+ * Hot files cost one lookup in the table of counted files, which comes first.
+ * Everything after that happens once for each file, or for untracked files
+ * (volumes, a container's own files) about once a minute.
  */
 #ifndef EBB_HEAT_H
 #define EBB_HEAT_H
@@ -25,8 +24,8 @@
 #define S_IFREG 0100000
 
 /*
- * Maps are handed on to programs of a later version if their shapes are equal:
- * who changes what is in one gives it another name.
+ * Programs of a later version use these maps if their shapes are equal. So if
+ * you change the meaning of what is in a map, give it another name.
  */
 #define HEAT_LAYERS 4096
 #define HEAT_BUCKETS 16384
@@ -37,7 +36,7 @@
 #define MAX_LAYERS 256
 #define MAX_DEPTH 64
 
-/* The endings after ___ are dropped when types are matched (CO-RE). */
+/* CO-RE ignores the endings after ___ when it matches types. */
 struct hlist_node {
 	struct hlist_node *next;
 } CORE;
@@ -100,8 +99,8 @@ struct task_struct___heat {
 } CORE;
 
 /*
- * A layer's root directory. fs is its filesystem_id(). The generation tells a
- * directory that was made anew from the one that had the inode number before.
+ * A layer's root directory. fs is its filesystem_id(). The generation
+ * distinguishes a new directory from an earlier one with the same inode number.
  */
 struct heat_key {
 	u64 fs;
@@ -113,7 +112,7 @@ struct heat_layer {
 	u64 files;    /* distinct ones that were touched */
 	u64 bytes;    /* their sizes, in whole blocks */
 	u64 lost;     /* touches that found no room in heat_seen: files is too low */
-	u64 since_ns; /* CLOCK_BOOTTIME; 0: the slot is nobody's */
+	u64 since_ns; /* CLOCK_BOOTTIME; 0: the slot is not taken */
 };
 
 /* A word is the layer's slot << 48 | 48 bits of the file's hash; 0 is free. */
@@ -123,10 +122,10 @@ struct heat_bucket {
 
 struct heat_counters {
 	u64 touched;	 /* files counted, each once */
-	u64 untracked;	 /* looked at and found to be no file of an own layer */
+	u64 untracked;	 /* looked at and on none of the own layers */
 	u64 files_full;	 /* lost: touches of files that found no room */
 	u64 layers_full; /* lost: touches of layers that found no slot */
-	u64 unreadable;	 /* lost: the way from the file to its layer could not be followed */
+	u64 unreadable;	 /* lost: the path from the file to its layer could not be followed */
 };
 
 /* The slots of layers. Programs add, user space removes. */
@@ -145,8 +144,8 @@ struct {
 } heat_slots SEC(".maps");
 
 /*
- * Slots that are free to be taken: a ring that user space fills, each slot only
- * when no program can hold it and nothing in heat_seen bears it any more.
+ * Free slots, in a ring that user space fills. It adds a slot only when no
+ * program can hold it and no word in heat_seen bears it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -155,7 +154,7 @@ struct {
 	__type(value, u32);
 } heat_stock SEC(".maps");
 
-/* How many were ever put into the ring, by user space, and taken, by programs. */
+/* How many slots user space ever put into the ring, and programs ever took. */
 enum {
 	STOCK_PUT,
 	STOCK_TAKEN,
@@ -177,7 +176,7 @@ struct {
 	__type(value, struct heat_bucket);
 } heat_seen SEC(".maps");
 
-/* Files that are none of a container's own layers, as found lately. */
+/* Files recently found on none of a container's own layers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HEAT_UNTRACKED);
@@ -206,7 +205,7 @@ static __always_inline struct heat_counters *counts(void)
 	return bpf_map_lookup_elem(&heat_counts, &zero);
 }
 
-/* A field, where p is a pointer the verifier trusts or one it does not. */
+/* A field of p: read directly if the verifier trusts the pointer (traced), else by a helper. */
 #define FIELD(p, field) (traced ? (p)->field : BPF_CORE_READ(p, field))
 
 static __always_inline u64 filesystem_of(struct super_block___heat *sb, const bool traced)
@@ -272,8 +271,8 @@ enum {
 
 /*
  * insert takes the first free word. All CPUs go through the words in the same
- * order, so that two that bring the same file meet in the same word, also if one
- * has been there before the other looks.
+ * order. So two CPUs that insert the same file meet at the same word, even if
+ * one is done before the other looks.
  */
 static __always_inline int insert(struct heat_bucket *b, u64 word)
 {
@@ -298,7 +297,7 @@ static __noinline int remember(u64 hash, u32 slot)
 	struct heat_bucket *b;
 	int got = FULL;
 
-	/* Another CPU may have been faster; and a word may have become free. */
+	/* Another CPU may have inserted the file, and a word before it may be free by now. */
 	if (seen(hash))
 		return PRESENT;
 	b = bucket(hash, 0);
@@ -311,9 +310,9 @@ static __noinline int remember(u64 hash, u32 slot)
 }
 
 /*
- * What is known of an untracked file depends on the overlay of who asked, and holds for
- * about a minute: another overlay may have the device number by then, and room
- * may have been made.
+ * untracked_mark identifies an untracked file for one overlay and about a
+ * minute. After that another overlay may have the device number, or there may
+ * be room for the file.
  */
 static __always_inline u64 untracked_mark(u64 hash, struct super_block___heat *root)
 {
@@ -378,8 +377,9 @@ static __always_inline int take_slot(void)
 }
 
 /*
- * enter gives a layer a slot. If another CPU enters it at the same time, a slot
- * is left over that nobody has; user space finds it.
+ * enter returns the slot of a layer, and gives it one if it has none; -1 if
+ * there is none left. If another CPU enters the layer at the same time, a slot
+ * is left over that no layer has; user space finds it.
  */
 static __noinline int enter(struct heat_key *key)
 {
@@ -408,13 +408,13 @@ static __noinline int enter(struct heat_key *key)
 	return -1;
 }
 
-/* What the slow path found out, when it is no slot. */
+/* Results of the slow path, other than a slot. */
 enum {
 	UNTRACKED = -1,
 	LOST = -2,
 };
 
-/* root_of returns the root of an overlay's i-th layer. */
+/* mount_of returns the private mount of an overlay's i-th layer. */
 static __always_inline struct vfsmount___heat *mount_of(struct ovl_fs *ofs, u32 i)
 {
 	struct ovl_layer *layers = BPF_CORE_READ(ofs, layers);
@@ -425,13 +425,14 @@ static __always_inline struct vfsmount___heat *mount_of(struct ovl_fs *ofs, u32 
 }
 
 /*
- * A walk through the layers of an overlay, or up from a file. bpf_loop (Linux
- * 5.17) has the verifier look at one step, not at every way through all of them.
+ * A walk through the layers of an overlay, or up from a file. With bpf_loop
+ * (Linux 5.17) the verifier checks one step, not every path through all of
+ * them.
  */
 struct search {
 	struct ovl_fs *ofs;
 	struct vfsmount___heat *mnt;   /* looked for */
-	struct dentry___heat *dentry; /* looked for, or where the way up has come to */
+	struct dentry___heat *dentry; /* looked for, or the position on the way up */
 	int found;
 };
 
@@ -452,8 +453,8 @@ static int is_mount(u32 i, struct search *s)
 
 /*
  * by_mount finds the layer whose private mount a file was opened through. Since
- * Linux 6.5 the file below an overlay's has that in its path, and nobody else's
- * has (backing_file_open).
+ * Linux 6.5 the lower file that an overlay opens has that mount in its path,
+ * and no other file has (backing_file_open).
  */
 static __noinline int by_mount(struct ovl_fs *ofs, struct vfsmount___heat *mnt)
 {
@@ -482,7 +483,7 @@ static int enter_one(u32 i, struct search *s)
 	return 0;
 }
 
-/* enter_all makes all layers of an overlay known; 1 if one found no room. */
+/* enter_all gives slots to all layers of an overlay; 1 if one found no slot. */
 static __noinline int enter_all(struct ovl_fs *ofs)
 {
 	struct search s = {.ofs = ofs};
@@ -524,7 +525,7 @@ static __always_inline struct dentry___heat *alias_of(struct inode___heat *inode
 
 static int step_up(u32 i, struct search *s)
 {
-	/* Out of the struct, or reading on would be a relocation of the struct, too. */
+	/* A local copy: otherwise CO-RE would relocate struct search, too. */
 	struct dentry___heat *d = s->dentry, *parent;
 	struct heat_key key = {};
 	u32 *slot;
@@ -545,9 +546,9 @@ static int step_up(u32 i, struct search *s)
 }
 
 /*
- * by_walk goes up from a file until it comes to the root of a layer, and asks
- * whether that is one of this overlay's. A file of an overlay's lower layer has
- * been looked up through its directories, so they are all there.
+ * by_walk goes up from a file to the root of a known layer, and checks whether
+ * that layer is one of this overlay's. A file of a lower layer has been looked
+ * up through its directories, so all of them are there.
  */
 static __noinline int by_walk(struct ovl_fs *ofs, struct inode___heat *inode)
 {
@@ -559,9 +560,9 @@ static __noinline int by_walk(struct ovl_fs *ofs, struct inode___heat *inode)
 }
 
 /*
- * enter_rest makes the layers of an overlay known of which nothing is read, so that
- * they are told from those that no container was seen to have. The topmost one
- * tells whether it was done.
+ * enter_rest gives slots also to the layers of an overlay of which nothing is
+ * read. That distinguishes them from layers that no recorded container has. If
+ * the topmost layer has a slot, this was done before.
  */
 static __noinline int enter_rest(struct ovl_fs *ofs)
 {
@@ -593,7 +594,7 @@ static __always_inline int in_overlay(struct super_block___heat *root, struct in
 	return slot;
 }
 
-/* size_of is in whole blocks, as du counts a file without holes. */
+/* size_of returns a file's size in whole blocks, as du counts a file without holes. */
 static __always_inline u64 size_of(struct inode___heat *inode)
 {
 	u64 block = (u64)1 << (BPF_CORE_READ(inode, i_blkbits) & 31);
@@ -626,7 +627,7 @@ static __noinline int first_touch(u64 hash, int slot, struct inode___heat *inode
 	case FULL:
 		add_one(&n->files_full);
 		__sync_fetch_and_add(&l->lost, 1);
-		note_untracked(mark); /* or it would be looked for each time */
+		note_untracked(mark); /* or the slow path would run at each touch */
 	}
 	return 0;
 }

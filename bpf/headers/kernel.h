@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The few kernel types the programs look into, and of those only the fields
- * they use. Offsets written here mean nothing: preserve_access_index makes the
- * loader take them from the running kernel's BTF, or from the module's where
- * a filesystem is one (CO-RE).
+ * The kernel types that the programs read, and of those only the fields they
+ * use. Offsets written here mean nothing: preserve_access_index makes the
+ * loader take them from the BTF of the running kernel, or of the module if a
+ * filesystem is one (CO-RE).
  *
- * Where a filesystem is a module, later kernels take every pointer that its
- * tracepoints pass for one that may be null, and refuse a program that follows
- * it unasked (seen on 6.12.117). So programs on ext4, xfs and btrfs ask first.
+ * If a filesystem is a module, later kernels treat every pointer that its
+ * tracepoints pass as one that may be null. They reject a program that follows
+ * it without a check (seen on 6.12.117). So programs on ext4, xfs and btrfs
+ * check first.
  */
 #ifndef EBB_KERNEL_H
 #define EBB_KERNEL_H
@@ -50,14 +51,14 @@ enum {
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
-	BPF_F_MMAPABLE = 1 << 10, /* a map of which user space can map the memory */
+	BPF_F_MMAPABLE = 1 << 10, /* user space can mmap the map */
 };
 
 #define CORE __attribute__((preserve_access_index))
 
 /*
- * add_one counts in a per-CPU array that several programs count in: one can be
- * preempted by another on the same CPU (Linux 7.0).
+ * add_one counts in a per-CPU array that several programs share. It is atomic,
+ * because one program can preempt another on the same CPU (Linux 7.0).
  */
 static inline __attribute__((always_inline)) void add_one(u64 *n)
 {
@@ -177,8 +178,9 @@ struct ext4_allocation_request {
 } CORE;
 
 /*
- * xfs (fs/xfs/xfs_mount.h, xfs_trans.h). The counter of free blocks is m_free[0]
- * since Linux 6.15, m_fdblocks before: whoever reads asks which one is there.
+ * xfs (fs/xfs/xfs_mount.h, xfs_trans.h). The counter of free blocks is
+ * m_free[0] since Linux 6.15, m_fdblocks before: a program checks which one
+ * exists.
  */
 
 typedef struct {
@@ -260,7 +262,7 @@ struct btrfs_fs_info {
 	u32 sectorsize_bits;
 } CORE;
 
-/* Numbers that are multiplied by it stay apart: 2^64 over the golden ratio. */
+/* 2^64 over the golden ratio: multiplying by it spreads numbers in a hash. */
 #define GOLDEN 0x9E3779B97F4A7C15ULL
 
 /* A map, as the kernel keeps it (include/linux/bpf.h). */

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Far from its watermark a filesystem need not be asked about at every block.
+ * Far from its watermark a filesystem need not be checked at every block.
  *
- * A program at each block that is promised costs 60 ns, which buffered writes
- * at page-cache speed feel (8 % of them with an empty program, Linux 6.18). But a
- * promise is made for a page that is about to be dirtied, and a large folio is
- * dirtied once. So while the watermark is far, only a program at writeback_dirty_folio
- * is attached, which compares the same figures. It cannot see blocks promised in
- * a folio that is dirty already: holes of a large folio. What is not seen is
- * therefore less than what is dirty, and the watermark is far as long as
+ * A program at each promised block costs 60 ns, which slows buffered writes at
+ * page-cache speed (8 % with an empty program, Linux 6.18). But a promise is
+ * made for a page that is about to be dirtied, and a large folio is dirtied
+ * once. So while the watermark is far, only a program at writeback_dirty_folio
+ * is attached, which compares the same figures. It cannot see blocks promised
+ * in a folio that is dirty already: holes of a large folio. The blocks it does
+ * not see are therefore less than what is dirty, and the watermark is far as
+ * long as
  *
- *	free - dirty - NEAR_BLOCKS > raise
+ *	free - dirty - near_blocks > raise
  *
- * When that no longer holds one event asks user space to attach the other
- * program, and to look once more.
+ * When that no longer holds, one event asks user space to attach the other
+ * program, and to read the free space once more.
  *
- * What is dirty on the device is summed rarely: in between it grows by no more
- * than what this program sees dirtied.
+ * The dirty bytes of the device are summed rarely: in between they grow by no
+ * more than what this program sees dirtied.
  */
 #ifndef EBB_NEAR_H
 #define EBB_NEAR_H
@@ -24,26 +25,27 @@
 #include "percpu.h"
 
 /*
- * Room for what is on its way to be counted: on every CPU a folio of the largest
- * size ext4 has (ext4_set_inode_mapping_order) can be dirtied, seen, and not yet
+ * Room for what is not counted yet: on every CPU a folio of the largest size
+ * ext4 has (ext4_set_inode_mapping_order) can be dirtied and seen, and not yet
  * be in the sum (folio_account_dirtied).
  */
 #define FOLIO_BLOCKS 2048
 
 /*
- * With cgroup v2 each cgroup that writes has dirty counts of its own, which last
- * until its inodes are clean; few nodes run as many containers. With more, near.
- * The verifier walks the loop to its end: 512 make 95,000 instructions, 0.2 s.
+ * With cgroup v2 each cgroup that writes has dirty counts of its own, which
+ * last until its inodes are clean. Few nodes run as many containers; with more,
+ * the filesystem counts as near. The verifier walks the loop to its end: 512
+ * iterations make 95,000 instructions, 0.2 s.
  */
 #define MAX_WRITEBACKS 512
 
 /* Set by the loader. */
-volatile const bool far_first = false; /* usage_dirty is what is attached */
+volatile const bool far_first = false; /* usage_dirty is always attached */
 volatile const u32 near_blocks = 0;
 volatile const u32 page_shift = 12;
 volatile const u32 dirty_batch = 0; /* WB_STAT_BATCH, in pages */
 
-/* dirty_on bounds the dirty bytes on a device; 0 if it cannot. */
+/* dirty_on returns a bound of the dirty bytes on a device; 0 if it cannot. */
 static __noinline u64 dirty_on(struct super_block *sb)
 {
 	struct list_head *head, *at;
@@ -64,8 +66,9 @@ static __noinline u64 dirty_on(struct super_block *sb)
 }
 
 /*
- * approach is called with a reading of free blocks after they were compared
- * with the watermark.
+ * approach asks user space for the near program once the filesystem is near its
+ * watermark. r is a reading of free blocks that was compared with the
+ * watermark.
  */
 static __always_inline int approach(struct super_block *sb, struct watch *w, u64 dev,
 				    struct reading *r)
@@ -81,9 +84,9 @@ static __always_inline int approach(struct super_block *sb, struct watch *w, u64
 		return 0;
 	dirty = dirty_on(sb);
 	if (dirty) {
-		/* Whichever CPU is last: each figure bounds what is dirty later. */
+		/* CPUs may race: each figure bounds what is dirty later. */
 		w->dirty_then = dirty - seen;
-		/* Or the next sum, which takes as long as there are writers, would come soon. */
+		/* Margin: else the next sum would come soon, and it costs time per writer. */
 		if (room > (s64)(dirty + dirty / 4 + w->dirtied - seen))
 			return 0;
 	}

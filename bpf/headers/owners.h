@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Whom the kernel's workers work for. A filesystem that leaves part of what a
- * task does to a worker says so in the task: then the inode's owner is noted,
- * and what the worker changes is booked for the owner.
+ * The writers for whom the kernel's workers work. A filesystem that leaves part
+ * of a task's work to a worker has a tracepoint for that, which fires in the
+ * task. A program at it notes the task's cgroup as the inode's owner. The
+ * worker's changes are then booked for the owner.
  */
 #ifndef EBB_OWNERS_H
 #define EBB_OWNERS_H
@@ -22,8 +23,9 @@ struct inode_key {
 };
 
 /*
- * The writer that an inode's worker works for. Where there are more than fit
- * the one that was noted longest ago goes; whoever misses it counts that.
+ * The writer that an inode's worker works for. If the map is full, the least
+ * recently used entry is evicted. Most programs count a missing owner
+ * (unowned).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -54,13 +56,13 @@ static __always_inline int own(struct super_block___blocks *sb, struct inode_key
 	return 0;
 }
 
-/* book_for books for somebody else than the current task, in bytes. */
+/* book_for books bytes and inodes for another cgroup than the current task's. */
 static __always_inline int book_for(u64 to, s64 bytes, s64 inodes)
 {
 	struct writer *w = bpf_map_lookup_elem(&writers, &to);
 
 	if (!w)
-		return 0; /* it was read and forgotten */
+		return 0; /* user space has read and forgotten it */
 	if (bytes > 0)
 		__sync_fetch_and_add(&w->grown, bytes);
 	else if (bytes < 0)

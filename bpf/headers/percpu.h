@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Reading a percpu_counter exactly, from a program. Includes need usage_counts,
- * the per-CPU array of watermark.h.
+ * Reads a percpu_counter exactly, from a program. Needs usage_counts, the
+ * per-CPU array of watermark.h.
  */
 #ifndef EBB_PERCPU_H
 #define EBB_PERCPU_H
@@ -113,8 +113,8 @@ static __noinline int exact(struct percpu_counter *c, s64 *sum)
 }
 
 /*
- * settle ends look(): the sum if there is one, else the lower bound. An event
- * early rather than late.
+ * settle ends look(): it takes the sum if there is one, else the lower bound.
+ * An event early rather than late.
  */
 static __always_inline void settle(struct reading *r, int ok, s64 sum)
 {

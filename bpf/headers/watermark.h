@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The edge-triggered watermark, the same for every filesystem: one event when free
- * blocks or inodes have come down to a figure, and no other before they were
- * above a second one. A program that sees space being taken fills a struct
- * reading from the filesystem's own counters and calls check_watermark(); nothing is
- * counted here and nothing can drift.
+ * The edge-triggered watermark, the same for every filesystem. It sends one
+ * event when free blocks or inodes have fallen to a figure, and another only
+ * after they were above a second one. A program that sees an allocation fills a
+ * struct reading from the filesystem's own counters and calls
+ * check_watermark(). Nothing is counted here, so nothing can drift.
  *
  * The file that includes this defines look(), which makes a reading exact.
  */
@@ -34,8 +34,8 @@ struct watch {
 	struct watermark bytes;
 	struct watermark inodes;
 
-	/* For near.h; what is dirty is less than the sum of the last two. */
-	u64 near;	/* user space was, or need not be, asked for exactness */
+	/* For near.h. Less is dirty than the sum of dirtied and dirty_then. */
+	u64 near;	/* user space was, or need not be, asked for the near program */
 	u64 dirtied;	/* bytes */
 	u64 dirty_then; /* bytes, less what was dirtied until then */
 };
@@ -52,7 +52,7 @@ struct crossing {
 const struct crossing *crossing_type __attribute__((unused));
 
 struct usage_counters {
-	u64 checked;	 /* allocations on a watched filesystem; about, since Linux 7.0 */
+	u64 checked;	 /* allocations on a watched filesystem; inexact since Linux 7.0 */
 	u64 summed;	 /* of those, near the watermark: summed over all CPUs */
 	u64 approximate; /* of those, could not be summed: the cautious bound was taken */
 	u64 raised;	 /* events of watermarks that were reached */
@@ -87,7 +87,7 @@ static __always_inline struct usage_counters *counts(void)
 	return bpf_map_lookup_elem(&usage_counts, &zero);
 }
 
-/* What is free, true to within err either way, and what was taken just now. */
+/* The free blocks or inodes, exact to within err either way, and those taken just now (own). */
 struct reading {
 	s64 free;
 	s64 err;
@@ -97,9 +97,9 @@ struct reading {
 static __noinline int look(void *fs, u32 resource, struct reading *r);
 
 /*
- * rearm arms a disarmed watermark whose filesystem had more than rearm free before
- * this allocation took its own. Frees need no hook: the next allocation comes by
- * here, in time for itself.
+ * rearm arms a disarmed watermark whose filesystem had more than rearm free
+ * before this allocation took its own. Frees need no hook: the next allocation
+ * calls this before it is compared itself.
  */
 static __always_inline bool rearm(void *fs, struct watermark *l, u32 resource, struct reading *r)
 {
@@ -147,8 +147,8 @@ static __noinline bool send(u64 dev, u32 resource, u64 free)
 }
 
 /*
- * raise sends the event, unless another CPU was first. If there was no room
- * for it nobody was told, and the next allocation has to try again.
+ * raise sends the event, unless another CPU was first. If there was no room for
+ * the event, the watermark is armed again, and the next allocation tries again.
  */
 static __always_inline int raise(struct watermark *l, u64 dev, u32 resource, u64 free)
 {
@@ -158,8 +158,9 @@ static __always_inline int raise(struct watermark *l, u64 dev, u32 resource, u64
 }
 
 /*
- * worse sends one more event for a watermark that was reached before, when free has
- * come down to a second figure: what could not be helped then may be now.
+ * worse sends one more event for a watermark that was reached before, when free
+ * has fallen to a further figure. User space may be able to do now what it
+ * could not do before.
  */
 static __always_inline int worse(void *fs, struct watermark *l, u64 dev, u32 resource, struct reading *r)
 {
@@ -184,7 +185,7 @@ static __always_inline struct watermark *watermark_of(struct watch *w, u32 resou
 	return l->raise ? l : 0;
 }
 
-/* check_watermark is called with a reading taken after r->own was taken. */
+/* check_watermark compares a reading, taken after r->own was taken, with the watermark. */
 static __always_inline int check_watermark(void *fs, struct watermark *l, u64 dev, u32 resource,
 					   struct reading *r)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Booking what a task took or gave back to the cgroup it is in, the same for
- * every filesystem. A program at a tracepoint asks for the account of its
- * filesystem, account_of(), and adds to it.
+ * Books what a task took or gave back to its cgroup, the same for every
+ * filesystem. A program at a tracepoint gets the account of its filesystem from
+ * account_of(), and adds to it.
  *
- * The file that includes this defines unit_bits(), by how many bits its
- * figures are to be shifted to become bytes.
+ * The file that includes this defines unit_bits(), the shift that turns its
+ * figures into bytes.
  */
 #ifndef EBB_WRITERS_H
 #define EBB_WRITERS_H
@@ -27,30 +27,30 @@ struct writer {
 	u64 shrunk; /* bytes */
 	u64 made;   /* inodes */
 	u64 removed;
-	u64 ended_ns; /* CLOCK_BOOTTIME of the cgroup's removal; 0: it is there */
-	char path[PATH_SIZE]; /* once it has ended; a longer one is cut */
+	u64 ended_ns; /* CLOCK_BOOTTIME of the cgroup's removal; 0: it exists */
+	char path[PATH_SIZE]; /* set at its end; a longer one is cut */
 };
 
 /* Keeps the type in the object with its name. */
 const struct writer *writer_type __attribute__((unused));
 
 /*
- * What a program has counted on a CPU for the cgroup that it last saw on a watched
- * filesystem, and not yet booked. ext4 promises one block at a time, so most
- * changes are of the same cgroup and filesystem as the one before: they cost
- * an addition here instead of three lookups.
+ * Changes that a program has counted on a CPU, but not booked yet, for the
+ * cgroup that it last saw on a watched filesystem. ext4 promises one block at a
+ * time, so most changes are of the same cgroup and filesystem as the one
+ * before. Such a change costs an addition here instead of three lookups.
  *
- * An account has one user at a time, on every kernel: none of these tracepoints is
- * hit in an interrupt, and up to Linux 6.19 programs at tracepoints are not
- * preempted. Later ones can be, and another task can run on the CPU meanwhile
- * (tracepoint_srcu in kernel/tracepoint.c), but not the same program: the kernel
- * leaves that run out, and counts it (bpf_prog_inc_misses_counter, called in
+ * An account has one user at a time, on every kernel. None of these tracepoints
+ * is hit in an interrupt, and up to Linux 6.19 programs at tracepoints are not
+ * preempted. Later they can be (tracepoint_srcu in kernel/tracepoint.c), and
+ * another task can run on the CPU, but not the same program. The kernel leaves
+ * that run out, and counts it (bpf_prog_inc_misses_counter, called in
  * kernel/trace/bpf_trace.c). Hence each program has accounts of its own.
  */
 struct account {
-	u64 cgroup; /* of the task; 0: nobody's */
+	u64 cgroup; /* of the task; 0: none */
 	u64 dev;
-	u64 watching; /* the value it was opened under */
+	u64 watching; /* the map's value when this was opened */
 	u64 other;    /* a filesystem that is not watched */
 	u64 other_watching;
 	u64 to; /* key in writers; 0: found no room */
@@ -64,7 +64,7 @@ struct account {
 	u32 pad;
 };
 
-/* Whose account: the programs that have one. */
+/* The programs that have accounts. */
 enum account_user {
 	EXT4_RESERVE,
 	EXT4_RELEASE,
@@ -100,10 +100,10 @@ struct writers_counters {
 	u64 lost;	  /* changes without a writer: no room, or its cgroup unreadable */
 	u64 bytes_lost;	  /* grown or shrunk by those */
 	u64 members_full; /* cgroups that have to be looked up each time */
-	u64 unowned;	  /* what workers did for nobody known; counts for the root cgroup */
+	u64 unowned;	  /* changes by workers for an unknown owner; count for the root cgroup */
 };
 
-/* By the id of the cgroup that stands for the container, or of any other. */
+/* By cgroup id: of the cgroup that is named after a container, or of any other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WRITERS);
@@ -111,7 +111,7 @@ struct {
 	__type(value, struct writer);
 } writers SEC(".maps");
 
-/* From a cgroup to the one in writers that its changes go to. */
+/* From a cgroup to the key in writers that its changes are booked to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WRITERS);
@@ -157,7 +157,7 @@ struct {
 	__type(value, struct writer);
 } blank SEC(".maps");
 
-/* 1 for what stands in a container's id. */
+/* 1 for a lower-case hexadecimal digit, as in a container's id. */
 const volatile u8 hex[256] = {
 	['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1,
 	['8'] = 1, ['9'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1,
@@ -173,10 +173,11 @@ static __always_inline struct writers_counters *counts(void)
 }
 
 /*
- * names_container tells whether a cgroup's name bears a generated container
- * id, in whatever way the runtime dresses it: 64 hexadecimal digits in a row.
- * Without a branch in the loop: the verifier would walk both ways of each. Not
- * static, and called with a number: so it is verified once, not at each level.
+ * names_container reports whether a cgroup's name bears a generated container
+ * id: 64 hexadecimal digits in a row, whatever the runtime puts around them.
+ * The loop has no branch, because the verifier would walk both ways of each.
+ * The function is not static and takes a number, so it is verified once, not at
+ * each level.
  */
 __noinline int names_container(u64 node)
 {
@@ -203,11 +204,11 @@ static __always_inline struct kernfs_node *parent_of(struct kernfs_node *kn)
 }
 
 /*
- * stands_for finds the cgroup that the current task's changes go to: the
- * nearest one, from its own upwards, that is named after a container, so that
- * groups a container makes for itself are the container's. If there is none it
- * is the task's own: a service of the host, or a container whose id a person
- * chose, which only user space can know.
+ * stands_for returns the cgroup that the current task's changes are booked to:
+ * the nearest one, from its own upwards, that is named after a container. So
+ * groups that a container makes for itself count for the container. If there is
+ * none it is the task's own: a service of the host, or a container whose id a
+ * person chose, which only user space can know.
  */
 static __noinline u64 stands_for(u64 own)
 {
@@ -251,7 +252,7 @@ static __always_inline void book(struct account *a, struct writers_counters *n)
 	if (!to) {
 		__sync_fetch_and_add(&n->bytes_lost, a->grown + a->shrunk);
 	} else {
-		/* A writer that is gone was read, with what stands here, and forgotten. */
+		/* A missing writer was read, with what is in this account, and forgotten. */
 		w = bpf_map_lookup_elem(&writers, &to);
 		if (w) {
 			__sync_fetch_and_add(&w->grown, a->grown);
@@ -265,9 +266,9 @@ static __always_inline void book(struct account *a, struct writers_counters *n)
 }
 
 /*
- * turn_over gives the account to another cgroup or filesystem. While there is
- * no writer for a cgroup its account is nobody's, so that it is turned over at
- * each change, and finds room as soon as there is some.
+ * turn_over books an account and gives it to another cgroup or filesystem. As
+ * long as there is no room for a cgroup's writer, the account has no cgroup. So
+ * it is turned over at each change, and gets a writer as soon as there is room.
  */
 static __noinline struct account *turn_over(struct account *a, struct super_block___blocks *sb, u64 own,
 					    u64 now_watching)
@@ -301,7 +302,7 @@ static __noinline struct account *turn_over(struct account *a, struct super_bloc
 	return a;
 }
 
-/* account_of returns 0 if the filesystem is not watched. */
+/* account_of returns the current task's account on a filesystem; 0 if that is not watched. */
 static __always_inline struct account *account_of(struct super_block___blocks *sb, const u32 me)
 {
 	u64 own = bpf_get_current_cgroup_id(), dev;

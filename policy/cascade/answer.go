@@ -7,7 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// take finds the node an answer is about; 0 if nobody waits for it any more.
+// take removes an action from those in flight and returns its node; 0 if the action is not
+// in flight any more.
 func (c *Collector) take(now time.Time, id uint64) (index, *work) {
 	c.now = now
 	i, ok := c.inFlight[id]
@@ -20,12 +21,11 @@ func (c *Collector) take(now time.Time, id uint64) (index, *work) {
 	return i, w
 }
 
-// Answered takes what a live read returned that an action with this ID asked for
-// (Verify, Read). asOf is when the read was sent: what it returned was true then or
-// later.
+// Answered handles the result of a live read (Verify, Read), by the ID of its action. asOf
+// is when the read was sent: the result was true then or later.
 //
-// Absent is only a Status NotFound whose details name that very object. Anything else
-// that failed is Unknown. An answer that is late, or that nobody waits for, is ignored.
+// Absent is only a Status NotFound whose details name that very object. Any other failure
+// is Unknown. A late answer is ignored: its action is not in flight any more.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	i, w := c.take(now, id)
 	if i == 0 {
@@ -47,8 +47,8 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 
 func (c *Collector) exists(i index, w *work, asOf time.Time, o gc.Object) {
 	if w.overtaken && c.at(i).flags&observed == 0 {
-		// It may have gone after it was read and before it was listed, which no watch
-		// tells then.
+		// The object may have been deleted between the read and the list. No watch reports
+		// that.
 		c.wake(i)
 		return
 	}
@@ -58,21 +58,21 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o gc.Object) {
 	}
 	n := c.at(i)
 	k := &c.kinds.all[n.kind]
-	// What it was read as is what was asked for, whatever the answer calls it.
+	// The object has the coordinates of the request, whatever the answer contains.
 	o.APIVersion, o.Kind, o.Name, o.Namespace = k.apiVersion, k.kind, n.name, c.namespaces.all[n.namespace].text
 	if k.phase == unwatched {
-		o.Owners = nil // it is an owner here, nothing else: its watched self has what it refers to
+		o.Owners = nil // only an owner here: its watched version has the references
 	}
 	waits := n.flags
 	c.observe(o, false)
 	w.unchanged = w.conflict
 	if k := &c.kinds.all[n.kind]; k.phase != synced && k.phase != listing {
-		// No watch will report its end: ask again, in a while.
+		// No watch reports its deletion: read it again later.
 		w.recheck = c.now.Add(c.config.Recheck)
 		heap.Push(&c.alarms, alarm{w.recheck, i})
 	}
 	if w.conflicts > 0 {
-		c.wakeFirst(i) // nothing but the request is to come after the read
+		c.wakeFirst(i) // the request must follow the read directly
 	} else {
 		c.wake(i)
 	}
@@ -81,9 +81,9 @@ func (c *Collector) exists(i index, w *work, asOf time.Time, o gc.Object) {
 	}
 }
 
-// Patched takes the object that the response to a successful patch showed, before
-// Finished. An answer that nobody waits for any more is ignored: its object was seen to
-// go, or missing from a list, meanwhile.
+// Patched handles the object in the response to a successful patch. Call it before
+// Finished. The response is ignored if the action is not in flight any more: its object was
+// deleted, or missing from a list, in between.
 func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.now = now
 	if i, ok := c.inFlight[id]; ok && o.UID == c.uidOf(i) && !(c.quarantined(i) && c.streamed(i)) {
@@ -91,13 +91,13 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	}
 }
 
-// Finished takes how an action with this ID went, after [Collector.Patched].
+// Finished handles the result of an action, by its ID, after [Collector.Patched].
 //
-// Gone is only a Status NotFound whose details name that very object; anything else that
-// failed is Failed. Done of a Record says that the UID is stored where the next process
-// finds it. Record and Withdraw must be carried out in the order in which they were given
-// out. An action whose effect is not seen within Config.Settle is followed by a live
-// read.
+// Gone is only a Status NotFound whose details name that very object. Any failure without a
+// result of its own is Failed. Done of a Record means that the UID is stored where the next
+// process finds it. Record and Withdraw must be carried out in the order in which Ready
+// returned them. If the effect of an action is not seen within Config.Settle, a live read
+// follows.
 func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	i, w := c.take(now, id)
 	if i == 0 {
@@ -112,7 +112,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	case gc.Done:
 		w.failures, w.conflicts, w.conflict, w.unchanged = 0, 0, false, false
 		if !w.seen || w.verb == gc.Delete && c.at(i).flags&terminating == 0 {
-			// The watch will report it; until then the same must not be done twice.
+			// Until the watch reports the effect, the action must not be repeated.
 			w.sent = true
 			c.wait(i, c.config.Settle)
 		}
@@ -120,13 +120,13 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 		c.conflicted(i, w)
 	case gc.Gone:
 		if c.quarantined(i) {
-			c.retry(i, w, c.config.RetryMin) // its watch reports whether it is
+			c.retry(i, w, c.config.RetryMin) // not trusted: the watch reports a deletion
 			break
 		}
 		c.vanish(i, proven)
 		return
 	case gc.TooMany:
-		c.wait(i, c.config.RetryMin) // it is no failure of the object's: no longer each time
+		c.wait(i, c.config.RetryMin) // not the object's failure: the pause does not grow
 	case gc.Deferred: // see Slow and Hold
 	case gc.Withheld:
 		w.withheld, w.withheldFor = w.verb, w.reason
@@ -138,10 +138,11 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	c.wake(i)
 }
 
-// conflicted has an object read again, and after some conflicts in a row only after
-// pauses that double: it is never deleted in a version that nobody has looked at. One that
-// changes all the time is asked for some times after each pause, for every single time is
-// a matter of luck. One that does not change conflicts for another reason.
+// conflicted handles a conflict. It requests a live read, because an object is never
+// deleted in a version that was not evaluated. After some conflicts in a row, pauses come
+// first, and double. An object that changes all the time gets several requests after each
+// pause, because each one succeeds only by luck. An object that does not change conflicts
+// for another reason. It gets one request after each pause.
 func (c *Collector) conflicted(i index, w *work) {
 	w.conflict, w.unchanged, w.reread = true, false, true
 	if w.conflicts < 255 {
@@ -159,8 +160,8 @@ func (c *Collector) conflicted(i index, w *work) {
 	}
 }
 
-// recorded takes how it went to write an owner into the durable journal. Whoever writes
-// it is not asked of the API server for each owner, so the pauses do not grow.
+// recorded handles the result of writing an owner to the durable journal. The journal does
+// not send one request per owner, so the pause does not grow.
 func (c *Collector) recorded(i index, r gc.Result) {
 	if r == gc.Done {
 		c.record(i)
@@ -170,7 +171,8 @@ func (c *Collector) recorded(i index, r gc.Result) {
 	c.wake(i)
 }
 
-// retry puts a node off, for longer each time.
+// retry postpones a node. The pause starts at from and doubles with each failure in a row,
+// up to Config.RetryMax.
 func (c *Collector) retry(i index, w *work, from time.Duration) {
 	pause := min(from<<min(w.failures, 20), c.config.RetryMax)
 	if pause <= 0 {

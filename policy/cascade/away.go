@@ -2,10 +2,10 @@ package cascade
 
 import "time"
 
-// Away says that the API server was away, and may have come back with an etcd that has
-// another history since some moment. What was proven to be gone, of any type, is asked
-// about again: an owner that is there once more may have dependents that a watch reports
-// of before the owner's own type has been listed.
+// Away handles an outage of the API server. Its etcd may have been restored, with another
+// history since some time. So owners of any type that were proven gone are read again: an
+// owner that exists again may have dependents that a watch reports before the owner's own
+// type is listed.
 func (c *Collector) Away(now time.Time) {
 	c.now = now
 	for id := range c.kinds.all {

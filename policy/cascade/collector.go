@@ -8,62 +8,62 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Collector is the graph and what is to be done about it. It is not safe for
-// concurrent use: one goroutine owns it.
+// Collector is the dependency graph and the work on it. It is not safe for concurrent use:
+// one goroutine owns it.
 type Collector struct {
 	store
 	config       Config
 	namespaces   table
 	otherUIDs    table
 	kinds        kinds
-	versions     map[index]string // resourceVersions that are no numbers
-	queue        []index          // looked at next, in this order
-	head         int              // of queue: what is before was looked at
+	versions     map[index]string // resourceVersions that are not numbers
+	queue        []index          // nodes to evaluate, in this order
+	head         int              // of queue: the nodes before it are done
 	work         map[index]*work
 	inFlight     map[uint64]index
 	lastID       uint64
 	alarms       alarms
-	held         []index // wait for types to be listed
-	incomplete   int     // types that are not
+	held         []index // nodes that wait for types to be listed
+	incomplete   int     // types that are not listed
 	journal      journal
 	out          []gc.Action
 	tombstones   tombstones
 	absent       quarantine
 	excludedNS   map[string]bool
-	heldReported map[index]bool // of owners: that what is excluded holds them
+	heldReported map[index]bool // owners for which HeldByExcluded was emitted
 	roots        roots
 	lanes        lanes
-	now          time.Time // of the input at hand
+	now          time.Time // of the current input
 }
 
-// work is what the collector knows of a node it is busy with; most have none.
+// work is the state of a node that the collector is busy with. Most nodes have none.
 type work struct {
-	id        uint64 // of the action on its way
+	id        uint64 // of the action in flight; 0: none
 	verb      gc.Verb
-	seen      bool      // the object was seen in a new version since
-	sent      bool      // it was done, and its effect has not been seen
-	wanted    bool      // a dependent wants a live answer
-	reread    bool      // the node itself does
-	conflict  bool      // the last action met one
-	unchanged bool      // it was read since, and nothing that matters had changed
-	moved     bool      // the last action was about another version than the one before
-	tried     string    // the version that it was about
-	overtaken bool      // a list came between the read on its way and its answer
+	seen      bool      // the object was seen in a new version since the action
+	sent      bool      // the action is Done, but its effect was not seen yet
+	wanted    bool      // a dependent needs a live read of it (Verify)
+	reread    bool      // the node itself needs a live read (Read)
+	conflict  bool      // the last action met a conflict
+	unchanged bool      // read since the conflict; nothing relevant had changed
+	moved     bool      // the last action had another version than the one before
+	tried     string    // the version of the last action
+	overtaken bool      // a list ended while the read was in flight
 	disputed  bool      // a live read differed from the stream
-	asRead    string    // the version that one returned that said the same
+	asRead    string    // version of a live read that agreed with the stream
 	conflicts uint8     // in a row
 	failures  uint8     // in a row
-	due       time.Time // nothing is done before
-	recheck   time.Time // of an owner that no watch reports
-	readAt    time.Time // the last live answer
+	due       time.Time // no action before
+	recheck   time.Time // next live read of an owner without a watch
+	readAt    time.Time // when the last live read was sent
 	last      gc.Result
 	reason    gc.Reason // of the last action
-	// The action that the caller withheld; 0: none.
+	// The verb and reason of the action that the caller withheld; 0: none.
 	withheld    gc.Verb
 	withheldFor gc.Reason
 }
 
-// New makes an empty collector.
+// New returns an empty collector.
 func New(config Config) *Collector {
 	c := &Collector{
 		config:       config.withDefaults(),
@@ -83,16 +83,20 @@ func New(config Config) *Collector {
 // Len is the number of nodes: objects, and owners that were never seen.
 func (c *Collector) Len() int { return c.live }
 
-// Ready gives the next actions, most at most, in the order in which they became
-// due; the rest stays. Take only what is carried out at once: what an action
-// rests on may be no older than Config.FreshFor.
+// Ready returns the next actions, up to most of them, in the order in which they became
+// due. The rest stays queued. Take only actions that are carried out at once: the state
+// that an action rests on may be no older than Config.FreshFor.
 //
-// Every action must be answered, by its ID: with Answered or Finished. The result of one
-// that is not carried out is Failed; Deferred answers a Delete that the caller does not
-// want now, after [Collector.Slow] (of one root) or [Collector.Hold] (of all) limited them
-// it does; Withheld answers what the caller does not want to do at all (it only
-// observes), and the same is not asked for again until the object changes. Call Ready
-// again at [Collector.Next].
+// Every action with an ID must be answered by that ID, with Answered or Finished. Three
+// results are for actions that were not carried out:
+//
+//   - Deferred: the caller does not want this Delete now. Before this answer it limits the
+//     deletions of one root with [Collector.Slow], or all with [Collector.Hold].
+//   - Withheld: the caller does not want the action at all (it only observes). Ready does
+//     not return the same action again until the object changes.
+//   - Failed: any other reason.
+//
+// Call Ready again at [Collector.Next].
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
 	c.ring()
@@ -102,7 +106,7 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 		c.head++
 		n := c.at(i)
 		n.flags &^= queued
-		if n.next != 0 { // not dropped meanwhile
+		if n.next != 0 { // not dropped since
 			c.decide(i)
 		}
 	}
@@ -116,9 +120,8 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	return actions
 }
 
-// Next is when something changes by itself: the earliest moment at which Ready
-// may have more to say without further input. Zero if never; a time that has
-// passed if it has something now.
+// Next is the earliest time at which Ready may return more without further input. It is
+// zero if there is none. It is a past time if Ready has more now.
 func (c *Collector) Next() time.Time {
 	if c.head < len(c.queue) || len(c.out) > 0 {
 		return c.now
@@ -133,7 +136,7 @@ func (c *Collector) Next() time.Time {
 	return next
 }
 
-// wake has a node looked at.
+// wake queues a node for evaluation.
 func (c *Collector) wake(i index) {
 	if n := c.at(i); n.flags&queued == 0 {
 		n.flags |= queued
@@ -141,8 +144,8 @@ func (c *Collector) wake(i index) {
 	}
 }
 
-// wakeFirst has a node looked at before all others: what was read of it just now gets
-// old while it waits. If it is in the queue already, it is looked at twice.
+// wakeFirst queues a node before all others, because its live read gets old while it waits.
+// A node that is queued already is evaluated twice.
 func (c *Collector) wakeFirst(i index) {
 	c.at(i).flags |= queued
 	if c.head == 0 {
@@ -153,7 +156,7 @@ func (c *Collector) wakeFirst(i index) {
 	c.queue[c.head] = i
 }
 
-// wakeDependents has all dependents of a UID looked at.
+// wakeDependents queues all dependents of a node's UID.
 func (c *Collector) wakeDependents(i index) {
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
 		for _, d := range c.at(s).dependents {
@@ -190,10 +193,10 @@ func (c *Collector) rest(i index) {
 	}
 }
 
-// alarm is a moment at which a node is looked at again.
+// alarm is a time at which a node is evaluated again.
 type alarm struct {
 	at   time.Time
-	node index // 0: those in held
+	node index // 0: the nodes in held
 }
 
 type alarms []alarm
@@ -216,7 +219,7 @@ func (c *Collector) wait(i index, d time.Duration) {
 	heap.Push(&c.alarms, alarm{w.due, i})
 }
 
-// valid alarms are those that were not put off or called off since.
+// valid reports whether an alarm was not postponed or cancelled since.
 func (c *Collector) valid(a alarm) bool {
 	if a.node == 0 {
 		return len(c.held) > 0

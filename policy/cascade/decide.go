@@ -6,30 +6,32 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// decide what is to be done about one node now, if anything.
+// decide evaluates one node and emits the action that is due now, if any.
 //
-// The rules are these:
+// The rules:
 //
-//   - No owner but dangling ones: delete. The object's own finalizers choose the policy,
-//     because any other would strip them.
+//   - Only dangling owners: delete. The object's own finalizers choose the policy, because
+//     any other policy would strip them.
 //   - A solid owner: the dangling and waiting references beside it are removed.
-//   - No owner but waiting (and dangling) ones: delete, foreground if it has dependents
-//     itself. If one of those waits, too, its own references are unblocked first: they
-//     may be a circle.
-//   - Deleted and waiting: once no reference blocks it, foregroundDeletion is removed.
-//     Two that wait for each other are unblocked. (The kube-controller-manager leaves
-//     those, and one that refers to itself, forever.)
-//   - Deleted with orphan: the journal has it, all references to its UID that are known
-//     are removed, then the finalizer is.
-//   - A reference to an absent owner that the journal has: it is removed, and nothing is
-//     deleted because of it.
+//   - Only waiting (and dangling) owners: delete, in the foreground if the object has
+//     dependents itself. If one of those waits, too, the object's own references are
+//     unblocked first: they may be a circle.
+//   - Deleted and waiting: once no reference blocks it, foregroundDeletion is removed. Two
+//     objects that wait for each other are unblocked. (The kube-controller-manager leaves
+//     those forever, and an object that refers to itself.)
+//   - Deleted with orphan: the journal records it, then all known references to its UID are
+//     removed, then the finalizer is.
+//   - A reference to an absent owner that is in the journal: it is removed, and never
+//     causes a deletion.
 //   - Terminating otherwise: nothing.
 //
-// The kube-controller-manager deletes a dependent of a waiting owner foreground even if
-// the dependent has the finalizer orphan, and counts a reference as blocking whatever its
-// coordinates. Both differ here on purpose. What is excluded is neither deleted nor
-// patched, with one exception: if somebody deleted it, its own foregroundDeletion or
-// orphan is removed once nothing holds it any more.
+// Two behaviours of the kube-controller-manager are left out on purpose. It deletes a
+// dependent of a waiting owner in the foreground even if the dependent has the finalizer
+// orphan. It counts a reference as blocking whatever its coordinates.
+//
+// Excluded objects are neither deleted nor patched, with one exception. If an excluded
+// object was deleted, the collector removes its foregroundDeletion or orphan finalizer once
+// nothing holds it any more.
 func (c *Collector) decide(i index) {
 	n := c.at(i)
 	if w := c.work[i]; w != nil {
@@ -40,7 +42,8 @@ func (c *Collector) decide(i index) {
 			w.recheck, w.wanted = time.Time{}, true
 		}
 		if w.sent {
-			// Done, and nothing was seen of it for long: look.
+			// The action is Done, but its effect was not seen for Config.Settle: read the
+			// object.
 			w.sent, w.reread = false, true
 		}
 		if c.readLive(i, w) {
@@ -61,7 +64,7 @@ func (c *Collector) decide(i index) {
 	}
 }
 
-// readLive asks for a live read if somebody wants one.
+// readLive emits a live read if one is wanted. It reports whether the evaluation must wait.
 func (c *Collector) readLive(i index, w *work) bool {
 	n := c.at(i)
 	if !w.wanted && !w.reread {
@@ -72,16 +75,16 @@ func (c *Collector) readLive(i index, w *work) bool {
 		return false
 	}
 	if w.wanted && n.flags&observed != 0 && c.condition(i) != waiting && c.kinds.all[n.kind].phase == synced {
-		w.wanted = false // the watch reports it, and goes on to
+		w.wanted = false // the watch reports it, and its changes
 		if !w.reread {
 			return false
 		}
 	}
 	if !c.reachable(i) {
-		return true // the type's coming wakes it
+		return true // TypeCame wakes it
 	}
 	if n.flags&observed == 0 && c.kinds.all[n.kind].phase == listing && n.flags&doubted == 0 {
-		return true // the list may tell; its end wakes it
+		return true // the list may have it; Synced wakes it
 	}
 	a := gc.Action{Verb: gc.Verify, Object: c.coordinates(i), Reason: OwnerUnverified}
 	switch {
@@ -94,7 +97,7 @@ func (c *Collector) readLive(i index, w *work) bool {
 	return true
 }
 
-// emit asks for an action about a node.
+// emit adds an action about a node to the output.
 func (c *Collector) emit(i index, a gc.Action) {
 	w := c.workOf(i)
 	if w.withheld == a.Verb && w.withheldFor == a.Reason {
@@ -110,7 +113,7 @@ func (c *Collector) emit(i index, a gc.Action) {
 	c.out = append(c.out, a)
 }
 
-// ask has an owner read live, once for all of its dependents.
+// ask requests a live read of an owner, once for all its dependents.
 func (c *Collector) ask(owner index) {
 	w := c.workOf(owner)
 	if !w.wanted {
@@ -119,8 +122,8 @@ func (c *Collector) ask(owner index) {
 	}
 }
 
-// fresh says whether what is known of an owner was read live just now. Half way
-// to being old it is asked for again, so that nobody has to wait for it.
+// fresh reports whether an owner was read live within Config.FreshFor. From half that age
+// on it requests another read, so that no decision waits for it.
 func (c *Collector) fresh(owner index) bool {
 	w := c.work[owner]
 	if w == nil || w.readAt.IsZero() {
@@ -134,7 +137,8 @@ func (c *Collector) fresh(owner index) bool {
 	return age >= 0 && age <= c.config.FreshFor
 }
 
-// allFresh does the same for those owners of a node that are judged so.
+// allFresh reports whether all owners of a node that are judged j are fresh. It requests
+// live reads like fresh.
 func (c *Collector) allFresh(i index, j judgement) bool {
 	ok := true
 	for _, e := range c.at(i).owners {
@@ -145,7 +149,7 @@ func (c *Collector) allFresh(i index, j judgement) bool {
 	return ok
 }
 
-// decideDependent is for an object that nobody deletes yet.
+// decideDependent evaluates an object that is not being deleted.
 func (c *Collector) decideDependent(i index) {
 	n, first := c.classify(i)
 	if n[unknown] > 0 {
@@ -161,7 +165,7 @@ func (c *Collector) decideDependent(i index) {
 	case n[solid] > 0:
 		c.tidy(i, n, first)
 	case n[unknown] > 0:
-		// Unknown never deletes.
+		// An unknown owner never causes a deletion.
 	case n[waiting] > 0:
 		c.followWaiting(i, first[waiting])
 	default:
@@ -169,9 +173,9 @@ func (c *Collector) decideDependent(i index) {
 	}
 }
 
-// leaveOrphaning takes references away whose owner leaves its dependents
-// behind. The dangling ones go with them: had they been alone, the object would
-// have gone, and it is to stay.
+// leaveOrphaning removes references to owners that orphan their dependents. It reports
+// whether there are any. The dangling references are removed with them: left alone, they
+// would cause the deletion of an object that is to stay.
 func (c *Collector) leaveOrphaning(i index) bool {
 	owners := c.at(i).owners
 	var refs []gc.Position
@@ -182,7 +186,7 @@ func (c *Collector) leaveOrphaning(i index) bool {
 			continue
 		case c.orphaned(i, e):
 			if c.ownerNotReported(e.owner) {
-				return true // its type's end of that wakes it
+				return true // Synced of the owner's type wakes it
 			}
 			if owner == 0 {
 				owner = e.owner
@@ -199,8 +203,8 @@ func (c *Collector) leaveOrphaning(i index) bool {
 	return true
 }
 
-// tidy takes away what is absent or waiting beside a solid owner: a waiting
-// owner would wait for this object, which stays.
+// tidy removes absent and waiting owners beside a solid one: a waiting owner would wait for
+// this object, which stays.
 func (c *Collector) tidy(i index, n, first count) {
 	if n[dangling]+n[waiting] == 0 {
 		return
@@ -222,8 +226,8 @@ func (c *Collector) tidy(i index, n, first count) {
 	c.emit(i, c.action(i, gc.RemoveReferences, ReferencesStale, c.at(i).owners[at].owner, refs))
 }
 
-// policy is how an object is deleted: its own finalizers decide, because
-// deleting it with another policy would strip them.
+// policy is the propagation policy for an object's deletion. Its own finalizers decide,
+// because another policy would strip them.
 func (c *Collector) policy(i index, otherwise gc.Policy) gc.Policy {
 	switch f := c.at(i).flags; {
 	case f&wantsOrphan != 0:
@@ -234,8 +238,9 @@ func (c *Collector) policy(i index, otherwise gc.Policy) gc.Policy {
 	return otherwise
 }
 
-// Conflicts in a row: atOnce are answered by a read and another request without a
-// pause, and of an object that changes all the time as many after each pause; restless are too many to keep quiet about.
+// Limits for conflicts in a row. After each of the first atOnce conflicts, a read and
+// another request follow without a pause. An object that changes all the time gets atOnce
+// requests after each pause. At restless conflicts a warning is emitted.
 const (
 	atOnce   = 5
 	restless = 8
@@ -256,7 +261,8 @@ func (c *Collector) remove(i index, p gc.Policy, why gc.Reason, at int) {
 	a := c.action(i, gc.Delete, why, owner, nil)
 	a.Policy = p
 	if a.ResourceVersion == "" {
-		// With the UID alone, what was adopted meanwhile would go.
+		// With the UID as the only precondition, an object that was adopted since would be
+		// deleted.
 		w.reread = true
 		c.retry(i, w, c.config.RetryMin)
 		return

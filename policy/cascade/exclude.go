@@ -2,16 +2,16 @@ package cascade
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// What is excluded is neither deleted nor patched, but for one thing: if somebody
-// deleted it, the collector's own finalizers come off once they hold nothing any more.
-// Nobody else takes them off.
+// Excluded objects are neither deleted nor patched, with one exception. The collector
+// removes its own finalizers from an excluded object that was deleted, once they hold
+// nothing any more. No other component removes them.
 
-// maxLooked bounds how many dependents are looked at for that.
+// maxVisited bounds how many dependents reportHeld visits.
 const maxVisited = 64
 
-// sayHeld reports, once, of a deleted owner that all that still holds it is excluded, and
-// stays. A dependent that is going, or that the collector deals with, is waited for
-// first: its end brings the owner back here.
+// reportHeld warns, once, if only excluded objects still hold a deleted owner. They stay.
+// If another dependent is terminating or the collector acts on it, there is no warning yet:
+// its deletion wakes the owner.
 func (c *Collector) reportHeld(i index) {
 	if c.heldReported[i] {
 		return
@@ -42,7 +42,7 @@ func (c *Collector) reportHeld(i index) {
 	c.out = append(c.out, gc.Action{Verb: gc.Warn, Object: c.coordinates(i), Reason: HeldByExcluded})
 }
 
-// ownFinalizer says whether an object is deleted and has a finalizer of the collector's.
+// ownFinalizer reports whether an object is deleted and has a collector's finalizer.
 func (c *Collector) ownFinalizer(i index) bool {
 	f := c.at(i).flags
 	return f&(observed|terminating) == observed|terminating && f&(wantsOrphan|wantsForegr) != 0

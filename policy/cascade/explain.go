@@ -7,16 +7,16 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Explanation is why an object is still there, and what the collector makes of
-// each of its owner references.
+// Explanation is why an object still exists, and how each of its owner references is
+// judged.
 type Explanation struct {
 	Object  gc.Coordinates
 	Reason  gc.Reason
-	Due     bool             // something is to be done about it: Ready will say what
-	Owners  []Explained      // in the order in which they are written
+	Due     bool             // an evaluation is pending: see Ready
+	Owners  []Explained      // in the order of its ownerReferences
 	Waiting []gc.Coordinates // dependents that hold it, the first ten
-	Retry   time.Time        // not looked at before; zero: no such time
-	Root    gc.Coordinates   // whose going has it deleted, where its owners are absent or waiting
+	Retry   time.Time        // not evaluated before; zero: no such time
+	Root    gc.Coordinates   // of its deletion, if its owners are absent or waiting
 	Last    gc.Result        // of the last action, with KeptRetry
 }
 
@@ -26,7 +26,7 @@ type Explained struct {
 	Judgement string // solid, orphaning, waiting, dangling, unknown, unresolvable
 }
 
-// Explain says what is known of an object. It changes nothing.
+// Explain returns what is known of an object. It changes nothing.
 func (c *Collector) Explain(o gc.Coordinates) Explanation {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
@@ -99,8 +99,8 @@ func (c *Collector) why(i index) gc.Reason {
 	return OwnersAbsent
 }
 
-// explainDeletion says whose cascade an object that is to go belongs to, and whether
-// that is put off.
+// explainDeletion adds the root of the deletion of an object, and whether the deletion is
+// postponed.
 func (c *Collector) explainDeletion(i index, x *Explanation) {
 	cause := c.causeOf(i)
 	if noted, top := c.climb(cause); noted != nil {
@@ -134,7 +134,7 @@ func (c *Collector) whyTerminating(i index) gc.Reason {
 	return KeptTerminating
 }
 
-// Holding are the dependents that a deleted owner waits for, the first ten.
+// Holding returns the first ten dependents that a deleted owner waits for.
 func (c *Collector) Holding(o gc.Coordinates) []gc.Coordinates {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
@@ -143,7 +143,7 @@ func (c *Collector) Holding(o gc.Coordinates) []gc.Coordinates {
 	return nil
 }
 
-// holding are the dependents that an object waits for.
+// holding returns the first ten dependents that an object waits for.
 func (c *Collector) holding(i index) (list []gc.Coordinates) {
 	const most = 10
 	orphans := c.condition(i) == orphaning

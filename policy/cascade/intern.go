@@ -11,12 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// uid is a UID in 16 bytes: the UUID itself or, for a UID of another form, its
-// number in the table of those. Which of the two it is, the flag beside it says.
+// uid is a UID in 16 bytes: the UUID itself or, for a UID of another form, its number in
+// Collector.otherUIDs. The node's flag otherUID distinguishes them.
 type uid [16]byte
 
-// parseUUID takes only the canonical form, so that String gives back what was
-// read.
+// parseUUID accepts only the canonical form, so that String returns what was read.
 func parseUUID(s string) (u uid, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
@@ -58,8 +57,8 @@ func (u uid) String() string {
 	return string(b[:])
 }
 
-// table gives strings numbers, and forgets those that nobody uses: owner
-// references may say anything, and must not fill the memory for good.
+// table interns strings as numbers, and forgets those without uses. Owner references may
+// contain any string, and must not fill the memory.
 type table struct {
 	ids  map[string]uint32
 	all  []interned
@@ -99,52 +98,53 @@ func (t *table) release(id uint32) {
 	}
 }
 
-// kindName is what an owner reference says of a type.
+// kindName identifies a type as an owner reference does.
 type kindName struct{ apiVersion, kind string }
 
 // kind is all that is known of a type, or of a name that may be one.
 type kind struct {
 	kindName
 	group    string
-	base     string // what references call it: see Second
+	base     string // the kind in references: see Second
 	resource string
-	uses     uint32 // nodes of it, and one while it is served
-	// scoped says that it is known whether it is namespaced. That is kept
-	// while the type is away: flapping must not move anything.
+	uses     uint32 // its nodes and tombstones, and one while it is served
+	// scoped is whether namespaced is known. Both are kept while the type is not served, so
+	// that a flapping type moves no references.
 	scoped, namespaced   bool
 	aggregated, excluded bool
 	phase                phase
-	since                time.Time // it is incomplete
+	since                time.Time // when it became incomplete
 	epoch                uint32    // of the listing
 	tombstones           int       // of its objects
 	head                 index     // its nodes, a ring through prev and next
-	holds                container // more than its dependents
+	holds                container // what it contains beside its dependents
 	size                 int
 }
 
-// Second names the kind of a resource that shares it with another resource of its group
-// version, as some aggregated API servers have it: two resources are two types. References
-// name the kind alone, and mean an object of either.
+// Second names the kind of a resource that shares its kind with another resource of its
+// group version, as in some aggregated API servers. Two resources are two types. References
+// have only the kind, and mean an object of either type.
 func Second(kind, resource string) string { return kind + "/" + resource }
 
-// BaseKind is the kind as the API has it.
+// BaseKind returns the kind as the API has it, without the suffix of [Second].
 func BaseKind(kind string) string {
 	base, _, _ := strings.Cut(kind, "/")
 	return base
 }
 
-// phase of a type: how far what the graph has of it can be trusted to be all.
+// phase of a type says whether the graph can be trusted to have all its objects.
 type phase uint8
 
 const (
-	unserved   phase = iota // never came, or went
-	listing                 // came, or is listed again
-	unreadable              // cannot be listed
+	unserved   phase = iota // never served, or not any more
+	listing                 // newly served, or listed again after unreadable
+	unreadable              // cannot be listed or watched
 	synced
 	unwatched // served, but never listed
 )
 
-// incomplete phases hold what needs to know of every object.
+// incomplete reports whether objects of the type may be unknown. Decisions that depend on
+// every object wait then.
 func (p phase) incomplete() bool { return p == listing || p == unreadable }
 
 type kinds struct {
@@ -182,14 +182,14 @@ func (k *kinds) release(id uint32) {
 	}
 }
 
-// version reads a resourceVersion as the number it is on every API server of
-// Kubernetes' own; others compare by equality alone.
+// version parses a resourceVersion as the number that it is on every API server of
+// Kubernetes' own. Other resourceVersions are compared for equality only.
 func version(s string) (v uint64, ok bool) {
 	v, err := strconv.ParseUint(s, 10, 64)
 	return v, err == nil && v != 0 && s[0] >= '1' && s[0] <= '9'
 }
 
-// finalizerSum tells apart lists of finalizers; their order does not matter.
+// finalizerSum is a hash of a list of finalizers; their order does not matter.
 func finalizerSum(list []string) uint32 {
 	if len(list) == 0 {
 		return 0

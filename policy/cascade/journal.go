@@ -8,12 +8,12 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// journal remembers owners whose dependents were left behind. Nothing cheap proves that
-// a watch is not late, so a dependent may be seen after its orphaned owner has gone.
-// The journal tells that owner from one whose dependents are to go with it: the late
-// dependent loses its reference, not its life.
+// journal remembers owners whose dependents were orphaned. No cheap check proves that a
+// watch is not late, so a dependent may be seen after its orphaned owner is gone. The
+// journal distinguishes that owner from one whose dependents are deleted with it. The late
+// dependent of an orphaned owner only loses its reference.
 //
-// The caller keeps a durable copy: see [Record], [Collector.Recall] and [Withdraw].
+// The caller keeps a durable copy: see [gc.Record], [Collector.Recall] and [gc.Withdraw].
 type journal struct {
 	uuids  map[uid]*orphaned
 	others map[string]*orphaned // UIDs of another form
@@ -22,11 +22,12 @@ type journal struct {
 // orphaned is an owner in the journal.
 type orphaned struct {
 	recorded time.Time
-	// left is when the finalizer orphan was known to be off at the latest; zero if it may
+	// left is a time by which the finalizer orphan was certainly removed; zero if it may
 	// still be there.
 	left time.Time
-	// asked is set once the finalizer's removal was asked for, by this process or perhaps by
-	// another: its absence alone then does not show that somebody else took it off.
+	// asked is set once the removal of the finalizer was requested, by this process or
+	// perhaps by another. After that, its absence alone does not prove that another
+	// component removed it.
 	asked bool
 }
 
@@ -65,7 +66,7 @@ func (j *journal) drop(id string) {
 	delete(j.others, id)
 }
 
-// entries are all, in an order that the inputs determine.
+// entries returns all entries, sorted by UID.
 func (j *journal) entries() (list []Entry) {
 	for u, o := range j.uuids {
 		list = append(list, Entry{u.String(), o.recorded})
@@ -77,7 +78,7 @@ func (j *journal) entries() (list []Entry) {
 	return list
 }
 
-// entry is what the journal has of a node's UID; nil if nothing.
+// entry returns the journal's entry for a node's UID; nil if there is none.
 func (c *Collector) entry(i index) *orphaned {
 	if n := c.at(i); n.flags&otherUID == 0 {
 		return c.journal.uuids[n.uid]
@@ -85,11 +86,11 @@ func (c *Collector) entry(i index) *orphaned {
 	return c.journal.others[c.uidOf(i)]
 }
 
-// Journal gives what is remembered, sorted by UID.
+// Journal returns all entries, sorted by UID.
 func (c *Collector) Journal() []Entry { return c.journal.entries() }
 
-// Recall takes over what a durable journal has. It must be called before the first
-// [Collector.Ready], and again when a journal that was restored has more.
+// Recall adds the entries of a durable journal. It must be called before the first
+// [Collector.Ready], and again if a restored journal has more entries.
 func (c *Collector) Recall(now time.Time, entries []Entry) {
 	c.now = now
 	for _, e := range entries {
@@ -106,25 +107,25 @@ func (c *Collector) Recall(now time.Time, entries []Entry) {
 	}
 }
 
-// record notes that an owner stands in the durable journal now.
+// record notes that the durable journal has an owner now.
 func (c *Collector) record(i index) {
 	if id := c.uidOf(i); c.journal.of(id) == nil {
 		c.journal.put(id, &orphaned{recorded: c.now})
 	}
 }
 
-// left notes that an owner has gone.
+// left notes that an owner is gone.
 func (c *Collector) left(i index) {
 	if e := c.entry(i); e != nil && e.left.IsZero() {
 		e.left = c.now
 	}
 }
 
-// Swept says that every type that can hold dependents has reported everything that had
-// happened before begun: those that discovery names, in a discovery that was complete
-// and began after it. It returns the UIDs that are forgotten now, because their
-// owners had been left behind before begun, and recorded Config.KeepOrphaned ago. What
-// something known still refers to stays.
+// Swept forgets old entries, and returns their UIDs. The caller guarantees that every type
+// that can hold dependents has reported everything that happened before begun. These are
+// the types in a discovery that was complete and began after begun. An entry is forgotten
+// if its owner was gone before begun and it was recorded at least Config.KeepOrphaned ago.
+// An entry stays if a known object still refers to its UID.
 func (c *Collector) Swept(now, begun time.Time) (forgotten []string) {
 	c.now = now
 	for _, known := range c.journal.entries() {
@@ -132,7 +133,7 @@ func (c *Collector) Swept(now, begun time.Time) (forgotten []string) {
 		switch there, referred := c.present(known.UID); {
 		case there:
 			e.left = time.Time{}
-		case referred: // and cannot be helped at present
+		case referred: // kept: the references cannot be removed now
 		case e.left.IsZero():
 			e.left = now // no type has it: the next sweep counts
 		case e.left.Before(begun) && now.Sub(e.recorded) >= c.config.KeepOrphaned:
@@ -143,7 +144,8 @@ func (c *Collector) Swept(now, begun time.Time) (forgotten []string) {
 	return forgotten
 }
 
-// present says whether any object with a UID is there, and whether any refers to it.
+// present reports whether any object with a UID exists, and whether any object refers to
+// it.
 func (c *Collector) present(id string) (there, referred bool) {
 	for s := c.chain(id); s != 0; s = c.at(s).same {
 		there = there || c.at(s).flags&observed != 0
@@ -152,14 +154,14 @@ func (c *Collector) present(id string) (there, referred bool) {
 	return there, referred
 }
 
-// revived says whether an owner in the journal is there, and its dependents are not to
-// be left behind any more: a DELETE with another policy took the finalizer orphan away,
-// or an etcd was restored.
+// revived reports whether an owner in the journal exists and its dependents are not to be
+// orphaned any more. Either a DELETE with another policy removed the finalizer orphan, or
+// etcd was restored.
 func (c *Collector) revived(i index, e *orphaned) bool {
 	f := c.at(i).flags
 	switch {
 	case f&observed == 0 || f&restored != 0 || !c.reachable(i) || c.kinds.all[c.at(i).kind].phase == unwatched:
-		return false // what a version that is not watched was read as may be old
+		return false // a read of an unwatched version may be old
 	case f&terminating == 0:
 		return true
 	case f&wantsOrphan != 0:
@@ -168,8 +170,8 @@ func (c *Collector) revived(i index, e *orphaned) bool {
 	return f&wantsForegr != 0 || !e.asked
 }
 
-// withdraw takes an owner out of the journal that was revived. Events may be old, so a
-// live read has to show it. It says whether that is still to come.
+// withdraw removes an owner that was revived from the journal. Events may be old, so a live
+// read must confirm it. withdraw reports whether that read is still to come.
 func (c *Collector) withdraw(i index) (waits bool) {
 	e := c.entry(i)
 	if e == nil || !c.revived(i, e) {
@@ -185,14 +187,15 @@ func (c *Collector) withdraw(i index) (waits bool) {
 	return false
 }
 
-// decideOrphaning takes the finalizer orphan off once the journal has the owner and no
-// reference to it is left that is known.
+// decideOrphaning removes the finalizer orphan once the journal has the owner and no known
+// reference to it is left.
 func (c *Collector) decideOrphaning(i index) {
 	if c.notReported(i) {
-		return // its type's end of that wakes it
+		return // Synced of its type wakes it
 	}
 	w, e := c.workOf(i), c.entry(i)
-	// Who only observes is asked for both, so that the record of decisions is complete.
+	// A caller that only observes withholds both actions. Both are emitted, so that the
+	// record of decisions is complete.
 	if e == nil && w.withheld != gc.Record && w.withheld != gc.RemoveFinalizer {
 		a := c.action(i, gc.Record, OrphaningBegins, i, nil)
 		a.Owner = gc.Coordinates{}

@@ -2,35 +2,35 @@ package cascade
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// judgement of one owner reference, at its own coordinates.
+// judgement is the state of one owner reference, at its own coordinates.
 //
-// The coordinates are apiVersion, kind, name and UID, and the namespace of the dependent
-// if the owner's type has namespaces. References that give one UID different coordinates
-// are judged apart. A reference is
+// The coordinates are apiVersion, kind, name and UID, and the namespace of the dependent if
+// the owner's type is namespaced. References that give one UID different coordinates are
+// judged separately. A reference is
 //
-//   - solid if the object was seen at these coordinates (the same object in another
-//     version of its group counts), and is not waiting;
+//   - solid if the object was seen at these coordinates (the same object in another version
+//     of its group counts), and is not waiting;
 //   - waiting if that object is being deleted and has foregroundDeletion;
-//   - orphaning if it is being deleted and has orphan: solid still, but its dependents
-//     are to be left behind;
-//   - dangling if the UID was seen to go (a DELETED event), or a live read proved the
-//     owner absent;
-//   - unresolvable if the dependent has no namespace and the owner's type has;
-//   - unknown otherwise: not seen yet, missing from a list, its type not served.
+//   - orphaning if it is being deleted and has orphan: still solid, but its dependents are
+//     to be orphaned;
+//   - dangling if a DELETED event reported the UID, or a live read proved the owner absent;
+//   - unresolvable if the dependent is cluster-scoped and the owner's type is namespaced;
+//   - unknown otherwise: not seen yet, missing from a list, or its type not served.
 //
-// That an owner is gone is permanent. A deletion that nobody saw (missing after a list)
-// is only a reason to read the owner live, once for all its dependents. That an owner
-// waits is not permanent: a second DELETE with Orphan rewrites its finalizers, and leaves
-// the dependents' versions alone. It is read again at most Config.FreshFor before it is
-// acted on.
+// An owner that is gone stays gone. A deletion that no watch reported (the owner is missing
+// from a list) is only a reason to read the owner live, once for all its dependents.
+//
+// A waiting owner may stop waiting: a second DELETE with Orphan rewrites its finalizers,
+// and does not change the dependents' versions. So the owner is read again, at most
+// Config.FreshFor before the action.
 type judgement uint8
 
 const (
-	unknown judgement = iota // nobody has proven anything: never deletes
+	unknown judgement = iota // nothing is proven: never causes a deletion
 	solid
-	orphaning // solid still, and about to leave its dependents behind
+	orphaning // still solid, and about to orphan its dependents
 	waiting   // exists, and is deleted in the foreground
-	dangling  // absent for good
+	dangling  // permanently absent
 	unresolvable
 )
 
@@ -38,20 +38,20 @@ func (j judgement) String() string {
 	return [...]string{"unknown", "solid", "orphaning", "waiting", "dangling", "unresolvable"}[j]
 }
 
-// judge one reference of a dependent.
+// judge returns the judgement of one reference of a dependent.
 func (c *Collector) judge(dependent index, e edge) judgement {
 	o := c.at(e.owner)
 	k := &c.kinds.all[o.kind]
-	// A cluster-scoped object cannot be owned by a namespaced one: nobody knows
-	// in which namespace the owner would be.
+	// A namespaced object cannot own a cluster-scoped one: the reference does not contain
+	// the owner's namespace.
 	if (!k.scoped || k.namespaced) && c.namespaces.all[c.at(dependent).namespace].text == "" {
 		if k.scoped {
 			return unresolvable
 		}
-		if s := c.seenAs(e.owner); s != 0 { // without a namespace, in another version of its group
+		if s := c.seenAs(e.owner); s != 0 { // cluster-scoped, in another version of its group
 			return c.condition(s)
 		}
-		return unknown // its type will tell
+		return unknown // until its type is served
 	}
 	if s := c.seenAs(e.owner); s != 0 {
 		return c.condition(s)
@@ -62,8 +62,9 @@ func (c *Collector) judge(dependent index, e edge) judgement {
 	return unknown
 }
 
-// seenAs is the node of the object that an owner's coordinates name: itself, or
-// the same object as it is watched in another version of its group.
+// seenAs returns the node of the object that an owner's coordinates name: the owner's node,
+// or the same object as it is watched in another version of its group; 0 if it was not
+// seen.
 func (c *Collector) seenAs(owner index) index {
 	o := c.at(owner)
 	watched := c.kinds.all[o.kind].phase != unwatched
@@ -81,9 +82,9 @@ func (c *Collector) seenAs(owner index) index {
 	return 0
 }
 
-// sameObject says whether an object with the UID of an owner is what the owner's
-// coordinates name, in whatever version. Of a version that is not served nobody knows
-// whether it has namespaces: its other versions tell.
+// sameObject reports whether an object with the UID of an owner is what the owner's
+// coordinates name, in whatever version. For a version that is not served it is not known
+// whether it is namespaced: then the seen version decides.
 func (c *Collector) sameObject(seen, owner index) bool {
 	x, y := c.at(seen), c.at(owner)
 	k, l := &c.kinds.all[x.kind], &c.kinds.all[y.kind]
@@ -103,10 +104,11 @@ func (c *Collector) condition(i index) judgement {
 	return solid
 }
 
-// count is how many references were judged what.
+// count is the number of references per judgement.
 type count [unresolvable + 1]int
 
-// classify all references of a node. first is where the first of each stands.
+// classify judges all references of a node. n counts them by judgement; first has the
+// position of the first of each.
 func (c *Collector) classify(i index) (n, first count) {
 	for at, e := range c.at(i).owners {
 		j := c.judge(i, e)
@@ -118,8 +120,8 @@ func (c *Collector) classify(i index) (n, first count) {
 	return n, first
 }
 
-// dependentsOf is how many references there are to an object, other than its
-// own, and how many of them block.
+// dependentsOf counts the references to an object, except its own, and those of them that
+// block.
 func (c *Collector) dependentsOf(i index) (all, blocking int) {
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
 		if s == i || c.sameObject(s, i) {
@@ -143,9 +145,10 @@ func (c *Collector) hasUIDOf(a, b index) bool {
 	return x.uid == y.uid && x.flags&otherUID == y.flags&otherUID
 }
 
-// referred says whether anything but the object itself refers to a UID, by whatever
-// coordinates: what an orphaned owner must not leave behind. What is of a type that cannot
-// be read holds nobody: it could not be patched either, and the journal keeps it alive.
+// referred reports whether another object refers to the UID of i, by whatever coordinates:
+// an owner that orphans must not leave such references behind. Objects of a type that
+// cannot be read do not count: they could not be patched either, and the journal keeps them
+// alive.
 func (c *Collector) referred(i index) bool {
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
 		for _, d := range c.at(s).dependents {
@@ -158,9 +161,10 @@ func (c *Collector) referred(i index) bool {
 	return false
 }
 
-// orphaned says whether a reference is to a UID that is being deleted with orphan, at
-// whatever coordinates, or was: the journal has it, and nothing stands at the reference's
-// own coordinates. The journal never overrules an owner that was seen to live on.
+// orphaned reports whether a reference is to a UID that is being deleted with orphan, at
+// whatever coordinates, or was. In the second case the journal has the UID, and no object
+// exists at the reference's own coordinates. The journal never overrules an owner that was
+// seen to live on.
 func (c *Collector) orphaned(i index, e edge) bool {
 	left := c.entry(e.owner)
 	for s := c.firstOf(e.owner); s != 0; s = c.at(s).same {
@@ -177,12 +181,12 @@ func (c *Collector) orphaned(i index, e edge) bool {
 	return left != nil && c.judge(i, e) == dangling
 }
 
-// notReported says whether nobody reports what becomes of an object: that it was seen to be
-// deleted may be of a history that an etcd has forgotten.
+// notReported reports whether the changes of an object are not watched now. Its deletion
+// may have been seen in a history that a restored etcd has lost.
 func (c *Collector) notReported(i index) bool { return c.kinds.all[c.at(i).kind].phase == unreadable }
 
-// ownerNotReported says whether that is so of an object with a UID that is being deleted with
-// orphan.
+// ownerNotReported reports whether an object with the owner's UID is being deleted with
+// orphan and is notReported.
 func (c *Collector) ownerNotReported(owner index) bool {
 	for s := c.firstOf(owner); s != 0; s = c.at(s).same {
 		if c.at(s).flags&observed != 0 && c.condition(s) == orphaning && c.notReported(s) {
@@ -197,7 +201,7 @@ func (c *Collector) excluded(i index) bool {
 	return c.kinds.all[n.kind].excluded || len(c.excludedNS) > 0 && c.excludedNS[c.namespaces.all[n.namespace].text]
 }
 
-// reachable says whether a request about a node can be sent at all.
+// reachable reports whether a request about a node can be sent at all.
 func (c *Collector) reachable(i index) bool {
 	k := &c.kinds.all[c.at(i).kind]
 	namespace := c.namespaces.all[c.at(i).namespace].text

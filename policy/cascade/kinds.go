@@ -6,8 +6,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// TypeCame says that a type is served, and how. Its objects are to be listed
-// next: [Collector.Listing], Observe for each, [Collector.Synced].
+// TypeCame adds or updates a type that is served. Its objects are to be listed next:
+// [Collector.Listing], Observe for each, [Collector.Synced].
 //
 // The watch's events follow, in order. Types are independent of each other.
 func (c *Collector) TypeCame(now time.Time, t gc.Type) {
@@ -15,7 +15,7 @@ func (c *Collector) TypeCame(now time.Time, t gc.Type) {
 	id := c.kinds.acquire(kindName{t.APIVersion, t.Kind})
 	k := &c.kinds.all[id]
 	if k.phase != unserved {
-		c.kinds.release(id) // once is enough
+		c.kinds.release(id) // acquired already
 		k = &c.kinds.all[id]
 	} else {
 		c.enter(id, listing)
@@ -32,9 +32,8 @@ func (c *Collector) TypeCame(now time.Time, t gc.Type) {
 	c.wakeKind(id)
 }
 
-// TypeWent says that a type is not served any more, as far as discovery knows.
-// That deletes nothing and proves nothing; its objects are left alone until it
-// comes again.
+// TypeWent marks a type as not served any more, according to discovery. That deletes
+// nothing and proves nothing. Its objects are left alone until the type is served again.
 func (c *Collector) TypeWent(now time.Time, apiVersion, kind string) {
 	c.now = now
 	id, ok := c.kinds.ids[kindName{apiVersion, kind}]
@@ -48,8 +47,7 @@ func (c *Collector) TypeWent(now time.Time, apiVersion, kind string) {
 	c.releaseHeld()
 }
 
-// Listing says that a list of a type begins: what it does not name until Synced
-// is missing.
+// Listing begins a list of a type: objects that it does not name until Synced are missing.
 func (c *Collector) Listing(now time.Time, apiVersion, kind string) {
 	c.now = now
 	if id, ok := c.served(apiVersion, kind); ok {
@@ -60,8 +58,8 @@ func (c *Collector) Listing(now time.Time, apiVersion, kind string) {
 	}
 }
 
-// Unreadable says that a type cannot be listed or watched at present. What was
-// known to be gone is asked about again.
+// Unreadable marks a type that cannot be listed or watched at present. Owners of it that
+// were proven gone are read again.
 func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 	c.now = now
 	if id, ok := c.served(apiVersion, kind); ok && c.kinds.all[id].phase != unreadable {
@@ -70,13 +68,13 @@ func (c *Collector) Unreadable(now time.Time, apiVersion, kind string) {
 		c.wakeKind(id)
 		c.wakeOrphaning(id)
 		if ok, _ := c.listed(); ok {
-			c.releaseHeld() // one of another API server holds nothing
+			c.releaseHeld() // an unreadable aggregated type holds nothing
 		}
 	}
 }
 
-// wakeOrphaning looks again at owners that leave their dependents behind, and have some of
-// a type: one that cannot be read holds them no longer.
+// wakeOrphaning queues owners that orphan their dependents and have some of a type: if the
+// type cannot be read, its objects hold them no longer.
 func (c *Collector) wakeOrphaning(id uint32) {
 	for _, i := range c.nodesOf(id) {
 		for _, e := range c.at(i).owners {
@@ -89,10 +87,10 @@ func (c *Collector) wakeOrphaning(id uint32) {
 	}
 }
 
-// doubt takes back what was proven of a type's objects, in all its versions: who
-// answers next may be an API server whose etcd was restored, and has gone on beyond the
-// versions that were seen, so that nothing tells. It costs a live read for each owner
-// whose dependents are yet to go.
+// doubt drops the proofs that objects of a type are gone, in all its versions. The next
+// answers may come from an API server whose etcd was restored, and has already passed the
+// versions that were seen, so that nothing shows the restore. The cost is a live read for
+// each owner whose dependents are yet to be deleted.
 func (c *Collector) doubt(id uint32) {
 	if c.kinds.all[id].aggregated {
 		c.distrust(id)
@@ -123,8 +121,8 @@ func (c *Collector) doubt(id uint32) {
 	}
 }
 
-// Synced says that everything of a list was observed. What was missing from it
-// is gone, as it seems: of each that has dependents, one live read will tell.
+// Synced ends a list: all its objects were observed. Objects missing from it are probably
+// gone. Each of those with dependents is read live, once.
 func (c *Collector) Synced(now time.Time, apiVersion, kind string) {
 	c.now = now
 	id, ok := c.served(apiVersion, kind)
@@ -154,8 +152,8 @@ func (c *Collector) served(apiVersion, name string) (id uint32, ok bool) {
 	return id, ok && c.kinds.all[id].phase != unserved
 }
 
-// enter changes the phase of a type. How long it has not been synced counts from
-// when it last was, whatever happened since.
+// enter changes the phase of a type. since is not reset when one incomplete phase follows
+// another.
 func (c *Collector) enter(id uint32, to phase) {
 	k := &c.kinds.all[id]
 	if !k.phase.incomplete() && to.incomplete() {
@@ -167,8 +165,8 @@ func (c *Collector) enter(id uint32, to phase) {
 	k.phase = to
 }
 
-// wakeKind looks again at what may have waited for a type: its objects, and the
-// dependents of those of its owners that were not seen.
+// wakeKind queues nodes that may have waited for a type: its objects, and the dependents of
+// its owners that were not seen.
 func (c *Collector) wakeKind(id uint32) {
 	for _, i := range c.nodesOf(id) {
 		n := c.at(i)
@@ -186,8 +184,9 @@ func (c *Collector) wakeKind(id uint32) {
 	}
 }
 
-// listed says whether every type has been listed, or has not for so long that it
-// holds nothing any more. If not, an alarm is set for the moment when it may.
+// listed reports whether every type has been listed, or has been incomplete for longer than
+// Config.ForegroundPatience. An unreadable type of another API server does not count. If ok
+// is false, again is the earliest time at which a type has been incomplete for that long.
 func (c *Collector) listed() (ok bool, again time.Time) {
 	ok = true
 	if c.incomplete == 0 {

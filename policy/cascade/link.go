@@ -6,9 +6,9 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// ownerKey is where a reference of a dependent in a namespace points to: a
-// cluster-scoped owner has no namespace, any other one that of its dependent.
-// While nobody knows the scope it is taken for namespaced; rescope corrects that.
+// ownerKey is the key of the owner that a reference of a dependent in namespace names. A
+// cluster-scoped owner has no namespace, any other has its dependent's. While the scope of
+// a type is not known, the type is treated as namespaced; rescope corrects that.
 func (c *Collector) ownerKey(r gc.Reference, namespace string, kind uint32) key {
 	if k := &c.kinds.all[kind]; k.scoped && !k.namespaced {
 		namespace = ""
@@ -16,7 +16,7 @@ func (c *Collector) ownerKey(r gc.Reference, namespace string, kind uint32) key 
 	return key{r.UID, r.Name, namespace, kind}
 }
 
-// sameOwners says whether a node's references are these.
+// sameOwners reports whether a node's references equal refs, in the same order.
 func (c *Collector) sameOwners(i index, refs []gc.Reference) bool {
 	owners := c.at(i).owners
 	if len(owners) != len(refs) {
@@ -40,8 +40,8 @@ func (c *Collector) hasUID(n *node, id string) bool {
 	return ok && n.flags&otherUID != 0 && n.uid == uid{byte(other >> 24), byte(other >> 16), byte(other >> 8), byte(other)}
 }
 
-// setOwners replaces a node's references. The new ones come first, so that what
-// is known of an owner that stays one is not forgotten in between.
+// setOwners replaces a node's references. The new ones are linked first, so that the state
+// of an owner in both lists is not forgotten in between.
 func (c *Collector) setOwners(i index, refs []gc.Reference) {
 	n := c.at(i)
 	namespace := c.namespaces.all[n.namespace].text
@@ -72,8 +72,8 @@ func (c *Collector) setOwners(i index, refs []gc.Reference) {
 	}
 }
 
-// unlink takes one edge out of the owner's list. The edges are those that were
-// the node's before.
+// unlink removes one edge from the owner's list. old are the node's edges before the
+// change.
 func (c *Collector) unlink(i index, old []edge, at int) {
 	e := old[at]
 	old[at].owner = 0
@@ -84,7 +84,7 @@ func (c *Collector) unlink(i index, old []edge, at int) {
 	o.dependents = o.dependents[:last]
 	if e.at != last {
 		edges := c.at(moved.dependent).owners
-		// What moved may be one of the old edges, too.
+		// The moved entry may belong to one of the old edges, too.
 		if moved.dependent == i && int(moved.at) < len(old) && old[moved.at].owner == e.owner && old[moved.at].at == last {
 			edges = old
 		}
@@ -101,7 +101,7 @@ func (c *Collector) unlink(i index, old []edge, at int) {
 	c.ownerChanged(e.owner)
 }
 
-// ownerChanged looks after an owner that lost a dependent.
+// ownerChanged handles an owner that lost a dependent.
 func (c *Collector) ownerChanged(owner index) {
 	c.wakeTerminating(owner) // which may be another node of the same UID
 	if o := c.at(owner); len(o.dependents) == 0 && o.flags&observed == 0 {
@@ -109,8 +109,8 @@ func (c *Collector) ownerChanged(owner index) {
 	}
 }
 
-// wakeTerminating has every object of a UID looked at that may have waited for
-// its dependents.
+// wakeTerminating queues every terminating object of a UID: it may have waited for its
+// dependents.
 func (c *Collector) wakeTerminating(i index) {
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
 		if c.at(s).flags&(observed|terminating) == observed|terminating {
@@ -119,8 +119,8 @@ func (c *Collector) wakeTerminating(i index) {
 	}
 }
 
-// rescope moves references to where they belong, once the scope of a kind is
-// known, or another than it was.
+// rescope moves references to the right owners after the scope of a kind became known or
+// changed.
 func (c *Collector) rescope(kind uint32) {
 	for _, i := range c.nodesOf(kind) {
 		var wrong []index
@@ -146,7 +146,7 @@ func (c *Collector) misplaced(owner, dependent index) bool {
 	return c.namespaces.all[c.at(owner).namespace].text != want
 }
 
-// references are a node's, as they were written.
+// references returns a node's owner references as they were written.
 func (c *Collector) references(i index) []gc.Reference {
 	owners := c.at(i).owners
 	refs := make([]gc.Reference, len(owners))

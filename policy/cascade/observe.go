@@ -7,18 +7,19 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Observe takes an object as a list or a watch reported it. What is older than what is
-// known is ignored, where resourceVersions can be compared.
+// Observe handles an object that a list or a watch reported. An object older than the known
+// one is ignored, where resourceVersions can be compared.
 func (c *Collector) Observe(now time.Time, o gc.Object) {
 	c.now = now
 	c.observe(o, true)
 }
 
-// observe an object. streamed says that a list or a watch named it, not the answer to a
-// request: what a list does not name is missing, whatever was answered meanwhile.
+// observe handles an object. streamed is whether a list or a watch reported it, and not the
+// response to a request. Only a streamed object counts as named by the current list: an
+// object that a list does not name is missing, whatever a response said in between.
 func (c *Collector) observe(o gc.Object, streamed bool) {
 	if o.UID == "" || o.Name == "" {
-		return // nothing that could be named, or deleted with a precondition
+		return // it cannot be named, or deleted with a precondition
 	}
 	if !c.mayExistAgain(o) {
 		return
@@ -40,7 +41,7 @@ func (c *Collector) observe(o gc.Object, streamed bool) {
 	c.apply(i, o)
 }
 
-// newer says whether a resourceVersion is newer than what is known.
+// newer reports whether a resourceVersion is newer than the known one.
 func (c *Collector) newer(i index, text string) bool {
 	n := c.at(i)
 	if n.flags&restored != 0 {
@@ -56,7 +57,7 @@ func (c *Collector) newer(i index, text string) bool {
 	return v > n.version
 }
 
-// mayExistAgain says whether an object may be there although its UID has a tombstone.
+// mayExistAgain reports whether an object may exist although its UID has a tombstone.
 func (c *Collector) mayExistAgain(o gc.Object) bool {
 	tombstone, dead := c.tombstones.byUID[o.UID]
 	if !dead || c.ofQuarantine(o) {
@@ -105,7 +106,7 @@ func (c *Collector) apply(i index, o gc.Object) {
 	n.finalizers = sum
 	c.seen(i, changed)
 	if changed {
-		c.wake(i) // before its dependents: it is recorded while they are dealt with
+		c.wake(i) // before its dependents: its Record runs while they are handled
 	}
 	if (before^n.flags)&decisive != 0 {
 		c.wakeDependents(i)
@@ -115,29 +116,29 @@ func (c *Collector) apply(i index, o gc.Object) {
 	}
 }
 
-// seen notes in a node's work that the object was seen in a version of its own.
+// seen notes in a node's work that the object was seen in a new version.
 func (c *Collector) seen(i index, changed bool) {
 	w := c.work[i]
 	if w == nil {
 		return
 	}
 	w.seen, w.asRead = true, ""
-	if w.sent && !(w.verb == gc.Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) { // there it may be of before
+	// In quarantine this version may be older than the action.
+	if w.sent && !(w.verb == gc.Delete && c.quarantined(i) && c.at(i).flags&terminating == 0) {
 		w.sent, w.due = false, time.Time{}
 		c.wake(i)
 	}
 	if changed {
 		w.conflicts, w.conflict, w.unchanged, w.withheld = 0, false, false, 0
 		if c.quarantined(i) {
-			w.readAt = time.Time{} // what was read is not what the stream reports now
+			w.readAt = time.Time{} // the last live read differs from the stream now
 		}
 	}
 }
 
-// Forget takes a DELETED event of a watch: the UID is gone for good.
+// Forget handles a DELETED event of a watch: the UID is permanently gone.
 //
-// Nothing else may be reported here: an object that is missing from a list proves
-// nothing.
+// Forget is for these events only: an object that is missing from a list proves nothing.
 func (c *Collector) Forget(now time.Time, o gc.Object) {
 	c.now = now
 	if o.UID == "" {
@@ -151,21 +152,21 @@ func (c *Collector) Forget(now time.Time, o gc.Object) {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if i := c.find(key{o.UID, o.Name, o.Namespace, kind}); known && i != 0 {
 		if n := c.at(i); n.flags&(observed|restored) == observed && v != 0 && n.flags&opaque == 0 && v < n.version {
-			return // of before the object was seen again: an etcd that was restored
+			return // from before an etcd restore, after which the object was seen again
 		}
 		c.goneToo(i)
 		c.vanish(i, gone)
 	}
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		if c.at(s).flags&observed != 0 {
-			return // the same object under another name (aggregated views do that): ask about it
+			return // the same object has another name, too (aggregated views do that): not proven gone
 		}
 	}
 	c.addTombstone(o.UID, kindName{o.APIVersion, o.Kind}, v)
 	for s := c.chain(o.UID); s != 0; s = c.at(s).same {
 		if !c.quarantined(s) {
 			c.at(s).flags |= gone
-			c.forgetWork(s) // a read that is on its way was of before
+			c.forgetWork(s) // a read in flight is older than the event
 		}
 	}
 	if s := c.chain(o.UID); s != 0 {
@@ -173,21 +174,21 @@ func (c *Collector) Forget(now time.Time, o gc.Object) {
 	}
 }
 
-// goneToo has the same object go where it was read in another version.
+// goneToo removes the same object where it was read in another version.
 func (c *Collector) goneToo(i index) {
 	for again := true; again; {
 		again = false
 		for s := c.firstOf(i); s != 0 && !again; s = c.at(s).same {
 			if s != i && c.at(s).flags&observed != 0 && c.sameObject(s, i) {
 				c.vanish(s, gone)
-				again = true // the chain may be another one now
+				again = true // vanish may have changed the chain
 			}
 		}
 	}
 }
 
-// vanish makes an object one that is not there. What proves it is gone, proven,
-// or doubted if nothing does.
+// vanish marks an object as absent. why is the proof: gone, proven, or doubted if there is
+// none.
 func (c *Collector) vanish(i index, why trait) {
 	c.noteRoot(i)
 	c.containerGone(i, why)
@@ -219,8 +220,8 @@ func (c *Collector) vanish(i index, why trait) {
 	}
 }
 
-// warn emits OwnerRefInvalidNamespace for dependents whose owner was seen in
-// another namespace: the ones of i, and i itself.
+// warn emits OwnerRefInvalidNamespace for dependents whose owner was seen in another
+// namespace: the dependents of i, and i itself.
 func (c *Collector) warn(i index) {
 	for _, e := range c.at(i).owners {
 		c.warnOf(i, e.owner)

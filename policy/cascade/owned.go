@@ -2,11 +2,11 @@ package cascade
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// Owned is an object that has owners, and how each reference is judged.
+// Owned is an object that has owners, and the judgement of each reference.
 type Owned struct {
 	Object      gc.Coordinates
 	Terminating bool
-	Owners      []Explained // in the order in which they are written; valid until the next
+	Owners      []Explained // in the order of its ownerReferences; valid until the next yield
 }
 
 // Owned yields every object that has owners. It changes nothing.
@@ -27,8 +27,8 @@ func (c *Collector) Owned(yield func(Owned) bool) {
 	}
 }
 
-// Seen are the objects that were seen with a UID: usually one, under several coordinates
-// if versions of its type were read.
+// Seen returns the objects that were seen with a UID. Usually this is one object, under
+// several coordinates if several versions of its type were read.
 func (c *Collector) Seen(uid string) (list []gc.Coordinates) {
 	for s := c.chain(uid); s != 0; s = c.at(s).same {
 		if c.at(s).flags&observed != 0 {
@@ -38,9 +38,10 @@ func (c *Collector) Seen(uid string) (list []gc.Coordinates) {
 	return list
 }
 
-// Unresolved counts references that stay unresolved as things are: to types that are not
-// served, and of objects without a namespace to owners that have one. What is being
-// deleted already does not count. It looks at every reference: some milliseconds for 100,000.
+// Unresolved counts references that cannot be resolved now. types are those to types that
+// are not served; namespaces are those of cluster-scoped objects to namespaced owners.
+// Objects that are being deleted do not count. It visits every reference: some milliseconds
+// for 100,000.
 func (c *Collector) Unresolved() (types, namespaces int) {
 	for i := index(1); i <= c.used; i++ {
 		n := c.at(i)
@@ -50,7 +51,7 @@ func (c *Collector) Unresolved() (types, namespaces int) {
 		for _, e := range n.owners {
 			o := c.at(e.owner)
 			if k := &c.kinds.all[o.kind]; o.flags&observed != 0 && k.scoped && !k.namespaced {
-				continue // nearly all of those without a namespace
+				continue // nearly all owners of cluster-scoped objects
 			}
 			switch c.judge(i, e) {
 			case unresolvable:

@@ -8,8 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// OtherFinalizer stands for the finalizers of others in what [Collector.Part] gives:
-// the graph knows that there are some, and not their names.
+// OtherFinalizer replaces the names of foreign finalizers in the result of
+// [Collector.Part]. The graph knows that an object has some, but not their names.
 const OtherFinalizer = "(name not kept)"
 
 // Part is a piece of the graph, as it was observed.
@@ -17,7 +17,7 @@ type Part struct {
 	Objects []gc.Object
 	// Absent are owners that were proven gone, by coordinates without Resource.
 	Absent []gc.Coordinates
-	// Orphaned are the UIDs of those in the journal: their dependents are to stay.
+	// Orphaned are the UIDs that are in the journal: their dependents are to stay.
 	Orphaned []string
 }
 
@@ -27,11 +27,11 @@ var (
 	ErrTooMany  = errors.New("too many objects")
 )
 
-// Part gives the object at these coordinates and all that bears on what its deletion
-// would do: what depends on it, directly or not, the owners of all that, and where
-// such an owner is itself about to go, what depends on it. Objects of types that are
-// not fully listed at present are left out. The UID may be empty. More than most are
-// refused. It changes nothing, and its strings are the graph's.
+// Part returns the object at these coordinates and everything that affects what its
+// deletion would do: its direct and indirect dependents, the owners of all these, and the
+// dependents of an owner that is itself about to be deleted. Objects of types that are not
+// fully listed at present are left out. The UID may be empty. If there are more than most
+// objects, Part returns ErrTooMany. It changes nothing, and its strings are the graph's.
 func (c *Collector) Part(target gc.Coordinates, most int) (p Part, err error) {
 	i := c.named(target)
 	if i == 0 {
@@ -60,7 +60,7 @@ func (c *Collector) Part(target gc.Coordinates, most int) (p Part, err error) {
 	return p, nil
 }
 
-// named finds an object that is there, with any UID if none is given.
+// named finds an existing object; an empty UID matches any.
 func (c *Collector) named(o gc.Coordinates) index {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	if !known || c.kinds.all[kind].phase != synced {
@@ -81,14 +81,14 @@ func (c *Collector) named(o gc.Coordinates) index {
 	return 0
 }
 
-// reach is a walk over the graph.
+// reach is a walk over the graph for Part.
 type reach struct {
 	c      *Collector
 	most   int
 	order  []index
-	whole  map[index]bool // met; true: with its dependents
+	whole  map[index]bool // visited; true: with its dependents
 	moving map[index]bool // see moves
-	absent map[index]bool // met
+	absent map[index]bool // visited
 	gone   []index
 	todo   []index
 }
@@ -132,7 +132,7 @@ func (r *reach) follow(i index) {
 	}
 }
 
-// orphaned are the UIDs that were met and are in the journal.
+// orphaned returns the visited UIDs that are in the journal.
 func (r *reach) orphaned() (list []string) {
 	note := func(i index) {
 		if r.c.entry(i) != nil && !slices.Contains(list, r.c.uidOf(i)) {
@@ -148,12 +148,12 @@ func (r *reach) orphaned() (list []string) {
 	return list
 }
 
-// deepest bounds how far up it is looked for an owner that stays. Beyond that it is
-// taken to move, which costs time and is never wrong.
+// deepest bounds how many levels of owners are climbed. An object at a deeper level is
+// treated as moving, which costs time and is never wrong.
 const deepest = 1000
 
-// moves says whether an object may change without anybody doing anything: it is being
-// deleted, or nothing that stays owns it. Then what depends on it matters, too.
+// moves reports whether an object may change without a new request: it is being deleted, or
+// no owner of it stays. Then its dependents matter, too.
 func (r *reach) moves(i index, depth int) bool {
 	n := r.c.at(i)
 	switch known, met := r.moving[i]; {
@@ -166,7 +166,7 @@ func (r *reach) moves(i index, depth int) bool {
 	case depth > deepest:
 		return true
 	}
-	r.moving[i] = false // owners of each other: they stay
+	r.moving[i] = false // a circle of owners: they stay
 	stays := false
 	for _, e := range n.owners {
 		for s := r.c.firstOf(e.owner); s != 0 && !stays; s = r.c.at(s).same {
@@ -177,7 +177,7 @@ func (r *reach) moves(i index, depth int) bool {
 	return !stays
 }
 
-// object is a node as it was observed, but for the names of others' finalizers.
+// object returns a node as it was observed, except for the names of foreign finalizers.
 func (c *Collector) object(i index) gc.Object {
 	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
 	o := gc.Object{APIVersion: k.apiVersion, Kind: k.kind, Namespace: c.namespaces.all[n.namespace].text, Name: n.name, UID: c.uidOf(i),
@@ -196,7 +196,7 @@ func (c *Collector) object(i index) gc.Object {
 	return o
 }
 
-// Census counts the objects that are there: by namespace, and by type.
+// Census counts the existing objects of all listed types, by namespace and by type.
 func (c *Collector) Census() (namespaces map[string]int, types map[gc.Type]int) {
 	namespaces, types = make(map[string]int), make(map[gc.Type]int)
 	byID := make(map[uint32]int)

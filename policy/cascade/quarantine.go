@@ -9,42 +9,42 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Types of other API servers (Type.Aggregated) are in quarantine: what those say
-// concerns no other type, and that an object is absent is believed slowly.
+// Types of other API servers (Type.Aggregated) are in quarantine. Their reports affect no
+// other type, and that an object is absent is believed slowly.
 //
-//   - An owner is absent after two NotFounds, Config.AbsenceAfter apart, each beside a
-//     witness: another object of the type, known to be there, which is read right after
-//     and found. Storage that answers NotFound whatever is wrong finds no witness. A
-//     DELETED event counts as the first; missing from a list as none. Until then the
-//     owner is unknown.
-//   - The stream wins: an object that a list or a watch reported is there, whatever a live
-//     read says. One that is to be acted on must be read as the stream reported it.
-//   - resourceVersions are compared for equality alone.
+//   - An owner is absent after two NotFounds, at least Config.AbsenceAfter apart, each with
+//     a witness: another object of the type, known to exist, that is read right after the
+//     NotFound and found. Storage that answers NotFound to every read finds no witness. A
+//     DELETED event counts as the first NotFound. Absence from a list does not count. Until
+//     then the owner is unknown.
+//   - The stream wins: an object that a list or a watch reported exists, whatever a live
+//     read returns. Before an action, a live read must match the stream.
+//   - resourceVersions are compared for equality only.
 
 // absence is what is known of an owner that seems to be gone.
 type absence struct {
 	first   time.Time // the first NotFound that counts, or DELETED
-	asked   time.Time // of the NotFound that wants a witness; zero: none does
+	asked   time.Time // of the NotFound that needs a witness; zero: none
 	deleted time.Time // a DELETED event
 	alone   bool      // the last NotFound had no witness
 }
 
-// witness is a live read that shows that a server answers truly.
+// witness is a live read that shows whether a server answers truly.
 type witness struct {
-	kind uint32 // of those it is read for
+	kind uint32 // of the owners it is read for
 	uid  string
 	node index
 }
 
-// beside is how long after a NotFound its witness may be read.
+// beside is the maximum time between a NotFound and the read of its witness.
 const beside = 10 * time.Second
 
-// quarantine is what a collector knows of the types in it.
+// quarantine is the state of the types in quarantine.
 type quarantine struct {
 	absences  map[index]*absence
 	witnesses map[uint64]witness // by the read's ID
-	asking    map[uint32]bool    // kinds that have one on its way
-	last      map[uint32]index   // witnesses that did not help: look behind them
+	asking    map[uint32]bool    // kinds with a witness read in flight
+	last      map[uint32]index   // the last witness that failed: the next one is searched after it
 }
 
 func (c *Collector) quarantined(i index) bool { return c.ofOthers(c.at(i).kind) }
@@ -53,14 +53,14 @@ func (c *Collector) ofOthers(kind uint32) bool {
 	return c.kinds.all[kind].aggregated && !c.config.TrustAggregated
 }
 
-// streamed says whether a list or a watch reports an object that was seen.
+// streamed reports whether an object was seen and a list or a watch reports it.
 func (c *Collector) streamed(i index) bool {
 	n := c.at(i)
 	return n.flags&observed != 0 && c.kinds.all[n.kind].phase != unwatched
 }
 
-// distrusted takes what a live read returned of an object in quarantine; true says that it
-// is not to be taken for more than that.
+// distrusted handles a live read of an object in quarantine. If it returns true, the answer
+// is used up and must not be applied to the graph.
 func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *gc.Answer) bool {
 	if !c.quarantined(i) || a.State != gc.Exists && a.State != gc.Absent || a.State == gc.Exists && a.Object.UID == "" {
 		return false
@@ -82,14 +82,16 @@ func (c *Collector) distrusted(i index, w *work, asOf time.Time, a *gc.Answer) b
 	return true
 }
 
-// agrees says whether a live read returned what the stream did, but for the version.
+// agrees reports whether a live read returned the same object as the stream, except for the
+// version.
 func (c *Collector) agrees(i index, o gc.Object) bool {
 	n := c.at(i)
 	return c.sameOwners(i, o.Owners) && finalizerSum(o.Finalizers) == n.finalizers && o.Terminating == (n.flags&terminating != 0)
 }
 
-// precondition is the version that a request demands. What a live read returned and what the
-// stream did may differ there for good: after a conflict it is the other's turn.
+// precondition is the resourceVersion that a request demands. For types in quarantine, live
+// reads and the stream may report different versions permanently. So each conflict switches
+// to the other of the two.
 func (c *Collector) precondition(i index) string {
 	if w := c.work[i]; w != nil && w.asRead != "" && w.conflicts%2 == 0 && c.quarantined(i) {
 		return w.asRead
@@ -97,12 +99,13 @@ func (c *Collector) precondition(i index) string {
 	return c.versionOf(i)
 }
 
-// notFound takes one. That another object stands there is as good as a witness.
+// notFound handles a NotFound. witnessed is true if another object has the name, which
+// counts as a witness.
 func (c *Collector) notFound(i index, asOf time.Time, witnessed bool) {
 	c.workOf(i).wanted = true
-	c.wait(i, min(c.config.Recheck, c.config.AbsenceAfter)) // unless a witness tells more
+	c.wait(i, min(c.config.Recheck, c.config.AbsenceAfter)) // unless a witness comes earlier
 	if p := c.kinds.all[c.at(i).kind].phase; p != synced && p != unwatched {
-		return // what cannot be listed is not proven absent
+		return // no proof without a readable type
 	}
 	r := c.absenceOf(i)
 	r.asked = asOf
@@ -122,7 +125,7 @@ func (c *Collector) absenceOf(i index) *absence {
 	return r
 }
 
-// counts takes a NotFound that had a witness.
+// counts handles a NotFound that had a witness.
 func (c *Collector) counts(i index, r *absence) {
 	asked := r.asked
 	r.asked, r.alone = time.Time{}, false
@@ -137,7 +140,7 @@ func (c *Collector) counts(i index, r *absence) {
 	c.wait(i, max(r.first.Add(c.config.AbsenceAfter).Sub(c.now), c.config.RetryMin))
 }
 
-// askWitness has a witness read for a kind, one at a time.
+// askWitness requests the read of a witness for a kind, one at a time.
 func (c *Collector) askWitness(id uint32) {
 	if c.absent.asking[id] {
 		return
@@ -155,7 +158,8 @@ func (c *Collector) askWitness(id uint32) {
 	c.out = append(c.out, gc.Action{ID: c.lastID, Verb: gc.Read, Object: o, Reason: WitnessWanted})
 }
 
-// candidate finds an object of a kind, in any version of it, that is known to be there.
+// candidate finds an object of a kind, in any version of it, that is known to exist. The
+// search continues after the last witness that failed.
 func (c *Collector) candidate(id uint32) index {
 	group, resource := c.kinds.all[id].group, c.kinds.all[id].resource
 	last := c.absent.last[id]
@@ -181,7 +185,8 @@ func (c *Collector) candidate(id uint32) index {
 	return first
 }
 
-// unwitnessed is for NotFounds that prove nothing: they are asked for again later.
+// unwitnessed handles NotFounds without a witness: they prove nothing, and the reads are
+// repeated later.
 func (c *Collector) unwitnessed(id uint32) {
 	for _, i := range c.waitingFor(id) {
 		r := c.absent.absences[i]
@@ -189,7 +194,7 @@ func (c *Collector) unwitnessed(id uint32) {
 	}
 }
 
-// waitingFor are the owners of a kind whose NotFound wants a witness.
+// waitingFor returns the owners of a kind whose NotFound needs a witness.
 func (c *Collector) waitingFor(id uint32) (list []index) {
 	for _, i := range slices.Sorted(maps.Keys(c.absent.absences)) {
 		if c.at(i).kind == id && !c.absent.absences[i].asked.IsZero() {
@@ -199,7 +204,7 @@ func (c *Collector) waitingFor(id uint32) (list []index) {
 	return list
 }
 
-// witnessed takes the answer about a witness, if it is one.
+// witnessed handles the answer to a witness read. It reports whether the answer was one.
 func (c *Collector) witnessed(asOf time.Time, id uint64, a gc.Answer) bool {
 	w, ok := c.absent.witnesses[id]
 	if !ok {
@@ -215,18 +220,18 @@ func (c *Collector) witnessed(asOf time.Time, id uint64, a gc.Answer) bool {
 	delete(c.absent.last, w.kind)
 	for _, i := range c.waitingFor(w.kind) {
 		switch r := c.absent.absences[i]; {
-		case r == nil: // it went with another of the list
+		case r == nil: // removed with an earlier owner of the list
 		case !r.asked.After(asOf) && asOf.Sub(r.asked) <= beside:
 			c.counts(i, r)
 		default:
-			r.asked = time.Time{} // too long ago, or later: again
+			r.asked = time.Time{} // the NotFound is too old, or newer than the witness: read again
 		}
 	}
 	return true
 }
 
-// forgetQuarantined takes a DELETED event of a type in quarantine: the first of two
-// NotFounds. It concerns the object alone that it names, in all its versions.
+// forgetQuarantined handles a DELETED event of a type in quarantine. It counts as the first
+// of two NotFounds, and only for the object that it names, in all its versions.
 func (c *Collector) forgetQuarantined(o gc.Object) {
 	is := func(s index) bool {
 		n := c.at(s)
@@ -236,7 +241,7 @@ func (c *Collector) forgetQuarantined(o gc.Object) {
 	for s := c.chain(o.UID); s != 0; {
 		if is(s) && c.at(s).flags&observed != 0 {
 			c.vanish(s, doubted)
-			s = c.chain(o.UID) // it may be another chain now
+			s = c.chain(o.UID) // vanish may have changed the chain
 			continue
 		}
 		s = c.at(s).same
@@ -255,8 +260,8 @@ func (c *Collector) forgetQuarantined(o gc.Object) {
 	}
 }
 
-// distrust forgets what counted for a kind, in all its versions: who answers next may be
-// another server.
+// distrust drops the NotFounds that counted for a kind, in all its versions: the next
+// answers may come from another server.
 func (c *Collector) distrust(id uint32) {
 	group, base := c.kinds.all[id].group, c.kinds.all[id].base
 	for i := range c.absent.absences {
@@ -266,8 +271,8 @@ func (c *Collector) distrust(id uint32) {
 	}
 }
 
-// Unproven is how many owners of a type seem to be gone, and are not believed to be yet:
-// all of them, and those for which there is no witness.
+// Unproven counts the owners of a type that seem to be gone but are not proven to be: all
+// of them, and those whose last NotFound had no witness.
 func (c *Collector) Unproven(apiVersion, kind string) (all, alone int) {
 	id, known := c.kinds.ids[kindName{apiVersion, kind}]
 	for i, r := range c.absent.absences {
@@ -280,7 +285,7 @@ func (c *Collector) Unproven(apiVersion, kind string) (all, alone int) {
 	return all, alone
 }
 
-// whyUnknown says why nothing is known of one of an object's owners.
+// whyUnknown returns why an owner of an object is unknown.
 func (c *Collector) whyUnknown(i index) (why gc.Reason) {
 	why = KeptUnknownOwner
 	for _, e := range c.at(i).owners {
@@ -295,7 +300,7 @@ func (c *Collector) whyUnknown(i index) (why gc.Reason) {
 	return why
 }
 
-// ofQuarantine says whether an object is of a type in quarantine.
+// ofQuarantine reports whether an object is of a type in quarantine.
 func (c *Collector) ofQuarantine(o gc.Object) bool {
 	id, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	return known && c.ofOthers(id)

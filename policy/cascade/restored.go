@@ -6,11 +6,12 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Contradicts says whether an object in a list cannot be as it is reported, if that list is
-// of now and everything up to a version had been reported before: it was seen newer by then,
-// or it is as old and was not seen at all. That is how an etcd looks that was restored
-// and has gone on beyond what was seen: no version goes backwards but those of objects.
-// It changes nothing.
+// Contradicts reports whether an object in a list proves that etcd was restored. The list
+// must be current, and everything up to version upTo must have been reported before. The
+// object is a contradiction if by then it was seen in a newer version, or if its version is
+// at most upTo and it was not seen at all. That detects a restored etcd that has already
+// passed the versions that were seen: only the versions of single objects go backwards.
+// Contradicts changes nothing.
 func (c *Collector) Contradicts(o gc.Object, upTo uint64) bool {
 	v, ok := version(o.ResourceVersion)
 	if !ok || v > upTo || o.UID == "" || o.Name == "" {
@@ -21,7 +22,7 @@ func (c *Collector) Contradicts(o gc.Object, upTo uint64) bool {
 		return true
 	}
 	if c.kinds.all[kind].aggregated {
-		return false // versions there say nothing
+		return false // versions of other API servers prove nothing
 	}
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
 	if i == 0 || c.at(i).flags&observed == 0 {
@@ -31,11 +32,11 @@ func (c *Collector) Contradicts(o gc.Object, upTo uint64) bool {
 	return n.flags&(opaque|restored) == 0 && v < n.version && n.version <= upTo
 }
 
-// Restored says that resourceVersions went backwards: etcd was restored from a
-// backup. What was gone may be there again, any version may be seen anew, and may
-// mean something else than before: until an object is seen again it is not acted
-// on, and as an owner it is solid. Every type is to be listed next; answers to
-// what was asked before are ignored.
+// Restored handles resourceVersions that went backwards: etcd was restored from a backup.
+// Objects that were gone may exist again. Any version may appear a second time, and may
+// mean something else than before. Until an object is seen again, no action is taken on it,
+// and as an owner it is solid. Every type is to be listed next. Answers to earlier actions
+// are ignored.
 func (c *Collector) Restored(now time.Time) {
 	c.now = now
 	c.dropTombstones(func(uint32) bool { return true })
@@ -44,7 +45,7 @@ func (c *Collector) Restored(now time.Time) {
 	clear(c.inFlight)
 	for _, known := range c.journal.entries() {
 		e := c.journal.of(known.UID)
-		e.asked, e.left = true, time.Time{} // what had happened may not have
+		e.asked, e.left = true, time.Time{} // earlier events may not have happened in this history
 	}
 	clear(c.absent.absences)
 	clear(c.absent.witnesses)

@@ -2,16 +2,17 @@ package cascade
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// The root of a deletion is the topmost owner whose going caused it, as far up as the
-// graph knows: for the Pods of a deleted Deployment the Deployment, not their
-// ReplicaSets. Where everything in a namespace, or of a custom type, is being deleted,
-// it is the Namespace or the CustomResourceDefinition.
+// The root of a deletion is the topmost owner whose deletion caused it, as far up as the
+// graph knows. For the Pods of a deleted Deployment it is the Deployment, not their
+// ReplicaSets. Where everything in a namespace, or of a custom type, is being deleted, it
+// is the Namespace or the CustomResourceDefinition.
 
-// maxContainers bounds how many of those are remembered at a time.
+// maxContainers bounds how many deleted Namespaces and CustomResourceDefinitions are
+// remembered at a time. One more replaces them all.
 const maxContainers = 1024
 
-// container says what objects of a kind hold that name no owners: a Namespace all that
-// is in it, a CustomResourceDefinition all of its type.
+// container is what objects of a kind contain without owner references: a Namespace all
+// objects in it, a CustomResourceDefinition all objects of its type.
 type container uint8
 
 const (
@@ -30,15 +31,15 @@ func containerOf(name kindName) container {
 	return holdsNothing
 }
 
-// contained names a container that is going.
+// contained names a container that is being deleted.
 type contained struct {
 	by   container
 	name string
 }
 
-// roots is what is known of why owners go. Entries are of owners that are absent or
-// being deleted and have dependents, and only where that was somebody else's fault;
-// those with the same root share one value.
+// roots records why owners are deleted. An owner has an entry if it is absent or being
+// deleted, has dependents, and another object caused its deletion. Entries with the same
+// root share one value.
 type roots struct {
 	of    map[index]*gc.Coordinates
 	going map[contained]*gc.Coordinates
@@ -60,8 +61,8 @@ func (r *roots) forget(i index) {
 	}
 }
 
-// climb follows absent and waiting owners up. It gives what is noted of the root, or
-// the root itself.
+// climb follows absent and waiting owners up. It returns the noted root, or else the
+// topmost owner.
 func (c *Collector) climb(owner index) (noted *gc.Coordinates, top index) {
 	for range deepest {
 		if s := c.seenAs(owner); s != 0 {
@@ -82,16 +83,16 @@ func (c *Collector) climb(owner index) (noted *gc.Coordinates, top index) {
 	return nil, owner
 }
 
-// lives says whether an object is there, and nobody deletes it: then it was named as a
-// root before it was seen, and is none.
+// lives reports whether an object exists and is not being deleted. Such an object was noted
+// as a root before it was seen, and is none.
 func (c *Collector) lives(o *gc.Coordinates) bool {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
 	return known && i != 0 && c.at(i).flags&(observed|terminating) == observed
 }
 
-// causeOf is the owner because of which an object goes; 0: somebody deleted the object
-// itself, as far as is known.
+// causeOf returns the owner whose deletion causes an object's; 0 if the object itself was
+// deleted, as far as is known.
 func (c *Collector) causeOf(i index) index {
 	if c.at(i).flags&observed == 0 || len(c.at(i).owners) == 0 {
 		return 0
@@ -100,7 +101,7 @@ func (c *Collector) causeOf(i index) index {
 	for _, e := range c.at(i).owners {
 		j := c.judge(i, e)
 		if j == unknown && c.kinds.all[c.at(e.owner).kind].phase == synced {
-			j = dangling // nobody has proven it, and nobody has seen it: enough to name it
+			j = dangling // not proven, but not seen either: enough to name it
 		}
 		switch {
 		case j == dangling && absent == 0:
@@ -117,7 +118,8 @@ func (c *Collector) causeOf(i index) index {
 	return waits
 }
 
-// containing is the Namespace or definition that takes an object along.
+// containing returns the Namespace or CustomResourceDefinition whose deletion includes an
+// object; nil if none.
 func (c *Collector) containing(i index) *gc.Coordinates {
 	if len(c.roots.going) == 0 {
 		return nil
@@ -132,8 +134,8 @@ func (c *Collector) containing(i index) *gc.Coordinates {
 	return nil
 }
 
-// root of a deletion because of an owner. Those that are deep are noted, so that the
-// way up is gone once.
+// root returns the root of a deletion that an owner causes. It notes the root of deep
+// chains, so that each is climbed once.
 func (c *Collector) root(owner index) gc.Coordinates {
 	noted, top := c.climb(owner)
 	if noted != nil {
@@ -151,8 +153,8 @@ func (c *Collector) root(owner index) gc.Coordinates {
 	return root
 }
 
-// noteRoot remembers of an object that goes who made it go: its own owners are not
-// known afterwards, and its dependents go because of the same.
+// noteRoot remembers the root of an object that is going. Its own owners are not known
+// afterwards, and its dependents have the same root.
 func (c *Collector) noteRoot(i index) {
 	owns := false
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
@@ -177,8 +179,8 @@ func (c *Collector) noteRoot(i index) {
 	}
 }
 
-// Because says that an object is about to be deleted because of a root: its dependents go because of
-// that, too. The zero root says that the object was not deleted after all.
+// Because notes the root of an object that is about to be deleted: its dependents get the
+// same root. The zero root means that the object was not deleted after all.
 func (c *Collector) Because(o, root gc.Coordinates) {
 	kind, known := c.kinds.ids[kindName{o.APIVersion, o.Kind}]
 	i := c.find(key{o.UID, o.Name, o.Namespace, kind})
@@ -191,7 +193,7 @@ func (c *Collector) Because(o, root gc.Coordinates) {
 	}
 }
 
-// containerSeen notes whether a container is going.
+// containerSeen notes whether a container is being deleted.
 func (c *Collector) containerSeen(i index) {
 	by := c.kinds.all[c.at(i).kind].holds
 	if by == holdsNothing {
@@ -215,8 +217,8 @@ func (c *Collector) containerGoes(i index, name contained) {
 	}
 }
 
-// containerGone is for one that is not there any more. A Namespace was empty by then;
-// of a type's objects those that depend on them may be left.
+// containerGone handles a container that does not exist any more. A Namespace is empty by
+// then. After a CustomResourceDefinition, dependents of its objects may be left.
 func (c *Collector) containerGone(i index, why trait) {
 	switch by := c.kinds.all[c.at(i).kind].holds; {
 	case by == holdsNamespace:

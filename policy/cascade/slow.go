@@ -2,23 +2,23 @@ package cascade
 
 import "time"
 
-// lane holds the deletions of one root that the caller wants later. An object in it
-// costs four bytes; none is asked for, so that it takes no worker and no request.
+// lane holds back the deletions of one root that the caller wants later. An object in it
+// costs four bytes. Its deletion is not emitted, so it takes no worker and no request.
 type lane struct {
 	root    string    // UID
-	until   time.Time // nothing before
+	until   time.Time // no deletion before
 	pause   time.Duration
-	most    int // at a time
-	open    int // may still be asked for before until
+	most    int // per pause
+	open    int // deletions that may still be emitted before until
 	waiting []index
 }
 
-// lanes are in the order in which they came to be.
+// lanes are all lanes, in the order of their creation.
 type lanes struct {
 	all    []*lane
 	byRoot map[string]*lane
 	next   time.Time // the earliest until
-	held   []index   // while all deletions are held
+	held   []index   // objects parked while hold is on
 	hold   bool
 }
 
@@ -31,12 +31,12 @@ func (l *lanes) earliest() {
 	}
 }
 
-// leastPause is how often a lane opens at the most.
+// minPause is the shortest pause of a lane.
 const minPause = 10 * time.Millisecond
 
-// Slow says that the deletions of a root are not wanted before a moment, and from then
-// on at most so many as often as that is from now. It is for an answer [Deferred], and
-// ends once none of them waits, or with [Collector.Release].
+// Slow limits the deletions of a root: none before until, and then up to most per pause.
+// The pause is the time from now to until. Slow precedes an answer [gc.Deferred]. The limit
+// ends once no deletion of the root waits, or with [Collector.Release].
 func (c *Collector) Slow(now time.Time, root string, until time.Time, most int) {
 	c.now = now
 	l := c.lanes.byRoot[root]
@@ -53,7 +53,7 @@ func (c *Collector) Slow(now time.Time, root string, until time.Time, most int) 
 	c.lanes.earliest()
 }
 
-// Hold has no deletion asked for at all while it is on; everything else goes on.
+// Hold stops all deletions while on is true. Everything else continues.
 func (c *Collector) Hold(now time.Time, on bool) {
 	c.now = now
 	if c.lanes.hold == on {
@@ -67,8 +67,8 @@ func (c *Collector) Hold(now time.Time, on bool) {
 	}
 }
 
-// Slowed is how many roots are slowed, and how many deletions wait for that or are held.
-// An object that is not to go any more may be among them until its turn.
+// Slowed returns how many roots are slowed, and how many deletions wait for that or are
+// held. An object that is not to be deleted any more may count until its turn.
 func (c *Collector) Slowed() (roots, deletions int) {
 	deletions = len(c.lanes.held)
 	for _, l := range c.lanes.all {
@@ -77,7 +77,7 @@ func (c *Collector) Slowed() (roots, deletions int) {
 	return len(c.lanes.all), deletions
 }
 
-// SlowedOf says how many deletions of a root wait, and until when.
+// SlowedOf returns how many deletions of a root wait, and until when.
 func (c *Collector) SlowedOf(root string) (deletions int, until time.Time) {
 	if l := c.lanes.byRoot[root]; l != nil {
 		return len(l.waiting), l.until
@@ -85,7 +85,7 @@ func (c *Collector) SlowedOf(root string) (deletions int, until time.Time) {
 	return 0, time.Time{}
 }
 
-// parks puts a deletion off, if it is not wanted now.
+// parks postpones a deletion that is not wanted now, and reports whether it did.
 func (c *Collector) parks(i, owner index) bool {
 	if !c.lanes.hold && len(c.lanes.all) == 0 {
 		return false
@@ -105,15 +105,15 @@ func (c *Collector) parks(i, owner index) bool {
 	return true
 }
 
-// passes counts a deletion that is asked for: not before, because one that has to be
-// read first would have used up its turn by then.
+// passes counts a deletion when it is emitted. Counted earlier, a deletion that needs a
+// live read first would have used up its turn by then.
 func (c *Collector) passes(root string) {
 	if l := c.lanes.byRoot[root]; l != nil {
 		l.open--
 	}
 }
 
-// unpark has objects looked at again. Some may be others by now, which is harmless.
+// unpark queues objects. An index may belong to another object by now, which is harmless.
 func (c *Collector) unpark(list []index) {
 	for _, i := range list {
 		if n := c.at(i); n.flags&parked != 0 {
@@ -123,7 +123,7 @@ func (c *Collector) unpark(list []index) {
 	}
 }
 
-// openLanes lets those go on whose time has come.
+// openLanes releases the next deletions of each lane whose time has come.
 func (c *Collector) openLanes() {
 	if c.lanes.next.IsZero() || c.lanes.next.After(c.now) {
 		return
@@ -147,7 +147,7 @@ func (c *Collector) openLanes() {
 	c.lanes.earliest()
 }
 
-// releaseLanes forgets that anything is slowed. What is held stays so.
+// releaseLanes removes all lanes. Held deletions stay held.
 func (c *Collector) releaseLanes() {
 	all := c.lanes.all
 	c.lanes.all, c.lanes.byRoot, c.lanes.next = nil, nil, time.Time{}

@@ -5,44 +5,44 @@ import "strings"
 // index is the place of a node; 0 is none.
 type index uint32
 
-// trait says something of a node.
+// trait is a flag of a node.
 type trait uint16
 
 const (
-	observed     trait = 1 << iota // the object was seen, and has not gone since
+	observed     trait = 1 << iota // the object was seen, and is not gone since
 	terminating                    // deletionTimestamp
 	wantsOrphan                    // the finalizer orphan
 	wantsForegr                    // the finalizer foregroundDeletion
-	proven                         // absent: a live read at these very coordinates
-	gone                           // the UID is gone for good: a DELETED event
-	doubted                        // missing after a relist: looks gone, nobody has proven it
-	otherUID                       // uid is a number in the table of others
+	proven                         // absent: a live read at exactly these coordinates
+	gone                           // the UID is permanently gone: a DELETED event
+	doubted                        // missing from a list: probably gone, not proven
+	otherUID                       // uid is a number in Collector.otherUIDs
 	opaque                         // the resourceVersion is in Collector.versions
 	queued                         // in the queue
 	invalidNS                      // the warning of an invalid namespace was emitted
 	waitsForSync                   // in Collector.held
-	hasFinalizer                   // any finalizer of somebody else's
-	restored                       // of before etcd was restored: any version may follow
+	hasFinalizer                   // has a foreign finalizer
+	restored                       // seen before etcd was restored: any version may follow
 	parked                         // its deletion waits in a lane, or is held
 )
 
-// node is an object, or what references say of one that was not seen. Its key
-// is all of its coordinates: two references that give one UID different
-// coordinates are two questions, two nodes, chained by same.
+// node is an object, or an owner that is known only from references. Its key is all of its
+// coordinates. Two references that give one UID different coordinates have two nodes,
+// judged separately and chained by same.
 type node struct {
 	uid        uid
 	name       string
 	owners     []edge    // in the order they are written
-	dependents []backref // in any order, but a function of the inputs
+	dependents []backref // in no order, but determined by the inputs
 	version    uint64
 	namespace  uint32
 	kind       uint32
 	same       index // the next node with this UID
 	prev, next index // nodes of one kind
 	finalizers uint32
-	blocking   uint32 // of dependents: references with blockOwnerDeletion, but not to itself
+	blocking   uint32 // references with blockOwnerDeletion, except its own
 	flags      trait
-	orphanAt   uint8 // where the finalizers stand; 255 says "read it"
+	orphanAt   uint8 // index of the finalizer; 255: a live read is needed
 	foregrAt   uint8
 	epoch      uint32 // of the last listing that had it
 }
@@ -62,14 +62,13 @@ type backref struct {
 
 const pageSize = 512
 
-// store holds the nodes: in pages, so that growing copies nothing and leaves no
-// half-empty array behind.
+// store holds the nodes in pages: growing copies nothing and leaves no half-empty array.
 type store struct {
 	pages  []*[pageSize]node
 	used   index // places ever used; place 0 stays empty
 	free   []index
 	uuids  uidIndex
-	others map[string]index // the same for UIDs of another form
+	others map[string]index // first nodes of UIDs of another form
 	live   int
 }
 
@@ -89,7 +88,7 @@ func (s *store) place() index {
 	return s.used
 }
 
-// key is what a node is found by.
+// key identifies a node.
 type key struct {
 	uid       string
 	name      string
@@ -97,7 +96,7 @@ type key struct {
 	kind      uint32
 }
 
-// chain is the first node with a UID.
+// chain returns the first node with a UID; 0 if there is none.
 func (c *Collector) chain(id string) index {
 	if u, ok := parseUUID(id); ok {
 		return c.first(u)
@@ -115,11 +114,11 @@ func (c *Collector) find(k key) index {
 	return 0
 }
 
-// add makes a node for what is not there yet.
+// add makes a node for a key that has none.
 func (c *Collector) add(k key) index {
 	i := c.place()
 	n := c.at(i)
-	n.name = strings.Clone(k.name) // the caller's may be part of a whole response
+	n.name = strings.Clone(k.name) // the caller's string may be part of a whole response
 	n.namespace = c.namespaces.acquire(k.namespace)
 	n.kind = k.kind
 	c.kinds.all[k.kind].uses++
@@ -131,7 +130,7 @@ func (c *Collector) add(k key) index {
 		n.flags |= otherUID
 	}
 	n.uid = u
-	// Later nodes with this UID go behind the first: the map is written once.
+	// Later nodes with this UID are linked behind the first: the map is written once.
 	if first := c.chain(k.uid); first != 0 {
 		n.same, c.at(first).same = c.at(first).same, i
 	} else {
@@ -170,7 +169,7 @@ func (c *Collector) firstOf(i index) index {
 	return c.others[c.uidOf(i)]
 }
 
-// drop forgets a node that nothing refers to and that was not seen.
+// drop removes a node that was not seen and that no reference names.
 func (c *Collector) drop(i index) {
 	n := c.at(i)
 	if first := c.firstOf(i); first == i {
@@ -196,7 +195,7 @@ func (c *Collector) drop(i index) {
 	c.free = append(c.free, i)
 }
 
-// enlist puts a node into the ring of its kind.
+// addToKind puts a node into the ring of its kind.
 func (c *Collector) addToKind(i index) {
 	n, k := c.at(i), &c.kinds.all[c.at(i).kind]
 	k.size++
@@ -222,7 +221,7 @@ func (c *Collector) removeFromKind(i index) {
 	}
 }
 
-// nodesOf a kind, as they are now: the caller may change what it walks over.
+// nodesOf returns a copy of a kind's nodes, because the caller may change the ring.
 func (c *Collector) nodesOf(kind uint32) []index {
 	k := &c.kinds.all[kind]
 	list := make([]index, 0, k.size)

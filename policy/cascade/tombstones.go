@@ -2,22 +2,22 @@ package cascade
 
 import "strings"
 
-// tombstones remember UIDs that are gone, so that a late event does not bring an
-// object back, and a late dependent needs no live read. The oldest make room.
+// tombstones remember UIDs that are gone, so that a late event does not bring an object
+// back, and a late dependent needs no live read. At capacity, the oldest is dropped.
 type tombstones struct {
 	byUID    map[string]tombstone
-	order    []string // a ring; what is not in of any more keeps its place
+	order    []string // a ring of UIDs; a UID dropped from byUID keeps its slot
 	next     int
 	capacity int
 }
 
 type tombstone struct {
-	version uint64 // at which it went; 0: not known
+	version uint64 // of the DELETED event; 0: not known
 	kind    uint32 // whose watch reported it
 	slot    int    // in the order
 }
 
-// addTombstone notes that a watch of a kind reported the end of a UID.
+// addTombstone notes that a watch of a kind reported a UID as deleted.
 func (c *Collector) addTombstone(id string, kind kindName, version uint64) {
 	g := &c.tombstones
 	if old, ok := g.byUID[id]; ok {
@@ -53,8 +53,8 @@ func (c *Collector) dropTombstone(id string) {
 	}
 }
 
-// dropTombstones forgets what the watches of some kinds reported, in an order that the
-// inputs determine.
+// dropTombstones removes the tombstones of some kinds, in an order that the inputs
+// determine.
 func (c *Collector) dropTombstones(of func(kind uint32) bool) {
 	for slot, id := range c.tombstones.order {
 		if g, ok := c.tombstones.byUID[id]; ok && g.slot == slot && of(g.kind) {
@@ -67,7 +67,7 @@ func (c *Collector) dropTombstones(of func(kind uint32) bool) {
 	}
 }
 
-// reopen the question whether a UID is gone, at all coordinates that name it.
+// reopen clears gone at all coordinates of a UID, and queues the dependents.
 func (c *Collector) reopen(first index) {
 	for s := first; s != 0; s = c.at(s).same {
 		if n := c.at(s); n.flags&gone != 0 {

@@ -2,10 +2,10 @@ package cascade
 
 import "hash/maphash"
 
-// uidIndex finds the first node of a chain by its UUID. It holds places alone, some
-// five bytes each, because the UUID stands in the node: a map takes forty. It is cut
-// into parts that grow each by itself, so that no single input pays for all. The seed
-// is random, because references may bear whatever UUID somebody likes.
+// uidIndex finds the first node of a chain by its UUID. It stores only indexes, some five
+// bytes each, because the UUID is in the node. A map takes forty. It is split into parts
+// that grow separately, so that no single input pays for all. The seed is random, because
+// anyone can write any UUID into a reference.
 type uidIndex struct {
 	seed  maphash.Seed
 	parts [256]uidPart
@@ -17,12 +17,12 @@ type uidPart struct {
 	used  int
 }
 
-// fewSlots is what a part begins with.
+// fewSlots is the initial size of a part.
 const fewSlots = 8
 
 func newUIDIndex() uidIndex { return uidIndex{seed: maphash.MakeSeed()} }
 
-// lookup is where a UUID stands, or would: its part, and where in it the search begins.
+// lookup returns the part for a UUID, and the slot at which the search in it begins.
 func (x *uidIndex) lookup(u uid) (p *uidPart, home int) {
 	h := maphash.Bytes(x.seed, u[:])
 	p = &x.parts[h>>56]
@@ -31,7 +31,7 @@ func (x *uidIndex) lookup(u uid) (p *uidPart, home int) {
 
 func (p *uidPart) home(h uint64) int { return int(h & 0xffffffff * uint64(len(p.slots)) >> 32) }
 
-// first is the node that was given to setFirst, or 0.
+// first returns the node that setFirst noted for a UUID; 0 if none.
 func (s *store) first(u uid) index {
 	p, at := s.uuids.lookup(u)
 	if len(p.slots) == 0 {
@@ -58,7 +58,8 @@ func (p *uidPart) next(at int) int {
 	return at
 }
 
-// setFirst notes the first node with a UUID; 0 forgets the UUID. The nodes still have it.
+// setFirst notes the first node with a UUID; 0 removes the UUID. The nodes must still have
+// the UUID.
 func (s *store) setFirst(u uid, i index) {
 	p, at := s.uuids.lookup(u)
 	if i != 0 && (p.used+1)*5 > len(p.slots)*4 {
@@ -83,12 +84,12 @@ func (s *store) setFirst(u uid, i index) {
 	}
 }
 
-// closeGap moves back what a search would not find any more beyond a slot that became
-// free.
+// closeGap moves back the entries that a search would not find any more beyond a freed
+// slot.
 func (s *store) closeGap(p *uidPart, gap int) {
 	for at := p.next(gap); p.slots[at] != 0; at = p.next(at) {
 		home := p.home(maphash.Bytes(s.uuids.seed, s.at(p.slots[at]).uid[:]))
-		// Between the gap and here, going round: it is found without passing the gap.
+		// home is between gap and at, with wrap-around: the search does not pass the gap.
 		if gap < at && gap < home && home <= at || at < gap && (gap < home || home <= at) {
 			continue
 		}
@@ -97,7 +98,8 @@ func (s *store) closeGap(p *uidPart, gap int) {
 	}
 }
 
-// resize makes room for what is there in so many slots; in none if nothing is.
+// resize moves the entries of a part to a new table of that many slots. A part that has
+// become empty gets no table.
 func (s *store) resize(p *uidPart, slots int) {
 	old := p.slots
 	if p.slots = nil; p.used == 0 && len(old) > 0 {

@@ -18,10 +18,10 @@ func (c *Collector) versionOf(i index) string {
 	return strconv.FormatUint(n.version, 10)
 }
 
-// followWaiting deletes an object whose last owners wait for it: foreground if
-// it has dependents of its own, so that those go first.
+// followWaiting deletes an object whose remaining owners wait for it. If it has dependents
+// of its own, it is deleted in the foreground, so that they are deleted first.
 func (c *Collector) followWaiting(i index, at int) {
-	// A dependent that nobody has listed yet would make it foreground.
+	// A dependent that is not listed yet would require foreground deletion.
 	if c.hold(i) || !c.allFresh(i, waiting) {
 		return
 	}
@@ -37,7 +37,7 @@ func (c *Collector) followWaiting(i index, at int) {
 	c.remove(i, c.policy(i, gc.Foreground), OwnersWaiting, at)
 }
 
-// blockingRefs are an object's references that hold their owners.
+// blockingRefs returns an object's references that block other owners.
 func (c *Collector) blockingRefs(i index) (refs []gc.Position) {
 	for at, e := range c.at(i).owners {
 		if e.block && e.owner != i {
@@ -47,9 +47,9 @@ func (c *Collector) blockingRefs(i index) (refs []gc.Position) {
 	return refs
 }
 
-// waitingDependent says whether a dependent of an object waits for its own
-// dependents. Then the object may be one of those, and is better unblocked
-// before it waits, too. The kube-controller-manager asks the same, and no more.
+// waitingDependent reports whether a dependent of an object waits for its own dependents.
+// Then the object may be one of those, and is better unblocked before it waits, too. The
+// kube-controller-manager makes the same check, and no more.
 func (c *Collector) waitingDependent(i index) bool {
 	for s := c.firstOf(i); s != 0; s = c.at(s).same {
 		if s != i && !c.sameObject(s, i) {
@@ -64,8 +64,7 @@ func (c *Collector) waitingDependent(i index) bool {
 	return false
 }
 
-// decideTerminating is for an object that is deleted already, and waits for the
-// collector's part.
+// decideTerminating evaluates an object that is deleted already.
 func (c *Collector) decideTerminating(i index) {
 	switch f := c.at(i).flags; {
 	case len(c.at(i).owners) > 0 && !c.excluded(i) && c.leaveOrphaning(i):
@@ -79,7 +78,7 @@ func (c *Collector) decideTerminating(i index) {
 
 func (c *Collector) decideForeground(i index) {
 	if _, blocking := c.dependentsOf(i); blocking > 0 {
-		// Two that were deleted in the foreground, each the other's owner, would
+		// Two objects that were deleted in the foreground, each the other's owner, would
 		// wait forever.
 		if refs := c.blockingRefs(i); len(refs) > 0 && !c.excluded(i) && c.waitsForItself(i) {
 			c.emit(i, c.action(i, gc.Unblock, CircleOfOwners, c.at(i).owners[refs[0].Index].owner, refs))
@@ -98,8 +97,9 @@ func (c *Collector) decideForeground(i index) {
 	c.finalize(i, gc.ForegroundFinalizer, c.at(i).foregrAt, why)
 }
 
-// waitsForItself follows the blocking references up through owners that wait.
-// Who closes a circle changes, and is looked at, last.
+// waitsForItself follows the blocking references up through waiting owners, and reports
+// whether they lead back to i. The object that closes a circle changes last, and is
+// evaluated last.
 func (c *Collector) waitsForItself(i index) bool {
 	visited := map[index]bool{}
 	stack := []index{i}
@@ -124,7 +124,7 @@ func (c *Collector) waitsForItself(i index) bool {
 func (c *Collector) finalize(i index, finalizer string, at uint8, why gc.Reason) {
 	w := c.workOf(i)
 	if w.conflict || at == 255 {
-		// Where the finalizer stands may be another place by now.
+		// The index of the finalizer may have changed.
 		if w.conflict && !w.unchanged || at == 255 && c.now.Sub(w.readAt) > c.config.FreshFor {
 			w.reread = true
 			c.readLive(i, w)
@@ -136,7 +136,7 @@ func (c *Collector) finalize(i index, finalizer string, at uint8, why gc.Reason)
 	c.emit(i, a)
 }
 
-// hold keeps a node until every type has been listed.
+// hold keeps a node back until every type has been listed, and reports whether it does.
 func (c *Collector) hold(i index) bool {
 	ok, again := c.listed()
 	if ok {

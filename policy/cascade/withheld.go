@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Release has what was withheld or slowed asked for again: the caller wants it now.
+// Release queues everything that was withheld or slowed: the caller wants it now.
 func (c *Collector) Release(now time.Time) {
 	c.now = now
 	c.releaseLanes()
@@ -19,9 +19,9 @@ func (c *Collector) Release(now time.Time) {
 	}
 }
 
-// ExcludeNamespaces replaces the namespaces whose objects are never acted on. As
-// owners these count like any other, and their references hold owners that wait.
-// What cluster-scoped objects are in is not a namespace.
+// ExcludeNamespaces replaces the namespaces whose objects are never acted on. As owners,
+// these objects count like any other, and their references hold owners that wait. An empty
+// name excludes nothing: cluster-scoped objects are in no namespace.
 func (c *Collector) ExcludeNamespaces(now time.Time, list []string) {
 	c.now = now
 	c.excludeNamespaces(list)
@@ -39,8 +39,8 @@ func (c *Collector) excludeNamespaces(list []string) {
 	}
 }
 
-// Objects is how many nodes there are of a type: its objects, and owners of it
-// that were never seen.
+// Objects returns how many nodes of a type there are: its objects, and owners of it that
+// were never seen.
 func (c *Collector) Objects(apiVersion, kind string) int {
 	id, ok := c.kinds.ids[kindName{apiVersion, kind}]
 	if !ok {
@@ -49,5 +49,6 @@ func (c *Collector) Objects(apiVersion, kind string) int {
 	return c.kinds.all[id].size
 }
 
-// Pending is how many nodes are to be looked at, and actions to be taken.
+// Pending returns how many nodes wait for evaluation, plus the actions that Ready has not
+// returned yet.
 func (c *Collector) Pending() int { return len(c.queue) - c.head + len(c.out) }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// began is what the age of a container counts from; zero where that is not
-// known. A container that ended before it began (a clock was set back in
-// between) counts from the later of the two.
+// began returns the time from which a container's age counts; zero if unknown. If the
+// container ended before it was created (the clock was set back in between), the later of the
+// two times counts.
 //
-// After a clock was set back, containers from before the change are not ripe until it has
-// caught up, as with the kubelet. With MinAge 0 they are; there the kubelet waits. The
-// caller finds out an end that is not known (AgeFrom termination); until then the
-// container stays.
+// After the clock was set back, containers from before the change are not ripe until it has
+// caught up, as with the kubelet. With MinAge 0 they are ripe at once, while the kubelet
+// waits. With AgeFrom termination, the caller looks up an unknown end; until it has, the
+// container stays if MinAge is above 0.
 func (c Container) began(from AgeFrom) time.Time {
 	if from == FromCreation || c.State != StateExited {
 		return c.Created
@@ -25,11 +25,9 @@ func (c Container) began(from AgeFrom) time.Time {
 	return latest(c.Created, c.Finished)
 }
 
-// compareAge orders dead containers, the oldest first. Times are compared as
-// they are, also those in the future, so that the order does not change as time
-// passes; equal times by the number of restarts, then by ID.
-//
-// Which of two of the same age is the older one the kubelet leaves to chance.
+// compareAge orders dead containers, oldest first. Times in the future are compared as they
+// are, so that the order does not change as time passes. Equal ages are ordered by creation,
+// number of restarts and ID; the kubelet leaves their order to chance.
 func compareAge(a, b *dead) int {
 	return cmp.Or(
 		compareTimes(a.stamp, b.stamp),
@@ -38,8 +36,8 @@ func compareAge(a, b *dead) int {
 		strings.Compare(a.ID, b.ID))
 }
 
-// compareSandboxes does the same for sandboxes, whose age always counts from
-// their creation: the CRI does not tell when a sandbox ended.
+// compareSandboxes orders sandboxes like compareAge. Their age always counts from their
+// creation, because the CRI does not report when a sandbox ended.
 func compareSandboxes(a, b *sandbox) int {
 	return cmp.Or(
 		compareTimes(a.Created, b.Created),
@@ -47,7 +45,7 @@ func compareSandboxes(a, b *sandbox) int {
 		strings.Compare(a.ID, b.ID))
 }
 
-// compareTimes puts what is not known last: it counts as now.
+// compareTimes orders times. An unknown (zero) time comes last, because it counts as now.
 func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
@@ -60,8 +58,7 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// age is how long ago t was: nothing for a time that is not known or in the
-// future.
+// age returns how long ago t was; 0 for an unknown time or one in the future.
 func age(t, now time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -69,8 +66,8 @@ func age(t, now time.Time) time.Duration {
 	return max(now.Sub(t), 0)
 }
 
-// reaches says whether something that counts from t is as old as d, and if
-// not, when it will be: zero if that cannot be known.
+// reaches reports whether something that counts from t is at least d old. If it is not, at is
+// when it will be; zero if t is unknown.
 func reaches(t time.Time, d time.Duration, now time.Time) (yes bool, at time.Time) {
 	switch {
 	case age(t, now) >= d:

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Decide says which dead containers and sandboxes of the snapshot should go,
-// why the others stay, and when to ask again. The package documentation has the
-// rules.
+// Decide returns which dead containers and sandboxes of the snapshot to remove, why the
+// others are kept, and when to decide again. The rules are documented at judgePods,
+// enforceLimits and whySandboxKept.
 func Decide(s Snapshot, now time.Time) Plan {
 	d := decision{Snapshot: s, now: now.Round(0)} // wall clock only, like all times in the snapshot
 	if problems := s.Policy.Validate(); len(problems) > 0 {
@@ -29,29 +29,27 @@ func Decide(s Snapshot, now time.Time) Plan {
 type decision struct {
 	Snapshot
 	now     time.Time
-	blocked string          // why nothing may go; "" if something may
-	pods    map[string]*pod // by UID: those that have anything here
+	blocked string          // why nothing may be removed; "" if removals are allowed
+	pods    map[string]*pod // by UID: those with containers or sandboxes
 
-	dead      []*dead    // the kubelet's containers that do not run, by ID
-	sandboxes []*sandbox // the kubelet's sandboxes that are not ready, by ID
-	chosen    []*dead    // those of dead that go, in this order
+	dead      []*dead    // the kubelet's containers that do not run, sorted by ID
+	sandboxes []*sandbox // the kubelet's sandboxes that are not ready, sorted by ID
+	chosen    []*dead    // those of dead to remove, in this order
 
 	steps []Step
 	keep  []Decision
 }
 
-// dead is a container that is the kubelet's and does not run.
-//
-// Dead is what does not run: exited, created and never started, or lost track of by the
-// runtime. The last may be running after all, so it is stopped first, in a step of its
-// own.
+// dead is a container of the kubelet's that does not run: it exited, it was created and never
+// started, or its state is unknown. A container in state unknown may be running after all, so
+// a separate step stops it first.
 type dead struct {
 	Container
 	pod   *pod
-	stamp time.Time // what its age counts from; zero if not known
+	stamp time.Time // what its age counts from; zero if unknown
 
-	// ripe: old enough to be asked for. If not, why not, and when it will be:
-	// zero if nobody knows.
+	// ripe: old enough to be removed. If not: the reason, and when it will be (zero if
+	// unknown).
 	ripe   bool
 	unripe Reason
 	ripeAt time.Time
@@ -61,7 +59,7 @@ type dead struct {
 	goes   bool // it has a step
 }
 
-// findDead finds the dead among all containers; the others stay.
+// findDead collects the dead containers. For all others it records why they are kept.
 func (d *decision) findDead() {
 	all := make([]*dead, len(d.Containers))
 	backing := make([]dead, len(d.Containers)) // one allocation for all
@@ -79,7 +77,7 @@ func (d *decision) findDead() {
 		}
 		all = all[twins:]
 		if it.ID == "" {
-			continue // nobody could name it
+			continue // no step could name it
 		}
 		if reason, detail := d.untouchable(it.Container, twins); reason != "" {
 			d.keep = append(d.keep, Decision{it.ID, it.SandboxID, reason, detail})
@@ -91,7 +89,7 @@ func (d *decision) findDead() {
 	}
 }
 
-// untouchable says why a container stays whatever the policy says.
+// untouchable returns why a container is kept regardless of the policy, or "".
 func (d *decision) untouchable(c Container, twins int) (Reason, string) {
 	switch {
 	case d.blocked != "":
@@ -108,7 +106,7 @@ func (d *decision) untouchable(c Container, twins int) (Reason, string) {
 	return "", ""
 }
 
-// ripen says whether a dead container is old enough to be asked for.
+// ripen sets ripe or, if a dead container is too young, the reason and when it will be ripe.
 func (it *dead) ripen(p Policy, now time.Time) {
 	old, oldAt := reaches(it.stamp, p.MinAge, now)
 	started, startedAt := true, time.Time{}
@@ -129,13 +127,13 @@ func (it *dead) ripen(p Policy, now time.Time) {
 		it.ripe = true
 		return
 	}
-	// What may be starting counts from its creation in both: either both times
-	// are known or neither is.
+	// A container that may be starting counts from its creation in both, so both times are
+	// known or neither is.
 	it.ripeAt = latest(oldAt, startedAt)
 }
 
-// planContainers writes the steps for containers, in the order in which they
-// were chosen, and says why the others stay.
+// planContainers adds the steps for containers, in the order in which they were chosen, and
+// the reasons for which the others are kept.
 func (d *decision) planContainers() {
 	for _, it := range d.chosen {
 		if d.now.Before(it.RetryAt) {
@@ -156,7 +154,7 @@ func (d *decision) planContainers() {
 	}
 }
 
-// whyKept is for a dead container without a step.
+// whyKept returns why a dead container has no step.
 func (d *decision) whyKept(it *dead) (Reason, string) {
 	switch {
 	case !it.ripe:
@@ -169,7 +167,7 @@ func (d *decision) whyKept(it *dead) (Reason, string) {
 	return KeptWithinLimits, "is within the limits"
 }
 
-// plan is what has been found.
+// plan returns the Plan, with Keep in its documented order.
 func (d *decision) plan() Plan {
 	slices.SortFunc(d.keep, func(a, b Decision) int {
 		switch aSandbox, bSandbox := a.ContainerID == "", b.ContainerID == ""; {

@@ -1,6 +1,6 @@
 package container
 
-// The labels by which the kubelet knows its own again
+// The labels by which the kubelet recognizes its own containers and sandboxes
 // (k8s.io/kubelet/pkg/types/labels.go).
 const (
 	labelPodUID        = "io.kubernetes.pod.uid"
@@ -12,18 +12,17 @@ const (
 // maxName is the longest name that Kubernetes allows for any object.
 const maxName = 253
 
-// Identify reads the kubelet's labels: the pod, and the container's name in
-// it (a sandbox has none of its own). What is missing or malformed comes back
-// as the zero value, which Decide leaves alone.
+// Identify reads the kubelet's labels: the pod, and the container's name in it ("" for a
+// sandbox). For missing or malformed labels it returns zero values; Decide leaves such
+// containers and sandboxes alone.
 //
-// Whoever may write to the runtime's socket can write these labels; they name
-// an owner, they do not prove one. The names are safe to print, and hold no
-// path separator.
+// Every client of the runtime's socket can write these labels: they name an owner, but do not
+// prove it. The returned names are safe to print and contain no path separator.
 //
-// The kubelet is less careful: it takes anything the CRI lists, so that a sandbox made by
-// hand is of a pod without UID, which is gone. What belongs to nobody still counts as a
-// container of its sandbox, which therefore stays. With forged labels, dead containers go
-// earlier, never running ones.
+// The kubelet is less careful and accepts everything that the CRI lists. To it, a sandbox
+// that was created by hand belongs to a pod without UID, which is gone. A container without
+// these labels still counts as a container of its sandbox, so that sandbox stays. Forged
+// labels can cause the early removal of dead containers, but never of running ones.
 func Identify(labels map[string]string) (pod PodID, container string) {
 	pod = PodID{
 		UID:       labels[labelPodUID],
@@ -45,9 +44,9 @@ func (p PodID) valid() bool {
 
 func (p PodID) String() string { return p.Namespace + "/" + p.Name }
 
-// validName is wider than any one of Kubernetes' rules for names: a manifest
-// may give a static pod whatever UID it likes. It holds what those rules are
-// needed for here: not empty, not endless, printable, no path.
+// validName reports whether s is safe as a name. It allows more than any of Kubernetes' rules
+// for names, because a manifest may give a static pod any UID. It ensures what matters here:
+// not empty, at most maxName bytes, printable, not a path.
 func validName(s string) bool {
 	if s == "" || len(s) > maxName || s == "." || s == ".." {
 		return false

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// unit is what MaxPerPodContainer counts: the containers of one name in one
-// pod, which are the restarts of one container.
+// unit identifies the containers that MaxPerPodContainer counts together: those of one name
+// in one pod, which are the restarts of one container.
 type unit struct {
 	podUID string
 	name   string
@@ -15,19 +15,20 @@ type unit struct {
 
 func (it *dead) unit() unit { return unit{it.Pod.UID, it.Name} }
 
-// enforceLimits chooses what goes: all that pods which have no more rights
-// left behind, then what is over the limits. The order, and the way in which
-// two limits that cannot both hold are reconciled, are the kubelet's.
+// enforceLimits chooses the containers to remove: first those of pods whose content may be
+// removed, then those over the limits. The order, and the way in which two limits that cannot
+// both hold are reconciled, are the kubelet's.
 //
-// A dead container is ripe once it is MinAge old; a younger one is neither removed nor
-// counted. Of the ripe ones go, the oldest first in each of these passes: all of pods
-// that have lost their rights; of each unit what is over MaxPerPodContainer; and, if more
-// than MaxContainers are left, of each unit what is over its equal share of them (one at
-// worst), and then the oldest anywhere.
+// A dead container is ripe once it is MinAge old. A younger one is neither removed nor
+// counted. These passes choose among the ripe containers, oldest first in each pass:
+//   - all containers of pods whose content may be removed;
+//   - in each unit, those over MaxPerPodContainer;
+//   - if more than MaxContainers are left: in each unit, those over its equal share of
+//     MaxContainers (at least one), then the oldest of the node.
 //
-// The equal share can take more than is needed: of six in units of five and one, with
-// room for five, two are left in the first, where dropping one would do. The kubelet does
-// the same.
+// The equal share can remove more than is needed. Example: MaxContainers is 5, and there are
+// six containers in units of five and one. The share cuts the first unit to two, although
+// removing one would do. The kubelet does the same.
 func (d *decision) enforceLimits() {
 	var ended []*dead
 	units := make(map[unit][]*dead)
@@ -63,7 +64,7 @@ func (d *decision) enforceLimits() {
 	}
 }
 
-// trim takes the oldest of each unit that has more than limit.
+// trim chooses the oldest containers of each unit that has more than limit.
 func (d *decision) trim(units map[unit][]*dead, limit int, why Reason, detail string) {
 	var over []*dead
 	for u, list := range units {
@@ -82,8 +83,7 @@ func (d *decision) take(list []*dead, why Reason, detail string) {
 	d.choose(list)
 }
 
-// choose puts a list of containers behind those chosen before, the oldest
-// first.
+// choose appends a list to the chosen containers, oldest first.
 func (d *decision) choose(list []*dead) {
 	slices.SortFunc(list, compareAge)
 	d.chosen = append(d.chosen, list...)

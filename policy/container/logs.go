@@ -10,26 +10,26 @@ import (
 // LogDirectory is the directory of one pod's logs.
 type LogDirectory struct {
 	Entry    string // its name in /var/log/pods
-	Pod      PodID  // as the name says
+	Pod      PodID  // parsed from Entry
 	Modified time.Time
 
 	RetryAt time.Time // after a removal that failed: left alone until then
 }
 
-// LogLink is a link to a container's log that leads nowhere.
+// LogLink is a dangling link to a container's log.
 type LogLink struct {
 	Entry       string // its name in /var/log/containers
-	ContainerID string // as the name says
+	ContainerID string // parsed from Entry
 }
 
-// Logs is what there is of logs. It must have been read before the containers
-// and sandboxes of the snapshot, and those before its pods.
+// Logs has the log directories and dangling links of a node. The caller must read them before
+// the containers and sandboxes of the snapshot, and those before its pods.
 type Logs struct {
 	Directories []LogDirectory
 	DeadLinks   []LogLink
 }
 
-// LogDecision is why the logs of a pod stay or go.
+// LogDecision is why the logs of a pod are kept or removed.
 type LogDecision struct {
 	Entry  string
 	Pod    PodID
@@ -37,7 +37,7 @@ type LogDecision struct {
 	Detail string // a sentence for people
 }
 
-// LogPlan is which logs should go.
+// LogPlan is the result of DecideLogs.
 type LogPlan struct {
 	RemoveDirectories []LogDecision // by entry
 	KeepDirectories   []LogDecision // by entry
@@ -48,22 +48,22 @@ type LogPlan struct {
 	Next time.Time
 }
 
-// KeptPod is why the logs of a pod stay that is there.
+// KeptPod: the logs are kept because their pod exists, or may exist.
 const KeptPod Reason = "pod_exists"
 
-// DecideLogs says which logs should go: the directories of pods that have lost
-// their rights, as with the kubelet, and of which nothing else is left; and dead
-// links of containers that the runtime does not know.
+// DecideLogs returns which logs to remove. A directory is removed if its pod's content may be
+// removed, as with the kubelet, and the pod has no containers or sandboxes left. A dangling
+// link is removed if the runtime does not know its container.
 //
-// Nothing but a sandbox tells whether a pod was a static one, and that is gone. While
-// StaticPodsKnown is false, a directory therefore goes only if the name of its pod
-// has a UID of the form that API servers give. The kubelet makes up another form for
-// static pods; a manifest that brings a UID of that form loses its logs while its
-// mirror pod is missing.
+// Only a sandbox shows whether a pod is static, and at this point the sandbox is gone. So
+// while StaticPodsKnown is false, a directory is removed only if its name has a UID of the
+// form that API servers assign. The kubelet generates UIDs of another form for static pods.
+// If a manifest sets a UID of the API servers' form, the pod loses its logs while its mirror
+// pod is missing.
 //
 // A directory outlives everything else of its pod, so it is judged last, and by its name
-// alone. The kubelet removes logs of a pod that is gone while containers of it are left;
-// here they wait for those.
+// alone. The kubelet removes the logs of a gone pod while the pod still has containers; here
+// the logs wait until the containers are removed.
 func DecideLogs(l Logs, s Snapshot, now time.Time) LogPlan {
 	d := logDecision{decision: decision{Snapshot: s, now: now.Round(0)}}
 	if problems := s.Policy.Validate(); len(problems) > 0 {
@@ -93,13 +93,13 @@ func DecideLogs(l Logs, s Snapshot, now time.Time) LogPlan {
 
 type logDecision struct {
 	decision
-	owners map[string]*pod // of directories, by UID
+	owners map[string]*pod // pods of the directories, by UID
 	next   nextChange
 }
 
-// findOwners judges the pods of the directories by these alone. An ended pod keeps
-// its logs, also when space is needed: they are all that tells of it, and the
-// kubelet keeps them.
+// findOwners judges the pods of the directories by the directories alone. An ended pod keeps
+// its logs even if space is needed: they are the last record of it, and the kubelet keeps
+// them too.
 func (d *logDecision) findOwners(directories []LogDirectory) {
 	d.owners = make(map[string]*pod, len(directories))
 	for _, dir := range directories {
@@ -121,7 +121,7 @@ func (d *logDecision) findOwners(directories []LogDirectory) {
 	}
 }
 
-// whyKept returns no reason for a directory that goes.
+// whyKept returns why a directory is kept, or no reason if it is to be removed.
 func (d *logDecision) whyKept(dir LogDirectory) (Reason, string) {
 	switch {
 	case d.blocked != "":
@@ -147,8 +147,8 @@ func (d *logDecision) whyKept(dir LogDirectory) (Reason, string) {
 	return "", ""
 }
 
-// deadLinks leaves out those of containers that are there: the runtime may be
-// about to open the log again.
+// deadLinks returns the links to remove, sorted. Links of existing containers stay, because
+// the runtime may be about to open the log again.
 func (d *logDecision) deadLinks(links []LogLink) []string {
 	if d.blocked != "" {
 		return nil
@@ -167,8 +167,8 @@ func (d *logDecision) deadLinks(links []LogLink) []string {
 	return slices.Compact(dead)
 }
 
-// givenByServer says whether a UID has the form of those that API servers give
-// (RFC 9562: 8-4-4-4-12 hex digits). The kubelet's own are 32 hex digits.
+// givenByServer reports whether a UID has the form that API servers assign (RFC 9562:
+// 8-4-4-4-12 hex digits). UIDs that the kubelet generates have 32 hex digits.
 func givenByServer(uid string) bool {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(uid) != len(form) {

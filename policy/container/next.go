@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// next is the earliest time at which something grows old enough to change the
-// steps.
+// next returns the earliest time at which something grows old enough to change the steps;
+// zero if there is none.
 func (d *decision) next() time.Time {
 	n := nextChange{now: d.now}
 	d.nextContainer(&n)
@@ -15,7 +15,7 @@ func (d *decision) next() time.Time {
 	return n.at
 }
 
-// nextChange is the earliest of the times it was shown that are still to come.
+// nextChange keeps the earliest of the times passed to consider that are after now.
 type nextChange struct {
 	now time.Time
 	at  time.Time
@@ -27,17 +27,17 @@ func (n *nextChange) consider(t time.Time) {
 	}
 }
 
-// nextContainer considers when containers go whatever the limits say: those of
-// pods that have ended, or will be taken for gone, and those to be tried again.
-// What goes already for another reason is none of the limits' once its pod is
-// gone, which leaves more room for others.
+// nextContainer considers when containers are removed regardless of the limits: those of pods
+// whose content may be removed now or from goneAt on, and those to be retried. A container
+// that is already removed for another reason no longer counts towards the limits once its pod
+// is gone, which leaves more room for others.
 func (d *decision) nextContainer(n *nextChange) {
 	for _, it := range d.dead {
 		if it.remove != "" && !it.goes {
 			n.consider(it.RetryAt)
 		}
 		switch {
-		case !it.ripe && it.ripeAt.IsZero(): // nobody knows
+		case !it.ripe && it.ripeAt.IsZero(): // unknown when
 		case it.pod.ended != "":
 			n.consider(it.ripeAt)
 		case !it.pod.goneAt.IsZero():
@@ -46,9 +46,9 @@ func (d *decision) nextContainer(n *nextChange) {
 	}
 }
 
-// nextOverLimit considers when the containers that are still young will be too
-// many. They are counted in the order in which they ripen, so that one that a
-// limit has room for wakes nobody.
+// nextOverLimit considers when the containers that are still young will exceed a limit. It
+// counts them in the order in which they ripen, so that a container within the limits causes
+// no wake-up.
 func (d *decision) nextOverLimit(n *nextChange) {
 	perPod, most := d.Policy.MaxPerPodContainer, d.Policy.MaxContainers
 	ripe, total := make(map[unit]int), 0
@@ -79,8 +79,8 @@ func (d *decision) nextOverLimit(n *nextChange) {
 	}
 }
 
-// nextSandbox considers sandboxes that nothing but time keeps. One that has
-// containers waits for those.
+// nextSandbox considers sandboxes that only time keeps. A sandbox with containers waits for
+// its containers.
 func (d *decision) nextSandbox(n *nextChange) {
 	for _, sb := range d.sandboxes {
 		nobodyKnows := !sb.settled && sb.startAt.IsZero()

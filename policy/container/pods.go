@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// pod is what is known of one pod that has containers or sandboxes here.
+// pod is what is known of one pod that has containers, sandboxes or logs on the node.
 type pod struct {
 	PodID
 
-	ended  Reason // why all that is dead of it goes; "" while the pod has its rights
+	ended  Reason // why its content may be removed; "" if it may not
 	detail string
-	// goneAt is when a pod that its source does not name will be taken for gone;
-	// zero if it never will, or is already.
+	// goneAt is when a pod that is missing from its source will be treated as gone; zero if
+	// it never will be, or already is.
 	goneAt time.Time
 
-	oldest    time.Time // creation of the oldest thing of it; zero if not known
-	mayStatic bool      // it is a static pod, or nothing says that it is not
+	oldest    time.Time // time of its oldest container, sandbox or logs; zero if unknown
+	mayStatic bool      // it is, or may be, a static pod
 }
 
-// findPods looks at everything that carries the kubelet's labels, and says of each
-// pod whether it is there.
+// findPods returns the pods of everything that carries the kubelet's labels, by UID. If
+// PodsKnown, they are judged by judgePods.
 func (d *decision) findPods() map[string]*pod {
 	pods := make(map[string]*pod)
 	meet := func(id PodID, created time.Time) *pod {
@@ -30,8 +30,8 @@ func (d *decision) findPods() map[string]*pod {
 			p = &pod{PodID: id}
 			pods[id.UID] = p
 		}
-		// Two pods of one UID are one pod; which name it bears is for people only,
-		// but must not depend on the order of the input.
+		// Pods with the same UID are one pod. Its name is only for people, but must not
+		// depend on the order of the input.
 		if cmp.Or(strings.Compare(id.Namespace, p.Namespace), strings.Compare(id.Name, p.Name)) < 0 {
 			p.PodID = id
 		}
@@ -51,7 +51,8 @@ func (d *decision) findPods() map[string]*pod {
 	for _, c := range d.Containers {
 		if c.Pod.valid() && validName(c.Name) {
 			p := meet(c.Pod, c.Created)
-			// Only the sandbox would tell, and it is not in this reading.
+			// Only its sandbox shows whether a pod is static, and the snapshot does not have
+			// that sandbox.
 			p.mayStatic = p.mayStatic || !sandboxes[c.SandboxID]
 		}
 	}
@@ -61,24 +62,25 @@ func (d *decision) findPods() map[string]*pod {
 	return pods
 }
 
-// judgePods says which pods have lost their rights. A pod has when it
+// judgePods sets the pods whose content may be removed: all their dead containers and
+// sandboxes. A pod's content may be removed if the pod
 //
-//   - is not among Snapshot.Pods: deleted, or never there (nobody can tell the two
-//     apart);
+//   - is not among Snapshot.Pods: deleted, or never there (the two cannot be distinguished);
 //   - was evicted;
-//   - is being deleted and has ended. One that still has something to end is like any
-//     other: its last dead containers tell why it took so long;
-//   - has ended (a job that is done), if the space is needed: ReclaimEnded. Otherwise an
-//     ended pod keeps what the limits leave it, for its logs.
+//   - is being deleted and has ended. While something of it still runs, it is treated like
+//     any other pod: its last dead containers show why the deletion takes so long;
+//   - has ended (a finished Job), if space is needed: ReclaimEnded. Otherwise an ended pod
+//     keeps what the limits allow, for its logs.
 //
-// While PodsKnown is false none of this is believed, not even what the source reported
-// before: the limits alone decide. The last dead container and the last sandbox of each
-// deleted pod then stay. (The kubelet goes on to believe, for sandboxes only, what it
-// heard of pods it knows.)
+// While PodsKnown is false, none of this applies, not even to pods that the source reported
+// before: only the limits decide. The last dead container and the last sandbox of each
+// deleted pod then stay. (For sandboxes only, the kubelet continues to use what it last
+// received about pods it knows.)
 func (d *decision) judgePods(pods map[string]*pod) {
 	listed := make(map[string]Pod, len(d.Pods))
 	for _, p := range d.Pods {
-		// Named twice, it has the rights of both.
+		// A pod that is listed twice is deleting, ended or evicted only if both entries say
+		// so.
 		if other, ok := listed[p.UID]; ok {
 			p.Deleting = p.Deleting && other.Deleting
 			p.Ended = p.Ended && other.Ended
@@ -103,12 +105,12 @@ func (d *decision) judgePods(pods map[string]*pod) {
 	}
 }
 
-// judgeAbsent is for a pod that its source does not name.
+// judgeAbsent judges a pod that is missing from its source.
 //
-// Static pods come from files, and the API server knows them by mirror pods only, under
-// another UID, some time later or not at all. While StaticPodsKnown is false, what
-// belongs to a static pod, or may because its sandbox is missing from the reading, is
-// never taken for gone.
+// Static pods come from files. The API server knows only their mirror pods, which have
+// another UID and appear later or never. So while StaticPodsKnown is false, a pod that is
+// static, or may be because its sandbox is missing from the snapshot, is never treated as
+// gone.
 func (d *decision) judgeAbsent(p *pod) {
 	if p.mayStatic && !d.StaticPodsKnown {
 		return
@@ -121,5 +123,5 @@ func (d *decision) judgeAbsent(p *pod) {
 	p.ended, p.detail = RemovedPodGone, "is gone"
 }
 
-// words says why what is dead of the pod goes.
+// words returns, for people, why the content of the pod is removed.
 func (p *pod) words() string { return "pod " + p.String() + " " + p.detail }

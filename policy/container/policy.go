@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// DefaultPolicy is what the kubelet does when nobody tells it otherwise: of
-// each container the last dead one is kept, however old.
+// DefaultPolicy returns the kubelet's defaults: the last dead container of each name in a pod
+// is kept, however old.
 func DefaultPolicy() Policy {
 	return Policy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
 
-// FieldError is one thing wrong with a field of a Policy. The configuration
-// knows the name people wrote; Field is the name in Go.
+// FieldError is one thing wrong with a field of a Policy. Field is its name in Go; the
+// configuration knows the name that the operator wrote.
 type FieldError struct {
 	Field   string
 	Problem string // "must not be negative: -1s"
@@ -20,8 +20,8 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return e.Field + " " + e.Problem }
 
-// Validate returns everything that is wrong with the policy; nil if nothing is.
-// Decide removes nothing by a policy that does not validate.
+// Validate returns everything that is wrong with the policy; nil if nothing is. With an
+// invalid policy, Decide removes nothing.
 func (p Policy) Validate() []FieldError {
 	var problems []FieldError
 	if p.MinAge < 0 {

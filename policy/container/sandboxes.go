@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// sandbox is a sandbox that is the kubelet's and not ready.
+// sandbox is a sandbox of the kubelet's that is not ready.
 type sandbox struct {
 	Sandbox
 	pod    *pod
-	newest bool // of its pod, the ready ones included
+	newest bool // the newest of its pod, ready ones included
 
-	settled bool      // it is not being started any more
-	startAt time.Time // if not settled, when it will be; zero if nobody knows
+	settled bool      // it is older than StartGrace
+	startAt time.Time // if not settled, when it will be; zero if unknown
 
 	kept Reason // "" if it goes
 }
 
-// findSandboxes finds those that are not ready; the others stay.
+// findSandboxes collects the kubelet's sandboxes that are not ready. For all others it
+// records why they are kept.
 func (d *decision) findSandboxes() {
 	all := slices.Clone(d.Sandboxes)
 	slices.SortFunc(all, func(a, b Sandbox) int {
@@ -34,7 +35,7 @@ func (d *decision) findSandboxes() {
 		}
 		all = all[twins:]
 		if sb.ID == "" {
-			continue // nobody could name it
+			continue // no step could name it
 		}
 		if sb.Sandbox.Pod.valid() {
 			sb.pod = d.pods[sb.Pod.UID]
@@ -54,7 +55,7 @@ func (d *decision) findSandboxes() {
 	}
 }
 
-// untouchableSandbox says why a sandbox stays whatever the policy says.
+// untouchableSandbox returns why a sandbox is kept regardless of the policy, or "".
 func (d *decision) untouchableSandbox(sb *sandbox, twins int) (Reason, string) {
 	switch {
 	case d.blocked != "":
@@ -69,9 +70,9 @@ func (d *decision) untouchableSandbox(sb *sandbox, twins int) (Reason, string) {
 	return "", ""
 }
 
-// planSandboxes writes the steps for sandboxes, the oldest first, and says why
-// the others stay. A sandbox may go in the same plan as its containers: the
-// kubelet, too, looks again once the containers are gone.
+// planSandboxes adds the steps for sandboxes, oldest first, and the reasons for which the
+// others are kept. A sandbox may go in the same plan as its containers: the kubelet, too,
+// checks sandboxes after it removed containers.
 func (d *decision) planSandboxes() {
 	stay := d.containersLeft()
 	var going []*sandbox
@@ -90,14 +91,14 @@ func (d *decision) planSandboxes() {
 		if sb.pod.ended != "" {
 			why.Reason, why.Detail = sb.pod.ended, sb.pod.words()
 		}
-		// Not ready does not mean that its network is taken down: the CRI does
-		// that when it is stopped, and stopping twice is no error.
+		// A sandbox that is not ready may still have its network. Stopping the sandbox tears
+		// the network down; stopping it twice is not an error.
 		d.steps = append(d.steps, Step{StopSandbox, why}, Step{RemoveSandbox, why})
 	}
 }
 
-// containersLeft counts the containers of each sandbox that will still be
-// there, whoever made them.
+// containersLeft returns, by sandbox ID, how many containers the plan leaves, including those
+// without the kubelet's labels.
 func (d *decision) containersLeft() map[string]int {
 	going := make(map[string]bool, len(d.chosen))
 	for _, it := range d.chosen {
@@ -112,12 +113,13 @@ func (d *decision) containersLeft() map[string]int {
 	return left
 }
 
-// whySandboxKept returns no reason for a sandbox that goes.
+// whySandboxKept returns why a sandbox is kept, or no reason if it is to be removed.
 //
-// A sandbox goes if it is not ready, no container of it is left after the plan, and its
-// pod has lost its rights or has a newer sandbox, ready or not. Neither limit nor MinAge
-// applies to sandboxes: MinAge keeps the logs of dead containers, and a sandbox has none.
-// A sandbox of a pod with young containers stays for theirs.
+// A sandbox is removed if it is not ready, is older than StartGrace, and the plan leaves none
+// of its containers. In addition, its pod's content may be removed, or its pod has a newer
+// sandbox, ready or not. The limits and MinAge do not apply to sandboxes: MinAge keeps the
+// logs of dead containers, and a sandbox has no logs. A sandbox with young containers stays
+// because of them.
 func (d *decision) whySandboxKept(sb *sandbox, containers int) (Reason, string) {
 	switch {
 	case containers > 0:

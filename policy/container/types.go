@@ -2,62 +2,61 @@ package container
 
 import "time"
 
-// Policy is what the operator asked for. Mind that the zero value keeps no dead
-// container at all; [DefaultPolicy] is the kubelet's.
+// Policy is the operator's configuration. The zero value keeps no dead container at all;
+// [DefaultPolicy] returns the kubelet's defaults.
 type Policy struct {
 	MinAge             time.Duration // a dead container younger than this stays; 0 is off
 	MaxPerPodContainer int           // dead containers kept for each container of a pod; below 0 is off
 	MaxContainers      int           // dead containers kept on the whole node; below 0 is off
 	AgeFrom            AgeFrom       // what MinAge and "oldest" count from
 
-	// StartGrace is how long after its creation something is taken for being
-	// started: a created container that does not run yet, a sandbox that is not
-	// ready yet, a pod that its source has not named yet. The kubelet does the
-	// starting and needs none; 0 is the kubelet's.
+	// StartGrace is how long after its creation an item counts as being started: a created
+	// container that does not run yet, a sandbox that is not ready yet, a pod that its source
+	// has not listed yet. The kubelet starts these itself and needs no grace; 0 behaves like
+	// the kubelet.
 	StartGrace time.Duration
 }
 
-// AgeFrom says where the age of a dead container begins.
+// AgeFrom selects the time from which the age of a dead container counts.
 type AgeFrom uint8
 
-// The beginnings of age.
+// Values of AgeFrom.
 const (
-	// FromCreation is the kubelet's: a container that ran for a week is a week
-	// old the moment it ends.
+	// FromCreation is the kubelet's behaviour: a container that ran for a week is a week old
+	// the moment it ends.
 	FromCreation AgeFrom = iota
-	// FromTermination counts from the end. What has not ended as far as anybody
-	// knows (created, unknown) counts from its creation.
+	// FromTermination counts from the end. A container in state created or unknown counts
+	// from its creation.
 	FromTermination
 )
 
-// Snapshot is everything a decision rests on. Decide reads it and keeps
-// nothing.
+// Snapshot is the whole input of a decision. Decide does not change it or keep references to
+// it.
 //
-// Pods must have been read after Containers and Sandboxes: then a pod that is
-// not among them is gone, and not one that came in between.
+// The caller must read Pods after Containers and Sandboxes. Then a pod that is missing from
+// Pods is gone, and not one that was created in between.
 type Snapshot struct {
 	Policy     Policy
-	Containers []Container // all that the CRI lists, in any state, the kubelet's or not
+	Containers []Container // all that the CRI lists, in any state, with any labels
 	Sandboxes  []Sandbox   // likewise
 
-	// Pods are the pods bound to this node. They count only while PodsKnown:
-	// their source is reached, and has named all its pods.
+	// Pods are the pods bound to this node. They count only while PodsKnown: their source is
+	// reachable and has listed all its pods.
 	Pods      []Pod
 	PodsKnown bool
 
-	// StaticPodsKnown says that Pods names static pods by the UID that their
-	// containers carry, also those without a mirror pod. The kubelet can tell;
-	// the API server cannot. Without it a static pod is never taken for gone.
+	// StaticPodsKnown means that Pods has static pods under the UID that their containers
+	// carry, including those without a mirror pod. The kubelet has this knowledge; the API
+	// server does not. While it is false, a static pod is never treated as gone.
 	StaticPodsKnown bool
 
-	// ReclaimEnded asks for the dead containers and sandboxes of pods that ended
-	// and are not deleted, too. The kubelet does this when its eviction manager
-	// needs the space.
+	// ReclaimEnded also removes the dead containers and sandboxes of pods that ended and are
+	// not deleted. The kubelet does this when its eviction manager needs the space.
 	ReclaimEnded bool
 }
 
-// State is a container's state as the CRI has it. The zero value is not a
-// state: a container that has it is left alone.
+// State is a container's state in the CRI. The zero value is invalid; Decide leaves such a
+// container alone.
 type State uint8
 
 // The states of a container.
@@ -79,18 +78,18 @@ type PodID struct {
 type Container struct {
 	ID        string
 	SandboxID string
-	Pod       PodID  // the zero value where the labels are not the kubelet's
+	Pod       PodID  // zero if the labels are not the kubelet's
 	Name      string // the container's name in its pod, likewise
-	Attempt   uint32 // how many times it was restarted; decides between equal times
+	Attempt   uint32 // how many times it was restarted; orders equal times
 
 	State    State
 	Created  time.Time
-	Finished time.Time // when it exited; zero where not known
+	Finished time.Time // when it exited; zero if unknown
 
 	RetryAt time.Time // after a step that failed: left alone until then
 }
 
-// Status is what the runtime says of one container that it is asked for.
+// Status is the runtime's answer about one container.
 type Status struct {
 	State    State
 	Finished time.Time // the zero time while it has not ended
@@ -113,11 +112,11 @@ type Sandbox struct {
 // carry: for a mirror pod that is the hash in its annotations, not its own UID.
 type Pod struct {
 	UID string
-	// Deleting: its deletion was asked for. It still has all its rights until it
-	// has ended.
+	// Deleting: its deletion was requested. Until it has ended, it is treated like any other
+	// pod.
 	Deleting bool
-	// Ended: nothing of it runs, and nothing will again. The kubelet says so
-	// with a terminal phase, once the last container has stopped.
+	// Ended: none of its containers runs or will run again. The kubelet reports this as a
+	// terminal phase, once the last container has stopped.
 	Ended bool
 	// Evicted: the kubelet ended it to protect the node.
 	Evicted bool
@@ -127,20 +126,21 @@ type Pod struct {
 // metrics and logs. Detail says the rest in words.
 type Reason string
 
-// Why something stays. Where several hold, the first of this list is given.
+// Reasons to keep a container or sandbox. If several apply, the first in this list is given.
 const (
-	KeptBlocked       Reason = "blocked"        // a policy that makes no sense, or an item that does not
+	KeptBlocked       Reason = "blocked"        // an invalid policy, or an inconsistent item
 	KeptForeign       Reason = "foreign"        // without the kubelet's pod labels
 	KeptRunning       Reason = "running"        // a running container, a ready sandbox
-	KeptHasContainers Reason = "has_containers" // a sandbox some container of which stays
+	KeptHasContainers Reason = "has_containers" // a sandbox with a container that stays
 	KeptStarting      Reason = "start_grace"    // younger than StartGrace, and not running yet
 	KeptYoung         Reason = "min_age"        // a dead container younger than MinAge
-	KeptFailed        Reason = "removal_failed" // RetryAt is still to come
-	KeptWithinLimits  Reason = "within_limits"  // a dead container that the limits leave room for
-	KeptNewest        Reason = "newest_sandbox" // the newest sandbox of a pod that is there
+	KeptFailed        Reason = "removal_failed" // RetryAt is in the future
+	KeptWithinLimits  Reason = "within_limits"  // a dead container within the limits
+	KeptNewest        Reason = "newest_sandbox" // the newest sandbox of a pod that exists, or may exist
 )
 
-// Why something goes. Where several hold, the first of this list is given.
+// Reasons to remove a container or sandbox. If several apply, the first in this list is
+// given.
 const (
 	RemovedPodGone    Reason = "pod_gone"              // no such pod
 	RemovedPodEvicted Reason = "pod_evicted"           // Pod.Evicted
@@ -151,7 +151,7 @@ const (
 	RemovedSuperseded Reason = "superseded_sandbox"    // an old sandbox of a pod that has a newer one
 )
 
-// Decision is why one container or sandbox stays.
+// Decision is why one container or sandbox is kept or, in a [Step], removed.
 type Decision struct {
 	ContainerID string // "" for a sandbox
 	SandboxID   string
@@ -159,7 +159,7 @@ type Decision struct {
 	Detail      string // a sentence for people
 }
 
-// Action is what a step does, by one call of the CRI.
+// Action is the CRI call of a step.
 type Action uint8
 
 // The actions.
@@ -170,7 +170,7 @@ const (
 	RemoveSandbox
 )
 
-// Removes says that something is gone after it, and not merely stopped.
+// Removes reports whether the action removes its object, rather than only stops it.
 func (a Action) Removes() bool { return a == RemoveContainer || a == RemoveSandbox }
 
 func (a Action) String() string {
@@ -193,18 +193,19 @@ type Step struct {
 	Decision
 }
 
-// RestsOn says that s must not be done if the earlier step was not: a container
-// that could not be stopped is not removed, and a sandbox goes only when all
-// its containers are gone, because the CRI would kill those that are left.
+// RestsOn reports whether s must be skipped if the earlier step failed. A container that
+// could not be stopped is not removed. A sandbox is removed only when all its containers are
+// gone, because the CRI would kill the remaining ones.
 func (s Step) RestsOn(earlier Step) bool {
 	return s.SandboxID == earlier.SandboxID &&
 		(s.ContainerID == "" || s.ContainerID == earlier.ContainerID)
 }
 
-// Plan is what Decide wants done, and when it wants to be asked again.
+// Plan is the result of Decide: the steps, why everything else is kept, and when to decide
+// again.
 type Plan struct {
 	Steps []Step     // in this order; see [Step.RestsOn] for those that fail
-	Keep  []Decision // all others: containers by ID, then sandboxes by ID
+	Keep  []Decision // everything else: containers by ID, then sandboxes by ID
 
 	// Next is the earliest time at which the steps change by themselves
 	// (something grows old enough); zero if only an event can change them.

@@ -6,8 +6,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Collector knows all CertificateSigningRequests and PodCertificateRequests, and when each
-// is to go. It is not safe for concurrent use.
+// Collector knows all CertificateSigningRequests and PodCertificateRequests, and when each is
+// to be deleted. It is not safe for concurrent use.
 type Collector struct {
 	gc.Collection[*kept]
 	config  Config
@@ -21,7 +21,7 @@ func New(config Config) *Collector {
 	return c
 }
 
-// Configure takes another configuration: all requests are judged anew.
+// Configure replaces the configuration and judges all requests again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
@@ -31,8 +31,8 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.PlanAll()
 }
 
-// Observe takes a request as a list or a watch reported it. fields is a [Request] or a
-// [PodRequest]; of the zero value of either, nothing is collected.
+// Observe receives a request as a list or a watch reported it. fields is a [Request] or a
+// [PodRequest]. With the zero value of either, the request is never collected.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.See(now, t, o, func() *kept { return new(kept) }, func(e *kept) {
 		e.terminating = o.Terminating

@@ -7,22 +7,22 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// kept is what is known of a request, of either type. There may be many: it is small.
+// kept is what is known of a request of either type. There may be many, so it is small.
 type kept struct {
 	gc.Entry
-	signer      *signer  // nil: of a PodCertificateRequest
-	since       gc.Stamp // approved; created, if there are no conditions
-	refused     gc.Stamp // denied, or failed if that was before
+	signer      *signer  // nil for a PodCertificateRequest
+	since       gc.Stamp // when it was approved; created, if it has no conditions
+	refused     gc.Stamp // when it was denied, or failed if that was earlier
 	expires     gc.Stamp
 	handled     bool
 	isApproved  bool
 	issued      bool
-	failed      bool // refused is about that
-	known       bool // it has a condition that a rule is about
+	failed      bool // refused is the time of the failure
+	known       bool // it has a condition that a rule covers
 	terminating bool
 }
 
-// signer is shared by all requests to it.
+// signer is shared by all requests to one signer.
 type signer struct {
 	name     string
 	patience Patience
@@ -42,7 +42,8 @@ func (e *kept) set(r Request) {
 	e.expires = gc.StampOf(r.NotAfter)
 }
 
-// decide says when a request is to go, and why; at the zero time, why it is kept.
+// decide returns why and when a request is to be deleted. If the time is zero, the reason is
+// why it is kept.
 func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	if e.terminating {
 		return Terminating, time.Time{}
@@ -54,11 +55,11 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	case !c.Objects().Current(e):
 		return Unread, time.Time{}
 	}
-	return why, due.Add(1) // a moment has passed only after it
+	return why, due.Add(1) // the rules need strictly more than the period
 }
 
-// earliest goes through the rules in the peer's order: of those that name one moment,
-// the first counts.
+// earliest returns the earliest time of all rules. The rules are in the
+// kube-controller-manager's order: of rules with the same time, the first counts.
 func (c *Collector) earliest(e *kept) (why gc.Reason, due time.Time) {
 	rule := func(applies bool, since gc.Stamp, after time.Duration, as gc.Reason) {
 		if !applies || since == gc.NoStamp {
@@ -99,7 +100,7 @@ func (c *Collector) podRequests() time.Duration {
 	return peersPodRequests
 }
 
-// sign has e be a request to a signer.
+// sign records that e is a request to a signer.
 func (c *Collector) sign(e *kept, name string) {
 	if e.signer != nil && e.signer.name == name {
 		return
@@ -115,7 +116,8 @@ func (c *Collector) sign(e *kept, name string) {
 	e.signer = s
 }
 
-// unsign forgets a signer that nobody asks any more: anybody may invent names.
+// unsign undoes sign and forgets a signer without requests, because clients may invent any
+// number of signer names.
 func (c *Collector) unsign(e *kept) {
 	if s := e.signer; s != nil {
 		if s.requests--; s.requests == 0 {

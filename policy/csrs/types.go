@@ -6,26 +6,26 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Request is what the collector wants to know of a CertificateSigningRequest beside its
+// Request has the fields of a CertificateSigningRequest that the collector needs beside its
 // metadata.
 type Request struct {
 	Signer  string    // spec.signerName
 	Created time.Time // metadata.creationTimestamp
-	Handled bool      // it has a condition, of whatever type: it is not pending
+	Handled bool      // it has a condition of any type: it is not pending
 	// Approved, Denied and Failed are its conditions of these types, whatever their
 	// status.
 	Approved, Denied, Failed Condition
 	Issued                   bool      // status.certificate is not empty
-	NotAfter                 time.Time // of the first certificate in it; zero: it cannot be read
+	NotAfter                 time.Time // of the first certificate in status.certificate; zero: unreadable
 }
 
-// Condition is one of a request.
+// Condition is a condition of a request.
 type Condition struct {
 	Is    bool
-	Since time.Time // lastUpdateTime; zero: it does not say
+	Since time.Time // lastUpdateTime; zero: not set
 }
 
-// PodRequest is what the collector wants to know of a PodCertificateRequest beside its
+// PodRequest has the fields of a PodCertificateRequest that the collector needs beside its
 // metadata.
 type PodRequest struct {
 	Created time.Time // metadata.creationTimestamp
@@ -33,15 +33,15 @@ type PodRequest struct {
 
 // Config says how long requests are kept.
 type Config struct {
-	Patience          // with requests to signers that Signers does not name
+	Patience          // for requests to signers that Signers does not name
 	Signers  []Signer // the first that names a request's signer counts
-	// PodRequests is how long a PodCertificateRequest is kept after it was created,
-	// however it went. Default 15m.
+	// PodRequests is how long a PodCertificateRequest is kept after it was created, whatever
+	// its outcome. Default 15m.
 	PodRequests time.Duration
 }
 
-// Signer is the patience with the requests to some signers. Fields that are zero are as
-// for all others.
+// Signer has the times for requests to some signers. Zero fields take the values for all
+// other signers.
 type Signer struct {
 	Name string // as in spec.signerName; see gc.Patterns
 	Patience
@@ -56,7 +56,7 @@ type Patience struct {
 	Refused  time.Duration // after it was denied, or failed. Default 1h
 }
 
-// or takes what is not set from another.
+// or returns p with its unset fields taken from other.
 func (p Patience) or(other Patience) Patience {
 	set := func(d *time.Duration, other time.Duration) {
 		if *d <= 0 {
@@ -75,7 +75,7 @@ var peers = Patience{Pending: 24 * time.Hour, Unissued: 24 * time.Hour, Issued: 
 
 const peersPodRequests = 15 * time.Minute
 
-// with is the patience with requests to a signer.
+// with returns the times for requests to a signer.
 func (c Config) with(signer string) Patience {
 	all := c.or(peers)
 	for _, s := range c.Signers {
@@ -86,15 +86,15 @@ func (c Config) with(signer string) Patience {
 	return all
 }
 
-// Name is the collector's.
+// Name is the collector's name.
 const Name gc.Collector = "csrs"
 
-// Why a request goes, be that later.
+// Reasons to delete a request, now or later.
 const (
 	Pending  gc.Reason = "pending"
 	Unissued gc.Reason = "approved_unissued"
 	Issued   gc.Reason = "issued"
-	// IssuedUnreadable: the same, and nobody knows when the certificate expires.
+	// IssuedUnreadable: issued, and the expiry of the certificate is unknown.
 	IssuedUnreadable gc.Reason = "issued_certificate_unreadable"
 	Denied           gc.Reason = "denied"
 	Failed           gc.Reason = "failed"
@@ -102,10 +102,10 @@ const (
 	PodRequestOld    gc.Reason = "pod_request_old"
 )
 
-// Why a request is kept.
+// Reasons to keep a request.
 const (
-	Undecided   gc.Reason = "conditions_unknown" // it has some, and none that a rule is about
-	TimeMissing gc.Reason = "time_missing"       // of what a rule counts from
-	Terminating gc.Reason = "terminating"        // deleted already; others hold it
+	Undecided   gc.Reason = "conditions_unknown" // it has conditions, but none that a rule covers
+	TimeMissing gc.Reason = "time_missing"       // the time from which a rule counts is not set
+	Terminating gc.Reason = "terminating"        // already deleted; finalizers hold it
 	Unread      gc.Reason = "type_not_read"      // the type was not listed, or cannot be read now
 )

@@ -1,10 +1,11 @@
 package gc
 
-// Collector names who asks for an action: in the log, metrics, events and the record.
+// Collector is the name of the collector that asks for an action: in the log, metrics,
+// events and the record.
 type Collector string
 
-// Owners is the collector of what has lost its owners, policy/cascade. The zero value
-// means it, too.
+// Owners is policy/cascade, the collector of objects without owners. The zero value means
+// it, too.
 const Owners Collector = "owners"
 
 func (c Collector) String() string {
@@ -14,41 +15,43 @@ func (c Collector) String() string {
 	return string(c)
 }
 
-// Root stands for a collector as the root of what is deleted because of it: its own deletions, and those
-// of dependents that they leave behind.
+// Root returns coordinates that stand for the collector. They are the root of its own
+// deletions, and of the deletions of dependents that those leave behind.
 func (c Collector) Root() Coordinates {
 	return Coordinates{Kind: "Collector", Name: string(c), UID: "collector/" + string(c)}
 }
 
-// IsCollector says whether a root stands for a collector, as no object does.
+// IsCollector reports whether a root stands for a collector. No object has such
+// coordinates.
 func (c Coordinates) IsCollector() bool { return c.APIVersion == "" && c.Kind == "Collector" }
 
 // Verb is what an action asks the caller to do.
 type Verb uint8
 
-// The verbs. Verify and Read are answered with what a live read returned (an [Answer]), Warn
-// and Withdraw with nothing, all others with how it went (a [Result]).
+// The verbs. Verify, Read and Bound are answered with what a live read returned (an
+// [Answer]), Inventory with the list of machines, Warn and Withdraw with nothing, all
+// others with a [Result].
 const (
 	Verify           Verb = iota + 1 // read an owner live; one read serves all its dependents
 	Read                             // read the object live, because what is known of it may be old
 	Delete                           // with Policy; UID and ResourceVersion as preconditions
-	RemoveReferences                 // take the references in Refs away
+	RemoveReferences                 // remove the references in Refs
 	Unblock                          // set blockOwnerDeletion of the references in Refs to false
-	RemoveFinalizer                  // take Finalizer, at Index, off
+	RemoveFinalizer                  // remove Finalizer, which is at Index
 	Record                           // write the object's UID into the durable journal of orphaned owners
-	Withdraw                         // take it out again, before any later Record; nothing depends on when, or whether
+	Withdraw                         // remove it again, before any later Record; best effort
 	Warn                             // emit an event on the object, by Reason
-	// FailPod sets phase Failed in a Pod's status, for whoever counts failures. Its answer
-	// has the Pod's new version.
+	// FailPod sets phase Failed in a Pod's status, for controllers that count failures. Its
+	// answer has the Pod's new version.
 	FailPod
-	// DeleteVolume has Driver delete what a PersistentVolume stands for, and then the
-	// object; unless a live read, just before, speaks against it.
+	// DeleteVolume makes Driver delete the storage of a PersistentVolume, and then deletes
+	// the object; unless a live read directly before speaks against it.
 	DeleteVolume
-	// Bound asks whether a Pod is bound to the Node in Object, which need not exist. It is answered
-	// with Exists or Absent, as a live read.
+	// Bound asks whether a Pod is bound to the Node in Object, which need not exist. The
+	// answer is Exists or Absent, as for a live read.
 	Bound
-	// Inventory asks for the list of machines, of whoever has it. It is answered with that,
-	// and its Object is who asks.
+	// Inventory asks for the list of machines, from whatever source the caller has. The
+	// answer is that list. Object is the Node on whose behalf the collector asks.
 	Inventory
 )
 
@@ -60,7 +63,7 @@ func (v Verb) String() string {
 	return "unknown verb"
 }
 
-// Reads says whether an action is answered with an [Answer].
+// Reads reports whether an action is answered with an [Answer].
 func (v Verb) Reads() bool { return v == Verify || v == Read || v == Bound }
 
 // Policy is the propagation policy of a Delete, as the API spells it.
@@ -73,8 +76,8 @@ const (
 	Orphan     Policy = "Orphan"
 )
 
-// Position is an owner reference of the object that an action is about: where it
-// stands in the list, and what must be found there.
+// Position is an owner reference of an action's object: its index in the list, and what
+// must be found there.
 type Position struct {
 	Index int
 	Reference
@@ -82,12 +85,12 @@ type Position struct {
 
 // Action is something for the caller to do, and why.
 type Action struct {
-	Collector Collector // which one asks
+	Collector Collector // that asks
 	ID        uint64    // quoted in the answer; 0 if none is wanted
 	Verb      Verb
 	Object    Coordinates
-	// ResourceVersion is the one the decision rests on. A Delete always has one, and
-	// it is a precondition beside the UID.
+	// ResourceVersion is the version that the decision rests on. A Delete always has one,
+	// as a precondition beside the UID.
 	ResourceVersion string
 	Policy          Policy
 	Disrupted       bool   // of a FailPod: it gets the condition DisruptionTarget, too (KEP-3329)
@@ -98,8 +101,8 @@ type Action struct {
 	Index           int // of Finalizer
 	Reason          Reason
 	Owner           Coordinates // the first owner that Reason is about
-	// Root of a Delete is the topmost owner whose going caused it, or what took that
-	// along: a Namespace, a CustomResourceDefinition.
+	// Root of a Delete is the topmost owner whose deletion caused it, or the Namespace or
+	// CustomResourceDefinition whose deletion includes that owner.
 	Root Coordinates
 }
 

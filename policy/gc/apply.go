@@ -2,10 +2,10 @@ package gc
 
 import "slices"
 
-// Finalizers is what a DELETE with this policy makes of an object's finalizers,
-// as the API server does it (deletionFinalizersForGarbageCollection): any other of
-// the collector's finalizers is stripped. Without a policy ("") they stay; a type
-// whose default is to orphan is none that is known here.
+// Finalizers returns an object's finalizers after a DELETE with this policy, as the API
+// server computes them (deletionFinalizersForGarbageCollection): any other collector
+// finalizer is stripped. Without a policy ("") they stay. Types that orphan by default are
+// not modelled.
 func (p Policy) Finalizers(before []string) []string {
 	if p == "" {
 		return before
@@ -18,19 +18,18 @@ func (p Policy) Finalizers(before []string) []string {
 		after = append(after, ForegroundFinalizer)
 	}
 	if len(after) == len(before) && !slices.ContainsFunc(after, func(f string) bool { return !slices.Contains(before, f) }) {
-		return before // as they stood
+		return before // in their order
 	}
 	return after
 }
 
-// Gone says whether the API server drops the object: it is deleted, and nothing
-// holds it.
+// Gone reports whether the API server removes the object: it is deleted, and nothing holds
+// it.
 func (o Object) Gone() bool { return o.Terminating && len(o.Finalizers) == 0 }
 
-// Apply is what the request that an action asks for makes of an object; not ok if
-// a precondition or a test refuses it. It is the model of the API server that
-// tests and previews share: resourceVersion is left to them, and grace periods are
-// taken to be over.
+// Apply returns an object after the request of an action; ok is false if a precondition or
+// a test refuses the request. It is the model of the API server that tests and previews
+// share. The caller sets the resourceVersion. Grace periods are treated as over.
 func (a Action) Apply(o Object) (after Object, ok bool) {
 	if o.UID != a.Object.UID {
 		return o, false

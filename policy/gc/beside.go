@@ -2,8 +2,9 @@ package gc
 
 import "strings"
 
-// Beside are objects of another type that matter to those of a [Collection], which is informed of
-// both: [Others] or [Names].
+// Beside is the state of objects of another type that matter to a [Collection]. The
+// collection forwards that type's events and lists to it. [Others] and [Names] implement
+// it.
 type Beside interface {
 	Listing(t Type)
 	Forget(o Object)
@@ -12,29 +13,29 @@ type Beside interface {
 	Restored()
 }
 
-// Others are kept as a collection keeps its own. Gone is called with each that was forgotten,
-// News when the type is known up to now, or is not any more.
+// Others keeps objects of another type as a collection keeps its own. Gone is called with
+// each object that was forgotten; News when the type becomes current or stops to be.
 type Others[E Kept] struct {
 	Objects[E]
 	Gone func(E)
 	News func()
 }
 
-// Forget takes a DELETED event.
+// Forget handles a DELETED event.
 func (s *Others[E]) Forget(o Object) {
 	if e, known := s.Objects.Forget(o.UID); known {
 		s.Gone(e)
 	}
 }
 
-// Synced says that a list has ended.
+// Synced ends a list.
 func (s *Others[E]) Synced(t Type) {
 	if s.Objects.Synced(t, s.Gone) {
 		s.News()
 	}
 }
 
-// Unreadable says that the type cannot be read now.
+// Unreadable marks the type as not readable now.
 func (s *Others[E]) Unreadable(t Type) {
 	if s.Objects.Unreadable(t) {
 		s.News()
@@ -44,10 +45,10 @@ func (s *Others[E]) Unreadable(t Type) {
 // Restored forgets everything: etcd was restored.
 func (s *Others[E]) Restored() { s.Objects.Restored(s.Gone) }
 
-// Names are of objects of which little is wanted: each is known by its name, or its
-// namespace/name, and has a value. What a list has yet to name may be there. Gone is called
-// with each that was forgotten, but not once etcd was restored; News, if set, when what is
-// known of the type is worth more or less than before.
+// Names keeps a value for each object of another type, by its name or namespace/name. An
+// object that the current list has not named yet may exist. Gone is called with each object
+// that was forgotten, but not by Restored. News, if set, is called when a list begins or
+// ends, or the type becomes unreadable.
 type Names[V any] struct {
 	Gone func(name string, v V)
 	News func()
@@ -55,25 +56,26 @@ type Names[V any] struct {
 	all   map[string]*named[V]
 	t     Type
 	known bool
-	epoch uint32 // of the list at hand
+	epoch uint32 // of the current list
 }
 
 type named[V any] struct {
 	uid   string
 	value V
-	epoch uint32 // of the list, or of the event since, that named it last
+	epoch uint32 // of the list or later event that named it last
 }
 
-// Type that they are of.
+// Type returns the type of the objects.
 func (s *Names[V]) Type() Type { return s.t }
 
-// Known says whether all were listed, and can be read since, and no list is on its way.
+// Known reports whether all objects were listed, can be read since, and no list is in
+// progress.
 func (s *Names[V]) Known() bool { return s.known }
 
-// Len is how many there are.
+// Len returns the number of objects.
 func (s *Names[V]) Len() int { return len(s.all) }
 
-// UID of the one of a name, and whether it is there as far as is known.
+// UID returns the UID of the object with a name, and whether it exists as far as is known.
 func (s *Names[V]) UID(name string) (uid string, there bool) {
 	if n := s.all[name]; n != nil {
 		return n.uid, true
@@ -81,7 +83,8 @@ func (s *Names[V]) UID(name string) (uid string, there bool) {
 	return "", false
 }
 
-// Get gives the value of the one of a name, and whether it is there as far as is known.
+// Get returns the value of the object with a name, and whether it exists as far as is
+// known.
 func (s *Names[V]) Get(name string) (v V, there bool) {
 	if n := s.all[name]; n != nil {
 		return n.value, true
@@ -89,14 +92,14 @@ func (s *Names[V]) Get(name string) (v V, there bool) {
 	return v, false
 }
 
-// Observe one, and say what it had before, if it was there.
+// Observe sets the value of an object, and returns its value before, if it was there.
 func (s *Names[V]) Observe(t Type, o Object, v V) (before V, was bool) {
 	s.t = t
 	key := o.Key()
 	n := s.all[key]
 	if was = n != nil; was {
 		before = n.value
-	} else { // a key that is set again would be the caller's
+	} else { // setting a key again would store the caller's string
 		if s.all == nil {
 			s.all = make(map[string]*named[V])
 		}
@@ -115,13 +118,13 @@ func (s *Names[V]) news(t Type, known bool) {
 	}
 }
 
-// Listing says that a list begins.
+// Listing begins a list.
 func (s *Names[V]) Listing(t Type) {
 	s.epoch++
 	s.news(t, false)
 }
 
-// Forget one, unless another has its name.
+// Forget removes an object, unless another object has its name.
 func (s *Names[V]) Forget(o Object) {
 	key := o.Key()
 	if n := s.all[key]; n != nil && n.uid == o.UID {
@@ -130,7 +133,7 @@ func (s *Names[V]) Forget(o Object) {
 	}
 }
 
-// Synced says that a list has ended. What it did not name is gone.
+// Synced ends a list. Objects that it did not name are gone.
 func (s *Names[V]) Synced(t Type) {
 	for name, n := range s.all {
 		if n.epoch != s.epoch {
@@ -141,7 +144,7 @@ func (s *Names[V]) Synced(t Type) {
 	s.news(t, true)
 }
 
-// Unreadable says that the type cannot be read now.
+// Unreadable marks the type as not readable now.
 func (s *Names[V]) Unreadable(t Type) { s.news(t, false) }
 
 // Restored forgets everything: etcd was restored.
@@ -150,13 +153,13 @@ func (s *Names[V]) Restored() {
 	s.known = false
 }
 
-// besides are who keeps what is not a collection's own, by kind.
+// besides are the [Beside] of a collection, by kind.
 type besides []struct {
 	kind string
 	Beside
 }
 
-// of a type; nil: it is the collection's own.
+// of returns the Beside of a type; nil if the type is the collection's own.
 func (b besides) of(t Type) Beside {
 	for _, one := range b {
 		if one.kind == t.Kind {

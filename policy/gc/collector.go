@@ -2,50 +2,57 @@ package gc
 
 import "time"
 
-// Interface is what every collector beside policy/cascade is, for the loop that owns it.
-// Times are the API server's. It is not safe for concurrent use.
+// Interface is what every collector except policy/cascade implements, for the loop that
+// owns it. Times are the API server's. It is not safe for concurrent use.
 type Interface interface {
-	Listing(now time.Time, t Type)                                // a list of the type begins
-	Observe(now time.Time, t Type, o Object, fields any)          // fields: of the collector's own type; nil: they could not be read, and nothing is done about o
-	Forget(now time.Time, t Type, o Object)                       // a DELETED event
-	Synced(now time.Time, t Type)                                 // the list has ended
-	Unreadable(now time.Time, t Type)                             // the type cannot be read now: nothing that rests on it is asked for
-	Restored(now time.Time)                                       // etcd was restored: everything is forgotten, lists follow
-	Ready(now time.Time, most int) []Action                       // what is due
-	Answered(now, asOf time.Time, id uint64, a Answer)            // to Verify and Read, which were sent at asOf
-	Patched(now time.Time, id uint64, o Object)                   // the object after a FailPod that is Done, before Finished
-	Finished(now time.Time, id uint64, r Result)                  // of all other verbs
-	Next() time.Time                                              // when Ready has more to say; zero: not by itself
+	Listing(now time.Time, t Type) // a list of the type begins
+	// Observe gets fields of the collector's own type; nil: they could not be read, and no
+	// action is taken on o.
+	Observe(now time.Time, t Type, o Object, fields any)
+	Forget(now time.Time, t Type, o Object) // a DELETED event
+	Synced(now time.Time, t Type)           // the list has ended
+	// Unreadable: the type cannot be read now. No action that rests on it is returned.
+	Unreadable(now time.Time, t Type)
+	// Restored: etcd was restored. Everything is forgotten, and lists follow.
+	Restored(now time.Time)
+	Ready(now time.Time, most int) []Action            // the actions that are due
+	Answered(now, asOf time.Time, id uint64, a Answer) // to a read (see Verb.Reads) sent at asOf
+	// Patched gets the object after a FailPod that is Done, before Finished.
+	Patched(now time.Time, id uint64, o Object)
+	Finished(now time.Time, id uint64, r Result)                  // the result of any other verb
+	Next() time.Time                                              // next time for Ready; zero: none
 	Slow(now, until time.Time, most int)                          // see Queue.Slow
-	Hold(now time.Time, on bool)                                  // nothing is asked for while it is on
-	Release(now time.Time)                                        // what was withheld or slowed is wanted now
-	Explain(o Coordinates) (f Finding, known bool)                // what is to become of an object
+	Hold(now time.Time, on bool)                                  // no actions while it is on
+	Release(now time.Time)                                        // emit withheld and slowed actions
+	Explain(o Coordinates) (f Finding, known bool)                // why an object is deleted or kept
 	Len() int                                                     // objects kept
-	Planned(until time.Time, most int) (first []Planned, all int) // what is due until then; see Earliest
+	Planned(until time.Time, most int) (first []Planned, all int) // what is due until a time; see Earliest
 }
 
-// Rules are what a [Collection] asks about the objects it keeps.
+// Rules are the decisions of a [Collection] about its objects.
 type Rules[E Kept] struct {
-	// Decide says why e goes, and when; at the zero time, why it is kept.
+	// Decide returns why e is to be acted on, and when. With the zero time, the reason is
+	// why e is kept.
 	Decide func(e E) (Reason, time.Time)
-	// Act is what to do about e at that time.
+	// Act returns the action for e at that time.
 	Act func(e E, why Reason) Action
-	// Before, if set, is called with each object that is about to be judged anew, and
-	// Gone with each that was forgotten.
+	// Before, if set, is called with each object that is about to be judged again. Gone, if
+	// set, is called with each object that was forgotten.
 	Before, Gone func(e E)
-	// Named, if set, says whether [Collection.Named] finds e. Of a name there is one: it replaces whoever
-	// had the name before.
+	// Named, if set, reports whether [Collection.Named] finds e. A name has one object: a
+	// new one replaces the object that had the name before.
 	Named func(e E) bool
-	// Goes, if set, says whether an object goes at its time for that reason. For others something else is
-	// done then, and what is found has no time.
+	// Goes, if set, reports whether an object is deleted at its time for that reason. For
+	// other reasons the action is another one, and the Finding has no time.
 	Goes func(why Reason) bool
-	// Whole says that reasons rest on [Objects.Whole]: all are judged anew when a list begins or ends.
+	// Whole is set if reasons depend on [Objects.Whole]: all objects are judged again when
+	// a list begins or ends.
 	Whole bool
 }
 
 // Collection is the objects that a collector keeps, of one type or of several, each with
-// the moment at which something is to be done about it. Embed it: it is all of a
-// collector but [Interface].Observe, and takes no part in what its Rules say.
+// the time at which an action on it is due. A collector embeds it and adds
+// [Interface].Observe. All decisions are in its Rules.
 type Collection[E Kept] struct {
 	rules   Rules[E]
 	objects Objects[E]
@@ -55,7 +62,7 @@ type Collection[E Kept] struct {
 	now     time.Time
 }
 
-// NewCollection makes an empty one.
+// NewCollection returns an empty collection.
 func NewCollection[E Kept](rules Rules[E]) Collection[E] {
 	return Collection[E]{rules: rules, named: make(map[string]E)}
 }
@@ -63,7 +70,8 @@ func NewCollection[E Kept](rules Rules[E]) Collection[E] {
 // Now is the time of the last input.
 func (c *Collection[E]) Now() time.Time { return c.now }
 
-// Beside registers b for the objects of another kind, for all but [Interface].Observe.
+// Beside registers b for the objects of another kind. b gets all inputs of that kind except
+// [Interface].Observe.
 func (c *Collection[E]) Beside(kind string, b Beside) {
 	c.beside = append(c.beside, struct {
 		kind string
@@ -71,17 +79,17 @@ func (c *Collection[E]) Beside(kind string, b Beside) {
 	}{kind, b})
 }
 
-// Tell the time.
+// Tell sets the time of the last input.
 func (c *Collection[E]) Tell(now time.Time) { c.now = now }
 
-// Objects are what is kept.
+// Objects returns the objects that are kept.
 func (c *Collection[E]) Objects() *Objects[E] { return &c.objects }
 
-// Named gives the object of a name; the zero value if there is none. See [Rules].
+// Named returns the object with a name; the zero value if there is none. See [Rules].
 func (c *Collection[E]) Named(name string) E { return c.named[name] }
 
-// See an object as a list or a watch reported it. If it is new or changed, learn is called,
-// and it is judged anew.
+// See handles an object that a list or a watch reported. fresh makes the entry of a new
+// object. If the object is new or changed, learn is called, and it is judged again.
 func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, learn func(E)) {
 	c.now = now
 	e, changed := c.objects.Observe(t, o, fresh)
@@ -100,7 +108,7 @@ func (c *Collection[E]) See(now time.Time, t Type, o Object, fresh func() E, lea
 	c.Plan(e)
 }
 
-// Plan judges e anew.
+// Plan judges e and schedules it.
 func (c *Collection[E]) Plan(e E) {
 	if c.rules.Before != nil {
 		c.rules.Before(e)
@@ -109,14 +117,14 @@ func (c *Collection[E]) Plan(e E) {
 	c.queue.Schedule(e, due)
 }
 
-// PlanAll judges all anew.
+// PlanAll judges and schedules all objects.
 func (c *Collection[E]) PlanAll() {
 	for e := range c.objects.All {
 		c.Plan(e)
 	}
 }
 
-// Listing says that a list of a type begins.
+// Listing begins a list of a type.
 func (c *Collection[E]) Listing(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
@@ -128,7 +136,7 @@ func (c *Collection[E]) Listing(now time.Time, t Type) {
 	}
 }
 
-// Forget takes a DELETED event.
+// Forget handles a DELETED event.
 func (c *Collection[E]) Forget(now time.Time, t Type, o Object) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
@@ -154,7 +162,7 @@ func (c *Collection[E]) gone(e E) {
 	}
 }
 
-// Synced says that the objects of a type are known up to now.
+// Synced ends a list of a type: all its objects are known up to now.
 func (c *Collection[E]) Synced(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
@@ -164,7 +172,7 @@ func (c *Collection[E]) Synced(now time.Time, t Type) {
 	}
 }
 
-// Unreadable says that a type cannot be listed or watched now: what is known of it is old.
+// Unreadable marks a type that cannot be listed or watched now: what is known of it is old.
 func (c *Collection[E]) Unreadable(now time.Time, t Type) {
 	c.now = now
 	if b := c.beside.of(t); b != nil {
@@ -183,7 +191,7 @@ func (c *Collection[E]) Restored(now time.Time) {
 	c.objects.Restored(c.gone)
 }
 
-// Ready gives what is due, the longest first.
+// Ready returns the actions that are due, those due longest first.
 func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 	c.now = now
 	return c.queue.Ready(now, most, func(e E) (Action, bool) {
@@ -191,8 +199,8 @@ func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 		if due.IsZero() {
 			return Action{}, false
 		}
-		// The moment came by an earlier judgement. Other objects or the clock can have
-		// moved it since.
+		// The time is from an earlier judgement. Other objects or the clock can have moved
+		// it since.
 		if nanos(due) > nanos(now) {
 			c.queue.Schedule(e, due)
 			return Action{}, false
@@ -201,11 +209,12 @@ func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 	})
 }
 
-// Answered takes nothing: a collector that reads has its own.
+// Answered ignores the answer: a collector that reads has its own method.
 func (c *Collection[E]) Answered(now, _ time.Time, _ uint64, _ Answer) { c.now = now }
 
-// Read takes how a live read went, and gives back what it was about, which is looked at
-// again; false if nobody waits for it any more, or it returned nothing.
+// Read handles the answer to a live read, and returns the object that the read was about.
+// That object is judged again when it is due. ok is false if the action is not in flight
+// any more, or the read proved nothing.
 func (c *Collection[E]) Read(now time.Time, id uint64, a Answer) (e E, ok bool) {
 	c.now = now
 	result := a.State.Result()
@@ -216,37 +225,37 @@ func (c *Collection[E]) Read(now time.Time, id uint64, a Answer) (e E, ok bool) 
 	return e, true
 }
 
-// Patched takes nothing: a collector that patches has its own.
+// Patched ignores the object: a collector that patches has its own method.
 func (c *Collection[E]) Patched(now time.Time, _ uint64, _ Object) { c.now = now }
 
-// Finished takes how an action went.
+// Finished handles the result of an action.
 func (c *Collection[E]) Finished(now time.Time, id uint64, r Result) {
 	c.now = now
 	c.queue.Finished(now, id, r)
 }
 
-// Next is when Ready has more to say; zero: not by itself.
+// Next is when Ready has more; zero if it has not without further input.
 func (c *Collection[E]) Next() time.Time { return c.queue.Next() }
 
-// Slow says that few are wanted, and none before a moment.
+// Slow limits actions, and stops them until a time. See [Queue.Slow].
 func (c *Collection[E]) Slow(now, until time.Time, most int) {
 	c.now = now
 	c.queue.Slow(now, until, most)
 }
 
-// Hold has nothing asked for while it is on.
+// Hold stops all actions while on is true.
 func (c *Collection[E]) Hold(now time.Time, on bool) {
 	c.now = now
 	c.queue.Hold(on)
 }
 
-// Release has asked for again what was withheld or slowed.
+// Release makes withheld and slowed actions due again.
 func (c *Collection[E]) Release(now time.Time) {
 	c.now = now
 	c.queue.Release(c.objects.All)
 }
 
-// Explain says why an object goes, and when, or why it is kept.
+// Explain returns why an object is deleted, and when, or why it is kept.
 func (c *Collection[E]) Explain(o Coordinates) (f Finding, known bool) {
 	e, known := c.objects.all[o.UID]
 	if known {
@@ -264,7 +273,7 @@ func (c *Collection[E]) find(e E) Finding {
 	return f
 }
 
-// Delete is the action that deletes e, with its UID and version as preconditions.
+// Delete returns the action that deletes e, with its UID and version as preconditions.
 func (c *Collection[E]) Delete(by Collector, e E, policy Policy, why Reason) Action {
 	return Action{Collector: by, Verb: Delete, Policy: policy, Reason: why, Object: c.objects.Coordinates(e), ResourceVersion: e.entry().ResourceVersion}
 }
@@ -272,7 +281,7 @@ func (c *Collection[E]) Delete(by Collector, e E, policy Policy, why Reason) Act
 // Len is how many objects are kept.
 func (c *Collection[E]) Len() int { return c.objects.Len() }
 
-// Planned are the objects that are due until then.
+// Planned returns the objects that are due until a time; see [Earliest].
 func (c *Collection[E]) Planned(until time.Time, most int) ([]Planned, int) {
 	due := func(e E) time.Time {
 		if c.rules.Goes == nil {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Patterns name namespaces, signers and the like: "ci-*". An asterisk stands for any
-// letters but a slash, as in [path.Match]; a pattern that is none names nothing.
+// Patterns match namespaces, signers and the like: "ci-*". An asterisk matches any
+// characters except a slash, as in [path.Match]. An invalid pattern matches nothing.
 type Patterns []string
 
-// Match says whether one of them names it.
+// Match reports whether a pattern matches name.
 func (p Patterns) Match(name string) bool {
 	return slices.ContainsFunc(p, func(pattern string) bool {
 		is, err := path.Match(pattern, name)

@@ -2,8 +2,8 @@ package gc
 
 import "strings"
 
-// The two finalizers that the API server sets on an object that is deleted with
-// a propagation policy, and that a collector takes off (metav1.FinalizerOrphanDependents,
+// The two finalizers that the API server sets on an object that is deleted with a
+// propagation policy, and that a collector removes (metav1.FinalizerOrphanDependents,
 // metav1.FinalizerDeleteDependents).
 const (
 	OrphanFinalizer     = "orphan"
@@ -30,8 +30,8 @@ type Type struct {
 	Excluded bool
 }
 
-// Coordinates name one object. Two objects may bear the same name one after the
-// other, and two names may be given for one UID: only all of it is the object.
+// Coordinates name one object. Two objects may have the same name one after the other, and
+// references may give one UID two names. So only all fields together identify an object.
 type Coordinates struct {
 	APIVersion string
 	Kind       string
@@ -50,7 +50,7 @@ type Reference struct {
 	Block      bool // blockOwnerDeletion is true
 }
 
-// Object is what the graph wants to know of an object.
+// Object is the metadata of an object that the collectors use.
 type Object struct {
 	APIVersion      string
 	Kind            string
@@ -63,7 +63,7 @@ type Object struct {
 	Terminating     bool // deletionTimestamp is set
 }
 
-// Key is the name by which an object is known.
+// Key returns the object's name, or namespace/name.
 func (o *Object) Key() string {
 	if o.Namespace == "" {
 		return o.Name
@@ -71,7 +71,7 @@ func (o *Object) Key() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// GroupOf is the API group of an apiVersion; empty for the core group, "v1".
+// GroupOf returns the API group of an apiVersion; empty for the core group, "v1".
 func GroupOf(apiVersion string) string {
 	if group, _, found := strings.Cut(apiVersion, "/"); found {
 		return group

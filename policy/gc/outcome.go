@@ -7,12 +7,12 @@ type State uint8
 // of a path, 403, 5xx, a timeout, a type that cannot be resolved.
 const (
 	Unknown State = iota
-	Exists        // Answer.Object is what stands there, with whatever UID
+	Exists        // Answer.Object is the object with that name, with whatever UID
 	Absent        // a Status NotFound whose details name that very object
 	TooBusy       // Unknown, because the server wants fewer requests
 )
 
-// Result is how a live read went that returned it.
+// Result returns the result of a live read that returned s.
 func (s State) Result() Result { return [...]Result{Failed, Done, Done, TooMany}[min(s, TooBusy)] }
 
 // Answer is what a live read of an action's coordinates returned.
@@ -26,19 +26,19 @@ type Result uint8
 
 // The results.
 const (
-	Failed    Result = iota // anything else: tried again later
+	Failed    Result = iota // anything else: retried later
 	Done                    // a patch's response was fed to Patched before
 	Conflict                // a precondition or a test did not hold
 	Gone                    // a Status NotFound whose details name that very object
-	Forbidden               // 403, an admission webhook's refusal: tried again, seldom
-	// TooMany: the server wants fewer requests, and says nothing of the object. How
-	// many are sent is the caller's business; this one is asked for again soon.
+	Forbidden               // 403, or an admission webhook refused: retried, seldom
+	// TooMany: the server wants fewer requests; that says nothing of the object. The caller
+	// limits the request rate; this action is emitted again soon.
 	TooMany
-	// Withheld: the caller did not want to. The same is not asked for again until
-	// the object changes, or [Collector.Release].
+	// Withheld: the caller did not want the action. The same action is not emitted again
+	// until the object changes, or [Interface.Release].
 	Withheld
-	// Deferred: not now. The caller says before, by [Collector.Slow] or
-	// [Collector.Hold], when it wants more of these.
+	// Deferred: the caller does not want the action now. Before this result it says by
+	// [Interface.Slow] or [Interface.Hold] when it wants more of these.
 	Deferred
 )
 

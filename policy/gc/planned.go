@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Planned is an object that is to go, and what is found about it.
+// Planned is an object that is to be deleted, and the finding about it.
 type Planned struct {
 	Object Coordinates
 	Finding
 }
 
-// Earliest gives the first so many of those that are due until then, those due longest
-// first, and says how many there are in all. due is the zero time for what stays. It looks
-// at everything, and makes no more than is asked for.
+// Earliest returns up to most of the objects that are due until a time, those due longest
+// first, and how many there are in all. due returns the zero time for an object that stays.
+// Earliest visits all objects, and calls plan only for those it returns.
 func Earliest[E any](objects func(yield func(E) bool), due func(E) time.Time, until time.Time, most int, plan func(E) Planned) (first []Planned, all int) {
 	type at struct {
 		due time.Time

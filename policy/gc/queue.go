@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// Item is what a [Queue] keeps of an object. Embed it in what a collector keeps.
+// Item is the state that a [Queue] keeps in an object. A collector embeds it in its own
+// type.
 type Item struct {
-	due      int64  // Unix nanoseconds: when the collector wants it
-	after    int64  // the same: not before, because of how the last request went
-	id       uint64 // of the action on its way; 0: none
+	due      int64  // Unix nanoseconds: when the collector wants an action
+	after    int64  // Unix nanoseconds: no action before, because of the last result
+	id       uint64 // of the action in flight; 0: none
 	place    int32  // in the heap, from 1; 0: it is not there
 	failures uint8  // in a row
-	last     uint8  // how what was asked for last went, a Result, from 1; 0: nothing was
+	last     uint8  // Result of the last action, plus 1; 0: no action yet
 	flags    flags
 }
 
 type flags uint8
 
 const (
-	wanted    flags = 1 << iota // due counts
-	withheld                    // the caller did not want to
-	overtaken                   // it changed while an action was on its way
+	wanted    flags = 1 << iota // an action is due at due
+	withheld                    // the caller withheld the action
+	overtaken                   // it changed while an action was in flight
 )
 
 func (f flags) is(all flags) bool { return f&all == all }
@@ -35,12 +36,12 @@ func (f *flags) set(all flags, on bool) {
 
 func (i *Item) queued() *Item { return i }
 
-// Overtaken says whether the object changed after what is on its way was asked for.
+// Overtaken reports whether the object changed after the action in flight was emitted.
 func (i *Item) Overtaken() bool { return i.flags.is(overtaken) }
 
 func (i *Item) at() int64 { return max(i.due, i.after) }
 
-// Due is when the collector wants it; zero if never.
+// Due returns when the collector wants an action; zero if never.
 func (i *Item) Due() time.Time {
 	if !i.flags.is(wanted) {
 		return time.Time{}
@@ -48,7 +49,7 @@ func (i *Item) Due() time.Time {
 	return time.Unix(0, i.due).UTC()
 }
 
-// Queued is what embeds an [Item].
+// Queued is a type that embeds an [Item].
 type Queued interface {
 	comparable
 	queued() *Item
@@ -56,18 +57,18 @@ type Queued interface {
 
 // QueueConfig has the times of a [Queue]. Zero fields mean the defaults.
 type QueueConfig struct {
-	// Settle is how long the effect of a request that succeeded may take to be seen. The
-	// same is asked for again if it was not. Default 30s.
+	// Settle is how long the effect of a request that succeeded may take to be seen.
+	// Without the effect, the same action is emitted again. Default 30s.
 	Settle time.Duration
 	// RetryMin and RetryMax bound the pause after a failure, which doubles from one to
 	// the other. Defaults 250ms, 5m.
 	RetryMin, RetryMax time.Duration
 }
 
-// Queue holds objects, each with the moment at which something is to be done about it,
-// and remembers what was asked for. It has the earliest first, and one timer's worth of
-// work: [Queue.Next]. An object has at most one action on its way. It is not safe for
-// concurrent use, and its zero value is ready.
+// Queue holds objects, each with the time at which an action on it is due, and remembers
+// the last action. The earliest comes first, and one timer is enough for all: [Queue.Next].
+// An object has at most one action in flight. A Queue is not safe for concurrent use, and
+// its zero value is ready.
 type Queue[E Queued] struct {
 	Config QueueConfig
 	heap   entries[E]
@@ -77,21 +78,21 @@ type Queue[E Queued] struct {
 	lane   lane
 }
 
-// lane is open for so many actions until it is filled again, while the caller wants
-// fewer.
+// lane limits the actions while the caller wants fewer: open actions may be emitted until
+// it is refilled.
 type lane struct {
 	held  bool
-	until time.Time // zero: it is not slowed
+	until time.Time // of the next refill; zero: no limit
 	pause time.Duration
 	most  int
 	open  int
 }
 
-// Len is how many objects wait for their moment.
+// Len returns how many objects wait for their time.
 func (q *Queue[E]) Len() int { return len(q.heap) }
 
-// Schedule has something done about e at a moment, or never, if that is zero. What is on
-// its way goes on.
+// Schedule sets when an action on e is due; zero: never. It does not stop an action in
+// flight.
 func (q *Queue[E]) Schedule(e E, at time.Time) {
 	i := e.queued()
 	if i.flags.set(wanted, !at.IsZero()); !at.IsZero() {
@@ -100,7 +101,7 @@ func (q *Queue[E]) Schedule(e E, at time.Time) {
 	q.put(e)
 }
 
-// earliest and latest are what fits into an Item: times of others may be anything.
+// earliest and latest are the limits of the times in an Item: times in objects may be any.
 var earliest, latest = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 
 // nanos returns Unix nanoseconds, within what fits.
@@ -114,8 +115,9 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// Changed says that the object was seen in another version: what was withheld, failed or
-// had no effect may go another way now, and so may what is on its way, if it comes to that.
+// Changed notes that the object was seen in another version. An action that was withheld,
+// failed or had no effect may have another result now. The same holds for an action in
+// flight that fails.
 func (q *Queue[E]) Changed(e E) {
 	i := e.queued()
 	i.after, i.failures = 0, 0
@@ -124,13 +126,13 @@ func (q *Queue[E]) Changed(e E) {
 	q.put(e)
 }
 
-// Wait has nothing done about e before a moment.
+// Wait blocks actions on e until a time.
 func (q *Queue[E]) Wait(e E, until time.Time) {
 	e.queued().after = nanos(until)
 	q.put(e)
 }
 
-// Drop forgets e. What is on its way has nobody to tell any more.
+// Drop forgets e. The result of an action in flight is ignored.
 func (q *Queue[E]) Drop(e E) {
 	i := e.queued()
 	delete(q.flying, i.id)
@@ -139,9 +141,9 @@ func (q *Queue[E]) Drop(e E) {
 	q.put(e)
 }
 
-// Ready asks for actions, the earliest first, most at most. ask says what is to be done
-// about an object whose moment has come; false: nothing, and then it has scheduled it
-// anew, or it is not looked at again.
+// Ready returns up to most actions, the earliest first. ask returns the action on an object
+// whose time has come. If ask returns false, there is no action: ask has scheduled the
+// object again, or it leaves the queue.
 func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []Action {
 	q.now = now
 	var out []Action
@@ -169,8 +171,9 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 	return out
 }
 
-// pass says whether the caller wants one more. A lane that was open for a whole pause
-// without being used up is narrow no longer: the caller says so if it is, after all.
+// pass reports whether the caller wants one more action. A lane that was open for a whole
+// pause without being used up loses its limit: the caller calls Slow again if it still
+// wants one.
 func (q *Queue[E]) pass() bool {
 	l := &q.lane
 	switch over := !l.until.After(q.now); {
@@ -187,8 +190,8 @@ func (q *Queue[E]) pass() bool {
 	return l.open > 0
 }
 
-// Finished takes how an action went, and gives back what it was about; false if nobody
-// waits for it any more.
+// Finished handles the result of an action, and returns the object that it was about; false
+// if the action is not in flight any more.
 func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	q.now = now
 	if e, ok = q.flying[id]; !ok {
@@ -206,13 +209,13 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	pause, longest := or(q.Config.RetryMin, 250*time.Millisecond), or(q.Config.RetryMax, 5*time.Minute)
 	switch r {
 	case Done, Gone:
-		// Its watch reports it. Until then the same must not be done twice.
+		// The watch reports the effect. Until then the action must not be repeated.
 		i.failures, pause = 0, or(q.Config.Settle, 30*time.Second)
 	case Deferred:
-		pause = 0 // Slow and Hold say when
-	case TooMany: // no failure of the object's
+		pause = 0 // Slow and Hold limit the next one
+	case TooMany: // not a failure of this object
 	default:
-		if i.Overtaken() { // that was about the object as it was
+		if i.Overtaken() { // the result is about the earlier version
 			pause = 0
 			break
 		}
@@ -232,15 +235,15 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	return e, true
 }
 
-// Again has e looked at when it is due, because what follows on its last action is a part
-// of the same.
+// Again removes the pause of e, and returns its place in the lane: the action that follows
+// is a part of the last one.
 func (q *Queue[E]) Again(e E) {
 	e.queued().after = 0
 	q.lane.open++
 	q.put(e)
 }
 
-// Next is the earliest moment at which Ready has more to say; zero if there is none.
+// Next returns the earliest time at which Ready has more; zero if there is none.
 func (q *Queue[E]) Next() time.Time {
 	if len(q.heap) == 0 || q.lane.held {
 		return time.Time{}
@@ -252,8 +255,9 @@ func (q *Queue[E]) Next() time.Time {
 	return next
 }
 
-// Slow says that none is wanted before a moment, and from then on at most so many as
-// often as that is from now; until fewer are due than that, or [Queue.Release].
+// Slow limits actions: none before until, and then up to most per pause. The pause is the
+// time from now to until. The limit ends once fewer actions are due than that, or with
+// [Queue.Release].
 func (q *Queue[E]) Slow(now, until time.Time, most int) {
 	const leastPause = 10 * time.Millisecond
 	l := &q.lane
@@ -261,11 +265,11 @@ func (q *Queue[E]) Slow(now, until time.Time, most int) {
 	l.until = now.Add(l.pause)
 }
 
-// Hold has nothing asked for while it is on.
+// Hold stops all actions while on is true.
 func (q *Queue[E]) Hold(on bool) { q.lane.held = on }
 
-// Release has asked for again what was withheld or slowed. The caller names all that it
-// keeps: what is withheld is not in the queue.
+// Release makes everything due again that was withheld or slowed. all yields every object
+// that the caller keeps: withheld objects are not in the queue.
 func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 	q.lane = lane{held: q.lane.held}
 	for e := range all {
@@ -277,7 +281,7 @@ func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 	}
 }
 
-// put e where it belongs.
+// put moves e to its place in the heap, or removes it.
 func (q *Queue[E]) put(e E) {
 	i := e.queued()
 	switch in := i.flags.is(wanted) && i.id == 0 && !i.flags.is(withheld); {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Stamp is a time as objects have it: in whole Unix seconds, in a third of the memory of
-// a [time.Time].
+// Stamp is a time as in objects: in whole Unix seconds, in a third of the memory of a
+// [time.Time].
 type Stamp int64
 
 // NoStamp stands for no time.
 const NoStamp Stamp = math.MinInt64
 
-// StampOf rounds up, so that nothing goes early. The zero time is none.
+// StampOf rounds up, so that no action comes early. The zero time becomes NoStamp.
 func StampOf(t time.Time) Stamp {
 	switch {
 	case t.IsZero():
@@ -23,7 +23,7 @@ func StampOf(t time.Time) Stamp {
 	return Stamp(t.Unix())
 }
 
-// Time of a stamp; zero if it is none.
+// Time returns the time of a stamp; the zero time for NoStamp.
 func (s Stamp) Time() time.Time {
 	if s == NoStamp {
 		return time.Time{}

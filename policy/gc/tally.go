@@ -1,9 +1,9 @@
 package gc
 
-// Tally counts by name. What has no name ("") is not counted.
+// Tally counts by name. The empty name is not counted.
 type Tally map[string]int
 
-// Add n, and say whether the name came or went.
+// Add adds n to the count of a name. It reports whether the name appeared or disappeared.
 func (t Tally) Add(name string, n int) (turned bool) {
 	if name == "" {
 		return false

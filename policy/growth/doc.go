@@ -1,26 +1,25 @@
-// Package growth says when a filesystem will be full, from readings of it.
+// Package growth estimates when a filesystem will be full, from readings of it.
 //
-// A [Rate] is fed with readings, whenever somebody happens to take one, and gives
-// the speed at which writers fill the filesystem: a mean in which growth counts the
-// less the longer ago it was, by half after 3.5 minutes ([Window] is its time
-// constant). The mean is over time, not over readings: it does not matter how
-// often, how regularly or by how many readers they are taken, so that nobody has
-// to read for its sake.
+// A [Rate] receives readings, taken at any time, and returns the speed at which writers fill
+// the filesystem. The speed is an exponentially weighted mean: the weight of growth halves
+// every 3.5 minutes ([Window] is the time constant). The mean is over time, not over
+// readings. It does not depend on how often, how regularly or by how many readers the
+// readings are taken, so no reading is needed for its sake.
 //
 // # What counts
 //
-// What writers add, less what they delete themselves: a log that is rotated does not
-// fill a disk. What ebb removes is added back ([Reading].Reclaimed). A disk that is
-// kept low by removals is being filled all the same, and would be full at that time
-// if there were nothing left to remove.
+// The rate is what writers add, less what they delete themselves: a rotated log does not fill
+// a disk. Space that ebb frees is added back ([Reading].Reclaimed). So a disk that removals
+// keep low is still being filled, and the estimate is when it would be full if nothing were
+// left to remove.
 //
 // # Invariants
 //
-//   - Steady growth gives exactly that rate, from the first time that it is known.
-//   - A reading in between changes nothing about the past; one that comes late, or
-//     twice, is left out. Time is the caller's, and must be one that nobody can set.
-//   - A filesystem of another size is another filesystem: everything begins anew.
-//   - No answer is NaN, and none is negative.
+//   - Steady growth gives exactly that rate, from the first time that a rate is known.
+//   - An additional reading does not change the past. A reading that arrives late or twice is
+//     ignored. The caller supplies the time, from a clock that cannot be set.
+//   - A filesystem of another size is another filesystem: the rate starts over.
+//   - No result is NaN, and the time to full is never negative.
 //
-// The owner of a Rate calls it from one goroutine at a time.
+// A Rate is not safe for concurrent use.
 package growth

@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// Window is the time constant of the mean: growth this long ago weighs 1/e.
-	// Bursts of a pull are over within it, a runaway log is not.
+	// Window is the time constant of the mean: growth this long ago weighs 1/e. The burst of
+	// an image pull ends within it, a runaway log does not.
 	Window = 5 * time.Minute
 
-	// MinSpan is how long readings must cover before a rate is known. Less would
-	// make a burst of a second the rate of an hour.
+	// MinSpan is how long readings must cover before a rate is known. With less, a burst of
+	// one second would become the rate of an hour.
 	MinSpan = 10 * time.Second
 
-	// Never is what counts as not filling: nobody plans further ahead, and what is
-	// left of an old burst only fades away.
+	// Never is the time to full from which a filesystem counts as not filling. Nobody plans
+	// further ahead, and the remainder of an old burst only fades away.
 	Never = 365 * 24 * time.Hour
 )
 
-// Reading is one exact look at one resource of a filesystem, bytes or inodes.
+// Reading is one exact reading of one resource of a filesystem: bytes or inodes.
 type Reading struct {
 	At        time.Duration // on a clock that is never set, such as CLOCK_BOOTTIME
 	Capacity  uint64
@@ -30,14 +30,15 @@ type Reading struct {
 // Rate is how fast one resource fills. The zero value is ready for use.
 type Rate struct {
 	begun bool
-	first time.Duration // since when
+	first time.Duration // time of the first reading
 	last  Reading
 	// sum is the integral of the growth, weighted with exp(-age/Window)/Window. The
 	// weights themselves sum up to 1-exp(-span/Window).
 	sum float64
 }
 
-// Add takes a reading in.
+// Add adds a reading. It ignores one that is not later than the last. If the capacity changed
+// or Reclaimed decreased, the rate starts over.
 func (r *Rate) Add(x Reading) {
 	passed := x.At - r.last.At
 	switch {
@@ -54,11 +55,11 @@ func (r *Rate) Add(x Reading) {
 	r.last = x
 }
 
-// weightOf is the share of the mean that belongs to its last d.
+// weightOf returns the share of the mean that its most recent d contributes.
 func weightOf(d time.Duration) float64 { return -math.Expm1(-d.Seconds() / Window.Seconds()) }
 
-// PerSecond is by how much writers fill the resource in a second; less than 0 if
-// they empty it. It is known once readings cover MinSpan.
+// PerSecond returns how many bytes (or inodes) writers add per second; negative if they empty
+// the resource. It is known once readings cover MinSpan.
 func (r *Rate) PerSecond() (rate float64, known bool) {
 	span := r.last.At - r.first
 	if !r.begun || span < MinSpan {
@@ -67,9 +68,9 @@ func (r *Rate) PerSecond() (rate float64, known bool) {
 	return r.sum / weightOf(span), true
 }
 
-// SecondsToFull is after how many seconds nothing is available any more if writers
-// go on like this and nothing is removed; +Inf if it does not fill. What is full
-// already is known to be so at once.
+// SecondsToFull returns after how many seconds nothing is available if writers continue at
+// this rate and nothing is removed; +Inf if the resource does not fill. For a full resource
+// it is 0, known from the first reading.
 func (r *Rate) SecondsToFull() (seconds float64, known bool) {
 	if r.begun && r.last.Available == 0 {
 		return 0, true

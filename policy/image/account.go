@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// Accounts says what everything in a graph takes. Each node is in exactly one of Held,
-// Others and Nobody; together they are Total.
+// Accounts is what everything in a graph takes on the disk. Each node is in exactly one of
+// Held, Others and Nobody; together they are Total.
 type Accounts struct {
 	Images []ImageAccount // every image, by ID
 
-	Held   Size    // what images lead to, also where holders do, too
-	Others []Entry // what only holders lead to, by the kind of holder
-	Nobody []Entry // what neither leads to, by what it is: the runtime's collector may take it
+	Held   Size    // reachable from images, even if holders reach it too
+	Others []Entry // reachable only from holders, by the kind of holder
+	Nobody []Entry // reachable from neither, by kind: the runtime's collector may remove it
 	Total  Size
 
-	Unread []string // what is missing in all this: Graph.Unread
+	Unread []string // what these accounts lack: Graph.Unread
 
-	// Empty are image records that lead to nothing, by node: their content is gone.
+	// Empty lists the image records without references: their content is gone.
 	Empty Entry
 
 	NominalBytes uint64 // of all images together
 }
 
-// ImageAccount says what one image takes.
+// ImageAccount is what one image takes on the disk.
 type ImageAccount struct {
 	ImageID string
-	Own     Size // what goes if it alone goes: what a plan of it alone frees
-	Shared  Size // what stays then, because of other images and holders
-	Total   Size // all that it leads to
+	Own     Size // what a plan that removes only this image frees
+	Shared  Size // what other images and holders then still keep
+	Total   Size // everything reachable from it
 
 	// Unmeasured is how many of its layers count as 0 bytes: the runtime never reported their size.
 	Unmeasured int
 
-	// NominalBytes is what the kubelet believes that removing it frees: the CRI's size, which
-	// is that of compressed layers.
+	// NominalBytes is the size that the CRI reports, which the kubelet expects to free. It is
+	// the size of compressed layers.
 	NominalBytes uint64
 }
 
@@ -46,24 +46,24 @@ type Entry struct {
 	By string // the kind of holder, or one of the Nobody constants
 	Size
 	Count int // of holders or nodes
-	// Unmeasured is how many snapshots of it weigh nothing. The runtime is never asked what
-	// writable layers take.
+	// Unmeasured is how many of its snapshots count as 0 bytes. ebb never asks the runtime
+	// for the size of writable layers.
 	Unmeasured int
-	Oldest     time.Time // when the first of its nodes was made; zero if that is known of none
-	Nodes      []NodeID  // of what belongs to nobody: its blobs and snapshots, largest first
+	Oldest     time.Time // creation of its oldest node; zero if none is known
+	Nodes      []NodeID  // in Nobody: blobs and snapshots, largest first; in Empty: records
 }
 
-// What belongs to nobody.
+// Kinds of unreferenced nodes.
 const (
-	NobodyExpired   = "expired"   // held by leases and image records past their time
-	NobodySnapshots = "snapshots" // unpacked and writable layers that nothing leads to
-	NobodyBlobs     = "blobs"     // content that nothing leads to
-	NobodyIngests   = "ingests"   // content that never became complete
-	NobodyRecords   = "records"   // metadata that nothing leads to, of blobs for one: weighs nothing
+	NobodyExpired   = "expired"   // held only by expired leases and image records
+	NobodySnapshots = "snapshots" // unreferenced unpacked and writable layers
+	NobodyBlobs     = "blobs"     // unreferenced content
+	NobodyIngests   = "ingests"   // incomplete content
+	NobodyRecords   = "records"   // unreferenced metadata, for example of blobs: takes no space
 )
 
-// Account says what every image takes, and what the rest does. What an image leads to is
-// found exactly as in Decide. The cost is that of going through each image's nodes once.
+// Account returns what every image takes, and what everything else takes. Reachability is
+// computed exactly as in Decide. The cost is one visit to each node of each image.
 func Account(g Graph, images []Image) Accounts {
 	a := account{Graph: g, images: accountedOf(images), led: make([]led, len(g.Nodes)), all: newMarker(g.Nodes)}
 	a.lines()
@@ -74,7 +74,8 @@ func Account(g Graph, images []Image) Accounts {
 	return a.Accounts
 }
 
-// AccountOf is what Account says of one image; false if it is not among them.
+// AccountOf returns the line of Account for one image; found is false if images does not have
+// it.
 func AccountOf(g Graph, images []Image, id string) (line ImageAccount, found bool) {
 	one, stays := accounted{id: id}, held(g)
 	for n := range images {
@@ -97,7 +98,7 @@ func AccountOf(g Graph, images []Image, id string) (line ImageAccount, found boo
 	return line, true
 }
 
-// held has marked what holders lead to.
+// held returns a marker with everything marked that holders reach.
 func held(g Graph) *marker {
 	m := newMarker(g.Nodes)
 	for _, h := range g.Holders {
@@ -106,14 +107,15 @@ func held(g Graph) *marker {
 	return m
 }
 
-// accounted is an image as far as it matters here.
+// accounted is the part of an Image that Account needs.
 type accounted struct {
 	id           string
 	roots        []NodeID
 	nominalBytes uint64
 }
 
-// accountedOf returns one for each ID, in the order of the IDs, as distinct does.
+// accountedOf returns one accounted for each image ID, sorted by ID. Like distinct, it merges
+// the roots of images with the same ID.
 func accountedOf(images []Image) []accounted {
 	list := make([]accounted, len(images))
 	for n := range images {
@@ -136,7 +138,7 @@ func (a accounted) line() ImageAccount {
 	return ImageAccount{ImageID: a.id, NominalBytes: a.nominalBytes}
 }
 
-// count adds a node to what an image leads to.
+// count adds a node to the total of the image.
 func (i *ImageAccount) count(total *weight, n *Node) {
 	*total = total.addNode(*n)
 	if n.unmeasured() {
@@ -144,7 +146,7 @@ func (i *ImageAccount) count(total *weight, n *Node) {
 	}
 }
 
-// divide what an image leads to into what it has for itself and the rest.
+// divide sets how much of the total is the image's own, and how much is shared.
 func (i *ImageAccount) divide(total, own weight) {
 	i.Own, i.Shared, i.Total = own.size(), total.sub(own).size(), total.size()
 }
@@ -156,13 +158,13 @@ type account struct {
 	images []accounted
 	led    []led // by node
 	todo   []NodeID
-	all    *marker // what images lead to, and then others and nobody
+	all    *marker // reachable from images; others and nobody add theirs
 }
 
-// led says which images lead to a node: the first and the last of them, from 1; 0 is none.
+// led is the first and the last image whose walk reached a node, counted from 1; 0 is none.
 type led struct{ first, last uint32 }
 
-// lines walks what each image leads to.
+// lines fills in the account of each image by a walk from its roots.
 func (a *account) lines() {
 	totals := make([]weight, len(a.images))
 	a.Accounts.Images = make([]ImageAccount, len(a.images))
@@ -183,7 +185,7 @@ func (a *account) lines() {
 	}
 }
 
-// order is that in which the nodes of images lie in memory, see Arrange.
+// order yields the images in the order in which their nodes lie in memory, see Arrange.
 func (a *account) order() iter.Seq[uint32] {
 	keys := make([]uint64, len(a.images)) // the first root, then the image
 	for i, one := range a.images {
@@ -201,8 +203,9 @@ func (a *account) order() iter.Seq[uint32] {
 	}
 }
 
-// push notes that an image leads there, counts what it was not seen to lead to, and queues that. It
-// counts at once, so that the CPU fetches the nodes of one list side by side.
+// push notes that the walk of an image reached ids. It counts and queues those that this walk had
+// not reached before. It counts at once, so that the CPU fetches the nodes of one list side by
+// side.
 func (a *account) push(image uint32, ids []NodeID, line *ImageAccount, total *weight) {
 	for _, id := range ids {
 		if uint64(id) >= uint64(len(a.led)) || a.led[id].last == image {
@@ -219,8 +222,9 @@ func (a *account) push(image uint32, ids []NodeID, line *ImageAccount, total *we
 	}
 }
 
-// owners marks what images lead to, and finds what each alone leads to, and no holder does. It
-// goes through the nodes as they lie in memory: on the way of lines, each mark would wait for it.
+// owners marks everything that images reach. It returns for each image the weight of what only
+// this image and no holder reaches. It visits nodes in memory order; in the order of lines, each
+// mark would wait for memory.
 func (a *account) owners() []weight {
 	held, own, all := held(a.Graph), make([]weight, len(a.images)), weight{}
 	for id, by := range a.led {
@@ -236,8 +240,8 @@ func (a *account) owners() []weight {
 	return own
 }
 
-// holderOrder is the order in which what several holders lead to is given to one of them.
-// Other kinds follow, by name.
+// holderOrder decides to which holder a node is attributed that several holders reach: the
+// first kind in this list. Other kinds follow, by name.
 var holderOrder = []string{"image", "container", "sandbox", "lease", "gc.root", "ingest"}
 
 func (a *account) others() {
@@ -282,7 +286,7 @@ func (a *account) nobody() {
 	}
 }
 
-// nobodyEntry is the place of a node among the entries of nobody.
+// nobodyEntry returns the index of a node's entry among the entries of nobody.
 func nobodyEntry(n *Node) int {
 	switch {
 	case n.Kind == NodeSnapshot:
@@ -311,7 +315,7 @@ func (e *Entry) add(n *Node) {
 	}
 }
 
-// list is add, with the node's name for all but records.
+// list adds a node and, unless it is a record, its ID.
 func (e *Entry) list(id NodeID, n *Node) {
 	e.add(n)
 	if n.Kind != NodeRecord {
@@ -319,7 +323,7 @@ func (e *Entry) list(id NodeID, n *Node) {
 	}
 }
 
-// empty finds the image records that lead to nothing, whoever has them.
+// empty returns the image records without references, of images and of holders.
 func (a *account) empty() Entry {
 	entry := Entry{By: "empty"}
 	look := func(records []NodeID) {

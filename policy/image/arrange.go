@@ -2,13 +2,14 @@ package image
 
 import "slices"
 
-// Arrange moves nodes into the order in which a walk from the first of them comes to each, then one
-// from the next that it did not come to. What an image leads to is then mostly in one place, its
-// references as well: thousands of images do not fit into a CPU's caches, and a walk from one
-// digest to another waits for memory at each node. place says where each node is now.
+// Arrange moves nodes, in place, into the order in which walks discover them: a walk from the first
+// node, then one from the next node that is not discovered yet, and so on. Most of the nodes that
+// an image reaches are then adjacent in memory, and so are their references. Thousands of images do
+// not fit into a CPU's caches, and a walk from one digest to another waits for memory at each node.
+// place maps each old ID to the new one.
 //
-// References are sorted, so that the same nodes are always arranged alike. One that leads out of
-// the graph still does.
+// Arrange sorts the references of each node, so that the same nodes always get the same order. A
+// reference to a node outside the graph stays as it is.
 func Arrange(nodes []Node) (place []NodeID) {
 	a := arrangement{nodes: nodes, place: make([]NodeID, len(nodes)), order: make([]NodeID, 0, len(nodes))}
 	for i := range nodes {
@@ -32,13 +33,13 @@ func Arrange(nodes []Node) (place []NodeID) {
 // nowhere is the place of a node that has none yet.
 const nowhere = ^NodeID(0)
 
-// arrangement is the state of one call of Arrange. Of nodes there is no second copy: of all that is
-// read of a runtime, they take the most.
+// arrangement is the state of one call of Arrange. It makes no second copy of the nodes: they are
+// the largest part of what is read from a runtime.
 type arrangement struct {
 	nodes []Node
 	place []NodeID // by node
 	order []NodeID // the node, by place
-	refs  int      // how many there are
+	refs  int      // number of references
 	todo  []NodeID
 }
 
@@ -56,7 +57,7 @@ func (a *arrangement) put(id NodeID) {
 	}
 }
 
-// moveRefs puts all references into one piece of memory, and has them lead to the new places.
+// moveRefs copies all references into one allocation and points them to the new places.
 func (a *arrangement) moveRefs() {
 	all := make([]NodeID, 0, a.refs)
 	for _, id := range a.order {
@@ -71,11 +72,11 @@ func (a *arrangement) moveRefs() {
 	}
 }
 
-// moveNodes goes along each cycle of nodes that take the place of one another. It uses order up.
+// moveNodes permutes the nodes, one cycle at a time. It uses up order.
 func (a *arrangement) moveNodes() {
 	for i, first := range a.order {
 		if first == nowhere {
-			continue // it was on a cycle before
+			continue // moved with an earlier cycle
 		}
 		out, at := a.nodes[i], NodeID(i)
 		for a.order[at] != NodeID(i) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Asked is the answer to somebody who wants space.
+// Asked is the result of Ask.
 type Asked struct {
-	// Plan has Ask's need as what is needed, and a Hold if it cannot be met: for Hold.Space,
-	// not to be handed back to Decide.
+	// Plan covers the need that was passed to Ask. If the need cannot be met, it has a Hold.
+	// That Hold is only for its Space; do not pass it to Decide.
 	Plan
 
 	Frees Size // all of Remove together
-	May   int  // how many images may go at all
-	Most  Size // what all images that may go would free together: more cannot be asked for
+	May   int  // how many images may be removed at all
+	Most  Size // what all images that may be removed free together: the largest need that can be met
 }
 
 var ofTheRequest = wording{
@@ -24,11 +24,12 @@ var ofTheRequest = wording{
 	futile:     "what was asked for cannot be reached, and it would free ",
 }
 
-// Ask says which images would go to make need available, beyond what is available now.
-// It is Decide with another need: the same protections, the same order, the same share
-// that is futile where the need cannot be met. Thresholds do not matter, a hold does not
-// keep anything, and images of the maximum age are merely the first in the order: no more
-// goes than was asked for.
+// Ask returns which images to remove to make need available, beyond what is available now. It
+// is Decide with another need: the same protections, the same order and, if the need cannot
+// be met, the same FutileShare.
+//
+// Thresholds do not matter, and a hold keeps nothing. Images of the maximum age are merely
+// the first in the order: Ask removes no more than the need requires.
 func Ask(s Snapshot, need Size, now time.Time) Asked {
 	s.Hold = nil
 	d := newDecision(s, now)
@@ -40,7 +41,7 @@ func Ask(s Snapshot, need Size, now time.Time) Asked {
 	return answer
 }
 
-// Frees is what all that the plan removes frees together.
+// Frees returns what all removals of the plan free together.
 func (p Plan) Frees() (all Size) {
 	for _, d := range p.Remove {
 		all = all.Add(Size{d.FreesBytes, d.FreesInodes})
@@ -48,26 +49,26 @@ func (p Plan) Frees() (all Size) {
 	return all
 }
 
-// Available is what a disk has left for unprivileged writers.
+// Available returns what is available to unprivileged writers.
 func (d Disk) Available() Size { return Size{d.AvailableBytes, d.InodesAvailable} }
 
-// BytesTo is what has to become available for at most percent to be used, as the kubelet
-// counts it; 0 if that is so already.
+// BytesTo returns how many bytes must become available so that at most percent is used, as
+// the kubelet counts it; 0 if that is already so.
 func (d Disk) BytesTo(percent int) uint64 {
 	return satSub(LowAvailable(d.CapacityBytes, percent), d.AvailableBytes)
 }
 
-// InodesTo is the same for inodes.
+// InodesTo is BytesTo for inodes.
 func (d Disk) InodesTo(percent int) uint64 {
 	return satSub(LowAvailable(d.Inodes, percent), d.InodesAvailable)
 }
 
-// Digest tells plans apart by which images go, in which order and why. What each frees is
-// not in it, nor what stays.
+// Digest identifies the images that the plan removes, their order and their reasons. It does
+// not cover what each removal frees, or what is kept.
 func (p Plan) Digest() string {
 	h := sha256.New()
 	word := func(s string) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(s)))) // no two lists run together to the same
+		h.Write(binary.AppendUvarint(nil, uint64(len(s)))) // the length keeps different lists different
 		h.Write([]byte(s))
 	}
 	for _, r := range p.Remove {

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// candidate is one image with what the policy says about it before the disk
-// is asked.
+// candidate is one image with the part of its verdict that does not depend on the disk.
 type candidate struct {
 	Image
 
 	twice  bool   // listed more than once: removing one would remove all, so none may go
-	keep   Reason // why it stays whatever the disk says; "" if it may go
+	keep   Reason // why it is kept regardless of the disk; "" if it may go
 	detail string
-	unused bool      // nothing but its youth, unknown pods or a failed removal may keep it
+	unused bool      // at most its youth, unknown pods or a failed removal keep it
 	aged   bool      // may go, and is unused for MaximumAge
-	oldAt  time.Time // when it is old enough to go; zero if there is no such age, or never known
-	agedAt time.Time // when MaximumAge is reached; zero if never known
+	oldAt  time.Time // when it is old enough to go; zero if no minimum applies, or unknown
+	agedAt time.Time // when MaximumAge is reached; zero if it is off, or unknown
 }
 
-// classify judges the images, one candidate for each ID, in the order of the IDs.
+// classify returns one judged candidate for each image ID, sorted by ID.
 func classify(s Snapshot, now time.Time) []*candidate {
 	candidates := distinct(s.Images)
 	for _, c := range candidates {
@@ -31,8 +30,8 @@ func classify(s Snapshot, now time.Time) []*candidate {
 	return candidates
 }
 
-// distinct returns one candidate for each ID, in the order of the IDs. Images is not
-// changed.
+// distinct returns one candidate for each image ID, sorted by ID, and merges the roots of
+// images with the same ID. It does not change images.
 func distinct(images []Image) []*candidate {
 	candidates := make([]*candidate, 0, len(images))
 	backing := make([]candidate, len(images)) // one allocation for all
@@ -54,7 +53,7 @@ func distinct(images []Image) []*candidate {
 	return unique
 }
 
-// judge fills in all that does not depend on the disk.
+// judge sets everything that does not depend on the disk.
 func (c *candidate) judge(s *Snapshot, now time.Time) {
 	c.oldAt = s.oldAt(c.arrived())
 	if s.Policy.MaximumAge > 0 && !c.lastUsed().IsZero() && !c.Observed.IsZero() {
@@ -70,7 +69,7 @@ func (c *candidate) judge(s *Snapshot, now time.Time) {
 		age(c.Observed, now) >= s.Policy.MaximumAge
 }
 
-// reason gives the first of the protections that holds.
+// reason returns the first protection that applies; "" if none does.
 func (c *candidate) reason(s *Snapshot, now time.Time) (Reason, string) {
 	for _, p := range protections {
 		if why := p.why(c, s, now); why != "" {
@@ -80,18 +79,18 @@ func (c *candidate) reason(s *Snapshot, now time.Time) (Reason, string) {
 	return "", ""
 }
 
-// lastUsed is the last use; where that is not known the image counts as used
-// when it was first seen. Zero if that is not known either.
+// lastUsed returns the last use. If that is unknown, the image counts as used when it was
+// first seen. Zero if that is unknown too.
 func (c *candidate) lastUsed() time.Time { return firstKnown(c.LastUsed, c.Observed) }
 
 func (c *candidate) arrived() time.Time { return firstKnown(c.Arrived, c.Observed) }
 
-// compareUse orders by last use, then first seen, then ID: the image to go
-// first comes first. Times are compared as they are, also those in the future,
-// so that the order does not change as time passes.
+// compareUse orders images by last use, arrival, first sight and ID: the image to remove
+// first comes first. Times in the future are compared as they are, so that the order does not
+// change as time passes.
 func compareUse(a, b *candidate) int {
 	if c := compareTimes(a.lastUsed(), b.lastUsed()); c != 0 {
-		return c // mostly, and what follows is read for nothing
+		return c // the usual case: do not read the rest
 	}
 	return cmp.Or(
 		compareTimes(a.arrived(), b.arrived()),
@@ -99,7 +98,7 @@ func compareUse(a, b *candidate) int {
 		strings.Compare(a.ID, b.ID))
 }
 
-// compareTimes puts what is not known last: it counts as now.
+// compareTimes orders times. An unknown (zero) time comes last, because it counts as now.
 func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
@@ -112,8 +111,7 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// age is how long ago t was: nothing for a time that is not known or in the
-// future.
+// age returns how long ago t was; 0 for an unknown time or one in the future.
 func age(t, now time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -121,7 +119,7 @@ func age(t, now time.Time) time.Duration {
 	return max(now.Sub(t), 0)
 }
 
-// after is t plus d; a time that is not known stays so.
+// after returns t plus d; zero if t is unknown.
 func after(t time.Time, d time.Duration) time.Time {
 	if t.IsZero() {
 		return t
@@ -140,7 +138,7 @@ func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// listed names the first (in order) and counts the others.
+// listed returns the first name in order, and how many others there are.
 func listed(names []string) string {
 	first := slices.Min(names)
 	if len(names) == 1 {

@@ -2,7 +2,7 @@ package image
 
 import "math"
 
-// choose decides how much of d.order goes, and which of it is spared.
+// choose sets how many images of d.order go, and which of them are spared.
 func (d *decision) choose() {
 	d.stuck = d.need.sub(sum(d.frees))
 	if d.stuck == (weight{}) {
@@ -15,7 +15,7 @@ func (d *decision) choose() {
 		d.giveBack()
 		return
 	}
-	// In a hold. Its own images go, and what a threshold that can be reached needs.
+	// In a hold, the images that it lists go, and those that a reachable threshold needs.
 	listed := d.listed()
 	d.arrange(func(c *candidate) bool { return listed[c] })
 	own := d.aged
@@ -26,8 +26,8 @@ func (d *decision) choose() {
 	d.giveBack()
 }
 
-// shortest is the length of the shortest part of the order that covers need,
-// never less than those that go by age.
+// shortest returns the length of the shortest prefix of the order that covers need. It always
+// includes the images that go by age.
 func (d *decision) shortest(need weight) int {
 	freed := sum(d.frees[:d.aged])
 	n := d.aged
@@ -37,7 +37,7 @@ func (d *decision) shortest(need weight) int {
 	return n
 }
 
-// reachable is the need of those dimensions that are not stuck.
+// reachable returns the need of the dimensions (bytes, inodes) that are not stuck.
 func (d *decision) reachable() weight {
 	need := d.need
 	if d.stuck.bytes > 0 {
@@ -51,21 +51,22 @@ func (d *decision) reachable() weight {
 
 var unlimited = weight{bytes: math.MaxUint64, inodes: math.MaxUint64, snapshots: math.MaxInt}
 
-// giveBack keeps chosen images, the newest first, as long as no more than slack is
-// lost by all of them together. Images that go by age are not given back.
+// giveBack spares chosen images, newest first, as long as all spared images together cost no
+// more than slack. Images that go by age are not spared.
 //
-// A layer that weighs nothing at all was never measured: an image that frees one
-// is not given back.
+// A layer without bytes and inodes was never measured, so an image that frees such a layer is
+// not spared.
 //
-// That spares images that share their layers with images that stay, and small ones before
-// a large one that met the need by far. Twins that go together are each as heavy as both.
+// This spares images that share their layers with images that stay, and small images that
+// precede a large one that exceeds the need by far. If two images with the same layers both
+// go, each weighs as much as both together.
 func (d *decision) giveBack() {
 	d.spared = make(map[*candidate]reprieve)
 	if d.chosen <= d.aged {
-		return // mostly, and it need not go through thousands of images
+		return // the usual case, without a walk over thousands of images
 	}
 	slack := d.slack()
-	bare := newMarker(d.Graph.Nodes) // marks only what leads to no snapshot
+	bare := newMarker(d.Graph.Nodes) // marks only nodes that reach no snapshot
 	stays := d.stays.clone()
 	for _, c := range d.order[d.chosen:] {
 		stays.reach(c.Roots)
@@ -87,19 +88,19 @@ func (d *decision) giveBack() {
 	}
 }
 
-// reprieve is why a chosen image is given back.
+// reprieve is why a chosen image is spared.
 type reprieve struct {
-	costs   weight // what it would free beside those that go
-	nothing bool   // no layer among it
+	costs   weight // what it would free in addition to those that go
+	nothing bool   // it would free no layer
 }
 
-// slack is what may be lost by giving images back. Where the low threshold is reached it
-// still is; where it cannot be, FutileShare of what was needed when the hold began
-// may stay: our own removals do not make the rest worth more. A resource that nobody
-// needs limits nothing.
+// slack returns how much space sparing images may cost. If the low threshold is reached, it
+// must still be reached. If it cannot be reached, FutileShare of what was needed when the
+// hold began may stay: ebb's own removals do not make the rest worth more. A resource without
+// a need sets no limit.
 //
-// Images are spared so only if the other threshold, where it can be reached, stays within
-// reach: 40 of 7,600 inodes are not worth seven images ([KeptFutile]).
+// Images are spared this way only if the other threshold, if it can be reached, is still
+// reached. Example: 40 of 7,600 inodes are not worth seven images ([KeptFutile]).
 func (d *decision) slack() weight {
 	slack, over := unlimited, sum(d.frees[:d.chosen]).sub(d.need)
 	needed := d.needed()
@@ -116,7 +117,8 @@ func (d *decision) slack() weight {
 	return slack
 }
 
-// needed is the need at the reading of the hold, or now if that is more.
+// needed returns the larger of the need now and the need recorded in the hold. A hold that
+// begins or is renewed starts from the need now.
 func (d *decision) needed() weight {
 	needed := d.need
 	if !d.swept && d.Hold != nil {
@@ -126,8 +128,8 @@ func (d *decision) needed() weight {
 	return needed
 }
 
-// renews says that a hold begins, or that the disk got enough worse for one
-// more attempt.
+// renews reports whether a hold begins, or the disk is so much worse that one more attempt is
+// due.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
 	if hold == nil {
@@ -140,8 +142,7 @@ func (d *decision) renews() bool {
 		worse(d.stuck.inodes, hold.Inodes, disk.Inodes, hold.InodesAvailable, disk.InodesAvailable)
 }
 
-// listed are the images that were already unused when the hold began, and
-// still are.
+// listed returns the images that were already unused when the hold began, and still are.
 func (d *decision) listed() map[*candidate]bool {
 	ids := make(map[string]bool, len(d.Hold.Images))
 	for _, id := range d.Hold.Images {
@@ -156,7 +157,7 @@ func (d *decision) listed() map[*candidate]bool {
 	return listed
 }
 
-// hold is the state of the hold after this plan.
+// hold returns the hold after this plan.
 func (d *decision) hold(removed []*candidate) *Hold {
 	hold := &Hold{
 		Since:           d.now,

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Decide says which images of the snapshot should go, why the others stay, and
-// when to ask again. The package documentation has the rules.
+// Decide returns which images of the snapshot to remove, why the others are kept, and when to
+// decide again. The package documentation has the rules.
 func Decide(s Snapshot, now time.Time) Plan {
 	d := newDecision(s, now)
 	return d.decide()
@@ -39,23 +39,23 @@ type decision struct {
 	Snapshot
 	now    time.Time
 	images []*candidate // by ID
-	says   *wording     // of what need is for
-	asked  bool         // by Ask: nothing goes for its age alone
+	says   *wording     // how the need is named in explanations
+	asked  bool         // true for Ask: nothing goes for its age alone
 	need   weight       // what has to become available; zero if nothing is to be reclaimed
 
-	stays *marker // what holders and images that never go lead to
+	stays *marker // reachable from holders and from images that never go
 
-	order  []*candidate // all that may go, in the order in which they would
+	order  []*candidate // images that may go, in order of removal
 	aged   int          // how many of order go by age
 	frees  []weight     // what each of order frees after those before it
-	chosen int          // how many of order go, but for those in spared
+	chosen int          // how many of order go, except those in spared
 	spared map[*candidate]reprieve
 
 	stuck weight // the part of need that order cannot free
 	swept bool   // a hold begins or is renewed
 }
 
-// wording is how images that may go and stay are explained.
+// wording has the explanations for images that may go but are kept.
 type wording struct{ reached, notReached, futile string }
 
 var ofTheThreshold = wording{
@@ -64,13 +64,12 @@ var ofTheThreshold = wording{
 	futile:     "the low threshold cannot be reached, and it would free ",
 }
 
-// shortfalls is what both dimensions need.
+// shortfalls returns the need in both dimensions.
 //
-// Bytes and inodes have their own thresholds, and either starts a run. A run frees what
-// is needed for those dimensions that reached their high threshold; one that is between
-// its thresholds asks for nothing. The kubelet rounds what is to be freed down, and can
-// end one percent above its low threshold. Here it is rounded up, a difference of one
-// byte at most.
+// Bytes and inodes have their own thresholds, and either starts a run. A run frees what is
+// needed for the dimensions that reached their high threshold; a dimension between its
+// thresholds needs nothing. The kubelet rounds the amount to free down, and can end one
+// percent above its low threshold. Here it is rounded up, a difference of one byte at most.
 func (d *decision) shortfalls() weight {
 	disk, policy := d.Disk, d.Policy
 	return weight{
@@ -81,8 +80,8 @@ func (d *decision) shortfalls() weight {
 	}
 }
 
-// blocked keeps everything. A hold neither begins nor is forgotten: nothing
-// was tried.
+// blocked returns a plan that keeps everything. Nothing was tried, so no hold begins, and an
+// existing one stays while there is a need.
 func (d *decision) blocked() Plan {
 	plan := Plan{NeedBytes: d.need.bytes, NeedInodes: d.need.inodes}
 	for _, c := range d.images {
@@ -95,7 +94,7 @@ func (d *decision) blocked() Plan {
 	return plan
 }
 
-// mark finds what stays in any case and orders the rest.
+// mark marks everything that stays in any case, and orders the images that may go.
 func (d *decision) mark() {
 	d.stays = newMarker(d.Graph.Nodes)
 	for _, h := range d.Graph.Holders {
@@ -114,8 +113,8 @@ func (d *decision) mark() {
 	d.arrange(func(*candidate) bool { return false })
 }
 
-// arrange orders what may go: by age first, then those preferred, then by last
-// use; and computes what each frees in that order.
+// arrange orders the images that may go: first those that go by age, then the preferred ones,
+// then the others, each by last use. It also computes what each frees in that order.
 func (d *decision) arrange(preferred func(*candidate) bool) {
 	rank := func(c *candidate) int {
 		switch {
@@ -135,12 +134,11 @@ func (d *decision) arrange(preferred func(*candidate) bool) {
 	d.frees = attribute(d.stays, d.order)
 }
 
-// attribute says what each image frees when all before it are gone and all
-// behind it are still there: what it alone adds when they are put back, the
-// last one first.
+// attribute returns what each image frees when all images before it are gone and all images
+// after it are still there.
 //
-// Mark everything that stays, then add the candidates back, last one first: what a
-// candidate newly reaches is exactly what its removal frees after all those before it.
+// It marks everything that stays, then adds the images back, last one first. The nodes that
+// an image newly reaches are exactly those that its removal frees after all those before it.
 // The whole order costs one walk over the graph, and cycles need no special case.
 func attribute(stays *marker, order []*candidate) []weight {
 	m := stays.clone()
@@ -151,8 +149,8 @@ func attribute(stays *marker, order []*candidate) []weight {
 	return frees
 }
 
-// beside is what each that goes frees if all those stay. Mostly nothing goes, and then it
-// does not go through thousands of images.
+// beside returns what each image of leave frees, in order, while the images of stay remain.
+// Usually leave is empty; then it does not go through thousands of images.
 func (d *decision) beside(stay, leave []*candidate) []weight {
 	if len(leave) == 0 {
 		return nil
@@ -172,7 +170,7 @@ func sum(weights []weight) weight {
 	return total
 }
 
-// plan puts the choice into words.
+// plan returns the choice as a Plan, with a reason for each image.
 func (d *decision) plan() Plan {
 	plan := Plan{NeedBytes: d.need.bytes, NeedInodes: d.need.inodes}
 	var remove, keep []*candidate
@@ -201,7 +199,8 @@ func (d *decision) plan() Plan {
 	return plan
 }
 
-// whyKept is for an image that may go and does not; low says that nothing has to go.
+// whyKept returns why an image that may go is kept. low is the explanation if nothing has to
+// go.
 func (d *decision) whyKept(c *candidate, low string) (Reason, string) {
 	pardon, spared := d.spared[c]
 	switch {
@@ -217,7 +216,8 @@ func (d *decision) whyKept(c *candidate, low string) (Reason, string) {
 	return KeptNotNeeded, low
 }
 
-// futile compares what an image would free with what is needed.
+// futile returns the explanation for [KeptFutile]: what the image would free of what is
+// needed.
 func (d *decision) futile(costs weight) string {
 	var parts []string
 	if d.stuck.bytes > 0 {
@@ -251,9 +251,9 @@ func (d *decision) removal(c *candidate, frees weight) Decision {
 	}
 }
 
-// next is the earliest time at which an image grows old enough to change the
-// answer. That includes images in the plan: one that reaches MaximumAge goes
-// first from then on, and may make another unnecessary.
+// next returns the earliest time at which an image grows old enough to change the plan; zero
+// if there is none. Images in the plan count too: one that reaches MaximumAge goes first from
+// then on, and can make another removal unnecessary.
 func (d *decision) next() time.Time {
 	var next time.Time
 	consider := func(t time.Time) {

@@ -21,7 +21,7 @@ func (w weight) add(v weight) weight {
 	return weight{satAdd(w.bytes, v.bytes), satAdd(w.inodes, v.inodes), w.snapshots + v.snapshots}
 }
 
-// covers says that both dimensions of what are there.
+// covers reports whether w is at least what in bytes and in inodes.
 func (w weight) covers(what weight) bool {
 	return w.bytes >= what.bytes && w.inodes >= what.inodes
 }
@@ -30,12 +30,12 @@ func (w weight) sub(v weight) weight {
 	return weight{bytes: satSub(w.bytes, v.bytes), inodes: satSub(w.inodes, v.inodes)}
 }
 
-// unmeasured says that this is a layer whose size the runtime did not know: even an empty
-// one takes an inode.
+// unmeasured reports whether n is a layer whose size the runtime did not know. A measured
+// layer takes at least one inode, even if it is empty.
 func (n *Node) unmeasured() bool { return n.Kind == NodeSnapshot && n.Bytes == 0 && n.Inodes == 0 }
 
-// marker walks the graph. Its marks only grow, apart from what tryStay takes
-// back, so any number of walks together visits each node once.
+// marker walks the graph and marks what it reaches. Only tryStay removes marks, and only its
+// own. So any number of walks together visits each node once.
 type marker struct {
 	nodes  []Node
 	marked []bool
@@ -47,13 +47,12 @@ func newMarker(nodes []Node) *marker {
 	return &marker{nodes: nodes, marked: make([]bool, len(nodes))}
 }
 
-// clone returns a marker with the same marks that goes its own way.
+// clone returns an independent marker with the same marks.
 func (m *marker) clone() *marker {
 	return &marker{nodes: m.nodes, marked: append([]bool(nil), m.marked...)}
 }
 
-// push marks what is not marked yet and queues it. An ID outside the graph
-// leads nowhere.
+// push marks and queues the ids that are not marked yet. It ignores IDs outside the graph.
 func (m *marker) push(ids []NodeID) {
 	for _, id := range ids {
 		if uint64(id) < uint64(len(m.nodes)) && !m.marked[id] {
@@ -63,14 +62,14 @@ func (m *marker) push(ids []NodeID) {
 	}
 }
 
-// reach marks everything that roots lead to and returns what that adds.
+// reach marks everything that roots reach and returns the weight of the newly marked nodes.
 func (m *marker) reach(roots []NodeID) weight {
 	var added weight
 	m.walk(roots, func(_ NodeID, n *Node) { added = added.addNode(*n) })
 	return added
 }
 
-// walk marks everything that roots lead to and visits what that adds.
+// walk marks everything that roots reach and calls visit with each newly marked node.
 func (m *marker) walk(roots []NodeID, visit func(NodeID, *Node)) {
 	m.push(roots)
 	for len(m.todo) > 0 {
@@ -82,8 +81,8 @@ func (m *marker) walk(roots []NodeID, visit func(NodeID, *Node)) {
 	}
 }
 
-// tryStay marks what roots lead to, but only if that adds no more than limit, and no
-// layer of unknown weight; otherwise nothing changes and it returns false.
+// tryStay marks everything that roots reach, but only if that adds no more than limit, and no
+// layer of unknown size. Otherwise it changes nothing and returns false.
 func (m *marker) tryStay(roots []NodeID, limit weight) (added weight, ok bool) {
 	m.trail = m.trail[:0]
 	m.push(roots)
@@ -112,7 +111,7 @@ func (m *marker) undo() {
 	m.todo = m.todo[:0]
 }
 
-// unmarked is what no walk has reached.
+// unmarked returns the weight of all nodes that no walk has reached.
 func (m *marker) unmarked() weight {
 	var w weight
 	for id, marked := range m.marked {
@@ -123,7 +122,7 @@ func (m *marker) unmarked() weight {
 	return w
 }
 
-// inside says that all ids are nodes of the graph.
+// inside reports whether all ids are nodes of the graph.
 func (g Graph) inside(ids []NodeID) bool {
 	for _, id := range ids {
 		if uint64(id) >= uint64(len(g.Nodes)) {
@@ -133,7 +132,7 @@ func (g Graph) inside(ids []NodeID) bool {
 	return true
 }
 
-// total is what all nodes of the graph take, reachable or not.
+// total returns the weight of all nodes of the graph, reachable or not.
 func (g Graph) total() weight {
 	var w weight
 	for _, n := range g.Nodes {

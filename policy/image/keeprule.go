@@ -17,17 +17,17 @@ const maxKeepRule = 512
 // for the whole reference as the runtime knows it ("docker.io/library/busybox:1",
 // never "busybox"):
 //
-//   - ? stands for one character but '/', * for any number of them;
-//   - ** stands for any number of any characters;
-//   - all else stands for itself.
+//   - ? matches one character except '/', * any number of these;
+//   - ** matches any number of any characters;
+//   - any other character matches itself.
 //
-// A rule without tag or digest matches the reference with any.
+// A rule without tag or digest matches references with any tag or digest.
 type KeepRule struct {
 	text    string
-	pattern *regexp.Regexp // linear in the reference, whatever the rule
+	pattern *regexp.Regexp // matching is linear in the reference, whatever the rule
 }
 
-// ParseKeepRule checks a rule and makes it ready.
+// ParseKeepRule validates and compiles a rule.
 func ParseKeepRule(rule string) (KeepRule, error) {
 	if err := checkKeepRule(rule); err != nil {
 		return KeepRule{}, fmt.Errorf("keep rule %q: %w", rule, err)
@@ -62,8 +62,8 @@ func ParseKeepRule(rule string) (KeepRule, error) {
 	return KeepRule{text: rule, pattern: pattern}, nil
 }
 
-// checkKeepRule refuses what no reference can match: a rule that silently
-// keeps nothing would cost the operator the image.
+// checkKeepRule rejects rules that no reference can match: a rule that silently keeps nothing
+// would cost the operator the image.
 func checkKeepRule(rule string) error {
 	switch {
 	case rule == "":
@@ -85,11 +85,10 @@ func checkKeepRule(rule string) error {
 	return nil
 }
 
-// String is the rule as written.
+// String returns the rule as written.
 func (r KeepRule) String() string { return r.text }
 
-// Match says whether the reference, with or without its digest and tag, is one
-// the rule keeps.
+// Match reports whether the rule matches the reference, with or without its digest and tag.
 func (r KeepRule) Match(reference string) bool {
 	if r.pattern == nil {
 		return false
@@ -125,8 +124,8 @@ func ParseKeepRules(rules []string) (KeepRules, error) {
 	return parsed, nil
 }
 
-// Match returns the first rule that matches any of an image's references, as
-// [Image].Keep wants it; "" if none does.
+// Match returns the first rule that matches any of an image's references, for [Image].Keep;
+// "" if none does.
 func (rules KeepRules) Match(references []string) string {
 	for _, r := range rules {
 		for _, reference := range references {

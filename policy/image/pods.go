@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Pods is what is known of who wants images. Unknown is never unwanted: while the
-// pods cannot be asked their latest answer counts, and what it could not know of stays.
+// Pods is how reliable Image.Wanted is. Unknown never means unwanted: while the source of
+// pods cannot be reached, its latest answer counts, and images that this answer could not
+// cover are kept.
 type Pods struct {
-	Unknown  bool      // they cannot be asked: Image.Wanted is from their latest answer
-	Answered time.Time // what that answer says was true then; zero: there was none
+	Unknown  bool      // the source cannot be reached: Image.Wanted is from its latest answer
+	Answered time.Time // when that answer was true; zero: there was none
 }
 
-// UnansweredAge is how old an image must be to go where the pods have never answered: a
-// pod makes its containers long before that.
+// UnansweredAge is the minimum age for a removal if the source of pods has never answered: a
+// pod creates its containers long before that.
 const UnansweredAge = time.Hour
 
-// MayWant says why a pod that nobody has reported may want an image that arrived
-// at that time, "" if none is to be thought of. A time that is not known is now.
+// MayWant returns why a pod that was not reported may want an image that arrived at that
+// time; "" if none can. An unknown time counts as now.
 func (p Pods) MayWant(arrived, now time.Time) string {
 	if !p.Unknown {
 		return ""
@@ -32,8 +33,8 @@ func (p Pods) MayWant(arrived, now time.Time) string {
 	return ""
 }
 
-// oldAt is when an image may go as far as its age is concerned; zero if age keeps none,
-// or its arrival is not known.
+// oldAt returns when an image is old enough to go; zero if no minimum age applies, or its
+// arrival is unknown.
 func (s *Snapshot) oldAt(arrived time.Time) time.Time {
 	least := s.Policy.MinimumAge
 	if s.Pods.Unknown && s.Pods.Answered.IsZero() {

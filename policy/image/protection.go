@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// protection is a rule that keeps an image whatever the disk says.
+// protection is a rule that keeps an image regardless of the disk.
 type protection struct {
 	reason Reason
-	why    func(c *candidate, s *Snapshot, now time.Time) string // "" where it does not hold
+	why    func(c *candidate, s *Snapshot, now time.Time) string // "" if it does not apply
 }
 
-// protections are in the order of their reasons: the first that holds is given.
+// protections are in the order of their reasons: the first that applies is given.
 var protections = []protection{
 	{KeptBlocked, func(c *candidate, s *Snapshot, _ time.Time) string {
 		switch {

@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// keptOrder is the order in which space that several images hold is given to
-// one of them: the strongest claim first.
+// keptOrder decides to which reason space is attributed that several images hold: the first
+// in this list, the strongest claim.
 var keptOrder = []Reason{
 	KeptBlocked, KeptInUse, KeptWanted, KeptPinned, KeptSandbox, KeptByRule,
 	KeptPodsUnknown, KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptFutile, KeptHold,
 }
 
-// space says what holds the disk once removed is gone. Together with what
-// removed frees, the lines add up to the used space, unless the graph claims
-// more than that.
+// space returns what holds the disk once removed is gone, largest first. The lines and what
+// removed frees add up to the used space, unless the graph claims more than that.
 func (d *decision) space(removed []*candidate) []Space {
 	m := newMarker(d.Graph.Nodes)
 	var lines []Space
@@ -42,7 +41,7 @@ func (d *decision) space(removed []*candidate) []Space {
 	}
 	line(SpaceOtherHolders, others, 0)
 	for _, c := range removed {
-		m.reach(c.Roots) // on its way out
+		m.reach(c.Roots) // about to be freed: no line
 	}
 	line(SpaceUnreferenced, m.unmarked(), 0)
 	line(SpaceNotImages, d.used().sub(d.Graph.total()), 0)

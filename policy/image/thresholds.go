@@ -6,13 +6,13 @@ import (
 	"math/bits"
 )
 
-// UsedPercent is the used space as the kubelet counts it. A disk without
-// capacity is not known, and counts as empty.
+// UsedPercent returns the used space in percent, as the kubelet counts it. A disk without
+// capacity is unknown and counts as empty.
 func (d Disk) UsedPercent() int {
 	return usedPercent(d.CapacityBytes, d.AvailableBytes)
 }
 
-// InodesUsedPercent is the same for inodes.
+// InodesUsedPercent is UsedPercent for inodes.
 func (d Disk) InodesUsedPercent() int {
 	return usedPercent(d.Inodes, d.InodesAvailable)
 }
@@ -25,9 +25,9 @@ func usedPercent(capacity, available uint64) int {
 	return 100 - int(quotient)
 }
 
-// RaiseAt is the largest number of available bytes (or inodes) at which the high
-// threshold is reached: the one that the kernel programs get. It is false where there is
-// none: at 100 percent, outside 1..100, and without capacity.
+// RaiseAt returns the largest number of available bytes (or inodes) at which the high
+// threshold is reached. The eBPF programs get this number. ok is false if there is none: at
+// 100 percent, outside 1..100, and without capacity.
 //
 // 100 − ⌊available·100/capacity⌋ ≥ high holds as long as available·100 is below
 // (101 − high)·capacity: the kubelet's rounding puts the threshold almost a percent
@@ -39,14 +39,14 @@ func RaiseAt(capacity uint64, highPercent int) (available uint64, ok bool) {
 	return percentUp(capacity, 101-highPercent) - 1, true
 }
 
-// LowAvailable is the smallest number of available bytes (or inodes) at which
-// used space is at or below the low threshold.
+// LowAvailable returns the smallest number of available bytes (or inodes) at which used space
+// is at or below the low threshold.
 func LowAvailable(capacity uint64, lowPercent int) uint64 {
 	return percentUp(capacity, 100-min(max(lowPercent, 0), 100))
 }
 
-// shortfall is what has to become available to reach the low threshold: nothing
-// while the high threshold is not reached, unless a run is already on.
+// shortfall returns what must become available to reach the low threshold: 0 while the high
+// threshold is not reached, unless a run is in progress.
 func shortfall(capacity, available uint64, high, low int, reclaiming bool) uint64 {
 	raiseAt, ok := RaiseAt(capacity, high)
 	if !ok || available > raiseAt && !reclaiming {
@@ -55,7 +55,7 @@ func shortfall(capacity, available uint64, high, low int, reclaiming bool) uint6
 	return satSub(LowAvailable(capacity, low), available)
 }
 
-// percentUp is ⌈n·percent/100⌉ for a percent of 0 to 100.
+// percentUp returns ⌈n·percent/100⌉ for a percent of 0 to 100.
 func percentUp(n uint64, percent int) uint64 {
 	quotient, remainder := mulDiv(n, uint64(percent), 100)
 	if remainder > 0 {
@@ -64,20 +64,20 @@ func percentUp(n uint64, percent int) uint64 {
 	return quotient
 }
 
-// shareOf is ⌊n·percent/100⌋ for a percent of 0 to 100.
+// shareOf returns ⌊n·percent/100⌋ for a percent of 0 to 100.
 func shareOf(n uint64, percent int) uint64 {
 	quotient, _ := mulDiv(n, uint64(percent), 100)
 	return quotient
 }
 
-// mulDiv divides a·b by c without losing the upper half of the product: an
-// exabyte times 100 does not fit in 64 bits. The quotient must.
+// mulDiv divides a·b by c without losing the upper half of the product: an exabyte times 100
+// does not fit in 64 bits. The quotient must fit.
 func mulDiv(a, b, c uint64) (quotient, remainder uint64) {
 	hi, lo := bits.Mul64(a, b)
 	return bits.Div64(hi, lo, c)
 }
 
-// add saturates: an untrue figure must not wrap into a small one.
+// satAdd returns a + b, saturated: a wrong figure must not wrap into a small one.
 func satAdd(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
@@ -86,7 +86,7 @@ func satAdd(a, b uint64) uint64 {
 	return sum
 }
 
-// sub is a − b, and 0 where that would be negative.
+// satSub returns a − b, or 0 if that would be negative.
 func satSub(a, b uint64) uint64 {
 	if a < b {
 		return 0
@@ -94,8 +94,8 @@ func satSub(a, b uint64) uint64 {
 	return a - b
 }
 
-// FieldError is one thing wrong with a field of a Policy. The configuration
-// knows the name people wrote; Field is the name in Go.
+// FieldError is one thing wrong with a field of a Policy. Field is its name in Go; the
+// configuration knows the name that the operator wrote.
 type FieldError struct {
 	Field   string
 	Problem string // "must be 1 to 100, not 0"
@@ -103,8 +103,8 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return e.Field + " " + e.Problem }
 
-// Validate returns everything that is wrong with the policy; nil if nothing is.
-// Decide removes nothing by a policy that does not validate.
+// Validate returns everything that is wrong with the policy; nil if nothing is. With an
+// invalid policy, Decide removes nothing.
 func (p Policy) Validate() []FieldError {
 	var problems []FieldError
 	wrong := func(field, format string, args ...any) {
@@ -114,7 +114,7 @@ func (p Policy) Validate() []FieldError {
 		if high < 1 || high > 100 {
 			wrong(prefix+"HighPercent", "must be 1 to 100, not %d", high)
 		}
-		// An empty band would be crossed with nothing to free, as with the kubelet.
+		// An empty band would start a run with nothing to free. The kubelet rejects it, too.
 		if low < 0 || low >= 100 {
 			wrong(prefix+"LowPercent", "must be 0 to 99, not %d", low)
 		} else if low >= high {
@@ -140,8 +140,7 @@ func (p Policy) Validate() []FieldError {
 	return problems
 }
 
-// HighReached says whether one of the high thresholds is reached: whether Decide
-// would start to reclaim.
+// HighReached reports whether a high threshold is reached, at which Decide starts to reclaim.
 func (p Policy) HighReached(d Disk) bool {
 	bytesAt, bytes := RaiseAt(d.CapacityBytes, p.HighPercent)
 	inodesAt, inodes := RaiseAt(d.Inodes, p.InodesHighPercent)

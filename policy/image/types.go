@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Policy is what the operator asked for. Percentages are of the filesystem's
-// capacity, as the kubelet counts them (see [Disk.UsedPercent]).
+// Policy is the operator's configuration. Percentages are of the filesystem's capacity, as
+// the kubelet counts them (see [Disk.UsedPercent]).
 type Policy struct {
 	HighPercent int // reclaim starts when used reaches it; 1..100, 100 switches it off
 	LowPercent  int // reclaim ends at or below it; 0..HighPercent-1
@@ -15,10 +15,10 @@ type Policy struct {
 	InodesLowPercent  int
 
 	MinimumAge time.Duration // an image younger than this stays; >= 0
-	MaximumAge time.Duration // an image unused for this long goes whatever the disk says; 0 is off
+	MaximumAge time.Duration // an image unused for this long goes regardless of the disk; 0 is off
 
-	// FutileShare is a percentage, 0..100: when a low threshold cannot be reached, images
-	// stay that together would free no more than this of what is needed.
+	// FutileShare is a percentage, 0..100. If a low threshold cannot be reached, images are
+	// kept that together would free no more than this share of what is needed.
 	FutileShare int
 }
 
@@ -35,14 +35,14 @@ type Size struct {
 	Bytes, Inodes uint64
 }
 
-// Add stays at the largest number rather than begin anew.
+// Add returns s plus t, saturated.
 func (s Size) Add(t Size) Size { return Size{satAdd(s.Bytes, t.Bytes), satAdd(s.Inodes, t.Inodes)} }
 
-// Sub is 0 where it would be negative.
+// Sub returns s minus t, or 0 where that would be negative.
 func (s Size) Sub(t Size) Size { return Size{satSub(s.Bytes, t.Bytes), satSub(s.Inodes, t.Inodes)} }
 
-// Snapshot is everything a decision rests on. Decide reads it and keeps
-// nothing.
+// Snapshot is the whole input of a decision. Decide does not change it or keep references to
+// it.
 type Snapshot struct {
 	Policy Policy
 	Disk   Disk
@@ -51,14 +51,14 @@ type Snapshot struct {
 
 	Pods Pods // how far Image.Wanted can be relied on
 
-	// Blocked, when not empty, says why nothing at all may be removed now (an
-	// unknown sandbox image, for instance).
+	// Blocked, if not empty, is why nothing may be removed now (for example, an unknown
+	// sandbox image).
 	Blocked string
 
-	// ReclaimingBytes and ReclaimingInodes say that a run for that threshold has
-	// begun and has not reached its low threshold yet: the high threshold no longer
-	// matters. They are for a caller that decides again in the middle of a run;
-	// it clears them when the run ends, also when it ends in a hold.
+	// ReclaimingBytes and ReclaimingInodes mean that a run for that threshold has begun and
+	// has not reached its low threshold yet: the high threshold no longer matters. A caller
+	// that decides again during a run sets them. It clears them when the run ends, even if it
+	// ends in a hold.
 	ReclaimingBytes, ReclaimingInodes bool
 
 	// Hold is what the previous decision returned in Plan.Hold; nil if none.
@@ -72,11 +72,11 @@ type Image struct {
 
 	UsedBy  []string // containers, snapshots and sandboxes that use it, in any namespace
 	Wanted  []string // pods bound to this node that will use it
-	Pinned  bool     // the runtime says: never
+	Pinned  bool     // the runtime forbids its removal
 	Sandbox bool     // the runtime's sandbox ("pause") image
 	Keep    string   // the operator's rule that matched one of References, or ""
 
-	LastUsed time.Time // zero: unknown, which counts as recent (Observed)
+	LastUsed time.Time // zero: unknown; Observed counts instead
 	Arrived  time.Time // when it was pulled or imported; what MinimumAge counts from
 	Observed time.Time // when ebb first saw it; MaximumAge removes nothing before Observed+MaximumAge
 
@@ -84,37 +84,37 @@ type Image struct {
 
 	Roots []NodeID // what the image's records keep alive in Snapshot.Graph
 
-	NominalBytes uint64 // what the CRI says that it takes; only Account shows it, no decision rests on it
+	NominalBytes uint64 // the size from the CRI; only Account shows it, no decision uses it
 }
 
 // NodeID is an index into Graph.Nodes.
 type NodeID uint32
 
-// NodeKind tells what a graph node stands for.
+// NodeKind is what a graph node represents.
 type NodeKind uint8
 
 // The kinds of graph nodes.
 const (
-	NodeRecord   NodeKind = iota // metadata only: keeps other nodes, weighs nothing
+	NodeRecord   NodeKind = iota // metadata only: keeps other nodes, takes no space
 	NodeBlob                     // bytes in the content store, shared by all namespaces
 	NodeSnapshot                 // an unpacked layer, private to a namespace and snapshotter
 )
 
-// Node is something that takes space, or keeps something else that does.
+// Node is an object of the runtime that takes space, or keeps other nodes that do.
 type Node struct {
 	Kind    NodeKind
 	Partial bool      // a blob that is not complete: an ingest
 	Created Timestamp // for Account only
 	Bytes   uint64
 	Inodes  uint64
-	Refs    []NodeID // what stays as long as this node stays; cycles are allowed
+	Refs    []NodeID // nodes that stay as long as this node does; cycles are allowed
 }
 
-// Timestamp is a time in whole Unix seconds: there are hundreds of thousands of nodes,
-// and each has four bytes to spare. Zero is a time that is not known.
+// Timestamp is a time in whole Unix seconds; zero is unknown. There are hundreds of thousands
+// of nodes, and each has four bytes to spare.
 type Timestamp uint32
 
-// TimestampOf is zero for a time that does not fit.
+// TimestampOf returns the timestamp of t, or zero if it does not fit.
 func TimestampOf(t time.Time) Timestamp {
 	if seconds := t.Unix(); seconds > 0 && seconds <= math.MaxUint32 {
 		return Timestamp(seconds)
@@ -122,7 +122,7 @@ func TimestampOf(t time.Time) Timestamp {
 	return 0
 }
 
-// Time is the zero time where it is not known.
+// Time returns the time in UTC, or the zero time if it is unknown.
 func (s Timestamp) Time() time.Time {
 	if s == 0 {
 		return time.Time{}
@@ -143,38 +143,38 @@ type Holder struct {
 type Graph struct {
 	Nodes   []Node
 	Holders []Holder
-	// Expired are leases and image records past their time. They keep nothing; Account
-	// shows what they would.
+	// Expired are leases and image records that have expired. They keep nothing; Account
+	// shows what they would keep.
 	Expired []Holder
-	Unread  []string // what else there is, and could not be read: "ingests of k8s.io: why"
+	Unread  []string // what could not be read: "ingests of k8s.io: why"
 }
 
 // Reason is why an image is kept or removed, as a stable word for metrics and
 // logs. Detail in Decision says the rest in words.
 type Reason string
 
-// Why an image stays. Where several hold, the first of this list is given.
+// Reasons to keep an image. If several apply, the first in this list is given.
 const (
-	KeptBlocked      Reason = "blocked"        // Snapshot.Blocked, a policy that makes no sense, or an image that does not
+	KeptBlocked      Reason = "blocked"        // Snapshot.Blocked, an invalid policy or an inconsistent image
 	KeptInUse        Reason = "in_use"         // UsedBy
 	KeptWanted       Reason = "wanted"         // Wanted
 	KeptPinned       Reason = "pinned"         // Pinned
 	KeptSandbox      Reason = "sandbox"        // Sandbox
 	KeptByRule       Reason = "keep_rule"      // Keep
-	KeptPodsUnknown  Reason = "pods_unknown"   // nobody knows whether a pod wants it: see Pods
+	KeptPodsUnknown  Reason = "pods_unknown"   // whether a pod wants it is unknown: see Pods
 	KeptYoung        Reason = "minimum_age"    // Arrived less than MinimumAge ago
-	KeptFailed       Reason = "removal_failed" // RetryAt is still to come
-	KeptNotNeeded    Reason = "not_needed"     // could go, but the disk is low enough without
-	KeptFreesNothing Reason = "frees_nothing"  // could go, but every layer of it is held by images that stay
-	KeptFutile       Reason = "futile"         // could go, but would free next to nothing of a need that cannot be met: FutileShare
-	KeptHold         Reason = "hold"           // could go, but all that could would not reach the low threshold: see Hold
+	KeptFailed       Reason = "removal_failed" // RetryAt is in the future
+	KeptNotNeeded    Reason = "not_needed"     // could go, but is not needed to reach the low threshold
+	KeptFreesNothing Reason = "frees_nothing"  // could go, but others that stay hold all its layers
+	KeptFutile       Reason = "futile"         // could go, but frees too little of a need that cannot be met
+	KeptHold         Reason = "hold"           // could go, but the low threshold cannot be reached: see Hold
 )
 
-// Why an image goes.
+// Reasons to remove an image.
 const (
 	RemovedThreshold Reason = "threshold"   // needed to get from the high to the low threshold
 	RemovedAge       Reason = "maximum_age" // unused for MaximumAge
-	RemovedAsked     Reason = "asked"       // somebody asks for the space: see Ask
+	RemovedAsked     Reason = "asked"       // the space was asked for: see Ask
 )
 
 // Decision is the verdict on one image.
@@ -182,13 +182,14 @@ type Decision struct {
 	ImageID     string
 	Reason      Reason
 	Detail      string // a sentence for people: who uses it, which rule, how much it frees
-	FreesBytes  uint64 // computed: what goes when this one goes after those before it in the plan
+	FreesBytes  uint64 // computed: what this removal frees after those before it in the plan
 	FreesInodes uint64
 	// FreesLayer: at least one snapshot goes with it.
 	FreesLayer bool
 }
 
-// Plan is what Decide wants done, and when it wants to be asked again.
+// Plan is the result of Decide: the removals, why all other images are kept, and when to
+// decide again.
 type Plan struct {
 	Remove []Decision // in this order
 	Keep   []Decision // every other image, ordered by ID
@@ -201,28 +202,29 @@ type Plan struct {
 	// grows old enough); zero if only an event can change it.
 	Next time.Time
 
-	// Hold is not nil while the disk is above its low threshold, wants reclaim, and
-	// all that may go would not bring it there. To be handed back in the next
-	// Snapshot.
+	// Hold is not nil while the disk needs reclaim, is above its low threshold, and all
+	// images that may go together would not reach it. The caller passes it to the next call
+	// in Snapshot.Hold.
 	Hold *Hold
 }
 
-// Hold says that reclaim did what it could and waits: everything that may go has been
-// planned once. A disk that is full of something else must not cost each image its place
-// the moment it falls out of use. So images that become unused later stay ([KeptHold]),
-// until
+// Hold is the state in which reclaim waits: everything that may go has been planned once, and
+// that does not reach a low threshold. Without it, a disk that is full of other data would
+// cost each image its place the moment it becomes unused. In a hold, images that become
+// unused later are kept ([KeptHold]), until one of these happens:
 //
-//   - all candidates do reach the low thresholds: an ordinary run, no hold;
-//   - the disk is a percentage point of its capacity worse than when the hold began, or the
-//     other dimension cannot reach its threshold either: everything that may go goes once
-//     more, and the reading is renewed;
-//   - usage falls below the high threshold, and no run is on: the hold is over.
+//   - All candidates together reach the low thresholds: an ordinary run follows, without a
+//     hold.
+//   - The disk gets worse by one percent of its capacity since the hold began, or the other
+//     dimension cannot reach its threshold either. Then everything that may go goes once
+//     more, and the hold is renewed with a new reading.
+//   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
-// Images that were already unused when the hold began may go at any time during it, those
-// below MinimumAge once they are older: a plan cut short by a failure or a cap on removals
-// is taken up again. A threshold that can be reached is served also while the other one
-// holds. MaximumAge goes on in a hold. A hold remembers what was needed, so that futile
-// images stay as the need shrinks.
+// Images that were already unused when the hold began may go at any time during it; those
+// below MinimumAge once they are old enough. So a plan that was cut short by a failure or a
+// cap on removals continues. If only one threshold cannot be reached, reclaim for the other
+// one goes on. MaximumAge applies in a hold, too. A hold records what was needed, so that
+// futile images stay as the need shrinks.
 type Hold struct {
 	Since time.Time
 
@@ -231,31 +233,32 @@ type Hold struct {
 	AvailableBytes  uint64 // disk reading when the hold began or was last renewed
 	InodesAvailable uint64
 
-	// What was needed then, or since if that was more: FutileShare is of this.
+	// NeedBytes and NeedInodes are the need then, or the largest need since. FutileShare is a
+	// share of them.
 	NeedBytes, NeedInodes uint64
 
-	// What would have to be available now for the images that may go to reach the low threshold; 0 for a
-	// resource that the hold is not about.
+	// EndsAtBytes and EndsAtInodes are how much must be available now for the images that may go to
+	// reach the low threshold; 0 for a resource that can reach it.
 	EndsAtBytes, EndsAtInodes uint64
 
-	// Images are the IDs, in order, of those that were unused at that reading
-	// and still are. They may go, as soon as they are old enough, however often
-	// the decision is repeated: a plan cut short is taken up again.
+	// Images are the IDs, sorted, of those that were unused at that reading and still are.
+	// They may go as soon as they are old enough, however often the decision is repeated, so
+	// that a plan that was cut short continues.
 	Images []string
 
-	Space []Space // what holds the space once this plan is done, largest first
+	Space []Space // what holds the space after this plan, largest first
 }
 
-// What holds space besides images with a Reason.
+// Holders of space other than images with a Reason.
 const (
 	SpaceOtherHolders = "other_holders" // leases, writable layers, other namespaces
 	SpaceUnreferenced = "unreferenced"  // garbage the runtime has yet to collect
-	SpaceNotImages    = "not_images"    // everything else on the filesystem, what it reserves for root included
+	SpaceNotImages    = "not_images"    // all else on the filesystem, including blocks reserved for root
 )
 
-// Space is one part of the answer to "what takes the space". What several
-// hold is counted once, for the first in the order of the reasons above, then
-// of the constants SpaceOtherHolders and following.
+// Space is one line of what takes the space. Space that several hold is counted once: for the
+// first in the order of the reasons above, then of the constants SpaceOtherHolders and
+// following.
 type Space struct {
 	By     string // a Reason, or one of the Space constants
 	Bytes  uint64

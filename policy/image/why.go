@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Explanation is all that Decide says about one image, and how it came to it.
+// Explanation is Decide's verdict on one image, and how it was reached.
 type Explanation struct {
 	Decision      // the verdict, as Decide's plan has it
 	Goes     bool // whether it is among Plan.Remove
 
-	Rules []Rule // in the order in which they are asked
+	Rules []Rule // in the order of evaluation
 
-	// Place is its place among the Of images that may go, in the order in which they would,
-	// from 1; 0 where it may not go.
+	// Place is its position, from 1, among the Of images that may go, in order of removal; 0
+	// if it may not go.
 	Place, Of int
 
-	InTurn Size // what goes with it when all images before it in the order are gone
+	InTurn Size // what it frees when all images before it in the order are gone
 }
 
-// Rule is what one rule says about an image.
+// Rule is the result of one rule for an image.
 type Rule struct {
-	Reason Reason // what the verdict is if this is the first rule that holds
+	Reason Reason // the verdict if this is the first rule that applies
 	State  State
 	Text   string
-	// Changes is when this answer becomes another by itself; zero if only an event can
-	// change it, or that time is not known.
+	// Changes is when this result changes by itself; zero if only an event can change it, or
+	// the time is unknown.
 	Changes time.Time
 }
 
-// State is how a rule stands for an image.
+// State is whether a rule applies to an image.
 type State uint8
 
-// What a rule can say.
+// Values of State.
 const (
 	NotReached  State = iota // an earlier rule has decided
-	DoesNotHold              // it was asked and does not apply
+	DoesNotHold              // it does not apply
 	Holds                    // it applies
 )
 
@@ -44,11 +44,11 @@ func (s State) String() string {
 	return [...]string{"not reached", "does not hold", "holds"}[s]
 }
 
-// diskRules are asked of an image that nothing protects, until one holds.
+// diskRules are evaluated for an image without a protection, until one applies.
 var diskRules = []Reason{RemovedAge, KeptNotNeeded, KeptHold, KeptFreesNothing, KeptFutile, RemovedThreshold}
 
-// Why explains what Decide says about one image; it is false if the snapshot does not
-// have it. All protections are asked, also after one that holds: when a container is gone,
+// Why explains Decide's verdict on one image; it returns false if the snapshot does not have
+// the image. It evaluates all protections, even after one applies: when a container is gone,
 // a pin still keeps its image.
 func Why(s Snapshot, id string, now time.Time) (Explanation, bool) {
 	d := newDecision(s, now)
@@ -66,7 +66,8 @@ func Why(s Snapshot, id string, now time.Time) (Explanation, bool) {
 	return e, true
 }
 
-// verdict finds what the plan says of an image that the snapshot has.
+// verdict returns the plan's decision on an image of the snapshot, and whether the image is
+// removed.
 func (p Plan) verdict(id string) (verdict Decision, goes bool) {
 	if i := slices.IndexFunc(p.Remove, func(d Decision) bool { return d.ImageID == id }); i >= 0 {
 		return p.Remove[i], true
@@ -107,7 +108,7 @@ func (d *decision) rules(c *candidate, e Explanation) []Rule {
 	return rules
 }
 
-// ends is when a protection that holds ends by itself.
+// ends returns when a protection that applies ends by itself; zero if only an event ends it.
 func (d *decision) ends(reason Reason, c *candidate) time.Time {
 	switch {
 	case reason == KeptPodsUnknown && d.Pods.Answered.IsZero():

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// unprotected says why a protection does not hold.
+// unprotected returns why a protection does not apply.
 func (d *decision) unprotected(reason Reason, c *candidate) string {
 	ago := func(t time.Time) time.Duration { return age(t, d.now).Round(time.Second) }
 	pods := d.Pods
@@ -46,7 +46,7 @@ func (d *decision) unprotected(reason Reason, c *candidate) string {
 	return "no removal of it has failed lately"
 }
 
-// passed says why a rule about the disk did not decide, for an image on which a later one does.
+// passed returns why a rule about the disk did not decide on an image, if a later rule does.
 func (d *decision) passed(reason Reason, c *candidate, e Explanation) string {
 	switch reason {
 	case RemovedAge:
@@ -70,7 +70,7 @@ func (d *decision) passed(reason Reason, c *candidate, e Explanation) string {
 	return "the low threshold cannot be reached, but more is gained than is futile"
 }
 
-// notAged says why an image does not go for its age.
+// notAged returns why an image is not removed for its age.
 func (d *decision) notAged(c *candidate) string {
 	most := d.Policy.MaximumAge
 	switch unused := age(c.lastUsed(), d.now); {
@@ -86,7 +86,7 @@ func (d *decision) notAged(c *candidate) string {
 	return fmt.Sprintf("first seen %v ago, maximum age %v", age(c.Observed, d.now).Round(time.Second), most)
 }
 
-// needInWords is "1.0 GiB and 20 inodes have".
+// needInWords returns the need as the beginning of a sentence: "1.0 GiB and 20 inodes have".
 func (d *decision) needInWords() string {
 	var parts []string
 	if d.need.bytes > 0 {

@@ -2,8 +2,8 @@ package image
 
 import "slices"
 
-// Without is the snapshot of a node that lacks some of its images: they are not listed, and what only they
-// lead to is available. The given one is not changed.
+// Without returns the snapshot of a node that lacks the images for which gone is true: they are not
+// listed, and the space that only they reach is available. It does not change s.
 func Without(s Snapshot, gone func(id string) bool) Snapshot {
 	var ids []string
 	images := make([]Image, 0, len(s.Images))
@@ -24,7 +24,7 @@ func Without(s Snapshot, gone func(id string) bool) Snapshot {
 	return s
 }
 
-// Frees is what each of some images frees if they go in this order. What nothing leads to anyway does not
+// Frees returns what each image of ids frees if they are removed in this order. Unreferenced nodes do not
 // count.
 func Frees(g Graph, images []Image, ids []string) []Size {
 	m, roots := held(g), make(map[string][]NodeID, len(ids))

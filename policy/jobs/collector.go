@@ -6,8 +6,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Collector knows all Jobs and when each is to go, and the labels of all Namespaces. It is
-// not safe for concurrent use.
+// Collector knows all Jobs, when each is to be deleted, and the labels of all Namespaces. It
+// is not safe for concurrent use.
 type Collector struct {
 	gc.Collection[*kept]
 	config Config
@@ -15,7 +15,7 @@ type Collector struct {
 	byName map[string]*space
 }
 
-// kept is what is known of a Job. There may be many: it is small.
+// kept is what is known of a Job. There may be many, so it is small.
 type kept struct {
 	gc.Entry
 	finished    gc.Stamp
@@ -35,22 +35,22 @@ func New(config Config) *Collector {
 	return c
 }
 
-// Configure takes another configuration: all Jobs are judged anew.
+// Configure replaces the configuration and judges all Jobs again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
 	c.PlanAll()
 }
 
-// Observe takes a Job with its [Job], or a Namespace with its [Namespace], as a list or a
-// watch tells it.
+// Observe receives a Job or a Namespace as a list or a watch reported it. fields is a [Job]
+// or a [Namespace].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if t.Kind == "Namespace" {
 		c.observeNamespace(now, t, o, fields)
 		return
 	}
 	c.See(now, t, o, func() *kept { return new(kept) }, func(e *kept) {
-		job, _ := fields.(Job) // the zero value is never collected
+		job, _ := fields.(Job) // a Job with the zero value is never collected
 		e.owned, e.terminating = len(o.Owners) > 0, o.Terminating
 		e.ended, e.finished = job.Ended, gc.StampOf(job.Finished)
 		if e.hasTTL = job.TTL != nil; e.hasTTL {
@@ -59,7 +59,7 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	})
 }
 
-// act has the Job go as its TTL-after-finished controller does: its Pods go first.
+// act deletes the Job as its TTL-after-finished controller does: its Pods go first.
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	return c.Delete(Name, e, gc.Foreground, why)
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// decide says when a Job is to go, and why; at the zero time, why it is kept.
+// decide returns why and when a Job is to be deleted. If the time is zero, the reason is why
+// it is kept.
 func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case e.terminating:
@@ -31,14 +32,15 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	return why, e.finished.Time().Add(after)
 }
 
-// after is how long the Job is kept once it has finished, if why is a TTL.
+// after returns how long the Job is kept once it has finished, if why is TTL or DefaultTTL.
+// Otherwise why is the reason to keep it, and d is 0.
 func (c *Collector) after(e *kept) (why gc.Reason, d time.Duration) {
 	switch {
 	case e.hasTTL && e.ttl < 0:
 		return InvalidTTL, 0
 	case e.hasTTL:
 		return TTL, time.Duration(e.ttl) * time.Second
-	case e.owned: // the owner's business: a CronJob has its own limits
+	case e.owned: // its owner decides: a CronJob has its own limits
 		return NoTTL, 0
 	}
 	for _, d := range c.config.Defaults {

@@ -7,13 +7,14 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// space is what is kept of a Namespace.
+// space is what is known of a Namespace.
 type space struct {
 	gc.Entry
 	labels map[string]string
 }
 
-// observeNamespace judges Jobs anew if labels changed, on which a default TTL may hang.
+// observeNamespace judges the Jobs of a Namespace again if its labels changed, because a
+// default TTL may depend on them.
 func (c *Collector) observeNamespace(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
 	s, changed := c.spaces.Observe(t, o, func() *space { return new(space) })
@@ -36,8 +37,8 @@ func (c *Collector) namespaceGone(s *space) {
 	}
 }
 
-// replan the Jobs of a Namespace. While Namespaces are listed they are many, and Synced
-// follows.
+// replan judges the Jobs of a Namespace again. It does nothing while Namespaces are not
+// known: there are many, and Synced then judges all Jobs.
 func (c *Collector) replan(s *space) {
 	if !c.spaces.Current(s) {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// act has the Lease go, if what it rests on was read just now to be gone, or asks for that
-// read.
+// act deletes the Lease if a live read has just found its Node, or the Pod that held it,
+// absent. Otherwise it asks for that read.
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	a := c.Delete(Name, e, gc.Background, why)
 	switch {
@@ -16,7 +16,7 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 		a.Owner = c.nodes.At(e.Name)
 	case e.holder != "":
 		a.Owner = gc.Coordinates{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: e.Namespace, Name: e.holder}
-	default: // nobody holds the election
+	default: // the election has no holder
 		return a
 	}
 	if !e.Proven(c.Now(), nodes.AbsentFor) {
@@ -27,10 +27,11 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	return a
 }
 
-// Answered takes what a live read of a Node or a Pod returned. It began when it was asked for,
-// at the earliest.
+// Answered receives the result of a live read of a Node or a Pod. The read was sent no earlier
+// than it was asked for.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
-	if e, ok := c.Read(now, id, a); ok && (!e.ofNode || e.Since > 0) { // else its Node is there, or nobody knows
+	// Without Since, the Node of the Lease exists, or is not known to be missing.
+	if e, ok := c.Read(now, id, a); ok && (!e.ofNode || e.Since > 0) {
 		if !e.changed {
 			e.Answered(now, a.State)
 		}

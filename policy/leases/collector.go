@@ -19,14 +19,14 @@ type Collector struct {
 // kept is what is known of a Lease.
 type kept struct {
 	nodes.Sign
-	// Absence is that of its Node. That of the Pod that holds an election begins when a live read found the
-	// Pod: no Pods are watched.
+	// Absence is that of its Node or, for an election, of the Pod that holds it. Pods are not watched, so
+	// the absence of a Pod begins when a live read finds the Pod.
 	nodes.Absence
-	holder      string // that Pod's name; "": nobody holds it
-	known       bool   // whether that is so
-	changed     bool   // since its Pod was read: the answer is about another one
-	ofNode      bool   // it is in the namespace of such Leases
-	holds       bool   // its holder is the Node, or nobody
+	holder      string // the Pod's name; "": it has no holder
+	known       bool   // holder is reliable
+	changed     bool   // holder changed since the read was asked for
+	ofNode      bool   // it is in nodes.LeaseNamespace
+	holds       bool   // its holder is the Node, or it has none
 	owned       bool
 	terminating bool
 	identity    bool
@@ -45,14 +45,14 @@ func New(config Config) *Collector {
 	return c
 }
 
-// Configure takes another configuration: all Leases are judged anew.
+// Configure replaces the configuration and judges all Leases again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
 	c.PlanAll()
 }
 
-// Observe takes a Lease or a Node as a list or a watch reported it. fields of the former is
+// Observe receives a Lease or a Node as a list or a watch reported it. For a Lease, fields is
 // a [Lease].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if t.Kind == "Node" {
@@ -82,9 +82,10 @@ func (e *kept) set(now time.Time, o gc.Object, fields any) {
 	}
 }
 
-// podOf is the Pod that the holder of an election may be: client-go's elections are held
-// by the host's name, which in a Pod is its name, alone or before "_" and a UUID. A host's
-// name is cut after 63 bytes. ok is false if it cannot be the name of one; "" is nobody.
+// podOf returns the name of the Pod that may be the holder of an election; "" if there is no
+// holder. client-go's elections are held by the host's name, which in a Pod is the Pod's
+// name, alone or before "_" and a UUID. A host's name is cut after 63 bytes. ok is false if
+// holder cannot be the name of a Pod.
 func podOf(holder string) (name string, ok bool) {
 	name, _, _ = strings.Cut(holder, "_")
 	if holder == "" {
@@ -95,5 +96,5 @@ func podOf(holder string) (name string, ok bool) {
 
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// Len is how many Leases and Nodes are known.
+// Len returns how many Leases and Nodes are known.
 func (c *Collector) Len() int { return c.Collection.Len() + c.nodes.Len() }

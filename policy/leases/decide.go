@@ -8,7 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// decide says when a Lease is to go, and why; at the zero time, why it is kept.
+// decide returns why and when a Lease is to be deleted. If the time is zero, the reason is
+// why it is kept.
 func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case e.terminating:
@@ -33,7 +34,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	return NodeGone, max(e.Since, e.Last).Time().Add(nodes.Quarantine(c.config.Quarantine))
 }
 
-// election says what is to become of a Lease that no Node holds.
+// election is decide for a Lease outside of nodes.LeaseNamespace.
 func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 	for _, of := range c.config.Elections {
 		if len(of.Namespaces) > 0 && !of.Namespaces.Match(e.Namespace) || !of.Names.Match(e.Name) {
@@ -53,7 +54,7 @@ func (c *Collector) election(e *kept) (gc.Reason, time.Time) {
 	return NotSelected, time.Time{}
 }
 
-// miss notes since when the Node of a Lease is missing.
+// miss records since when the Node of a Lease is missing.
 func (c *Collector) miss(e *kept) {
 	if e.ofNode {
 		e.Miss(c.Now(), c.nodes.Missing(e.Name))

@@ -7,47 +7,48 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Lease is what the collector wants to know of a Lease beside its metadata. Of a Node it
-// wants the metadata alone.
+// Lease has the fields of a Lease that the collector needs beside its metadata. Of a Node, it
+// needs the metadata alone.
 type Lease = nodes.Lease
 
 // Config says which Leases are collected.
 type Config struct {
 	// Quarantine is how long the Node of a Lease must be missing, and the Lease expired.
-	// Default 1h, and 1s at least.
+	// Default 1h, minimum 1s.
 	Quarantine time.Duration
-	// Elections are reported, or deleted. The first that names a Lease counts.
+	// Elections select Leases to report or to delete. The first that names a Lease counts.
 	Elections []Election
 	// Own are ebb's Leases, as namespace/name.
 	Own []string
 }
 
-// Election names Leases by which somebody elects a leader.
+// Election selects Leases that are used for a leader election.
 type Election struct {
 	Namespaces gc.Patterns // empty: all
 	Names      gc.Patterns
 	After      time.Duration // since the Lease expired
-	// Delete those whose holder is a Pod of the Lease's namespace that is gone, or nobody.
+	// Delete: the Lease is deleted if it has no holder, or if its holder is a Pod of its
+	// namespace that is gone.
 	Delete bool
 }
 
-// Name is the collector's.
+// Name is the collector's name.
 const Name gc.Collector = "leases"
 
-// Why a Lease goes, be that later.
+// Reasons to delete a Lease, now or later.
 const (
 	NodeGone          gc.Reason = "node_gone"
-	ElectionAbandoned gc.Reason = "election_abandoned" // if its holder's Pod is gone, too
+	ElectionAbandoned gc.Reason = "election_abandoned" // it has no holder, or its holder's Pod is gone
 )
 
-// ElectionExpired is why somebody should look at a Lease, which is kept.
+// ElectionExpired: the Lease is kept, and an operator should look at it.
 const ElectionExpired gc.Reason = "election_expired"
 
-// Why a Lease is kept.
+// Reasons to keep a Lease.
 const (
 	NodeThere   gc.Reason = "node_exists"
 	Owned       gc.Reason = "owned"        // it goes with its owners
-	OtherHolder gc.Reason = "other_holder" // in kube-node-lease, and held by another than that Node
+	OtherHolder gc.Reason = "other_holder" // in kube-node-lease, and its holder is not its Node
 	NodesUnread gc.Reason = "nodes_not_read"
 	Unread      gc.Reason = "type_not_read" // Leases were not listed, or cannot be read now
 	Terminating gc.Reason = "terminating"

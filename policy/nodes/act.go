@@ -7,10 +7,10 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// pending stands for an action that has no ID yet.
+// pending is the ID of an Inventory action that has no ID yet.
 const pending = math.MaxUint64
 
-// Ready gives what is to be done, the longest due first.
+// Ready returns the actions that are due, the longest overdue first.
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	out := c.Collection.Ready(now, most)
 	for _, a := range out {
@@ -24,8 +24,8 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	return out
 }
 
-// act asks for the inventory, once for all Nodes that are due; then has the Lease read, and
-// then the Node deleted.
+// act returns the next action for a Node that is due: the inventory, once for all such Nodes;
+// then a live read of its Lease; then its deletion.
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	node, s := c.Objects().Coordinates(e), &c.survey
 	switch {
@@ -38,11 +38,11 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 			Object: gc.Coordinates{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Resource: "leases", Namespace: LeaseNamespace, Name: e.Name}}
 	}
 	c.spent[e.UID] = c.Now()
-	c.PlanAll() // there may be room for fewer now
+	c.PlanAll() // fewer may be deleted now
 	return c.Delete(Name, e, gc.Background, why)
 }
 
-// Answered takes what a live read of a Node's Lease returned.
+// Answered receives the result of a live read of a Node's Lease.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	if id == c.survey.id {
 		c.Surveyed(now, id, nil)
@@ -55,7 +55,7 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	switch l := c.leases.of[e.Name]; {
 	case a.State == gc.Absent && l == nil, a.State == gc.Exists && l != nil && a.Object.UID == l.UID && a.Object.ResourceVersion == l.ResourceVersion:
 		e.verified = c.survey.asked
-	case a.State == gc.Exists: // somebody has written it, and its watch is late
+	case a.State == gc.Exists: // it was written, and the watch is late
 		e.heard = gc.StampOf(now)
 	default:
 		e.seen = gc.StampOf(now)
@@ -63,7 +63,8 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	c.Plan(e)
 }
 
-// Finished takes how a deletion went. One that failed may have been carried out.
+// Finished receives the result of a deletion. A failed deletion may have been carried out, so
+// it still counts against MaxShare.
 func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	if id == c.survey.id {
 		c.Surveyed(now, id, nil)

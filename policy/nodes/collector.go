@@ -16,9 +16,9 @@ type Collector struct {
 	leases               Signs
 	attachments          gc.Others[*attachment]
 	attached             gc.Tally  // attachments, by the Node's name
-	since                time.Time // all types can be read
+	since                time.Time // since when all types can be read
 	survey               survey
-	deletes              map[uint64]string    // on their way: UIDs by the action
+	deletes              map[uint64]string    // in flight: UIDs by the ID of the action
 	spent                map[string]time.Time // deletions within the window, by UID
 }
 
@@ -26,13 +26,13 @@ type Collector struct {
 type kept struct {
 	gc.Entry
 	providerID     string
-	labels, taints []string // of one that is not ready
+	labels, taints []string // only of a Node that is not ready
 	created        gc.Stamp
-	since          gc.Stamp  // it is ready, or not
+	since          gc.Stamp  // since when it is ready, or not
 	beat           gc.Stamp  // its last heartbeat, by its own clock
-	heard          gc.Stamp  // of it, last
-	seen           gc.Stamp  // first, or after a doubt about it
-	verified       time.Time // the survey for which its Lease was read live
+	heard          gc.Stamp  // its last sign of life
+	seen           gc.Stamp  // when it was seen first, or again after a doubt
+	verified       time.Time // when the survey was asked for, for which its Lease was read live
 	understood     bool
 	ready          bool
 	outOfService   bool
@@ -58,7 +58,7 @@ func New(config Config) *Collector {
 	return c
 }
 
-// Configure takes another configuration: all Nodes are judged anew.
+// Configure replaces the configuration and judges all Nodes again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	if config != c.config {
@@ -68,8 +68,8 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.PlanAll()
 }
 
-// Observe takes a Node with its [Node], a Lease with its [Lease], or a
-// VolumeAttachment with its [Attachment].
+// Observe receives a Node with its [Node], a Lease with its [Lease], or a VolumeAttachment
+// with its [Attachment], as a list or a watch reported it.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
 	switch t.Kind {
@@ -85,8 +85,8 @@ func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	}
 }
 
-// set what a Node says. It shares nothing with what it was read from. Whatever its clock
-// says, another heartbeat than before is a sign of life now.
+// set stores the fields of a Node. It shares no memory with the message. A heartbeat that
+// differs from the last one is a sign of life now, whatever time it has.
 func (e *kept) set(now time.Time, o gc.Object, n Node, known bool) {
 	beat := gc.StampOf(n.Heard)
 	if e.understood && known && e.beat != beat {
@@ -125,7 +125,8 @@ func (c *Collector) attach(node string, n int) {
 	c.touch(node)
 }
 
-// touch the Node of a name: something that it hangs on changed.
+// touch judges the Node of a name again, because something that its verdict depends on
+// changed.
 func (c *Collector) touch(name string) {
 	if e := c.Named(name); e != nil {
 		e.verified = time.Time{}
@@ -133,7 +134,7 @@ func (c *Collector) touch(name string) {
 	}
 }
 
-// Synced says that the objects of a type are known up to now.
+// Synced records that all objects of a type are known.
 func (c *Collector) Synced(now time.Time, t gc.Type) {
 	was := c.readable()
 	c.Collection.Synced(now, t)
@@ -143,22 +144,22 @@ func (c *Collector) Synced(now time.Time, t gc.Type) {
 	}
 }
 
-// readable says whether all types are known up to now.
+// readable reports whether all types are known at present.
 func (c *Collector) readable() bool {
 	return c.Objects().Known() && c.leases.Known() && c.attachments.Known()
 }
 
-// Restored forgets everything: etcd was restored. An inventory is nothing of etcd's: how
-// large the last one was is not forgotten.
+// Restored forgets everything, because etcd was restored. It keeps the size of the last
+// inventory, which does not come from etcd.
 func (c *Collector) Restored(now time.Time) {
 	c.Collection.Restored(now)
 	c.survey = survey{size: c.survey.size}
 }
 
-// Len is how many objects are kept.
+// Len returns how many objects are kept.
 func (c *Collector) Len() int { return c.Collection.Len() + c.leases.Len() + c.attachments.Len() }
 
-// Counts are how many Nodes are stale, by what is made of them.
+// Counts returns how many Nodes are stale, by reason.
 func (c *Collector) Counts(now time.Time) map[gc.Reason]int {
 	c.Tell(now)
 	n := make(map[gc.Reason]int, len(Stale))

@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// quiet says since when nothing has been heard of a Node that is not ready, or why that is
-// of no matter.
+// quiet returns since when a Node that is not ready has given no sign of life, or a reason
+// for which that does not matter.
 func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
 	switch {
 	case e.terminating:
@@ -25,7 +25,7 @@ func (c *Collector) quiet(e *kept) (gc.Reason, time.Time) {
 	return "", c.leases.Last(e.Name, max(e.since, e.heard)).Time()
 }
 
-// holds says what keeps a Node, however long it has been stale.
+// holds returns why a Node is kept however long it has been stale; "" if nothing keeps it.
 func (c *Collector) holds(e *kept) gc.Reason {
 	switch {
 	case !has(e.labels, c.config.Label) && !has(e.taints, c.config.Taint):
@@ -40,8 +40,9 @@ func (c *Collector) holds(e *kept) gc.Reason {
 	return ""
 }
 
-// decide says what is made of a Node, and when something is done about it: the inventory
-// asked, its Lease read, and last it is deleted.
+// decide returns the reason for which a Node is kept or deleted, and when the next action is
+// due: asking for the inventory, reading its Lease, and last its deletion. The zero time
+// means no action.
 func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	never := time.Time{}
 	why, since := c.quiet(e)
@@ -63,13 +64,13 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	return c.surveyed(e, due)
 }
 
-// surveyed says what the inventory makes of a Node that was due at a moment.
+// surveyed returns the verdict of the last inventory on a Node that has been due since due.
 func (c *Collector) surveyed(e *kept, due time.Time) (gc.Reason, time.Time) {
 	s, now := &c.survey, c.Now()
 	about := !s.asked.IsZero() && !s.asked.Before(due)
 	switch {
 	case s.id != 0:
-		return AskingInventory, time.Time{} // its answer has all judged anew
+		return AskingInventory, time.Time{} // the answer judges all Nodes again
 	case s.refused != "" && now.Before(s.again):
 		return s.refused, s.again
 	case about && s.refused == "" && s.known.has(e) && now.Before(s.again):
@@ -83,14 +84,15 @@ func (c *Collector) surveyed(e *kept, due time.Time) (gc.Reason, time.Time) {
 	return NotInInventory, due
 }
 
-// clears says whether the last inventory was asked for after a Node was due, lately, is
-// believed, and does not have it.
+// clears reports whether the last inventory allows the deletion of a Node: it was asked for
+// after the Node was due and at most FreshFor ago, it is believed, and it does not have the
+// Node.
 func (c *Collector) clears(e *kept, due time.Time) bool {
 	s := &c.survey
 	return s.id == 0 && s.refused == "" && s.known.exact != nil && !s.asked.Before(due) && c.Now().Sub(s.asked) <= FreshFor && !s.known.has(e)
 }
 
-// free is when one more may be deleted.
+// free returns when one more Node may be deleted; now, if at once.
 func (c *Collector) free(e *kept) time.Time {
 	now := c.Now()
 	n, oldest := 0, now
@@ -109,8 +111,8 @@ func (c *Collector) free(e *kept) time.Time {
 	return oldest.Add(window)
 }
 
-// goes says whether a Node goes at its time, if the inventory does not have it. For other reasons the
-// inventory is only asked again then.
+// goes reports whether a Node with this reason is deleted at its time, if the inventory does not have
+// it. For other reasons, the inventory is only asked for again at that time.
 func goes(why gc.Reason) bool {
 	return slices.Contains([]gc.Reason{NotYet, Watched, AskingInventory, TooMany, NotInInventory}, why)
 }

@@ -1,22 +1,22 @@
-// Package nodes finds Nodes whose machines are gone, in clusters without a cloud controller
-// that would delete them.
+// Package nodes finds Nodes whose machines are gone, in clusters without a cloud controller that would
+// delete them.
 //
-// A Node is stale if it has not been ready, and nothing on it has given a sign of life, for
-// as long as Config says: its Lease expired, its conditions without a heartbeat, neither of
-// them written while this collector looked, whatever the time in them. Stale Nodes
-// are reported. One is deleted only if all of this holds as well:
+// A Node is stale if it has not been ready and has given no sign of life for as long as Config says. No
+// sign of life means that its Lease has expired, its conditions have no heartbeat, and this collector saw
+// neither of them written, whatever times they have. Stale Nodes are reported. A stale Node is deleted
+// only if all of this holds as well:
 //
-//   - somebody has marked it, with a label or a taint that Config names,
-//   - this collector has watched Nodes, Leases and VolumeAttachments for a while, without a
-//     sign of life,
+//   - an operator has marked it, with a label or a taint that Config names,
+//   - this collector has watched Nodes, Leases and VolumeAttachments for a while, without a sign of life,
 //   - no volume is attached to it, unless it has the taint out-of-service,
-//   - an inventory of machines, asked for after all that, does not have it, neither by name
-//     nor by provider ID; and is believed: see judge,
-//   - a live read of its Lease, just before, finds it as it is known.
+//   - an inventory of machines, asked for after all that, is believed (see judge) and has it neither by
+//     name nor by provider ID,
+//   - a live read of its Lease, just before, finds the version that is known.
 //
-// The deletion has the Node's UID and version as preconditions. What is not known keeps all.
+// The deletion has the Node's UID and version as preconditions. While anything of this is unknown, the
+// Node is kept.
 //
-// The collectors of what is bound to Nodes share what one can know of Nodes: which are there or lost
-// ([Knowledge], [Losses]), since when one is missing and what a live read found ([Absence]), and when one
-// gave a sign of life ([Signs]).
+// Collectors of objects that are bound to Nodes share the knowledge of Nodes: which exist or are lost
+// ([Knowledge], [Losses]), since when a Node is missing and what a live read found ([Absence]), and when
+// a Node gave a sign of life ([Signs]).
 package nodes

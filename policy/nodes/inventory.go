@@ -8,21 +8,21 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// survey is the last inventory that was asked for, as far as it is about Nodes there are.
+// survey is the last inventory that was asked for.
 type survey struct {
-	id      uint64    // of the action; 0: none is on its way
-	asked   time.Time // that was
-	refused gc.Reason // why it is not believed; empty: it is
-	again   time.Time // it is not asked for before, but for deletions that follow from it
+	id      uint64    // of the action in flight; 0: none
+	asked   time.Time // when it was asked for
+	refused gc.Reason // why it is not believed; "": it is, or is not known yet
+	again   time.Time // not asked for again before then, except for a deletion
 	pause   time.Duration
-	size    int // machines of the last one that was believed; 0: none was
+	size    int // machines in the last one that was believed; 0: none was
 	known   machines
 }
 
-// machines can be looked up.
+// machines is an index of the machines in an inventory.
 type machines struct {
 	exact map[string]bool // names, and provider IDs
-	loose map[string]bool // what a name or an ID is known by in other places
+	loose map[string]bool // the same, less exact: see looseName and looseID
 }
 
 func index(list []Machine) machines {
@@ -36,19 +36,20 @@ func index(list []Machine) machines {
 	return m
 }
 
-// Names and IDs are told apart by a letter: one must not be taken for the other.
+// A prefix distinguishes names from IDs, so that a name never matches an ID.
 
 func exactName(name string) string { return mark('n', name) }
 func exactID(id string) string     { return mark('i', id) }
 
-// looseName is a name without its domain, in small letters: who makes an inventory may
-// know a machine by either.
+// looseName returns a name in lower case without its domain: an inventory may have a machine
+// with or without its domain.
 func looseName(name string) string {
 	host, _, _ := strings.Cut(name, ".")
 	return mark('n', strings.ToLower(host))
 }
 
-// looseID is the last part of a provider ID, which is often all that its provider knows.
+// looseID returns the last part of a provider ID in lower case, which is often all that its
+// provider knows.
 func looseID(id string) string {
 	return mark('i', strings.ToLower(id[strings.LastIndexByte(id, '/')+1:]))
 }
@@ -60,18 +61,18 @@ func mark(kind byte, s string) string {
 	return string(kind) + s
 }
 
-// proves says whether a Node is surely among them.
+// proves reports whether a Node is certainly among the machines.
 func (m machines) proves(e *kept) bool {
 	return m.exact[exactName(e.Name)] || m.exact[exactID(e.providerID)]
 }
 
-// has says whether a Node may be among them.
+// has reports whether a Node may be among the machines.
 func (m machines) has(e *kept) bool {
 	return m.proves(e) || m.loose[looseName(e.Name)] || m.loose[looseID(e.providerID)]
 }
 
-// Surveyed takes the answer to an Inventory action; nil: none, or one that could not be
-// understood.
+// Surveyed receives the answer to an Inventory action. A nil list means no answer, or an
+// unreadable one.
 func (c *Collector) Surveyed(now time.Time, id uint64, list *Inventory) {
 	c.Tell(now)
 	state := gc.Exists
@@ -97,9 +98,9 @@ func (c *Collector) Surveyed(now time.Time, id uint64, list *Inventory) {
 	c.PlanAll()
 }
 
-// judge says why an inventory is not believed. It must be as large as one expects, and must
-// have every Node that is ready and is older than it: if it lacks a machine that runs, it
-// proves of no other that it does not.
+// judge returns why an inventory is not believed; "" if it is. An inventory must be as large
+// as expected, and must have every ready Node that is older than it. If it lacks a machine
+// that runs, the absence of another machine proves nothing.
 func (c *Collector) judge(list *Inventory) gc.Reason {
 	switch now := c.Now(); {
 	case !c.readable():
@@ -135,12 +136,12 @@ func (c *Collector) judge(list *Inventory) gc.Reason {
 	return ""
 }
 
-// least of n must be there.
+// least returns how many of n an inventory must have.
 func (c *Collector) least(n int) int {
 	return min(int(math.Ceil(c.config.minShare()*float64(n)-rounding)), max(n-1, 0))
 }
 
-// most Nodes may be deleted within the window.
+// most returns how many Nodes may be deleted within the window.
 func (c *Collector) most() int {
 	all := c.Objects().Len()
 	for uid := range c.spent {

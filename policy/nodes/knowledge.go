@@ -9,8 +9,8 @@ import (
 // AbsentFor is how long an object counts as absent after a live read found it absent.
 const AbsentFor = 30 * time.Second
 
-// Quarantine is how long a Node must be missing: an hour, unless the configuration says otherwise, and a
-// second at least. A [gc.Stamp] cannot show that a read is later than what happened in the same second.
+// Quarantine returns how long a Node must be missing: an hour by default, and at least a second. A
+// [gc.Stamp] cannot show that a read is later than an event in the same second.
 func Quarantine(configured time.Duration) time.Duration {
 	if configured > 0 {
 		return max(configured, time.Second)
@@ -18,16 +18,18 @@ func Quarantine(configured time.Duration) time.Duration {
 	return time.Hour
 }
 
-// Knowledge is what a collector of other objects knows of Nodes: which are there, and which of those to
-// which its objects are bound are lost. Of each that is there it keeps a flag, which is the collector's.
+// Knowledge is what a collector of other objects knows of Nodes: which exist, and which of those to
+// which its objects are bound are lost. It keeps a flag for each existing Node, with a meaning of the
+// collector's choice.
 type Knowledge struct {
 	gc.Names[bool]
 	Losses
 	moved func(name string)
 }
 
-// Init makes k ready. news is called when the Nodes are known, or are not any more; moved with the name of
-// each Node that came, went, has another flag, is held now, or is not any more.
+// Init makes k ready for use. k calls news when Nodes become known or unknown. It calls moved with the
+// name of each Node that appeared or disappeared, whose flag changed, or that became held or is no longer
+// held.
 func (k *Knowledge) Init(maxShare float64, news func(), moved func(name string)) {
 	k.SetShare(maxShare)
 	k.News, k.moved = news, moved
@@ -41,7 +43,7 @@ func (k *Knowledge) move(name string, present int) {
 	k.Weigh()
 }
 
-// Observe takes a Node as a list or a watch reported it.
+// Observe receives a Node as a list or a watch reported it.
 func (k *Knowledge) Observe(t gc.Type, o gc.Object, flag bool) {
 	switch before, was := k.Names.Observe(t, o, flag); {
 	case !was:
@@ -58,23 +60,24 @@ func (k *Knowledge) Restored() {
 	k.Reset()
 }
 
-// There says whether a Node is there, as far as is known.
+// There reports whether a Node exists, as far as is known.
 func (k *Knowledge) There(name string) bool {
 	_, there := k.Get(name)
 	return there
 }
 
-// Missing says whether it is known that a Node is not there.
+// Missing reports whether a Node is known not to exist.
 func (k *Knowledge) Missing(name string) bool { return k.Known() && !k.There(name) }
 
-// At gives the coordinates of a Node, whether it is there or not.
+// At returns the coordinates of a Node, whether it exists or not.
 func (k *Knowledge) At(name string) gc.Coordinates {
 	t := k.Type()
 	return gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource, Name: name}
 }
 
-// Reckon notes whether a Node is lost: it is missing, and something that is bound to it is to go. counts
-// says whether it counts against others. Weigh follows.
+// Reckon records whether a Node is lost: it is missing, and something bound to it would be deleted
+// (wanted). counts is whether it counts as one of the Nodes that are lost together. The caller must then
+// call Weigh.
 func (k *Knowledge) Reckon(now time.Time, l *Loss, wanted, counts bool) {
 	missing := k.Missing(l.Name)
 	if missing && wanted {
@@ -86,14 +89,15 @@ func (k *Knowledge) Reckon(now time.Time, l *Loss, wanted, counts bool) {
 	}
 }
 
-// Absence is what is known of an object that is missing. The zero value is of one that is not.
+// Absence is what is known of a missing object. The zero value means that the object is not
+// missing.
 type Absence struct {
-	Since  gc.Stamp // its quarantine began; 0: it is not missing, as far as is known
-	read   gc.Stamp // the last live read was sent
-	absent bool     // its answer was: absent
+	Since  gc.Stamp // when its quarantine began; 0: it is not known to be missing
+	read   gc.Stamp // when the last live read was sent
+	absent bool     // that read found the object absent
 }
 
-// Miss notes whether the object is missing now.
+// Miss records whether the object is missing now.
 func (a *Absence) Miss(now time.Time, missing bool) {
 	switch {
 	case !missing:
@@ -103,11 +107,11 @@ func (a *Absence) Miss(now time.Time, missing bool) {
 	}
 }
 
-// Asked notes when a live read was sent. An earlier one's answer no longer counts.
+// Asked records when a live read was sent. The answer to an earlier read no longer counts.
 func (a *Absence) Asked(at time.Time) { a.read, a.absent = gc.StampOf(at), false }
 
-// Answered takes the answer of the read that was sent last. If it found the object, the quarantine begins
-// anew: its watch is late, or somebody deletes and creates it.
+// Answered receives the answer to the last read. If the read found the object, the quarantine starts
+// over: the watch is late, or the object is deleted and created repeatedly.
 func (a *Absence) Answered(now time.Time, s gc.State) {
 	if a.absent = s == gc.Absent && a.read > a.Since; s == gc.Exists {
 		a.Since = gc.StampOf(now)
@@ -120,12 +124,14 @@ func (a *Absence) Absent() bool { return a.absent }
 // Doubt discards the last read's answer.
 func (a *Absence) Doubt() { a.absent = false }
 
-// Proven reports whether the last read found it absent, and was sent no longer ago than that.
+// Proven reports whether the last read found the object absent and was sent at most within
+// ago.
 func (a *Absence) Proven(now time.Time, within time.Duration) bool {
 	return a.absent && now.Sub(a.read.Time()) <= within
 }
 
-// Next is when a live read says something new: after the quarantine, or so long after the last one.
+// Next returns when another live read is due: after the quarantine, or that long after the last
+// read if it found the object absent.
 func (a *Absence) Next(quarantine time.Duration) time.Time {
 	if a.absent {
 		return a.read.Time().Add(quarantine)

@@ -8,44 +8,48 @@ import (
 	"time"
 )
 
-// LostTogether is how far apart Nodes are lost that count together.
+// LostTogether is the longest time between two losses that count together.
 const LostTogether = time.Hour
 
-// DefaultLostShare of all Nodes may be lost together: with it, one zone of three may.
+// DefaultLostShare is the share of all Nodes that may be lost together. It allows for one of
+// three zones.
 const DefaultLostShare = 0.34
 
-const rounding = 1e-9 // 0.29 of 100 is 29
+const rounding = 1e-9 // allows for the error of floats: 0.29 of 100 is 29
 
-// Loss is a Node that is gone while something is bound to it that is to go with it. The zero value with a
-// name is of a Node that is not lost. A collector keeps one for each such Node.
+// Loss is a Node to which objects of a collector are bound. The Node is lost if it is gone and something
+// bound to it is to be deleted with it. A Loss with only a name is not lost. A collector keeps one Loss
+// for each such Node.
 type Loss struct {
 	Name      string
 	lost      bool
-	counts    bool      // against others that are lost
+	counts    bool      // as one of the Nodes lost together
 	held      bool      // it was lost together with too many others
-	confirmed bool      // a person says that it is gone
-	left      time.Time // when it was lost first since it was there; zero: it was not
+	confirmed bool      // a person confirmed that it is gone
+	left      time.Time // when it was first lost since it last existed; zero: not since then
 }
 
-// Lost says whether it is.
+// Lost reports whether the Node is lost.
 func (l *Loss) Lost() bool { return l.lost }
 
-// Held says whether it was lost together with too many others, and no person has confirmed it.
+// Held reports whether the Node was lost together with too many others, and no person has
+// confirmed its loss.
 func (l *Loss) Held() bool { return l.held }
 
-// Losses are the Nodes that are lost, and how many may be. If more than MaxShare of all Nodes, those lost
-// included and rounded up, are lost within [LostTogether], these are held: a mistake is more likely. One
-// always may be lost. Each Node is weighed against those lost around its own time, so that later losses
-// do not wait for earlier ones.
+// Losses are the Nodes that are lost, with a limit on how many may be. If more than MaxShare of all
+// Nodes, lost ones included and rounded up, are lost within [LostTogether], these Nodes are held: a
+// mistake is more likely. One Node may always be lost. Each Node is weighed against those that were lost
+// around the same time, so that later losses do not wait for earlier ones.
 type Losses struct {
 	MaxShare float64
-	Changed  func(*Loss) // called at the end of Weigh with each that is held now, or is not any more
+	Changed  func(*Loss) // called at the end of Weigh with each Node whose Held changed
 
 	present int
-	lost    []*Loss // by when they left
+	lost    []*Loss // sorted by left, then by name
 	stale   bool    // something changed since the last Weigh
-	// settled are Nodes that were lost together with some that are held, and to which nothing is bound
-	// any more, by when they left. They count: who confirmed one has not confirmed the others.
+	// settled has the Nodes that were held or confirmed and to which nothing is bound any more, with
+	// the time of their loss. They still count: the confirmation of one Node does not confirm the
+	// others.
 	settled map[string]time.Time
 }
 
@@ -57,10 +61,10 @@ func (s *Losses) Reset() {
 	s.present, s.lost, s.settled, s.stale = 0, nil, nil, true
 }
 
-// AddPresent says that so many more Nodes are there.
+// AddPresent adds n to the number of existing Nodes.
 func (s *Losses) AddPresent(n int) { s.present, s.stale = s.present+n, true }
 
-// SetShare sets MaxShare; 0 or less stands for [DefaultLostShare].
+// SetShare sets MaxShare; 0 or less means [DefaultLostShare].
 func (s *Losses) SetShare(most float64) {
 	if !(most > 0) {
 		most = DefaultLostShare
@@ -68,7 +72,8 @@ func (s *Losses) SetShare(most float64) {
 	s.MaxShare, s.stale = most, true
 }
 
-// Lose says that a Node is lost; counts, that it counts against others.
+// Lose records that a Node is lost. counts is whether it counts as one of the Nodes lost
+// together.
 func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
 	if l.lost && l.counts == counts {
 		return
@@ -85,8 +90,8 @@ func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
 	s.lost = slices.Insert(s.lost, s.place(l), l)
 }
 
-// Drop says that a Node is not lost any more. gone says that it still is not there, and that what was
-// bound to it went.
+// Drop records that a Node is no longer lost. gone means that it still does not exist, and that
+// nothing bound to it is left to delete.
 func (s *Losses) Drop(l *Loss, gone bool) {
 	if !l.lost {
 		return
@@ -102,7 +107,8 @@ func (s *Losses) Drop(l *Loss, gone bool) {
 	l.lost, l.held, s.stale = false, false, true
 }
 
-// Back says that a Node is there again, after Drop. What a person confirmed is forgotten.
+// Back records, after Drop, that a Node exists again. It forgets the confirmation by a
+// person.
 func (s *Losses) Back(l *Loss) {
 	delete(s.settled, l.Name)
 	l.left, l.confirmed, s.stale = time.Time{}, false, true
@@ -115,7 +121,7 @@ func (s *Losses) place(l *Loss) int {
 	return at
 }
 
-// Weigh which Nodes were lost together with too many others, if anything changed.
+// Weigh decides which Nodes are held, if anything changed since it was last called.
 func (s *Losses) Weigh() {
 	if !s.stale {
 		return
@@ -146,7 +152,7 @@ func (s *Losses) Weigh() {
 	if !anyHeld {
 		clear(s.settled)
 	}
-	for _, l := range changed { // these may lose or find others
+	for _, l := range changed { // Changed may add or drop losses
 		s.Changed(l)
 	}
 }
@@ -158,7 +164,7 @@ func (l *Loss) count() int {
 	return 0
 }
 
-// Held are the Nodes that are held.
+// Held yields the Nodes that are held.
 func (s *Losses) Held(yield func(*Loss) bool) {
 	for _, l := range s.lost {
 		if l.held && !yield(l) {
@@ -167,8 +173,8 @@ func (s *Losses) Held(yield func(*Loss) bool) {
 	}
 }
 
-// Confirm says that a person has seen that a Node is gone, and reports whether that was waited for. It
-// counts until the Node is there again, or nothing is bound to it any more.
+// Confirm records that a person has confirmed the loss of a Node, and reports whether the Node was
+// held. The confirmation holds until the Node exists again or nothing is bound to it any more.
 func (s *Losses) Confirm(name string) bool {
 	for l := range s.Held {
 		if l.Name == name {

@@ -6,26 +6,27 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// LeaseNamespace has the Leases of Nodes.
+// LeaseNamespace is the namespace of the Leases of Nodes.
 const LeaseNamespace = "kube-node-lease"
 
-// Lease is what collectors want to know of a Lease beside its metadata.
+// Lease has the fields of a Lease that collectors need beside its metadata.
 type Lease struct {
 	Holder   string    // spec.holderIdentity
-	Expires  time.Time // spec.renewTime and spec.leaseDurationSeconds later; zero: it does not say
+	Expires  time.Time // spec.renewTime plus spec.leaseDurationSeconds; zero: not set
 	Identity bool      // it has the label apiserver.kubernetes.io/identity
 }
 
 // Sign is the Lease of a Node, which is a sign of life.
 type Sign struct {
 	gc.Entry
-	// Last is when it expires, and not before it was seen to be written: the clock of a machine may be
-	// behind by days.
+	// Last is when the Lease expires, but not before the last write that was seen: the clock of a
+	// machine may be behind by days.
 	Last gc.Stamp
-	seen bool // in an earlier version
+	seen bool // an earlier version was seen
 }
 
-// Write takes what the Lease says now. watched says that a Lease which was not seen before is new.
+// Write stores the fields of the Lease. watched means that a Lease which was not seen before is
+// new.
 func (s *Sign) Write(now time.Time, fields any, watched bool) {
 	f, known := fields.(Lease)
 	if s.Last = gc.StampOf(f.Expires); !known || watched || s.seen {
@@ -41,13 +42,13 @@ type Signs struct {
 	of      map[string]*Sign
 }
 
-// Init makes s ready. news is called when the Leases are known, or are not any more; changed with the name
-// of each Node that gave a sign of life, or lost its Lease.
+// Init makes s ready for use. s calls news when Leases become known or unknown, and changed with the name
+// of each Node that gave a sign of life or lost its Lease.
 func (s *Signs) Init(news func(), changed func(node string)) {
 	s.Gone, s.News, s.changed, s.of = s.drop, news, changed, make(map[string]*Sign)
 }
 
-// Last is the last sign of life of a Node; since, if there is none after that, as far as is known.
+// Last returns the last known sign of life of a Node, or since if there is none after that.
 func (s *Signs) Last(node string, since gc.Stamp) gc.Stamp {
 	if l := s.of[node]; l != nil {
 		return max(since, l.Last)
@@ -55,7 +56,7 @@ func (s *Signs) Last(node string, since gc.Stamp) gc.Stamp {
 	return since
 }
 
-// Observe takes a Lease as a list or a watch reported it; fields is a [Lease].
+// Observe receives a Lease as a list or a watch reported it; fields is a [Lease].
 func (s *Signs) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if o.Namespace != LeaseNamespace {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Target is an object as kubectl takes it in one argument, which begins with the type:
-// "deployments.apps/web". No name can contain the slash.
+// Target returns an object as one argument of kubectl, which begins with the type:
+// "deployments.apps/web". No name can contain a slash.
 func Target(o gc.Coordinates) string {
 	if group := gc.GroupOf(o.APIVersion); group != "" {
 		return o.Resource + "." + group + "/" + o.Name
@@ -25,7 +25,7 @@ func kubectl(verb string, o gc.Coordinates, more ...string) []string {
 	return append(args, more...)
 }
 
-// get looks at an object; nil if its type cannot be named.
+// get returns the kubectl arguments that show an object; nil if its type cannot be named.
 func get(o gc.Coordinates) []string {
 	if o.Resource == "" {
 		return nil
@@ -33,8 +33,9 @@ func get(o gc.Coordinates) []string {
 	return kubectl("get", o, "--output=yaml")
 }
 
-// patch does something at a path if it is still the object that was judged, and what
-// stands at another path, or the same, is still what stood there.
+// patch returns the kubectl arguments for a JSON patch with the operation op. The patch fails
+// unless the object still has the UID that was judged, and the path test still has this
+// value.
 func patch(o gc.Coordinates, op, test, value string) []string {
 	ops := make([]string, 0, 3)
 	if o.UID != "" {
@@ -61,7 +62,7 @@ func removeFinalizer(o gc.Coordinates, at int, name string) []string {
 	return patch(o, remove(path), path, name)
 }
 
-// quote writes a string in JSON, in letters that a terminal shows.
+// quote returns a string in JSON, in printable ASCII characters.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -15,13 +15,14 @@ var own = []string{gc.OrphanFinalizer, gc.ForegroundFinalizer, "kubernetes"}
 // and the like on Services.
 var hosted = map[string]string{"networking.io": "GKE"}
 
-// attacher begins the finalizer of external-attacher, which sets it on PersistentVolumes and
-// VolumeAttachments. Removed by hand while a volume is attached, the volume can be attached
-// twice. What follows is the driver's name as attacherName writes it.
+// attacher is the prefix of the finalizer that external-attacher sets on PersistentVolumes
+// and VolumeAttachments. The driver's name follows, as attacherName writes it. If the
+// finalizer is removed by hand while a volume is attached, the volume can be attached twice.
 const attacher = "external-attacher/"
 
-// attacherName is a CSI driver's name as external-attacher writes it in a finalizer: each
-// character but an ASCII letter or digit is a dash, and a last dash is followed by an X.
+// attacherName returns a CSI driver's name as external-attacher writes it in a finalizer:
+// each character except ASCII letters and digits is a dash, and a last dash is followed by an
+// X.
 func attacherName(driver string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -35,11 +36,12 @@ func attacherName(driver string) string {
 	return name
 }
 
-// server returns who removes a finalizer of an object, as far as the cluster shows it, or "".
-// In that case gone reports whether the finalizer has a domain, on an object of Kubernetes'
-// own types, and no type of that domain is served: its controller was probably uninstalled.
-// Otherwise nobody can tell: a finalizer without a domain can be anybody's, and on a custom
-// resource the framework that its controller is built with may set it under the framework's domain.
+// server returns the controller that removes a finalizer of an object, as far as the cluster shows
+// it, or "". If by is "", gone reports whether the finalizer has a domain, on an object of
+// Kubernetes' own types, and no type of that domain is served: its controller was probably
+// uninstalled. If gone is false, too, the controller cannot be determined. A finalizer without a
+// domain can belong to any controller. On a custom resource, the framework that its controller is
+// built with may set it under the framework's domain.
 func (l *Inspection) server(o gc.Coordinates, finalizer string) (by string, gone bool) {
 	if slices.Contains(own, finalizer) {
 		return "Kubernetes", false
@@ -65,9 +67,9 @@ func (l *Inspection) server(o gc.Coordinates, finalizer string) (by string, gone
 	return "", false
 }
 
-// served returns a group with a domain that is served here: the one that is called name, else
-// the first one, else "". A controller's finalizers are rarely called exactly as its types
-// are, so only the last two labels are compared.
+// served returns a group with a domain that is served here: the one with this name, else the
+// first one, else "". A controller's finalizers are rarely called exactly as its types are,
+// so only the last two labels are compared.
 func (l *Inspection) served(name, domain string) (by string) {
 	for group := range l.groups {
 		if domainOf(group) != domain {

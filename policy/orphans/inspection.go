@@ -10,10 +10,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// moment is when everything happens to the graph: time does not go on while it is looked at.
+// moment is the time of all inputs to the graph: time does not advance during an inspection.
 var moment = time.Unix(1_000_000_000, 0).UTC()
 
-// Inspection is what was read of a cluster. It is not safe for concurrent use.
+// Inspection is what was read of a cluster, and the findings from it. It is not safe for
+// concurrent use.
 type Inspection struct {
 	config Config
 	graph  *cascade.Collector
@@ -21,12 +22,12 @@ type Inspection struct {
 	groups map[string]bool
 	// drivers are the CSIDrivers, by attacherName.
 	drivers map[string]string
-	// partial are versions of groups of which nobody knows what is served.
+	// partial are the versions of groups whose types are not known, each with the reason.
 	partial map[string]string
 
 	questions map[uint64]gc.Coordinates
-	replaced  map[gc.Coordinates]string // by another UID
-	unread    map[gc.Coordinates]string // why
+	replaced  map[gc.Coordinates]string // by an object with this UID
+	unread    map[gc.Coordinates]string // why it could not be read
 
 	namespaces map[string]Namespace // being deleted, by UID
 	services   []APIService
@@ -41,7 +42,7 @@ type typeName struct{ apiVersion, kind string }
 type kind struct {
 	gc.Type
 	listed  bool
-	unread  string // why it is not listed; empty if nobody tried
+	unread  string // why it is not listed; empty if that was not tried
 	objects int
 	deleted []deleted
 }
@@ -61,7 +62,8 @@ func New(c Config) *Inspection {
 		namespaces: make(map[string]Namespace), releases: make(map[[2]string][]revision)}
 }
 
-// Types says what is served, and of which versions of groups nobody knows, and why.
+// Types sets the served types, and the versions of groups whose types are not known, each
+// with the reason.
 func (l *Inspection) Types(types []gc.Type, partial map[string]string) {
 	for _, t := range types {
 		l.types[typeName{t.APIVersion, t.Kind}] = &kind{Type: t}
@@ -74,7 +76,7 @@ func (l *Inspection) Types(types []gc.Type, partial map[string]string) {
 	}
 }
 
-// Listing says that the list of a type begins, or begins anew.
+// Listing records that the list of a type begins, or starts over.
 func (l *Inspection) Listing(t gc.Type) {
 	k := l.types[typeName{t.APIVersion, t.Kind}]
 	l.objects -= k.objects
@@ -82,7 +84,7 @@ func (l *Inspection) Listing(t gc.Type) {
 	l.graph.Listing(moment, t.APIVersion, t.Kind)
 }
 
-// Observe takes an object of a list; at is its deletionTimestamp. Strings are copied.
+// Observe receives an object of a list; at is its deletionTimestamp. Strings are copied.
 func (l *Inspection) Observe(o gc.Object, at time.Time) {
 	k := l.types[typeName{o.APIVersion, o.Kind}]
 	l.objects++
@@ -103,19 +105,19 @@ func (l *Inspection) Observe(o gc.Object, at time.Time) {
 	k.deleted = append(k.deleted, deleted{where, at, finalizers})
 }
 
-// Synced says that the list of a type is complete.
+// Synced records that the list of a type is complete.
 func (l *Inspection) Synced(t gc.Type) {
 	l.types[typeName{t.APIVersion, t.Kind}].listed = true
 	l.graph.Synced(moment, t.APIVersion, t.Kind)
 }
 
-// Unreadable says that a type cannot be listed, or not to its end.
+// Unreadable records that a type cannot be listed, or not completely.
 func (l *Inspection) Unreadable(t gc.Type, why string) {
 	l.types[typeName{t.APIVersion, t.Kind}].unread = why
 	l.graph.Unreadable(moment, t.APIVersion, t.Kind)
 }
 
-// Objects is how many were observed.
+// Objects returns how many objects were observed.
 func (l *Inspection) Objects() int { return l.objects }
 
 // Question is an owner that was not seen, to be read live.
@@ -125,7 +127,7 @@ type Question struct {
 	Namespaced bool
 }
 
-// Questions are what is to be answered next; none: that was all.
+// Questions returns what is to be answered next; none if everything is answered.
 func (l *Inspection) Questions() (list []Question) {
 	for {
 		actions := l.graph.Ready(moment, 256)
@@ -136,7 +138,7 @@ func (l *Inspection) Questions() (list []Question) {
 				list = append(list, Question{a.ID, a.Object, a.Object.Namespace != ""})
 			case gc.Warn, gc.Withdraw:
 			default:
-				l.graph.Finished(moment, a.ID, gc.Withheld) // nothing is done here
+				l.graph.Finished(moment, a.ID, gc.Withheld) // an inspection takes no action
 			}
 		}
 		if len(list) > 0 || len(actions) == 0 {
@@ -145,7 +147,7 @@ func (l *Inspection) Questions() (list []Question) {
 	}
 }
 
-// Answer takes what a live read returned; why explains Unknown.
+// Answer receives the result of a live read; why explains Unknown.
 func (l *Inspection) Answer(id uint64, a gc.Answer, why string) {
 	o, asked := l.questions[id]
 	if !asked {
@@ -161,20 +163,20 @@ func (l *Inspection) Answer(id uint64, a gc.Answer, why string) {
 	l.graph.Answered(moment, moment, id, a)
 }
 
-// Namespace takes what a namespace that is being deleted says of itself.
+// Namespace receives the finalizers and conditions of a namespace that is being deleted.
 func (l *Inspection) Namespace(uid string, n Namespace) { l.namespaces[uid] = n }
 
-// APIService takes how another API server is registered.
+// APIService receives the registration of an API server.
 func (l *Inspection) APIService(s APIService) {
 	l.services = append(l.services, s)
 	l.groups[gc.GroupOf(s.Version)] = true
 }
 
-// Webhook takes one entry of a webhook configuration.
+// Webhook receives one entry of a webhook configuration.
 func (l *Inspection) Webhook(w Webhook) { l.webhooks = append(l.webhooks, w) }
 
-// Findings are what is not as it should be at a time, which is the API server's: what
-// holds others first, then what is stuck, then what is left.
+// Findings returns the findings at a time of the API server's clock: first outages, then
+// objects stuck in their deletion, then unresolvable owners, then release histories.
 func (l *Inspection) Findings(now time.Time) []Finding {
 	var all []Finding
 	for _, part := range [][]Finding{l.outages(now), l.stuck(now), l.owners(), l.histories()} {
@@ -196,7 +198,7 @@ func rank(f Finding) int {
 	return 1
 }
 
-// wanted says whether findings about an object are.
+// wanted reports whether Config asks for findings about an object.
 func (l *Inspection) wanted(o gc.Coordinates) bool {
 	n := l.config.Namespace
 	if n == "" || o.Namespace == n {
@@ -205,7 +207,7 @@ func (l *Inspection) wanted(o gc.Coordinates) bool {
 	return o.Namespace == "" && o.APIVersion == "v1" && o.Kind == "Namespace" && o.Name == n
 }
 
-// key are coordinates as a map has them.
+// key returns coordinates as the keys of maps have them: without the resource.
 func key(o gc.Coordinates) gc.Coordinates {
 	o.Resource = ""
 	return o

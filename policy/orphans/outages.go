@@ -7,7 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// outages reports what the API server rests on and does not reach.
+// outages reports the API servers and webhooks that the API server depends on and cannot
+// reach.
 func (l *Inspection) outages(now time.Time) (list []Finding) {
 	for _, s := range l.services {
 		if !down(s) || !s.Since.IsZero() && now.Sub(s.Since) < l.config.OlderThan {

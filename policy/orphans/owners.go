@@ -8,11 +8,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// owners reports references that cannot be resolved.
+// owners reports owner references that cannot be resolved.
 func (l *Inspection) owners() (list []Finding) {
 	for x := range l.graph.Owned {
 		if x.Terminating || !l.wanted(x.Object) {
-			continue // the findings for what is being deleted name what holds it
+			continue // stuck reports objects that are being deleted
 		}
 		for at, o := range x.Owners {
 			reason, why := l.judge(x.Object, o)
@@ -34,7 +34,7 @@ func (l *Inspection) owners() (list []Finding) {
 	return list
 }
 
-// judge says what is wrong with a reference; no reason: nothing is.
+// judge returns what is wrong with a reference; no reason if nothing is.
 func (l *Inspection) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
 	t := l.types[typeName{o.APIVersion, o.Kind}]
 	switch o.Judgement {
@@ -62,7 +62,7 @@ func (l *Inspection) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Re
 	return "", ""
 }
 
-// versionOf is the version in which an owner was seen.
+// versionOf returns the version in which an owner was seen, or that of the reference.
 func (l *Inspection) versionOf(o cascade.Explained) string {
 	for _, s := range l.graph.Seen(o.UID) {
 		if gc.GroupOf(s.APIVersion) == gc.GroupOf(o.APIVersion) && s.Kind == o.Kind && s.Name == o.Name {
@@ -72,7 +72,7 @@ func (l *Inspection) versionOf(o cascade.Explained) string {
 	return o.APIVersion
 }
 
-// gone is for an owner that was proven not to be at the reference's coordinates.
+// gone judges a reference whose owner is proven not to be at its coordinates.
 func (l *Inspection) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Reason, string) {
 	const deletes = "; a running garbage collector deletes or changes it"
 	seen := l.graph.Seen(o.UID)
@@ -90,7 +90,7 @@ func (l *Inspection) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Rea
 	return OwnerAbsent, "there is no such owner" + deletes
 }
 
-// unserves is for a type that is not served.
+// unserves judges a reference whose type is not served.
 func (l *Inspection) unserves(o cascade.Explained) (gc.Reason, string) {
 	if why, ok := l.partial[o.APIVersion]; ok {
 		return OwnerUnknown, "whether the owner is there is not known: what " + o.APIVersion + " serves is not: " + why
@@ -108,7 +108,8 @@ func (l *Inspection) unserves(o cascade.Explained) (gc.Reason, string) {
 	return OwnerTypeNotServed, why + ": no collector can tell whether the owner is gone, so none deletes the object"
 }
 
-// servedOtherwise is another version of a group that has the kind.
+// servedOtherwise returns another version of the group that has the kind; "" if there is
+// none.
 func (l *Inspection) servedOtherwise(o cascade.Explained) (first string) {
 	for n := range l.types {
 		if n.kind == o.Kind && gc.GroupOf(n.apiVersion) == gc.GroupOf(o.APIVersion) && (first == "" || n.apiVersion < first) {
@@ -126,7 +127,7 @@ func (l *Inspection) withResource(o gc.Coordinates) gc.Coordinates {
 	return o
 }
 
-// named is an object for a sentence.
+// named returns an object as words for a sentence, with its namespace unless that is beside.
 func named(o gc.Coordinates, beside string) string {
 	kind := cascade.BaseKind(o.Kind)
 	if group := gc.GroupOf(o.APIVersion); group != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// revision is one Secret in which Helm keeps a release.
+// revision is one revision of a Helm release, which Helm keeps in a Secret.
 type revision struct {
 	version int
 	status  string
@@ -19,12 +19,12 @@ type revision struct {
 // maxNamed bounds how many Secrets one command deletes.
 const maxNamed = 20
 
-// past are the states of revisions that nothing rests on. A release that was uninstalled
-// and kept, or whose every attempt failed, still has its newest revision.
+// past are the statuses of revisions that nothing depends on. A release that was uninstalled
+// and kept, or whose attempts all failed, still has its newest revision.
 var past = []string{"superseded", "failed", "uninstalled"}
 
-// Release takes a Secret of the type helm.sh/release.v1 and its labels. What does not say
-// that it is Helm's, in name and labels, is ignored.
+// Release receives a Secret of the type helm.sh/release.v1 and its labels. It ignores a
+// Secret unless both its name and its labels are Helm's.
 func (l *Inspection) Release(o gc.Object, labels map[string]string) {
 	name, version := labels["name"], labels["version"]
 	n, err := strconv.Atoi(version)
@@ -32,7 +32,7 @@ func (l *Inspection) Release(o gc.Object, labels map[string]string) {
 		return
 	}
 	k := [2]string{strings.Clone(o.Namespace), strings.Clone(name)}
-	status := "" // of another word nothing is known
+	status := "" // nothing is known of other words
 	if i := slices.Index(past, labels["status"]); i >= 0 {
 		status = past[i]
 	}
@@ -40,11 +40,11 @@ func (l *Inspection) Release(o gc.Object, labels map[string]string) {
 		Namespace: k[0], Name: strings.Clone(o.Name), UID: strings.Clone(o.UID)}})
 }
 
-// ForgetReleases begins anew.
+// ForgetReleases discards all releases, because their list starts over or failed.
 func (l *Inspection) ForgetReleases() { clear(l.releases) }
 
-// histories reports releases with more revisions than are kept, and names the oldest of
-// those that nothing rests on.
+// histories reports releases with more revisions than Config.History, and names the oldest
+// revisions with a status of the past.
 func (l *Inspection) histories() (list []Finding) {
 	for k, all := range l.releases {
 		many := len(all) - l.config.History
@@ -53,7 +53,7 @@ func (l *Inspection) histories() (list []Finding) {
 		}
 		slices.SortFunc(all, func(a, b revision) int { return a.version - b.version })
 		var old []revision
-		for _, r := range all[:len(all)-1] { // the newest stays, whatever it says
+		for _, r := range all[:len(all)-1] { // the newest stays, whatever its status
 			if r.status != "" && len(old) < many {
 				old = append(old, r)
 			}

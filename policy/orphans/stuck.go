@@ -8,8 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Stuck are the namespaces that have been deleted for too long: their conditions tell why,
-// and are not in the metadata.
+// Stuck returns the namespaces whose deletion is overdue. The caller must read their
+// conditions, which show why and are not in the metadata.
 func (l *Inspection) Stuck(now time.Time) (list []gc.Coordinates) {
 	if k := l.types[typeName{"v1", "Namespace"}]; k != nil {
 		for _, d := range k.deleted {
@@ -21,13 +21,13 @@ func (l *Inspection) Stuck(now time.Time) (list []gc.Coordinates) {
 	return list
 }
 
-// overdue says whether somebody has waited long enough. A deletionTimestamp that cannot be
-// read is no reason to stay silent.
+// overdue reports whether a deletion was requested at least Config.OlderThan ago. An object
+// with an unreadable deletionTimestamp is overdue, too.
 func (l *Inspection) overdue(now time.Time, d deleted) bool {
 	return d.at.IsZero() || now.Sub(d.at) >= l.config.OlderThan
 }
 
-// stuck reports what has been deleted and does not go, and who holds it.
+// stuck reports objects whose deletion is overdue, and what holds them.
 func (l *Inspection) stuck(now time.Time) (list []Finding) {
 	for _, k := range l.types {
 		for _, d := range k.deleted {
@@ -48,7 +48,7 @@ func (l *Inspection) stuck(now time.Time) (list []Finding) {
 	return list
 }
 
-// held is about one finalizer.
+// held returns the finding for one finalizer of an object.
 func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 	f := Finding{Object: d.Coordinates, By: finalizer, Since: d.at}
 	switch finalizer {
@@ -84,7 +84,7 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 	return f
 }
 
-// unheld is about an object that nothing holds.
+// unheld returns the finding for an object that has no finalizers.
 func (l *Inspection) unheld(d deleted) Finding {
 	why := "it has no finalizers: the API server that keeps it has not removed it"
 	if d.APIVersion == "v1" && d.Kind == "Pod" {
@@ -93,7 +93,7 @@ func (l *Inspection) unheld(d deleted) Finding {
 	return Finding{Reason: HeldByNothing, Object: d.Coordinates, Since: d.at, Why: why, Command: get(d.Coordinates), Looks: true}
 }
 
-// conditions are what the namespace controller says, and what that means here.
+// conditions maps the types of conditions that the namespace controller sets to reasons.
 var conditions = map[string]gc.Reason{
 	"NamespaceDeletionDiscoveryFailure":           NamespaceDiscovery,
 	"NamespaceDeletionGroupVersionParsingFailure": NamespaceVersions,
@@ -102,7 +102,7 @@ var conditions = map[string]gc.Reason{
 	"NamespaceFinalizersRemaining":                NamespaceFinalizers,
 }
 
-// namespace is about a namespace: what its controller says.
+// namespace returns the findings for a namespace, from its conditions.
 func (l *Inspection) namespace(d deleted) (list []Finding) {
 	n, known := l.namespaces[d.UID]
 	f := Finding{Object: d.Coordinates, Since: d.at, By: strings.Join(n.Finalizers, ","), Command: get(d.Coordinates), Looks: true}

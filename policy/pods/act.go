@@ -7,12 +7,12 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// IDs of live reads are odd, those of all else are even.
+// The IDs of live reads are odd, the IDs of all other actions are even.
 func readID(id uint64) uint64 { return id<<1 | 1 }
 func workID(id uint64) uint64 { return id << 1 }
 
-// Ready gives what is due: live reads, then force deletions, then evicted Pods, then those
-// that ended, the oldest first.
+// Ready returns the actions that are due: live reads, then force deletions, then evicted
+// Pods, then other ended Pods, the oldest first.
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
 	out := c.reads.Ready(now, most, func(n *node) (gc.Action, bool) {
@@ -35,7 +35,7 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 	p := t.pod
 	v := c.judge(p)
 	if v.goes && v.reason == NodeGone && !p.node.Proven(c.now, c.config.Quarantine) {
-		p.node.Doubt() // that is long ago: it is read again first
+		p.node.Doubt() // that read is too old: read the Node again first
 		c.quarantine(p.node)
 		v = c.judge(p)
 	}
@@ -68,8 +68,8 @@ func (c *Collector) uidOf(p *pod) string {
 	return p.uid.String()
 }
 
-// Answered takes what a live read of a Node returned. asOf is when it was sent, by the same
-// clock as now.
+// Answered receives the result of a live read of a Node. asOf is when the read was sent, by
+// the same clock as now.
 func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	c.now = now
 	if id != readID(id>>1) {
@@ -89,7 +89,7 @@ func (c *Collector) Answered(now, asOf time.Time, id uint64, a gc.Answer) {
 	c.quarantine(n)
 }
 
-// Patched takes the Pod as a FailPod left it.
+// Patched receives the Pod as it is after a FailPod.
 func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.now = now
 	p := c.failing[id]
@@ -108,7 +108,7 @@ func (c *Collector) Patched(now time.Time, id uint64, o gc.Object) {
 	c.plan(p)
 }
 
-// Finished takes how an action went.
+// Finished receives the result of an action.
 func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	c.now = now
 	if id == readID(id>>1) {
@@ -131,7 +131,7 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	c.plan(t.pod)
 }
 
-// Next is when Ready has more to say; zero if nothing is planned.
+// Next returns when Ready has more to return; zero if nothing is planned.
 func (c *Collector) Next() time.Time {
 	next, read := c.queue.Next(), c.reads.Next()
 	if next.IsZero() || !read.IsZero() && read.Before(next) {
@@ -143,32 +143,33 @@ func (c *Collector) Next() time.Time {
 	return next
 }
 
-// Slow says that none is wanted before a moment, and from then on at most so many as
-// often as that is from now; until [Collector.Release].
+// Slow limits the rate of actions: none before until, and then no more than most in each
+// period of that length. It ends with [Collector.Release], or when fewer are due.
 func (c *Collector) Slow(now, until time.Time, most int) {
 	c.now = now
 	c.reads.Slow(now, until, most)
 	c.queue.Slow(now, until, most)
 }
 
-// Hold has nothing asked for while it is on.
+// Hold stops all actions while on is true.
 func (c *Collector) Hold(now time.Time, on bool) {
 	c.now = now
 	c.reads.Hold(on)
 	c.queue.Hold(on)
 }
 
-// Release has asked for what was withheld or slowed.
+// Release allows again what was withheld or slowed.
 func (c *Collector) Release(now time.Time) {
 	c.now = now
 	c.reads.Release(maps.Values(c.bound))
 	c.queue.Release(c.tasks)
 }
 
-// Len is how many Pods and Nodes are kept.
+// Len returns how many Pods and Nodes are kept.
 func (c *Collector) Len() int { return c.pods.used + c.nodes.Len() }
 
-// Explain says what is to become of a Pod, or of the Pods of a Node that is missing.
+// Explain returns what is known of a Pod, or of the Pods of a missing Node: why they are
+// kept, or when they are deleted.
 func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
 	if n := c.bound[o.Name]; o.Kind == "Node" && n != nil && !n.present {
 		return n.Find(c.missing(n)), true
@@ -186,20 +187,20 @@ func (c *Collector) find(p *pod) (f gc.Finding) {
 	if p.task != nil {
 		f = p.task.Find("")
 	}
-	f.Reason, f.Due = v.reason, v.due // that of the queue is its place there
+	f.Reason, f.Due = v.reason, v.due // the queue's Due is only its place there
 	if v.goes && v.due.IsZero() {
 		f.Due = c.now
 	}
 	return f
 }
 
-// Planned are the Pods that are due until then.
+// Planned returns the first Pods that are due by until, and how many there are in all.
 func (c *Collector) Planned(until time.Time, most int) ([]gc.Planned, int) {
 	due := func(t *task) time.Time { return c.find(t.pod).Due }
 	return gc.Earliest(c.tasks, due, until, most, func(t *task) gc.Planned { return gc.Planned{Object: c.at(t.pod), Finding: c.find(t.pod)} })
 }
 
-// missing says what is known of a Node that is not there.
+// missing returns the reason for the Pods of a Node that does not exist.
 func (c *Collector) missing(n *node) gc.Reason {
 	switch {
 	case !c.nodes.Known():
@@ -212,8 +213,8 @@ func (c *Collector) missing(n *node) gc.Reason {
 	return NodeGone
 }
 
-// Counts are the Pods that would go with their Nodes, if not too many of those were lost
-// at once: somebody should look.
+// Counts returns how many Pods would be deleted with their Nodes if not too many Nodes were
+// lost at once. An operator should look at them.
 func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	held := 0
 	for _, n := range c.Held() {

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Collector knows all Pods and Nodes, and which Pods are to go. It is not safe for
+// Collector knows all Pods and Nodes, and which Pods are to be deleted. It is not safe for
 // concurrent use.
 type Collector struct {
 	config   Config
@@ -18,16 +18,16 @@ type Collector struct {
 	spaces   map[string]*namespace
 	podsRead reading
 	all      *group
-	owners   [2]map[uid]*group // by what ended how
-	nodes    nodes.Knowledge   // the flag: it is out of service, and not ready
+	owners   [2]map[uid]*group // by owner: of Pods that succeeded, and that failed
+	nodes    nodes.Knowledge   // the flag: out of service, and not ready
 	bound    map[string]*node
 	reads    gc.Queue[*node]
 	queue    gc.Queue[*task]
-	failing  map[uint64]*pod // by the ID of the FailPod that is on its way
+	failing  map[uint64]*pod // by the ID of the FailPod in flight
 	now      time.Time
 }
 
-// reading is how well a type is known.
+// reading is what is known of the lists and watches of a type.
 type reading struct {
 	t        gc.Type
 	epoch    uint32
@@ -50,7 +50,7 @@ func (c *Collector) reset() {
 	c.failing = make(map[uint64]*pod)
 }
 
-// Configure takes another configuration: all Pods are judged anew.
+// Configure replaces the configuration and judges all Pods again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.now = now
 	for p := range c.pods.all {
@@ -71,7 +71,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.planAll()
 }
 
-// keeps says why nothing in a namespace is collected; "" if it is.
+// keeps returns why nothing in a namespace is collected; "" if its Pods are.
 func (c *Collector) keeps(namespace string) gc.Reason {
 	switch {
 	case c.config.Excluded.Match(namespace):
@@ -82,7 +82,8 @@ func (c *Collector) keeps(namespace string) gc.Reason {
 	return ""
 }
 
-// Listing says that a list begins: what it does not name has gone.
+// Listing records that a list begins. Once it is complete, objects that it did not have are
+// gone.
 func (c *Collector) Listing(now time.Time, t gc.Type) {
 	c.now = now
 	switch t.Kind {
@@ -93,7 +94,7 @@ func (c *Collector) Listing(now time.Time, t gc.Type) {
 	}
 }
 
-// Synced says that a list is complete.
+// Synced records that a list is complete, and drops the Pods that it did not have.
 func (c *Collector) Synced(now time.Time, t gc.Type) {
 	c.now = now
 	switch t.Kind {
@@ -114,8 +115,8 @@ func (c *Collector) Synced(now time.Time, t gc.Type) {
 	}
 }
 
-// Unreadable says that a type cannot be read now. What is known of it is old: nothing
-// that rests on there being no more or no other is done.
+// Unreadable records that a type cannot be read now. Its known state is old, so nothing is
+// done that needs the complete state.
 func (c *Collector) Unreadable(now time.Time, t gc.Type) {
 	c.now = now
 	switch t.Kind {
@@ -147,8 +148,8 @@ func (c *Collector) tasks(yield func(*task) bool) {
 	}
 }
 
-// Observe takes a Pod or a Node as a list or a watch reported it. fields is a [Pod] or a
-// [Node]; of anything else, too little is known to do anything about it.
+// Observe receives a Pod or a Node as a list or a watch reported it. fields is a [Pod] or a
+// [Node]. With anything else, a Pod is forgotten, and a Node counts as in service.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.now = now
 	switch t.Kind {
@@ -217,12 +218,12 @@ func (c *Collector) observePod(o gc.Object, f Pod) {
 	}
 }
 
-// vanishes is how long the API server may take to remove a Pod that it has reported as
-// deleted without grace: it writes that first. One that stays is left from an API server
-// that ended in between.
+// vanishes is how long the API server may take to remove a Pod whose deletion without grace
+// it has reported: it writes that first. If the Pod stays longer, the API server ended
+// between the two.
 const vanishes = 30 * time.Second
 
-// rename notes name and version, in memory of its own.
+// rename stores name and version, in memory of its own.
 func (p *pod) rename(o gc.Object) {
 	p.text, p.named = strings.Join([]string{o.Name, o.ResourceVersion}, ""), uint8(len(o.Name))
 }

@@ -1,17 +1,21 @@
-// Package pods collects Pods that nobody will end or wants any more, as the pod-garbage-
-// collector-controller of the kube-controller-manager does: those that ended, beyond what
-// is to be kept; those bound to Nodes that are gone; those that terminate on a Node that
-// is out of service, or that never had one.
+// Package pods collects Pods by the rules of the pod-garbage-collector-controller of the
+// kube-controller-manager:
+//
+//   - Pods that ended, beyond the number to keep;
+//   - Pods bound to Nodes that are gone;
+//   - terminating Pods on a Node that is out of service;
+//   - terminating Pods that were never bound to a Node.
 //
 // Invariants:
-//   - A Pod that runs goes only if a live read found its Node absent, and no longer
-//     ago than the quarantine; or if somebody deleted it already.
-//   - What rests on a count rests on complete lists: while Pods cannot be read, none goes
-//     for being one too many; while Nodes cannot be read, none goes for its Node.
-//   - A force deletion that cannot help is not asked for: finalizers hold the Pod, and its
-//     grace period is zero already.
+//   - A running Pod is deleted only if a live read found its Node absent, no longer ago than
+//     the quarantine, or if its deletion was requested before.
+//   - Decisions by count need complete lists. While Pods cannot be read, none is deleted
+//     because there are too many. While Nodes cannot be read, none is deleted because of its
+//     Node.
+//   - A force deletion that cannot help is not requested: finalizers hold the Pod, and its
+//     grace period is already zero.
 //
-// Which Pods are too many is kept up to date in heaps, one pair for the cluster and each
-// namespace and owner with a limit: a change costs the logarithm of what ended. A Pod that
-// runs is kept for the index by Node alone.
+// Heaps keep track of the Pods that are too many: one pair for the cluster, and one for each
+// namespace and owner with a limit. A change costs the logarithm of the number of ended Pods.
+// A running Pod is kept only for the index by Node.
 package pods

@@ -2,15 +2,15 @@ package pods
 
 import "container/heap"
 
-// What a task's places are about.
+// Indexes into task.places.
 const (
 	inAll = iota
 	inNamespace
 	inOwner
 )
 
-// group is Pods of which so many are kept: in one half those that are, the next to go on
-// top, in the other those that are too many, the last to go on top.
+// group is a set of Pods of which a number is kept. The half kept has these, with the next to
+// go on top. The half gone has those that are too many, with the last to go on top.
 type group struct{ kept, gone half }
 
 type half struct {
@@ -25,8 +25,8 @@ func newGroup(slot uint8) *group {
 
 func (g *group) len() int { return len(g.kept.tasks) + len(g.gone.tasks) }
 
-// add a task; moved is called for each that changes sides. If some are too many, one more
-// is: the next to go of those kept and t.
+// add adds a task; moved is called for each task that changes halves. If some are too many,
+// one more becomes so: the next to go among t and the kept tasks.
 func (g *group) add(t *task, keep int, moved func(*task)) {
 	heap.Push(&g.kept, t)
 	g.balance(keep, moved)

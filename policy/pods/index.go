@@ -2,8 +2,8 @@ package pods
 
 import "hash/maphash"
 
-// index finds a Pod by its UID: a hash table with linear probing, some eleven bytes a
-// Pod, because the UID stands in the Pod. A map takes three times that.
+// index finds a Pod by its UID. It is a hash table with linear probing and takes about eleven
+// bytes per Pod, because the UID is in the Pod. A map takes three times that.
 type index struct {
 	seed  maphash.Seed
 	slots []*pod
@@ -16,7 +16,7 @@ func newIndex() index {
 	return index{seed: maphash.MakeSeed(), slots: make([]*pod, fewSlots)}
 }
 
-// home is where the search for a UID begins.
+// home returns the slot where the search for a UID begins.
 func (x *index) home(u uid) int {
 	return int(maphash.Bytes(x.seed, u[:]) >> 32 * uint64(len(x.slots)) >> 32)
 }
@@ -28,7 +28,7 @@ func (x *index) next(at int) int {
 	return at
 }
 
-// seek the slot of a UID, or the free one that ends the search.
+// seek returns the slot of a UID, or the free slot that ends the search.
 func (x *index) seek(u uid) int {
 	at := x.home(u)
 	for x.slots[at] != nil && x.slots[at].uid != u {
@@ -37,10 +37,10 @@ func (x *index) seek(u uid) int {
 	return at
 }
 
-// get is nil if there is none.
+// get returns the Pod with a UID; nil if there is none.
 func (x *index) get(u uid) *pod { return x.slots[x.seek(u)] }
 
-// add p, which is not there yet.
+// add adds p, which must not be in the index.
 func (x *index) add(p *pod) {
 	if (x.used+1)*5 > len(x.slots)*4 {
 		x.resize(len(x.slots) * 5 / 4)
@@ -49,14 +49,15 @@ func (x *index) add(p *pod) {
 	x.used++
 }
 
-// remove p, which is there.
+// remove removes p, which must be in the index.
 func (x *index) remove(p *pod) {
 	gap := x.seek(p.uid)
 	x.slots[gap] = nil
 	x.used--
 	for at := x.next(gap); x.slots[at] != nil; at = x.next(at) {
 		home := x.home(x.slots[at].uid)
-		// Between the gap and here, going round: it is found without passing the gap.
+		// Its home is between the gap and here, cyclically: a search finds it without passing
+		// the gap.
 		if gap < at && gap < home && home <= at || at < gap && (gap < home || home <= at) {
 			continue
 		}
@@ -78,7 +79,7 @@ func (x *index) resize(slots int) {
 	}
 }
 
-// all are the Pods, in no order. None may be added or removed meanwhile.
+// all yields the Pods in no order. None may be added or removed during the iteration.
 func (x *index) all(yield func(*pod) bool) {
 	for _, p := range x.slots {
 		if p != nil && !yield(p) {

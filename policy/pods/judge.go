@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// verdict is what is to become of a Pod.
+// verdict is the decision on a Pod.
 type verdict struct {
 	reason gc.Reason
 	goes   bool
@@ -17,7 +17,7 @@ type verdict struct {
 func goes(why gc.Reason) verdict { return verdict{reason: why, goes: true} }
 func kept(why gc.Reason) verdict { return verdict{reason: why} }
 
-// judge a Pod by what is known now.
+// judge returns the decision on a Pod by what is known now.
 func (c *Collector) judge(p *pod) verdict {
 	if p.space.kept != "" {
 		return kept(p.space.kept)
@@ -51,7 +51,8 @@ func (c *Collector) judge(p *pod) verdict {
 	return ended
 }
 
-// ofNode judges it by where it is bound; without a reason if that gives none.
+// ofNode judges a Pod by the Node that it is bound to. Without a reason, the Node does not
+// matter.
 func (c *Collector) ofNode(p *pod) verdict {
 	n := p.node
 	switch {
@@ -100,14 +101,15 @@ func (c *Collector) ofEnd(p *pod) verdict {
 	return v
 }
 
-// What is to go at once is queued by its age, but force deletions before all that ended,
-// and what was evicted before the rest: nothing in a cluster is older than that.
+// Pods to be deleted at once are queued by age. These offsets put evicted Pods before all
+// other ended Pods, and force deletions before both: nothing in a cluster is older than a
+// century.
 const (
 	aCentury   = 100 * 365 * 24 * time.Hour
 	twoOfThese = 2 * aCentury
 )
 
-// rank is where p stands in the queue.
+// rank returns the time under which p is in the queue.
 func (c *Collector) rank(p *pod, v verdict) time.Time {
 	since := at(p.created)
 	if since.After(c.now) {
@@ -125,7 +127,7 @@ func (c *Collector) rank(p *pod, v verdict) time.Time {
 	return since
 }
 
-// plan when something is to be done about p.
+// plan schedules the next action on p, if there is one.
 func (c *Collector) plan(p *pod) {
 	v := c.judge(p)
 	switch {

@@ -1,7 +1,7 @@
 package pods
 
-// count p in what its going or staying depends on: the groups with a limit, and the
-// Pods of its node that are to go with it.
+// count adds p to everything that decides whether it is kept: the groups with a limit, and
+// the Pods of its Node that would be deleted with the Node.
 func (c *Collector) count(p *pod) {
 	if p.space.kept != "" {
 		return
@@ -23,7 +23,7 @@ func (c *Collector) count(p *pod) {
 	}
 }
 
-// uncount takes it out again, before anything of it changes.
+// uncount undoes count. It must be called before p changes.
 func (c *Collector) uncount(p *pod) {
 	if p.is(wanting) {
 		p.flags &^= wanting
@@ -52,10 +52,11 @@ func (c *Collector) uncount(p *pod) {
 	}
 }
 
-// moved is called for a Pod that became too many, or no longer is.
+// moved is called for a Pod that became one too many, or is so no longer.
 func (c *Collector) moved(t *task) { c.plan(t.pod) }
 
-// group of a Pod that ended, and how many are kept of it; nil if there is no limit.
+// group returns the group of an ended Pod, and how many Pods it keeps; nil if there is no
+// limit. If fresh is set, a missing group is created.
 func (c *Collector) group(p *pod, slot int, fresh bool) (g *group, keep int) {
 	ended, limits := p.phase-succeeded, c.config.Succeeded
 	if p.phase == failed {

@@ -16,9 +16,9 @@ type node struct {
 	present      bool // as far as is known
 	outOfService bool // and not ready
 	pods         []*pod
-	wanting      int       // of those, the ones that would go with it
-	refused      int       // of those, the ones whose deletion is refused
-	latest       time.Time // when a Pod was seen there that is late; zero: none is
+	wanting      int       // how many of them would be deleted with it
+	refused      int       // how many of those have a refused deletion
+	latest       time.Time // when the last late Pod was seen; zero: none is late
 }
 
 func (c *Collector) nodeNamed(name string) *node {
@@ -31,7 +31,8 @@ func (c *Collector) nodeNamed(name string) *node {
 	return n
 }
 
-// nodeMoved takes that a Node came, went, is in another state, is held now, or is not any more.
+// nodeMoved handles a Node that appeared or disappeared, whose flag changed, or that became
+// held or is no longer held.
 func (c *Collector) nodeMoved(name string) {
 	n := c.bound[name]
 	if n == nil {
@@ -39,7 +40,7 @@ func (c *Collector) nodeMoved(name string) {
 	}
 	was := n.present
 	if n.outOfService, n.present = c.nodes.Get(name); n.present && !was {
-		for _, p := range n.pods { // another life of the Node
+		for _, p := range n.pods { // the Node was created again
 			c.refuse(p, false)
 		}
 	}
@@ -48,7 +49,7 @@ func (c *Collector) nodeMoved(name string) {
 	c.planPods(n)
 }
 
-// bind p to a node by name; "": to none.
+// bind binds p to the Node of a name; "": to none.
 func (c *Collector) bind(p *pod, name string) {
 	if n := p.node; n != nil {
 		if n.Name == name {
@@ -69,8 +70,8 @@ func (c *Collector) bind(p *pod, name string) {
 	n.pods = append(n.pods, p)
 }
 
-// arrived says that p was seen to be bound to its node for the first time. The Node may
-// have come again without being seen: only a read that is sent later is about this Pod.
+// arrived records that p was first seen bound to its Node. The Node may have existed again
+// unnoticed, so only a read that is sent later is about this Pod.
 func (c *Collector) arrived(p *pod) {
 	if n := p.node; n != nil && n.Lost() {
 		n.latest = c.now
@@ -79,7 +80,7 @@ func (c *Collector) arrived(p *pod) {
 	}
 }
 
-// cover the Pods of n that are late by what was read since they came.
+// cover records that a read sent after the late Pods of n arrived found n absent.
 func (n *node) cover() {
 	if n.latest.IsZero() {
 		return
@@ -90,7 +91,7 @@ func (n *node) cover() {
 	}
 }
 
-// touched says that something about the Pods of these nodes changed; nil: of none.
+// touched reckons these nodes again after their Pods changed; it ignores nil.
 func (c *Collector) touched(nodes ...*node) {
 	for _, n := range nodes {
 		if n != nil {
@@ -100,7 +101,8 @@ func (c *Collector) touched(nodes ...*node) {
 	c.nodes.Weigh()
 }
 
-// reckonAll does after the list of Nodes, or what it is worth, changed.
+// reckonAll reckons all nodes again after the list of Nodes changed, or became known or
+// unknown.
 func (c *Collector) reckonAll() {
 	for _, n := range c.bound {
 		c.reckon(n)
@@ -111,7 +113,7 @@ func (c *Collector) reckonAll() {
 	c.nodes.Weigh()
 }
 
-// reckon whether n is lost, and what follows from that for itself.
+// reckon decides whether n is lost, and updates its absence, its live read and its Pods.
 func (c *Collector) reckon(n *node) {
 	was := n.Lost()
 	if c.nodes.Reckon(c.now, &n.Loss, n.wanting > 0, n.weighs()); len(n.pods) == 0 {
@@ -129,8 +131,8 @@ func (c *Collector) reckon(n *node) {
 	c.planPods(n)
 }
 
-// quarantine has n read when its quarantine is over, and for Pods that came later when
-// that answer is too old.
+// quarantine schedules the live read of n: after its quarantine and, for Pods that arrived
+// later, when the last answer is too old.
 func (c *Collector) quarantine(n *node) {
 	var due time.Time
 	if n.Lost() && !n.Held() && (!n.Absent() || !n.latest.IsZero()) {
@@ -139,11 +141,11 @@ func (c *Collector) quarantine(n *node) {
 	c.reads.Schedule(n, due)
 }
 
-// weighs says whether n counts against others. If all its Pods are refused, they may stay for ever. Their
-// deletion was decided before that, so that n does not wait for others, either.
+// weighs reports whether n counts as one of the Nodes lost together. If all its Pods are refused, they
+// may stay forever. Their deletion was decided before that, so n does not wait for other Nodes, either.
 func (n *node) weighs() bool { return n.wanting > n.refused }
 
-// refuse notes whether nobody may delete p as it is.
+// refuse records whether the deletion of p is refused in its current version.
 func (c *Collector) refuse(p *pod, is bool) {
 	if p.is(refused) == is {
 		return
@@ -153,8 +155,8 @@ func (c *Collector) refuse(p *pod, is bool) {
 	c.count(p)
 }
 
-// Held are the Nodes whose Pods stay because too many Nodes were lost at once, each with the number of
-// its Pods.
+// Held returns the Nodes whose Pods stay because too many Nodes were lost at once, each with the
+// number of its Pods.
 func (c *Collector) Held() map[string]int {
 	held := make(map[string]int)
 	for l := range c.nodes.Held {
@@ -163,7 +165,8 @@ func (c *Collector) Held() map[string]int {
 	return held
 }
 
-// ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
+// ConfirmLost records that a person has confirmed the loss of a Node: see
+// [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 	c.now = now
 	return c.nodes.Confirm(name)

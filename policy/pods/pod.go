@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// pod is what is kept of each. There may be many: it is small.
+// pod is what is kept of a Pod. There may be many, so it is small.
 type pod struct {
 	uid            uid
 	text           string // its name, then its resourceVersion
@@ -21,7 +21,7 @@ type pod struct {
 	task           *task // nil: nothing is to be done about it, and it is not counted
 	place          int32 // in node.pods
 	epoch          uint32
-	created, ended uint32 // Unix seconds, as far as they fit; 0: it does not say
+	created, ended uint32 // Unix seconds, clamped; 0: not set
 	named          uint8  // the length of the name
 	phase          phase
 	flags          flags
@@ -31,7 +31,7 @@ type flags uint8
 
 const (
 	terminating flags = 1 << iota
-	finalizers        // something holds it
+	finalizers        // it has finalizers
 	noGrace           // it is terminating with a grace period of zero
 	evicted
 	wanting // it counts in node.wanting
@@ -67,13 +67,14 @@ func (p *pod) over() bool      { return p.phase >= succeeded }
 func (p *pod) name() string    { return p.text[:p.named] }
 func (p *pod) version() string { return p.text[p.named:] }
 
-// is all of these flags.
+// is reports whether all of these flags are set.
 func (p *pod) is(f flags) bool { return p.flags&f == f }
 
-// futile says that a force deletion changes nothing.
+// futile reports whether a force deletion would change nothing.
 func (p *pod) futile() bool { return p.over() && p.is(terminating|finalizers|noGrace) }
 
-// before is the order in which they go: those evicted first, then those created first.
+// before reports whether p is deleted before q: evicted Pods go first, then those created
+// first.
 func (p *pod) before(q *pod) bool {
 	if p.is(evicted) != q.is(evicted) {
 		return p.is(evicted)
@@ -85,30 +86,30 @@ func (p *pod) before(q *pod) bool {
 		bytes.Compare(p.uid[:], q.uid[:])) < 0
 }
 
-// set does, or clears, one of them.
+// set sets or clears flags.
 func (p *pod) set(f flags, is bool) {
 	if p.flags &^= f; is {
 		p.flags |= f
 	}
 }
 
-// task is about a Pod that ended, or is to go.
+// task is the work on a Pod that ended, or is to be deleted.
 type task struct {
 	gc.Item
 	pod    *pod
 	owner  uid      // if it ended, and has one
-	places [3]int32 // in the halves of its groups, from 1; negative: among those that go
+	places [3]int32 // in the halves of its groups, from 1; negative: in gone; 0: in none
 }
 
-// namespace is one in which there are Pods.
+// namespace is a namespace in which there are Pods.
 type namespace struct {
 	name   string
 	pods   int
-	kept   gc.Reason // why nothing in it is collected; empty: it is
-	groups [2]*group // of those that succeeded, and failed, if there is a limit
+	kept   gc.Reason // why nothing in it is collected; empty: Pods are
+	groups [2]*group // of Pods that succeeded, and that failed, if there is a limit
 }
 
-// uid is a UUID. Another UID is there by its hash, which is no UUID.
+// uid is a UUID. Any other UID is represented by its hash, which is not a valid UUID.
 type uid [16]byte
 
 func uidOf(s string) (u uid, exact bool) {
@@ -132,8 +133,8 @@ func (u uid) String() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// seconds is a time in Unix seconds, rounded up, as near as it can be kept. Times of
-// others may be anything.
+// seconds returns a time in Unix seconds, rounded up and clamped; 0 for the zero time. Times
+// from the API can be anything.
 func seconds(t time.Time) uint32 {
 	if t.IsZero() {
 		return 0

@@ -6,55 +6,57 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Name is the collector's.
+// Name is the collector's name.
 const Name gc.Collector = "pods"
 
-// Pod is what the collector wants to know of a Pod beside its metadata.
+// Pod has the fields of a Pod that the collector needs beside its metadata.
 type Pod struct {
 	Phase   string    // status.phase: Pending, Running, Succeeded, Failed, Unknown
 	Node    string    // spec.nodeName; empty: it was never bound to one
 	Created time.Time // metadata.creationTimestamp
-	// Ended is when the last of its containers did, sidecars among them; zero if it does
-	// not say (an eviction before anything ran), or one of them has not ended.
+	// Ended is when its last container ended, sidecars included; zero if that is not set (an
+	// eviction before anything ran), or one of them has not ended.
 	Ended   time.Time
 	Evicted bool // status.reason is Evicted, and it failed
 	NoGrace bool // metadata.deletionGracePeriodSeconds is 0: it was deleted by force
 }
 
-// Node is what the collector wants to know of a Node beside its metadata.
+// Node has the fields of a Node that the collector needs beside its metadata.
 type Node struct {
 	Ready        bool // the condition Ready is True
 	OutOfService bool // it has the taint node.kubernetes.io/out-of-service
 }
 
-// Config says which Pods are collected. The zero value does as the kube-controller-manager
-// does, but for MaxShare.
+// Config selects the Pods that are collected. The zero value does as the
+// kube-controller-manager does, except for MaxShare.
 type Config struct {
-	// Namespaces in which Pods are collected and counted. Empty: all.
+	// Namespaces are those in which Pods are collected and counted. Empty: all.
 	Namespaces gc.Patterns
-	// Excluded are namespaces whose Pods nobody may delete. Those are not counted, and
-	// keep no others.
+	// Excluded are namespaces whose Pods must not be deleted. These Pods are not counted, and
+	// do not affect the Pods of other namespaces.
 	Excluded gc.Patterns
-	// Keep is how many Pods that ended are kept in all of them. 0: 12,500. Below 0: all.
+	// Keep is how many ended Pods are kept in all these namespaces together. 0: 12,500. Below
+	// 0: all.
 	Keep int
 	// Succeeded and Failed limit the Pods of that phase further.
 	Succeeded, Failed Limits
 	// Quarantine is how long a Node must be missing before it is read live, and how long
 	// the answer holds. 0 or less: 40s.
 	Quarantine time.Duration
-	// MaxShare of all Nodes, those lost included, may be lost within [nodes.LostTogether]; one always
-	// may, and the number is rounded up. If more are, the Pods of those Nodes stay until a person
-	// confirms that the Nodes are gone ([Collector.ConfirmLost]), or Nodes come. 1 or more: there
-	// is no such limit. 0 or less: 0.34, with which one zone of three may go.
+	// MaxShare is the share of all Nodes, lost ones included, that may be lost within
+	// [nodes.LostTogether]. The number is rounded up, and one Node may always be lost. If more are
+	// lost, their Pods stay until a person confirms that the Nodes are gone
+	// ([Collector.ConfirmLost]), or enough Nodes appear. 1 or more: there is no such limit. 0 or
+	// less: 0.34, which allows for one of three zones.
 	MaxShare float64
 }
 
-// Limits are for Pods that ended in one phase. Of what is too much, evicted Pods go first,
+// Limits are for Pods that ended in one phase. Of the excess, evicted Pods are deleted first,
 // then those created first. The zero value limits nothing.
 type Limits struct {
-	PerNamespace int           // so many are kept in each namespace. 0 or less: all
-	PerOwner     int           // so many are kept of each first owner reference. 0 or less: all
-	After        time.Duration // they go so long after their end. 0 or less: never
+	PerNamespace int           // number kept in each namespace. 0 or less: all
+	PerOwner     int           // number kept for each first owner reference. 0 or less: all
+	After        time.Duration // how long they are kept after their end. 0 or less: forever
 }
 
 const (
@@ -72,7 +74,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Why a Pod goes.
+// Reasons to delete a Pod.
 const (
 	OverLimit          gc.Reason = "over_limit"           // more ended than Config.Keep
 	OverNamespaceLimit gc.Reason = "over_namespace_limit" // more than Limits.PerNamespace
@@ -83,18 +85,18 @@ const (
 	NeverScheduled     gc.Reason = "terminating_never_scheduled"
 )
 
-// Why a Pod is kept.
+// Reasons to keep a Pod.
 const (
 	Running        gc.Reason = "running"
 	Pending        gc.Reason = "pending"
 	PhaseUnknown   gc.Reason = "phase_unknown"
-	WithinLimits   gc.Reason = "within_limits" // it ended; it may have time left
-	Terminating    gc.Reason = "terminating"   // deleted already; its kubelet ends it
+	WithinLimits   gc.Reason = "within_limits" // it ended; Limits.After may not have passed yet
+	Terminating    gc.Reason = "terminating"   // already deleted; its kubelet ends it
 	Held           gc.Reason = "held_by_finalizers"
 	OtherNamespace gc.Reason = "namespace_not_selected"
 	Excluded       gc.Reason = "namespace_excluded"
-	NodeMissing    gc.Reason = "node_missing" // it may come back, or was not yet read to be absent
+	NodeMissing    gc.Reason = "node_missing" // it may come back, or no live read has found it absent
 	TooManyLost    gc.Reason = "too_many_nodes_lost"
-	NodesUnread    gc.Reason = "nodes_not_read" // whether its Node is there is not known
-	PodsUnread     gc.Reason = "pods_not_read"  // it may be too many, but how many there are is not known
+	NodesUnread    gc.Reason = "nodes_not_read" // whether its Node exists is unknown
+	PodsUnread     gc.Reason = "pods_not_read"  // it may be one too many, but the count is unknown
 )

@@ -8,7 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Ready gives what is due, the longest first. So many volumes are on their way at most.
+// Ready returns the actions that are due, the longest overdue first. At most Config.AtOnce
+// volumes are in flight.
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	list := c.Collection.Ready(now, max(min(most, c.config.atOnce()-len(c.calls)), 0))
 	for _, a := range list {
@@ -19,7 +20,7 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	return list
 }
 
-// Next is when Ready has more to say; zero: not by itself.
+// Next returns when Ready has more to return; zero if that needs an event or an answer.
 func (c *Collector) Next() time.Time {
 	if len(c.calls) >= c.config.atOnce() {
 		return time.Time{} // an answer makes room
@@ -48,12 +49,13 @@ func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	return a
 }
 
-// Answered takes what a live read of a Node, or then of its Pods, returned. It began when it was asked for,
-// at the earliest. A Pod that is bound to the Node has the quarantine begin anew, too.
+// Answered receives the result of a live read: of a Node or, after that, of its Pods. The read was sent no
+// earlier than it was asked for. If a Pod is bound to the Node, the quarantine starts over, as it does for
+// a Node that exists.
 func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	e, ok := c.Read(now, id, a)
 	if !ok || e.left == nil || e.left.Since == 0 {
-		return // its Node is there, or nobody knows
+		return // its Node exists, or is not known to be missing
 	}
 	l := e.left
 	l.free = l.Absent() && a.State == gc.Absent
@@ -61,7 +63,7 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 	c.Plan(e)
 }
 
-// Finished takes how an action went.
+// Finished receives the result of an action.
 func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	of, called := c.calls[id]
 	delete(c.calls, id)

@@ -8,13 +8,13 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Collector knows all PersistentVolumes, and what bears on them. It is not safe for
+// Collector knows all PersistentVolumes and everything that affects them. It is not safe for
 // concurrent use.
 type Collector struct {
 	gc.Collection[*kept] // PersistentVolumes, VolumeAttachments, CSINodes
 	config               Config
 
-	claims  gc.Names[claimed]  // by namespace/name, each with what it says
+	claims  gc.Names[claimed]  // by namespace/name, each with its fields
 	nodes   nodes.Knowledge    // by name
 	leases  nodes.Signs        // of Nodes
 	drivers gc.Names[struct{}] // CSIDrivers by name
@@ -22,28 +22,28 @@ type Collector struct {
 
 	index   index
 	blind   int               // volumes, claims and attachments whose fields could not be read
-	calls   map[uint64]call   // DeleteVolumes on their way
+	calls   map[uint64]call   // DeleteVolumes in flight
 	resting map[string]*rest  // drivers that cannot serve
-	words   map[string]string // those that many objects share
-	bound   map[string]*node  // Nodes that have left something, by name
+	words   map[string]string // interned: many objects share them
+	bound   map[string]*node  // Nodes of attachments and CSINodes, by name
 }
 
-// claimed is what is kept of a claim.
+// claimed is what is kept of a PersistentVolumeClaim.
 type claimed struct {
-	volume string // that it names
+	volume string // the volume that it names
 	blind  bool   // its fields could not be read
 }
 
-// call is a DeleteVolume on its way.
+// call is a DeleteVolume in flight.
 type call struct{ uid, driver string }
 
-// rest of a driver.
+// rest is the pause of a driver.
 type rest struct {
 	until time.Time
 	pause time.Duration
 }
 
-// kept is what is known of an object: a volume, or left of a Node.
+// kept is what is known of an object: a volume, or what a Node left.
 type kept struct {
 	gc.Entry
 	terminating bool
@@ -72,12 +72,12 @@ func New(config Config) *Collector {
 	return c
 }
 
-// Configure takes another configuration: all is judged anew.
+// Configure replaces the configuration and judges all objects again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
 	c.nodes.SetShare(config.MaxShare)
-	clear(c.resting) // whoever configures may have fixed it
+	clear(c.resting) // the operator may have fixed the driver
 	for e := range c.Objects().All {
 		if e.volume != nil {
 			e.volume.failures, e.volume.retry = 0, time.Time{}
@@ -86,7 +86,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.PlanAll()
 }
 
-// word gives one copy of what many objects say.
+// word interns a string that many objects share.
 func (c *Collector) word(s string) string {
 	if w, known := c.words[s]; known {
 		return w
@@ -96,7 +96,8 @@ func (c *Collector) word(s string) string {
 	return s
 }
 
-// before it is judged anew: since when its Node is missing, and what is made of that now.
+// before is called before e is judged. It updates since when the Node of e is missing, and
+// whether that Node is lost.
 func (c *Collector) before(e *kept) {
 	if l := e.left; l != nil && l.node == nil {
 		l.Miss(c.Now(), false)
@@ -106,7 +107,7 @@ func (c *Collector) before(e *kept) {
 	}
 }
 
-// gone is an object that was forgotten.
+// gone removes a forgotten object from everything that refers to it.
 func (c *Collector) gone(e *kept) {
 	if e.volume != nil {
 		c.file(e, take)
@@ -127,7 +128,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 	return c.decideLeft(e)
 }
 
-// Len is how many objects are known.
+// Len returns how many objects are known.
 func (c *Collector) Len() int {
 	return c.Collection.Len() + c.claims.Len() + c.nodes.Len() + c.leases.Len() + c.drivers.Len() + c.classes.Len()
 }

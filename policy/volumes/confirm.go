@@ -7,7 +7,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Live is what a volume is deleted by, as a live read has it.
+// Live is what the deletion of a volume needs, from a live read.
 type Live struct {
 	Driver, Handle string
 	Namespace      string // of its claim
@@ -16,9 +16,9 @@ type Live struct {
 	Finalizer      int // index of the provisioner's; below 0: it has none
 }
 
-// Confirm says whether what an action asks for may be done now. It is for a collector of
-// the same Config that was filled from live lists of PersistentVolumes, PersistentVolumeClaims
-// and VolumeAttachments, and of nothing else; why says what speaks against it.
+// Confirm reports whether the deletion that an action asks for may be done now; why is the
+// reason against it. It is for a collector of the same Config that was filled from live lists
+// of PersistentVolumes, PersistentVolumeClaims and VolumeAttachments, and of nothing else.
 func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, ok bool) {
 	c.Tell(now)
 	e := c.Objects().Get(a.Object.UID)
@@ -39,8 +39,8 @@ func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, 
 	return v, why, true
 }
 
-// named says whether the handle stands anywhere in a volume of another kind: before a
-// driver took their place, disks had volumes of kinds of their own, which name the same.
+// named reports whether the source of a volume without CSI contains the handle of e. Before
+// CSI migration, disks had volumes of in-tree types, whose sources name the same disks.
 func (c *Collector) named(e *kept) bool {
 	for other := range c.Objects().All {
 		if v := other.volume; v != nil && v.driver == "" && strings.Contains(v.other, e.volume.handle) {

@@ -1,14 +1,15 @@
-// Package volumes finds what is left of storage: PersistentVolumes that were released, whose
-// reclaim policy is Delete, and that nobody deletes; VolumeAttachments and CSINodes of Nodes
-// that are gone.
+// Package volumes finds storage objects that were left behind: released PersistentVolumes
+// with the reclaim policy Delete that no provisioner deletes, and VolumeAttachments and
+// CSINodes of Nodes that are gone.
 //
-// All of it is reported. A volume is deleted only for drivers that Config names, and only
-// if everything that is known speaks for it: the driver made it, its claim is gone and has
-// no successor of its name, nobody else refers to the data, and it has been released for a
-// day or longer. What is not known keeps it. Data cannot be made again: whoever carries a
-// [gc.DeleteVolume] out has all of that judged once more, on what a live read returns
-// ([Collector.Confirm]).
+// All of them are reported. A volume is deleted only for drivers that Config names, and only
+// if all of this holds: the driver made it, its claim is gone and has no successor of its
+// name, nothing else refers to the data, and it was released at least a day ago. If any of
+// this is unknown, the volume is kept.
 //
-// A driver that cannot serve is left alone for a while, with all its volumes. A volume that
-// it will not delete is tried again ever more seldom.
+// Deleted data cannot be restored. So the executor of a [gc.DeleteVolume] judges all of that
+// once more, on what live reads return ([Collector.Confirm]).
+//
+// If a driver cannot serve, it is left alone for a while, with all its volumes. A volume that
+// the driver does not delete is tried again, each time after a longer pause.
 package volumes

@@ -6,14 +6,14 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// index finds what bears on a volume, and the volumes on which something bears.
+// index finds the objects that affect a volume, and the volumes that an object affects.
 type index struct {
 	byName   map[string][]*kept
 	byClaim  map[string][]*kept
 	byHandle map[string][]*kept
 	wanted   gc.Tally // volumes that claims name
 	attached gc.Tally // volumes that attachments name
-	inline   gc.Tally // handles that attachments have
+	inline   gc.Tally // handles of inline volumes that attachments have
 	drivers  gc.Tally // names of CSIDrivers, and of drivers of CSINodes
 	classes  gc.Tally // provisioners of classes
 }
@@ -38,7 +38,7 @@ func take(from map[string][]*kept, key string, e *kept) {
 	}
 }
 
-// file a volume where the index finds it (put), or take it out. Others with its handle are another matter then.
+// file adds a volume to the index (put) or removes it (take). Other volumes with its handle are judged again.
 func (c *Collector) file(e *kept, do func(map[string][]*kept, string, *kept)) {
 	do(c.index.byName, e.Name, e)
 	do(c.index.byClaim, e.volume.claim, e)
@@ -56,7 +56,8 @@ func (c *Collector) planVolume(name string) {
 	}
 }
 
-// planClaim has all volumes judged that were a claim's, or that it names, or named.
+// planClaim judges again all volumes of a claim, and those that the claim names now or named
+// before.
 func (c *Collector) planClaim(key, before, now string) {
 	for _, e := range c.index.byClaim[key] {
 		c.Plan(e)

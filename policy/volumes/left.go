@@ -9,19 +9,19 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// left is what is kept of an attachment or a CSINode.
+// left is what is kept of a VolumeAttachment or a CSINode.
 type left struct {
 	nodes.Absence
 	node    *node  // nil: its name is not known
-	volume  string // that is attached
+	volume  string // the volume that is attached
 	handle  string
 	drivers Drivers
 	csi     bool // it is a CSINode
 	unread  bool // its fields are not known
-	free    bool // no Pod is bound to the Node, as a read after that of the Node found
+	free    bool // a read after that of the Node found no Pod bound to it
 }
 
-// node is a Node that has left something.
+// node is a Node of attachments and CSINodes.
 type node struct {
 	nodes.Loss
 	left []*kept
@@ -60,7 +60,7 @@ func (c *Collector) bind(e *kept, name string) {
 	e.left.node, n.left = n, append(n.left, e)
 }
 
-// unleave takes out what an attachment or a CSINode says. Its Node is kept until it is reckoned with.
+// unleave removes an attachment or a CSINode from the index. Its Node is kept until reckon is called.
 func (c *Collector) unleave(e *kept) {
 	c.bear(e.left, -1)
 	if n := e.left.node; n != nil {
@@ -76,7 +76,8 @@ func (c *Collector) planNode(name string) {
 	}
 }
 
-// bear on volumes, or not any more.
+// bear adds (n is 1) or removes (n is -1) the effects of l on volumes, and judges these
+// volumes again.
 func (c *Collector) bear(l *left, n int) {
 	if c.index.attached.Add(l.volume, n) {
 		c.planVolume(l.volume)
@@ -95,7 +96,8 @@ func (c *Collector) bear(l *left, n int) {
 	}
 }
 
-// reckon whether a Node is lost: it is gone, and something of it would go, too.
+// reckon decides whether a Node is lost: it is gone, and something that it left would be
+// deleted.
 func (c *Collector) reckon(n *node) {
 	wanted := slices.ContainsFunc(n.left, func(e *kept) bool { return c.wants(e) && !e.terminating && !e.owned })
 	if c.nodes.Reckon(c.Now(), &n.Loss, wanted, true); len(n.left) == 0 {
@@ -104,7 +106,7 @@ func (c *Collector) reckon(n *node) {
 	c.nodes.Weigh()
 }
 
-// wants says whether what a Node has left is to go.
+// wants reports whether Config asks for the deletion of what a Node left.
 func (c *Collector) wants(e *kept) bool {
 	if e.left.csi {
 		return c.config.CSINodes
@@ -112,8 +114,8 @@ func (c *Collector) wants(e *kept) bool {
 	return c.config.Attachments
 }
 
-// Held are the Nodes whose attachments and CSINodes stay because too many Nodes were lost at once, each
-// with their number.
+// Held returns the Nodes whose attachments and CSINodes stay because too many Nodes were lost at once,
+// each with their number.
 func (c *Collector) Held() map[string]int {
 	held := make(map[string]int)
 	for l := range c.nodes.Held {
@@ -122,14 +124,16 @@ func (c *Collector) Held() map[string]int {
 	return held
 }
 
-// ConfirmLost says that a person has seen that a Node is gone: see [nodes.Losses.Confirm].
+// ConfirmLost records that a person has confirmed the loss of a Node: see
+// [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 	c.Tell(now)
 	return c.nodes.Confirm(name)
 }
 
-// decideLeft says when an attachment or a CSINode is to go; at the zero time, why it is
-// kept, or that its Node is gone and nobody wants it deleted.
+// decideLeft returns why and when an attachment or a CSINode is to be deleted. If the time is
+// zero, the reason is why it is kept; NodeGone then means that Config does not ask for its
+// deletion.
 func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 	l, never := e.left, time.Time{}
 	kind := "VolumeAttachment"

@@ -7,7 +7,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Observe takes an object as a list or a watch reported it; fields: see types.go.
+// Observe receives an object as a list or a watch reported it; fields: see types.go.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	c.Tell(now)
 	switch t.Kind {
@@ -50,7 +50,8 @@ func (c *Collector) claimWent(key string, before claimed) {
 	c.unseen(before.blind, false)
 }
 
-// unseen counts an object whose fields could not be read: it may bear on any volume.
+// unseen updates the number of objects whose fields could not be read. Such an object may
+// affect any volume.
 func (c *Collector) unseen(before, now bool) {
 	was := c.blind
 	if before {

@@ -8,12 +8,12 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// reported are the reasons for which somebody should look.
+// reported are the reasons for which an operator should look at an object.
 var reported = map[gc.Reason]bool{
 	ProvisionerGone: true, DriverGone: true, NotProvisioned: true, OtherClaim: true, Shared: true, ReclaimFailed: true, SecretUnclear: true, SinceUnknown: true, NodeGone: true, TooManyLost: true,
 }
 
-// Counts are how many objects there are by what is made of them.
+// Counts returns the number of objects by reason.
 func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	counts := make(map[gc.Reason]int)
 	for e := range c.Objects().All {
@@ -23,8 +23,8 @@ func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 	return counts
 }
 
-// Reported are objects that stay, and that somebody should look at: so many of them, in
-// the order of their kinds and names.
+// Reported returns the first kept objects that an operator should look at, by kind and name;
+// most is their maximum number.
 func (c *Collector) Reported(most int) (list []gc.Planned) {
 	for e := range c.Objects().All {
 		if why, due := c.decide(e); reported[why] && due.IsZero() {

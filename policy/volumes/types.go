@@ -7,44 +7,45 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Volume is what the collector wants to know of a PersistentVolume beside its metadata.
+// Volume has the fields of a PersistentVolume that the collector needs beside its metadata.
 type Volume struct {
 	Phase  string
 	Since  time.Time // status.lastPhaseTransitionTime
 	Policy string    // spec.persistentVolumeReclaimPolicy
 	Driver string    // spec.csi; empty: the data is elsewhere
 	Handle string
-	Other  string // the source, as it is encoded, of one without spec.csi
+	Other  string // the encoded source of a volume without spec.csi
 	Claim  struct{ Namespace, Name, UID string }
-	// By annotations: who made it, who took its driver's place, and what deleting needs.
+	// From annotations: the provisioner, the CSI driver that replaced it, and the secret for
+	// the deletion.
 	ProvisionedBy, MigratedTo string
 	Secret                    struct{ Namespace, Name string }
 }
 
-// Claim is what the collector wants to know of a PersistentVolumeClaim.
+// Claim has what the collector needs of a PersistentVolumeClaim.
 type Claim struct{ Volume string } // spec.volumeName
 
-// Attachment is what the collector wants to know of a VolumeAttachment.
+// Attachment has the fields of a VolumeAttachment that the collector needs.
 type Attachment struct {
 	Volume string // the PersistentVolume's name
-	Handle string // of a volume that is none
+	Handle string // of an inline volume, which has no PersistentVolume
 	Node   string
 }
 
-// Drivers are those that a CSINode has.
+// Drivers are the drivers of a CSINode.
 type Drivers []string
 
-// Class is the provisioner of a StorageClass. Of a CSIDriver and of a Node their metadata
-// are wanted alone.
+// Class is the provisioner of a StorageClass. Of a CSIDriver and of a Node, the collector
+// needs the metadata alone.
 type Class string
 
-// Uses is what of a Pod bears on volumes; see [Uses.Claim].
+// Uses has the fields of a Pod that affect volumes; see [Uses.Claim].
 type Uses struct {
 	Ended  bool
 	Claims []string
 }
 
-// Claim says whether a Pod that has not ended uses a claim of its namespace.
+// Claim reports whether a Pod that has not ended uses a claim of its namespace.
 func (u Uses) Claim(name string) bool {
 	for _, c := range u.Claims {
 		if c == name && !u.Ended {
@@ -54,21 +55,21 @@ func (u Uses) Claim(name string) bool {
 	return false
 }
 
-// Config says what is deleted. All else is reported.
+// Config selects what is deleted. Everything else is reported.
 type Config struct {
-	// ReleasedFor is how long a volume must have been released. Default and least 24h.
+	// ReleasedFor is how long a volume must have been released. Default and minimum 24h.
 	ReleasedFor time.Duration
-	// Serve are the drivers by which volumes are deleted.
+	// Serve are the drivers whose volumes are deleted.
 	Serve []string
-	// Attachments and CSINodes of Nodes that are gone are deleted.
+	// Attachments and CSINodes enable the deletion of those whose Nodes are gone.
 	Attachments, CSINodes bool
 	// Quarantine is how long their Node must be missing, and its Lease expired or gone. Default 1h,
-	// and 1s at least. No Pod may be bound to the Node.
+	// minimum 1s. No Pod may be bound to the Node.
 	Quarantine time.Duration
-	// MaxShare of all Nodes may be lost at once: see [nodes.Losses]. If more are, what these Nodes have
-	// left stays. 0 or less: the default.
+	// MaxShare is the share of all Nodes that may be lost at once: see [nodes.Losses]. If more are
+	// lost, what these Nodes left stays. 0 or less: the default.
 	MaxShare float64
-	// AtOnce is how many volumes may be on their way. Default 4.
+	// AtOnce is how many volume deletions may be in flight. Default 4.
 	AtOnce int
 }
 
@@ -78,31 +79,31 @@ func (c Config) releasedFor() time.Duration { return max(c.ReleasedFor, day) }
 func (c Config) atOnce() int                { return cmp.Or(max(c.AtOnce, 0), 4) }
 
 const (
-	// A driver that cannot serve is left alone for leastPause, then for twice as long each
-	// time, up to maxPause; so is a volume that was not deleted, from minRetry to
-	// maxRetry.
+	// A driver that cannot serve is left alone for minPause, then for twice as long each
+	// time, up to maxPause. A volume that was not deleted is likewise tried again, after
+	// minRetry to maxRetry.
 	minPause, maxPause = 5 * time.Second, 10 * time.Minute
 	minRetry, maxRetry = time.Minute, time.Hour
 )
 
-// Name is the collector's.
+// Name is the collector's name.
 const Name gc.Collector = "volumes"
 
-// Finalizer is what provisioners hold a PersistentVolume by until its data is deleted.
+// Finalizer is the finalizer by which provisioners hold a PersistentVolume until its data is
+// deleted.
 const Finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// Released is why a volume goes, be that later.
+// Released is the reason to delete a volume, now or later.
 const Released gc.Reason = "released"
 
-// NodeGone is why an attachment or a CSINode goes, if Config wants that.
+// NodeGone is the reason to delete an attachment or a CSINode, if Config asks for that.
 const NodeGone gc.Reason = "node_gone"
 
-// Why a volume is kept that was released, and that nobody will ever delete unless somebody
-// looks.
+// Reasons to keep a released volume that nothing deletes. An operator should look at it.
 const (
-	ProvisionerGone gc.Reason = "provisioner_gone" // who made it: neither a class nor a driver of that name is there
-	DriverGone      gc.Reason = "driver_gone"      // no CSIDriver, and no CSINode has it
-	NotProvisioned  gc.Reason = "not_provisioned"  // nobody says that he made it
+	ProvisionerGone gc.Reason = "provisioner_gone" // no class or driver has the name of its provisioner
+	DriverGone      gc.Reason = "driver_gone"      // neither a CSIDriver nor a CSINode has it
+	NotProvisioned  gc.Reason = "not_provisioned"  // it names no provisioner, or its CSI source no handle
 	OtherClaim      gc.Reason = "claim_of_another_life"
 	Shared          gc.Reason = "handle_shared" // another volume has its handle
 	ReclaimFailed   gc.Reason = "reclaim_failed"
@@ -110,21 +111,21 @@ const (
 	SinceUnknown    gc.Reason = "released_since_unknown"
 )
 
-// Why a volume is kept otherwise.
+// Other reasons to keep a volume.
 const (
 	NotReleased       gc.Reason = "not_released"
 	Retained          gc.Reason = "not_reclaimed_by_deletion" // its policy is not Delete
-	LeftToProvisioner gc.Reason = "left_to_provisioner"       // who made it is there, and not served
+	LeftToProvisioner gc.Reason = "left_to_provisioner"       // its provisioner exists, and is not served
 	ClaimThere        gc.Reason = "claim_exists"
-	ClaimUnknown      gc.Reason = "claim_unknown" // it does not say whose it was
+	ClaimUnknown      gc.Reason = "claim_unknown" // it does not name its claim
 	ClaimWants        gc.Reason = "claim_wants_it"
 	Attached          gc.Reason = "attached"
 	HeldByFinalizers  gc.Reason = "held_by_finalizers"
-	InUse             gc.Reason = "used_by_pod" // a live read says so
-	Changed           gc.Reason = "changed"     // the same
+	InUse             gc.Reason = "used_by_pod" // found by a live read
+	Changed           gc.Reason = "changed"     // found by a live read
 )
 
-// Why anything is kept.
+// Reasons to keep any object.
 const (
 	Terminating gc.Reason = "terminating"
 	Owned       gc.Reason = "owned"
@@ -132,5 +133,5 @@ const (
 	NodesUnread gc.Reason = "nodes_not_read"
 	TooManyLost gc.Reason = "too_many_nodes_lost"
 	Unread      gc.Reason = "type_not_read"   // it was not listed, or cannot be read now
-	OtherUnread gc.Reason = "others_not_read" // what bears on it was not, or cannot
+	OtherUnread gc.Reason = "others_not_read" // a type that affects it was not listed, or cannot be read now
 )

@@ -9,15 +9,15 @@ import (
 
 // volume is what is kept of a PersistentVolume.
 type volume struct {
-	phase, policy, driver, provisioner string // shared
+	phase, policy, driver, provisioner string // interned
 	handle, other                      string
 	claim, claimUID                    string // namespace/name
 	secret                             struct{ Namespace, Name string }
 	since                              gc.Stamp
 	unread                             bool  // its fields are not known
-	own                                bool  // its driver made it, and nobody has taken that one's place
-	foreign                            bool  // it has finalizers of others
-	finalizer                          int   // place of the provisioner's, from 1; 0: none
+	own                                bool  // its driver made it, and no other driver has replaced that one
+	foreign                            bool  // it has other finalizers
+	finalizer                          int   // position of the provisioner's, from 1; 0: none
 	failures                           uint8 // in a row
 	retry                              time.Time
 }
@@ -34,7 +34,7 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 		handle: f.Handle, other: f.Other, claimUID: f.Claim.UID, secret: f.Secret, since: gc.StampOf(f.Since), unread: !known,
 	}
 	v.own = f.Driver != "" && f.ProvisionedBy == f.Driver && (f.MigratedTo == "" || f.MigratedTo == f.Driver)
-	if f.MigratedTo != "" { // its driver deletes what others made
+	if f.MigratedTo != "" { // this driver deletes what the other one made
 		v.provisioner = c.word(f.MigratedTo)
 	}
 	if f.Claim.Name != "" {
@@ -44,7 +44,7 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 		switch name {
 		case Finalizer:
 			v.finalizer = i + 1
-		case "kubernetes.io/pv-protection": // goes by itself
+		case "kubernetes.io/pv-protection": // its own controller removes it
 		default:
 			v.foreign = true
 		}
@@ -54,7 +54,8 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 	c.unseen(was, !known)
 }
 
-// decideVolume says when a volume is to go, and why; at the zero time, why it is kept.
+// decideVolume returns why and when a volume is to be deleted. If the time is zero, the
+// reason is why it is kept.
 func (c *Collector) decideVolume(e *kept) (gc.Reason, time.Time) {
 	v, never := e.volume, time.Time{}
 	for _, why := range []func(*kept) gc.Reason{c.itself, c.claimed, c.referred, c.made} {
@@ -72,13 +73,13 @@ func (c *Collector) decideVolume(e *kept) (gc.Reason, time.Time) {
 	return Released, due
 }
 
-// itself is why a volume is kept whatever else there is.
+// itself returns why a volume is kept by its own state; "" if it is not.
 func (c *Collector) itself(e *kept) gc.Reason {
 	switch v := e.volume; {
 	case v.unread || !c.Objects().Whole("PersistentVolume"):
 		return Unread
 	case e.terminating && v.finalizer == 0:
-		return Terminating // one that the provisioner's finalizer holds still has its data
+		return Terminating // with the provisioner's finalizer, the data still exists
 	case v.policy != "Delete":
 		return Retained
 	case v.phase == "Failed":
@@ -89,7 +90,7 @@ func (c *Collector) itself(e *kept) gc.Reason {
 	return ""
 }
 
-// claimed is why a claim keeps a volume.
+// claimed returns why a claim keeps a volume; "" if none does.
 func (c *Collector) claimed(e *kept) gc.Reason {
 	v := e.volume
 	if !c.claims.Known() || c.blind > 0 {
@@ -109,7 +110,7 @@ func (c *Collector) claimed(e *kept) gc.Reason {
 	return ""
 }
 
-// referred is why what else refers to the data keeps a volume.
+// referred returns why other references to the data keep a volume; "" if none do.
 func (c *Collector) referred(e *kept) gc.Reason {
 	v := e.volume
 	switch {
@@ -125,7 +126,7 @@ func (c *Collector) referred(e *kept) gc.Reason {
 	return ""
 }
 
-// made is why whoever made a volume keeps it.
+// made returns why the provisioner of a volume keeps it; "" if it does not.
 func (c *Collector) made(e *kept) gc.Reason {
 	v := e.volume
 	switch {
@@ -150,7 +151,8 @@ func (c *Collector) made(e *kept) gc.Reason {
 	return ""
 }
 
-// tried notes how a deletion went. A driver that cannot serve is left alone for a while.
+// tried records the result of a volume deletion. A driver that cannot serve is left alone for
+// a while.
 func (c *Collector) tried(of call, r gc.Result) {
 	if r == gc.TooMany {
 		d := c.resting[of.driver]
@@ -158,7 +160,7 @@ func (c *Collector) tried(of call, r gc.Result) {
 			d = new(rest)
 			c.resting[of.driver] = d
 		}
-		if !d.until.After(c.Now()) { // what was sent before is no news
+		if !d.until.After(c.Now()) { // results of earlier requests do not extend the pause
 			d.pause = min(max(2*d.pause, minPause), maxPause)
 			d.until = c.Now().Add(d.pause)
 			c.planDriver(of.driver)

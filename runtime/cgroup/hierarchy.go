@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone: no v2 hierarchy is mounted.
+// ErrNone is returned (wrapped) if no v2 hierarchy is mounted.
 var ErrNone = errors.New("no cgroup v2 hierarchy is mounted")
 
 // Hierarchy is the mounted v2 hierarchy. Its methods may be called from
@@ -48,7 +48,7 @@ func OpenAt(mount string) (*Hierarchy, error) {
 	return &Hierarchy{mount: mount, root: root}, nil
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (h *Hierarchy) Close() error { return h.root.Close() }
 
 // mountPoint finds the first mount of a whole v2 hierarchy in mountinfo.
@@ -64,14 +64,14 @@ func mountPoint(mountinfo string) (string, bool) {
 	return "", false
 }
 
-// unescape undoes what the kernel does to blanks in mountinfo.
+// unescape undoes the kernel's octal escapes of blanks and backslash in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // handleKernfs is FILEID_KERNFS (include/linux/exportfs.h).
 const handleKernfs = 0xfe
 
-// Path returns where a cgroup is, from the root of the hierarchy: "/a/b". It
-// needs CAP_DAC_READ_SEARCH.
+// Path returns the path of a cgroup from the root of the hierarchy: "/a/b". The error is
+// fs.ErrNotExist if the cgroup was removed. Path needs CAP_DAC_READ_SEARCH.
 func (h *Hierarchy) Path(id uint64) (string, error) {
 	handle := unix.NewFileHandle(handleKernfs, binary.NativeEndian.AppendUint64(nil, id))
 	fd, err := unix.OpenByHandleAt(int(h.root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
@@ -86,7 +86,7 @@ func (h *Hierarchy) Path(id uint64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find cgroup %d: %w", id, err)
 	}
-	// From a cgroup namespace of its own, a process sees what lies outside of
-	// it without the mount in front.
+	// A process in a cgroup namespace of its own sees paths outside of that namespace without the
+	// mount point as prefix.
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(full, h.mount), "/"), nil
 }

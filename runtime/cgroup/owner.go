@@ -9,19 +9,19 @@ import (
 // idDigits is the length of an id that a runtime generates.
 const idDigits = 64
 
-// maxElements and maxDashes bound what is tried of a path, which people on the
-// node may have chosen.
+// maxElements and maxDashes bound how much of a path is tried: users of the node can choose the
+// path.
 const (
 	maxElements = 64
 	maxDashes   = 8
 )
 
-// Containers answers which container a cgroup belongs to.
+// Containers finds the container that a cgroup belongs to.
 type Containers struct {
 	byID map[string][]inventory.Container // one per namespace that has the id
 }
 
-// NewContainers makes an index of what the runtime lists.
+// NewContainers indexes the containers that the runtime lists.
 func NewContainers(list []inventory.Container) *Containers {
 	c := &Containers{byID: make(map[string][]inventory.Container, len(list))}
 	for _, one := range list {
@@ -30,8 +30,7 @@ func NewContainers(list []inventory.Container) *Containers {
 	return c
 }
 
-// Owner returns the container that a cgroup path belongs to; false if it is
-// none that the runtime listed.
+// Owner returns the container that a cgroup path belongs to; false if the runtime did not list it.
 func (c *Containers) Owner(path string) (inventory.Container, bool) {
 	above := ""
 	for range maxElements {
@@ -48,7 +47,7 @@ func (c *Containers) Owner(path string) (inventory.Container, bool) {
 	return inventory.Container{}, false
 }
 
-// named finds the container of one element below another.
+// named finds the container that an element of a path names; above is the element before it.
 func (c *Containers) named(element, above string) (inventory.Container, bool) {
 	for _, one := range c.byID[element] {
 		if len(element) == idDigits || one.Namespace == above {

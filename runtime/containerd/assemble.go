@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// criNamespace is where the CRI plugin keeps its images and containers.
+// criNamespace is the namespace of the CRI plugin's images and containers.
 const criNamespace = inventory.CRINamespace
 
-// reading is everything one look at the runtime brought. What follows from it
-// is computed without any further call.
+// reading is the result of one read of the runtime. Everything derived from it needs no further
+// call.
 type reading struct {
 	spaces   []space
 	images   []cri.Image
@@ -26,19 +26,19 @@ type reading struct {
 	now      time.Time
 }
 
-// sandboxImage is how the sandbox image is identified.
+// sandboxImage says how the sandbox (pause) image is identified.
 type sandboxImage struct {
-	name string // "" if the CRI does not say
-	// seen is the image of the newest sandbox that was ever listed; "" if there was none.
+	name string // "" if the CRI does not report it
+	// seen is the image of the newest sandbox ever listed; "" if there was none.
 	seen string
-	// pinned: the runtime pins the image itself, as containerd 2 does if the name in its
-	// configuration is the one of the image, letter by letter, and 1.7 with what it pulls. Of 1.7 a full
-	// disk can keep the name back.
+	// pinned means that the runtime pins the sandbox image itself. containerd 2 pins it if its name
+	// equals the one in the configuration exactly. containerd 1.7 pins it when it pulls it; there
+	// ebb relies on the pin only while a full disk keeps the CRI from reporting the name.
 	pinned bool
 }
 
-// known reports whether the sandbox image is certain to be kept: by its name, by the sandboxes that were
-// made of it, or by its pin. The runtime's word that it pins it is not enough: one image has to be pinned.
+// known reports whether the sandbox image is certain to be kept: by its name, by a sandbox that was
+// made from it, or by its pin. pinned alone is not enough: at least one image must be pinned.
 func (s sandboxImage) known(images []inventory.Image) bool {
 	pinned := func(i inventory.Image) bool { return i.Pinned }
 	return s.name != "" || s.seen != "" || s.pinned && slices.ContainsFunc(images, pinned)
@@ -53,9 +53,9 @@ type entry struct {
 	records []*imageRecord
 }
 
-// entries joins the CRI's images with the records. An image for which no
-// complete record is left is no entry: the CRI's view is behind, or content is
-// missing, and nothing would be known about its layers.
+// entries joins the CRI's images with their records. An image without a complete record is left
+// out: the CRI's view is behind, or content is missing, and nothing is known about the image's
+// layers.
 func (r *reading) entries() []entry {
 	byID := make(map[string][]*imageRecord, len(r.images))
 	for i := range r.spaces {
@@ -73,7 +73,7 @@ func (r *reading) entries() []entry {
 	for _, i := range r.images {
 		if records := byID[i.ID]; len(records) > 0 {
 			entries = append(entries, entry{cri: i, records: records})
-			delete(byID, i.ID) // a runtime that lists an image twice is answered once
+			delete(byID, i.ID) // in case the runtime lists an image twice
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.cri.ID, b.cri.ID) })
@@ -88,7 +88,7 @@ func (r *reading) usage(entries []entry) *usage {
 	return newUsage(set, r.criImage)
 }
 
-// graph is what keeps what, with the records of these images as what can be removed.
+// graph builds the graph of what keeps what. The records of entries are those that can be removed.
 func (r *reading) graph(entries []entry) *graphBuilder {
 	removable := map[object]bool{}
 	for _, e := range entries {
@@ -99,7 +99,7 @@ func (r *reading) graph(entries []entry) *graphBuilder {
 	return buildGraph(r.spaces, r.now, removable)
 }
 
-// inventory draws the conclusions.
+// inventory computes the inventory from the reading, without any call.
 func (r *reading) inventory() *inventory.Inventory {
 	entries := r.entries()
 	use := r.usage(entries)
@@ -132,9 +132,9 @@ func (r *reading) inventory() *inventory.Inventory {
 	return inv
 }
 
-// unpackedUnseen returns the images that are unpacked in a broken snapshotter, each with its name: who
-// uses them there is not known. The label is the one by which containerd's collector finds the layers; it is
-// on the image's config, whose digest is the image's ID.
+// unpackedUnseen returns the images that are unpacked in a broken snapshotter, by ID, with its
+// name: their users there are unknown. It finds them by the label by which containerd's collector
+// finds the layers. The label is on the image's config, whose digest is the image's ID.
 func (r *reading) unpackedUnseen() map[string]string {
 	images := make(map[string]string)
 	for name := range r.broken {
@@ -160,7 +160,7 @@ func (r *reading) image(e entry, use *usage, layers map[string][]inventory.Layer
 	}
 	for _, rec := range e.records {
 		img.References = append(img.References, rec.name)
-		// The CRI marks a pin in a label; its own answer may be a moment older.
+		// The CRI marks a pin in a label; the CRI's own list may be a moment older.
 		img.Pinned = img.Pinned || isPinned(rec.labels)
 		img.Sandbox = img.Sandbox || r.sandbox.is(rec.name)
 		img.Updated = latest(img.Updated, rec.updated)

@@ -10,17 +10,17 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// cache keeps what cannot change, for as long as it is still there.
+// cache keeps facts that never change while the object that they describe exists.
 type cache struct {
 	mu       sync.Mutex
 	facts    inventory.Facts
-	changes  uint64                   // of facts
-	carrying map[inventory.Layer]bool // layers that something other than a layer stood on
-	ends     map[string]time.Time     // CRI container ID → when it ended, for good
+	changes  uint64                   // how often facts has changed
+	carrying map[inventory.Layer]bool // layers with an active or view snapshot as child; nil: unknown
+	ends     map[string]time.Time     // CRI container ID → when it ended, which is final
 }
 
-// Learn takes over what an earlier agent has learnt, before anything is asked for. What
-// cannot be right is left out. It returns the count of changes that [Runtime.Learnt] goes on from.
+// Learn takes over the facts of an earlier agent, before any other call. Targets without a valid
+// image ID are left out. It returns the number of changes so far, for [Runtime.Learnt].
 func (r *Runtime) Learn(f inventory.Facts) (changes uint64) {
 	for digest, t := range f.Targets {
 		if cri.ValidID(t.ImageID) {
@@ -35,8 +35,8 @@ func (r *Runtime) Learn(f inventory.Facts) (changes uint64) {
 	return r.cache.changes
 }
 
-// Learnt is what was learnt so far, and how often that has changed. It is nil where that
-// is as often as the caller knows.
+// Learnt returns the facts learnt so far, and how often they have changed. The facts are nil if
+// that number equals known.
 func (r *Runtime) Learnt(known uint64) (*inventory.Facts, uint64) {
 	c := &r.cache
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *cache) putContent(target string, v imageContent) {
 	c.changes++
 }
 
-// targetsOf returns the targets that lead to images; all is false if one of the images
+// targetsOf returns the known target digests that lead to images; all is false if one of the images
 // has none yet.
 func (c *cache) targetsOf(ids []string) (targets map[string]bool, all bool) {
 	c.mu.Lock()
@@ -78,7 +78,7 @@ func (c *cache) targetsOf(ids []string) (targets map[string]bool, all bool) {
 	return targets, len(led) == len(ids)
 }
 
-// chainsOf returns the top layers of images, of those that are known.
+// chainsOf returns the chain IDs of the images' top layers, as far as they are known.
 func (c *cache) chainsOf(ids []string) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,8 @@ func (c *cache) chainsOf(ids []string) map[string]bool {
 	return chains
 }
 
-// size is what a snapshot takes, if it is still the one that was asked about.
+// size returns the cached size of a snapshot; false if there is none, or only that of an earlier
+// snapshot with the same key.
 func (c *cache) size(namespace string, s snapshotRecord) (inventory.SizeFact, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,14 +110,16 @@ func (c *cache) putSize(id inventory.SnapshotID, f inventory.SizeFact) {
 	c.changes++
 }
 
-// mayCarry is false for a layer on which nothing but layers stood at the last full reading.
+// mayCarry reports whether an active or view snapshot may have the layer as parent. It is false if
+// the last full reading saw none.
 func (c *cache) mayCarry(l inventory.Layer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.carrying == nil || c.carrying[l]
 }
 
-// sweep forgets what a full reading no longer saw, and notes what it saw standing on layers.
+// sweep forgets facts about objects that a full reading no longer saw, and notes which layers have
+// an active or view snapshot as child.
 func (c *cache) sweep(spaces []space) {
 	targets := map[string]bool{}
 	live := map[inventory.SnapshotID]bool{}

@@ -10,18 +10,18 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Cleared is what Clear has found and ended.
+// Cleared counts what [Runtime.Clear] has ended.
 type Cleared struct {
 	Restored int // images that got their names back
 	Leases   int
 }
 
-// Clear takes everything of ebb out of containerd, in all namespaces: withdrawals
-// that nobody has ended (the names come back: [Runtime.Mend]), then leases, then
-// views. No agent may be at work. What cannot be cleared is in the error, and ends
-// by itself when its lease does.
+// Clear removes everything of ebb from containerd, in all namespaces. First it restores the names
+// of images whose withdrawal was never ended ([Runtime.Mend]), then it removes views and leases. No
+// agent may run at the same time. The error names what could not be removed; containerd collects
+// that once its lease expires.
 func (r *Runtime) Clear(ctx context.Context) (done Cleared, err error) {
-	// First of all: a lease that goes before its records are read takes the image along.
+	// Mend comes first: if a lease is deleted before its records are read, its image is lost.
 	mended, err := r.Mend(ctx)
 	if done.Restored = len(mended); err != nil {
 		return done, fmt.Errorf("put names of images back: %w", err)

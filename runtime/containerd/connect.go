@@ -20,7 +20,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// What may be wrong behind a socket's path.
+// Causes for which [Connect] fails.
 var (
 	ErrNoSocket      = errors.New("no such socket")
 	ErrRefused       = errors.New("nothing listens on the socket")
@@ -28,7 +28,7 @@ var (
 	ErrNoCRI         = errors.New("containerd's CRI plugin is not loaded")
 )
 
-// probe tells the plain cases apart before gRPC wraps them all into one.
+// probe recognizes the simple causes, before gRPC reports all of them with the same error.
 func probe(ctx context.Context, socket string) error {
 	info, err := os.Stat(socket)
 	switch {
@@ -50,8 +50,8 @@ func probe(ctx context.Context, socket string) error {
 	return conn.Close()
 }
 
-// diagnose reads the error of the very first call. Somebody listens: if it is
-// no gRPC server the connection breaks, or stays silent until the time is up.
+// diagnose classifies the error of the very first call. Something listens on the socket: if it is
+// not a gRPC server, the connection breaks, or nothing arrives before the timeout.
 func diagnose(err error) error {
 	text := err.Error()
 	native := errgrpc.ToNative(err)

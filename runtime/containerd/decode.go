@@ -8,15 +8,15 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// decode translates an event; ok is false for one that says nothing of use.
+// decode translates an event; ok is false if ebb does not need it.
 func decode(e *events.Envelope) (event inventory.Event, ok bool) {
 	if e == nil || e.Event == nil || e.Topic == barrierTopic {
 		return inventory.Event{}, false
 	}
 	payload, err := typeurl.UnmarshalAny(e.Event)
 	if err != nil {
-		// Of a type that this build does not know. None of the topics we know
-		// has such events, and the reconcile covers those we do not.
+		// This build does not know the event's type. No topic that ebb handles has such events, and
+		// the reconcile covers the others.
 		return inventory.Event{}, false
 	}
 	event, ok = translate(payload)
@@ -39,8 +39,8 @@ func translate(payload any) (inventory.Event, bool) {
 	case *eventsapi.TaskStart:
 		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Used: true}, true
 	case *eventsapi.TaskExit:
-		// An exec inside the container (a probe) has an ID of its own, and
-		// ends nothing.
+		// An exec in the container (a probe) has an ID of its own; its exit does not end the
+		// container.
 		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true, Used: true}, p.ID == "" || p.ID == p.ContainerID
 	case *eventsapi.TaskDelete:
 		return inventory.Event{Kind: inventory.EventTask, Container: p.ContainerID, Ended: true}, p.ID == "" || p.ID == p.ContainerID

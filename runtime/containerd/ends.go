@@ -15,16 +15,16 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// endTime bounds the questions about ends in one reading: a shim that hangs must not
-// hold it up. A container without an answer has not ended, but is no use of its image just now either: the
-// image would be the latest used for good. The next answer tells.
+// endTime bounds the calls about ends in one reading, so that a hanging shim does not delay it. A
+// container without an answer has not ended, but does not count as using its image now, either:
+// otherwise the image would stay the latest used while the shim hangs. The next answer corrects it.
 const endTime = 2 * time.Second
 
-// readEnds learns which containers have ended, and when. The CRI tells of its own, and
-// each is asked about once. The others' tasks are listed, which asks every shim of the
-// namespace, and only where one of them is made from an image of the CRI's: on most nodes
-// nowhere. One without a task has ended if its begin was heard; otherwise it may not have
-// begun. Neither is known of a sandbox, whose image stays anyway.
+// readEnds finds out which containers have ended, and when. The CRI lists the states of its own
+// containers, and the end of each is read once. The tasks of all other containers are listed. That
+// calls every shim of the namespace, so it is done only if one of those containers is made from a
+// CRI image, which is rare. A container without a task has ended if ebb received the start of its
+// task; otherwise it may not have started. Sandboxes are left out: their image is kept anyway.
 func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
@@ -56,10 +56,10 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 	r.cache.sweepEnds(reading.criState)
 }
 
-// anyOfImages is whether one of a namespace's containers is made from an image of the CRI's.
+// anyOfImages reports whether one of a namespace's containers is made from a CRI image.
 func (r *reading) anyOfImages(s *space, list []*containerRecord) bool {
 	if len(list) == 0 {
-		return false // nor need it be worked out which images there are
+		return false // skips computing the images
 	}
 	use, parents, names := r.usage(r.entries()), s.parents(), s.byName()
 	return slices.ContainsFunc(list, func(c *containerRecord) bool {
@@ -72,7 +72,8 @@ const (
 	kindSandbox = "sandbox"
 )
 
-// criEnd is when a container of the CRI's ended, which it does once.
+// criEnd returns when a CRI container ended, or the zero time if unknown. A container ends only
+// once, so the answer is cached.
 func (r *Runtime) criEnd(ctx context.Context, id string) time.Time {
 	if at, ok := r.cache.end(id); ok {
 		return at
@@ -85,7 +86,7 @@ func (r *Runtime) criEnd(ctx context.Context, id string) time.Time {
 	return s.Finished
 }
 
-// taskEnds has the tasks of a namespace, and when each ended; the zero time if it has not.
+// taskEnds returns the tasks of a namespace, and when each ended; the zero time if it has not.
 func (r *Runtime) taskEnds(ctx context.Context) (map[string]time.Time, error) {
 	list, err := r.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
 	if err != nil {
@@ -101,8 +102,8 @@ func (r *Runtime) taskEnds(ctx context.Context) (map[string]time.Time, error) {
 	return ends, nil
 }
 
-// endHeard is when a container's task ended that is not listed; the zero time if nobody knows.
-// A list leaves out whom a hanging shim keeps, too, so that it takes an answer of its own.
+// endHeard returns when the task of a container ended that is not listed; the zero time if unknown.
+// A list also omits tasks whose shim hangs, so an unlisted task is confirmed by a call of its own.
 func (r *Runtime) endHeard(ctx context.Context, namespace, id string) time.Time {
 	last := r.exits.of(namespace, id)
 	if !last.ended.IsZero() || last.begins == 0 {
@@ -115,11 +116,11 @@ func (r *Runtime) endHeard(ctx context.Context, namespace, id string) time.Time 
 	return r.exits.missed(namespace, id, exit{time.Now(), last.begins})
 }
 
-// exits are the ends of tasks that [Runtime.Watch] has heard of, for containers whose task was
-// deleted since: nobody else can tell that they have begun, and ended. They count as long as
-// no event was lost on the way here. Containerd itself may lose those of a task that is
-// deleted while it runs, which ends its shim before that has sent them: then it ended when it
-// is noticed.
+// exits are the ends of tasks that [Runtime.Watch] has received, for containers whose task has been
+// deleted since: nothing else shows that those started and ended. They are valid as long as no
+// event was lost on the way to ebb (see lose). containerd itself may lose the events of a task that
+// is deleted while it runs, because that ends its shim before the shim has sent them. Such a task
+// counts as ended when ebb notices.
 type exits struct {
 	mu   sync.Mutex
 	last map[string]exit // by namespace/ID
@@ -127,11 +128,12 @@ type exits struct {
 
 // exit is the latest task of a container.
 type exit struct {
-	ended  time.Time // zero: not, as far as was heard
-	begins uint64    // tasks of the container that were heard to begin
+	ended  time.Time // zero: no end was received
+	begins uint64    // how many starts of the container's tasks were received
 }
 
-// heard takes in an event. Those of the CRI are of containers that it is asked about.
+// heard records an event of containerd. Events of the CRI are not recorded: the ends of its
+// containers are read from the CRI.
 func (x *exits) heard(e inventory.Event) {
 	if e.Container == "" {
 		return
@@ -141,14 +143,14 @@ func (x *exits) heard(e inventory.Event) {
 	name := e.Namespace + "/" + e.Container
 	last, known := x.last[name]
 	switch {
-	case e.Kind != inventory.EventTask: // the container is new, or is there no more
+	case e.Kind != inventory.EventTask: // the container was created or deleted
 		delete(x.last, name)
 		return
 	case !e.Ended:
 		last = exit{begins: last.begins + 1}
 	case e.Used:
 		last.ended = e.At
-	case known && last.ended.IsZero(): // deleted, and its exit was not heard
+	case known && last.ended.IsZero(): // deleted, and its exit was not received
 		last.ended = e.At
 	default:
 		return
@@ -159,8 +161,8 @@ func (x *exits) heard(e inventory.Event) {
 	x.last[name] = last
 }
 
-// missed notes the end of a task of which the begin alone was heard, unless more was heard
-// meanwhile, and returns when it ended.
+// missed records the end of a task of which only the start was received, unless more events of it
+// came in the meantime. It returns when the task ended.
 func (x *exits) missed(namespace, id string, e exit) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,14 +173,14 @@ func (x *exits) missed(namespace, id string, e exit) time.Time {
 	return x.last[name].ended
 }
 
-// lose forgets all: a task may begin unheard.
+// lose forgets everything, because a task may start without an event.
 func (x *exits) lose() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.last)
 }
 
-// of returns the zero value for a container of which nothing was heard.
+// of returns the latest task of a container, or the zero value if no event of it was received.
 func (x *exits) of(namespace, id string) exit {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -201,7 +203,7 @@ func (c *cache) putEnd(id string, at time.Time) {
 	c.ends[id] = at
 }
 
-// sweepEnds drops what the CRI does not list any more.
+// sweepEnds drops containers that the CRI no longer lists.
 func (c *cache) sweepEnds(listed map[string]container.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,10 +13,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// erofsLayers finds the filesystem images of a snapshot's layers in its mounts,
-// topmost first: the erofs snapshotter mounts one for each, and an overlay over
-// them. Several layers merged into one index look the same to who reads
-// them.
+// erofsLayers finds the filesystem images of a snapshot's layers in its mounts, topmost first: the
+// erofs snapshotter mounts one for each layer, and an overlay over them. Layers merged into one
+// index are unsupported: a read of a file does not show its layer.
 func erofsLayers(mounts []mount.Mount) ([]string, error) {
 	var files []string
 	for _, m := range mounts {
@@ -46,10 +45,11 @@ const (
 	erofsRootNid  = 14
 	erofsUUID     = 48
 	erofsIncompat = 80
-	erofs48Bit    = 0x80 // the root's number stands elsewhere
+	erofs48Bit    = 0x80 // the root's inode number is stored elsewhere
 )
 
-// erofsPlace reads from a filesystem image how the kernel will know it.
+// erofsPlace reads from a filesystem image the UUID and the root's inode number, by which the
+// kernel identifies it once mounted.
 func erofsPlace(path string) (inventory.Place, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// blockSize is the unit in which a filesystem gives out space for a blob.
+// blockSize is the unit, in bytes, in which a filesystem allocates space for a blob.
 const blockSize = 4096
 
 // graphBuilder turns records into the graph that containerd's garbage
@@ -15,20 +15,20 @@ type graphBuilder struct {
 	graph image.Graph
 	index map[object]image.NodeID
 	now   time.Time
-	// removable are the records of the CRI's images. Whatever refers to such a
-	// record does not keep it: removal takes it away, and leaves a dead edge.
+	// removable are the records of the CRI's images. A reference to such a record does not keep it:
+	// removal deletes the record all the same, and the reference then leads nowhere.
 	removable map[object]bool
 }
 
-// buildGraph makes all nodes first, so that a reference to something that does
-// not exist is dropped, whatever order the records come in.
+// buildGraph creates all nodes before any edge, so that a reference to a missing object is dropped,
+// regardless of the order of the records.
 func buildGraph(spaces []space, now time.Time, removable map[object]bool) *graphBuilder {
 	objects := 0
 	for i := range spaces {
 		s := &spaces[i]
 		objects += len(s.images) + 2*len(s.contents) + len(s.snapshots) + len(s.containers) + len(s.ingests)
 	}
-	// Of thousands of images, what has grown by doubling takes a third more.
+	// Preallocated: with thousands of images, growth by doubling takes a third more memory.
 	b := &graphBuilder{index: make(map[object]image.NodeID, objects), now: now, removable: removable}
 	b.graph.Nodes = make([]image.Node, 0, objects)
 	for i := range spaces {
@@ -44,8 +44,8 @@ func buildGraph(spaces []space, now time.Time, removable map[object]bool) *graph
 	return b
 }
 
-// arrange moves what an image leads to behind it: records come in the order of their digests, which
-// no walk goes by.
+// arrange moves the nodes that an image leads to behind it (see [image.Arrange]). Records come in
+// the order of their digests, which no walk follows.
 func (b *graphBuilder) arrange() {
 	place := image.Arrange(b.graph.Nodes)
 	for o, id := range b.index {
@@ -109,7 +109,7 @@ func (b *graphBuilder) addEdges(s *space) {
 	}
 }
 
-// addHolders adds the roots, except for the images that the CRI can remove.
+// addHolders adds the collector's roots, except the images that the CRI can remove.
 func (b *graphBuilder) addHolders(s *space) {
 	for _, l := range s.leases {
 		if !l.ours() {
@@ -149,9 +149,9 @@ func (b *graphBuilder) addHolders(s *space) {
 	}
 }
 
-// leased returns what a lease keeps. A flat lease keeps the content it names
-// without what that refers to. (A flat lease on a snapshot keeps its parents,
-// but not what their labels refer to; snapshots with such labels are rare, and
+// leased returns the nodes that a lease keeps. A flat lease keeps the content that it names, but
+// not what that content refers to. (containerd's flat lease on a snapshot keeps its parents, but
+// not what their labels refer to. ebb keeps that, too: snapshots with such labels are rare, and
 // keeping too much only makes the computed figure too small.)
 func (b *graphBuilder) leased(s *space, l leaseRecord) []image.NodeID {
 	var nodes []image.NodeID
@@ -186,8 +186,8 @@ func (b *graphBuilder) node(o object, n image.Node) {
 	b.graph.Nodes = append(b.graph.Nodes, n)
 }
 
-// kept returns the node of an object that something keeps: none if it does not
-// exist, or is a record that can be removed all the same.
+// kept returns the node of a referenced object: none if the object does not exist, or is a record
+// that can be removed despite the reference.
 func (b *graphBuilder) kept(o object) []image.NodeID {
 	if id, ok := b.index[o]; ok && !b.removable[o] {
 		return []image.NodeID{id}
@@ -220,7 +220,8 @@ func (b *graphBuilder) holder(kind, namespace, name string, nodes []image.NodeID
 	b.holds(kind, namespace, name, nil, nodes)
 }
 
-// holds adds something that keeps nodes, if its labels give it no time that is past.
+// holds adds a holder of nodes: to Expired if its labels say that it has expired, otherwise to
+// Holders. A holder of no nodes is left out.
 func (b *graphBuilder) holds(kind, namespace, name string, labels map[string]string, nodes []image.NodeID) {
 	into := &b.graph.Holders
 	if isExpired(labels, b.now) {

@@ -15,7 +15,7 @@ const (
 	labelCondition = "containerd.io/gc.cond.snapshot"
 )
 
-// objectKind is a kind of thing in containerd's metadata.
+// objectKind is a kind of object in containerd's metadata.
 type objectKind uint8
 
 const (
@@ -23,8 +23,8 @@ const (
 	kindContent
 	kindSnapshot // named "snapshotter/key"
 	kindContainer
-	kindBlob   // bytes in the content store, of no namespace
-	kindIngest // content that is not complete
+	kindBlob   // bytes in the content store, without a namespace
+	kindIngest // content that is incomplete
 )
 
 // object names one thing in containerd's metadata.
@@ -34,8 +34,8 @@ type object struct {
 	name      string
 }
 
-// link is what one label says: the object that carries it keeps another one,
-// or (back) is kept by it.
+// link is one reference label: the object that carries the label keeps another one, or (back) is
+// kept by it.
 type link struct {
 	kind objectKind
 	name string
@@ -78,7 +78,7 @@ func parseLink(key, value string) (link, bool) {
 }
 
 // parseCondition reads "usedat<10m|key": a snapshot that is kept while it was
-// used lately. The condition itself does not matter here: a snapshot that no
+// used recently. The condition itself does not matter here: a snapshot that no
 // longer meets it is collected anyway, and one that does is kept by this object.
 func parseCondition(rest, value string) (link, bool) {
 	snapshotter, _, _ := strings.Cut(strings.TrimLeft(rest, "./"), "/")
@@ -89,7 +89,7 @@ func parseCondition(rest, value string) (link, bool) {
 	return link{kind: kindSnapshot, name: snapshotter + "/" + key}, true
 }
 
-// isRoot tells whether the object keeps itself.
+// isRoot reports whether the labels make an object a root of the garbage collector.
 func isRoot(labels map[string]string) bool {
 	for key := range labels {
 		if strings.HasPrefix(key, labelRoot) {
@@ -99,8 +99,8 @@ func isRoot(labels map[string]string) bool {
 	return false
 }
 
-// isExpired tells whether a lease or an image no longer keeps anything. A date
-// that cannot be read never comes, as in containerd.
+// isExpired reports whether a lease or an image no longer keeps anything. An unreadable date never
+// comes, as in containerd.
 func isExpired(labels map[string]string, now time.Time) bool {
 	value, ok := labels[labelExpire]
 	if !ok {
@@ -110,7 +110,8 @@ func isExpired(labels map[string]string, now time.Time) bool {
 	return err == nil && now.After(at)
 }
 
-// parseResource reads what a lease lists.
+// parseResource reads one resource of a lease: its kind and its name in the graph; false if the
+// kind is unknown.
 func parseResource(kind, id string) (objectKind, string, bool) {
 	snapshotter, ok := strings.CutPrefix(kind, "snapshots/")
 	switch {

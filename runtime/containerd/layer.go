@@ -19,33 +19,34 @@ import (
 )
 
 const (
-	// ownLabel and viewPrefix mark what ebb makes in containerd.
+	// ownLabel and viewPrefix mark the objects that ebb creates in containerd.
 	ownLabel   = "ebb-agent.github.io/layer-view"
 	viewPrefix = "ebb-view-"
 
-	// upperdirLabel is where overlayfs' snapshotter has a snapshot's directory, if its
-	// option upperdir_label is set.
+	// upperdirLabel is the label in which the overlayfs snapshotter stores a snapshot's directory,
+	// if its option upperdir_label is set.
 	upperdirLabel = "containerd.io/snapshot/overlay.upperdir"
 
-	// leaseTime is how long views of a crashed run can stay at most, if no
-	// later run removes them. A view itself lives for milliseconds.
+	// leaseTime is the longest time that views of a crashed run remain if no later run removes
+	// them. A view itself lives for milliseconds.
 	leaseTime  = 10 * time.Minute
 	leaseSpare = time.Minute
 )
 
-// viewLease is what our views of one namespace live under.
+// viewLease is the lease that holds ebb's views in one namespace.
 type viewLease struct {
 	id      string
 	expires time.Time
 }
 
-// copying are the snapshotters whose views are not overlays of the layers'
-// directories: making one may copy the whole image, and would tell nothing.
+// copying are the snapshotters whose views are not overlays of the layers' directories: making a
+// view may copy the whole image, and its mounts do not show the layers.
 var copying = []string{"native", "btrfs", "zfs", "devmapper", "blockfile"}
 
-// ResolveLayer finds the directories, or filesystems, of a layer and those below it. Where
-// snapshots have labels that tell, or a container stands on the layer, nothing is written, so
-// that this works on a full disk, too; otherwise a view is made and removed at once.
+// ResolveLayer finds the directories, or filesystem images, of a layer and of those below it. If
+// the snapshots' labels show them, or a container's snapshot has the layer as parent, nothing is
+// written, so that this works on a full disk, too. Otherwise ResolveLayer makes a view and removes
+// it at once.
 func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -64,7 +65,7 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 		return inventory.LayerRoot{}, err
 	}
 	found, err := layersFromLabels(ctx, sn, l.Snapshotter, info)
-	// To find what stands on the layer, containerd goes through all its snapshots.
+	// To find the children of a layer, containerd scans all its snapshots.
 	likely := r.cache.mayCarry(l)
 	if likely && err == nil && len(found.paths) == 0 {
 		found, err = r.layersFromChild(ctx, sn, l.ChainID)
@@ -72,7 +73,7 @@ func (r *Runtime) resolveLayer(ctx context.Context, l inventory.Layer) (inventor
 	if err == nil && len(found.paths) == 0 {
 		found, err = r.layersFromView(ctx, sn, l)
 	}
-	if err != nil && !likely { // on a full disk, for one: something may have come since
+	if err != nil && !likely { // for example on a full disk; a child may be new
 		if child, childErr := r.layersFromChild(ctx, sn, l.ChainID); childErr == nil && len(child.paths) > 0 {
 			found, err = child, nil
 		}
@@ -112,8 +113,9 @@ func directoryPlace(dir string) (inventory.Place, error) {
 	return inventory.Place{Path: dir, Dev: place.Dev, Ino: place.Ino, Generation: fs.Generation(dir)}, err
 }
 
-// layersFromLabels finds the directories that overlayfs' snapshots have as a label; none if
-// one has none. Each costs a read, where a view costs five commits of containerd's databases.
+// layersFromLabels finds the directories of a layer and of those below it in the labels of
+// overlayfs snapshots; none if one of the snapshots lacks the label. Each layer costs a read, where
+// a view costs five commits of containerd's databases.
 func layersFromLabels(ctx context.Context, sn snapshots.Snapshotter, snapshotter string, top snapshots.Info) (layerPaths, error) {
 	var dirs []string
 	for info := top; snapshotter == "overlayfs"; {
@@ -133,13 +135,12 @@ func layersFromLabels(ctx context.Context, sn snapshots.Snapshotter, snapshotter
 	return layerPaths{}, nil
 }
 
-// layersFromChild asks for the mounts of a snapshot that stands on the layer; none
-// if there is none that tells.
+// layersFromChild finds the layers in the mounts of an active or view snapshot whose parent is the
+// layer; none if no such snapshot shows them.
 func (r *Runtime) layersFromChild(ctx context.Context, sn snapshots.Snapshotter, chain string) (layerPaths, error) {
 	var children []string
 	err := sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
-		// The filter has chosen them already, but what it does not know it
-		// lets pass.
+		// The filter has selected them already, but lets pass what it does not know.
 		if i.Kind != snapshots.KindCommitted && i.Parent == chain {
 			children = append(children, i.Name)
 		}
@@ -151,7 +152,7 @@ func (r *Runtime) layersFromChild(ctx context.Context, sn snapshots.Snapshotter,
 	for _, key := range children {
 		mounts, err := sn.Mounts(ctx, key)
 		if errdefs.IsNotFound(err) {
-			continue // went since the list
+			continue // removed since the list
 		}
 		if err != nil {
 			return layerPaths{}, err
@@ -187,8 +188,8 @@ func (r *Runtime) layersFromView(ctx context.Context, sn snapshots.Snapshotter, 
 	return found, errors.Join(err, removeView(ctx, sn, key))
 }
 
-// outlasting is for what the runtime does even if the caller is gone by then, and has to be
-// undone: it lasts closeTimeout longer than ctx.
+// outlasting returns a context that lasts closeTimeout longer than ctx. It is for a call that the
+// runtime completes even if the caller is gone by then, and that has to be undone.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -201,8 +202,7 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); cancel() }
 }
 
-// removeView removes a view even when the caller has lost patience: it must not
-// keep an image's layers.
+// removeView removes a view even if ctx is done: the view must not keep an image's layers.
 func removeView(ctx context.Context, sn snapshots.Snapshotter, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -219,8 +219,8 @@ func (r *Runtime) nextView() string {
 	return fmt.Sprintf("%s%s-%d", viewPrefix, r.nonce, r.viewSeq)
 }
 
-// leaseFor returns the lease for views in this namespace, a new one if the old
-// is about to expire. It is shared by many views: each lease costs a write.
+// leaseFor returns the ID of the lease for views in this namespace, of a new lease if the old one
+// is about to expire. Many views share it, because each lease costs a write.
 func (r *Runtime) leaseFor(ctx context.Context, namespace string) (string, error) {
 	r.mu.Lock()
 	have, ok := r.leases[namespace]
@@ -232,7 +232,7 @@ func (r *Runtime) leaseFor(ctx context.Context, namespace string) (string, error
 	_, err := r.client.LeasesService().Create(ctx, leases.WithID(id),
 		leases.WithLabel(ownLabel, r.nonce), leases.WithExpiration(leaseTime))
 	if err != nil {
-		r.dropLease(ctx, namespace, id) // it may be there all the same
+		r.dropLease(ctx, namespace, id) // it may exist despite the error
 		return "", err
 	}
 	r.mu.Lock()
@@ -241,8 +241,9 @@ func (r *Runtime) leaseFor(ctx context.Context, namespace string) (string, error
 	return id, nil
 }
 
-// dropLease makes the next view start with a new lease, in case the old one
-// was what failed (somebody may have deleted it). Otherwise it goes, lest they pile up.
+// dropLease makes the next view start with a new lease, in case the old one caused the failure
+// (another process may have deleted it). It also deletes the old lease, so that leases do not pile
+// up.
 func (r *Runtime) dropLease(ctx context.Context, namespace, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -254,7 +255,7 @@ func (r *Runtime) dropLease(ctx context.Context, namespace, id string) {
 	r.deleteLease(ctx, namespace, id)
 }
 
-// deleteLease is for one that holds nothing.
+// deleteLease deletes a lease that holds nothing. If that fails, the lease stays until it expires.
 func (r *Runtime) deleteLease(ctx context.Context, namespace, id string) {
 	if err := r.client.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !errdefs.IsNotFound(err) {
 		r.log.DebugContext(ctx, "lease stays until it expires", "lease", id, "namespace", namespace, "reason", err)
@@ -271,9 +272,8 @@ func (r *Runtime) releaseLeases(ctx context.Context) {
 	}
 }
 
-// removeLeftovers removes what runs that crashed have left. Should another ebb
-// be in the middle of a view, it loses nothing: it has the answer by then, or
-// tries again.
+// removeLeftovers removes the views and leases of runs that crashed. Another ebb that is using a
+// view at that moment loses nothing: it has the answer by then, or tries again.
 func (r *Runtime) removeLeftovers(ctx context.Context) error {
 	spaces, err := r.readNamespaces(ctx)
 	if err != nil {
@@ -290,8 +290,8 @@ func (r *Runtime) removeLeftovers(ctx context.Context) error {
 				continue
 			}
 			if err := removeView(in, r.client.SnapshotService(snap.snapshotter), snap.key); err != nil {
-				// On a full disk, for one. Reclaim must start all the same, and
-				// the lease's end is the second net.
+				// For example on a full disk. Reclaim must start all the same, and containerd
+				// collects the view once its lease expires.
 				r.log.WarnContext(ctx, "cannot remove a view left by an earlier run", "namespace", spaces[i].name,
 					"snapshot", snap.key, "reason", err)
 				continue

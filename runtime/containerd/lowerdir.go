@@ -10,10 +10,10 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// layerDirs finds the directories of the read-only layers in a snapshot's mounts,
-// topmost first: the lowerdirs, or, for a view of an image with one layer, the
-// source of a read-only bind mount. bind says whether the latter may be
-// believed: a snapshotter that copies gives a bind of the copy.
+// layerDirs finds the directories of the read-only layers in a snapshot's mounts, topmost first.
+// They are the lowerdirs, or, for a view of an image with one layer, the source of a read-only bind
+// mount. bind says whether a bind mount counts: a snapshotter that copies returns a bind mount of
+// the copy.
 func layerDirs(mounts []mount.Mount, bind bool) ([]string, error) {
 	if len(mounts) != 1 {
 		return nil, fmt.Errorf("%d mounts: %w", len(mounts), inventory.ErrUnsupported)
@@ -40,8 +40,8 @@ func layerDirs(mounts []mount.Mount, bind bool) ([]string, error) {
 
 func isRelative(dir string) bool { return !strings.HasPrefix(dir, "/") }
 
-// lowers takes the directories out of a lowerdir option. As in overlayfs, a
-// backslash takes away the special meaning of the character behind it.
+// lowers splits a lowerdir option into its directories. As in overlayfs, a backslash escapes the
+// next character.
 func lowers(list string) []string {
 	var dirs []string
 	var b strings.Builder

@@ -26,7 +26,7 @@ import (
 // snapshotter is a loaded snapshotter plugin.
 type snapshotter struct {
 	name string
-	root string // "" if the plugin does not tell
+	root string // "" if the plugin does not report it
 }
 
 const snapshotterPlugin = "io.containerd.snapshotter.v1"
@@ -50,8 +50,8 @@ func (r *Runtime) listSnapshotters(ctx context.Context) ([]snapshotter, error) {
 	return list, nil
 }
 
-// findContentStore asks for the directory of the blobs. A proxy plugin, for
-// one, does not tell.
+// findContentStore returns the directory of the blobs; "" if no plugin reports one (a proxy plugin,
+// for example).
 func (r *Runtime) findContentStore(ctx context.Context) (string, error) {
 	resp, err := r.client.IntrospectionService().Plugins(ctx, "type==io.containerd.content.v1")
 	if err != nil {
@@ -97,10 +97,10 @@ func (r *Runtime) imageRecords(ctx context.Context, list []images.Image) []image
 	return records
 }
 
-// updated is when a record was made or last written.
+// updated returns when a record was last written: the later of its creation and update.
 func updated(i images.Image) time.Time { return latest(i.CreatedAt, i.UpdatedAt) }
 
-// isPinned tells of a pin that the CRI has given, or somebody by hand.
+// isPinned reports whether a record's labels pin it: the CRI has set the pin, or a person.
 func isPinned(labels map[string]string) bool { return labels["io.cri-containerd.pinned"] == "pinned" }
 
 func latest(a, b time.Time) time.Time {
@@ -110,9 +110,10 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// imagesOf lists the records of some images in the context's namespace, without the
-// thousands of others: by the name that the CRI gives to each, its ID, and by the targets
-// that are known to lead to it. A target that was not known is found by that name.
+// imagesOf lists the records of some images in the context's namespace, without the thousands of
+// others. It selects by the name that the CRI gives to each image, its ID, and by the targets known
+// to lead to it. If that name leads to an unknown target, it lists again with that target. If an
+// image has no known target, it lists all records.
 func (r *Runtime) imagesOf(ctx context.Context, ids ...string) (list []images.Image, err error) {
 	targets, all := r.cache.targetsOf(ids)
 	for again := true; again; {
@@ -141,8 +142,8 @@ func (r *Runtime) imagesOf(ctx context.Context, ids ...string) (list []images.Im
 	return list, nil
 }
 
-// readContainersOf uses the stream directly, where the client would collect
-// every container's whole OCI spec first.
+// readContainersOf reads the stream directly: the client would first collect every container's
+// whole OCI spec.
 func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...string) error {
 	operation := "list containers of " + s.name
 	stream, err := containersapi.NewContainersClient(r.conn).ListStream(ctx,
@@ -166,12 +167,13 @@ func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...str
 	}
 }
 
-// brokenSnapshotters are those that could not be read, with the reason. containerd asks a snapshotter's
-// backend about each snapshot, and fails the whole list if that does not answer: the process of a proxy
-// plugin can be down, or hang.
+// brokenSnapshotters are the snapshotters that could not be read, with the reason. containerd asks
+// a snapshotter's backend about each snapshot, and fails the whole list if the backend does not
+// answer: the process of a proxy plugin can be down, or hang.
 type brokenSnapshotters map[string]string
 
-// note judges the end of a call about a snapshotter. What ends with ctx says nothing about it.
+// note records a failed call to a snapshotter, and returns nil. If ctx is done it returns err
+// instead: that says nothing about the snapshotter.
 func (b brokenSnapshotters) note(ctx context.Context, name string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -188,8 +190,8 @@ func (b brokenSnapshotters) err() error {
 	return errors.Join(errs...)
 }
 
-// readSnapshots lists the snapshots of a namespace. It asks no snapshotter that is broken, and adds those
-// that turn out to be. If all are, containerd itself is at fault.
+// readSnapshots lists the snapshots of a namespace. It skips snapshotters in broken, and adds those
+// that fail. If all are broken, containerd itself is at fault, and that is the error.
 func (r *Runtime) readSnapshots(ctx context.Context, s *space, broken brokenSnapshotters, filters ...string) error {
 	all := r.snapshotters()
 	for _, sn := range all {
@@ -224,7 +226,8 @@ func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter str
 	return wrap(fmt.Sprintf("list snapshots of %s in %s", s.name, snapshotter), err)
 }
 
-// noteElsewhere names the layers that are not counted, in the account of the store, and once in the log.
+// noteElsewhere adds the layers on other filesystems to what the store account lacks
+// ([image.Graph].Unread), and logs each snapshotter once.
 func (r *Runtime) noteElsewhere(spaces []space) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,8 +246,8 @@ func (r *Runtime) noteElsewhere(spaces []space) {
 	}
 }
 
-// readUsage asks what each committed snapshot takes. An active one is never
-// asked about: its answer walks the directory.
+// readUsage reads the size of each committed snapshot. It never asks for the size of an active one,
+// for which containerd would walk the directory.
 func (r *Runtime) readUsage(ctx context.Context, s *space, broken brokenSnapshotters) error {
 	for i := range s.snapshots {
 		snap := &s.snapshots[i]
@@ -281,9 +284,9 @@ func (r *Runtime) readContents(ctx context.Context, s *space) error {
 	return wrap("list content of "+s.name, err)
 }
 
-// mostExpired is of how many leases of a namespace that are past their time the resources
-// are read: a call for each, only to say what they once kept. containerd takes them away with
-// its next collection.
+// mostExpired bounds for how many expired leases of a namespace the resources are read. Each costs
+// a call, only to show what the lease once kept. containerd deletes expired leases with its next
+// collection.
 const mostExpired = 16
 
 func (r *Runtime) readLeases(ctx context.Context, s *space) error {
@@ -304,7 +307,7 @@ func (r *Runtime) readLeases(ctx context.Context, s *space) error {
 		}
 		resources, err := manager.ListResources(ctx, l)
 		if errdefs.IsNotFound(err) {
-			continue // given back since the list
+			continue // deleted since the list
 		}
 		if err != nil {
 			return wrap("list resources of lease "+l.ID, err)
@@ -319,8 +322,8 @@ func (r *Runtime) readLeases(ctx context.Context, s *space) error {
 	return nil
 }
 
-// readIngests only serves the account of the store. One ingest that a crash has left without
-// its times fails the whole list, and must not fail the reading.
+// readIngests only serves the store account. One ingest whose times are missing after a crash fails
+// the whole list; that must not fail the reading.
 func (r *Runtime) readIngests(ctx context.Context, s *space) error {
 	list, err := r.client.ContentStore().ListStatuses(ctx)
 	if errdefs.IsUnavailable(err) || ctx.Err() != nil {
@@ -331,7 +334,8 @@ func (r *Runtime) readIngests(ctx context.Context, s *space) error {
 		return nil
 	}
 	for _, i := range list {
-		// A directory, the data, its name, two times and, if known, what it will be in all.
+		// A directory, and the files for the data, its name, two times and, if known, the total
+		// size.
 		inodes := uint64(5)
 		if i.Total > 0 {
 			inodes++

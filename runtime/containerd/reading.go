@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// read looks at everything, with one list call per kind and namespace.
+// read reads everything, with one list call per kind and namespace.
 func (r *Runtime) read(ctx context.Context) (*reading, error) {
 	reading, err := r.begin(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 	if reading.images, err = r.cri.ListImages(ctx); err != nil {
 		return nil, err
 	}
-	// Users are read after the images, so that an image that is there, and was
-	// not just pulled, does not lack its users.
+	// Users are read after the images: a listed image then has all its users, unless it was just
+	// pulled.
 	for i := range reading.spaces {
 		s := &reading.spaces[i]
 		in := inNamespace(ctx, s)
@@ -55,8 +55,8 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 	return reading, nil
 }
 
-// readSome looks at the records and users of some images only. Those that are gone are
-// not in it.
+// readSome reads the records and users of some images only. Images that no longer exist are not in
+// the result.
 func (r *Runtime) readSome(ctx context.Context, ids []string) (*reading, error) {
 	var found []cri.Image
 	for _, id := range ids {
@@ -74,9 +74,9 @@ func (r *Runtime) readSome(ctx context.Context, ids []string) (*reading, error) 
 		return nil, err
 	}
 	reading.images = found
-	// Two lists for all images, at the same time: for each, containerd goes through all that it
-	// has. What comes to stand on an image meanwhile can be missed; [Runtime.Users] looks again
-	// once the image cannot be used anew.
+	// Two lists for all images, at the same time: for each list, containerd scans all its objects.
+	// A new snapshot on an image can be missed; [Runtime.Users] checks again once the image cannot
+	// get new users.
 	chains := r.cache.chainsOf(ids)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.readStanding(gctx, reading.spaces, chains) })
@@ -100,7 +100,7 @@ func (r *Runtime) readSome(ctx context.Context, ids []string) (*reading, error) 
 	return reading, nil
 }
 
-// readNamed reads what images are called, and the CRI's containers.
+// readNamed reads the names of images, and the CRI's containers.
 func (r *Runtime) readNamed(ctx context.Context, reading *reading, ids []string) error {
 	for i := range reading.spaces {
 		s := &reading.spaces[i]
@@ -114,11 +114,12 @@ func (r *Runtime) readNamed(ctx context.Context, reading *reading, ids []string)
 	return r.readCRIContainers(ctx, reading)
 }
 
-// readStanding reads the top layers of images and what stands on them, in every namespace. Snapshotters
-// that the latest inventory found broken are left out: images that may be unpacked there stay.
+// readStanding reads the top layers of images and the snapshots that have one as parent, in every
+// namespace. It skips snapshotters that the latest inventory found broken: images that may be
+// unpacked there are kept.
 func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[string]bool) error {
 	if len(chains) == 0 {
-		return nil // nothing can stand on an image without layers
+		return nil // an image without layers has no snapshots
 	}
 	var on []string
 	for chain := range chains {
@@ -133,7 +134,7 @@ func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[s
 		spaces[i].snapshots = nil
 		err := r.readSnapshots(inNamespace(ctx, &spaces[i]), &spaces[i], broken, on...)
 		if err == nil && len(broken) > len(known) {
-			err = broken.err() // what is unpacked there is not known yet
+			err = broken.err() // which images are unpacked there is not known yet
 		}
 		if err != nil {
 			return err
@@ -142,7 +143,7 @@ func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[s
 	return nil
 }
 
-// chains are the top layers of the images, for what stands on which.
+// chains returns the chain IDs of the images' top layers.
 func (r *reading) chains() map[string]bool {
 	chains := map[string]bool{}
 	for _, e := range r.entries() {
@@ -173,10 +174,11 @@ func (r *Runtime) readCRIContainers(ctx context.Context, reading *reading) error
 	return nil
 }
 
-// userFilters selects the containers that may be made from images: by any
-// name that means one of them in this namespace, or by the CRI's word; any is false if
-// there cannot be one. Containers that only stand on their layers are found by
-// their snapshots. No filter at all selects every container.
+// userFilters returns filters for the containers that may be made from images. They select by the
+// images' names in this namespace, and by the IDs of containers that the CRI lists with one of the
+// images. any is false if there cannot be such a container. Containers that only have a snapshot on
+// the images' layers are found by their snapshots. If any is true and there are no filters, every
+// container is selected.
 func userFilters(s *space, ids []string, criImage map[string]string) (filters []string, any bool) {
 	add := func(field, value string) bool {
 		filters = append(filters, field+"=="+strconv.Quote(value))
@@ -197,8 +199,8 @@ func userFilters(s *space, ids []string, criImage map[string]string) (filters []
 	return filters, len(filters) > 0
 }
 
-// filterable tells whether a value surely survives containerd's filter
-// language. No valid reference or container ID contains anything else.
+// filterable reports whether a value is safe in containerd's filter language. No valid reference or
+// container ID contains other characters.
 func filterable(value string) bool {
 	return value != "" && !strings.ContainsFunc(value, func(c rune) bool {
 		return c <= ' ' || c > '~' || c == '"' || c == '\\'

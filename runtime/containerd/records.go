@@ -10,10 +10,10 @@ import (
 )
 
 // The records are containerd's metadata, stripped to what this package needs.
-// A container's OCI spec, for one, is dropped as it arrives: a hundred of them
-// would weigh more than the rest of the agent.
+// A container's OCI spec, for example, is dropped on arrival: a hundred of them
+// would take more memory than the rest of the agent.
 
-// space is what one namespace holds.
+// space holds the records of one namespace.
 type space struct {
 	name       string
 	images     []imageRecord
@@ -46,10 +46,10 @@ type containerRecord struct {
 	labels               map[string]string
 	created              time.Time
 	ended                time.Time // see readEnds
-	unanswered           bool      // no answer in time whether it has
+	unanswered           bool      // the call for its end failed or timed out
 }
 
-// lives reports whether a container uses its image just now.
+// lives reports whether a container uses its image at present.
 func (c containerRecord) lives() bool { return c.ended.IsZero() && !c.unanswered }
 
 type snapshotRecord struct {
@@ -58,19 +58,19 @@ type snapshotRecord struct {
 	created                  time.Time
 	labels                   map[string]string
 	elsewhere                bool   // on a filesystem that is not watched
-	bytes, inodes            uint64 // committed ones only, and none elsewhere
+	bytes, inodes            uint64 // 0 if not committed, or elsewhere
 }
 
-// name is how the graph and labels call the snapshot.
+// name returns the snapshot's name in the graph and in labels.
 func (s snapshotRecord) name() string { return s.snapshotter + "/" + s.key }
 
-// id is what its size is kept by.
+// id returns the key under which the snapshot's size is cached.
 func (s snapshotRecord) id(namespace string) inventory.SnapshotID {
 	return inventory.SnapshotID{Namespace: namespace, Snapshotter: s.snapshotter, Key: s.key}
 }
 
-// ours tells whether ebb made the snapshot. Both marks are asked for, so that
-// somebody else's snapshot is not overlooked for its name alone.
+// ours reports whether ebb made the snapshot. It checks both marks, so that another program's
+// snapshot is not ignored because of its name alone.
 func (s snapshotRecord) ours() bool {
 	return strings.HasPrefix(s.key, viewPrefix) && s.labels[ownLabel] != ""
 }
@@ -82,7 +82,7 @@ type contentRecord struct {
 	labels  map[string]string
 }
 
-// ingestRecord is content that is being written, or was when its writer went away.
+// ingestRecord is content that is being written, or whose writer has stopped before the end.
 type ingestRecord struct {
 	ref              string
 	bytes            uint64 // so far
@@ -90,7 +90,8 @@ type ingestRecord struct {
 	started, updated time.Time
 }
 
-// mayGoOn is how long containerd keeps an ingest that is in no lease, from when it was opened.
+// mayGoOn is how long containerd keeps an ingest that is in no lease. containerd counts from when
+// the ingest was opened, ebb from its last write, which is later.
 const mayGoOn = 24 * time.Hour
 
 type leaseRecord struct {
@@ -122,7 +123,7 @@ func (s *space) byName() map[string]*imageRecord {
 	return names
 }
 
-// parents returns what snapshots that are not committed stand on, by snapshot.
+// parents returns the parents of snapshots that are not committed, by snapshot name.
 func (s *space) parents() map[string]string {
 	parents := make(map[string]string, len(s.snapshots))
 	for _, snap := range s.snapshots {

@@ -9,10 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Remove removes an image with all names it has when Remove is called, and
-// returns when containerd has collected what nothing else keeps. An image that
-// is gone is no error. A name that comes later stays, and keeps the image:
-// somebody wants it again.
+// Remove removes an image with all names that it has when Remove is called, and returns when
+// containerd has collected what nothing else keeps. A missing image is not an error. A name that is
+// created later is not removed, and keeps the image: it is wanted again.
 func (r *Runtime) Remove(ctx context.Context, imageID string) error {
 	before, err := r.namesOf(ctx, imageID)
 	if err != nil {
@@ -24,13 +23,13 @@ func (r *Runtime) Remove(ctx context.Context, imageID string) error {
 	return r.removeNames(ctx, imageID, before)
 }
 
-// collectTries is how often a collection that found no room is asked for again.
+// collectTries is how often a collection that found no room is tried again.
 const collectTries = 10
 
-// collectAgain is for a removal that failed. On a full disk the image's names can be gone, and
-// the collection after that find no room: containerd's database is a sparse file, in which a page
-// takes a block once it is written. Each transaction writes other pages, of which some have one.
-// So the collection is asked for again, by a lease that comes and goes.
+// collectAgain handles a failed removal. On a full disk the image's names can be deleted although
+// the collection after that found no room. containerd's database is a sparse file, in which a page
+// takes a block once it is written. Each transaction writes other pages, some of which have a block
+// already. So collectAgain triggers the collection again, by creating and deleting a lease.
 func (r *Runtime) collectAgain(ctx context.Context, imageID string, failed error) error {
 	if names, err := r.namesOf(ctx, imageID); err != nil || len(names) > 0 {
 		return failed
@@ -66,9 +65,9 @@ func (r *Runtime) namesOf(ctx context.Context, imageID string) (map[string]bool,
 	return names, nil
 }
 
-// removeNames deletes the names of before that are still there. The CRI learns
-// of names by events, and removes only those it knows; one that was given a
-// moment ago survives, and with it the whole image.
+// removeNames deletes the names in before that still exist. The CRI learns of names by events, and
+// removes only those that it knows. A name that was created a moment ago survives, and keeps the
+// whole image.
 func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[string]bool) error {
 	now, err := r.namesOf(ctx, imageID)
 	if err != nil {
@@ -89,9 +88,9 @@ func (r *Runtime) removeNames(ctx context.Context, imageID string, before map[st
 	return r.removeStray(ctx, imageID)
 }
 
-// removeStray deletes the image's ID as a name, if that is all that it is called
-// by. The CRI gives that name to whatever it hears of, and may do so while the others
-// are being taken away: for a name that was new a moment ago, its event comes late.
+// removeStray deletes the name that equals the image's ID, if the image has no other. The CRI gives
+// that name to every image that it receives an event about. It may do so while the other names are
+// being deleted, because the event about a new name comes late.
 func (r *Runtime) removeStray(ctx context.Context, imageID string) error {
 	if _, err := r.client.ImageService().Get(inCRI(ctx), imageID); errdefs.IsNotFound(err) {
 		return nil // nearly always, and cheaper than a list of thousands

@@ -25,9 +25,9 @@ const maxLayers = 4096
 
 var errTooLarge = errors.New("document too large")
 
-// resolve finds the image ID and the top layer's chain ID behind a target. The
-// answer never changes, so it is asked for once. Content that is missing, for
-// another platform or malformed gives the zero value, and is tried again.
+// resolve finds the image ID and the top layer's chain ID behind a target. They never change, so
+// they are cached. Content that is missing, malformed or for another platform gives the zero value,
+// and is read again the next time.
 func (r *Runtime) resolve(ctx context.Context, target ocispec.Descriptor) imageContent {
 	digest := target.Digest.String()
 	if c, ok := r.cache.content(digest); ok {
@@ -35,8 +35,7 @@ func (r *Runtime) resolve(ctx context.Context, target ocispec.Descriptor) imageC
 	}
 	c, err := resolveContent(ctx, boundedProvider{r.client.ContentStore()}, target)
 	if err != nil {
-		// Incomplete images are a normal sight: a pull under way, or the other
-		// platforms of an index.
+		// Incomplete images are normal: a pull in progress, or the other platforms of an index.
 		r.log.DebugContext(ctx, "image cannot be resolved", "target", digest, "reason", err)
 		return imageContent{}
 	}

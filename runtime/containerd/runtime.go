@@ -21,8 +21,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// readTimeout bounds a look at the whole runtime; a look at one image or layer
-// takes the same, because a busy disk slows both alike.
+// readTimeout bounds a read of the whole runtime. A read of one image or layer has the same bound,
+// because a busy disk slows both alike.
 const readTimeout = 30 * time.Second
 
 // snapshotterTimeout is how long one snapshotter may take to list a namespace's snapshots.
@@ -30,9 +30,9 @@ var snapshotterTimeout = 10 * time.Second // shorter in a test
 
 // Runtime is a containerd with its CRI plugin, over one socket.
 //
-// Several goroutines may use it. It keeps what cannot change: the config digest and chain
-// ID behind each target digest, and the usage of committed snapshots, both only for what
-// the last inventory still saw.
+// It is safe for concurrent use. It caches what cannot change: the config digest and chain ID
+// behind each target digest, and the usage of committed snapshots, both only for objects that the
+// last inventory still saw.
 type Runtime struct {
 	client *client.Client
 	conn   *grpc.ClientConn
@@ -44,30 +44,30 @@ type Runtime struct {
 	mu        sync.Mutex
 	about     about
 	broken    brokenSnapshotters   // of the latest inventory; replaced, never changed
-	elsewhere map[string]string    // snapshotters that findElsewhere found, with their roots; replaced, never changed
-	unwatched map[string]bool      // those of them that the log names already
-	leases    map[string]viewLease // by namespace: what our views live under
-	nonce     string               // makes our names differ from another ebb's
+	elsewhere map[string]string    // snapshotter → root, from findElsewhere; replaced, never changed
+	unwatched map[string]bool      // snapshotters in elsewhere that are logged already
+	leases    map[string]viewLease // by namespace: the lease of ebb's views
+	nonce     string               // makes the names differ from another ebb's
 	viewSeq   uint64
 }
 
-// about is what only a restart of containerd can change.
+// about is what only a restart of containerd can change, except sandbox.seen.
 type about struct {
 	version      string
 	snapshotters []snapshotter
-	content      string // the content store's directory; "" if it does not tell
+	content      string // the content store's directory; "" if unknown
 	sandbox      sandboxImage
-	unsure       bool // a full disk kept the CRI from telling the sandbox image's name (containerd 1.7)
+	unsure       bool // a full disk kept the CRI from reporting the sandbox image (containerd 1.7)
 	sandboxes    bool // the sandbox store exists (containerd 1.7 and later)
 }
 
-// Connect opens the runtime behind a socket. Its errors say what is wrong (see
-// [ErrNoSocket] and the others); nothing is retried here.
+// Connect connects to the containerd behind a socket. Its error wraps [ErrNoSocket], [ErrRefused],
+// [ErrNotContainerd] or [ErrNoCRI] if that is the cause. Connect does not retry.
 func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, error) {
 	if err := probe(ctx, socket); err != nil {
 		return nil, fmt.Errorf("connect to containerd: %w", err)
 	}
-	// gRPC's own reconnect is made quick; Watch is what waits.
+	// gRPC reconnects quickly; the back-off is in Watch.
 	params := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 		MinConnectTimeout: 5 * time.Second,
@@ -92,11 +92,11 @@ func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, er
 	return r, nil
 }
 
-// closeTimeout keeps a runtime that hangs from holding up the agent's end.
+// closeTimeout bounds the last calls, so that a hanging runtime does not delay the agent's exit.
 const closeTimeout = time.Second
 
-// Close gives back what the runtime holds for us, and the connection. A lease
-// that cannot be deleted expires.
+// Close deletes ebb's leases in containerd, and closes the connection. A lease that cannot be
+// deleted expires.
 func (r *Runtime) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -104,20 +104,19 @@ func (r *Runtime) Close() error {
 	return r.client.Close()
 }
 
-// Version returns what answers, for people: "containerd 1.6.20~ds1".
+// Version returns the runtime's name and version, for display: "containerd 1.6.20~ds1".
 func (r *Runtime) Version() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.about.version
 }
 
-// identify learns what a restart may have changed, and clears away what a
-// crashed run left.
+// identify reads what a restart may have changed, and removes what a crashed run left.
 func (r *Runtime) identify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	// With WaitForReady off the first call would fail on a connection that is
-	// merely not made yet; probe has shown that somebody listens.
+	// Without WaitForReady this call fails if the first connection attempt fails; probe has shown
+	// that something listens.
 	v, err := r.client.Version(ctx)
 	if err != nil {
 		return diagnose(err)
@@ -143,9 +142,10 @@ func (r *Runtime) identify(ctx context.Context) error {
 	return r.removeLeftovers(ctx)
 }
 
-// findSandboxImage learns how to know the sandbox image. containerd 2 does not tell its name any more,
-// and its verbose status writes a file at first, which a full disk refuses. containerd 1.7 writes that
-// file, too; until it can, the last name holds.
+// findSandboxImage finds out how to identify the sandbox image. containerd 2 no longer reports its
+// name, and its verbose status first writes a file, which fails on a full disk; there ebb relies on
+// the pin. containerd 1.7 writes that file, too; while that fails, the last known name is used, and
+// unsure is true.
 func (r *Runtime) findSandboxImage(ctx context.Context, version string) (s sandboxImage, unsure bool, err error) {
 	r.mu.Lock()
 	s = r.about.sandbox
@@ -160,7 +160,8 @@ func (r *Runtime) findSandboxImage(ctx context.Context, version string) (s sandb
 	return sandboxImage{name: normalize(name), seen: s.seen}, false, err
 }
 
-// knownSandboxImage asks once more if a full disk kept the answer back.
+// knownSandboxImage returns how the sandbox image is identified. It asks the CRI again if a full
+// disk prevented the last answer.
 func (r *Runtime) knownSandboxImage(ctx context.Context) sandboxImage {
 	r.mu.Lock()
 	known, unsure := r.about.sandbox, r.about.unsure
@@ -177,7 +178,7 @@ func (r *Runtime) knownSandboxImage(ctx context.Context) sandboxImage {
 	return r.about.sandbox
 }
 
-// seeSandboxes remembers the image of the newest sandbox: the next one is made of it.
+// seeSandboxes remembers the image of the newest sandbox, because the next one is made from it.
 func (r *Runtime) seeSandboxes(spaces []space) sandboxImage {
 	var newest containerRecord
 	for _, s := range spaces {
@@ -223,8 +224,8 @@ func majorVersion(version string) int {
 	return major
 }
 
-// Roots returns where things are: images and writable layers in the directory
-// of the snapshotter that the CRI uses, blobs in the content store's.
+// Roots returns the runtime's directories: images and writable layers are in that of the
+// snapshotter that the CRI uses, blobs in that of the content store.
 func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -248,8 +249,9 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	return roots, nil
 }
 
-// findElsewhere notes the snapshotters whose layers are on another filesystem than the images, or where
-// this process cannot see them. What goes there frees nothing that is watched.
+// findElsewhere notes the snapshotters whose layers are on another filesystem than the images, or
+// where this process cannot see them. Removing those layers frees nothing that is watched. images
+// is the device number of the images' filesystem.
 func (r *Runtime) findElsewhere(images uint64) {
 	elsewhere := make(map[string]string)
 	for _, s := range r.snapshotters() {
@@ -265,9 +267,8 @@ func (r *Runtime) findElsewhere(images uint64) {
 	r.elsewhere = elsewhere
 }
 
-// snapshotterRoot corrects a path that containerd composes from its own root and
-// the plugin's name, which is wrong for a snapshotter that was given another
-// root.
+// snapshotterRoot corrects a path that containerd composes from its own root and the plugin's name.
+// That path is wrong for a snapshotter configured with another root.
 func (r *Runtime) snapshotterRoot(path string) string {
 	for _, s := range r.snapshotters() {
 		if s.root != "" && pluginDir(s.name) == lastElement(path) {
@@ -283,7 +284,7 @@ func (r *Runtime) snapshotters() []snapshotter {
 	return r.about.snapshotters
 }
 
-// Inventory reads everything.
+// Inventory reads the whole runtime.
 func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -294,9 +295,9 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	return reading.inventory(), nil
 }
 
-// Check looks again at some images, as fresh as can be: what each is called, whether
-// it is pinned, and who uses it. Images that are gone are not in the answer. Roots are
-// left empty: they mean nothing outside a graph.
+// Check reads some images again, as fresh as possible: their names, whether they are pinned, and
+// their users. Images that no longer exist are not in the result. Roots are left empty: they mean
+// nothing outside a graph.
 func (r *Runtime) Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

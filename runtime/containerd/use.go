@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// usage finds out which image every container is made from, and what else
-// stands on an image's layers.
+// usage finds the image that every container is made from, and the other snapshots on an image's
+// top layer.
 type usage struct {
 	criImage map[string]string   // CRI container ID → image ID, in criNamespace
 	ids      map[string]bool     // image IDs that the CRI knows
@@ -17,7 +17,7 @@ type usage struct {
 	lives    map[string]bool     // image ID → one of the users has not ended
 }
 
-// imageSet is what usage needs to know about the images: ID → chain ID.
+// imageSet maps the ID of each image to the chain ID of its top layer.
 type imageSet map[string]string
 
 func newUsage(images imageSet, criImage map[string]string) *usage {
@@ -40,7 +40,7 @@ func newUsage(images imageSet, criImage map[string]string) *usage {
 	return u
 }
 
-// add takes in one namespace and returns its containers.
+// add records the users in one namespace, and returns its containers.
 func (u *usage) add(s *space) []inventory.Container {
 	parents, names := s.parents(), s.byName()
 	owned := make(map[string]containerRecord, len(s.containers)) // by snapshot
@@ -61,8 +61,8 @@ func (u *usage) add(s *space) []inventory.Container {
 	return containers
 }
 
-// podOf reads what the CRI copies from the kubelet's labels. In other
-// namespaces the same labels mean nothing.
+// podOf reads the pod from the labels that the CRI copies from the kubelet. In other namespaces the
+// same labels mean nothing.
 func podOf(namespace string, labels map[string]string) inventory.Pod {
 	if namespace != criNamespace {
 		return inventory.Pod{}
@@ -74,10 +74,9 @@ func podOf(namespace string, labels map[string]string) inventory.Pod {
 	}
 }
 
-// addSnapshots counts everything that stands on an image's top layer: build
-// steps, image volumes, and containers whose image was re-tagged since. Where
-// two images have the same layers both are in use; freeing one of them would
-// give back next to nothing.
+// addSnapshots records every active or view snapshot on an image's top layer as a user: build
+// steps, image volumes, and containers whose image was re-tagged since. If two images have the same
+// layers, both are in use; freeing one of them would give back next to nothing.
 func (u *usage) addSnapshots(s *space, owned map[string]containerRecord) {
 	for _, snap := range s.snapshots {
 		if snap.committed || snap.parent == "" || snap.ours() {
@@ -94,9 +93,9 @@ func (u *usage) addSnapshots(s *space, owned map[string]containerRecord) {
 	}
 }
 
-// imageOf tells which image a container was made from. The CRI remembers the
-// ID. Elsewhere there is only a name, which may mean another image by now: then
-// the layer below the container's own decides.
+// imageOf returns the ID of the image that a container was made from. The CRI remembers the ID.
+// Elsewhere there is only a name, which may mean another image by now: then the parent of the
+// container's snapshot decides.
 func (u *usage) imageOf(namespace string, c containerRecord, names map[string]*imageRecord, parent string) string {
 	if namespace == criNamespace {
 		if id := u.criImage[c.id]; u.ids[id] {
@@ -116,7 +115,7 @@ func (u *usage) imageOf(namespace string, c containerRecord, names map[string]*i
 	return byName.id
 }
 
-// users returns who uses an image, sorted, each once.
+// users returns the users of an image, sorted, each once.
 func (u *usage) users(id string) []string { return sortedSet(u.usedBy[id]) }
 
 // layersOf returns where each chain ID is unpacked.
@@ -139,7 +138,7 @@ func layersOf(spaces []space) map[string][]inventory.Layer {
 	return layers
 }
 
-// snapshotsOf says what each layer stands on and takes.
+// snapshotsOf returns the parent and the size of each layer.
 func snapshotsOf(spaces []space) map[inventory.Layer]inventory.Snapshot {
 	all := map[inventory.Layer]inventory.Snapshot{}
 	for i := range spaces {

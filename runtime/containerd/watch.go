@@ -21,18 +21,18 @@ import (
 
 const (
 	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = time.Second // a local socket: a try costs next to nothing, being late costs readiness
+	lastBackoff  = time.Second // a local socket: a try costs next to nothing, a delay costs readiness
 
-	// barrierTopic carries the event by which a subscription proves itself.
+	// barrierTopic is the topic of the event that confirms a subscription.
 	barrierTopic = "/ebb/barrier"
-	// barrierRetry is how long to wait for it before another is sent: the one
-	// before may have come too early for the subscription.
+	// barrierRetry is how long to wait for that event before another is published: the one before
+	// may have been too early for the subscription.
 	barrierRetry = 20 * time.Millisecond
 	barrierTime  = 10 * time.Second
 )
 
-// topics are what is subscribed to. Snapshots are not: every view of our own
-// would come back as an event.
+// topics are the event filters of the subscription. Snapshots are left out: each of ebb's own views
+// would cause an event.
 var topics = []string{
 	`topic~="^/images/"`,
 	`topic~="^/containers/(create|delete)$"`,
@@ -40,10 +40,9 @@ var topics = []string{
 	`topic=="` + barrierTopic + `"`,
 }
 
-// Watch sends what changes to out, until ctx is done. It reconnects for as long
-// as that takes, and brackets each gap by EventDown and EventResync: between
-// Resync and the next Down no event is lost. A slow reader holds up the stream,
-// nothing is dropped.
+// Watch sends changes to out until ctx is done. It reconnects for as long as that takes, and
+// brackets each gap by EventDown and EventResync: between Resync and the next Down no event is
+// lost. A slow receiver delays the stream; nothing is dropped.
 func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
 	backoff := wait.Backoff{Min: firstBackoff, Max: lastBackoff}
 	for first := true; ; first = false {
@@ -67,7 +66,8 @@ func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
 	}
 }
 
-// watchOnce runs one subscription to its end. live tells whether it ever stood.
+// watchOnce runs one subscription to its end. live reports whether it got as far as EventResync:
+// the subscription was in place, and containerd was identified.
 func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, first bool) (live bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the client's goroutine, too
@@ -107,9 +107,9 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 	}
 }
 
-// watchCRI adds what the CRI tells, where it does: containerd's own events of an
-// exit come some milliseconds before the CRI has noted it. It is not needed, so
-// that a break is only tried to be repaired.
+// watchCRI adds the CRI's own events, if it has them: containerd's event of an exit comes some
+// milliseconds before the CRI has recorded it. ebb does not depend on them, so a broken stream is
+// only retried.
 func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
 	for {
 		err := r.cri.Events(ctx, criNamespace, out)
@@ -132,10 +132,9 @@ func (r *Runtime) awake(ctx context.Context) error {
 	return wrap("reach containerd", err)
 }
 
-// barrier returns once the subscription is in place: when an event of our own
-// has come back. containerd does not confirm subscriptions, and what happens
-// before they are in place is lost. Events that arrive earlier need no
-// delivery: the Resync that follows covers them.
+// barrier waits until the subscription is in place, which an event of ebb's own shows when it comes
+// back. containerd does not confirm subscriptions, and earlier events are lost. Events that arrive
+// before the barrier are not delivered: the Resync that follows covers them.
 func (r *Runtime) barrier(ctx context.Context, stream <-chan *events.Envelope, errs <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, barrierTime)
 	defer cancel()

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// withdrawnLabel, with a number behind it, holds one record of the image that
-	// a lease keeps while its names are away.
+	// withdrawnLabel, followed by a number, is the label for one record of a withdrawn image. It is
+	// on the lease that keeps the image.
 	withdrawnLabel = "ebb-agent.github.io/withdrawn."
-	// withdrawTime is how long a lease keeps an image if no agent comes back to end what was begun.
-	// Then containerd collects the image, and nobody has looked whether it is needed.
+	// withdrawTime is how long a lease keeps an image if no agent ends the withdrawal. After that
+	// containerd collects the image, without a check whether it is in use.
 	withdrawTime = 24 * time.Hour
 	// maxLabel is containerd's limit for a label, key and value together
 	// (core/metadata/boltutil, pkg/labels.Validate).
@@ -32,18 +32,19 @@ const (
 	// endTimeout bounds the end of a withdrawal: containerd collects the image's
 	// garbage before it answers.
 	endTimeout = 2 * time.Minute
-	// seenTime bounds the wait for the CRI to know an image again. It learns of names
-	// by events, and usually takes milliseconds.
+	// seenTime bounds the wait until the CRI lists an image again. The CRI learns of names by
+	// events, which usually takes milliseconds.
 	seenTime = time.Second
 	seenTick = 2 * time.Millisecond
 )
 
-// errRecordTooLong is for an image whose records a lease cannot hold.
+// errRecordTooLong is returned for an image with a record that does not fit into a label of the
+// lease.
 var errRecordTooLong = errors.New("a record of the image is too long for a label")
 
-// withdrawal is an image whose names are away, while a lease keeps the rest. The
-// lease carries the records, so that whoever finds it can put the names back: the
-// state of a withdrawal is all in containerd's own database, and as crash-proof.
+// withdrawal is an image whose names are deleted while a lease keeps everything else. The lease
+// carries the records, so that any agent that finds it can restore the names: the state of a
+// withdrawal is all in containerd's own database, and as crash-proof.
 type withdrawal struct {
 	r              *Runtime
 	imageID, chain string
@@ -51,17 +52,18 @@ type withdrawal struct {
 	records        []images.Image
 }
 
-// Withdraw takes an image's names away, those that the caller knows from an inventory or
-// [Runtime.Check], and keeps everything else. A name that it has got since stays, and shows
-// as a user. From then on nobody can start a container by the others, and whoever is
-// about to either shows, or pulls it. The caller looks once more and ends the withdrawal:
-// by Restore or by Complete. What a crash leaves is for [Runtime.Mend].
+// Withdraw deletes those names of an image that the caller knows from an inventory or
+// [Runtime.Check], and keeps everything else. A name that the image has got since is kept, and
+// [Runtime.Users] returns it as a user. From then on no container can be started by the deleted
+// names. A client that is about to use the image either shows up as a user, or pulls the image
+// again. The caller checks once more and ends the withdrawal, by Restore or by Complete. After a
+// crash, [Runtime.Mend] does.
 //
-// If this fails, the names are back, or Mend will bring them. An image that is gone
-// is inventory.ErrNotFound; one that was pulled or pinned since, or has lost a name, is
-// inventory.ErrChanged; one that cannot be withdrawn, only removed, is inventory.ErrUnsupported.
-// Where the CRI writes an image's records anew because of a new name (containerd 1.6, for names
-// that were made without its label), that is a change, too.
+// If Withdraw fails, the names are restored, or Mend will restore them. The error is
+// inventory.ErrNotFound if the image is gone, and inventory.ErrUnsupported if it cannot be
+// withdrawn, only removed. It is inventory.ErrChanged if the image was pulled or pinned since, or
+// has lost a name. It is ErrChanged, too, if the CRI has rewritten the image's records because of a
+// new name (containerd 1.6, for names that were made without its label).
 func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
 	w, err := r.prepare(ctx, i)
 	if err != nil {
@@ -73,7 +75,7 @@ func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 	return w, nil
 }
 
-// prepare records the image and makes the lease.
+// prepare reads the image's records, and creates the lease that carries and holds them.
 func (r *Runtime) prepare(ctx context.Context, known inventory.Image) (*withdrawal, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -105,8 +107,9 @@ func (r *Runtime) prepare(ctx context.Context, known inventory.Image) (*withdraw
 	return w, nil
 }
 
-// recordsNow reads the records of an image by its names: for a list, containerd goes through
-// thousands of others.
+// recordsNow reads the records of an image by its names: for a list, containerd scans thousands of
+// others. The error is inventory.ErrNotFound or inventory.ErrChanged if the image is not as known
+// says.
 func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list []images.Image, err error) {
 	var newest time.Time
 	for _, name := range known.References {
@@ -134,8 +137,8 @@ func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list [
 	return nil, inventory.ErrChanged
 }
 
-// hold puts what the records stand for under the lease. The rest hangs on that:
-// manifest, config and snapshots by the references that containerd's labels make.
+// hold adds the content that the records point at to the lease. The labels on it lead containerd to
+// everything else: manifest, config and snapshots.
 func (w *withdrawal) hold(ctx context.Context) error {
 	held := map[string]bool{}
 	for _, i := range w.records {
@@ -156,7 +159,7 @@ func (w *withdrawal) takeNames(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for _, i := range w.records {
-		// Only this very image's: a name that was given away meanwhile stays.
+		// Only a name that still means this image: another image may have got it by now.
 		err := w.r.client.ImageService().Delete(inCRI(ctx), i.Name, images.DeleteTarget(&i.Target))
 		if err != nil && !errdefs.IsNotFound(err) {
 			return wrap(fmt.Sprintf("take name %q away", i.Name), err)
@@ -165,9 +168,9 @@ func (w *withdrawal) takeNames(ctx context.Context) error {
 	return nil
 }
 
-// Users looks for what has come to stand on withdrawn images since: containers that the
-// CRI made from them, snapshots on their top layers in any namespace, and names, with
-// which somebody has pulled them. The answer is in the order of the withdrawals.
+// Users returns what uses withdrawn images: containers that the CRI made from them, snapshots on
+// their top layers in any namespace, and names, under which they were pulled again. The result is
+// in the order of withdrawals.
 func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -229,9 +232,9 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 	return users, nil
 }
 
-// Restore puts the names back that are free; one that was given to another image
-// meanwhile stays with it. It returns when the CRI lists the image again, or a second
-// later, or if ctx is done.
+// Restore restores the deleted names that are free; a name that belongs to another image by now is
+// left alone. Then Restore waits until the CRI lists the image again, for at most a second or until
+// ctx is done.
 func (w *withdrawal) Restore(ctx context.Context) error {
 	back, _, err := w.putBack(ctx)
 	if back && err == nil {
@@ -240,14 +243,14 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 	return err
 }
 
-// putBack is Restore without the wait; back is false if every name has been taken
-// meanwhile, and gone is true if the image is no more: names would lead nowhere then, and
-// whoever needs it would not pull it.
+// putBack is Restore without the wait. back is false if no name was free. gone is true if the image
+// no longer exists: a name would lead nowhere then, and a client that needs the image would not
+// pull it.
 func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	ctx = inCRI(ctx)
-	// A crash, or a full disk, can have left the lease without what it is to hold.
+	// After a crash, or on a full disk, the lease can lack the content that it is to hold.
 	if err := w.hold(ctx); err != nil && !errdefs.IsNotFound(err) {
 		return false, false, err
 	}
@@ -265,15 +268,15 @@ func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
 	return back, gone && !back, w.end(ctx, false)
 }
 
-// isGone reports whether the manifest or the config is missing that a record leads to.
-// Layers may be missing: containerd can be configured to drop them once they are unpacked.
+// isGone reports whether the manifest or the config behind a record's target is missing. Layers may
+// be missing: containerd can be configured to drop them once they are unpacked.
 func (r *Runtime) isGone(ctx context.Context, target ocispec.Descriptor) bool {
 	_, err := resolveContent(ctx, boundedProvider{r.client.ContentStore()}, target)
 	return errdefs.IsNotFound(err)
 }
 
-// awaitSeen waits until the CRI lists images again. Without it a plan that is made at
-// once would lack them, and take others in their place.
+// awaitSeen waits until the CRI lists images again. Without it a plan made right after would lack
+// them, and remove others in their place.
 func (r *Runtime) awaitSeen(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, seenTime)
 	defer cancel()
@@ -289,8 +292,9 @@ func (r *Runtime) awaitSeen(ctx context.Context, ids ...string) {
 	}
 }
 
-// Complete lets the image go. One collection of garbage, for which it waits if it is to,
-// is of all that was completed before, too: it looks at everything that containerd has.
+// Complete ends the withdrawal and lets containerd collect the image. With collect it waits for a
+// collection, which also covers every withdrawal completed before: each collection scans all of
+// containerd's objects.
 func (w *withdrawal) Complete(ctx context.Context, collect bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -300,8 +304,8 @@ func (w *withdrawal) Complete(ctx context.Context, collect bool) error {
 	return w.end(inCRI(ctx), collect)
 }
 
-// end gives the lease back. An image restored is collected by nobody, so that this
-// need not be waited for.
+// end deletes the lease. After a restore there is nothing to collect, so the caller does not wait
+// for a collection.
 func (w *withdrawal) end(ctx context.Context, collect bool) error {
 	var options []leases.DeleteOpt
 	if collect {
@@ -314,10 +318,9 @@ func (w *withdrawal) end(ctx context.Context, collect bool) error {
 	return wrap("give lease "+w.lease.ID+" back", err)
 }
 
-// Mend puts back the names of images whose withdrawal nobody has ended, for a
-// crash can come at any moment of it: it is not known whether the last look would
-// have let the image go. It returns the images' IDs. Nobody else may withdraw images
-// meanwhile.
+// Mend restores the names of images whose withdrawal was never ended. A crash can come at any
+// moment of a withdrawal, so it is unknown whether the last check would have let the image go. Mend
+// returns the images' IDs. No other process may withdraw images at the same time.
 func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -351,7 +354,7 @@ func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 	return mended, errors.Join(errs...)
 }
 
-// isWithdrawal is whether a lease carries records.
+// isWithdrawal reports whether a lease carries records of a withdrawn image.
 func isWithdrawal(l leases.Lease) bool {
 	for key := range l.Labels {
 		if strings.HasPrefix(key, withdrawnLabel) {
@@ -361,7 +364,7 @@ func isWithdrawal(l leases.Lease) bool {
 	return false
 }
 
-// recordsOf reads the records that a lease carries; none if it is not ours.
+// recordsOf returns the records that a lease carries; none if the lease is not ebb's.
 func recordsOf(l leases.Lease) (records []images.Image) {
 	if l.Labels[ownLabel] == "" {
 		return nil
@@ -371,7 +374,7 @@ func recordsOf(l leases.Lease) (records []images.Image) {
 			continue
 		}
 		var i images.Image
-		// Nobody but us writes them; what cannot be read is nothing to put back.
+		// Only ebb writes them; a record that cannot be parsed cannot be restored.
 		if err := json.Unmarshal([]byte(text), &i); err == nil && i.Name != "" && i.Target.Digest.Validate() == nil {
 			records = append(records, i)
 		}

@@ -13,12 +13,12 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 	return inventory.Workloads{Containers: containers, Sandboxes: sandboxes}, err
 }
 
-// ContainerNow reads one container of the CRI afresh: see cri.Client.
+// ContainerNow reads the current status of one CRI container: see cri.Client.
 func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	return r.cri.ContainerNow(ctx, id)
 }
 
-// SandboxNow reads one sandbox afresh: see cri.Client.
+// SandboxNow reads the current status of one sandbox: see cri.Client.
 func (r *Runtime) SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error) {
 	return r.cri.SandboxNow(ctx, id)
 }

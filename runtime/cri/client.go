@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// callTimeout bounds every call but removal. Lists answer from memory.
+	// callTimeout bounds every call except image removal and [Client.Do]. Runtimes answer lists
+	// from memory.
 	callTimeout = 15 * time.Second
 	// removeTimeout is longer: containerd collects the image's garbage before
 	// it answers, and a large image on a slow disk takes its time.
@@ -24,13 +25,13 @@ const (
 	maxMessage = 32 << 20
 )
 
-// Client asks one CRI runtime.
+// Client calls one CRI runtime.
 type Client struct {
 	images  runtimeapi.ImageServiceClient
 	runtime runtimeapi.RuntimeServiceClient
 }
 
-// New wraps a connection, which stays the caller's to close.
+// New wraps a connection, which the caller has to close.
 func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
 		images:  runtimeapi.NewImageServiceClient(conn),
@@ -43,10 +44,10 @@ type Image struct {
 	ID     string // "sha256:…", the digest of the image's config
 	Names  []string
 	Pinned bool
-	Bytes  uint64 // nominal: compressed or not, as the runtime likes
+	Bytes  uint64 // nominal: whether compressed depends on the runtime
 }
 
-// Container says which image the CRI made a container from, and its state.
+// Container is a container with the image that the CRI made it from, and its state.
 type Container struct {
 	ID      string
 	ImageID string
@@ -65,9 +66,8 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 	return resp.GetRuntimeName(), resp.GetRuntimeVersion(), nil
 }
 
-// ImageFsInfo returns the directories in which the runtime says it stores its
-// images, and the writable layers of containers; the latter is "" of a runtime
-// older than the question (containerd 1.6).
+// ImageFsInfo returns the directories in which the runtime stores its images, and the writable
+// layers of containers. The latter is "" for a runtime that does not report it (containerd 1.6).
 func (c *Client) ImageFsInfo(ctx context.Context) (images, containers string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -82,7 +82,8 @@ func (c *Client) ImageFsInfo(ctx context.Context) (images, containers string, er
 	return images, firstMountpoint(resp.GetContainerFilesystems()), nil
 }
 
-// firstMountpoint is what the kubelet, too, takes: the default snapshotter's.
+// firstMountpoint returns the first mount point, that of the default snapshotter. The kubelet takes
+// the first one, too.
 func firstMountpoint(list []*runtimeapi.FilesystemUsage) string {
 	for _, fs := range list {
 		if path := fs.GetFsId().GetMountpoint(); path != "" {
@@ -92,8 +93,8 @@ func firstMountpoint(list []*runtimeapi.FilesystemUsage) string {
 	return ""
 }
 
-// ListImages returns every image. Entries without a proper ID are left out:
-// there would be no safe way to name them again.
+// ListImages returns every image. Entries without a full image ID are left out: there is no safe
+// way to address them.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -170,8 +171,8 @@ func (c *Client) ListContainers(ctx context.Context) ([]Container, error) {
 	return containers, nil
 }
 
-// SandboxImage returns the name of the image that pod sandboxes run, or "" if
-// the runtime does not tell.
+// SandboxImage returns the name of the image that pod sandboxes run, or "" if the runtime does not
+// report it.
 func (c *Client) SandboxImage(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -6,9 +6,8 @@ import "encoding/json"
 // at most 255 characters plus a host, a tag and a digest.
 const maxName = 1024
 
-// sandboxImage finds the sandbox image's name in the CRI plugin's
-// configuration, as the verbose Status prints it; "" if it is not there. The
-// rest of that text is of no interest and may be anything.
+// sandboxImage finds the sandbox image's name in the CRI plugin's configuration, as the verbose
+// Status prints it; "" if it is not there. The rest of that text is ignored.
 func sandboxImage(config string) string {
 	var c struct {
 		SandboxImage string `json:"sandboxImage"`
@@ -22,8 +21,7 @@ func sandboxImage(config string) string {
 	return c.SandboxImage
 }
 
-// ValidID tells whether s is a full image ID: "sha256:" and 64 lower-case hex
-// digits.
+// ValidID reports whether s is a full image ID: "sha256:" and 64 lower-case hex digits.
 func ValidID(s string) bool {
 	const prefix = "sha256:"
 	if len(s) != len(prefix)+64 || s[:len(prefix)] != prefix {

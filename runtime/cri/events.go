@@ -8,11 +8,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Events sends what the runtime tells of containers and sandboxes that have ended
-// or gone, once it has noted it itself, until ctx is done or the stream breaks. The
-// error is ErrUnimplemented of a runtime without GetContainerEvents (containerd
-// before 1.7). Nothing tells from when on events come: use it beside another way
-// to notice the same.
+// Events sends an event for each container or sandbox that has ended or was deleted, once the
+// runtime has recorded that itself, until ctx is done or the stream breaks. The events carry
+// namespace. The error is ErrUnimplemented for a runtime without GetContainerEvents (containerd
+// before 1.7). The runtime does not report when the stream begins, so use Events beside another
+// source of the same changes.
 func (c *Client) Events(ctx context.Context, namespace string, out chan<- inventory.Event) error {
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Client) Events(ctx context.Context, namespace string, out chan<- invent
 		case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 			event.Kind = inventory.EventContainer
 		default:
-			continue // containerd tells of these as soon
+			continue // containerd's own events come as early
 		}
 		select {
 		case out <- event:

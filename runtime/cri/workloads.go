@@ -12,26 +12,26 @@ import (
 	"github.com/ebb-agent/ebb/policy/container"
 )
 
-// stopTimeout bounds the end of a container or sandbox that does not run any
-// more as far as anybody knows: tearing down its network takes a plugin's time.
+// stopTimeout bounds a call of [Client.Do]. The container or sandbox is not running as far as ebb
+// knows, but a network plugin takes its time to tear down a sandbox's network.
 const stopTimeout = 30 * time.Second
 
 // stopGrace is how long a container whose state is unknown may take to end by
 // itself (the kubelet's minimum, minimumGracePeriodInSeconds).
 const stopGrace = 2 * time.Second
 
-// sourceAnnotation is where a pod came from, as the kubelet writes it on the
-// sandbox: "api", or "file" and "http" of static pods.
+// sourceAnnotation is the annotation in which the kubelet writes a pod's source on its sandbox:
+// "api", or "file" or "http" for static pods.
 const sourceAnnotation = "kubernetes.io/config.source"
 
 var errNoID = errors.New("not an ID")
 
-// maxID is more than any runtime's (64 hex digits).
+// maxID bounds the length of an ID. Runtimes use 64 hex digits.
 const maxID = 128
 
-// Workloads returns all containers and sandboxes in any state. Sandboxes are
-// read first: a container that comes in between has its sandbox in the reading.
-// It lacks when containers ended: see [Client.ContainerNow].
+// Workloads returns all containers and sandboxes in any state. Sandboxes are read first: for a
+// container that is created in between, the result has its sandbox, unless that is new, too. The
+// containers have no end times: see [Client.ContainerNow].
 func (c *Client) Workloads(ctx context.Context) ([]container.Container, []container.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func containerFromAPI(ct *runtimeapi.Container) container.Container {
 	}
 }
 
-// stateFromAPI leaves a state that this version of the CRI does not have at the
-// zero value, which is left alone.
+// stateFromAPI returns 0 for a state that this version of the CRI does not have. ebb leaves such a
+// container alone.
 func stateFromAPI(s runtimeapi.ContainerState) container.State {
 	switch s {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
@@ -96,8 +96,7 @@ func when(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// ContainerNow reads one container's state afresh; inventory.ErrNotFound if it
-// is gone.
+// ContainerNow reads one container's current status; inventory.ErrNotFound if it is gone.
 func (c *Client) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	if !validID(id) {
 		return container.Status{}, fmt.Errorf("container status: %q: %w", id, errNoID)
@@ -112,8 +111,8 @@ func (c *Client) ContainerNow(ctx context.Context, id string) (container.Status,
 	return container.Status{State: stateFromAPI(s.GetState()), Finished: when(s.GetFinishedAt()), LogPath: s.GetLogPath()}, nil
 }
 
-// SandboxNow reads one sandbox afresh: whether it is ready, and how many
-// containers it has, in any state; inventory.ErrNotFound if it is gone.
+// SandboxNow reads one sandbox: whether it is ready, and how many containers it has, in any state;
+// inventory.ErrNotFound if it is gone.
 func (c *Client) SandboxNow(ctx context.Context, id string) (ready bool, containers int, err error) {
 	if !validID(id) {
 		return false, 0, fmt.Errorf("sandbox status: %q: %w", id, errNoID)
@@ -133,8 +132,8 @@ func (c *Client) SandboxNow(ctx context.Context, id string) (ready bool, contain
 	return resp.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, len(list.GetContainers()), nil
 }
 
-// Do carries one step out. What is gone already counts as done. A call that
-// hangs is given up after a time; that says nothing about whether it was done.
+// Do executes one step. A missing container or sandbox counts as done. A call that hangs ends with
+// an error after stopTimeout; whether the runtime executed it is unknown then.
 func (c *Client) Do(ctx context.Context, s container.Step) error {
 	id := s.ContainerID
 	if s.Action == container.StopSandbox || s.Action == container.RemoveSandbox {
@@ -164,5 +163,5 @@ func (c *Client) Do(ctx context.Context, s container.Step) error {
 	return err
 }
 
-// validID: nothing that a filter would take for "any".
+// validID reports whether id can be an ID. In a filter, an empty one would select everything.
 func validID(id string) bool { return id != "" && len(id) <= maxID }

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Times that calls may take. What listens and does not answer holds nobody up for longer.
+// Timeouts of the calls. A server that does not answer blocks the caller no longer.
 const (
 	introduceTimeout = 10 * time.Second
 	deleteTimeout    = time.Minute
 )
 
-// maxMessage bounds an answer: none has content.
+// maxMessage bounds a response, in bytes. Responses carry no content.
 const maxMessage = 1 << 20
 
 // Driver is one CSI driver behind one socket. It is safe for concurrent use.
@@ -29,22 +29,22 @@ type Driver struct {
 	name, socket string
 
 	mu   sync.Mutex
-	conn *grpc.ClientConn // nil: none that has introduced itself
+	conn *grpc.ClientConn // nil: no verified connection
 }
 
-// New makes a driver. Nothing is opened yet.
+// New returns a driver without opening its connection.
 func New(name, socket string) *Driver { return &Driver{name: name, socket: socket} }
 
-// Socket is where it listens.
+// Socket returns the path of the driver's socket.
 func (d *Driver) Socket() string { return d.socket }
 
-// Ready opens the connection, unless it is there, and has the driver introduce itself.
+// Ready opens and verifies the connection, unless it is open.
 func (d *Driver) Ready(ctx context.Context) error {
 	_, err := d.connection(ctx)
 	return err
 }
 
-// DeleteVolume has the driver delete a volume. The handle is what the driver called it.
+// DeleteVolume asks the driver to delete a volume. handle is the driver's own name of the volume.
 func (d *Driver) DeleteVolume(ctx context.Context, handle string, secrets map[string]string) error {
 	conn, err := d.connection(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Driver) DeleteVolume(ctx context.Context, handle string, secrets map[st
 	return translate("delete volume", err, secrets)
 }
 
-// Close ends the connection. What is on its way fails.
+// Close closes the connection. Calls in progress fail.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *Driver) Close() {
 	}
 }
 
-// forget a connection that broke.
+// forget closes a connection that broke.
 func (d *Driver) forget(conn *grpc.ClientConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ func (d *Driver) forget(conn *grpc.ClientConn) {
 	}
 }
 
-// connection gives one that has introduced itself, and has not broken since.
+// connection returns a verified connection that has not broken since.
 func (d *Driver) connection(ctx context.Context) (*grpc.ClientConn, error) {
 	d.mu.Lock()
 	conn := d.conn
@@ -96,7 +96,7 @@ func (d *Driver) connection(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.conn != nil { // somebody else was quicker
+	if d.conn != nil { // another goroutine was faster
 		_ = conn.Close()
 		return d.conn, nil
 	}
@@ -104,7 +104,7 @@ func (d *Driver) connection(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// open a connection, and ask who listens.
+// open opens a connection and verifies the server.
 func (d *Driver) open(ctx context.Context) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, introduceTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (d *Driver) open(ctx context.Context) (*grpc.ClientConn, error) {
 			select {
 			case <-once:
 			default:
-				return nil, errBroke // who listens now has not introduced himself
+				return nil, errBroke // the server that listens now is not verified
 			}
 			return new(net.Dialer).DialContext(ctx, "unix", d.socket)
 		}))
@@ -136,7 +136,8 @@ func (d *Driver) open(ctx context.Context) (*grpc.ClientConn, error) {
 
 var errBroke = errors.New("the connection broke")
 
-// introduced says what is wrong with who listens, if anything is.
+// introduced verifies that the server is the driver of this name, and that its controller deletes
+// volumes.
 func (d *Driver) introduced(ctx context.Context, conn *grpc.ClientConn) error {
 	info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 	if err != nil {
@@ -157,7 +158,7 @@ func (d *Driver) introduced(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// silent makes whatever keeps a driver from introducing itself its own failure.
+// silent wraps an error of the verification, always as ErrUnavailable.
 func (d *Driver) silent(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("CSI driver %s at %s: %w", d.name, d.socket, err)

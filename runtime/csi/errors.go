@@ -9,21 +9,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What an error of this package may be, for errors.Is.
+// Errors of this package, for errors.Is.
 var (
-	// ErrUnavailable: the driver cannot serve now, or does not answer. It says nothing of the
+	// ErrUnavailable: the driver cannot serve now, or does not answer. It says nothing about the
 	// volume.
 	ErrUnavailable = errors.New("the driver cannot serve")
 	// ErrOther: another driver listens on the socket, or one that deletes no volumes.
 	ErrOther = errors.New("not the driver that was expected")
 	// ErrNotFound: the driver does not know the volume. It may not be the right backend.
 	ErrNotFound = errors.New("the driver does not know the volume")
-	// ErrRefused: the driver will not delete it as things are.
+	// ErrRefused: the driver will not delete the volume in its present state.
 	ErrRefused = errors.New("the driver refuses")
 )
 
-// sentinelOf says what a code means for whoever wants a volume deleted; nil for those that
-// may pass.
+// sentinelOf returns the meaning of a code for a deletion; nil for codes of failures that may pass.
 func sentinelOf(c codes.Code) error {
 	switch c {
 	case codes.NotFound:
@@ -36,11 +35,11 @@ func sentinelOf(c codes.Code) error {
 	return nil
 }
 
-// maxText bounds what is repeated of an answer.
+// mostText bounds, in bytes, how much of a response's message an error repeats.
 const mostText = 300
 
-// translate names the operation. Drivers may repeat what they were given: secrets are cut
-// out.
+// translate adds the operation to an error. Drivers may repeat their input, so secrets are cut out
+// of the message.
 func translate(operation string, err error, secrets map[string]string) error {
 	if err == nil {
 		return nil

@@ -13,13 +13,14 @@ import (
 // Version names the fake.
 func (r *Runtime) Version() string { return "fake 1" }
 
-// Learn and Learnt: nothing here takes long to ask for.
+// Learn ignores the facts: nothing in the fake takes long to read.
 func (r *Runtime) Learn(inventory.Facts) uint64 { return 0 }
 
-// Learnt is always nothing.
+// Learnt always returns no facts.
 func (r *Runtime) Learnt(known uint64) (*inventory.Facts, uint64) { return nil, known }
 
-// Roots are a directory that exists everywhere, but for what SplitContent says.
+// Roots returns a directory that exists everywhere; the blobs' is that of SplitContent, if it was
+// called.
 func (r *Runtime) Roots(context.Context) (inventory.Roots, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +31,7 @@ func (r *Runtime) Roots(context.Context) (inventory.Roots, error) {
 	return roots, nil
 }
 
-// begin waits as long as the faults say, then locks.
+// begin waits for [Faults.Delay], then locks r.mu. If it returns an error, r.mu is not locked.
 func (r *Runtime) begin(ctx context.Context) error {
 	r.mu.Lock()
 	delay := r.faults.Delay
@@ -69,7 +70,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	return inv, nil
 }
 
-// Check looks at one image.
+// Check reads some images again.
 func (r *Runtime) Check(ctx context.Context, ids ...string) (map[string]inventory.Image, error) {
 	r.mu.Lock()
 	checking := r.faults.Checking
@@ -131,8 +132,7 @@ func (r *Runtime) listContainers() []inventory.Container {
 	return list
 }
 
-// ResolveLayer makes up a directory; its inode number follows from the layer
-// and the namespace.
+// ResolveLayer invents a directory; its inode number follows from the layer and the namespace.
 func (r *Runtime) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
 	if err := r.begin(ctx); err != nil {
 		return inventory.LayerRoot{}, fmt.Errorf("resolve layer: %w", err)
@@ -158,15 +158,15 @@ func place(namespace, chain string) inventory.Place {
 	return PlaceAt("/fake/" + namespace + "/" + chain)
 }
 
-// PlaceAt is the directory of a path that [Runtime.ResolveLayer] returned: the same for
-// everybody who asks.
+// PlaceAt returns the place of a path that [Runtime.ResolveLayer] returned, always the same for one
+// path.
 func PlaceAt(path string) inventory.Place {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, path)
 	return inventory.Place{Path: path, Dev: 8<<20 | 1, Ino: uint64(hash.Sum32())}
 }
 
-// layers lists what is unpacked for images and leases, in every namespace.
+// layers returns the unpacked layers of images and leases, in every namespace.
 func (r *Runtime) layers() map[inventory.Layer]inventory.Snapshot {
 	all := map[inventory.Layer]inventory.Snapshot{}
 	add := func(namespace string, s *stored) {
@@ -187,7 +187,7 @@ func (r *Runtime) layers() map[inventory.Layer]inventory.Snapshot {
 	return all
 }
 
-// ids lists the CRI's images.
+// ids returns the sorted IDs of the CRI's images.
 func (r *Runtime) ids() []string {
 	var ids []string
 	for k, rec := range r.records {

@@ -15,7 +15,7 @@ type stream struct {
 	news    chan struct{} // holds a token while pending is not empty
 }
 
-// add takes an event; while the stream is down it is lost, as in life.
+// add queues an event. While the stream is down the event is lost, as in reality.
 func (s *stream) add(e inventory.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Runtime) CutEvents(err error) {
 	r.events.push(inventory.Event{Kind: inventory.EventDown, Err: err})
 }
 
-// ResumeEvents connects it again.
+// ResumeEvents reconnects the event stream.
 func (r *Runtime) ResumeEvents() {
 	r.events.mu.Lock()
 	defer r.events.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *Runtime) ResumeEvents() {
 
 // Watch sends a Resync and then every event. One Watch may run at a time.
 func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
-	r.events.take() // from before: the Resync covers it
+	r.events.take() // older events: the Resync covers them
 	r.ResumeEvents()
 	for {
 		select {

@@ -2,8 +2,7 @@ package fake
 
 import "github.com/ebb-agent/ebb/policy/image"
 
-// graph of what is stored: content records and snapshots per namespace, blobs
-// once for all.
+// graph is the graph of what is stored: content records and snapshots per namespace, blobs once.
 type graph struct {
 	graph image.Graph
 	nodes map[nodeKey]image.NodeID
@@ -43,7 +42,8 @@ func (g *graph) hold(kind string, k key, id image.NodeID) {
 	})
 }
 
-// content is an image's record of content: its blobs and its top snapshot.
+// content returns the node of an image's content record, with references to its blobs and its top
+// snapshot.
 func (g *graph) content(namespace string, s *stored) image.NodeID {
 	return g.add(nodeKey{image.NodeRecord, namespace, s.id}, image.Node{}, func() []image.NodeID {
 		var refs []image.NodeID
@@ -71,7 +71,7 @@ func (g *graph) snapshot(namespace string, s *stored, layer int) image.NodeID {
 	})
 }
 
-// add makes a node unless it is there already.
+// add creates a node unless it exists.
 func (g *graph) add(k nodeKey, n image.Node, refs func() []image.NodeID) image.NodeID {
 	if id, ok := g.nodes[k]; ok {
 		return id

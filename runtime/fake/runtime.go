@@ -39,23 +39,23 @@ type Image struct {
 // Faults makes calls fail. The zero value makes none.
 type Faults struct {
 	Inventory error
-	Broken    map[string]string // what inventories say of snapshotters
+	Broken    map[string]string // Inventory.Broken
 	Check     error
 	Remove    map[string]error // by image ID
 	Resolve   error            // inventory.ErrNoSpace for a full disk
-	Withdraw  error            // before anything has happened
-	Users     error            // of a withdrawn image
-	End       error            // of a withdrawal, either way
+	Withdraw  error            // before anything is changed
+	Users     error            // from Users
+	End       error            // from Restore and Complete
 	During    func(id string)  // called while an image is withdrawn
 	Restored  func(id string)  // called when an image has its names back
 	Checking  func()           // called before Check looks
 	Collect   time.Duration    // how long a collection takes
-	Unseen    time.Duration    // before a name that was put back is listed
+	Unseen    time.Duration    // until a restored name is listed
 	Delay     time.Duration    // before each answer
-	Undated   bool             // it is not told when a container ended, nor that it has
+	Undated   bool             // ends of containers are not reported
 
-	// Withheld is the share of the bytes a removal frees that the disk does not
-	// give back, 0 to 1: what a deleted but open file would do.
+	// Withheld is the share of the bytes freed by a removal that the disk does not give back, 0 to
+	// 1, as with files that are deleted but open.
 	Withheld float64
 }
 
@@ -156,7 +156,7 @@ func (r *Runtime) Import(namespace string, img Image) string {
 	return s.id
 }
 
-// Tag gives what from means another name, taking it from whatever had it.
+// Tag gives the image named from a further name, to, which it takes from any other image.
 func (r *Runtime) Tag(namespace, from, to string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,35 +229,35 @@ func (r *Runtime) Delete(namespace, id string) {
 	r.events.add(inventory.Event{Kind: inventory.EventContainer, Namespace: namespace, Container: id})
 }
 
-// Snapshot stands a bare snapshot on an image's top layer, as a builder does.
+// Snapshot makes a bare snapshot on an image's top layer, as a builder does.
 func (r *Runtime) Snapshot(namespace, name, imageName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshots[key{namespace, name}] = r.lookup(namespace, imageName).top()
 }
 
-// RemoveSnapshot removes it again.
+// RemoveSnapshot removes a snapshot that Snapshot made.
 func (r *Runtime) RemoveSnapshot(namespace, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.snapshots, key{namespace, name})
 }
 
-// Lease keeps the content and the layers of an image.
+// Lease makes a lease that keeps the content and the layers of an image.
 func (r *Runtime) Lease(namespace, id, imageName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases[key{namespace, id}] = r.lookup(namespace, imageName)
 }
 
-// Release gives a lease back.
+// Release deletes a lease.
 func (r *Runtime) Release(namespace, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.leases, key{namespace, id})
 }
 
-// SetSandboxImage tells which name is the sandbox image's.
+// SetSandboxImage sets the name of the sandbox image.
 func (r *Runtime) SetSandboxImage(name string) { r.mu.Lock(); r.sandbox = name; r.mu.Unlock() }
 
 // SetBlocked makes inventories say that nothing may be removed.
@@ -316,7 +316,7 @@ func (r *Runtime) stored() (bytes, inodes uint64) {
 	return r.count(func(k image.NodeKind) bool { return k != image.NodeBlob || r.blobs == nil })
 }
 
-// count adds up what any holder or image leads to.
+// count adds up the nodes that a holder or an image leads to, of the kinds that here selects.
 func (r *Runtime) count(here func(image.NodeKind) bool) (bytes, inodes uint64) {
 	b := r.graph()
 	reached := map[image.NodeID]bool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// withdrawal is an image whose names are away; a lease of the fake keeps the rest.
+// withdrawal is an image whose names are deleted, while a lease of the fake keeps the rest.
 type withdrawal struct {
 	r       *Runtime
 	image   *stored
@@ -92,7 +92,7 @@ func (w *withdrawal) Restore(context.Context) error {
 	return err
 }
 
-// restore is for the holder of the lock.
+// restore needs the lock of w.r.
 func (w *withdrawal) restore() error {
 	if err := w.r.faults.End; err != nil {
 		return err
@@ -133,21 +133,21 @@ func (w *withdrawal) end() {
 	w.r.withdrawals = slices.DeleteFunc(w.r.withdrawals, func(o *withdrawal) bool { return o == w })
 }
 
-// collected notes that an image is gone that was there while before bytes were.
+// collected notes that an image is gone. before is how many bytes were stored with it.
 func (r *Runtime) collected(id string, before uint64) {
 	after, _ := r.stored()
 	r.other += uint64(float64(before-after) * r.faults.Withheld)
 	r.removed = append(r.removed, id)
 }
 
-// Collections returns how often a withdrawal's end was to wait for a collection.
+// Collections returns how often Complete was to wait for a collection.
 func (r *Runtime) Collections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.collections
 }
 
-// Mend puts the names back of what was withdrawn and not ended.
+// Mend restores the names of images whose withdrawal was not ended.
 func (r *Runtime) Mend(context.Context) (mended []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ type workloads struct {
 	failing    map[string]error  // IDs that cannot be removed
 	carriedOut []container.Step
 	down       error
-	late       <-chan struct{} // lists are answered after that
+	late       <-chan struct{} // lists are returned once it is closed
 }
 
 func newWorkloads() workloads {
@@ -29,7 +29,7 @@ func newWorkloads() workloads {
 	}
 }
 
-// AddSandbox puts a sandbox there, or changes it.
+// AddSandbox adds or replaces a sandbox.
 func (r *Runtime) AddSandbox(s container.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Runtime) AddSandbox(s container.Sandbox) {
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: s.ID, Ended: s.NotReady})
 }
 
-// AddContainer puts a container there, or changes it.
+// AddContainer adds or replaces a container.
 func (r *Runtime) AddContainer(c container.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,14 +45,14 @@ func (r *Runtime) AddContainer(c container.Container) {
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: c.ID, Ended: c.State == container.StateExited})
 }
 
-// SetLogPath says where a container's log is.
+// SetLogPath sets the path of a container's log.
 func (r *Runtime) SetLogPath(id, path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.work.logs[id] = path
 }
 
-// Exit ends a container now, and says so.
+// Exit ends a container now, in containerd and in the CRI.
 func (r *Runtime) Exit(id string) { r.exit(id, true) }
 
 // ExitUnseen ends a container in containerd, and leaves it to [Runtime.Exit] to
@@ -68,7 +68,7 @@ func (r *Runtime) exit(id string, seen bool) {
 	r.events.add(inventory.Event{Kind: inventory.EventTask, Namespace: CRINamespace, Container: id, Ended: true})
 }
 
-// Hang makes a step for an ID take for ever, until its context ends.
+// Hang makes every step for an ID hang until its context ends.
 func (r *Runtime) Hang(id string) { r.mu.Lock(); r.work.hanging[id] = true; r.mu.Unlock() }
 
 // FailStep makes steps for an ID fail; nil ends that.
@@ -81,7 +81,7 @@ func (r *Runtime) FailStep(id string, err error) {
 // FailWorkloads makes the CRI's lists fail; nil ends that.
 func (r *Runtime) FailWorkloads(err error) { r.mu.Lock(); r.work.down = err; r.mu.Unlock() }
 
-// DelayWorkloads has the CRI make its lists, and answer when that is closed.
+// DelayWorkloads makes the CRI read its lists at once, but return them only when until is closed.
 func (r *Runtime) DelayWorkloads(until <-chan struct{}) {
 	r.mu.Lock()
 	r.work.late = until
@@ -107,7 +107,7 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 	var w inventory.Workloads
 	for _, c := range r.work.containers {
 		listed := *c
-		listed.Finished = time.Time{} // the CRI's list does not tell
+		listed.Finished = time.Time{} // the CRI's list does not have it
 		w.Containers = append(w.Containers, listed)
 	}
 	for _, s := range r.work.sandboxes {
@@ -155,8 +155,8 @@ func (r *Runtime) SandboxNow(ctx context.Context, id string) (ready bool, contai
 	return !s.NotReady, containers, nil
 }
 
-// Do carries out a step; what is gone counts as done. As in life, a sandbox takes
-// its containers with it, running or not.
+// Do carries out a step; a missing object counts as done. As in reality, removing a sandbox removes
+// its containers, running or not.
 func (r *Runtime) Do(ctx context.Context, s container.Step) error {
 	if err := r.begin(ctx); err != nil {
 		return fmt.Errorf("%v: %w", s.Action, err)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are this process's. A call that hangs holds a thread, so that there must
-// be no second one for the same filesystem, whoever asks.
+// calls are the pending calls of this process. A call that hangs holds a thread, so there must be
+// at most one for each filesystem.
 var calls = pending{busy: make(map[uint64]chan struct{})}
 
 // pending are kernel calls that nothing can interrupt: one for each filesystem
@@ -22,8 +22,8 @@ type pending struct {
 	busy map[uint64]chan struct{} // by device; closed when the call has ended
 }
 
-// do opens path and makes the call. One that is under way there is waited for
-// first: it may have begun before what the caller wants to see.
+// do opens path and makes the call. It first waits for a call in progress on the same filesystem:
+// that call may have begun before the changes that the caller wants to see.
 func (p *pending) do(ctx context.Context, dev uint64, path string, call func(fd int) error) error {
 	ended, err := p.claim(ctx, dev)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *pending) do(ctx context.Context, dev uint64, path string, call func(fd 
 	result := make(chan error, 1)
 	go func() {
 		err := call(fd)
-		unix.Close(fd) // before the caller goes on: it may want to unmount
+		unix.Close(fd) // before the caller continues: it may unmount
 		p.release(dev, ended)
 		result <- err
 	}()
@@ -84,8 +84,9 @@ const (
 )
 
 const (
-	// flushes are so many that one of them waits for everything, and flushPause is between
-	// them: it outlasts what the scheduler gives to a writer that keeps the worker waiting.
+	// flushes is the number of calls of which one surely waits for everything. flushPause is the
+	// pause between them: it is longer than the scheduler's slice for a writer that keeps the
+	// worker waiting.
 	flushes    = 4
 	flushPause = 4 * time.Millisecond
 )
@@ -99,16 +100,15 @@ type eofBlocks struct {
 	_              [12]uint64
 }
 
-// flushInodeGC waits until xfs has given back what deleted files had. The call is
-// for something else, to trim what was preallocated beyond the ends of files,
-// and is restricted to files of a size that none has. It ends in
-// xfs_inodegc_flush, which is what is wanted (xfs_blockgc_free_space, since 5.14;
-// before that, nothing was freed in the background).
+// flushInodeGC waits until xfs has freed the space of deleted files. The ioctl is for something
+// else: it trims the blocks preallocated beyond the ends of files, and here it is restricted to
+// files of a size that none has. It ends in xfs_inodegc_flush, which is the part wanted here
+// (xfs_blockgc_free_space, since 5.14; before that, xfs freed nothing in the background).
 //
-// One call can end too early: who deletes a file puts off work of the same CPU that is
-// queued and has not begun (mod_delayed_work_on in xfs_inodegc_queue), and the flush does
-// not wait for that then. Beside busy writers one call in five did so, and of four calls
-// 4 ms apart always one did not, 2,000 times.
+// One call can return too early. A deletion delays work that is queued on the same CPU and has not
+// begun (mod_delayed_work_on in xfs_inodegc_queue), and the flush does not wait for delayed work.
+// Beside busy writers one call in five returned too early. Of four calls 4 ms apart at least one
+// always waited, in 2,000 tries.
 func flushInodeGC(fd int) error {
 	none := eofBlocks{version: 1, flags: xfsEOFMinFileSize, minFileSize: math.MaxInt64}
 	for n := range flushes {

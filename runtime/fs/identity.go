@@ -6,23 +6,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity tells whether a path still leads to the same mount of the same
-// filesystem, and whether statfs speaks of the same there: compare with ==. A few
+// Identity identifies the mount at a path, its filesystem, and the project whose limit statfs
+// reports there. All three are the same in two readings that are equal (==). A reading takes a few
 // system calls, where [Locate] reads all mounts.
 //
-// From Linux 6.8 on a mount's number is never given again. Before, another
-// filesystem can get the numbers of one that was unmounted, mount's and
-// device's; then the directory's birth and the filesystem's own number differ.
+// Since Linux 6.8 a mount's number is never reused. Before, another filesystem can get both the
+// mount number and the device number of one that was unmounted; then the directory's birth time and
+// the filesystem's own number differ.
 type Identity struct {
 	Mount    uint64
 	Dev, Ino uint64 // as stat(2) has them
 	Birth    int64  // ns; 0 where the filesystem has none
 	FSID     unix.Fsid
-	Project  Project // whose limit statfs speaks of
+	Project  Project // whose limit statfs reports
 }
 
-// Identify says on what path stands. Of a path that is not there, the error is
-// one of os.ErrNotExist.
+// Identify returns the identity of the directory or file at path. If there is none, the error wraps
+// os.ErrNotExist.
 func Identify(path string) (Identity, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func Identify(path string) (Identity, error) {
 	}
 	defer unix.Close(fd)
 	var stx unix.Statx_t
-	// Kernels that do not know the unique number answer with the other one.
+	// Kernels without the unique mount number return the other one.
 	const mask = unix.STATX_INO | unix.STATX_BTIME | unix.STATX_MNT_ID | unix.STATX_MNT_ID_UNIQUE
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, mask, &stx); err != nil {
 		return Identity{}, fmt.Errorf("statx %q: %w", path, err)

@@ -34,7 +34,7 @@ func findMount(id uint64) (mount, error) {
 }
 
 // scanMount reads up to the mount with this ID. A busy node has thousands of
-// lines, so other lines are passed over by their ID alone.
+// lines, so other lines are skipped by their ID alone.
 func scanMount(r io.Reader, id uint64) (mount, error) {
 	prefix := strconv.FormatUint(id, 10) + " "
 	lines := bufio.NewScanner(r)
@@ -93,7 +93,7 @@ func parseDev(s string) (uint64, error) {
 }
 
 // unescape undoes the kernel's octal escapes of space, tab, newline and
-// backslash. Anything else is left as it stands.
+// backslash. Anything else is kept as it is.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

@@ -14,17 +14,17 @@ import (
 // start of a container changes the mounts several times.
 const mountSpacing = 300 * time.Millisecond
 
-// WatchMounts sends to out once it watches, and then each time after the mounts
-// of a namespace have changed, until ctx ends; it returns ctx's error. The
-// namespace is that of the process whose mountinfo file is named. A change while
-// out is not read, or soon after a report, is reported later, never lost;
-// several may be reported as one. In between it sleeps in the kernel.
+// WatchMounts sends to out once it watches, and then after each change of a namespace's mounts,
+// until ctx ends; then it returns ctx's error. The namespace is that of the process whose mountinfo
+// file is named. A change while the caller does not receive from out, or soon after a report, is
+// reported later, never lost; several may be reported as one. In between WatchMounts sleeps in the
+// kernel.
 //
-// The kernel marks the file as exceptional when something was mounted, moved or
-// unmounted since it was polled last (proc_pid_mountinfo(5); mounts_poll in
-// fs/proc_namespace.c). A remount that only changes options is not marked.
+// The kernel marks the file as exceptional when something was mounted, moved or unmounted since it
+// was polled last (proc_pid_mountinfo(5); mounts_poll in fs/proc_namespace.c). A remount that only
+// changes options is not marked.
 func WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error {
-	// Not an os.File: Go's own poller would see the mark first and take it away.
+	// Not an os.File: Go's own poller would see the mark first and clear it.
 	file, err := unix.Open(mountinfo, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("watch mounts: open %s: %w", mountinfo, err)
@@ -61,7 +61,7 @@ func WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) err
 	}
 }
 
-// poll sleeps until one of fds has something to say.
+// poll sleeps until one of fds is ready.
 func poll(fds []unix.PollFd) error {
 	for {
 		_, err := unix.Poll(fds, -1)

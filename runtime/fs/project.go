@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Project says whether statfs of a directory speaks of a project with a limit (ext4,
-// xfs) in place of the filesystem: capacity is the limit then, and what is available is
-// what the project may still take. The zero value speaks of the filesystem.
+// Project says whether statfs of a directory reports a project with a limit (ext4, xfs) instead of
+// the filesystem. Capacity is then the limit, and available is what the project may still use. The
+// zero value means the filesystem.
 //
-// The kernel does so for a directory that hands its project down to what is made in it,
-// where project quotas are enforced and the limit is below what the filesystem has
-// (ext4_statfs_project, xfs_qm_statvfs).
+// The kernel reports the project for a directory whose project new files in it inherit, if project
+// quotas are enforced and the limit is below what the filesystem has (ext4_statfs_project,
+// xfs_qm_statvfs).
 type Project struct {
 	ID      uint32
 	Limited bool
-	Unsure  bool // Limited because nobody could ask: before Linux 5.14, or without CAP_SYS_ADMIN
+	Unsure  bool // Limited is assumed: Linux is older than 5.14, or CAP_SYS_ADMIN is missing
 }
 
 // fsxattr is struct fsxattr in include/uapi/linux/fs.h.
@@ -32,13 +32,13 @@ const (
 
 	prjQuota      = 2
 	qXGetQuota    = 'X'<<8 + 3 // Q_XGETQUOTA
-	basicBlock    = 512        // its unit
+	basicBlock    = 512        // unit of its block limits, in bytes
 	getPrjQuota   = qXGetQuota<<8 | prjQuota
-	noDescription = ^uintptr(0) // a descriptor that nobody has
+	noDescription = ^uintptr(0) // never a valid descriptor
 )
 
-// diskQuota is struct fs_disk_quota in include/uapi/linux/dqblk_xfs.h. Filesystems that
-// are not xfs answer with it, too.
+// diskQuota is struct fs_disk_quota in include/uapi/linux/dqblk_xfs.h. Filesystems other than xfs
+// return it, too.
 type diskQuota struct {
 	version, flags                                 int8
 	fieldmask                                      uint16
@@ -47,8 +47,8 @@ type diskQuota struct {
 	_                                              [72]byte
 }
 
-// projectOf reads the project of a directory. What is no directory, or cannot be
-// opened, has none.
+// projectOf reads the project of a directory. The zero value is for a path that is no directory, or
+// cannot be opened.
 func projectOf(path string) Project {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,7 +63,7 @@ func projectOf(path string) Project {
 	switch {
 	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
 		return Project{ID: attr.projid, Limited: true, Unsure: true}
-	case err != nil: // no quotas are kept, or none of this project
+	case err != nil: // quotas are off, or the project has none
 		return Project{}
 	}
 	var st unix.Statfs_t
@@ -73,8 +73,9 @@ func projectOf(path string) Project {
 	return Project{ID: attr.projid, Limited: true}
 }
 
-// askQuota reads a project's limits. ENOSYS says that the kernel has no such call,
-// and ESRCH that this filesystem has no quotas, for which the kernel has ENOSYS, too.
+// askQuota reads a project's limits. The error is ENOSYS if the kernel does not have the system
+// call, and ESRCH if the filesystem has no quotas. The kernel returns ENOSYS for both; a call with
+// an invalid descriptor tells them apart.
 func askQuota(fd int, project uint32) (q diskQuota, err error) {
 	ask := func(fd uintptr) error {
 		if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, fd, getPrjQuota, uintptr(project), uintptr(unsafe.Pointer(&q)), 0, 0); errno != 0 {
@@ -89,8 +90,8 @@ func askQuota(fd int, project uint32) (q diskQuota, err error) {
 	return q, err
 }
 
-// limits: the figures of statfs are a limit. Should the filesystem be just as large, it
-// makes no difference which of the two they are.
+// limits reports whether the figures of statfs are a limit of the quota. If the filesystem is
+// exactly as large as the limit, either answer is right.
 func (q *diskQuota) limits(st *unix.Statfs_t) bool {
 	unit := uint64(max(st.Frsize, 1))
 	blocks := func(limit uint64) bool { return limit > 0 && limit*basicBlock/unit == st.Blocks }

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// flushMost bounds the wait for xfs' workers. They need milliseconds; what
-	// takes longer hangs, on a frozen filesystem for one.
+	// flushMost bounds the wait for xfs' workers. They need milliseconds; a longer wait means that
+	// they hang, for example on a frozen filesystem.
 	flushMost = time.Second
 
 	// settlePoll is how often a filesystem of another kind is read again.
 	settlePoll = 10 * time.Millisecond
-	// settleQuiet is how long its free space must stand still, and settleMost
-	// bounds the wait for that: others' deletions may never let it.
+	// settleQuiet is how long its free space must not have grown. settleMost bounds the wait for
+	// that, because other processes may never stop deleting.
 	settleQuiet = 200 * time.Millisecond
 	settleMost  = time.Second
 )
 
-// Settle reads path's filesystem once it has counted everything that was
-// removed before the call. When that takes too long, or ctx ends, it returns
-// an error beside the last reading, which then shows too little free space,
-// never too much.
+// Settle reads path's filesystem once it has counted everything that was removed before the call.
+// If that takes too long, or ctx ends, it returns an error and the last reading, which then shows
+// too little free space, never too much.
 func Settle(ctx context.Context, path string) (image.Disk, error) {
 	place, err := Locate(path)
 	if err != nil {
@@ -41,15 +40,15 @@ func Settle(ctx context.Context, path string) (image.Disk, error) {
 		ctx, cancel := context.WithTimeout(ctx, flushMost)
 		defer cancel()
 		return settleBy(ctx, "flush", place.Dev, path, flushInodeGC)
-	default: // whatever else may free in the background
+	default: // others may free space in the background
 		ctx, cancel := context.WithTimeout(ctx, settleMost)
 		defer cancel()
 		return settleByWatching(ctx, path)
 	}
 }
 
-// settleBy has the kernel bring its figures up to date. The call cannot be
-// interrupted: past ctx it is left to end by itself.
+// settleBy makes a call that brings the kernel's figures up to date, then reads them. The call
+// cannot be interrupted: if ctx ends first, the call is left to end by itself.
 func settleBy(ctx context.Context, what string, dev uint64, path string, call func(fd int) error) (image.Disk, error) {
 	outcome := calls.do(ctx, dev, path, call)
 	disk, err := Disk(path)
@@ -62,8 +61,8 @@ func settleBy(ctx context.Context, what string, dev uint64, path string, call fu
 	return disk, outcome
 }
 
-// settleByWatching waits until neither blocks nor inodes grow any more. A
-// writer that fills the disk meanwhile ends the wait no later.
+// settleByWatching waits until neither available bytes nor inodes grow any more. A writer that
+// fills the disk at the same time does not prolong the wait.
 func settleByWatching(ctx context.Context, path string) (image.Disk, error) {
 	disk, err := Disk(path)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// Info is what a reading needs beside [image.Disk].
+// Info describes the filesystem of a reading, beside the figures in [image.Disk].
 type Info struct {
 	Type       string // "ext4", "xfs", "btrfs", …: as mountinfo names it
 	MountPoint string
 	Dev        uint64 // the superblock's s_dev, as the kernel encodes it: major<<20 | minor
 
-	// Project is not the zero value where the figures are a project's.
+	// Project is not the zero value if the figures are those of a project.
 	Project Project
 
 	// The raw statfs counters, in units of BlockSize. Free − Avail is what the
@@ -65,7 +65,7 @@ func statfs(path string) (image.Disk, Info, error) {
 	return disk, Info{BlockSize: unit, Blocks: st.Blocks, Free: st.Bfree, Avail: st.Bavail}, nil
 }
 
-// Place is where a file or directory stands.
+// Place is the location of a file or directory.
 type Place struct {
 	Dev        uint64 // s_dev of the superblock
 	Ino        uint64
@@ -73,10 +73,10 @@ type Place struct {
 	MountPoint string
 }
 
-// Locate tells on which superblock path stands, and its inode number there.
+// Locate returns the superblock that path is on, and its inode number there.
 func Locate(path string) (Place, error) {
-	// The descriptor pins the mount, so that its ID cannot be given to another
-	// one between statx and the look into mountinfo.
+	// The descriptor pins the mount, so that its ID cannot be reused between statx and the read of
+	// mountinfo.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Place{}, fmt.Errorf("open %q: %w", path, err)
@@ -100,9 +100,9 @@ func Locate(path string) (Place, error) {
 // fsIocGetversion is FS_IOC_GETVERSION, _IOR('v', 1, long), with longs of 64 bits.
 const fsIocGetversion = 0x80087601
 
-// Generation returns a directory's inode generation: it differs from that of the
-// directory that had the inode number before. 0 if the filesystem does not tell;
-// ext4, xfs and btrfs do.
+// Generation returns a directory's inode generation. It differs from that of an earlier directory
+// with the same inode number. It is 0 if the filesystem does not report one; ext4, xfs and btrfs
+// do.
 func Generation(path string) uint32 {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOATIME, 0)
 	if err != nil {

@@ -2,9 +2,9 @@ package inventory
 
 import "time"
 
-// Facts are what a runtime has learnt of content and snapshots that does not change as long
-// as they are there. To ask for it takes a call for each of thousands, so it is kept from
-// one agent to the next. What is there no more does no harm: it is never asked for.
+// Facts are what a runtime has learnt about content and snapshots that does not change while they
+// exist. Reading the facts takes a call for each of thousands of objects, so one agent hands them
+// to the next. Facts about objects that no longer exist do no harm: they are never looked up.
 type Facts struct {
 	Targets map[string]Target       // by the digest that an image's record points at
 	Sizes   map[SnapshotID]SizeFact // of committed snapshots
@@ -19,8 +19,8 @@ type Target struct {
 // SnapshotID names a committed snapshot.
 type SnapshotID struct{ Namespace, Snapshotter, Key string }
 
-// SizeFact is what a snapshot takes by itself. One that was made anew under the same name
-// has another time of creation.
+// SizeFact is the space that a snapshot takes without its parents. A snapshot that was re-created
+// under the same name has another creation time.
 type SizeFact struct {
 	Created       time.Time
 	Bytes, Inodes uint64

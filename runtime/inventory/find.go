@@ -7,12 +7,13 @@ import (
 	"github.com/distribution/reference"
 )
 
-// shortestID is how many hex digits of an ID name an image.
+// shortestID is the minimum number of hex digits of an ID that Find accepts.
 const shortestID = 4
 
-// Find returns the images that a person means by a name: an ID or its first digits, with or
-// without "sha256:"; a reference; or one as Docker shortens it, with or without tag and digest
-// ("busybox", "busybox:1.36", "example.com/team/app"). An exact reference or ID is one image.
+// Find returns the images that a name given by a person means. The name is an ID or its first
+// digits, with or without "sha256:"; a reference; or a reference as Docker shortens it, with or
+// without tag and digest ("busybox", "busybox:1.36", "example.com/team/app"). For an exact
+// reference or ID, Find returns one image.
 func Find(images []Image, name string) []Image {
 	if n := slices.IndexFunc(images, func(i Image) bool { return i.ID == name || slices.Contains(i.References, name) }); n >= 0 {
 		return images[n : n+1 : n+1]
@@ -29,7 +30,7 @@ func Find(images []Image, name string) []Image {
 	return found
 }
 
-// shortened are the other ways in which a reference is written.
+// shortened returns the short forms of a reference.
 func shortened(r string) []string {
 	named, err := reference.ParseNormalizedNamed(r)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package inventory names what a container runtime holds on a node: the
-// images, what keeps them, and the events that change either. It is the
-// vocabulary that adapters (runtime/containerd, runtime/fake) answer in and
-// agent/node asks in; it holds no behaviour.
+// Package inventory defines the types for what a container runtime holds on a node: the images,
+// what keeps them, and the events that change either. Adapters (runtime/containerd, runtime/fake)
+// return these types, and agent/node reads them. Except for [Find], the package has no behaviour.
 package inventory
 
 import (
@@ -21,22 +20,19 @@ var ErrNotFound = errors.New("not found")
 // since the caller has read it.
 var ErrChanged = errors.New("the image has changed since it was read")
 
-// ErrNoSpace is returned (wrapped) when the runtime could not do a thing
-// because its disk is full.
+// ErrNoSpace is returned (wrapped) when the runtime failed because its disk is full.
 var ErrNoSpace = errors.New("no space left on device")
 
-// ErrUnavailable is returned (wrapped) when nothing answers, or not yet:
-// containerd accepts connections before its CRI plugin is ready. It says
-// nothing about what was asked for.
+// ErrUnavailable is returned (wrapped) when nothing answers, or not yet: containerd accepts
+// connections before its CRI plugin is ready. It says nothing about the requested object.
 var ErrUnavailable = errors.New("runtime unavailable")
 
 // ErrUnsupported is returned (wrapped) when the snapshotter does not work with
 // directories that overlayfs stacks, so that a layer has no root to watch.
 var ErrUnsupported = errors.New("snapshotter has no layer directories")
 
-// Roots are the directories in which a runtime keeps what takes space. Two of
-// them may be the same, or be on one filesystem; what the runtime does not tell
-// is "".
+// Roots are the directories in which a runtime keeps what takes space. Two of them may be the same,
+// or be on one filesystem. A directory that the runtime does not report is "".
 type Roots struct {
 	Images     string // unpacked layers: the snapshotter that the CRI uses
 	Content    string // blobs, as they were pulled
@@ -54,8 +50,8 @@ type Inventory struct {
 	// Blocked, when not empty, says why no image may be removed at all.
 	Blocked string
 
-	// Broken are snapshotters that could not be read, and why. An image that is unpacked in one of them
-	// has it as a user.
+	// Broken are the snapshotters that could not be read, by name, with the reason. An image that
+	// is unpacked in one of them has the snapshotter in UsedBy.
 	Broken map[string]string
 }
 
@@ -71,8 +67,8 @@ type Image struct {
 	Roots        []image.NodeID
 	Layers       []Layer  // the top layer, once per namespace and snapshotter it is unpacked in
 	UsedBy       []string // "container k8s.io/abc", "snapshot default/xyz": sorted
-	// InUse is whether one of UsedBy is anything but a container that has ended, which
-	// keeps its image and does not use it. Only an Inventory tells.
+	// InUse reports whether UsedBy has a snapshot, or a container that has not ended. A container
+	// that has ended keeps its image, but does not use it. InUse is only exact in an Inventory.
 	InUse bool
 }
 
@@ -88,16 +84,16 @@ type Layer struct {
 // its topmost lowerdir.
 type LayerRoot struct {
 	Path    string
-	Dev     uint64    // the kernel's s_dev of the superblock (major<<20 | minor), from mountinfo; not st_dev, which differs on btrfs
+	Dev     uint64    // the superblock's s_dev (major<<20 | minor), from mountinfo; btrfs has another st_dev
 	Ino     uint64    // the directory's inode number
-	Created time.Time // the snapshot's creation as the runtime recorded it; tells a re-created layer from the old one
+	Created time.Time // of the snapshot, as the runtime recorded it; differs for a re-created layer
 
 	Generation uint32   `json:",omitzero"` // see Place
 	UUID       [16]byte `json:",omitzero"` // see Place
 	Below      []Place  // the layers below it, topmost first
 }
 
-// Place is the layer itself.
+// Place returns the place of the layer itself.
 func (r LayerRoot) Place() Place {
 	return Place{Path: r.Path, Dev: r.Dev, Ino: r.Ino, Generation: r.Generation, UUID: r.UUID}
 }
@@ -110,16 +106,16 @@ type Place struct {
 	// Generation tells directories apart that had the same inode number one
 	// after the other; 0 if the filesystem does not say.
 	Generation uint32 `json:",omitzero"`
-	// UUID is set instead of Dev where a layer is a filesystem of its own, which
-	// has another device each time it is mounted (erofs). Path is its image.
+	// UUID is set instead of Dev if a layer is a filesystem of its own, which has another device
+	// each time it is mounted (erofs). Path is then its filesystem image.
 	UUID [16]byte `json:",omitzero"`
 }
 
 // Snapshot is an unpacked layer by itself.
 type Snapshot struct {
 	Parent string // chain ID of the layer below; "" for the lowest
-	// What it takes on its disk, as the runtime measured it after unpacking;
-	// directories and links have inodes, too.
+	// What the snapshot takes on its disk, as the runtime measured it after unpacking; directories
+	// and links have inodes, too.
 	Bytes, Inodes uint64
 }
 
@@ -128,50 +124,51 @@ type Container struct {
 	Namespace string
 	ID        string
 	ImageID   string // "" where no CRI image matches
-	// Ended is when its process ended, by the runtime's clock: the zero time if it runs,
-	// has not begun, or nobody knows.
+	// Ended is when the container's process ended, by the runtime's clock. It is the zero time if
+	// the process runs, has not started, or its end is unknown.
 	Ended time.Time
-	Pod   Pod // the zero value for what the kubelet did not make
+	Pod   Pod // the zero value if the kubelet did not create it
 }
 
-// Pod names a container as the kubelet does. Whoever may write to the
-// runtime's socket can make the names up.
+// Pod holds the names that the kubelet gives a container. Any process that may write to the
+// runtime's socket can forge them.
 type Pod struct {
 	Namespace string
 	Name      string
 	Container string // "" for the pod's sandbox
 }
 
-// Workloads is what the CRI lists of pods, in any state.
+// Workloads are the containers and sandboxes of pods that the CRI lists, in any state.
 type Workloads struct {
 	Containers []container.Container
 	Sandboxes  []container.Sandbox
 }
 
-// Withdrawal is an image whose names are away while everything else is kept: see
-// Withdraw in runtime/containerd. One of Restore and Complete ends it; both go on
-// although ctx is done, for a bounded time.
+// Withdrawal is an image whose names are deleted while everything else is kept: see Withdraw in
+// runtime/containerd. Either Restore or Complete ends it. Both continue for a bounded time after
+// ctx is done.
 type Withdrawal interface {
-	// Restore puts the names back. The next inventory has the image, unless the runtime
-	// takes long to notice.
+	// Restore restores the names. The next inventory has the image, unless the runtime takes long
+	// to notice.
 	Restore(ctx context.Context) error
-	// Complete lets the image go. With collect it returns when the runtime has collected
-	// what nothing keeps any more, of this image and of those completed before it;
-	// without, the runtime collects when it likes.
+	// Complete lets the runtime collect the image. With collect it returns when the runtime has
+	// collected everything that nothing keeps any more, of this image and of those completed
+	// before. Without collect, the runtime chooses the time.
 	Complete(ctx context.Context, collect bool) error
 }
 
-// CRINamespace is where a runtime with namespaces keeps what the CRI knows.
+// CRINamespace is the namespace in which a runtime with namespaces keeps the CRI's images and
+// containers.
 const CRINamespace = "k8s.io"
 
-// EventKind tells what happened.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of events.
 const (
-	EventResync    EventKind = iota // (re)connected: anything may have happened, look again
+	EventResync    EventKind = iota // (re)connected: anything may have changed, read again
 	EventDown                       // the stream broke; Err says why. A Resync follows once it is back
-	EventImage                      // an image record came, changed or went
+	EventImage                      // an image record was created, changed or deleted
 	EventContainer                  // a container was created or deleted
 	EventTask                       // a task started or exited
 )
@@ -182,8 +179,8 @@ type Event struct {
 	Namespace string
 	Container string    // ContainerID for EventContainer and EventTask
 	Image     string    // record name for EventImage and a container's creation, where known
-	Ended     bool      // EventTask: the container's process has ended, or is cleared away
-	Used      bool      // the container was made, or its process has begun or ended, just now
+	Ended     bool      // EventTask: the container's process has ended, or its task was deleted
+	Used      bool      // the container was created, or its process started or ended, just now
 	Err       error     // EventDown
-	At        time.Time // when it happened, by the wall clock; zero: not long ago
+	At        time.Time // when it happened, by the wall clock; zero: unknown, but recent
 }

@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// access says how to reach a server, and as whom. Everything that is a file is
-// read when it is needed: tokens and certificates are renewed beside a running
-// agent.
+// access is the address of a server and the credentials to use there. Files are read on each use,
+// because tokens and certificates are renewed while the agent runs.
 type access struct {
 	url        string
 	caFile     string
 	caData     []byte // instead of caFile
-	serverName string // what the certificate must be for; "" is the URL's host
-	insecure   bool   // any certificate will do
+	serverName string // name that the certificate must have; "": the URL's host
+	insecure   bool   // accept any certificate
 
 	tokenFile string
 	token     string // instead of tokenFile
@@ -30,10 +29,11 @@ type access struct {
 	certData, keyData []byte // instead of the files
 }
 
-// maxFile bounds a token, a key, a certificate with its chain, a kubeconfig.
+// maxFile is the size limit in bytes of a token, a key, a certificate with its chain, or a
+// kubeconfig.
 const maxFile = 1 << 20
 
-// parse checks what can be checked without asking anybody.
+// parse checks the configuration without any I/O, and returns the server's URL.
 func (a *access) parse() (*url.URL, error) {
 	u, err := url.Parse(a.url)
 	switch {
@@ -76,7 +76,7 @@ func (a *access) bearer() (string, error) {
 	return token, nil
 }
 
-// tls reads what the next connection needs.
+// tls reads the certificate files, and returns the TLS configuration of the next connection.
 func (a *access) tls(host string) (*tls.Config, error) {
 	cfg := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -117,8 +117,8 @@ func (a *access) tls(host string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// certificateEnd is when the client certificate expires, as far as that can
-// be told.
+// certificateEnd returns when the client certificate expires, or the zero time if it cannot be
+// read.
 func (a *access) certificateEnd() time.Time {
 	if b, err := either(a.certData, a.certFile); err == nil {
 		if block, _ := pem.Decode(b); block != nil {
@@ -137,7 +137,7 @@ func either(data []byte, file string) ([]byte, error) {
 	return readFile(file)
 }
 
-// orInline names where something was read.
+// orInline names the source of some data in errors: the file, or the kubeconfig itself.
 func orInline(file string, data []byte) string {
 	if len(data) > 0 {
 		return "(in the kubeconfig)"

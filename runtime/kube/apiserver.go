@@ -12,30 +12,31 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// APIServerOptions say which node, and how to reach the API server.
+// APIServerOptions holds the node's name and how to reach the API server.
 type APIServerOptions struct {
 	// NodeName is this node's name in the cluster. In a pod it comes from
 	// spec.nodeName, by the downward API.
 	NodeName string
 
-	// Kubeconfig is a file to take address and credentials from. Without it, the
-	// service account of the pod is used.
+	// Kubeconfig is the file with the address and the credentials. If it is empty, the pod's
+	// service account is used.
 	Kubeconfig string
 
-	// Namespace and DaemonSet name the agents' DaemonSet, which says how many nodes there
-	// are. The agent may get it. Without it the number is not known.
+	// Namespace and DaemonSet name the agents' DaemonSet, whose status holds the number of nodes.
+	// The agent needs the right to get it. If DaemonSet is empty, the number of nodes is unknown.
 	Namespace, DaemonSet string
 
-	// ListSpread is within what time all nodes list their pods if they need it at the same
-	// moment. 0: [PerNode] for each node, or [UnknownSpread] if their number is not known.
+	// ListSpread is the time over which all nodes list their pods if they need it at the same
+	// moment. 0 means [PerNode] for each node, or [UnknownSpread] if the number of nodes is
+	// unknown. In the latter case the first list of a process is immediate: see [APIServer.Run].
 	ListSpread time.Duration
 }
 
 const (
-	// PerNode makes 25 lists a second of any number of nodes. By chance they can be 50 in
-	// one second.
+	// PerNode spreads the lists so that the API server gets 25 a second on average, for any
+	// number of nodes. By chance, one second can have 50.
 	PerNode = 40 * time.Millisecond
-	// UnknownSpread is right for 5,000 nodes.
+	// UnknownSpread is the spread for 5,000 nodes.
 	UnknownSpread = 5000 * PerNode
 )
 
@@ -43,34 +44,35 @@ const (
 type APIServer struct {
 	client    *client
 	node      string
-	daemonSet string        // its path; "": not known
-	spread    time.Duration // 0: by the number of nodes
+	daemonSet string        // API path; "" if unknown
+	spread    time.Duration // 0: PerNode for each node
 	store     store
-	hurry     chan struct{} // somebody waits for the list
+	hurry     chan struct{} // a caller of Hurry waits for the list
 	timing    timing
 }
 
-// timing is apart for tests.
+// timing holds the durations that tests shorten.
 type timing struct {
-	call time.Duration // a list or a get, its body included
-	// idle is how long a watch may say nothing. A bookmark comes about every
-	// minute. Then the watch is begun anew, which is where a connection that is
-	// dead shows: after idle and connect at the latest.
+	call time.Duration // limit of a list or a get, including its body
+	// idle is how long a watch may be silent. The server sends a bookmark about every minute.
+	// After idle the watch is restarted, which also reveals a dead connection: after idle plus
+	// connect at the latest.
 	idle    time.Duration
 	connect time.Duration
-	// life is what the server is asked to end a watch after, up to twice that.
+	// life is the minimum timeout of a watch that the server is asked for. The maximum is twice
+	// that.
 	life time.Duration
-	// resume bounds the pause before a watch that was cut is begun anew.
+	// resume is the longest pause before a watch that was cut off is restarted.
 	resume time.Duration
-	// trust is how long a watch must go on before pods count as known again.
+	// trust is how long a watch must last before the pods count as known again.
 	trust time.Duration
-	// firstPause and maxPause are between attempts to watch, or to learn the newest
-	// version: these pauses double.
+	// firstPause and maxPause bound the pauses between attempts to watch, or to get the newest
+	// version. The pause doubles with each failure.
 	firstPause, maxPause time.Duration
-	// firstWindow and maxWindow are what pauses after lists that failed are drawn from:
-	// four times as much after each.
+	// firstWindow and maxWindow bound the window from which the pause after a failed list is
+	// drawn. The window grows fourfold with each failure.
 	firstWindow, maxWindow time.Duration
-	// unknownSpread is the time for the lists of all nodes if their number is not known.
+	// unknownSpread is the time over which all nodes list if their number is unknown.
 	unknownSpread time.Duration
 }
 
@@ -81,8 +83,8 @@ var usualTiming = timing{
 	unknownSpread: UnknownSpread,
 }
 
-// NewAPIServer reads the credentials; it does not ask the API server anything
-// yet. Until Run has listed the pods, they are not known.
+// NewAPIServer reads the credentials. It sends no request. The pods are unknown until Run has
+// listed them.
 func NewAPIServer(o APIServerOptions) (*APIServer, error) {
 	if !validObjectName(o.NodeName) {
 		return nil, fmt.Errorf("API server: node name %q: set it to this node's name in the cluster, in a pod from spec.nodeName", fault.Clean(o.NodeName))
@@ -141,32 +143,33 @@ func (s *APIServer) Pods(context.Context) (Pods, error) {
 	return s.store.reading()
 }
 
-// Hurry has the pods listed at once if the list waits for this node's turn. It is for a node that
-// needs to remove images. The channel is closed when the wait for the list is over; nil: there is none.
+// Hurry makes Run list the pods at once if the list waits for this node's turn. It is for a node
+// that needs to remove images. The channel is closed when that wait is over; it is nil if no list
+// waits.
 func (s *APIServer) Hurry() <-chan struct{} {
 	listed := s.store.awaited()
 	if listed != nil {
 		select {
 		case s.hurry <- struct{}{}:
-		default: // somebody has asked for it
+		default: // already requested
 		}
 	}
 	return listed
 }
 
-// Pass implements Source: each question is one to the server.
+// Pass implements Source. Each call of Gone is one request to the API server.
 func (s *APIServer) Pass() Pass { return s }
 
 // Gone implements Pass.
 //
-// A pod is gone if the API server says, in so many words, that this pod does not exist,
-// or if another pod has its name. A bare 404, a refusal or silence says nothing. The name
-// of the node is the caller's word, and a wrong one gives empty lists: Gone notices if
-// the pod is bound elsewhere. The credentials of a kubelet may not do, because nodes may
-// only ask for pods that exist, and get 403 for one that went.
+// A pod is gone if a Status of the API server says that this very pod does not exist, or if
+// another pod has its name. A bare 404, a refusal or a timeout proves nothing. With a wrong node
+// name every list is empty, so Gone returns an error if the pod is bound to another node. The
+// credentials of a kubelet may not suffice: a node may only get pods that exist, and the API
+// server answers 403 for a deleted one.
 func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool, error) {
-	// The names are from labels that anybody may have written; what is no
-	// element of a path must not get into one.
+	// The names come from labels that any user can write. Only a valid path element may become
+	// part of the path.
 	if !validObjectName(namespace) || !validObjectName(name) || uid == "" {
 		return false, fmt.Errorf("ask for pod %q: no pod can have that name", fault.Clean(namespace+"/"+name))
 	}
@@ -189,10 +192,10 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 		return false, s.client.broken(s.client.op(path), err)
 	}
 	if it.ownUID != uid && it.UID != uid {
-		return true, nil // another one of that name
+		return true, nil // another pod has the name
 	}
-	// A pod is bound once and for ever. If its containers are here, it is the
-	// name of this node that is wrong, and with it every list.
+	// A pod never moves to another node. If its containers are here, the configured name of this
+	// node is wrong, and so is every list.
 	if it.node != "" && it.node != s.node {
 		return false, fmt.Errorf("%s: %w: the pod is bound to node %s, not to %s: is the node's name right?",
 			s.client.op(path), ErrMalformed, fault.Clean(it.node), s.node)
@@ -211,11 +214,13 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 func validObjectName(s string) bool { return len(s) <= maxName && objectName.MatchString(s) }
 
-// Uninstalled reports whether ebb is being removed from the cluster, with the reason; "" if it is not.
-// It is for an agent that is stopping and may get the namespace and the DaemonSet of ebb.
+// Uninstalled reports whether ebb is being removed from the cluster. It returns the reason, or ""
+// if ebb is not being removed. It is for an agent that is stopping and may get the namespace and
+// the DaemonSet of ebb.
 //
-// It is being removed if one of the two is gone or being deleted. The agent's account and its rights
-// go in the same deletion, so an API server that refuses it says the same. No answer says nothing.
+// ebb is being removed if one of the two is gone or being deleted. The same deletion removes the
+// agent's account and its rights, so a 401 or 403 means the same. If the API server does not
+// answer, Uninstalled returns an error.
 func (s *APIServer) Uninstalled(ctx context.Context, namespace, daemonSet string) (reason string, err error) {
 	if !validObjectName(namespace) || !validObjectName(daemonSet) {
 		return "", fmt.Errorf("ask for DaemonSet %q: it cannot have that name", fault.Clean(namespace+"/"+daemonSet))
@@ -245,7 +250,7 @@ func daemonSetPath(namespace, name string) string {
 	return "/apis/apps/v1/namespaces/" + namespace + "/daemonsets/" + name
 }
 
-// deleted reports whether an object has a time of deletion.
+// deleted reports whether an object has a deletionTimestamp.
 func (s *APIServer) deleted(ctx context.Context, path string) (bool, error) {
 	var o struct {
 		Metadata struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// client asks one server.
+// client sends requests to one server: an API server or a kubelet.
 type client struct {
 	access access
 	base   *url.URL
@@ -31,8 +31,8 @@ type client struct {
 	close  func() // drops connections that are idle
 }
 
-// hints are what a person can do about an answer that is an error; what is to
-// be allowed depends on who is asked for what.
+// hints make the hints of a 401 and a 403 error. Which right is missing depends on the server and
+// the path.
 type hints struct {
 	unauthorized func(identity string) string
 	forbidden    func(path string) string
@@ -48,15 +48,15 @@ func newClient(a access, h hints) (*client, error) {
 	t := conn.NewTransport(nil, func() (*tls.Config, error) { return a.tls(base.Hostname()) })
 	t.MaxIdleConnsPerHost = 1
 	t.ResponseHeaderTimeout = callTimeout
-	// A redirect's or a proxy's headers are of no interest either.
+	// This also bounds the headers of a redirect or of a proxy, which are not needed.
 	t.MaxResponseHeaderBytes = maxAnswer
 	c.close = t.CloseIdleConnections
 	c.http = &http.Client{
 		Transport: t,
-		// Where the token goes is not for the other side to choose.
+		// Follow no redirect: the server must not choose where the token is sent.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	// A missing file is an error at once, not only when it is needed.
+	// Report a missing file now, not only at the first request that needs it.
 	if base.Scheme == "https" {
 		if _, err := a.tls(base.Hostname()); err != nil {
 			return nil, err
@@ -68,16 +68,16 @@ func newClient(a access, h hints) (*client, error) {
 	return c, nil
 }
 
-// op names a question in errors.
+// op returns the name of a GET request for errors.
 func (c *client) op(path string) string { return c.opOf(http.MethodGet, path) }
 
-// opOf names any request in errors.
+// opOf returns the name of a request for errors: its method and URL.
 func (c *client) opOf(method, path string) string {
 	return method + " " + c.base.JoinPath(path).String()
 }
 
-// get asks for a path. Only an answer that is 200 and has the right type comes
-// back; its body is the caller's to read and close.
+// get sends a GET request. It returns a response only if that is a 200 with the given content
+// type. The caller reads and closes the body.
 func (c *client) get(ctx context.Context, path, contentType string, query url.Values) (*http.Response, error) {
 	resp, err := c.do(ctx, http.MethodGet, path, query, http.Header{"Accept": {contentType}}, nil)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *client) get(ctx context.Context, path, contentType string, query url.Va
 		return nil, c.refused(c.op(path), path, resp)
 	}
 	if got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || got != contentType {
-		_ = resp.Body.Close() // nothing of it is wanted
+		_ = resp.Body.Close() // the body is not needed
 		return nil, &fault.Fault{Op: c.op(path), Kind: ErrMalformed,
 			Text: "an answer of the type " + fault.Clean(resp.Header.Get("Content-Type")),
 			Hint: "is that the right address?"}
@@ -95,7 +95,7 @@ func (c *client) get(ctx context.Context, path, contentType string, query url.Va
 	return resp, nil
 }
 
-// read decodes the answer about one object.
+// read gets one object as JSON, and decodes it into to.
 func (c *client) read(ctx context.Context, path string, query url.Values, to any) error {
 	resp, err := c.get(ctx, path, "application/json", query)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *client) read(ctx context.Context, path string, query url.Values, to any
 	return nil
 }
 
-// send writes an object, as JSON. The answer repeats it, and is not read.
+// send writes an object as JSON. The response repeats the object, so send does not decode it.
 func (c *client) send(ctx context.Context, method, path, contentType string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -122,13 +122,13 @@ func (c *client) send(ctx context.Context, method, path, contentType string, obj
 	if resp.StatusCode/100 != 2 {
 		return c.refused(c.opOf(method, path), path, resp)
 	}
-	// Read to the end, a connection of HTTP/1 can be used again.
+	// An HTTP/1 connection can be reused only after the body was read to its end.
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 	return resp.Body.Close()
 }
 
-// do sends a request as whom the access says. The answer may be any; its body is the
-// caller's to read and close.
+// do sends a request with the client's credentials. The response can have any status. The caller
+// reads and closes the body.
 func (c *client) do(ctx context.Context, method, path string, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
@@ -153,10 +153,10 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 	return resp, nil
 }
 
-// refused reads and closes an answer that is an error.
+// refused turns an error response into an error, and closes its body.
 func (c *client) refused(op, path string, resp *http.Response) error {
 	defer resp.Body.Close()
-	// A body that breaks off still has a code that tells.
+	// If the body is cut off, the status code still explains the error.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	e := fault.Refused(op, resp.StatusCode, fault.ParseStatus(body), body)
 	e.RetryAfter = conn.RetryAfter(resp.Header, maxRetryAfter)
@@ -175,7 +175,7 @@ func (c *client) refused(op, path string, resp *http.Response) error {
 	return e
 }
 
-// identity says as whom the client comes.
+// identity names the client's credentials, for hints.
 func (c *client) identity() string {
 	a := &c.access
 	switch {
@@ -193,27 +193,26 @@ func (c *client) identity() string {
 	return "nobody: neither a token nor a client certificate is configured"
 }
 
-// What an error of this package may be, for errors.Is. Whatever it is: the pods
-// are not known.
+// Errors of this package, for errors.Is. With any of them the pods are unknown.
 var (
 	ErrUnauthorized = fault.ErrUnauthorized
 	ErrForbidden    = fault.ErrForbidden
 	ErrUnavailable  = fault.ErrUnavailable
 	ErrMalformed    = fault.ErrMalformed
-	// ErrIncomplete: the kubelet has not heard of all its pods yet.
+	// ErrIncomplete: the kubelet does not know all its pods yet.
 	ErrIncomplete = errors.New("not all pods are known yet")
-	// ErrNotYet: nothing is wrong. The agent has only just begun, or it waits for its turn: many nodes do not
-	// list their pods at once. It is ErrUnavailable, too.
+	// ErrNotYet: nothing is wrong. The agent has just started, or it waits for its turn to list
+	// the pods, because many nodes must not list at once. The error is also ErrUnavailable.
 	ErrNotYet = errors.New("not asked yet")
 )
 
 var errExpired = fault.ErrExpired
 
-// broken explains an error of the connection; others come back with op alone.
+// broken adds the request's name to an error, and a hint if it is an error of the connection.
 func (c *client) broken(op string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // it would say the address once more
+		err = u.Err // url.Error would repeat the address
 	}
 	f := &fault.Fault{Op: op, Kind: ErrUnavailable, Cause: err}
 	switch {
@@ -227,8 +226,8 @@ func (c *client) broken(op string, err error) error {
 	return f
 }
 
-// connectionHint says what usually is behind an error of the network or of TLS, of
-// this client: it knows which authority and which certificate it has.
+// connectionHint returns the usual cause of a network or TLS error of this client, or "". Unlike
+// [fault.Hint], it knows the client's authority and certificate.
 func (c *client) connectionHint(err error) string {
 	var authority x509.UnknownAuthorityError
 	switch hint := fault.Hint(err); {
@@ -240,14 +239,14 @@ func (c *client) connectionHint(err error) string {
 		return "it seems to refuse " + c.identity() + ": that may have expired, or not be of its authority"
 	}
 	if end := c.access.certificateEnd(); !end.IsZero() && end.Before(time.Now()) {
-		return "probably because of " + c.identity() // and the reason came too late to be read
+		return "probably because of " + c.identity() // the server's reason came too late to be read
 	}
 	return ""
 }
 
-// refusedCertificate tells whether err is what a server does to a client whose
-// certificate it does not like. In TLS 1.3 the handshake is over by then, so that
-// what arrives first may be the end of the connection and not the reason.
+// refusedCertificate reports whether err can be how a server rejects a client certificate. In TLS
+// 1.3 the client has finished the handshake by then, so the end of the connection can arrive
+// before the reason.
 func refusedCertificate(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" || // a TLS alert

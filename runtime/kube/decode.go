@@ -11,9 +11,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// decodeList reads a PodList, hands every pod to each, and returns the list's
-// resource version. One object is held at a time. Only without an error was it
-// a whole list; otherwise what it got before must be forgotten.
+// decodeList reads a PodList, calls each for every pod, and returns the list's resource version.
+// It holds one object at a time. On an error the list was not complete, and the caller must
+// discard the pods that it got.
 func decodeList(r io.Reader, each func(item) error) (resourceVersion string, err error) {
 	d := listDecoder{JSON: bounded.NewJSON(r, maxList, maxObject), each: each}
 	if err = d.Fields(d.field); err == nil {
@@ -34,7 +34,7 @@ type listDecoder struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`
 	}
-	complete   bool // the items were there
+	complete   bool // items were read
 	count      int
 	references int
 }
@@ -74,7 +74,7 @@ func (d *listDecoder) item() error {
 	return d.each(it)
 }
 
-// check asks whether that was a list of pods, and all of it, and nothing else.
+// check returns an error unless the document was one complete PodList and nothing follows it.
 func (d *listDecoder) check() error {
 	if t, err := d.Token(); err == nil {
 		return fault.Nonsense("%.40v after the list", t)
@@ -92,11 +92,11 @@ func (d *listDecoder) check() error {
 	return nil
 }
 
-// malformed says which errors of a decoder are the answer's fault. All others
-// come from the connection.
+// malformed returns a decoder's error as ErrMalformed if the content is wrong. Other errors come
+// from the connection: an early end becomes io.ErrUnexpectedEOF, the rest is unchanged.
 func malformed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		// io.EOF would read like an end in good order.
+		// io.EOF would look like a normal end.
 		return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
 	}
 	return fault.InJSON(err)
@@ -106,16 +106,16 @@ func malformed(err error) error {
 type event struct {
 	verb verb
 	item item // not for a bookmark
-	// resourceVersion is where to go on after this event.
+	// resourceVersion is the version to resume from after this event.
 	resourceVersion string
 }
 
 type verb uint8
 
 const (
-	bookmark verb = iota // nothing happened; go on from here
-	put                  // the pod is like this now
-	remove               // the pod went, or is not of this node any more
+	bookmark verb = iota // no change; resume from here
+	put                  // the pod's new state
+	remove               // the pod was deleted, or is no longer bound to this node
 )
 
 // eventDecoder reads the events of a watch, one at a time.
@@ -125,8 +125,8 @@ func newEventDecoder(r io.Reader) eventDecoder {
 	return eventDecoder{bounded.NewJSON(r, bounded.Unlimited, maxObject)}
 }
 
-// next returns the next event; io.EOF once the stream has ended between two.
-// An error that the server sends as an event comes back as one.
+// next returns the next event, or io.EOF if the stream ended between two events. It returns an
+// ERROR event of the server as an error.
 func (d eventDecoder) next() (e event, err error) {
 	what, raw, err := d.Event()
 	switch {
@@ -158,7 +158,7 @@ func (d eventDecoder) next() (e event, err error) {
 	if e.resourceVersion = o.Metadata.ResourceVersion; e.verb != bookmark {
 		e.item, err = o.named()
 	}
-	if err == nil && !validName(e.resourceVersion) { // nobody knows where to go on
+	if err == nil && !validName(e.resourceVersion) { // the watch could not be resumed
 		err = fault.Nonsense("an event with the resource version %s", fault.Clean(e.resourceVersion))
 	}
 	return e, err

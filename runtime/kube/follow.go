@@ -13,51 +13,50 @@ import (
 )
 
 const (
-	// maxBackoff is the longest pause between two attempts to do what costs a server
-	// little: to watch from a version, to ask for the newest one.
+	// maxBackoff is the longest pause between two attempts of a cheap request: a watch from a
+	// version, or a request for the newest version.
 	maxBackoff = 8 * time.Second
-	// maxRefused is the same where somebody has to act first: a right is missing.
+	// maxRefused is the longest pause after a 401 or 403, where an administrator must act first.
 	maxRefused = 30 * time.Second
-	// maxRetryAfter bounds how long a server can send a client away.
+	// maxRetryAfter is the longest Retry-After of a server that is obeyed.
 	maxRetryAfter = 5 * time.Minute
-	// quickEnd is how long a watch must live not to count as one that ended at once;
-	// after quickMost of those in a row the pods are not known any more.
+	// quickEnd is the time within which an ended watch counts as one that ended at once. After
+	// more than quickMost of those in a row the pods are no longer known.
 	quickEnd  = time.Second
 	quickMost = 3
 )
 
-// follower is where the goroutine of Run is with one API server.
+// follower is the state of the goroutine of Run.
 type follower struct {
 	*APIServer
 	notify func(really bool)
 
-	version string // where the watch goes on; "": only a list can tell
+	version string // to watch from; "": a list is needed
 	seen    string // the newest version of any answer; "": none yet
 
-	// A list is what costs a server most, and thousands of nodes can want one at once.
-	due    time.Time     // when its turn is; zero: not drawn yet
-	window time.Duration // what the latest pause before it was drawn from
-	shared bool          // the server was away, or has forgotten a version: other nodes want one, too
+	// A list costs a server the most, and thousands of nodes can need one at once.
+	due    time.Time     // when this node may list; zero: not drawn yet
+	window time.Duration // from which the last pause before a list was drawn
+	shared bool          // the server was down or forgot a version: other nodes need a list, too
 
 	backoff wait.Backoff // before a small request
 	quick   int          // watches in a row that ended at once
 }
 
-// Run implements Source: it lists the pods and follows what changes. It lists them
-// anew only if the server does not know any more what happened since.
+// Run implements Source. It lists the pods and watches them. It lists again only if the server no
+// longer knows what happened since the last version.
 //
-// The pods are known from a list on, and as long as the watch after it lives or can be
-// begun anew at the first attempt. A watch that says nothing for 70 seconds (bookmarks
-// come about every minute) is begun anew, and one on a dead connection fails within 15
-// more; HTTP/2 pings notice it in 45. After anything else the pods are not known until a
-// watch from where they were last known has gone on for a second, or until they have been
-// listed anew.
+// The pods are known from a list on, as long as the watch after it lives or can be restarted at
+// the first attempt. A watch that is silent for 70 seconds is restarted (bookmarks come about
+// every minute). On a dead connection the restart fails within 15 more seconds; HTTP/2 pings
+// notice it within 45. After any other failure the pods are unknown until a watch from the last
+// known version has lasted a second, or until they have been listed again.
 //
-// Small requests (a watch from a version, the newest version) are repeated within
-// seconds, a list when its turn comes: at a random moment within [PerNode] for each node, or
-// at once after [APIServer.Hurry]. If the number of nodes is not known, the first list
-// of a process comes at once, unless the server was away. Failures double pauses, those of
-// lists four times over, and Retry-After is obeyed.
+// Small requests (a watch from a version, the newest version) are repeated within seconds. A list
+// waits for its turn: a random moment within [PerNode] for each node. [APIServer.Hurry] ends that
+// wait. If the number of nodes is unknown, the first list of a process is immediate, unless the
+// server was down. Each failure doubles the pause of small requests, and quadruples that of
+// lists. Retry-After is obeyed.
 func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 	f := follower{APIServer: s, backoff: wait.Backoff{Min: s.timing.firstPause}, notify: func(really bool) {
 		if !really {
@@ -65,7 +64,7 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 		}
 		select {
 		case changed <- struct{}{}:
-		default: // one is waiting to be received, and stands for this one, too
+		default: // one is pending, and covers this change, too
 		}
 	}}
 	defer s.client.close()
@@ -77,7 +76,7 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 		pause, err := step(ctx)
 		if err != nil && ctx.Err() == nil {
 			f.notify(s.store.fail(err))
-			// What was renewed on disk in the meantime counts from the next connection.
+			// The next connection uses credentials that were renewed on disk in the meantime.
 			s.client.close()
 		}
 		if !wait.Sleep(ctx, pause) {
@@ -87,12 +86,12 @@ func (s *APIServer) Run(ctx context.Context, changed chan<- struct{}) error {
 	}
 }
 
-// begin lists the pods when it is their turn. It returns without an error when its wait for
-// that is over.
+// begin lists the pods if this node's turn has come. Otherwise it waits for the turn, and returns
+// without an error so that Run calls it again.
 func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 	newest, err := f.newest(ctx)
 	if err != nil {
-		// The server is away, and so it is for others.
+		// The server is down for other nodes, too.
 		f.shared, f.due = true, time.Time{}
 		return f.again(err), err
 	}
@@ -106,7 +105,7 @@ func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 		return 0, nil
 	}
 	select {
-	case <-f.hurry: // answered by this list
+	case <-f.hurry: // this list answers the call of Hurry
 	default:
 	}
 	if f.version, err = f.list(ctx, newest); err != nil {
@@ -119,7 +118,7 @@ func (f *follower) begin(ctx context.Context) (pause time.Duration, err error) {
 	return 0, nil
 }
 
-// await waits for this node's turn, or until somebody cannot wait for it.
+// await waits for this node's turn, for left at most, or until Hurry is called.
 func (f *follower) await(ctx context.Context, left time.Duration) {
 	f.notify(f.store.wait(&fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable,
 		Cause: fmt.Errorf("%w: it answers, and this node's turn comes within %v", ErrNotYet, f.window.Round(time.Second/10))}))
@@ -134,7 +133,7 @@ func (f *follower) await(ctx context.Context, left time.Duration) {
 	}
 }
 
-// spreadNow is within what time all nodes list their pods if they need it now.
+// spreadNow returns the time over which all nodes list their pods if they need it now.
 func (f *follower) spreadNow(ctx context.Context) time.Duration {
 	if f.spread > 0 {
 		return f.spread
@@ -152,8 +151,8 @@ func (f *follower) spreadNow(ctx context.Context) time.Duration {
 // maxNodes is more than any cluster has.
 const maxNodes = 100_000
 
-// nodes returns how many nodes are to run an agent, from the status of the agents' DaemonSet as the
-// server's cache has it. The number can be some seconds old.
+// nodes returns how many nodes should run an agent, from the status of the agents' DaemonSet in
+// the server's cache. The number can be some seconds old.
 func (s *APIServer) nodes(ctx context.Context) (int, error) {
 	if s.daemonSet == "" {
 		return 0, errors.New("the agents' DaemonSet is not known")
@@ -175,9 +174,9 @@ func (s *APIServer) nodes(ctx context.Context) (int, error) {
 	return *n, nil
 }
 
-// again is how long to wait before a small request is repeated: within seconds, but
-// where somebody has to act first. Who was sent away by the server for a while does not
-// come back at the same moment as all the others.
+// again returns the pause before a small request is repeated: seconds, or up to maxRefused after
+// a 401 or 403. The jitter keeps nodes that the server sent away with Retry-After from coming
+// back at the same moment.
 func (f *follower) again(err error) time.Duration {
 	most := f.timing.maxPause
 	if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrForbidden) {

@@ -15,7 +15,8 @@ import (
 // serviceAccount is where a pod finds the credentials of its service account.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// inCluster is how a pod reaches the API server.
+// inCluster returns how a pod reaches the API server. dir has the credentials of the service
+// account.
 func inCluster(dir string) (access, error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
@@ -28,8 +29,8 @@ func inCluster(dir string) (access, error) {
 	}, nil
 }
 
-// kubeconfig is the part of the format that is understood, and the parts that
-// would change who asks or where, which are refused by name.
+// kubeconfig has the supported fields of the format. It also has the unsupported fields that
+// would change the identity or the server; a file that sets one of those is refused.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 
@@ -80,8 +81,8 @@ type kubeUser struct {
 	AsExtra      any `json:"as-user-extra"`
 }
 
-// readKubeconfig reads what current-context means. The file is read once; the
-// files it names are read when they are needed.
+// readKubeconfig returns the access of the current context. The kubeconfig is read once; the
+// files that it names are read on each use.
 func readKubeconfig(name string) (access, error) {
 	b, err := readFile(name)
 	if err != nil {
@@ -124,7 +125,7 @@ func parseKubeconfig(b []byte, dir string) (access, error) {
 		certFile: beside(user.CertFile), certData: user.CertData,
 		keyFile: beside(user.KeyFile), keyData: user.KeyData,
 	}
-	// As for kubectl: data counts before a file, the file of a token before the token.
+	// As in kubectl, inline data takes precedence over a file, but tokenFile over token.
 	if len(a.caData) > 0 {
 		a.caFile = ""
 	}
@@ -165,8 +166,8 @@ func (k *kubeconfig) current() (cluster kubeCluster, user kubeUser, err error) {
 	return cluster, user, fmt.Errorf("no context %q, which current-context names", fault.Clean(k.CurrentContext))
 }
 
-// refuse says which way to authenticate is not supported. Leaving it out in
-// silence would ask as somebody else.
+// refuse returns an error if the user has an unsupported way to authenticate. If it were ignored,
+// requests would have another identity.
 func (u *kubeUser) refuse() error {
 	for _, f := range []struct {
 		name  string

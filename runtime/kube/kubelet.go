@@ -19,37 +19,36 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// KubeletOptions say where the kubelet is, and as whom to ask it.
+// KubeletOptions holds the address of the kubelet and the credentials for it.
 type KubeletOptions struct {
 	URL string // default https://127.0.0.1:10250; http is the read-only port, without credentials
 
-	// CAFile is what the kubelet's serving certificate is checked against. Of a
-	// kubelet that signs for itself this is its own pki/kubelet.crt. Without it,
-	// the machine's authorities are asked.
+	// CAFile has the authorities that the kubelet's serving certificate is verified with. For a
+	// self-signed certificate it is the kubelet's own pki/kubelet.crt. If it is empty, the
+	// machine's authorities are used.
 	CAFile string
-	// ServerName is what the certificate must be for, if that is not the URL's
-	// host: usually the node's name.
+	// ServerName is the name that the certificate must have if it is not the URL's host. It is
+	// usually the node's name.
 	ServerName string
-	// InsecureSkipVerify takes any certificate. The token then goes to whoever
+	// InsecureSkipVerify accepts any certificate. The token is then sent to any server that
 	// listens at the URL.
 	InsecureSkipVerify bool
 
-	// TokenFile, or CertFile and KeyFile, are who is asking. They are read again
-	// when they are needed, so they may be replaced.
+	// TokenFile, or CertFile and KeyFile, are the credentials. They are read on each use, so they
+	// may be replaced.
 	TokenFile         string
 	Token             string // in place of a file
 	CertFile, KeyFile string
 }
 
-// Kubelet asks the kubelet of this node.
+// Kubelet reads the pods from the kubelet of this node.
 type Kubelet struct {
 	client *client
 
 	// turn admits one reading at a time, so that all use one connection.
 	turn chan struct{}
-	// whole is the connection to a kubelet that was found to know all its pods;
-	// nil before. Another connection may lead to another process. Belongs to
-	// whoever has the turn.
+	// whole is the connection to a kubelet that was found to know all its pods; nil before.
+	// Another connection may lead to another process. The holder of turn owns it.
 	whole net.Conn
 }
 
@@ -62,7 +61,7 @@ const (
 // maxConfigz bounds a kubelet's configuration; a real one has a few kilobytes.
 const maxConfigz = 1 << 20
 
-// NewKubelet checks the options; it does not ask the kubelet anything yet.
+// NewKubelet checks the options. It sends no request to the kubelet.
 func NewKubelet(o KubeletOptions) (*Kubelet, error) {
 	c, err := newClient(access{
 		url:        cmp.Or(o.URL, "https://127.0.0.1:10250"),
@@ -85,9 +84,9 @@ func kubeletUnauthorized(identity string) string {
 		"; a token needs authentication.webhook.enabled in its configuration, a certificate authentication.x509.clientCAFile"
 }
 
-// kubeletForbidden says what is missing. Since Kubernetes 1.33
-// (KubeletFineGrainedAuthz) it is a subresource for each path, before that
-// nodes/proxy for most.
+// kubeletForbidden returns which right is missing. Since Kubernetes 1.33
+// (KubeletFineGrainedAuthz) each path has a subresource of its own. Before that, most paths
+// needed nodes/proxy.
 func kubeletForbidden(path string) string {
 	switch path {
 	case metricsPath:
@@ -98,7 +97,7 @@ func kubeletForbidden(path string) string {
 	return "allow that identity to get nodes/pods; before Kubernetes 1.33 nodes/proxy"
 }
 
-// Run waits: the kubelet tells nobody when its pods change.
+// Run implements Source. It only waits, because the kubelet does not report changes of its pods.
 func (k *Kubelet) Run(ctx context.Context, _ chan<- struct{}) error {
 	<-ctx.Done()
 	k.client.close()
@@ -119,12 +118,12 @@ func (k *Kubelet) Pods(ctx context.Context) (Pods, error) {
 	return Pods{List: list, StaticKnown: true}, nil
 }
 
-// Configz returns the configuration that the kubelet runs with, {"kubeletconfig": {…}},
-// cut off where it is too long.
+// Configz returns the configuration that the kubelet runs with, {"kubeletconfig": {…}}, cut off
+// after maxConfigz bytes.
 func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	defer k.client.close() // who asks this asks once
+	defer k.client.close() // a caller needs this only once
 	resp, err := k.client.get(ctx, configzPath, "application/json", nil)
 	if refused := new(fault.Answer); errors.As(err, &refused) && refused.Hint == "" {
 		refused.Hint = fmt.Sprintf("status %d; /configz is served only with enableDebuggingHandlers", refused.Code)
@@ -140,21 +139,21 @@ func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
 	return body, nil
 }
 
-// Pass implements Source. There is no way to ask the kubelet about one pod: the whole list
-// is read for the first question, and not again for those of the next five seconds. A pod
-// that went does not come back, but for a static one whose file is put back.
+// Pass implements Source. The kubelet cannot be asked about one pod, so the first call of Gone
+// reads the whole list, and the calls of the next five seconds use it. A pod that is gone does
+// not come back, except a static pod whose file is restored.
 func (k *Kubelet) Pass() Pass { return &kubeletPass{kubelet: k} }
 
-// passAge is how old a reading may be on which a removal rests.
+// passAge is the maximum age of a reading that a removal relies on.
 const passAge = 5 * time.Second
 
 type kubeletPass struct {
 	kubelet *Kubelet
 
 	mu    sync.Mutex
-	read  time.Time       // begin of the last reading; zero: none yet
+	read  time.Time       // start of the last reading; zero: none yet
 	there map[string]bool // by UID
-	err   error           // counts for as long as an answer would
+	err   error           // is kept as long as an answer would be
 }
 
 // Gone implements Pass.
@@ -171,22 +170,22 @@ func (p *kubeletPass) Gone(ctx context.Context, _, _, uid string) (bool, error) 
 	return p.err == nil && !p.there[uid], p.err
 }
 
-// read gives each pod of one whole list to each; begin comes before every
-// attempt. It counts only if the kubelet knew all its pods before it answered,
-// for which it must be the same process that answered: the same connection.
+// read calls each for each pod of one whole list, and begin before every attempt. The list counts
+// only if the kubelet knew all its pods before it answered. The process that knew them must be
+// the one that answered, which the same connection proves.
 //
-// A kubelet that has just started answers /pods with what it has: first nothing, then
-// static pods, and those of the API server only once that is reached, which may take
-// hours. Nothing in the answer shows this. The kubelet itself waits for every source before it
-// removes anything (sourcesReady.AllReady), and the first thing that it does then is to
-// set the metric kubelet_desired_pods, even for no pods. So its /metrics are read first:
-// the metric proves that this process knows all its pods from then on. The connection
-// proves that it is still the same process: the pods must come over the one on which the
-// metric came, else both are read again. (Through a proxy that keeps connections open
-// over a restart this proof would not hold.)
+// A kubelet that has just started answers /pods with what it has. At first it has nothing, then
+// static pods. It has the pods of the API server only once it reaches the API server, which may
+// take hours. Nothing in the answer shows this. The kubelet itself waits for every source before
+// it removes anything (sourcesReady.AllReady). The first thing that it does then is to set the
+// metric kubelet_desired_pods, even for no pods.
 //
-// The metric is alpha, of Kubernetes 1.27 and newer. Without it, or without permission to
-// read it (nodes/metrics), the pods count as not known.
+// So read gets /metrics first: the metric proves that this process knows all its pods from then
+// on. The pods must come over the connection on which the metric came; otherwise both are read
+// again. (Through a proxy that keeps connections open over a restart this proof would not hold.)
+//
+// The metric is alpha, of Kubernetes 1.27 and newer. Without it, or without permission to read it
+// (nodes/metrics), the pods count as not known.
 func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -220,7 +219,7 @@ func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error)
 		Text: "the kubelet closes each connection, so that nothing tells whether it was restarted in between"}
 }
 
-// list asks for the pods, and says on which connection.
+// list reads the pods, and returns the connection that it used.
 func (k *Kubelet) list(ctx context.Context, each func(item) error) (net.Conn, error) {
 	resp, conn, err := k.get(ctx, podsPath, "application/json")
 	if err != nil {
@@ -233,7 +232,7 @@ func (k *Kubelet) list(ctx context.Context, each func(item) error) (net.Conn, er
 	return conn, nil
 }
 
-// get notes the connection that a request went over.
+// get sends a GET request, and also returns the connection that it used.
 func (k *Kubelet) get(ctx context.Context, path, contentType string) (*http.Response, net.Conn, error) {
 	var conn net.Conn
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -242,7 +241,7 @@ func (k *Kubelet) get(ctx context.Context, path, contentType string) (*http.Resp
 	})
 	resp, err := k.client.get(ctx, path, contentType, nil)
 	if err != nil {
-		// With what changed on disk in the meantime, a new connection may do.
+		// A new connection uses credentials that changed on disk, and may succeed.
 		k.client.close()
 		return nil, nil, err
 	}
@@ -269,23 +268,23 @@ func (k *Kubelet) checkWhole(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// desiredPods is how the lines of the metric begin by which a kubelet shows
-// that it has heard from every source of its pods. See [Kubelet.read].
+// desiredPods is the prefix of the lines of kubelet_desired_pods. A kubelet sets this metric once
+// it has received its pods from every source. See [Kubelet.read].
 const desiredPods = "kubelet_desired_pods{"
 
 // maxMetrics bounds the metrics of a kubelet: about half a megabyte with a
 // hundred pods.
 const maxMetrics = 16 << 20
 
-// findMetric looks for a line that begins with prefix in the text format of
-// Prometheus. It reads to the end, because only then a connection of HTTP/1
-// can be used again.
+// findMetric reports whether a line begins with prefix, in the text format of Prometheus. It
+// reads to the end, because only then an HTTP/1 connection can be reused.
 func findMetric(r io.Reader, prefix string) (bool, error) {
 	lines := bufio.NewReaderSize(bounded.NewReader(r, maxMetrics, maxMetrics), 4<<10)
 	found := false
 	for begin := true; ; {
 		line, err := lines.ReadSlice('\n')
-		// Of a line that does not fit only the beginning is of interest.
+		// Only a complete line that fits the buffer is compared. The rest of a longer line is not
+		// the beginning of a line.
 		found = found || begin && err == nil && bytes.HasPrefix(line, []byte(prefix))
 		begin = err == nil
 		switch {

@@ -11,24 +11,24 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// onePod is where one pod is asked for, to learn the newest version. There need be none
-// of that name.
+// onePod and onePodName name one pod, which is requested to get the newest version. It need not
+// exist.
 const (
 	onePod     = "/api/v1/namespaces/default/pods"
 	onePodName = "ebb"
 )
 
-// newest asks for the version of the newest state there is, by a list of one pod by its
-// name: the API server reads one key of etcd, however many pods there are. A list that
-// is not older than that has every pod that was there when it was asked for, and
-// yet comes from the server's cache. Without such a bound (resourceVersion=0) it could be
-// of any age. "" says that the server refuses the question.
+// newest returns the version of the newest state. It lists one pod by its name: the API server
+// then reads one key of etcd, however many pods there are. A list that is not older than this
+// version has every pod that existed when newest asked, and yet comes from the server's cache.
+// Without such a bound (resourceVersion=0) the list could be of any age. newest returns "" if the
+// server refuses the request.
 func (f *follower) newest(ctx context.Context) (string, error) {
 	q := f.query()
 	q.Set("fieldSelector", "metadata.name="+onePodName+","+q.Get("fieldSelector"))
 	version, err := f.readList(ctx, onePod, q, func(item) error { return nil })
 	if refusedAsSuch(err) {
-		return "", nil // a caller that may not list at all learns so from the list
+		return "", nil // if the client may not list at all, the list that follows shows it
 	}
 	if err != nil {
 		return "", err
@@ -36,9 +36,9 @@ func (f *follower) newest(ctx context.Context) (string, error) {
 	return version, f.believe(onePod, version)
 }
 
-// list reads all pods, and returns where to watch from. It asks for a state that is not
-// older than newest. A server that cannot, or whose cache does not get there in time, is
-// asked for its newest state, which it reads from etcd.
+// list reads all pods, and returns the version to watch from. It asks for a state that is not
+// older than newest. If the server does not support that, or its cache does not reach that
+// version in time, list asks for the newest state, which the server reads from etcd.
 func (f *follower) list(ctx context.Context, newest string) (string, error) {
 	q := f.query()
 	if newest != "" {
@@ -94,9 +94,9 @@ func (f *follower) readList(ctx context.Context, path string, q map[string][]str
 	return version, nil
 }
 
-// believe refuses an answer that is older than what was seen. The next one is taken: if
-// the newest version is an older one twice, the server's etcd is one from a backup. Of
-// that history nothing was seen yet.
+// believe returns an error if an answer is older than what was seen. It accepts the next answer:
+// if two in a row are older, the server's etcd was restored from a backup, and nothing of that
+// history was seen yet.
 func (f *follower) believe(path, version string) error {
 	if seen := f.seen; older(version, seen) {
 		f.seen = ""
@@ -107,23 +107,24 @@ func (f *follower) believe(path, version string) error {
 	return nil
 }
 
-// refusedAsSuch tells whether a server answered that it does not want to be asked like
-// that, as opposed to now or by this client.
+// refusedAsSuch reports whether the server rejected the form of a request or forbade it, so that
+// another form may succeed. It is false if the server cannot answer at present or does not know
+// the client.
 func refusedAsSuch(err error) bool {
 	var answer *fault.Answer
 	return errors.As(err, &answer) && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden,
 		http.StatusMethodNotAllowed, http.StatusUnprocessableEntity}, answer.Code)
 }
 
-// tooLarge tells whether the server's cache did not reach a version.
+// tooLarge reports whether the server's cache did not reach a version in time.
 func tooLarge(err error) bool {
 	var answer *fault.Answer
 	return errors.As(err, &answer) && answer.Status.TooLarge()
 }
 
-// older tells whether one resource version is from before another. Those of pods are
-// decimal numbers that only grow, as long as the history is the same one (KEP-5504);
-// of anything else nothing is known, and it returns false.
+// older reports whether one resource version precedes another. The versions of pods are decimal
+// numbers that only grow within one history of etcd (KEP-5504). For other versions the order is
+// unknown, and older returns false.
 func older(version, than string) bool {
 	if !decimal(version) || !decimal(than) {
 		return false

@@ -9,24 +9,25 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// nodeEvents is where Events about Nodes are, which are in no namespace.
+// nodeEvents is the path of Events about Nodes. A Node has no namespace, so its Events are in
+// default.
 const nodeEvents = "/api/v1/namespaces/default/events"
 
-// reporter is who tells of an Event.
+// reporter is the component that reports the Events.
 const reporter = "ebb-agent"
 
 // NodeEvent is an Event about this node.
 type NodeEvent struct {
-	Name            string // of the Event: no other may have it
-	Again           bool   // there is one of that name, which is brought up to date
+	Name            string // of the Event; unique
+	Again           bool   // update the existing Event of that name
 	Warning         bool   // else it is Normal
 	Reason, Message string
-	Count           int // how often it was so
+	Count           int // number of occurrences
 	First, Last     time.Time
 }
 
-// PostEvent creates an Event about this node, or brings one up to date. It asks once, and a
-// second time if that one has expired.
+// PostEvent creates an Event about this node, or updates one if e.Again is set. It sends one
+// request, and a second one if the Event to update has expired.
 func (s *APIServer) PostEvent(ctx context.Context, e NodeEvent) error {
 	if e.Again {
 		err := s.client.send(ctx, http.MethodPatch, nodeEvents+"/"+e.Name, "application/merge-patch+json", map[string]any{
@@ -38,13 +39,13 @@ func (s *APIServer) PostEvent(ctx context.Context, e NodeEvent) error {
 	}
 	err := s.client.send(ctx, http.MethodPost, nodeEvents, "application/json", s.wireEvent(e))
 	if answer := new(fault.Answer); errors.As(err, &answer) && answer.Status.Reason == "AlreadyExists" {
-		return nil // by an attempt whose answer got lost
+		return nil // created by an attempt whose response was lost
 	}
 	return err
 }
 
-// Temporary reports whether a request that failed may succeed later, and after how long the
-// server wants to be asked again; 0 if it does not say.
+// Temporary reports whether a failed request may succeed later. after is how long the server asks
+// to wait, or 0 if it does not say.
 func Temporary(err error) (after time.Duration, ok bool) {
 	var answer *fault.Answer
 	if !errors.As(err, &answer) {
@@ -53,8 +54,8 @@ func Temporary(err error) (after time.Duration, ok bool) {
 	return answer.RetryAfter, answer.Code == http.StatusTooManyRequests || answer.Code >= 500
 }
 
-// wireEvent is an Event as the kubelet writes its own: the UID of the Node is its name, by
-// which "kubectl describe node" finds it.
+// wireEvent returns an Event in the form of the kubelet's own: the UID of the Node is the Node's
+// name, by which "kubectl describe node" finds the Event.
 func (s *APIServer) wireEvent(e NodeEvent) any {
 	kind := "Normal"
 	if e.Warning {

@@ -15,8 +15,7 @@ const (
 	annotationMirror = "kubernetes.io/config.mirror"
 )
 
-// object is what is of interest of a pod's JSON. The decoder walks over
-// everything else without keeping it.
+// object has the fields that are read from a pod's JSON. The decoder skips everything else.
 type object struct {
 	Kind       string `json:"kind"` // not in the items of a list
 	APIVersion string `json:"apiVersion"`
@@ -52,8 +51,8 @@ type container struct {
 	Image string `json:"image"`
 }
 
-// annotations keeps two of them. The keys are written by users, and a struct
-// would take any spelling of a key for its field's name, upper case included.
+// annotations keeps two of a pod's annotations. It is not a plain struct, because users write the
+// keys and encoding/json ignores case when it matches the names of struct fields.
 type annotations struct {
 	hash   string
 	mirror bool
@@ -61,9 +60,9 @@ type annotations struct {
 
 func (a *annotations) UnmarshalJSON(b []byte) error {
 	*a = annotations{}
-	// Most pods have neither, but may have a manifest of many kilobytes here.
-	// An encoder that escaped the letters of a key would only make a mirror pod
-	// look like a normal one, whose static pod is then not known: no harm.
+	// Most pods have neither annotation, but may have a manifest of many kilobytes here. If an
+	// encoder escaped the letters of a key, a mirror pod would only look like a normal pod. Its
+	// static pod is then unknown, which does no harm.
 	if !bytes.Contains(b, []byte(annotationMirror)) {
 		return nil
 	}
@@ -76,15 +75,15 @@ func (a *annotations) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// item is a pod as it was read, with what only this package needs.
+// item is a pod as it was read, with the fields that only this package needs.
 type item struct {
 	Pod
 	ownUID string // metadata.uid: differs from Pod.UID for a mirror pod
 	node   string
 }
 
-// item checks and shortens o. A pod without a proper identity does not come
-// from any Kubernetes, so that nothing else of the answer can be believed.
+// item validates o, and reduces it to what is needed. A pod without a valid identity does not
+// come from Kubernetes, so nothing else of the answer can be trusted.
 func (o *object) item() (item, error) {
 	m := &o.Metadata
 	if !validName(m.UID) || !validName(m.Namespace) || !validName(m.Name) {
@@ -110,7 +109,7 @@ func (o *object) item() (item, error) {
 	return it, nil
 }
 
-// named is item for an object that must say what it is.
+// named is item for an object that must have its kind and apiVersion.
 func (o *object) named() (item, error) {
 	if o.Kind != "Pod" || o.APIVersion != "v1" {
 		return item{}, fault.Nonsense("kind %s %s, not a v1 Pod", fault.Clean(o.APIVersion), fault.Clean(o.Kind))

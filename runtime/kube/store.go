@@ -16,18 +16,18 @@ type store struct {
 	mu   sync.Mutex
 	pods map[podName]Pod
 	err  error // why pods cannot be trusted; nil while they can
-	// doubts counts how often they could not be trusted any more.
+	// doubts counts how often a reason not to trust them was reported.
 	doubts int
 
-	heard time.Time // the latest word of the API server: a list, an event, a bookmark
+	heard time.Time // when the API server last sent a list, an event or a bookmark
 
-	// waits is whether the pods are not known because their list has not been asked for yet. news is
-	// closed when that ends.
+	// waits reports whether the pods are unknown because their list was not requested yet. news
+	// is closed when that ends.
 	waits bool
 	news  chan struct{}
 }
 
-// wait says that the list waits for this node's turn.
+// wait notes that the list waits for this node's turn.
 func (s *store) wait(reason error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,8 @@ func (s *store) wait(reason error) (changed bool) {
 	return s.doubt(reason)
 }
 
-// awaited returns what is closed when the list was asked for; nil if it does not wait.
+// awaited returns a channel that is closed when the wait for the list is over; nil if no list
+// waits.
 func (s *store) awaited() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,12 +56,11 @@ func (s *store) answered() {
 	}
 }
 
-// podName is what the API knows a pod by. There is one of each at a time, so
-// that a pod that comes under a known name replaces the other, even if nobody
-// said that that one went.
+// podName identifies a pod in the API. Only one pod has a name at a time. So a new pod of a known
+// name replaces the old one, even without an event about the old one's deletion.
 type podName struct{ namespace, name string }
 
-// replace takes a whole list over, and trusts it from now on.
+// replace stores a whole list, and trusts it from now on.
 func (s *store) replace(pods map[podName]Pod) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *store) replace(pods map[podName]Pod) (changed bool) {
 	return changed
 }
 
-// apply follows an event, and tells whether anybody could see a difference.
+// apply applies an event, and reports whether readers can see a difference.
 func (s *store) apply(e event) (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *store) apply(e event) (changed bool, err error) {
 	return !known || !old.equal(e.item.Pod), nil
 }
 
-// fail says that the pods are not to be trusted until the next replace or trust. Another
-// reason is a change, too: it is what people see.
+// fail marks the pods as untrusted until the next replace or trust. A new reason counts as a
+// change, because users see it.
 func (s *store) fail(err error) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +110,15 @@ func (s *store) doubt(err error) (changed bool) {
 	return changed
 }
 
-// doubted says whether the pods are trusted, and if not, since which doubt.
+// doubted reports whether the pods are trusted, and returns the number of the latest doubt for
+// trust.
 func (s *store) doubted() (doubt int, trusted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.doubts, s.err == nil
 }
 
-// trust ends a doubt, unless another one has come.
+// trust ends a doubt, unless another one has come since.
 func (s *store) trust(doubt int) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

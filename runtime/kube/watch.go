@@ -12,9 +12,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// watch follows events from f.version on, which it moves forward. It always ends with
-// an error; begun tells whether the server had agreed to the watch. life is what the
-// server is asked to end it after.
+// watch follows events from f.version on, and moves f.version forward. It always ends with an
+// error. begun reports whether the server accepted the watch. life is the time after which the
+// server is asked to end it.
 func (f *follower) watch(ctx context.Context, life time.Duration) (begun bool, err error) {
 	ctx, silence := conn.Listen(ctx, f.timing.connect)
 	defer silence.End()
@@ -49,10 +49,10 @@ func (f *follower) watch(ctx context.Context, life time.Duration) (begun bool, e
 	}
 }
 
-// take follows one event.
+// take applies one event.
 func (f *follower) take(e event) error {
-	// A watch from a version that is to come is not refused, but is silent until it has
-	// come. Bookmarks tell.
+	// The server accepts a watch from a future version, and is silent until it reaches that
+	// version. Only a bookmark with an older version reveals this.
 	if older(e.resourceVersion, f.version) {
 		return fault.Nonsense("an event of the version %s after %s: was etcd restored?", e.resourceVersion, f.version)
 	}
@@ -65,9 +65,9 @@ func (f *follower) take(e event) error {
 	return nil
 }
 
-// trustSoon makes pods known again that were not, once a watch from where they were last
-// known has gone on for a moment: the server sends what happened meanwhile, or that it does
-// not know that any more, right at the beginning. The caller calls stop when the
+// trustSoon marks untrusted pods as trusted again once a watch from their last known version has
+// lasted for f.timing.trust. Right at the beginning of a watch the server sends what happened
+// since that version, or an error if it no longer knows that. The caller calls stop when the
 // watch has ended.
 func (f *follower) trustSoon() (stop func() bool) {
 	doubt, trusted := f.store.doubted()
@@ -77,8 +77,8 @@ func (f *follower) trustSoon() (stop func() bool) {
 	return time.AfterFunc(f.timing.trust, func() { f.notify(f.store.trust(doubt)) }).Stop
 }
 
-// merelyEnded tells whether a watch ended, was cut or fell silent, as opposed
-// to having said something that cannot be followed.
+// merelyEnded reports whether a watch ended, was cut off or fell silent. It is false if the
+// server sent an error or something that cannot be followed.
 func merelyEnded(err error) bool {
 	return !errors.Is(err, ErrMalformed) && !errors.Is(err, errExpired) && !errors.Is(err, ErrUnavailable)
 }
@@ -87,8 +87,8 @@ func (s *APIServer) query() url.Values {
 	return url.Values{"fieldSelector": {"spec.nodeName=" + s.node}}
 }
 
-// resume watches from the last version on, until that ends, and says how long to wait
-// before the next attempt. Without an error the pods are still known.
+// resume watches from the last version on until the watch ends, and returns the pause before the
+// next attempt. Without an error the pods are still known.
 func (f *follower) resume(ctx context.Context) (pause time.Duration, err error) {
 	began, life := time.Now(), f.timing.life+rand.N(f.timing.life)
 	begun, err := f.watch(ctx, life)
@@ -99,18 +99,18 @@ func (f *follower) resume(ctx context.Context) (pause time.Duration, err error) 
 	}
 	switch {
 	case begun && errors.Is(err, ErrMalformed), errors.Is(err, errExpired), tooLarge(err):
-		// Only a list can tell. It is rarely one agent alone that needs one: an API server
-		// that was started anew knows no version from before.
+		// Only a list helps. Other agents probably need one, too: a restarted API server knows no
+		// older version.
 		f.version, f.shared = "", true
 		return 0, err
 	case begun && merelyEnded(err):
 		if lived >= life-time.Second {
-			return 0, nil // as it was asked to
+			return 0, nil // the server ended it as requested
 		}
 		if f.quick++; lived > quickEnd || f.quick <= quickMost {
 			return rand.N(f.timing.resume), nil
 		}
-		// A server that ends every watch at once must not be asked in a circle.
+		// Do not retry in a tight loop if the server ends every watch at once.
 		err = &fault.Fault{Op: f.client.op(allPods), Kind: ErrUnavailable, Text: "the watch ends as soon as it begins"}
 	}
 	return f.again(err), err

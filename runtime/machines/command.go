@@ -13,10 +13,12 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// afterKill is how long output of a command may stay open when it has ended.
+// afterKill is how long the output of a command may stay open after the command has ended.
 const afterKill = time.Second
 
-// command runs Command, without a shell, in a process group of its own, which ends with it.
+// command runs Command without a shell, in a process group of its own. It kills the group if ctx
+// ends, if the output is too long, or if Command succeeded but a process of the group still holds
+// its output open.
 func (s Source) command(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,7 +37,7 @@ func (s Source) command(ctx context.Context) ([]byte, error) {
 	case context.Cause(ctx) != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, exec.ErrWaitDelay):
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // one of the group is there: its number is still its own
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the group is alive: its number was not reused
 		return nil, errors.New("it has ended, and something that it started still holds its output")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", err, fault.Clean(strings.TrimSpace(says.kept.String())))
@@ -43,8 +45,8 @@ func (s Source) command(ctx context.Context) ([]byte, error) {
 	return out.kept.Bytes(), nil
 }
 
-// output keeps so many bytes. It is nothing but a Writer: the buffer's ReadFrom knows no
-// bounds.
+// output keeps the first most bytes, and calls full if there are more. It does not embed the
+// buffer, whose ReadFrom has no limit.
 type output struct {
 	kept bytes.Buffer
 	most int

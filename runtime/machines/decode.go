@@ -14,10 +14,10 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// version is the only one there is.
+// version is the only version of the format.
 const version = 1
 
-// Longest name of a Node, and provider ID.
+// Maximum length in bytes of a Node's name and of a provider ID.
 const (
 	longestName = 253
 	longestID   = 2048
@@ -55,7 +55,7 @@ func Decode(data []byte) (*nodes.Inventory, error) {
 	return l.check()
 }
 
-// quote the beginning of what was not understood.
+// quote returns the beginning of a text that was not understood, cleaned and in quotes.
 func quote(data []byte) string {
 	const most = 40
 	if len(data) > most {
@@ -64,7 +64,7 @@ func quote(data []byte) string {
 	return fmt.Sprintf("%q", fault.Clean(string(data)))
 }
 
-// plain says that an end comes too early.
+// plain explains an end of the input that comes too early. It returns other errors unchanged.
 func plain(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends before its end: a part is missing")
@@ -72,7 +72,7 @@ func plain(err error) error {
 	return err
 }
 
-// object reads one, key by key. None may be there twice.
+// object reads a JSON object, and calls field for each key. A key that occurs twice is an error.
 func object(d *json.Decoder, field func(key string) error) error {
 	if err := delim(d, '{', "an object"); err != nil {
 		return err
@@ -83,7 +83,7 @@ func object(d *json.Decoder, field func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		key, _ := t.(string) // it is one, by the grammar
+		key, _ := t.(string) // a string, by the grammar
 		if seen[key] {
 			return fmt.Errorf("field %s is there twice", quote([]byte(key)))
 		}
@@ -159,7 +159,7 @@ func (l *list) entries(d *json.Decoder) error {
 	return err
 }
 
-// check what the document says about itself.
+// check compares the document with what it says about itself.
 func (l *list) check() (*nodes.Inventory, error) {
 	switch {
 	case l.version == nil:

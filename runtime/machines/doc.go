@@ -1,5 +1,5 @@
-// Package machines reads an inventory of machines: who has them says which there are. It is
-// read from a file, asked for over HTTP, or printed by a command, once for each call.
+// Package machines reads an inventory of machines, made by the system that owns them. It is read
+// from a file, over HTTP, or from the output of a command, once for each call.
 //
 // The format is one JSON object, and nothing else is accepted:
 //
@@ -14,9 +14,11 @@
 //	  ]
 //	}
 //
-// time is when the list was made, in RFC 3339; count is how many entries there are, counted
-// by who made it; complete says that no machine was left out. An entry has the name that the
-// Node has, its spec.providerID, or both. A field that is not known, or is there twice, a
-// count that differs, an entry that is there twice, half an answer, another status than 200:
-// each is an error that says what is wrong. Whoever asked then knows nothing.
+// time is when the list was made, in RFC 3339. count is the number of entries, counted by the
+// system that made the list. complete says that no machine was left out. An entry has the name of
+// its Node, the Node's spec.providerID, or both.
+//
+// Each of these is an error that says what is wrong: an unknown field, a field or an entry that
+// occurs twice, a count that differs, an incomplete answer, a status other than 200. After an
+// error the caller knows nothing about the machines.
 package machines

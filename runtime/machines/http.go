@@ -13,7 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// http asks URL. It follows no redirect: those lead to a page where one should log in.
+// http gets the inventory from URL. It follows no redirect, because redirects lead to a login
+// page.
 func (s Source) http(ctx context.Context) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
@@ -32,8 +33,8 @@ func (s Source) http(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Read seldom: a connection that is kept would be dead by then. Files are read anew each
-	// time, because they are replaced while the controller runs.
+	// The inventory is read seldom, so a kept connection would be dead by then. Files are read
+	// each time, because they are replaced while the controller runs.
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -11,20 +11,21 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Longest is how many bytes an inventory may have: more than 50,000 machines.
+// Longest is the maximum size of an inventory in bytes. It suffices for more than 50,000
+// machines.
 const Longest = 16 << 20
 
-// Source says where the inventory is: one of File, URL and Command.
+// Source is where the inventory is: one of File, URL and Command.
 type Source struct {
 	File    string
 	URL     string
-	CA      string // file with the authorities that URL's certificate is checked by; empty: the system's
+	CA      string // file with the authorities that verify URL's certificate; empty: the system's
 	Token   string // file with a bearer token for URL; empty: none
 	Command []string
 	Timeout time.Duration
 }
 
-// Read the inventory, once.
+// Read reads the inventory once, within Timeout.
 func (s Source) Read(ctx context.Context) (*nodes.Inventory, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("no answer within %s", s.Timeout))
 	defer cancel()
@@ -49,10 +50,10 @@ func (s Source) Read(ctx context.Context) (*nodes.Inventory, error) {
 	return list, nil
 }
 
-// errLong says that there is more than an inventory can have.
+// errLong: the inventory is longer than Longest.
 var errLong = fmt.Errorf("it has more than %d bytes", Longest)
 
-// bounded reads all, if that is not too much.
+// bounded reads all of r, or returns errLong.
 func bounded(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, Longest+1))
 	if err == nil && len(data) > Longest {
@@ -61,7 +62,7 @@ func bounded(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// file reads it beside the caller, because a network's filesystem may hang.
+// file reads File in a goroutine of its own, because a network filesystem may hang.
 func (s Source) file(ctx context.Context) ([]byte, error) {
 	type result struct {
 		data []byte

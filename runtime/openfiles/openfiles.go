@@ -1,5 +1,4 @@
-// Package openfiles finds files that were deleted and still take space, because somebody has
-// them open.
+// Package openfiles finds deleted files that still take space because a process has them open.
 package openfiles
 
 import (
@@ -17,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOwnNamespace is why processes of the node cannot be seen.
+// ErrOwnNamespace is returned if the processes of the node are not visible.
 var ErrOwnNamespace = errors.New("the processes of the node are not visible from here (hostPID is off)")
 
-// ErrHidden is returned beside the list if some processes may not be looked at.
+// ErrHidden is returned (wrapped) together with the list if some processes may not be read.
 var ErrHidden = errors.New("not to be looked at from here (needs CAP_SYS_PTRACE)")
 
 // StatBlock is the unit of st_blocks (stat(2)), in bytes.
 const StatBlock = 512
 
-// Process has deleted files open.
+// Process is a process with deleted files open.
 type Process struct {
 	PID     int
 	Command string // as the process calls itself: any bytes
@@ -37,7 +36,8 @@ type Process struct {
 type file struct{ dev, ino uint64 }
 
 // Deleted finds the deleted regular files on some devices (st_dev), by process, most bytes first.
-// Files on overlay and btrfs, which show devices of their own, all count. proc is where procfs is. A process that ends meanwhile counts as far as it was seen.
+// Files on overlay and btrfs, which show devices of their own, all count. proc is the mount point
+// of procfs. A process that ends during the scan counts as far as it was read.
 func Deleted(ctx context.Context, proc string, devices []uint64) ([]Process, error) {
 	if kthreadd, err := os.ReadFile(filepath.Join(proc, "2/comm")); err != nil || strings.TrimSpace(string(kthreadd)) != "kthreadd" {
 		return nil, ErrOwnNamespace // process 2 of the first PID namespace is the kernel's
@@ -81,7 +81,7 @@ func hidesDevice(path string) bool {
 	return unix.Statfs(path, &st) == nil && (st.Type == unix.OVERLAYFS_SUPER_MAGIC || st.Type == unix.BTRFS_SUPER_MAGIC)
 }
 
-// read adds up a process's deleted files that nobody before it has open.
+// read adds up a process's deleted files, except those in seen, which an earlier process has open.
 func (p *Process) read(dir string, devices []uint64, seen map[file]bool) error {
 	open, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {

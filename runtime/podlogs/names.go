@@ -30,8 +30,8 @@ func ParseDirectory(name string) (Pod, bool) {
 	return pod, label(pod.UID) && len(name) <= maxName
 }
 
-// label accepts what the names and UIDs of pods are made of. A UID is any string
-// for a static pod's author, though in practice hexadecimal.
+// label reports whether s can be the name, namespace or UID of a pod. The author of a static pod
+// can choose any string as UID; in practice a UID is hexadecimal.
 func label(s string) bool {
 	if s == "" || s[0] == '.' || s[0] == '-' {
 		return false

@@ -14,25 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMount: something is mounted inside a directory, so that it cannot go.
+// ErrMount is returned (wrapped) if something is mounted inside a directory, so that it cannot be
+// removed.
 var ErrMount = errors.New("a filesystem is mounted there")
 
 // maxDepth bounds how deep directories are followed, and with it the open files:
 // the kubelet makes POD/CONTAINER/FILE.
 const maxDepth = 32
 
-// beneath is how every directory below another is opened.
+// beneath is how openat2 resolves a directory in another one.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// Dir is an open directory of logs. It is not for use by several goroutines.
+// Dir is an open directory of logs. It is not safe for concurrent use.
 type Dir struct {
 	path string
 	file *os.File
 }
 
-// Open opens /var/log/pods or /var/log/containers, or what stands for it. On the
-// way to it links are followed, for administrators move /var/log about; it may
-// not be one itself. fs.ErrNotExist if there is none: no kubelet has run here.
+// Open opens /var/log/pods or /var/log/containers, or another directory in their place. Links on
+// the way to it are followed, because administrators move /var/log; path itself must not be a link.
+// The error is fs.ErrNotExist if the directory does not exist: no kubelet has run here.
 func Open(path string) (*Dir, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -50,11 +51,11 @@ func (d *Dir) Close() error { return d.file.Close() }
 type Directory struct {
 	Entry    string // its name in the directory
 	Pod      Pod
-	Modified time.Time // when the logs of a container last came or went
+	Modified time.Time // when a container's logs were last added or removed
 }
 
-// Directories lists the logs of pods, in no order. Everything that the kubelet
-// would not name so is somebody else's, and left out.
+// Directories lists the logs of pods, in no order. Entries that the kubelet would not name so are
+// not its own, and left out.
 func (d *Dir) Directories() ([]Directory, error) {
 	var found []Directory
 	err := d.each(func(e fs.DirEntry) error {
@@ -82,8 +83,8 @@ type Link struct {
 	ContainerID string
 }
 
-// DeadLinks lists the links that lead nowhere, in no order. That can be for a
-// moment while a log is rotated: the caller keeps those whose container lives.
+// DeadLinks lists the links that lead nowhere, in no order. While a log is rotated, its link leads
+// nowhere for a moment: the caller must keep the links of containers that exist.
 func (d *Dir) DeadLinks() ([]Link, error) {
 	var found []Link
 	err := d.each(func(e fs.DirEntry) error {
@@ -93,7 +94,7 @@ func (d *Dir) DeadLinks() ([]Link, error) {
 		}
 		var st unix.Stat_t
 		err := unix.Fstatat(int(d.file.Fd()), e.Name(), &st, 0)
-		// ELOOP leads nowhere, either. Whatever else went wrong is no proof.
+		// A loop (ELOOP) leads nowhere, too. Any other error proves nothing.
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 			found = append(found, Link{e.Name(), id})
 		}
@@ -102,7 +103,7 @@ func (d *Dir) DeadLinks() ([]Link, error) {
 	return found, err
 }
 
-// RemoveLink removes a link, and nothing that is not one.
+// RemoveLink removes a link. For anything else it returns an error.
 func (d *Dir) RemoveLink(entry string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(d.file.Fd()), entry, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -112,7 +113,7 @@ func (d *Dir) RemoveLink(entry string) error {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFLNK:
 		err = errors.New("not a link")
 	case err == nil:
-		err = unix.Unlinkat(int(d.file.Fd()), entry, 0) // whatever has come in its place meanwhile is no directory
+		err = unix.Unlinkat(int(d.file.Fd()), entry, 0) // never removes a directory in its place
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &fs.PathError{Op: "remove link", Path: filepath.Join(d.path, entry), Err: err}
@@ -120,8 +121,8 @@ func (d *Dir) RemoveLink(entry string) error {
 	return nil
 }
 
-// RemoveDirectory removes the logs of one pod, as [Dir.Directories] named them.
-// It goes on past what cannot be removed, and returns all errors.
+// RemoveDirectory removes the logs of one pod, as [Dir.Directories] named them. It continues after
+// an error, and returns all errors, at most ten for each directory.
 func (d *Dir) RemoveDirectory(ctx context.Context, entry string) error {
 	if _, ok := ParseDirectory(entry); !ok {
 		return &fs.PathError{Op: "remove logs", Path: filepath.Join(d.path, entry), Err: fs.ErrInvalid}
@@ -157,10 +158,10 @@ func entries(dir *os.File, f func(fs.DirEntry) error) error {
 	}
 }
 
-// RemoveLog removes the log of a container, named by its path, and the files that the kubelet rotated it to:
-// FILE and FILE.*, as its containerLogManager.Clean does. The path has to be POD/CONTAINER/FILE below the
-// directory, and POD the directory of the pod with this UID: of another path nothing is removed. Directories
-// stay.
+// RemoveLog removes the log of a container at path, and the files that the kubelet rotated it to:
+// FILE and FILE.*, as its containerLogManager.Clean does. path has to be POD/CONTAINER/FILE below
+// the directory, and POD the directory of the pod with this UID; otherwise nothing is removed, and
+// that is no error. Directories are kept.
 func (d *Dir) RemoveLog(path, uid string) error {
 	rel, err := filepath.Rel(d.path, path)
 	parts := strings.Split(rel, string(filepath.Separator))
@@ -214,9 +215,9 @@ func remove(ctx context.Context, above *os.File, name string, depth int) error {
 	return unlink(above, name, unix.AT_REMOVEDIR)
 }
 
-// empty removes all that is in a directory. What cannot be removed is not tried
-// again, but what came meanwhile is: the kernel may leave out of a listing what
-// is made while entries go.
+// empty removes everything in a directory. It repeats the listing until it is empty, because the
+// kernel may omit entries that are created while others are removed. After an error it does not
+// repeat.
 func empty(ctx context.Context, dir *os.File, depth int) error {
 	var errs []error
 	for removed := true; removed && len(errs) == 0; {
@@ -241,14 +242,14 @@ func empty(ctx context.Context, dir *os.File, depth int) error {
 }
 
 func appendError(errs []error, err error) []error {
-	const most = 10 // of a directory with ten thousand mounts
+	const most = 10 // a directory can have ten thousand mounts
 	if err == nil || len(errs) >= most {
 		return errs
 	}
 	return append(errs, err)
 }
 
-// openBeneath opens a directory in another, and nothing else.
+// openBeneath opens a directory in another. Anything but a directory is an error.
 func openBeneath(above *os.File, name string) (*os.File, error) {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: beneath}
 	path := filepath.Join(above.Name(), name)
@@ -257,7 +258,7 @@ func openBeneath(above *os.File, name string) (*os.File, error) {
 	case errors.Is(err, unix.EXDEV):
 		return nil, &fs.PathError{Op: "enter", Path: path, Err: ErrMount}
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
-		// It was a directory when it was listed. Next time it is listed as what it is.
+		// It was a directory when it was listed. The next list shows what it is now.
 		return nil, &fs.PathError{Op: "enter", Path: path, Err: errors.New("is a link or no directory now")}
 	case errors.Is(err, unix.ENOSYS):
 		return nil, &fs.PathError{Op: "enter", Path: path, Err: errors.New("openat2 is missing: Linux 5.6 or newer is needed")}
@@ -272,14 +273,14 @@ func unlink(above *os.File, name string, flags int) error {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, unix.EBUSY): // a file or an empty directory that is mounted over
+	case errors.Is(err, unix.EBUSY): // a mount point: a file or an empty directory
 		err = ErrMount
 	}
 	return &fs.PathError{Op: "remove", Path: filepath.Join(above.Name(), name), Err: err}
 }
 
-// retry calls f again while a signal interrupts it, or while somebody renames
-// directories so fast that openat2 cannot tell beneath from above (EAGAIN).
+// retry calls f again, up to 127 times, while a signal interrupts it (EINTR), or while concurrent
+// renames keep openat2 from verifying that the path is beneath (EAGAIN).
 func retry(f func() (int, error)) (fd int, err error) {
 	for range 128 {
 		fd, err = f()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Sleep returns after d, or once ctx ends. It says whether ctx goes on.
+// Sleep returns true after d, or false once ctx ends.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -24,7 +24,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jitter is at least half of d, and at most all of it.
+// Jitter returns a random duration from d/2 to d.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Backoff is a pause that doubles from Min to Max with each attempt that fails.
@@ -42,5 +42,5 @@ func (b *Backoff) Next() time.Duration {
 // Reset begins with Min again.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// First says whether nothing has failed since the last Reset.
+// First reports whether nothing has failed since the last Reset.
 func (b *Backoff) First() bool { return b.last == 0 }

@@ -1,5 +1,5 @@
-// Package apitest has what the controller relies on of the API server, as runtime/kube/metadata
-// gives it. What its tests put in its place must do it, too.
+// Package apitest tests what the controller relies on of the API server, as runtime/kube/metadata
+// gives it. Fakes in the controller's tests must pass it, too.
 package apitest
 
 import (
@@ -32,16 +32,16 @@ type Follower interface {
 	CatchUp(ctx context.Context) error
 }
 
-// Server is an API server, which serves ConfigMaps, and those who use it. Its functions end the
-// test if they cannot do what they are asked.
+// Server is an API server that serves ConfigMaps, and its other clients. Its functions end the test
+// if they fail.
 type Server struct {
 	API
 	Follow func(gc.Type, metadata.Sink) Follower
 	// Create makes a ConfigMap in the namespace default.
 	Create func(t *testing.T, name string, owners []gc.Reference, finalizers ...string) (uid string)
-	// Touch changes something about it that nobody looks at.
+	// Touch changes a field of a ConfigMap that the controller does not read.
 	Touch func(t *testing.T, name string)
-	// Delete deletes it as people do.
+	// Delete deletes a ConfigMap as a user does.
 	Delete func(t *testing.T, name string, p gc.Policy)
 }
 
@@ -96,7 +96,7 @@ func (s Server) testDiscover(t *testing.T) {
 	}
 }
 
-// What a name stands for is the object there is, with its own UID, or proof that there is none.
+// A read by name returns the object with its own UID, or proof that there is none.
 func (s Server) testRead(t *testing.T) {
 	owners := []gc.Reference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "uid-owner", Block: true}}
 	uid := s.Create(t, "read", owners, "example.com/a")
@@ -120,7 +120,7 @@ func (s Server) testRead(t *testing.T) {
 	}
 }
 
-// What was decided on another object, or on another version of it, is refused.
+// An action that was decided on another object, or on another version of it, is refused.
 func (s Server) testPreconditions(t *testing.T) {
 	uid := s.Create(t, "strict", nil, "example.com/a", gc.OrphanFinalizer)
 	old := s.read(t, "strict", gc.Exists).ResourceVersion
@@ -152,7 +152,7 @@ func (s Server) testPreconditions(t *testing.T) {
 	}
 }
 
-// A patch changes what stands where it was said to stand, and is answered with the object.
+// A patch changes what is at the given index, and is answered with the object.
 func (s Server) testPatches(t *testing.T) {
 	var owners []gc.Reference
 	var places []gc.Position
@@ -190,7 +190,7 @@ func (s Server) testPatches(t *testing.T) {
 	check("finalizer", s.do(t, "finalizer", gc.Action{Verb: gc.RemoveFinalizer, Object: x, Finalizer: "example.com/b", Index: 1}, gc.Done))
 }
 
-// A deletion leaves the finalizer of its policy, and those of others.
+// After a deletion, the object has the finalizer of the policy. With Background, it is gone.
 func (s Server) testPolicies(t *testing.T) {
 	for p, finalizer := range map[gc.Policy]string{gc.Foreground: gc.ForegroundFinalizer, gc.Orphan: gc.OrphanFinalizer, gc.Background: ""} {
 		for _, who := range []string{"people", "the controller"} {
@@ -244,11 +244,11 @@ func (s Server) testLists(t *testing.T) {
 	}
 }
 
-// told is what a follower has told.
+// told has the events that a follower has reported.
 type told struct {
 	mu      sync.Mutex
 	events  []metadata.Event
-	changed chan struct{} // room for one
+	changed chan struct{} // capacity 1
 }
 
 func (d *told) sink(_ context.Context, batch []metadata.Event) error {
@@ -262,7 +262,7 @@ func (d *told) sink(_ context.Context, batch []metadata.Event) error {
 	return nil
 }
 
-// of is what was told last of an object, and how often something was.
+// of returns the last event of an object, and the number of its events.
 func (d *told) of(uid string) (last metadata.Event, times int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -291,8 +291,7 @@ func (s Server) follow(t *testing.T, typ gc.Type) (*told, Follower) {
 	return d, f
 }
 
-// A list comes first, then what happens. Whoever has caught up has been told all that had
-// happened.
+// A list comes first, then changes. After CatchUp, all that had happened before has been reported.
 func (s Server) testFollow(t *testing.T) {
 	stays, goes := s.Create(t, "stays", nil), s.Create(t, "goes", nil)
 	d, f := s.follow(t, configMaps)
@@ -333,7 +332,7 @@ func (s Server) testFollow(t *testing.T) {
 	}
 }
 
-// A type that is not served is unreadable, and says that it may be gone.
+// A type that is not served is reported as Unreadable, with ErrNotServed: it may be gone.
 func (s Server) testNotServed(t *testing.T) {
 	d, _ := s.follow(t, unserved)
 	select {

@@ -8,10 +8,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Limits are how many deletions are admitted. Zero Deletions: any number.
+// Limits bound how many deletions are admitted. Zero Deletions means no limit.
 //
-// Collectors, and the cascades of what they delete, hold themselves at half of the window. So a backlog of
-// theirs neither opens the circuit breaker nor leaves nothing to the cascades of what people delete.
+// Collectors, and the cascades of what they delete, are slowed once half of the window is used. So
+// their backlog neither opens the circuit breaker nor leaves no deletions for the cascades of what
+// users delete.
 type Limits struct {
 	Deletions int // of all roots together, within Window
 	Window    time.Duration
@@ -19,31 +20,31 @@ type Limits struct {
 	Collector Rate // of one root that is a collector
 }
 
-// Rate bounds the deletions of one root. Zero Burst: any number.
+// Rate bounds the deletions of one root. Zero Burst means no limit.
 type Rate struct {
 	Burst     int // at once
-	PerMinute int // and from then on
+	PerMinute int // refill rate after the burst
 }
 
-// Verdict says whether a deletion may be sent.
+// Verdict is whether a deletion may be sent.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Pass     Verdict = iota
-	Slowed           // its cascade has spent its envelope: see Answer.Until
-	Unsaved          // the counts are to be kept first: see Breaker.Snapshot
-	Exceeded         // too many deletions of all cascades
+	Slowed           // envelope spent, or a collector at half of the window: see Grant.RetryAt
+	Unsaved          // the counts must be saved first: see Breaker.Snapshot
+	Exceeded         // too many deletions of all roots within the window
 )
 
-// Answer is the verdict on a deletion.
+// Grant is the verdict on a deletion.
 type Grant struct {
 	Verdict
-	// RetryAt is when a cascade that does not pass may send the next Batch of deletions;
-	// another one may follow after the same time.
+	// RetryAt is when a cascade that does not pass may send its next Batch of deletions. It may
+	// send another batch after each further interval of that length.
 	RetryAt time.Time
 	Batch   int
-	First   bool // that it is slowed is new
+	First   bool // the root was not slowed before
 	slice   int64
 	root    string
 }
@@ -59,26 +60,26 @@ type Breaker struct {
 // envelope is the token bucket of one root.
 type envelope struct {
 	root   gc.Coordinates
-	used   float64 // of the burst; flows off at the slope
+	used   float64 // of the burst; falls by Rate.PerMinute
 	at     time.Time
 	total  int // deletions since the bucket was last full
 	slowed bool
-	saved  bool // in the text that is kept, or in none because those have spent more
-	saving bool // in the one that is being kept
+	saved  bool // a saved snapshot names the root, or has only roots that have spent more
+	saving bool // the same of the snapshot that is being saved
 }
 
 const (
 	// maxEnvelopes bounds the roots that are remembered. An idle root is forgotten once its
 	// bucket is full again, which takes a moment for a small cascade.
 	maxEnvelopes = 4096
-	// unsavedPause is for a cascade that waits for a snapshot to name it. That takes one
-	// write.
+	// unsavedPause is the pause of a cascade that waits until a snapshot names its root. That takes
+	// one write.
 	unsavedPause = 25 * time.Millisecond
-	// tick is how often a cascade that is slowed goes on.
+	// tick is the least pause between two batches of a slowed cascade.
 	tick = time.Second
 )
 
-// Set takes other limits. What was counted counts.
+// Set replaces the limits. Deletions that were counted before still count.
 func (b *Breaker) Set(l Limits) {
 	b.limits = l
 	b.window.set(l.Deletions, l.Window)
@@ -89,7 +90,7 @@ func (b *Breaker) Set(l Limits) {
 	}
 }
 
-// Reset begins anew.
+// Reset sets all counts to zero.
 func (b *Breaker) Reset() {
 	b.window.reset()
 	b.envelopes = nil
@@ -103,7 +104,7 @@ func (b *Breaker) Left(now time.Time) (n int, ok bool) {
 	return b.window.left(now), true
 }
 
-// of a root.
+// of returns the rate of a root.
 func (l Limits) of(root gc.Coordinates) Rate {
 	if root.IsCollector() {
 		return l.Collector
@@ -139,7 +140,7 @@ func (b *Breaker) envelope(now time.Time, root gc.Coordinates) *envelope {
 	return e
 }
 
-// evict forgets the envelopes that are nearly full, when there are too many.
+// evict forgets envelopes when there are too many, those with the fewest used deletions first.
 func (b *Breaker) evict(now time.Time) {
 	if b.envelopes == nil {
 		b.envelopes = make(map[string]*envelope)
@@ -184,8 +185,8 @@ func (b *Breaker) Acquire(now time.Time, root gc.Coordinates) Grant {
 	return Grant{slice: b.window.last, root: root.UID}
 }
 
-// retryLater says when a cascade goes on: not for each deletion, but for as many as the
-// bucket gains within a tick.
+// retryLater returns when a slowed cascade may continue. It may not continue for each single
+// deletion, but with as many as the bucket gains in the pause.
 func (b *Breaker) retryLater(now time.Time, e *envelope, over float64) Grant {
 	perSecond := b.limits.of(e.root).perSecond()
 	pause := max(over/perSecond, tick.Seconds())
@@ -194,8 +195,8 @@ func (b *Breaker) retryLater(now time.Time, e *envelope, over float64) Grant {
 	return a
 }
 
-// afterSlice says when a collector goes on that has found half of the window used: when the oldest slice
-// has left it, with as many deletions as fit one.
+// afterSlice returns when a collector may continue that has found half of the window used. That is
+// when the oldest slice has left the window. It may then send as many deletions as fit one slice.
 func (b *Breaker) afterSlice(now time.Time, e *envelope) Grant {
 	a := Grant{Verdict: Slowed, RetryAt: now.Add(b.window.width), Batch: max(1, b.window.most/2/windowSlices), First: e != nil && !e.slowed}
 	if e != nil {
@@ -223,7 +224,7 @@ type Cascade struct {
 	Slowed    bool
 }
 
-// Cascades are the roots that have spent most, most first.
+// Cascades returns the roots that have spent most, most first.
 func (b *Breaker) Cascades(now time.Time, most int) []Cascade {
 	list := make([]Cascade, 0, len(b.envelopes))
 	for id, e := range b.envelopes {

@@ -13,50 +13,51 @@ import (
 )
 
 const (
-	// minReserved and maxReserved bound what a snapshot reserves ahead: within them, twice
-	// what was used of the last reservation. A crash costs that much of the limits.
+	// minReserved and maxReserved bound what a snapshot reserves ahead. Between them, it reserves
+	// twice what was used of the last reservation. A crash costs that much of the limits.
 	minReserved, maxReserved = 128, 2048
-	// saveInterval is how often a snapshot is due when half of its reservation is used;
-	// once nearly all is used, it is due at once.
+	// saveInterval is how often a snapshot is due once half of its reservation is used. Once three
+	// quarters are used, a snapshot is due at once.
 	saveInterval = 500 * time.Millisecond
 	// maxUnsaved is what a root may spend before a snapshot names it.
 	maxUnsaved = 512
-	// maxSavedRoots bounds the roots in a snapshot, which goes into an annotation. Those
-	// that have spent most are in it.
+	// maxSavedRoots bounds the roots in a snapshot, which is stored in an annotation. It has the
+	// roots that have spent most.
 	maxSavedRoots = 64
 )
 
-// reservation is how far ahead of the saved counts the real ones may be.
+// reservation is how far the real counts may be ahead of the saved ones.
 type reservation struct {
-	enabled      bool // texts are kept at all
-	reserved     int  // deletions that the last one claims
-	used         int  // of those
-	nextReserved int  // what the one on its way claims, and spent when it was made
-	usedAtSave   int
-	savedAt      time.Time // it was made
-	// unnamed says that a root that no text names has spent much.
+	enabled      bool      // snapshots are saved
+	reserved     int       // deletions that the saved snapshot reserves
+	used         int       // of reserved
+	nextReserved int       // reserved by the snapshot that is being saved
+	usedAtSave   int       // used when that snapshot was made
+	savedAt      time.Time // when the last snapshot was made
+	// saveSoon: a root that no saved snapshot names has spent half of maxUnsaved.
 	saveSoon bool
 }
 
-// Persist says whether snapshots are saved. If not, a new process begins at zero.
+// Persist sets whether snapshots are saved. If not, a new process begins at zero.
 func (b *Breaker) Persist(on bool) { b.reservation = reservation{enabled: on} }
 
 func (l *reservation) exhausted() bool { return l.enabled && l.used >= l.reserved }
 
-// SaveDue says whether a snapshot should be saved now; Dirty says whether one should be
+// SaveDue reports whether a snapshot should be saved now, and [Breaker.Dirty] whether one should be
 // saved at some time.
 func (b *Breaker) SaveDue(now time.Time) bool {
 	l := &b.reservation
 	return l.enabled && (4*l.used >= 3*l.reserved || (l.saveSoon || 2*l.used >= l.reserved) && now.Sub(l.savedAt) >= saveInterval)
 }
 
-// Dirty says whether the counts differ from the last snapshot.
+// Dirty reports whether the saved snapshot lacks deletions, or reserves another number than
+// minReserved.
 func (b *Breaker) Dirty() bool { return b.enabled && (b.used > 0 || b.reserved != minReserved) }
 
-// FirstUnsaved says whether the last deletion is the first one since a save.
+// FirstUnsaved reports whether the last deletion is the first one since a save.
 func (b *Breaker) FirstUnsaved() bool { return b.enabled && b.used == 1 }
 
-// Exhausted says whether nothing is admitted until a snapshot is saved.
+// Exhausted reports whether nothing is admitted until a snapshot is saved.
 func (b *Breaker) Exhausted() bool { return b.exhausted() }
 
 // snapshot is the form in which counts are saved.
@@ -100,12 +101,12 @@ func (b *Breaker) Snapshot(now time.Time, last bool) string {
 	}
 	data, err := json.Marshal(t)
 	if err != nil {
-		return "" // nothing in it can fail
+		return "" // cannot happen: every field can be encoded
 	}
 	return string(data)
 }
 
-// Saved says that the last snapshot was saved.
+// Saved notes that the last snapshot was saved.
 func (b *Breaker) Saved() {
 	b.reserved, b.used = b.nextReserved, b.used-b.usedAtSave
 	b.usedAtSave, b.saveSoon = 0, false
@@ -114,9 +115,10 @@ func (b *Breaker) Saved() {
 	}
 }
 
-// Restore takes over the counts of another process, with what it may have deleted since:
-// its reservation counts as used, for all cascades together and for each one that is
-// named. If this clock is behind the other's, all counts as of now.
+// Restore takes over the counts that another process saved, and what that process may have deleted
+// since. Its reservation counts as used, in the window and in the envelope of each root that is
+// named. If this clock is behind the other's, all counts as of now. Restore returns an error if the
+// counts cannot be parsed.
 func (b *Breaker) Restore(now time.Time, kept string) error {
 	if kept == "" {
 		return nil

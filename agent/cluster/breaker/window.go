@@ -2,7 +2,7 @@ package breaker
 
 import "time"
 
-// windowSlices is how finely a window is cut.
+// windowSlices is the number of slices of a window.
 const windowSlices = 64
 
 // window counts deletions within a time that slides by 1/64 of itself.
@@ -20,7 +20,7 @@ func (w *window) set(most int, size time.Duration) {
 	if width == w.width {
 		return
 	}
-	last := time.Unix(0, w.last*int64(w.width)) // of the slice; what is counted counts on
+	last := time.Unix(0, w.last*int64(w.width)) // start of the last slice; its deletions still count
 	old := w.snapshot(last)
 	w.reset()
 	w.width, w.last = width, last.UnixNano()/int64(width)
@@ -31,7 +31,7 @@ func (w *window) set(most int, size time.Duration) {
 
 func (w *window) reset() { w.counts, w.sum = [windowSlices]int{}, 0 }
 
-// slide the window up to now.
+// slide moves the window to now.
 func (w *window) slide(now time.Time) {
 	at := now.UnixNano() / int64(w.width)
 	if at-w.last >= windowSlices {
@@ -45,13 +45,13 @@ func (w *window) slide(now time.Time) {
 	w.last = max(w.last, at)
 }
 
-// left is how many more the limit allows.
+// left returns how many more deletions the limit allows.
 func (w *window) left(now time.Time) int {
 	w.slide(now)
 	return max(w.most-w.sum, 0)
 }
 
-// take counts one more, if the limit allows it.
+// acquire counts one more deletion, if the limit allows it.
 func (w *window) acquire(now time.Time) bool {
 	w.slide(now)
 	if w.most > 0 && w.sum >= w.most {
@@ -62,7 +62,7 @@ func (w *window) acquire(now time.Time) bool {
 	return true
 }
 
-// give takes one back that was counted in a slice.
+// release takes back a deletion that was counted in a slice.
 func (w *window) release(slice int64) {
 	if w.last-slice < windowSlices && w.counts[slice%windowSlices] > 0 {
 		w.counts[slice%windowSlices]--
@@ -70,8 +70,8 @@ func (w *window) release(slice int64) {
 	}
 }
 
-// record is what is counted: how many milliseconds ago the middle of a slice was, and
-// how many.
+// snapshot returns the slices that have deletions: how many milliseconds ago the middle of the
+// slice was, and the number of deletions.
 func (w *window) snapshot(now time.Time) (list [][2]int64) {
 	if w.width == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (w *window) snapshot(now time.Time) (list [][2]int64) {
 	return list
 }
 
-// add counts some of another time, if that is within the window.
+// add counts n deletions at another time, if that time is within the window.
 func (w *window) add(now, at time.Time, n int) {
 	w.slide(now)
 	s := min(at.UnixNano()/int64(w.width), w.last)

@@ -9,27 +9,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// discoveryDelays are when types are discovered after a definition was added, changed or
-// deleted: what is served lags behind what was written, on one API server more than on
-// another.
+// discoveryDelays are the delays of discoveries after a definition was added, changed or deleted.
+// What an API server serves lags behind what was written, on some API servers more than on others.
 var discoveryDelays = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second, 10 * time.Second, 30 * time.Second}
 
-// What leaves UID and generation of a definition as they were (its status, an APIService,
-// which has no generation, a type that cannot be read any more) shares a few
-// discoveries: somebody may write it all the time.
+// Changes that leave UID and generation of a definition as they were share a few discoveries,
+// because a client may make them all the time. They are changes of its status, changes of an
+// APIService (which has no generation), and types that became unreadable.
 const (
 	unversionedBurst    = 5
 	UnversionedInterval = time.Minute
-	unversionedDelay    = time.Second // several are one
+	unversionedDelay    = time.Second // changes within it share one discovery
 )
 
-// Definitions are the objects that define types, and the discoveries that they want. They are not
-// safe for concurrent use.
+// Definitions tracks the objects that define types, and the discoveries that are due because of
+// them. It is not safe for concurrent use.
 type Definitions struct {
-	known   map[string]identity // by name: those of CRDs and APIServices differ
+	known   map[string]identity // by name; no CRD is named like an APIService
 	pending map[string]*pendingDefinition
 	limiter *rate.Limiter
-	due     time.Time // a discovery because of what was restless, or missing; zero: none
+	due     time.Time // the next discovery for unversioned changes or missing types; zero: none
 }
 
 type identity struct {
@@ -37,20 +36,21 @@ type identity struct {
 	generation int64
 }
 
-// pendingDefinition is what one UID and generation may cost.
+// pendingDefinition is a change of a definition that discovery does not show yet. It causes at most
+// one discovery for each of discoveryDelays.
 type pendingDefinition struct {
 	seen    time.Time
 	next    int  // index into discoveryDelays
-	added   bool // done once discovery has it
-	deleted bool // once it is not
+	added   bool // done once discovery shows it
+	deleted bool // done once discovery does not
 }
 
-// NewDefinitions makes an empty one.
+// NewDefinitions returns an empty Definitions.
 func NewDefinitions() *Definitions {
 	return &Definitions{known: map[string]identity{}, pending: map[string]*pendingDefinition{}, limiter: rate.NewLimiter(rate.Every(UnversionedInterval), unversionedBurst)}
 }
 
-// APIServiceOf is the name of the APIService of a group version.
+// APIServiceOf returns the name of the APIService of a group version.
 func APIServiceOf(groupVersion string) string {
 	group, version, ok := strings.Cut(groupVersion, "/")
 	if !ok {
@@ -59,8 +59,9 @@ func APIServiceOf(groupVersion string) string {
 	return version + "." + group
 }
 
-// Observe takes a definition from a list or a watch. Discovery is polled until it shows
-// the definition; only discoveries that began after it was seen count.
+// Observe takes a definition from a list or a watch. If it was added, discoveries are due until one
+// shows it. If it was changed, one is due after each of discoveryDelays. Only discoveries that
+// began after it was seen count.
 func (d *Definitions) Observe(now time.Time, e *metadata.Event) {
 	o := &e.Object
 	was, known := d.known[o.Name]
@@ -73,31 +74,32 @@ func (d *Definitions) Observe(now time.Time, e *metadata.Event) {
 	d.pending[name] = &pendingDefinition{seen: now, added: !known || was.uid != o.UID}
 }
 
-// Forget takes a definition that was deleted.
+// Forget notes that a definition was deleted.
 func (d *Definitions) Forget(now time.Time, name string) {
 	name = strings.Clone(name)
 	delete(d.known, name)
 	d.pending[name] = &pendingDefinition{seen: now, deleted: true}
 }
 
-// Changed wants a discovery for what has no generation to tell by.
+// Changed schedules a discovery for a change that no generation shows.
 func (d *Definitions) Changed(now time.Time) {
 	if d.due.IsZero() {
 		d.due = now.Add(max(unversionedDelay, d.limiter.ReserveN(now, 1).DelayFrom(now)))
 	}
 }
 
-// DeletedBefore says whether a definition was seen to be deleted before some moment.
+// DeletedBefore reports whether a definition was seen to be deleted before asked.
 func (d *Definitions) DeletedBefore(name string, asked time.Time) bool {
 	s := d.pending[name]
 	return s != nil && s.deleted && s.seen.Before(asked)
 }
 
-// Pending says whether a definition waits for discovery to show it.
+// Pending reports whether a definition waits for discovery to show it.
 func (d *Definitions) Pending() bool { return len(d.pending) > 0 }
 
-// Discovered notes a discovery: when it was asked for, and which definitions it shows
-// at work. Some type is missing if another discovery is wanted again after a while.
+// Discovered notes a discovery. asked is when it began, and served has the names of the definitions
+// that it shows. If again is not zero, some type is missing, and another discovery is due after
+// that time.
 func (d *Definitions) Discovered(asked time.Time, again time.Duration, served map[string]bool) {
 	if !d.due.After(asked) {
 		d.due = time.Time{}
@@ -118,7 +120,7 @@ func (d *Definitions) Discovered(asked time.Time, again time.Duration, served ma
 	}
 }
 
-// Next is when a discovery is wanted; zero: none is.
+// Next returns when a discovery is due; zero: none is.
 func (d *Definitions) Next() time.Time {
 	at := d.due
 	for _, s := range d.pending {

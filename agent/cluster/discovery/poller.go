@@ -14,21 +14,21 @@ import (
 const (
 	// minInterval is the least time between two discoveries.
 	minInterval = 400 * time.Millisecond
-	// retryMin and retryMax bound the pause after one that failed.
+	// retryMin and retryMax bound the pause after a failed discovery.
 	retryMin, retryMax = 250 * time.Millisecond, 10 * time.Second
 )
 
-// Poller has types discovered.
+// Poller calls a function that discovers types, whenever that is due.
 type Poller struct {
 	interval time.Duration
 	discover func(ctx context.Context) error
-	changed  chan struct{} // wanted has
-	wanted   atomic.Int64  // when the next discovery is, in Unix nanoseconds; 0: whenever
-	earliest atomic.Int64  // when it may be
+	changed  chan struct{} // signals that wanted has changed
+	wanted   atomic.Int64  // latest time of the next discovery, in Unix nanoseconds; 0: none is wanted
+	earliest atomic.Int64  // earliest time of the next discovery, in Unix nanoseconds
 }
 
-// NewPoller makes one that discovers nothing until Run. Without a sign of change, it waits for the
-// interval, jittered by 10 %.
+// NewPoller returns a Poller that discovers nothing until Run. Without a sign of change, it waits
+// for the interval, jittered by 10 %.
 func NewPoller(interval time.Duration, discover func(ctx context.Context) error) *Poller {
 	return &Poller{interval: interval, discover: discover, changed: make(chan struct{}, 1)}
 }
@@ -49,7 +49,8 @@ func (p *Poller) Run(ctx context.Context) {
 	}
 }
 
-// await waits until the next discovery is due: at a time, or when one is wanted before that.
+// await waits until the next discovery is due: at next, or earlier if Want asked for that. It
+// returns false if ctx ended before.
 func (p *Poller) await(ctx context.Context, next time.Time) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -69,7 +70,7 @@ func (p *Poller) await(ctx context.Context, next time.Time) bool {
 	}
 }
 
-// Want has types discovered at a time, at the latest; the zero time wants none.
+// Want schedules a discovery for t at the latest. The zero time cancels that.
 func (p *Poller) Want(t time.Time) {
 	var at int64
 	if !t.IsZero() {

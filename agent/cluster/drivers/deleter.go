@@ -1,4 +1,5 @@
-// Package drivers has CSI drivers delete volumes, each after all that speaks for it was read live.
+// Package drivers has CSI drivers delete volumes. Just before each deletion, it reads live all that
+// must hold for it.
 package drivers
 
 import (
@@ -25,27 +26,27 @@ type API interface {
 	Time(now time.Time) (at time.Time, known bool)
 }
 
-// Driver deletes volumes: a [csi.Driver], or what tests put in its place.
+// Driver deletes volumes. It is a [csi.Driver], or a fake in tests.
 type Driver interface {
-	// Ready says whether it can: it is who it should be.
+	// Ready returns nil if the driver can delete volumes and is the expected one.
 	Ready(ctx context.Context) error
 	DeleteVolume(ctx context.Context, handle string, secrets map[string]string) error
 	Socket() string
 	Close()
 }
 
-// Open gives the driver of a name behind a socket. Nothing is connected yet.
+// Open returns the driver of a name behind a socket. It does not connect yet.
 type Open func(name, socket string) Driver
 
-// Options are what a [Deleter] is made of.
+// Options configure a [Deleter].
 type Options struct {
 	API     API
 	Open    Open                        // nil: a [csi.Driver]
 	Called  func(driver, result string) // counts a call of a driver
-	Refused func(gc.Action) string      // why the gate refuses an action by now; empty: it does not
+	Refused func(gc.Action) string      // why the gate refuses an action now; empty: it does not
 }
 
-// Deleter deletes volumes. Workers use it side by side.
+// Deleter deletes volumes. It is safe for concurrent use.
 type Deleter struct {
 	o Options
 
@@ -55,21 +56,21 @@ type Deleter struct {
 	latest  *proof
 }
 
-// proofFor is how long live lists serve the volumes that are due together. What is read of each volume
-// itself, just before its deletion, is its own.
+// proofFor is how long live lists serve the volumes that are due together. Each volume itself is
+// read again just before its deletion.
 const proofFor = 5 * time.Second
 
-// proof is the collector of what live lists had, for all volumes that are due together.
+// proof is a collector that has read live lists, for all volumes that are due together.
 type proof struct {
 	begun  time.Time
-	listed chan struct{} // closed when it is there, or err says why not
+	listed chan struct{} // closed once the lists were read, or err is why they could not be
 	err    error
 
 	mu sync.Mutex
 	c  *volumes.Collector
 }
 
-// New makes one that serves no driver until Configure.
+// New returns a Deleter that serves no driver until Configure.
 func New(o Options) *Deleter {
 	if o.Open == nil {
 		o.Open = func(name, socket string) Driver { return csi.New(name, socket) }
@@ -77,7 +78,8 @@ func New(o Options) *Deleter {
 	return &Deleter{o: o, drivers: map[string]Driver{}}
 }
 
-// Configure takes other drivers. Connections to those that are not wanted any more end.
+// Configure replaces the configuration. It closes connections to drivers that are not wanted any
+// more.
 func (v *Deleter) Configure(c config.Volumes) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +95,8 @@ func (v *Deleter) Configure(c config.Volumes) {
 // Close ends all connections.
 func (v *Deleter) Close() { v.Configure(config.Volumes{}) }
 
-// driver of a name; nil if none is to be served by now.
+// driver returns the driver of a name, and the rules of the policy; nil if that driver is not
+// configured.
 func (v *Deleter) driver(name string) (Driver, volumes.Config) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,13 +112,13 @@ func (v *Deleter) driver(name string) (Driver, volumes.Config) {
 	return d, v.config.Policy()
 }
 
-// errKept is an outcome by which the volume stays for a reason of the policy's.
+// errKept is the error if the policy keeps the volume.
 type errKept struct{ why gc.Reason }
 
 func (e errKept) Error() string { return "kept: a live read says " + string(e.why) }
 
-// Delete what a PersistentVolume stands for, then the object. asked says whether the
-// driver was asked to: whatever it answered, it may have done so.
+// Delete has the driver delete the data of a PersistentVolume, and then deletes the object. asked
+// reports whether the driver was called: whatever it answered, it may have deleted the data.
 func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome, asked bool) {
 	began := time.Now()
 	defer func() { out.Took = time.Since(began) }()
@@ -146,7 +149,7 @@ func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome
 	return v.finish(ctx, a, live), true
 }
 
-// resultOf an error of a driver: TooMany says nothing of the volume.
+// resultOf returns the result for an error of a driver. TooMany says nothing about the volume.
 func resultOf(err error) gc.Result {
 	switch {
 	case errors.Is(err, csi.ErrUnavailable), errors.Is(err, csi.ErrOther):
@@ -157,8 +160,9 @@ func resultOf(err error) gc.Result {
 	return gc.Failed
 }
 
-// finish has the PersistentVolume go once its data has: the provisioner's finalizer is
-// taken off, and no other. One that somebody deleted may go with that.
+// finish deletes the PersistentVolume after its data was deleted. It removes the provisioner's
+// finalizer, and no other. If a user has deleted the object already, it may be gone with its
+// finalizer.
 func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) metadata.Outcome {
 	del := a
 	del.Verb, del.Policy = gc.Delete, gc.Background
@@ -178,8 +182,8 @@ func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 	return unthrottled(out)
 }
 
-// unthrottled is an outcome of the API server's, whose wish for fewer requests is not the
-// driver's.
+// unthrottled turns TooMany in an outcome of the API server into Failed. Callers treat TooMany as
+// an answer of the driver.
 func unthrottled(out metadata.Outcome) metadata.Outcome {
 	if out.Result == gc.TooMany {
 		out.Result = gc.Failed
@@ -187,7 +191,7 @@ func unthrottled(out metadata.Outcome) metadata.Outcome {
 	return out
 }
 
-// listed are the types of which live lists are made: the volumes themselves last.
+// listed are the types that are listed live, in this order: the volumes themselves last.
 var listed = []struct {
 	gc.Type
 	fields metadata.Fields
@@ -197,8 +201,8 @@ var listed = []struct {
 	{gc.Type{APIVersion: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"}, fields.Volume},
 }
 
-// lists returns live lists that are younger than proofFor. If nobody has asked for them, this call does,
-// and others wait for it.
+// lists returns live lists that are younger than proofFor. If there are none, this call reads them,
+// and concurrent calls wait for it.
 func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, error) {
 	v.mu.Lock()
 	p := v.latest
@@ -235,8 +239,9 @@ func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 	return p, nil
 }
 
-// prove that nothing that stands on the API server now speaks against a deletion, and read
-// what it needs. The rules are the collector's own, applied to live lists.
+// prove checks by live reads that nothing speaks against a deletion, and reads what the deletion
+// needs. It applies the collector's own rules to live lists. The error is an errKept if a rule
+// keeps the volume.
 func (v *Deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) (live volumes.Live, secrets map[string]string, err error) {
 	proof, err := v.lists(ctx, rules)
 	if err != nil {
@@ -266,8 +271,9 @@ func (v *Deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 	return live, secrets, v.unchanged(ctx, a)
 }
 
-// unused says that no Pod uses the claim. One whose finalizer was removed by force may be
-// gone while its Pod runs on; and of drivers that do not attach there is no attachment.
+// unused checks that no Pod uses the claim. A missing claim is no proof of that: if its finalizer
+// was removed by force, its Pod may still run. Missing attachments are none either: drivers that do
+// not attach have none.
 func (v *Deleter) unused(ctx context.Context, live volumes.Live) error {
 	return v.o.API.ListFields(ctx, gc.Pods, metadata.Selection{Namespace: live.Namespace}, fields.Uses, func(_ gc.Object, f any) error {
 		if f.(volumes.Uses).Claim(live.Claim) {
@@ -277,7 +283,8 @@ func (v *Deleter) unused(ctx context.Context, live volumes.Live) error {
 	})
 }
 
-// unchanged says, at the last moment, that the object is as it was, and its claim not there.
+// unchanged checks, at the last moment, that the object has not changed and that its claim is
+// absent.
 func (v *Deleter) unchanged(ctx context.Context, a gc.Action) error {
 	claim, err := v.o.API.Read(ctx, a.Owner, true)
 	switch {
@@ -298,7 +305,7 @@ func (v *Deleter) unchanged(ctx context.Context, a gc.Action) error {
 	return nil
 }
 
-// What came of a call of a driver, for the metric.
+// callResults are the results of driver calls in the metric, by error.
 var callResults = []struct {
 	err  error
 	name string
@@ -306,7 +313,8 @@ var callResults = []struct {
 	{csi.ErrOther, "other_driver"}, {csi.ErrUnavailable, "unavailable"}, {csi.ErrNotFound, "not_found"}, {csi.ErrRefused, "refused"},
 }
 
-// callResult is the name of an error of a driver; done: it has none.
+// callResult returns the result of a driver call in the metric: the name of its error, or done
+// without one.
 func callResult(err error) string {
 	if err == nil {
 		return "done"

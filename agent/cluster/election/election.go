@@ -19,10 +19,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ErrLost is why the function's context ended: another may lead.
+// ErrLost is the cause with which the function's context ends: another instance may lead.
 var ErrLost = errors.New("the lease was lost")
 
-// Options say which Lease, and how long things take.
+// Options name the Lease, and set its timing.
 type Options struct {
 	Namespace, Name                           string
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -30,27 +30,28 @@ type Options struct {
 	History                                   History // may be nil
 }
 
-// Fence tells whether the Lease is held, by the clock alone; and, by a live read, whether
-// it is as it was written last.
+// Fence reports whether this instance holds the Lease, by the clock alone. [Fence.Check] reports,
+// by a live read, whether the Lease is as this instance wrote it last.
 type Fence struct {
 	deadline atomic.Pointer[time.Time]
 	ledger   *ledger
 }
 
-// Holds says whether it is.
+// Holds reports whether this instance holds the Lease.
 func (f *Fence) Holds() bool {
 	d := f.deadline.Load()
 	return d != nil && time.Now().Before(*d)
 }
 
-// Run waits for the Lease, then calls lead, once. It returns what lead did, or nil
-// if ctx ended before, or ErrLost, without waiting for the library.
+// Run waits for the Lease, then calls lead once. It returns the error of lead, or nil if ctx ended
+// before lead was called. If the Lease was lost, it returns ErrLost, without waiting for the
+// library.
 func Run(ctx context.Context, config *rest.Config, o Options, lead func(context.Context, *Fence) error) error {
 	lock, err := newLock(config, o)
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	// The election outlives ctx: the Lease goes back when lead has ended.
+	// The election outlives ctx: the Lease is released after lead has ended.
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	electing = klog.NewContext(electing, logr.FromSlogHandler(o.Log.Handler()).V(1))
@@ -83,7 +84,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, lead func(context.
 	return await(result, ended, &leads)
 }
 
-// await the end of lead and, unless the Lease was lost, its release.
+// await waits for the end of lead and, unless the Lease was lost, for its release.
 func await(result <-chan error, ended <-chan struct{}, leads *atomic.Bool) error {
 	select {
 	case err := <-result:
@@ -96,10 +97,10 @@ func await(result <-chan error, ended <-chan struct{}, leads *atomic.Bool) error
 	if !leads.Load() {
 		return nil
 	}
-	return <-result // it was lost: the guard ends lead in time
+	return <-result // the Lease was lost: guard ends lead in time
 }
 
-// lock is the library's, and notes when it was last renewed.
+// lock is the library's lock. It also records when the Lease was last renewed.
 type lock struct {
 	*resourcelock.LeaseLock
 	lasts   time.Duration
@@ -109,8 +110,8 @@ type lock struct {
 
 func newLock(config *rest.Config, o Options) (*lock, error) {
 	c := rest.CopyConfig(config)
-	// One request that hangs must not cost the Lease. On a shared connection whose other
-	// end has gone the next one would hang, too: this one ends with its request.
+	// One request that hangs must not cost the Lease. On a shared connection to a dead peer, the
+	// next request would hang, too. An HTTP/1.1 connection ends with the request that timed out.
 	c.Timeout = max(time.Second, o.RenewDeadline/2)
 	c.NextProtos = []string{"http/1.1"}
 	client, err := coordination.NewForConfig(rest.AddUserAgent(c, "leader-election"))
@@ -141,7 +142,7 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return err
 }
 
-// Update takes, renews or releases it.
+// Update takes, renews or releases the Lease.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	begun := time.Now()
 	err := l.LeaseLock.Update(ctx, r)
@@ -149,8 +150,8 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return err
 }
 
-// note counts from the moment a request was begun: from then on, at the latest,
-// others count theirs.
+// note sets the deadline after a renewal. The deadline counts from the moment the request was
+// begun. Other instances count from when they see the renewal, which is later.
 func (l *lock) note(begun time.Time, r resourcelock.LeaderElectionRecord, err error) {
 	if err != nil || r.HolderIdentity != l.Identity() {
 		return

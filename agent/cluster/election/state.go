@@ -20,24 +20,25 @@ const (
 	deletionsKey = "ebb-agent.github.io/deletions"
 )
 
-// ErrNoLease: this identity may not read and write the Lease.
+// ErrNoLease means that the Lease cannot be read and written: this identity lacks the right, or the
+// namespace does not exist.
 var ErrNoLease = errors.New("no lease that may be read and written")
 
 // State is what one leader leaves to the next.
 type State struct {
-	Halted    string // why it sends nothing
-	Deletions string // how many there were
+	Halted    string // why the leader sends nothing
+	Deletions string // the counts of deletions
 }
 
-// LeaseState keeps a State on the Lease, for the next leader. It works without an
-// election, too: then the Lease has no holder. A write makes a renewal that is in flight
-// fail once, which the library repeats at once.
+// LeaseState stores a State on the Lease, for the next leader. It also works without an election:
+// the Lease then has no holder. A write makes a renewal in flight fail once; the library repeats it
+// at once.
 type LeaseState struct {
 	client          coordination.LeaseInterface
 	namespace, name string
 }
 
-// NewLeaseState sends no request yet.
+// NewLeaseState returns the LeaseState of the Lease that o names. It sends no request yet.
 func NewLeaseState(config *rest.Config, o Options) (*LeaseState, error) {
 	client, err := coordination.NewForConfig(rest.AddUserAgent(rest.CopyConfig(config), "lease-state"))
 	if err != nil {
@@ -46,7 +47,7 @@ func NewLeaseState(config *rest.Config, o Options) (*LeaseState, error) {
 	return &LeaseState{client.Leases(o.Namespace), o.Namespace, o.Name}, nil
 }
 
-// Read the state; empty if there is none, or no Lease.
+// Read returns the state. It is empty if there is none, or no Lease.
 func (m *LeaseState) Read(ctx context.Context) (State, error) {
 	lease, err := m.client.Get(ctx, m.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -58,7 +59,8 @@ func (m *LeaseState) Read(ctx context.Context) (State, error) {
 	return State{lease.Annotations[haltedKey], lease.Annotations[deletionsKey]}, nil
 }
 
-// Write the state; empty fields are removed.
+// Write stores the state, and creates the Lease if there is none. It removes the annotations of
+// empty fields.
 func (m *LeaseState) Write(ctx context.Context, k State) error {
 	annotations, set := map[string]any{}, map[string]string{}
 	for key, word := range map[string]string{haltedKey: k.Halted, deletionsKey: k.Deletions} {
@@ -86,7 +88,7 @@ func (m *LeaseState) Write(ctx context.Context, k State) error {
 }
 
 func (m *LeaseState) failed(what string, err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) { // or no namespace for it
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) { // NotFound: there is no such namespace
 		err = errors.Join(ErrNoLease, err)
 	}
 	return fmt.Errorf("%s the state on lease %s/%s: %w", what, m.namespace, m.name, err)

@@ -15,15 +15,16 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// History is informed of what becomes of the Lease's renewals: see metadata.Client.
+// History receives the result of each write of the Lease: see [metadata.Client.Wrote] and
+// [metadata.Client.NotWritten].
 type History interface {
 	Wrote(version uint64, begun time.Time, follows, late bool)
 	NotWritten()
 }
 
-// ledger is the Lease as this instance writes it. It knows whether what is there is its
-// own last write, and whether each write was made on top of the one before: no backup of
-// etcd that is older can have that.
+// ledger is a client of the Lease that remembers what this instance wrote. It knows whether the
+// stored Lease is its own last write, and whether each write was made on top of the one before. An
+// older backup of etcd cannot have that write.
 type ledger struct {
 	coordination.LeaseInterface
 	name    string
@@ -31,14 +32,14 @@ type ledger struct {
 	retry   time.Duration // between two writes
 
 	mu     sync.Mutex
-	own    []entry // what may be there: the last write that was acknowledged, and those since that were not refused
-	head   string  // resourceVersion of what is there, if that is one of them
+	own    []entry // what may be stored: the last acknowledged write, and later ones not refused
+	head   string  // resourceVersion of the stored Lease, if that is one of own
 	turns  int     // how often own was changed
-	unsure bool    // a write may have failed: what is there is looked at before the next
+	unsure bool    // a write may have failed: the Lease must be read before the next one
 	acked  time.Time
 }
 
-// entry is the content of a write. No two have the same: the time differs.
+// entry is the content of a write. No two writes have the same content: the time differs.
 type entry struct {
 	holder  string
 	renewed int64 // in microseconds, as the API has it
@@ -54,10 +55,10 @@ func entryOf(l *coordinationv1.Lease) (e entry) {
 	return e
 }
 
-// Leases has the ledger stand in for the client.
+// Leases returns the ledger, in place of the client.
 func (l *ledger) Leases(string) coordination.LeaseInterface { return l }
 
-// Get notes whether what is there is an own write.
+// Get reads the Lease, and notes whether it is a write of this instance.
 func (l *ledger) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.LeaseInterface.Get(ctx, name, o)
 	if err != nil {
@@ -70,7 +71,8 @@ func (l *ledger) Get(ctx context.Context, name string, o metav1.GetOptions) (*co
 	return lease, nil
 }
 
-// find what is there among the own writes. l.mu is held, and no write is on its way.
+// find looks for the stored Lease among the writes of this instance. The caller holds l.mu, and no
+// write is in flight.
 func (l *ledger) find(lease *coordinationv1.Lease) {
 	l.turns++
 	l.unsure = false
@@ -83,7 +85,7 @@ func (l *ledger) find(lease *coordinationv1.Lease) {
 	l.own, l.head = nil, ""
 }
 
-// Create takes the Lease where there is none.
+// Create creates the Lease where there is none.
 func (l *ledger) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	begun := time.Now()
 	l.begin(lease)
@@ -92,8 +94,8 @@ func (l *ledger) Create(ctx context.Context, lease *coordinationv1.Lease, o meta
 	return made, err
 }
 
-// Update takes, renews or releases it. The API server refuses it unless what is there is
-// what was read or written before.
+// Update takes, renews or releases the Lease. The API server refuses the update unless the stored
+// Lease is the one that was read or written before.
 func (l *ledger) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	l.mu.Lock()
 	unsure := l.unsure
@@ -110,10 +112,10 @@ func (l *ledger) Update(ctx context.Context, lease *coordinationv1.Lease, o meta
 	return made, err
 }
 
-// lateAfter is how much later than it should a write may come.
+// lateAfter is how long after its RetryPeriod a write may be acknowledged before it counts as late.
 const lateAfter = 2 * time.Second
 
-// maxDoubtful bounds the writes without an answer that are remembered.
+// maxDoubtful bounds the remembered writes that got no answer.
 const maxDoubtful = 64
 
 func (l *ledger) begin(lease *coordinationv1.Lease) {
@@ -121,7 +123,7 @@ func (l *ledger) begin(lease *coordinationv1.Lease) {
 	defer l.mu.Unlock()
 	l.turns++
 	if l.head == "" || lease.ResourceVersion != l.head || len(l.own) > maxDoubtful {
-		return // it does not follow from what this instance wrote, or will be refused
+		return // it does not follow this instance's last write, or will be refused
 	}
 	l.own = append(l.own, entryOf(lease))
 }
@@ -143,7 +145,7 @@ func (l *ledger) ended(begun time.Time, lease, made *coordinationv1.Lease, err e
 	}
 }
 
-// missed notes an error: the write may have been carried out all the same.
+// missed notes a failed request. A write may have been carried out all the same.
 func (l *ledger) missed(err error) {
 	l.mu.Lock()
 	l.unsure = true
@@ -153,7 +155,7 @@ func (l *ledger) missed(err error) {
 	}
 }
 
-// check reads the Lease live, and with it the version that etcd has come to.
+// check reads the Lease live, and with it the version that etcd has reached.
 func (l *ledger) check(ctx context.Context) (metadata.LeaseCheck, error) {
 	for {
 		l.mu.Lock()
@@ -181,7 +183,7 @@ func (l *ledger) check(ctx context.Context) (metadata.LeaseCheck, error) {
 			l.mu.Unlock()
 			return s, nil
 		}
-		l.mu.Unlock() // it was written meanwhile: what was read may be one of those in between
+		l.mu.Unlock() // written during the read: the Lease that was read may be one in between
 	}
 }
 

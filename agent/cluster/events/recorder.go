@@ -1,5 +1,5 @@
-// Package events creates Kubernetes events, one after the other, beside the work. Events inform
-// people; nothing depends on them.
+// Package events creates Kubernetes events, one after the other, in a goroutine of its own. Events
+// inform people; nothing depends on them.
 package events
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Reasons of events.
 const (
-	Namespace = "OwnerRefInvalidNamespace" // the kube-controller-manager's
+	Namespace = "OwnerRefInvalidNamespace" // the reason that the kube-controller-manager uses
 	Held      = "OrphaningHeld"
 	GivenUp   = "CascadeTypesGivenUp"
 	Tripped   = "CircuitBreakerOpen"
@@ -26,7 +26,7 @@ const (
 	Excluded  = "ExcludedDependentsHold"
 )
 
-// Warning is the type of all of them.
+// Warning is the type of all events.
 const Warning = "Warning"
 
 const (
@@ -42,32 +42,32 @@ const (
 	timeout = 10 * time.Second
 )
 
-// API creates an event, or counts one up: see [metadata.Client].
+// API creates an event, or increments the count of an existing one: see [metadata.Client].
 type API interface {
 	Warn(ctx context.Context, n metadata.Notice) error
 }
 
-// Options are what a recorder is made of.
+// Options configure a [Recorder].
 type Options struct {
 	API   API
 	Log   *slog.Logger
 	Count *prometheus.CounterVec   // see [Counter]
-	Muted func(reason string) bool // nothing is to be written
+	Muted func(reason string) bool // whether events of this reason are withheld
 }
 
 // Recorder creates events. It is safe for concurrent use.
 type Recorder struct {
 	o      Options
 	queue  chan metadata.Notice
-	limits map[string]*rate.Limiter // of the goroutine of Run alone
+	limits map[string]*rate.Limiter // by UID; owned by the goroutine of Run
 }
 
-// New makes one that creates nothing until Run.
+// New returns a Recorder that creates nothing until Run.
 func New(o Options) *Recorder {
 	return &Recorder{o: o, queue: make(chan metadata.Notice, queueSize), limits: map[string]*rate.Limiter{}}
 }
 
-// Counter counts events by reason and result.
+// Counter registers the counter of events, by reason and result.
 func Counter(f program.Factory) *prometheus.CounterVec {
 	c := f.Counters("events_total", "Kubernetes events of the controller, by reason and result.", "reason", "result")
 	for _, reason := range []string{Namespace, Held, GivenUp, Tripped, Changes, Slowed, Excluded} {
@@ -78,7 +78,7 @@ func Counter(f program.Factory) *prometheus.CounterVec {
 	return c
 }
 
-// Warn has a warning created soon, or drops it. It never blocks.
+// Warn queues a warning, or drops it if the queue is full. It never blocks.
 func (r *Recorder) Warn(o gc.Coordinates, reason, message string) {
 	select {
 	case r.queue <- metadata.Notice{Object: o, Type: Warning, Reason: reason, Message: message}:
@@ -87,7 +87,7 @@ func (r *Recorder) Warn(o gc.Coordinates, reason, message string) {
 	}
 }
 
-// Run creates them until ctx ends.
+// Run creates the queued events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
 	for {
 		select {
@@ -118,7 +118,7 @@ func (r *Recorder) allow(uid string) bool {
 	limit := r.limits[uid]
 	if limit == nil {
 		if len(r.limits) >= maxObjects {
-			clear(r.limits) // whoever spams is soon known again
+			clear(r.limits) // an object with many events is soon limited again
 		}
 		limit = rate.NewLimiter(perObject, burst)
 		r.limits[uid] = limit

@@ -20,7 +20,7 @@ type ObjectName struct {
 	UID        string `json:"uid"`
 }
 
-// Named is how an answer names an object; nil for none.
+// Named returns the name of an object for answers; nil if o names none.
 func Named(o gc.Coordinates) *ObjectName {
 	if o.Name == "" {
 		return nil
@@ -28,7 +28,8 @@ func Named(o gc.Coordinates) *ObjectName {
 	return &ObjectName{o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID}
 }
 
-// Decision is what was done, or would have been, and why.
+// Decision is an action, why it was wanted, and how it went; in mode observe, an action that would
+// have been taken.
 type Decision struct {
 	Time      time.Time   `json:"time"`
 	Collector string      `json:"collector"`
@@ -38,14 +39,14 @@ type Decision struct {
 	Finalizer string      `json:"finalizer,omitempty"`
 	Reason    string      `json:"reason"`
 	Owner     *ObjectName `json:"owner,omitempty"`
-	Root      *ObjectName `json:"root,omitempty"` // of a deletion: the topmost owner whose going caused it
+	Root      *ObjectName `json:"root,omitempty"` // of a deletion: the topmost owner whose deletion caused it
 	Result    string      `json:"result"`
 	Error     string      `json:"error,omitempty"`
 	TookMS    float64     `json:"tookMilliseconds"`
 }
 
-// decisionLog keeps the last decisions. It does not copy the strings of an object: the
-// graph makes them, once.
+// decisionLog keeps the last decisions. It does not copy the strings of an object: the graph
+// allocates them once.
 type decisionLog struct {
 	mu   sync.Mutex
 	ring []loggedDecision
@@ -73,7 +74,7 @@ func (l *decisionLog) add(a gc.Action, result string, o metadata.Outcome, at tim
 	l.next = (l.next + 1) % decisionLogSize
 }
 
-// Decisions are the last ones, the latest first.
+// Decisions returns the last decisions, the latest first.
 func (g *Gate) Decisions() []Decision {
 	l := &g.decisions
 	l.mu.Lock()

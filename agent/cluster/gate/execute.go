@@ -10,8 +10,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// Outcome is how an action went. One that is Deferred may be asked for again at RetryAt,
-// in a batch of its root; if RetryAt is zero, once deletions are not held any more.
+// Outcome is how an action went. A Deferred action may be requested again at RetryAt, in a batch of
+// its root. If RetryAt is zero, it may be requested again once deletions are no longer held.
 type Outcome struct {
 	metadata.Outcome
 	Sent    bool
@@ -36,7 +36,7 @@ func (g *Gate) Do(ctx context.Context, a gc.Action) Outcome {
 	case Tripped, Slowed, Unsaved, Unconfirmed:
 		p.Result = gc.Deferred
 	case Uncertain:
-		p.Result = gc.TooMany // soon
+		p.Result = gc.TooMany // retried soon
 	default:
 		p.Result = gc.Failed
 	}
@@ -72,7 +72,7 @@ func (g *Gate) Finish(taken breaker.Grant, r gc.Result) {
 	}
 }
 
-// Report an action to the log of decisions, the metrics and the log.
+// Report adds an action to the decision log, the metrics and the log.
 func (g *Gate) Report(a gc.Action, result string, o metadata.Outcome, begun time.Time) {
 	if a.Verb == gc.Record || a.Verb == gc.Withdraw {
 		g.metrics.action(a, result)
@@ -81,7 +81,7 @@ func (g *Gate) Report(a gc.Action, result string, o metadata.Outcome, begun time
 	switch {
 	case o.Throttled, result == Paused, result == Closed, result == Tripped, result == Slowed, result == Unsaved, result == Uncertain, result == Unconfirmed:
 		g.metrics.action(a, result)
-		return // it will be asked for again: nothing was decided against it
+		return // it is only deferred: the collector requests it again
 	}
 	g.decisions.add(a, result, o, begun)
 	g.metrics.action(a, result)

@@ -1,8 +1,9 @@
-// Package gate is what every change of ebb-controller to the cluster passes. It refuses by mode, pause,
-// exclusions, the circuit breaker (package breaker) and an etcd restore that nobody confirmed, and keeps
-// the last decisions. Pause, breaker and counts outlive the process in a [StateStore].
+// Package gate admits or refuses every change of ebb-controller to the cluster. It refuses by mode,
+// pause, exclusions, the circuit breaker (package breaker) and an etcd restore that no person has
+// confirmed. It also keeps the last decisions. Pause, breaker and counts outlive the process in a
+// [StateStore].
 //
-// The loop that owns the graph calls it. It knows nothing of that loop.
+// The loop that owns the graph calls the gate. The gate knows nothing of that loop.
 package gate
 
 import (
@@ -18,47 +19,49 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// pauseTimeout is how long a pause waits for what is on its way.
+// pauseTimeout is how long a pause waits for requests in flight.
 const pauseTimeout = 5 * time.Second
 
 // API is the API server: see [metadata.Client].
 type API interface {
 	drivers.API
-	// Sure says whether the watched state may be acted on; changed is closed once it may.
+	// Sure reports whether the watched state may be acted on; changed is closed once it may.
 	Sure() (sure bool, changed <-chan struct{})
 }
 
-// Options are what a gate is made of.
+// Options configure a [Gate].
 type Options struct {
 	Config config.Config
 	API    API
 	Log    *slog.Logger
 	// Metrics come from [NewMetrics].
 	Metrics *Metrics
-	// Warn has an event created.
+	// Warn queues an event about o.
 	Warn func(o gc.Coordinates, reason, message string)
 	// State keeps what outlives this process; nil: a restart ends a pause by hand and closes the
 	// circuit breaker.
 	State StateStore
-	// Confirm are the collectors that wait for a person after etcd was restored.
+	// Confirm are the collectors that wait until a person has confirmed the state after an etcd
+	// restore.
 	Confirm []gc.Collector
-	// InJournal says whether an owner is in the journal of orphaned owners.
+	// InJournal reports whether an owner is in the journal of orphaned owners.
 	InJournal func(uid string) bool
-	// Driver gives the CSI driver of a name; nil: see [drivers.Options].
+	// Driver opens the CSI driver of a name; nil: see [drivers.Options].
 	Driver drivers.Open
 }
 
-// Gate is what every change to the cluster passes: each deletion and each patch. Mode,
-// pause, circuit breaker, exclusions, the log of decisions and the metrics of what is done
-// live here and nowhere else. Workers pass it concurrently.
+// Gate admits or refuses every change to the cluster: each deletion and each patch. Mode, pause,
+// circuit breaker, exclusions, the decision log and the metrics of actions live here and nowhere
+// else. Workers call it concurrently.
 //
-// A pause is in force when the call returns; requests in flight are waited for. The
-// circuit breaker (package breaker) counts deletions before they are sent, so it never
-// admits one too many. It holds deletions only, all of them or those of one root owner,
-// and these wait in the graph, not in a worker. One request about an excluded object
-// passes: the removal of a collector's finalizer from an object that somebody deleted. In
-// mode observe the collector learns that an action was withheld, and does not ask again
-// until the object changes.
+// A pause is in force when [Gate.Pause] returns, which waits for requests in flight. The circuit
+// breaker (package breaker) counts deletions before they are sent, so it never admits one too many.
+// It holds deletions only: all of them, or those of one root owner. Held deletions wait in the
+// graph, not in a worker.
+//
+// One request about an excluded object passes: the removal of a collector's finalizer from an
+// object that a user deleted. In mode observe the collector learns that an action was withheld, and
+// does not request it again until the object changes.
 type Gate struct {
 	api       API
 	log       *slog.Logger
@@ -71,24 +74,25 @@ type Gate struct {
 	saver     saver
 
 	mu        sync.Mutex
-	leaseHeld func() bool     // the Lease, by the clock; nil: there is none
+	leaseHeld func() bool     // whether the Lease is held, by the clock; nil: there is no election
 	config    config.Config   // in force
 	exclude   map[string]bool // namespaces
-	paused    bool            // by hand; the configuration's switch is another
+	paused    bool            // by hand; config.Paused is another switch
 	tripped   bool
 	// unconfirmed: etcd was restored, and no person has confirmed what came back.
 	unconfirmed bool
-	loading     bool // how the last leader left it: see saver
-	// What the journal of orphaned owners has is known, and this process writes it.
+	loading     bool // the state of the last leader is not known yet: see saver
+	// journalRead: the entries of the journal of orphaned owners are known. journalOwned: this
+	// process is the one that writes it.
 	journalRead, journalOwned bool
 	closed                    bool
 	breaker                   breaker.Breaker
 	inFlight                  int
-	idle                      *sync.Cond // inFlight became 0
+	idle                      *sync.Cond // signals that inFlight became 0
 }
 
-// New makes a gate. Nothing passes it before Run has read how the last leader left it, if there is
-// a State, and SetJournal was called, unless owners are off.
+// New returns a gate. It admits nothing before Run has read the state of the last leader, if there
+// is a State. Unless owners are off, it also admits nothing before SetJournal was called.
 func New(o Options) *Gate {
 	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
 	g.idle = sync.NewCond(&g.mu)
@@ -98,14 +102,15 @@ func New(o Options) *Gate {
 	return g
 }
 
-// Guard has the gate ask, before each change, whether this instance still leads.
+// Guard sets a function that the gate calls before each change. It reports whether this instance
+// still leads.
 func (g *Gate) Guard(holds func() bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leaseHeld = holds
 }
 
-// Configure takes another configuration; what is on its way goes on.
+// Configure replaces the configuration. Requests in flight continue.
 func (g *Gate) Configure(c config.Config) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,22 +125,22 @@ func (g *Gate) Configure(c config.Config) {
 	g.updateMetrics()
 }
 
-// Settings are those in force.
+// Settings returns the configuration in force.
 func (g *Gate) Settings() config.Config {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.config
 }
 
-// SetJournal notes whether the journal of orphaned owners was read, and whether nobody
-// else writes it.
+// SetJournal notes whether the journal of orphaned owners was read, and whether this process has
+// taken it over: no other process writes it then.
 func (g *Gate) SetJournal(read, taken bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.journalRead, g.journalOwned = read, taken
 }
 
-// OwnersObserved says whether nothing is changed because of owners.
+// OwnersObserved reports whether the collector of owners changes nothing: its mode is not enforce.
 func (g *Gate) OwnersObserved() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,8 +160,8 @@ func (g *Gate) updateMetrics() {
 // CloseDrivers ends the connections to CSI drivers.
 func (g *Gate) CloseDrivers() { g.volumes.Close() }
 
-// Pause lets nothing through from now on, and waits a moment for what is on its
-// way. left says how much still is.
+// Pause admits nothing from now on, and waits up to 5 s for requests in flight. left is how many
+// are still in flight then.
 func (g *Gate) Pause(ctx context.Context) (left int) {
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
@@ -179,8 +184,8 @@ func (g *Gate) Pause(ctx context.Context) (left int) {
 	return g.inFlight
 }
 
-// Resume ends a pause by hand and closes the circuit breaker, whose counts begin at zero:
-// a person has checked. still says what holds the gate nevertheless.
+// Resume ends a pause by hand and closes the circuit breaker. The counts of the breaker start at
+// zero, because a person has checked. still is what holds the gate nevertheless, or "".
 func (g *Gate) Resume() (still string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

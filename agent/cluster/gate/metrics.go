@@ -30,7 +30,7 @@ type Metrics struct {
 	named map[string]prometheus.Counter // deletions by type
 }
 
-// NewMetrics registers them, for these collectors.
+// NewMetrics registers the metrics of the gate, for these collectors.
 func NewMetrics(f program.Factory, collectors []gc.Collector) *Metrics {
 	m := &Metrics{collectors: collectors, named: map[string]prometheus.Counter{}}
 	m.volumeCalls = f.Counters("volume_calls_total", "Calls of CSI drivers to delete a volume, by result.", "driver", "result")
@@ -47,7 +47,7 @@ func NewMetrics(f program.Factory, collectors []gc.Collector) *Metrics {
 	return m
 }
 
-// reasonsOf are the reasons an action of a verb can have.
+// reasonsOf are the reasons that an action of the collector of owners can have, by verb.
 var reasonsOf = map[gc.Verb][]gc.Reason{
 	gc.Delete:           {cascade.OwnersAbsent, cascade.OwnersWaiting},
 	gc.RemoveReferences: {cascade.ReferencesStale, cascade.OwnerOrphans},
@@ -56,7 +56,7 @@ var reasonsOf = map[gc.Verb][]gc.Reason{
 	gc.Record:           {cascade.OrphaningBegins},
 }
 
-// zero makes every series exist, so that a rate over it is true from the start.
+// zero creates every series, so that a rate over it is right from the start.
 func (m *Metrics) zero() {
 	results := []string{Observed, Paused, Tripped, Slowed, Unsaved, Excluded, Closed, Unrecorded, Unconfirmed, Uncertain}
 	for r := gc.Failed; r <= gc.TooMany; r++ {

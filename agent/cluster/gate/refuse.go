@@ -10,25 +10,26 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Why the gate refuses an action. An action that passes has the result of its request.
+// Reasons for which the gate refuses an action. An admitted action has the result of its request
+// instead.
 const (
 	Observed = "observed" // mode observe: only logged
 	Paused   = "paused"
 	Tripped  = "breaker_open"
 	Slowed   = "slowed"  // its cascade has spent its envelope
-	Unsaved  = "unsaved" // how many there were is to be written down first
+	Unsaved  = "unsaved" // the deletion counts must be saved first
 	Excluded = "excluded"
-	Closed   = "closed" // the controller ends, or does not lead any more
+	Closed   = "closed" // the controller is ending, or leads no longer
 	// Unrecorded: the finalizer orphan stays, because the journal does not have its
 	// object.
 	Unrecorded = "unrecorded"
-	// Unconfirmed: etcd was restored, and nobody has confirmed the state.
+	// Unconfirmed: etcd was restored, and no person has confirmed the state.
 	Unconfirmed = "restored"
-	Uncertain   = "unsure" // the API server was away: what was decided may rest on another history
+	Uncertain   = "unsure" // the API server was away: its etcd may have another history now
 )
 
-// Admit says why an action is refused; "" admits it, and then Finish ends it. The circuit
-// breaker holds deletions only.
+// Admit returns why an action is refused. It returns "" if the action is admitted: then the caller
+// calls Finish at its end. The circuit breaker holds deletions only.
 func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,25 +63,26 @@ func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 	return "", taken
 }
 
-// IsDeletion says whether an action deletes. The circuit breaker counts only those.
+// IsDeletion reports whether an action deletes. The circuit breaker counts only those.
 func IsDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
 
-// refusalNow says why the gate would refuse an action, whatever the counts are; empty: it would not.
+// refusalNow is refusal for callers that do not hold the lock.
 func (g *Gate) refusalNow(a gc.Action) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refusal(a)
 }
 
-// refusal says why an action is refused, whatever the counts are; "" if it is not. The
-// caller holds the lock.
+// refusal returns why an action is refused, whatever the counts are, or "" if it is not. The caller
+// holds the lock.
 func (g *Gate) refusal(a gc.Action) string {
 	switch {
 	case g.closed || g.leaseHeld != nil && !g.leaseHeld():
 		return Closed
-	case a.Verb != gc.Record && a.Verb != gc.Withdraw && g.excluded(a.Object) && a.Verb != gc.RemoveFinalizer: // of one that somebody deleted
+	// A finalizer is only removed from an object that was deleted.
+	case a.Verb != gc.Record && a.Verb != gc.Withdraw && g.excluded(a.Object) && a.Verb != gc.RemoveFinalizer:
 		return Excluded
-	case a.Verb == gc.DeleteVolume && g.exclude[a.Owner.Namespace]: // its claim's
+	case a.Verb == gc.DeleteVolume && g.exclude[a.Owner.Namespace]: // the namespace of its claim
 		return Excluded
 	case g.awaits(a.Collector):
 		return Unconfirmed
@@ -105,29 +107,29 @@ func (g *Gate) halted() bool {
 	return g.loading || g.journalUnread() || g.paused || g.config.Paused
 }
 
-// sure says whether the watched state may be acted on.
+// sure reports whether the watched state may be acted on.
 func (g *Gate) sure() bool {
 	sure, _ := g.api.Sure()
 	return sure
 }
 
-// journalUnread says whether it is not known yet who was orphaned: then an orphan could be
-// deleted.
+// journalUnread reports whether it is not known yet which owners were orphaned: then an orphan
+// could be deleted. In mode enforce, this process must also have taken the journal over.
 func (g *Gate) journalUnread() bool {
 	mode := g.config.ModeOf(gc.Owners)
 	return mode != config.Off && !g.journalOwned && (mode == config.Enforce || !g.journalRead)
 }
 
-// Open says whether anything would be let through, so that nobody asks for what
-// would not.
+// Open reports whether the gate would admit anything. Callers do not request actions while it would
+// not.
 func (g *Gate) Open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.closed && !g.halted()
 }
 
-// Muted says whether not even an event is to be created. Those of the circuit breaker and of
-// envelopes are of all collectors, the others of owners.
+// Muted reports whether even the creation of an event is refused. Events of the circuit breaker and
+// of envelopes belong to all collectors, the others to the collector of owners.
 func (g *Gate) Muted(reason string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +137,7 @@ func (g *Gate) Muted(reason string) bool {
 	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && g.config.ModeOf(gc.Owners) != config.Enforce
 }
 
-// Status says for people what stops everything, and what waits for a person.
+// Status describes, for people, what stops everything and what waits for a person.
 func (g *Gate) Status() string {
 	words := g.Halts()
 	if g.AwaitsConfirmation() {
@@ -144,7 +146,7 @@ func (g *Gate) Status() string {
 	return strings.Join(words, ", ")
 }
 
-// Halts say why nothing is sent at all.
+// Halts returns, in words for people, why nothing is sent, or why no deletions are.
 func (g *Gate) Halts() (words []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

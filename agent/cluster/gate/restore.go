@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// OnRestore has the collectors wait that a person confirms first. That is saved for the next
-// leader, as a pause by hand is.
+// OnRestore makes the collectors of Options.Confirm wait until a person has confirmed the state.
+// That is saved for the next leader, like a pause by hand.
 func (g *Gate) OnRestore(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -20,7 +20,7 @@ func (g *Gate) OnRestore(why string) {
 	g.saver.notify()
 }
 
-// ConfirmRestore lets these collectors go on. It says whether there was something to
+// ConfirmRestore lets these collectors continue. was reports whether there was something to
 // confirm.
 func (g *Gate) ConfirmRestore() (was bool) {
 	g.mu.Lock()
@@ -33,8 +33,8 @@ func (g *Gate) ConfirmRestore() (was bool) {
 	return was
 }
 
-// awaitsConfirmation says whether a collector that is on waits for a person. The caller
-// holds the lock.
+// awaitsConfirmation reports whether a collector that is on waits for a person. The caller holds
+// the lock.
 func (g *Gate) awaitsConfirmation() bool {
 	return g.unconfirmed && slices.ContainsFunc(g.confirm, func(name gc.Collector) bool { return g.config.ModeOf(name) != config.Off })
 }
@@ -46,7 +46,7 @@ func (g *Gate) AwaitsConfirmation() bool {
 	return g.awaitsConfirmation()
 }
 
-// Awaits says whether a collector waits for a person.
+// Awaits reports whether a collector waits for a person.
 func (g *Gate) Awaits(name gc.Collector) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *Gate) awaits(name gc.Collector) bool {
 	return g.unconfirmed && slices.Contains(g.confirm, name)
 }
 
-// Held says whether no deletion of a collector would be let through, whatever its root.
+// Held reports whether the gate would refuse every deletion of a collector, whatever its root.
 func (g *Gate) Held(name gc.Collector) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,8 +23,8 @@ const (
 	saveTimeout                = 5 * time.Second
 	// finalSaveTimeout bounds the last save, for which the release of the Lease waits.
 	finalSaveTimeout = 2 * time.Second
-	// saveDelay is how long after deletions their number is saved, unless it is due
-	// sooner: this gives back what was reserved ahead.
+	// saveDelay is how long after deletions their number is saved, unless a save is due sooner.
+	// That save gives back what was reserved ahead.
 	saveDelay = 5 * time.Second
 
 	haltPaused, haltTripped, haltUnconfirmed = "paused", "breaker-open", "restored"
@@ -35,14 +35,15 @@ const (
 // counts. Nothing is sent until the state of the last leader is read and a new one is
 // saved.
 type saver struct {
-	store StateStore    // nil: there is none
+	store StateStore    // nil: nothing is saved
 	wake  chan struct{} // something has changed
 
-	mu    sync.Mutex // held over a request
-	saved string     // the halts
+	mu    sync.Mutex // held during a request
+	saved string     // the halts, as last saved
 }
 
-// haltState is what holds the gate, as it is saved. The caller holds the lock.
+// haltState returns what holds the gate, in the form in which it is saved. The caller holds the
+// lock.
 func (g *Gate) haltState() string {
 	var words []string
 	if g.paused {
@@ -94,15 +95,16 @@ func (g *Gate) restoreState(k election.State) {
 	}
 }
 
-// loaded lets actions through, unless something else holds them.
+// loaded notes that the state of the last leader is known and a new one is saved. From then on
+// actions are admitted, unless something else holds them.
 func (g *Gate) loaded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loading = false
 }
 
-// startWithoutState lets the gate work without saving anything. Nobody knows then whether
-// etcd was restored before this process began, so a person has to confirm that.
+// startWithoutState lets the gate work without saving anything. It is not known then whether etcd
+// was restored before this process began, so a person has to confirm the state.
 func (g *Gate) startWithoutState() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +114,8 @@ func (g *Gate) startWithoutState() {
 }
 
 // Run restores the state of the last leader, then saves each change, and retries until that
-// succeeds. It returns when ctx ends, or at once without a State. After what may let actions
-// through it calls changed.
+// succeeds. It returns when ctx ends, or early if there is no State or no Lease. It calls changed
+// after each step that may let actions through.
 func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 	if g.saver.store == nil {
 		return
@@ -158,8 +160,8 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 	}
 }
 
-// restore reads the state of the last leader and saves a new one. It retries until it
-// succeeds, ctx ends, or there is no Lease to keep state in.
+// restore reads the state of the last leader and saves a new one. It retries until it succeeds, ctx
+// ends, or there is no Lease to keep state in: then it returns [election.ErrNoLease].
 func (g *Gate) restore(ctx context.Context) error {
 	read := false
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ; {
@@ -210,13 +212,13 @@ func (g *Gate) Save(ctx context.Context) error {
 	}
 	err := g.write(ctx, false)
 	if err != nil {
-		g.saver.notify() // it is tried again
+		g.saver.notify() // Run tries again
 	}
 	return err
 }
 
-// unsaved says whether the Lease lacks the state of the gate, and whether it is to be
-// saved at once.
+// unsaved reports whether the state of the gate must be saved at once (urgent), and whether the
+// saved counts are out of date (dirty).
 func (g *Gate) unsaved() (urgent, dirty bool) {
 	k := &g.saver
 	k.mu.Lock()
@@ -226,7 +228,8 @@ func (g *Gate) unsaved() (urgent, dirty bool) {
 	return !g.loading && (g.haltState() != k.saved || g.breaker.SaveDue(time.Now())), g.breaker.Dirty()
 }
 
-// SaveFinal saves the exact counts at an orderly end, and that no more deletions follow.
+// SaveFinal saves the exact counts at an orderly end: no more deletions follow, so it reserves
+// none.
 func (g *Gate) SaveFinal(ctx context.Context) {
 	if g.saver.store == nil || g.isLoading() {
 		return
@@ -238,7 +241,8 @@ func (g *Gate) SaveFinal(ctx context.Context) {
 	}
 }
 
-// write saves the state of the gate.
+// write saves the state of the gate. If last is set, it reserves no deletions. It returns
+// [election.ErrLost] if the Lease is not held.
 func (g *Gate) write(ctx context.Context, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()

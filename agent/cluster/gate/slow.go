@@ -14,7 +14,7 @@ import (
 // maxCulprits is how many cascades a message names.
 const maxCulprits = 3
 
-// Describe an object as people name it.
+// Describe returns the kind, namespace and name of an object, for people.
 func Describe(o gc.Coordinates) string {
 	if o.Namespace == "" {
 		return cascade.BaseKind(o.Kind) + " " + o.Name
@@ -45,7 +45,8 @@ func (g *Gate) trip(now time.Time, a gc.Action) {
 	g.warn(a.Object, events.Tripped, text)
 }
 
-// reportSlowed says that a cascade has spent its envelope. The caller holds the lock.
+// reportSlowed reports, in the log and as an event, that a cascade has spent its envelope. The
+// caller holds the lock.
 func (g *Gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 	g.metrics.slowdowns.Inc()
 	e := g.config.Envelope
@@ -55,20 +56,22 @@ func (g *Gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 	g.log.Warn("a cascade is slowed down; it continues by itself, and other cascades are not affected",
 		"reason", "envelope", "root", Describe(a.Root), "root_uid", a.Root.UID, "burst", e.Burst, "per_minute", e.PerMinute, "goes_on", taken.RetryAt.UTC().Format(time.RFC3339))
 	if a.Root.IsCollector() {
-		return // there is no object to tell it of
+		return // no object could have the event
 	}
 	g.warn(a.Root, events.Slowed, fmt.Sprintf(
 		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, run ebb control pause; ebb control cascades shows it.", e.Burst, e.PerMinute))
 }
 
-// Cascades are the roots with most deletions of late, those first, and at most so many.
+// Cascades returns the roots with the most deletions recently, most first. most bounds their
+// number.
 func (g *Gate) Cascades(now time.Time, most int) []breaker.Cascade {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.breaker.Cascades(now, most)
 }
 
-// Left is how many deletions the circuit breaker admits within its window; limited: there is one.
+// Left returns how many more deletions the circuit breaker admits within its window; limited is
+// false if it has no limit.
 func (g *Gate) Left(now time.Time) (left int, limited bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

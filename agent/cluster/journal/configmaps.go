@@ -103,7 +103,7 @@ func (m *configMaps) List(ctx context.Context) (names []string, err error) {
 func (m *configMaps) encode(s Segment) *corev1.ConfigMap {
 	data := map[string]*strings.Builder{}
 	for uid, at := range s.Entries {
-		// The next minute: an entry is never older than it says.
+		// Rounded up to the next minute: no entry looks older than it is.
 		key := at.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format(minute)
 		if data[key] == nil {
 			data[key] = new(strings.Builder)
@@ -131,8 +131,8 @@ func (m *configMaps) encode(s Segment) *corev1.ConfigMap {
 	return o
 }
 
-// decode reads a segment. What it cannot read is an error: a journal of a later version
-// may mean something by it.
+// decode reads a segment. Data that it cannot parse is an error: a later version may have written
+// it with a meaning of its own.
 func decode(o *corev1.ConfigMap) (Segment, error) {
 	s := Segment{
 		Name: o.Name, Version: o.ResourceVersion, Token: o.Annotations[tokenKey],

@@ -15,12 +15,11 @@ import (
 var (
 	// ErrNotFound: there is no such segment.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the segment is another than the one that was read, or there is one
-	// already.
+	// ErrConflict: the stored segment is not the one that was read, or there is one already.
 	ErrConflict = errors.New("conflict")
 	// ErrFenced: another process has taken the journal over.
 	ErrFenced = errors.New("another process has taken the journal over")
-	// ErrRefused: this identity may not write it, or the namespace does not exist.
+	// ErrRefused: this identity may not write the journal, or the namespace does not exist.
 	ErrRefused = errors.New("refused")
 	// ErrFull: the journal takes no more entries.
 	ErrFull = errors.New("the journal of orphaned owners is full")
@@ -29,11 +28,11 @@ var (
 // Segment is a part of the journal as it is stored.
 type Segment struct {
 	Name    string
-	Version string // of what was read; empty: there is none yet
-	// Of the head alone.
+	Version string // of the segment that was read; empty: it is not stored yet
+	// Token and Sealed are set in the head alone. Token is that of the process that writes.
 	Token  string
 	Sealed []string // names of the other segments, the oldest first
-	// Entries say when which UID was recorded, to the minute.
+	// Entries are the times at which UIDs were recorded, to the minute, by UID.
 	Entries map[string]time.Time
 }
 
@@ -41,11 +40,11 @@ type Segment struct {
 type Store interface {
 	// Get returns a segment, or ErrNotFound.
 	Get(ctx context.Context, name string) (Segment, error)
-	// Put stores a segment if its Version is the stored one's; with an empty one, if there
-	// is none. Otherwise it returns ErrConflict, and ErrRefused if nothing can be stored
-	// there. It returns the new Version.
+	// Put stores a segment if its Version is the stored one's or, with an empty Version, if there
+	// is no such segment. Otherwise it returns ErrConflict. It returns ErrRefused if nothing can be
+	// stored there. version is the new one.
 	Put(ctx context.Context, s Segment) (version string, err error)
-	// Delete removes a segment. One that is not there is no error.
+	// Delete removes a segment. A segment that does not exist is no error.
 	Delete(ctx context.Context, name string) error
 	// List names all segments of the journal but the head.
 	List(ctx context.Context) ([]string, error)
@@ -56,11 +55,11 @@ const (
 	segmentSize = 64 << 10
 	// maxSegments bounds the chain.
 	maxSegments = 64
-	// maxTries bounds how often a write is tried that somebody else's came before.
+	// maxTries bounds the attempts of a write that meets conflicts.
 	maxTries = 5
 )
 
-// Journal is one process's hand on the journal. Its methods may be called concurrently;
+// Journal is the access of one process to the journal. Its methods may be called concurrently;
 // requests are sent one after the other.
 type Journal struct {
 	store Store
@@ -68,19 +67,19 @@ type Journal struct {
 	token string
 	most  int // bytes of UIDs in a segment
 
-	writing sync.Mutex // held over requests
+	writing sync.Mutex // held during requests
 
 	mu     sync.Mutex
 	head   Segment // as it was last stored by this process
 	sealed []Segment
 }
 
-// New makes a journal whose head has this name. It asks nothing yet.
+// New returns a Journal whose head has this name. It sends no request yet.
 func New(store Store, name string) *Journal {
 	return &Journal{store: store, name: name, token: string(uuid.NewUUID()), most: segmentSize, head: Segment{Name: name, Entries: map[string]time.Time{}}}
 }
 
-// Has says whether a UID is stored, as far as this process knows.
+// Has reports whether a UID is stored, as far as this process knows.
 func (j *Journal) Has(uid string) bool {
 	head, sealed := j.stored()
 	if _, ok := head.Entries[uid]; ok {
@@ -99,7 +98,7 @@ func (j *Journal) Len() int {
 	return n
 }
 
-// stored is what this process knows to be stored. It is replaced, never changed.
+// stored returns what this process knows to be stored. These values are replaced, never changed.
 func (j *Journal) stored() (head Segment, sealed []Segment) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -112,11 +111,11 @@ func (j *Journal) set(head Segment, sealed []Segment) {
 	j.head, j.sealed = head, sealed
 }
 
-// Taken is what the journal was found to have.
+// Taken is what was found in the journal.
 type Taken struct {
 	Entries map[string]time.Time
-	Lost    []string // segments that the head names and that are not there
-	Absent  bool     // there was no journal: nobody has ever stored anything
+	Lost    []string // segments that the head names and that do not exist
+	Absent  bool     // there was no journal: nothing was ever stored
 }
 
 // Read returns what is stored, and changes nothing: it is for a process that only
@@ -126,7 +125,7 @@ func (j *Journal) Read(ctx context.Context) (Taken, error) {
 	return taken, err
 }
 
-// read the whole chain. A head that is not there is empty.
+// read reads the whole chain. A missing head counts as empty.
 func (j *Journal) read(ctx context.Context) (head Segment, sealed []Segment, taken Taken, err error) {
 	taken.Entries = map[string]time.Time{}
 	head, err = j.store.Get(ctx, j.name)
@@ -153,9 +152,9 @@ func (j *Journal) read(ctx context.Context) (head Segment, sealed []Segment, tak
 	return head, sealed, taken, nil
 }
 
-// TakeOver makes this process the one that writes. It returns all that is stored then,
-// which is what was stored before and what this process knows besides. After an error
-// nothing counts as stored; what it returns is known all the same.
+// TakeOver makes this process the one that writes. It returns all that is stored then: what was
+// stored before, and what this process knows besides. After an error nothing counts as stored, but
+// the returned entries are known all the same.
 func (j *Journal) TakeOver(ctx context.Context, known map[string]time.Time) (Taken, error) {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -179,7 +178,8 @@ func (j *Journal) TakeOver(ctx context.Context, known map[string]time.Time) (Tak
 	return Taken{Entries: known}, fmt.Errorf("take over the journal of orphaned owners: %w", ErrConflict)
 }
 
-// Write stores some UIDs and forgets others.
+// Write stores the UIDs of add and removes those of forget. It returns ErrFenced if another process
+// has taken the journal over.
 func (j *Journal) Write(ctx context.Context, add map[string]time.Time, forget []string) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -189,7 +189,7 @@ func (j *Journal) Write(ctx context.Context, add map[string]time.Time, forget []
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
-		// An answer of ours was lost, somebody edited it, or another process writes now.
+		// An earlier answer was lost, a user edited the journal, or another process writes it now.
 		all := maps.Clone(head.Entries)
 		maps.DeleteFunc(all, func(uid string, _ time.Time) bool { return slices.Contains(forget, uid) })
 		maps.Copy(all, add)
@@ -206,8 +206,8 @@ func (j *Journal) Write(ctx context.Context, add map[string]time.Time, forget []
 	return fmt.Errorf("write the journal of orphaned owners: %w", ErrConflict)
 }
 
-// advance stores a head that follows another, by compare-and-swap. What does not fit is
-// sealed first: until the head names it, a segment is nobody's.
+// advance stores a head that follows another, by compare-and-swap. It first seals the entries that
+// do not fit. A new segment is not part of the journal until the head names it.
 func (j *Journal) advance(ctx context.Context, head Segment, sealed []Segment, add map[string]time.Time, forget []string) error {
 	next := Segment{Name: j.name, Version: head.Version, Token: j.token, Entries: maps.Clone(head.Entries)}
 	if next.Entries == nil {
@@ -246,12 +246,12 @@ func (j *Journal) advance(ctx context.Context, head Segment, sealed []Segment, a
 	next.Version = version
 	j.set(next, sealed)
 	for _, name := range emptied {
-		_ = j.store.Delete(ctx, name) // a stray that stays goes when the next process takes over
+		_ = j.store.Delete(ctx, name) // a stray that is left is removed when the next process takes over
 	}
 	return nil
 }
 
-// without are the segments with some UIDs forgotten, and those of which nothing is left.
+// without returns the segments without some UIDs, and the names of those that have no UIDs left.
 func without(list []Segment, forget []string) (left []Segment, emptied []string) {
 	for _, s := range list {
 		if slices.ContainsFunc(forget, func(uid string) bool { _, ok := s.Entries[uid]; return ok }) {
@@ -276,11 +276,11 @@ func (j *Journal) seal(ctx context.Context, entries map[string]time.Time) (Segme
 	return s, err
 }
 
-// removeStrays removes segments that a process left behind before its head named them.
+// removeStrays removes segments that a process stored but never named in a head.
 func (j *Journal) removeStrays(ctx context.Context) {
 	names, err := j.store.List(ctx)
 	if err != nil {
-		return // they cost some space, and are removed another time
+		return // strays only cost space; the next process removes them
 	}
 	head, _ := j.stored()
 	for _, name := range names {

@@ -23,31 +23,31 @@ import (
 )
 
 const (
-	// minWriteInterval is the least time between two writes of the journal: what is asked for
-	// within it goes together.
+	// minWriteInterval is the least time between two writes of the journal: records requested
+	// within it are written together.
 	minWriteInterval = 100 * time.Millisecond
 	// retryMin and retryMax bound the pause after the journal could not be
 	// taken over.
 	retryMin, retryMax = 250 * time.Millisecond, 15 * time.Second
 	// writeTimeout bounds one write, and one attempt to take the journal over.
 	writeTimeout = 20 * time.Second
-	// maxHeldNamed bounds the owners that get an event that they are held.
+	// maxHeldNamed bounds the owners that get an event because their orphaning waits.
 	maxHeldNamed = 1024
 )
 
-// Graph is the graph of owners, as the loop that owns it lets it be used.
+// Graph is the graph of owners. Its methods reach it through the loop that owns it.
 type Graph interface {
-	// Do has the loop do something with the graph, and returns when it has. An error says that the
-	// loop, or ctx, has ended.
+	// Do runs do in the loop, and returns when it has run. An error means that the loop, or ctx,
+	// has ended.
 	Do(ctx context.Context, do func(now time.Time, c *cascade.Collector)) error
 	// CaughtUp waits until each type has caught up, and returns those that may hide dependents, with
 	// the reason.
 	CaughtUp(ctx context.Context) (holders map[string]error, err error)
-	// Recorded takes how a Record went.
+	// Recorded receives the result of a Record.
 	Recorded(a gc.Action, r gc.Result)
 }
 
-// Options are what a [Keeper] is made of.
+// Options configure a [Keeper].
 type Options struct {
 	Store    Store
 	Election config.LeaderElection // the journal is named after its Lease
@@ -55,16 +55,15 @@ type Options struct {
 	Metrics  *Metrics // see [NewMetrics]
 	Gate     *gate.Gate
 	Graph    Graph
-	Warn     func(o gc.Coordinates, reason, message string) // has an event created
+	Warn     func(o gc.Coordinates, reason, message string) // queues an event
 }
 
-// Keeper keeps the journal of orphaned owners, beside the loop of the graph.
+// Keeper keeps the journal of orphaned owners, in goroutines of its own.
 //
 // Before the finalizer orphan is removed, the owner's UID is stored in the journal; the gate
-// refuses to remove such a finalizer otherwise. Nothing is sent before the journal is taken
-// over, which also fences a predecessor that wakes up late. Records that are asked for within
-// 100 ms are written together. While owners are observed, the
-// journal is read and not written.
+// refuses to remove such a finalizer otherwise. Nothing is sent before the journal is taken over,
+// which also fences a predecessor that wakes up late. Records that are requested within 100 ms are
+// written together. While owners are observed, the journal is read and not written.
 type Keeper struct {
 	log     *slog.Logger
 	metrics *Metrics
@@ -72,30 +71,30 @@ type Keeper struct {
 	graph   Graph
 	warn    func(o gc.Coordinates, reason, message string)
 	journal *Journal
-	name    string // for people
+	name    string // namespace/name, for messages
 	wake    chan struct{}
-	grew    chan struct{} // something came into it
+	grew    chan struct{} // the journal was written
 
 	mu      sync.Mutex
 	pending []gc.Action // Record and Withdraw, in order
-	forget  []string    // UIDs that a sweep has done with
-	stale   bool        // it must be taken over again: etcd was restored
+	forget  []string    // UIDs that a sweep has dropped
+	stale   bool        // the journal must be taken over again: etcd was restored
 
-	// Of the goroutine of Run alone.
-	read, owned bool            // by this process, since it began or etcd was restored
-	held        map[string]bool // UIDs of owners that have an event that they wait
+	// Owned by the goroutine of Run.
+	read, owned bool            // the journal, by this process, since it began or etcd was restored
+	held        map[string]bool // UIDs of owners that have got an event, because they wait
 
-	problem atomic.Pointer[string] // why it cannot be written; nil or empty: it can be
+	problem atomic.Pointer[string] // why the journal cannot be written; nil or empty: it can be
 }
 
-// NewKeeper makes one that reads and writes nothing until Run.
+// NewKeeper returns a Keeper that reads and writes nothing until Run.
 func NewKeeper(o Options) *Keeper {
 	name := o.Election.JournalName()
 	return &Keeper{log: o.Log, metrics: o.Metrics, gate: o.Gate, graph: o.Graph, warn: o.Warn, journal: New(o.Store, name), name: o.Election.Namespace + "/" + name,
 		wake: make(chan struct{}, 1), grew: make(chan struct{}, 1), held: map[string]bool{}}
 }
 
-// Has says whether an owner is in the stored journal.
+// Has reports whether an owner is in the stored journal.
 func (k *Keeper) Has(uid string) bool { return k.journal.Has(uid) }
 
 // Add queues a Record or a Withdraw. It never blocks.
@@ -106,20 +105,20 @@ func (k *Keeper) Add(a gc.Action) {
 	k.Notify()
 }
 
-// forgetNow removes owners that a sweep has done with.
+// forgetNow queues the removal of owners that a sweep has dropped, and wakes Run.
 func (k *Keeper) forgetNow(uids []string) {
 	k.forgetLater(uids)
 	k.Notify()
 }
 
-// forgetLater keeps what could not be removed for the next write.
+// forgetLater queues the removal of owners for the next write.
 func (k *Keeper) forgetLater(uids []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forget = append(k.forget, uids...)
 }
 
-// Reload has the journal taken over again: after a restore it may be an older one.
+// Reload has Run take the journal over again: after an etcd restore it may be an older one.
 func (k *Keeper) Reload() {
 	k.mu.Lock()
 	k.stale = true
@@ -127,7 +126,7 @@ func (k *Keeper) Reload() {
 	k.Notify()
 }
 
-// Notify has the keeper look at the mode again.
+// Notify wakes Run, which then checks the mode again and writes what is pending.
 func (k *Keeper) Notify() {
 	select {
 	case k.wake <- struct{}{}:
@@ -135,7 +134,7 @@ func (k *Keeper) Notify() {
 	}
 }
 
-// takePending takes what is to be written.
+// takePending returns what is to be written, and clears it.
 func (k *Keeper) takePending() (actions []gc.Action, forget []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,7 +143,7 @@ func (k *Keeper) takePending() (actions []gc.Action, forget []string) {
 	return actions, forget
 }
 
-// Problem is why owners cannot be orphaned; empty if they can.
+// Problem returns why owners cannot be orphaned; empty if they can.
 func (k *Keeper) Problem() string {
 	if p := k.problem.Load(); p != nil {
 		return *p
@@ -152,8 +151,8 @@ func (k *Keeper) Problem() string {
 	return ""
 }
 
-// ready says whether the journal is as the mode wants it: taken over or, by who only
-// observes, read.
+// ready reports whether the journal is as the mode needs it: taken over or, while owners are
+// observed, read.
 func (k *Keeper) ready(observes bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -163,7 +162,7 @@ func (k *Keeper) ready(observes bool) bool {
 	return k.owned || observes && k.read
 }
 
-// Run keeps the journal until ctx ends, and takes out of it what is old. It calls fenced when
+// Run keeps the journal until ctx ends, and removes old entries from it. It calls fenced when
 // another process has taken the journal over, which only a leader does.
 func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	var sweeps sync.WaitGroup
@@ -195,8 +194,9 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	}
 }
 
-// take takes the journal over and has the collector know what is in it, before
-// anything is sent. Who only observes reads it, and goes on without if that fails.
+// take takes the journal over and gives its entries to the collector, before anything is sent.
+// While owners are observed it only reads the journal; if that fails, the gate does not wait for
+// it.
 func (k *Keeper) take(ctx context.Context) (err error) {
 	observes := k.gate.OwnersObserved()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -225,8 +225,8 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 	for uid, at := range found.Entries {
 		entries = append(entries, cascade.Entry{UID: uid, Recorded: at})
 	}
-	// Where there is no journal, and none can be kept, nobody was ever orphaned by ebb:
-	// then only orphaning waits.
+	// If there is no journal, and none can be kept, ebb has never orphaned an owner: then only
+	// orphaning waits.
 	known := err == nil || found.Absent && errors.Is(err, ErrRefused)
 	return errors.Join(err, k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
 		c.Recall(now, entries)
@@ -234,7 +234,7 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 	}))
 }
 
-// write stores what is asked for, and answers.
+// write stores what is pending, and answers the records.
 func (k *Keeper) write(ctx context.Context) error {
 	actions, forget := k.takePending()
 	begun := time.Now()
@@ -276,7 +276,7 @@ func (k *Keeper) write(ctx context.Context) error {
 	return err
 }
 
-// refuse refuses all pending records.
+// refuse answers all pending records with a failure.
 func (k *Keeper) refuse(err error) {
 	actions, _ := k.takePending()
 	for _, a := range actions {
@@ -284,7 +284,8 @@ func (k *Keeper) refuse(err error) {
 	}
 }
 
-// answer informs the collector how a Record went, and the owner that it waits.
+// answer returns the result of a Record to the collector. If the journal cannot be written, it also
+// creates an event on the owner: its orphaning waits.
 func (k *Keeper) answer(a gc.Action, r gc.Result, err error) {
 	if a.Verb != gc.Record {
 		return
@@ -318,7 +319,7 @@ func (k *Keeper) setProblem(err error) {
 	k.problem.Store(&problem)
 }
 
-// resultOfRefusal is what the gate's refusal of an action means for the collector.
+// resultOfRefusal returns what a refusal of the gate means for the collector.
 func resultOfRefusal(why string) gc.Result {
 	if why == gate.Observed || why == gate.Excluded {
 		return gc.Withheld

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// Memory is a store that ends with the process. It is for tests.
+// Memory is a [Store] in memory, for tests.
 type Memory struct {
 	mu       sync.Mutex
 	version  int
 	segments map[string]Segment
-	// Fail, if set, is asked before each write; its error is returned instead. With done,
-	// the write is done all the same: its answer is lost.
+	// Fail, if set, is called before each write, and Put returns its error. With done, the write is
+	// carried out all the same: its answer is lost.
 	Fail func(s Segment) (done bool, err error)
-	Deaf error // returned by each Get
-	Puts int   // that succeeded
+	Deaf error // if set, returned by each Get
+	Puts int   // writes that were carried out
 }
 
 // Get implements [Store].
@@ -68,7 +68,7 @@ func (m *Memory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Backup returns what puts back what is stored now.
+// Backup returns a function that restores what is stored now.
 func (m *Memory) Backup() (restore func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +80,7 @@ func (m *Memory) Backup() (restore func()) {
 	}
 }
 
-// Set changes what the store does, in between what it is asked.
+// Set changes the store, between two requests.
 func (m *Memory) Set(change func(*Memory)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

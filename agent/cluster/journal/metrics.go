@@ -12,7 +12,7 @@ type Metrics struct {
 	writes                 *prometheus.CounterVec
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics of a [Keeper].
 func NewMetrics(f program.Factory) *Metrics {
 	return &Metrics{
 		held:    f.Gauge("orphaning_held", "1 while owners wait to be orphaned because the journal of orphaned owners cannot be written."),
@@ -22,7 +22,7 @@ func NewMetrics(f program.Factory) *Metrics {
 	}
 }
 
-// wrote notes a write.
+// wrote counts a write, and sets the number of entries.
 func (m *Metrics) wrote(entries int, err error) {
 	m.entries.Set(float64(entries))
 	result := "done"

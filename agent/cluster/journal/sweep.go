@@ -19,10 +19,10 @@ const maxNamed = 10
 // sweepInterval is the least time between two sweeps: each asks every type for one object.
 const sweepInterval = time.Hour
 
-// runSweeps takes owners out of the journal, until ctx ends: those that were orphaned
-// so long ago that no type can have a dependent of theirs that was not seen.
+// runSweeps removes owners from the journal, until ctx ends. It removes those that were orphaned so
+// long ago that no type can have an unseen dependent of theirs.
 func (k *Keeper) runSweeps(ctx context.Context) {
-	last := time.Now() // what a predecessor recorded begins to count now
+	last := time.Now() // the entries of a predecessor count from now
 	for {
 		var oldest time.Time
 		if k.graph.Do(ctx, func(_ time.Time, c *cascade.Collector) {
@@ -60,7 +60,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// notifySweeper says that something was recorded.
+// notifySweeper notifies runSweeps that the journal was written.
 func (k *Keeper) notifySweeper() {
 	select {
 	case k.grew <- struct{}{}:
@@ -68,8 +68,8 @@ func (k *Keeper) notifySweeper() {
 	}
 }
 
-// sweep once. A type that cannot be read, and a part of discovery that failed, hold all
-// entries, for they may hide dependents.
+// sweep makes one sweep. A type that cannot be read, or a part of discovery that failed, may hide
+// dependents. Then all entries are kept.
 func (k *Keeper) sweep(ctx context.Context) {
 	begun := time.Now()
 	holders, err := k.graph.CaughtUp(ctx)
@@ -86,7 +86,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 }
 
-// swept has the collector forget, unless something holds the entries.
+// swept has the collector forget old entries, unless something may hide dependents.
 func (k *Keeper) swept(ctx context.Context, begun time.Time, holders map[string]error) {
 	k.metrics.holders.Set(float64(len(holders)))
 	if len(holders) > 0 {

@@ -4,31 +4,31 @@ package limiter
 import "time"
 
 const (
-	// steadyLatency is what is never taken for a slow API server: more requests at
-	// once make each take longer, and are still worth it.
+	// steadyLatency is a latency that never counts as a slow API server. More requests at once make
+	// each one take longer, and are still worth it.
 	steadyLatency = 250 * time.Millisecond
-	// slowFactor is how much longer than the quickest of late requests take on
-	// average when the API server is slow.
+	// slowFactor is the ratio of average to quickest recent latency above which the API server is
+	// slow.
 	slowFactor = 5
-	// halveInterval is the least time between two halvings: the answers to what was sent
+	// halveInterval is the least time between two halvings. The answers to requests that were sent
 	// before the first one say nothing new.
 	halveInterval = 250 * time.Millisecond
 	// forgetAfter is how long the quickest answer is remembered.
 	forgetAfter = time.Minute
-	// probeMin and probeMax bound the pause after the API server refused or failed
-	// a single request in a row of failures; it doubles from one to the other.
+	// probeMin and probeMax bound the pause after the API server refused a request, or failed a row
+	// of them. The pause doubles from one to the other.
 	probeMin = 250 * time.Millisecond
 	probeMax = 10 * time.Second
 )
 
-// Limiter decides how many requests may be on their way at once: one more for each
-// round that went well, half as many when the API server says that it is too much
-// (AIMD, as TCP does it). It is not safe for concurrent use.
+// Limiter decides how many requests may be in flight at once: one more after each round that went
+// well, half as many when the API server throttles, fails or is slow (AIMD, as in TCP). It is not
+// safe for concurrent use.
 type Limiter struct {
 	limit, most int
 	inFlight    int
-	full        int // answers to come of those that were on their way when no more might be
-	credit      int // such answers since the last increase
+	full        int // pending answers to requests that were in flight when the limit was reached
+	credit      int // answers to these since the last increase
 	average     time.Duration
 	quickest    time.Duration
 	quickestAt  time.Time
@@ -37,20 +37,20 @@ type Limiter struct {
 	until       time.Time
 }
 
-// New makes one that begins with start requests, and never admits more than most.
+// New returns a Limiter that starts with start requests, and never admits more than most.
 func New(start, most int) Limiter { return Limiter{limit: start, most: most} }
 
-// Resize takes another cap.
+// Resize sets another maximum.
 func (l *Limiter) Resize(most int) { l.most, l.limit = most, min(l.limit, most) }
 
-// Limit is how many requests may be on their way at present, InFlight how many are.
+// Limit returns how many requests may be in flight at present, InFlight how many are.
 func (l *Limiter) Limit() int    { return l.limit }
 func (l *Limiter) InFlight() int { return l.inFlight }
 
-// Until is when the next request may be sent, after a pause.
+// Until returns when the next request may be sent, after a pause.
 func (l *Limiter) Until() time.Time { return l.until }
 
-// Free is how many more requests may be sent now.
+// Free returns how many more requests may be sent now.
 func (l *Limiter) Free(now time.Time) int {
 	if now.Before(l.until) {
 		return 0
@@ -68,18 +68,18 @@ func (l *Limiter) Sent() {
 // MarkFull notes that more requests would be in flight if they were allowed.
 func (l *Limiter) MarkFull() { l.full = l.inFlight }
 
-// Cancel takes a request back that was never sent.
+// Cancel takes back a request that was counted and never sent.
 func (l *Limiter) Cancel() { l.inFlight-- }
 
-// Verdict is what an answer says of the API server's strength.
+// Verdict is what an answer says about the load of the API server.
 type Verdict uint8
 
 // What an answer can say.
 const (
 	Succeeded Verdict = iota
-	Failed            // no answer, or a 5xx: of one object, or of all
+	Failed            // no answer, or a 5xx; for one object, or for all
 	Throttled         // 429
-	Webhook           // nothing: an admission webhook failed
+	Webhook           // an admission webhook failed: this says nothing about the API server
 )
 
 // Answered counts an answer.
@@ -97,8 +97,8 @@ func (l *Limiter) Answered(now time.Time, v Verdict, took, retryAfter time.Durat
 		}
 		l.pause(now, retryAfter)
 	case Failed:
-		// One object whose webhook is broken must not slow the others: only a row of
-		// failures as long as what is on its way is the API server's.
+		// One object whose webhook is broken must not slow the others. Only a row of failures that
+		// is as long as the limit counts as the API server's.
 		if l.failures++; l.failures >= l.limit {
 			l.halve(now)
 			l.pause(now, l.backoff())
@@ -125,7 +125,7 @@ func (l *Limiter) halve(now time.Time) {
 		return
 	}
 	l.halvedAt, l.credit, l.limit = now, 0, max(1, l.limit/2)
-	l.average = 0 // measured anew
+	l.average = 0 // measured again from the next answer
 }
 
 func (l *Limiter) pause(now time.Time, d time.Duration) {
@@ -134,8 +134,8 @@ func (l *Limiter) pause(now time.Time, d time.Duration) {
 	}
 }
 
-// backoff is the pause after so many failures in a row. The first of as many as
-// are on their way are one failure.
+// backoff returns the pause after this row of failures. The first ones, as many as the limit, count
+// as one failure: they were in flight together.
 func (l *Limiter) backoff() time.Duration {
 	return min(probeMin<<min(max(l.failures-l.limit, 0), 10), probeMax)
 }

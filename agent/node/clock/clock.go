@@ -1,10 +1,9 @@
-// Package clock is ebb's own time. It reads like the wall clock at the moment the boot
-// was first seen, and from then on advances with CLOCK_BOOTTIME, so that setting the
-// wall clock back or forth changes neither an order nor an age. The kernel's stamps are
-// in CLOCK_BOOTTIME too and convert exactly.
+// Package clock is ebb's own clock. It starts at the time of the wall clock when ebb first runs in a
+// boot, and then advances with CLOCK_BOOTTIME. So setting the wall clock back or forth changes neither
+// an order nor an age. The kernel's stamps are in CLOCK_BOOTTIME, too, and convert exactly.
 //
-// Across a reboot nobody can tell a long time off from a wrong wall clock. Ages
-// therefore do not grow while the node is off: see state.Records.Shift.
+// After a reboot, ebb cannot distinguish a long time off from a wrong wall clock. So ages do not grow
+// while the node is off: see state.Records.Shift.
 package clock
 
 import (
@@ -36,12 +35,12 @@ func bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// WallAt converts a CLOCK_BOOTTIME stamp to the wall clock as it stands now.
+// WallAt converts a CLOCK_BOOTTIME stamp to the wall clock as it is set now, rounded to a millisecond.
 func (s Sources) WallAt(bootNS uint64) time.Time {
 	return s.Wall().Add(time.Duration(bootNS) - s.Boot()).Round(time.Millisecond)
 }
 
-// BootID reads what tells this boot from others.
+// BootID returns the kernel's ID of this boot.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -50,15 +49,15 @@ func BootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Clock tells ebb's time, and has its sources.
+// Clock is ebb's clock, with its sources.
 type Clock struct {
 	Sources
 	anchorWall time.Time // ebb's time at anchorBoot, without monotonic reading
 	anchorBoot time.Duration
 }
 
-// New continues the clock of this boot if saved is of it, and otherwise starts one at
-// the wall clock's time.
+// New continues the saved clock if it is of this boot. Otherwise it starts one at the wall clock's
+// time.
 func New(saved state.Anchor, thisBoot string, s Sources) *Clock {
 	c := &Clock{Sources: s, anchorWall: s.Wall().Round(0), anchorBoot: s.Boot()}
 	if saved.BootID == thisBoot && !saved.Wall.IsZero() && saved.Boot <= c.anchorBoot {
@@ -67,22 +66,22 @@ func New(saved state.Anchor, thisBoot string, s Sources) *Clock {
 	return c
 }
 
-// Anchor is what New continues this clock from.
+// Anchor returns what New needs to continue this clock.
 func (c *Clock) Anchor(thisBoot string) state.Anchor {
 	return state.Anchor{BootID: thisBoot, Boot: c.anchorBoot, Wall: c.anchorWall}
 }
 
-// Now is ebb's time.
+// Now returns ebb's time.
 func (c *Clock) Now() time.Time { return c.anchorWall.Add(c.Boot() - c.anchorBoot) }
 
-// AtBoot converts a CLOCK_BOOTTIME stamp.
+// AtBoot converts a CLOCK_BOOTTIME stamp to ebb's time.
 func (c *Clock) AtBoot(ns uint64) time.Time {
 	return c.anchorWall.Add(time.Duration(ns) - c.anchorBoot)
 }
 
-// End converts an end that the runtime dates by the wall clock, which may have been set
-// before it or since: to the later of the two times that it can mean. One from before the
-// boot, or that is still to come, tells nothing but that it was not later than now.
+// End converts an end that the runtime dates by the wall clock. The wall clock may have been set before
+// that end or since, so the date can mean two times: End returns the later one. A date before the boot,
+// or in the future, proves only that the end was not later than now: then End returns now.
 func (c *Clock) End(t time.Time) time.Time {
 	now := c.Now()
 	at := Latest(t.Round(0), c.FromWall(t))
@@ -92,13 +91,13 @@ func (c *Clock) End(t time.Time) time.Time {
 	return at
 }
 
-// FromWall converts a time that the runtime wrote by the wall clock. It is only as good
-// as the wall clock was; a time in the future becomes now.
+// FromWall converts a time that the runtime wrote by the wall clock. The result is only as exact as the
+// wall clock was; a time in the future becomes now.
 func (c *Clock) FromWall(t time.Time) time.Time {
 	return c.Now().Add(-max(0, c.Wall().Sub(t)))
 }
 
-// Latest is the last of the times; the zero time if there are none.
+// Latest returns the last of the times; the zero time if there are none.
 func Latest(times ...time.Time) time.Time {
 	if len(times) == 0 {
 		return time.Time{}
@@ -106,7 +105,7 @@ func Latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// OrNil is nil for the zero time: how a page leaves a time out.
+// OrNil returns nil for the zero time, so that a page leaves it out.
 func OrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -114,10 +113,11 @@ func OrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// Came reports whether a deadline has come; the zero time is none.
+// Came reports whether a deadline has come. The zero time is no deadline.
 func Came(deadline, now time.Time) bool { return !deadline.IsZero() && !deadline.After(now) }
 
-// Earliest is the first of the times, of which the zero time is none.
+// Earliest returns the first of the times, and ignores zero times; the zero time if there are no
+// others.
 func Earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if first.IsZero() || !t.IsZero() && t.Before(first) {

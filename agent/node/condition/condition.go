@@ -1,6 +1,6 @@
-// Package condition keeps what lasts: that the runtime does not answer, that the state
-// cannot be written. The log hears of the beginning and the end, once each; whoever
-// shows the same fact elsewhere (a metric, readiness, a page) follows it or asks for it.
+// Package condition keeps what lasts: that the runtime does not answer, that the state cannot be
+// written. It logs the beginning and the end of each condition, once. A metric, readiness or a page
+// that shows the same fact follows the condition or asks for it.
 package condition
 
 import (
@@ -25,7 +25,7 @@ func NewSet(log *slog.Logger) *Set {
 	return &Set{log: log, holds: make(map[string]bool), followers: make(map[string]func(bool))}
 }
 
-// Follow has a function called now and whenever the condition begins or ends.
+// Follow calls f now, and whenever the condition begins or ends. f runs under the lock of the Set.
 func (s *Set) Follow(name string, f func(holds bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,8 +33,8 @@ func (s *Set) Follow(name string, f func(holds bool)) {
 	f(s.holds[name])
 }
 
-// Begin sets a condition. Only its beginning is logged at that level; while it holds,
-// what is new about it goes to the debug log.
+// Begin sets a condition, and logs msg. Only its beginning is logged at that level; while it holds,
+// further calls go to the debug log.
 func (s *Set) Begin(name string, level slog.Level, msg string, args ...any) {
 	if !s.change(name, true) {
 		level = slog.LevelDebug
@@ -42,24 +42,24 @@ func (s *Set) Begin(name string, level slog.Level, msg string, args ...any) {
 	s.log.Log(context.Background(), level, msg, args...)
 }
 
-// End clears a condition, and says so if it held.
+// End clears a condition, and logs msg if it held.
 func (s *Set) End(name, msg string) {
 	if s.change(name, false) {
 		s.log.Info(msg, "reason", name)
 	}
 }
 
-// Drop clears a condition of something that is gone itself, without a word.
+// Drop clears a condition of something that no longer exists. It logs nothing.
 func (s *Set) Drop(name string) { s.change(name, false) }
 
-// Holds is whether a condition does.
+// Holds reports whether a condition holds.
 func (s *Set) Holds(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holds[name]
 }
 
-// Names are those of the conditions that hold, sorted.
+// Names returns the names of the conditions that hold, sorted.
 func (s *Set) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

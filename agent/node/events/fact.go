@@ -11,7 +11,7 @@ type Reason string
 // The reasons.
 const (
 	Hold         Reason = "EbbHold"         // a low threshold cannot be reached
-	PulledAgain  Reason = "EbbPulledAgain"  // an image is removed and pulled in a circle
+	PulledAgain  Reason = "EbbPulledAgain"  // an image is removed and pulled again and again
 	ReclaimShort Reason = "EbbReclaimShort" // a run ended before its goal
 	Paused       Reason = "EbbPaused"
 	Resumed      Reason = "EbbResumed"
@@ -22,18 +22,20 @@ func (r Reason) warns() bool { return r != Paused && r != Resumed }
 // Fact is the content of a Kubernetes Event about this node.
 type Fact struct {
 	Reason  Reason
-	Subject string // what it is about: a path, an image. With the reason it says which facts are one
+	Subject string // the path or image concerned. Facts with the same Reason and Subject are one
 	Message string
 }
 
-// Bounds in bytes: of a message, which is the API's for Events of its later group
-// (k8s.io/kubernetes/pkg/apis/core/validation/events.go, NoteLengthLimit), and of what Quote takes.
+// Limits in bytes. maxMessage is the limit of the API for Events of its later group
+// (k8s.io/kubernetes/pkg/apis/core/validation/events.go, NoteLengthLimit). maxQuoted is what Quote
+// keeps of a text.
 const (
 	maxMessage = 1024
 	maxQuoted  = 200
 )
 
-// Quote makes words that somebody else chose fit for a message: escaped, and not long.
+// Quote makes text from outside ebb fit for a message: it escapes the text and cuts it to maxQuoted
+// bytes.
 func Quote(s string) string {
 	if len(s) > maxQuoted {
 		return strconv.Quote(cut(s, maxQuoted)) + "…"
@@ -41,7 +43,7 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// cut shortens to n bytes, between two letters.
+// cut shortens s to at most n bytes, without splitting a rune.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

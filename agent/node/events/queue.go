@@ -12,18 +12,18 @@ import (
 
 const (
 	spacing      = time.Minute // between two Events of one reason
-	window       = time.Hour   // what the limits below are for
+	window       = time.Hour   // over which the limits below count
 	maxPosts     = 20
 	maxOfReason  = 10
 	maxWaiting   = 32
-	maxWait      = time.Hour // for what still waits then, nobody asks any more
+	maxWait      = time.Hour // a fact that did not occur for so long is dropped as out of date
 	seriesExpiry = time.Hour // how long an API server keeps an Event by default (--event-ttl)
 )
 
-// queue has the facts to post, those posted lately, and the rule of when each is posted. The zero
-// value is ready. It knows no time of its own.
+// queue holds the facts to post and the recent posts, and decides when each fact is posted. The
+// zero value is ready. Its callers pass the time in.
 type queue struct {
-	waiting []waiting // in order of their first time
+	waiting []waiting // in order of their first occurrence
 	posts   []posted  // of the last window, in order
 	series  map[key]series
 }
@@ -53,7 +53,7 @@ type series struct {
 	first, last time.Time
 }
 
-// add takes a fact in, and returns how many were dropped for it.
+// add queues a fact. It returns how many facts it dropped: those that expired, or made room.
 func (q *queue) add(f Fact, now time.Time) (dropped int) {
 	dropped = q.expire(now)
 	k := key{f.Reason, f.Subject}
@@ -71,7 +71,7 @@ func (q *queue) add(f Fact, now time.Time) (dropped int) {
 	return dropped
 }
 
-// victim is the first one that waits of the reason with most.
+// victim returns the index of the oldest waiting entry of the reason that has the most.
 func (q *queue) victim() (index int) {
 	count := make(map[Reason]int)
 	for _, w := range q.waiting {
@@ -85,7 +85,7 @@ func (q *queue) victim() (index int) {
 	return index
 }
 
-// expire forgets what is too old, and returns how many facts waited for too long.
+// expire drops facts, posts and series that are too old. It returns how many facts it dropped.
 func (q *queue) expire(now time.Time) (dropped int) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(w waiting) bool {
 		old := now.Sub(w.last) >= maxWait
@@ -103,7 +103,7 @@ func (q *queue) expire(now time.Time) (dropped int) {
 	return dropped
 }
 
-// next is when the next one may go; ok is false if none waits.
+// next returns when the next fact may be posted; ok is false if none waits.
 func (q *queue) next() (at time.Time, ok bool) {
 	for _, w := range q.waiting {
 		if may := q.allowed(w.reason); !ok || may.Before(at) {
@@ -113,7 +113,7 @@ func (q *queue) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// allowed is when the limits let a reason go; the zero time if they do not concern it.
+// allowed returns when the limits allow a post of a reason; the zero time if no limit applies.
 func (q *queue) allowed(r Reason) (at time.Time) {
 	var all, own []time.Time
 	for _, p := range q.posts {
@@ -128,7 +128,8 @@ func (q *queue) allowed(r Reason) (at time.Time) {
 	return clock.Latest(at, roomAt(all, maxPosts), roomAt(own, maxOfReason))
 }
 
-// roomAt is when fewer than most are left in the window; the zero time if they are already.
+// roomAt returns when fewer than most posts are left in the window; the zero time if that is so
+// already.
 func roomAt(posts []time.Time, most int) time.Time {
 	if len(posts) < most {
 		return time.Time{}
@@ -136,8 +137,8 @@ func roomAt(posts []time.Time, most int) time.Time {
 	return posts[len(posts)-most].Add(window)
 }
 
-// take removes one that may go now and counts it as posted; of several it is one of the reason that
-// was not posted for longest. ok is false if none may.
+// take removes one fact that may be posted now and counts it as posted. Of several, it takes one of
+// the reason whose latest post is oldest. ok is false if none may be posted.
 func (q *queue) take(now time.Time) (w waiting, ok bool) {
 	index, longest := -1, time.Time{}
 	for n, w := range q.waiting {
@@ -154,7 +155,7 @@ func (q *queue) take(now time.Time) (w waiting, ok bool) {
 	return w, true
 }
 
-// lastOf is when a reason was posted last; the zero time if not in this window.
+// lastOf returns when a reason was last posted; the zero time if not in this window.
 func (q *queue) lastOf(r Reason) (at time.Time) {
 	for _, p := range q.posts {
 		if p.reason == r {
@@ -164,7 +165,7 @@ func (q *queue) lastOf(r Reason) (at time.Time) {
 	return at
 }
 
-// event is what is posted: one more of a series, or the first.
+// event returns the Event for a fact: an update of its series, or the first one.
 func (q *queue) event(w waiting) kube.NodeEvent {
 	s, again := q.series[w.key]
 	if !again {
@@ -176,7 +177,7 @@ func (q *queue) event(w waiting) kube.NodeEvent {
 	}
 }
 
-// sent keeps the series of what was posted.
+// sent keeps the series of a posted Event.
 func (q *queue) sent(w waiting, e kube.NodeEvent, now time.Time) {
 	if q.series == nil {
 		q.series = make(map[key]series)

@@ -17,33 +17,33 @@ import (
 
 const (
 	timeout    = 5 * time.Second // of one attempt
-	retryPause = 2 * time.Second // before the second one; at most, and on top of what the server asks for
+	retryPause = 2 * time.Second // at most, before the second attempt; added to the delay that the server asks for
 )
 
-// Results, as the metric has them.
+// Values of the metric's label.
 const (
 	sent    = "sent"
 	failed  = "failed"
 	dropped = "dropped"
 )
 
-// Poster writes Events about this node; *kube.APIServer does.
+// Poster writes Events about this node; *kube.APIServer implements it.
 type Poster interface {
 	PostEvent(ctx context.Context, e kube.NodeEvent) error
 }
 
-// Options is what a Recorder is made of.
+// Options are the dependencies of a Recorder.
 type Options struct {
 	Poster     Poster // nil: nothing is posted
 	Conditions *condition.Set
 	Log        *slog.Logger
 }
 
-// Recorder has Events written, beside the work.
+// Recorder posts Events in the background.
 type Recorder struct {
 	Options
 	facts *prometheus.CounterVec
-	news  chan struct{} // something waits that did not
+	news  chan struct{} // signals that a fact was queued
 
 	mu    sync.Mutex
 	queue queue
@@ -79,7 +79,7 @@ func (r *Recorder) count(result string, facts int) {
 	r.facts.WithLabelValues(result).Add(float64(facts))
 }
 
-// Run posts what is recorded until ctx is done. What still waits then is lost.
+// Run posts recorded facts until ctx is done. Facts that still wait then are lost.
 func (r *Recorder) Run(ctx context.Context) error {
 	timer := time.NewTimer(window)
 	defer timer.Stop()
@@ -109,7 +109,7 @@ func (r *Recorder) next() (at time.Time, ok bool) {
 	return r.queue.next()
 }
 
-// take is what is to be posted now; ok is false if there is nothing.
+// take returns the fact to post now, and its Event; ok is false if there is none.
 func (r *Recorder) take() (w waiting, e kube.NodeEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *Recorder) take() (w waiting, e kube.NodeEvent, ok bool) {
 	return w, e, ok
 }
 
-// post tries once or, if that may help, twice. After a failure it has waited for as long as the
-// server asks for.
+// post makes one attempt, and a second one if the error is temporary. After the second failure it
+// waits as long as the server asks for.
 func (r *Recorder) post(ctx context.Context, e kube.NodeEvent) error {
 	err := r.try(ctx, e)
 	after, again := kube.Temporary(err)
@@ -142,8 +142,8 @@ func (r *Recorder) try(ctx context.Context, e kube.NodeEvent) error {
 	return r.Poster.PostEvent(ctx, e)
 }
 
-// done counts what became of an Event. That a right is missing lasts; that the API server is away
-// is reported by those who need it.
+// done counts the result of a post. A missing permission lasts, so it is a condition. The
+// components that need the API server report when it is unreachable.
 func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
 	switch {
 	case err == nil:

@@ -9,27 +9,28 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Attempt is a removal, from its beginning to its outcome. The first outcome counts; nil has none.
+// Attempt is a removal, from its beginning to its outcome. The first outcome counts. A nil Attempt
+// ignores them all.
 type Attempt struct {
 	h     *History
 	entry page.HistoryEntry
-	key   uint64 // in the file; 0: it is not there
-	at    bucket // where the file has it
-	waits bool   // to be written
-	round *round // the write that takes it, or took it last
-	over  bool   // it has an outcome, or nobody knows it
-	drop  bool   // it is no entry after all
-	why   string // nobody knows what became of it
+	key   uint64 // in the file; 0: not in the file
+	at    bucket // its bucket in the file
+	waits bool   // it is queued to be written
+	round *round // the write that includes it, or last did
+	over  bool   // it has an outcome, or its outcome is unknown
+	drop  bool   // it gets no entry
+	why   string // why its outcome is unknown
 }
 
 // Freed is what a removal has freed, as measured.
 type Freed struct {
 	Bytes, Inodes uint64
-	With          int // others that were measured together with it
+	With          int // other removals that were measured together with it
 }
 
-// Begin appends removals that are about to be tried, and returns at once. Kind, ID and what is
-// known of the thing are the caller's; time and outcome are not.
+// Begin appends removals that are about to be tried, and returns at once. The caller sets Kind, ID
+// and what is known of the thing; Begin sets the times and the outcome.
 func (h *History) Begin(entries ...page.HistoryEntry) []*Attempt {
 	attempts := make([]*Attempt, len(entries))
 	now, wall := h.o.Now(), h.o.Wall()
@@ -44,7 +45,7 @@ func (h *History) Begin(entries ...page.HistoryEntry) []*Attempt {
 	return attempts
 }
 
-// Removed is for what is gone; freed is nil if that was not measured.
+// Removed records that the thing is gone; freed is nil if that was not measured.
 func (a *Attempt) Removed(freed *Freed) {
 	a.settle(func(e *page.HistoryEntry) {
 		e.Outcome = page.OutcomeRemoved
@@ -55,32 +56,32 @@ func (a *Attempt) Removed(freed *Freed) {
 	})
 }
 
-// PutBack is for what stays although its removal had begun.
+// PutBack records that the thing stays although its removal had begun.
 func (a *Attempt) PutBack(why string) {
 	a.settle(func(e *page.HistoryEntry) { e.Outcome, e.Reason = page.OutcomePutBack, why })
 }
 
-// Stays is for what was not touched.
+// Stays records why the thing was not touched.
 func (a *Attempt) Stays(why string) {
 	a.settle(func(e *page.HistoryEntry) { e.Outcome, e.Reason = page.OutcomeRefused, why })
 }
 
-// Failed is for a removal that failed.
+// Failed records that the removal failed.
 func (a *Attempt) Failed(err error) {
 	a.settle(func(e *page.HistoryEntry) {
 		e.Outcome, e.Reason, e.Error = page.OutcomeFailed, "removal failed", err.Error()
 	})
 }
 
-// Cancel is for what was not tried after all, or was somebody else's doing: it is no entry.
+// Cancel drops the entry: the removal was not tried after all, or another actor removed the thing.
 func (a *Attempt) Cancel() {
 	if a != nil {
 		a.settle(func(*page.HistoryEntry) { a.drop = true })
 	}
 }
 
-// Unknown is for a removal of which nobody knows whether it happened: the next list tells. Why is
-// the reason; without one, a thing that is still there is no entry.
+// Unknown records that nothing shows yet whether the removal happened: the next list decides. Why
+// is the reason; without one, a thing that still exists gets no entry.
 func (a *Attempt) Unknown(why string) {
 	if a == nil {
 		return
@@ -111,8 +112,9 @@ func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
 	a.h.enqueue(a)
 }
 
-// Refused appends what stays, or what keeps the agent from removing anything, unless the same was
-// noted of it a moment ago. The outcome is refused if the entry has none.
+// Refused appends a refusal: something that stays, or something that keeps the agent from removing
+// anything. It appends nothing if the same refusal of the same thing was noted within repeatWithin.
+// The outcome is refused if the entry has none.
 func (h *History) Refused(e page.HistoryEntry) {
 	now := h.o.Now()
 	e.Time, e.Wall, e.Ended = now, h.o.Wall(), &now
@@ -124,7 +126,8 @@ func (h *History) Refused(e page.HistoryEntry) {
 	}
 }
 
-// Noted appends what is gone, or would be, without the agent having removed it. The outcome is the caller's.
+// Noted appends a removal that was not the agent's: it happened without the agent, or the agent
+// would have made it. The caller sets the outcome.
 func (h *History) Noted(e page.HistoryEntry) {
 	now := h.o.Now()
 	e.Time, e.Wall, e.Ended = now, h.o.Wall(), &now
@@ -133,13 +136,14 @@ func (h *History) Noted(e page.HistoryEntry) {
 	h.enqueue(&Attempt{h: h, entry: e, over: true})
 }
 
-// refusal is the text of a refusal, and when it was noted last.
+// refusal is the text of a refusal, and when it was last noted.
 type refusal struct {
 	what string
 	at   time.Time
 }
 
-// repeats is whether the same refusal of the same thing was noted a moment ago. Its caller holds mu.
+// repeats reports whether the same refusal of the same thing was noted within repeatWithin; it
+// notes this one. Its caller holds mu.
 func (h *History) repeats(e *page.HistoryEntry) bool {
 	thing := strings.Join(append([]string{e.Kind, e.ID}, e.Names...), " ")
 	if e.Outcome == page.OutcomeRemoved {
@@ -157,8 +161,8 @@ func (h *History) repeats(e *page.HistoryEntry) bool {
 	return false
 }
 
-// Listed gives those attempts of these kinds an outcome that have none, by what is there now. The
-// list was asked for after they were begun.
+// Listed gives an outcome to the attempts of these kinds that have none, by what exists now. The
+// list must have been requested after they were begun.
 func (h *History) Listed(there func(id string) bool, kinds ...string) {
 	now := h.o.Now()
 	h.mu.Lock()
@@ -182,7 +186,7 @@ func (h *History) Listed(there func(id string) bool, kinds ...string) {
 	})
 }
 
-// record is the attempt as it is to be in the file. Its caller holds mu.
+// record returns the attempt as the file should have it. Its caller holds mu.
 func (a *Attempt) record() record {
 	r := record{key: a.key, was: a.at, is: begun}
 	if a.drop {

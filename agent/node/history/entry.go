@@ -16,7 +16,7 @@ import (
 // Bounds of an entry, in bytes.
 const (
 	entryMost = 4096 // encoded
-	namesMost = 8    // this one is a number
+	namesMost = 8    // names, not bytes
 	nameMost  = 256
 	textMost  = 384
 	wordMost  = 64
@@ -24,7 +24,7 @@ const (
 
 const cut = "…"
 
-// clip cuts a text to so many bytes, between two runes.
+// clip cuts a text to at most that many bytes, between two runes.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -39,8 +39,8 @@ func clip(text string, most int) string {
 	return text[:end] + cut
 }
 
-// bounded is the entry with texts of their bounds, or of most if that is less, and with times that
-// JSON can have.
+// bounded returns the entry with its texts cut to their bounds, or to most if that is less, and
+// with times that JSON can represent.
 func bounded(e page.HistoryEntry, most int) page.HistoryEntry {
 	e.Names = slices.Clone(e.Names[:min(len(e.Names), namesMost)])
 	for n := range e.Names {
@@ -64,7 +64,7 @@ func bounded(e page.HistoryEntry, most int) page.HistoryEntry {
 	return e
 }
 
-// possible is a time with a year that JSON can have; others, from a broken clock, become zero.
+// possible returns a time whose year JSON can represent; others, from a broken clock, become zero.
 func possible(t time.Time) time.Time {
 	t = t.UTC().Round(0)
 	if y := t.Year(); y < 0 || y > 9999 {
@@ -73,8 +73,8 @@ func possible(t time.Time) time.Time {
 	return t
 }
 
-// encode returns an entry as the file has it. Texts of control characters take several times their
-// length, so it may have to cut them further.
+// encode returns an entry as the file has it. JSON makes control characters several times longer,
+// so encode may have to cut the texts further.
 func encode(e page.HistoryEntry) []byte {
 	for most := textMost; ; most -= 32 {
 		b, err := json.Marshal(bounded(e, most))
@@ -98,8 +98,9 @@ func decode(b []byte) (e page.HistoryEntry, err error) {
 	return bounded(e, textMost), nil
 }
 
-// age is how old an entry is: the lesser by two clocks, either of which can have been wrong when it
-// was written or can be now. One that cannot be read is older than all.
+// age returns how old an entry is: the smaller of its ages by two clocks. Either clock can have
+// been wrong when the entry was written, or can be wrong now. An entry that cannot be read is older
+// than all others.
 func age(b []byte, now, wall time.Time) time.Duration {
 	var at struct{ Time, Wall time.Time }
 	old := time.Duration(math.MaxInt64)

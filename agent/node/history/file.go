@@ -27,9 +27,9 @@ var buckets = [bucketCount][]byte{
 	begun: []byte("history-begun"), removals: []byte("history-removals"), refusals: []byte("history-refusals"),
 }
 
-// limits are how much is kept.
+// limits bound how much is kept.
 type limits struct {
-	entries int // of removals, and of refusals
+	entries int // of removals, and as many of refusals
 	age     time.Duration
 }
 
@@ -40,14 +40,14 @@ const (
 	prunedEach = 4    // entries that one append deletes at most
 )
 
-// file is the buckets as they are after a transaction. It is a value: one that fails leaves it as
-// it was.
+// file is the buckets as they are after a transaction. It is a value, so a failed transaction
+// leaves it unchanged.
 type file struct {
-	db      *bolt.DB // nil: there is none
+	db      *bolt.DB // nil: no file is open
 	limits  limits
 	count   [bucketCount]int
-	damaged [bucketCount]bool // made anew by the next write
-	last    uint64            // the highest key there ever was
+	damaged [bucketCount]bool // the next write creates it again
+	last    uint64            // the highest key ever used
 }
 
 // record is an entry on its way into the file.
@@ -63,7 +63,7 @@ type left struct {
 	entry page.HistoryEntry
 }
 
-// openFile counts what is there, and returns what has no outcome.
+// openFile counts the entries, and returns those without an outcome.
 func openFile(db *bolt.DB, l limits) (f file, without []left, err error) {
 	f = file{db: db, limits: l}
 	err = guarded(func() error {
@@ -95,8 +95,8 @@ func openFile(db *bolt.DB, l limits) (f file, without []left, err error) {
 	return f, without, err
 }
 
-// write writes records in one transaction, and deletes what is too old or too much. It returns
-// their keys.
+// write writes records in one transaction, and deletes entries that are too old or too many. It
+// returns the file as it is then, and the keys of the records.
 func (f file) write(records []record, now, wall time.Time) (next file, keys []uint64, err error) {
 	err = guarded(func() error {
 		return f.db.Update(func(tx *bolt.Tx) (err error) {
@@ -166,7 +166,7 @@ func (t *transaction) put(r record) (key uint64, err error) {
 	return key, t.bucket[r.is].Put(k, r.value)
 }
 
-// nextKey is higher than any before, also when the bucket that has the sequence was made anew.
+// nextKey returns a key above any before, even if the bucket with the sequence was created again.
 func (t *transaction) nextKey() (key uint64, err error) {
 	b := t.bucket[begun]
 	if b.Sequence() < t.last {
@@ -186,7 +186,8 @@ func (t *transaction) delete(s bucket, key []byte) error {
 	return t.bucket[s].Delete(key)
 }
 
-// prune deletes the oldest entries, as far as there are too many or they are too old.
+// prune deletes the oldest entries that are too many or too old, up to prunedEach for each added
+// entry.
 func (t *transaction) prune(now, wall time.Time) error {
 	for s := begun; s < bucketCount; s++ {
 		most := t.limits.entries
@@ -210,8 +211,8 @@ func (t *transaction) prune(now, wall time.Time) error {
 	return nil
 }
 
-// guarded calls what reads the file. A damaged page can make bbolt panic, and one that is not there
-// any more can fault.
+// guarded calls f, which reads the file, and turns panics into errors. A damaged page can make
+// bbolt panic, and a page that is gone can fault.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

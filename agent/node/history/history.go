@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// waitMost bounds how long a removal waits for its entry. An SSD needs a few milliseconds
-	// for a transaction, and the wait of an image for its last check comes first.
+	// waitMost bounds how long a removal waits for its entry. An SSD needs a few milliseconds for a
+	// transaction, which runs while an image waits for its last check.
 	waitMost = 100 * time.Millisecond
 
-	// waitingMost bounds the entries that wait in memory for a file that can be written.
+	// waitingMost bounds the entries that wait in memory until the file can be written.
 	waitingMost = 1000
 
-	// refusalsMost bounds the refusals that are remembered, and repeatWithin for how long, so that one that
-	// repeats itself is one entry.
+	// refusalsMost bounds how many refusals are remembered, and repeatWithin how long, so that a
+	// repeated refusal is one entry.
 	refusalsMost = 1000
 	repeatWithin = time.Hour
 )
 
-// unwritable is the condition.
+// unwritable is the name of the condition.
 const unwritable = "history"
 
-// Options is what a History is made of.
+// Options are the dependencies of a History.
 type Options struct {
 	Now        func() time.Time // ebb's clock
 	Wall       func() time.Time
@@ -38,25 +38,25 @@ type Options struct {
 	limits     limits // zero: the standard
 }
 
-// History may be used by several goroutines.
+// History is safe for concurrent use.
 type History struct {
 	o       Options
 	metrics *metrics
-	wake    chan struct{} // something waits to be written
-	ended   chan struct{} // Run has
+	wake    chan struct{} // signals that something waits to be written
+	ended   chan struct{} // closed when Run returns
 
 	mu       sync.Mutex
 	file     file
 	queue    queue
-	left     []*Attempt         // nobody knows what became of them
+	left     []*Attempt         // their outcomes are unknown
 	refusals map[string]refusal // the last refusal of each thing
 }
 
 // queue is what waits to be written.
 type queue struct {
-	waiting []*Attempt // in the order of their beginning, each once
-	round   *round     // the write that takes them
-	hangs   bool       // somebody has given up waiting for a write, and it goes on
+	waiting []*Attempt // in the order of queueing, each once
+	round   *round     // the write that will include them
+	hangs   bool       // a caller gave up waiting for a write that still runs
 	closed  bool
 }
 
@@ -76,8 +76,9 @@ func New(r *prometheus.Registry, o Options) *History {
 	}
 }
 
-// Attach gives the History the state file, and reads what an earlier agent has begun. It is called
-// once. The file may be closed after [History.Close], or at any time with the loss of what waits.
+// Attach gives the History the state file, and reads which removals an earlier agent has begun. It
+// is called once. Close the file after [History.Close]: closed before, the entries that wait are
+// lost.
 func (h *History) Attach(db *bolt.DB) {
 	f, without, err := openFile(db, h.o.limits)
 	h.mu.Lock()
@@ -97,7 +98,8 @@ func (h *History) Attach(db *bolt.DB) {
 	h.wakeUp()
 }
 
-// Run writes what is appended until Close. It outlives the context, for the last entries.
+// Run writes appended entries until Close. It ignores the context, so that the last entries are
+// written.
 func (h *History) Run(context.Context) error {
 	defer close(h.ended)
 	for range h.wake {
@@ -107,7 +109,7 @@ func (h *History) Run(context.Context) error {
 	return nil
 }
 
-// Close has the last entries written, and ends Run. What comes later is lost.
+// Close waits until Run has written the last entries and returned. Later entries are lost.
 func (h *History) Close() {
 	h.mu.Lock()
 	if !h.queue.closed {
@@ -118,7 +120,8 @@ func (h *History) Close() {
 	<-h.ended
 }
 
-// Retry writes what could not be written before, if there is any: the state file can be now.
+// Retry writes entries that could not be written before, if there are any. Call it when the state
+// file can be written again.
 func (h *History) Retry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +130,7 @@ func (h *History) Retry() {
 	}
 }
 
-// wakeUp has Run write. Its caller holds mu.
+// wakeUp makes Run write. Its caller holds mu.
 func (h *History) wakeUp() {
 	if h.queue.closed {
 		return
@@ -138,7 +141,8 @@ func (h *History) wakeUp() {
 	}
 }
 
-// enqueue has an attempt written as it is when its turn comes. Its caller holds mu.
+// enqueue queues an attempt. It is written in the state that it has when its turn comes. The caller
+// holds mu.
 func (h *History) enqueue(a *Attempt) {
 	q := &h.queue
 	if !a.waits {
@@ -150,7 +154,7 @@ func (h *History) enqueue(a *Attempt) {
 	h.wakeUp()
 }
 
-// bound gives up the oldest entries if too many wait. Its caller holds mu.
+// bound drops the oldest entries if too many wait. Its caller holds mu.
 func (h *History) bound() {
 	q := &h.queue
 	for n := len(q.waiting) - waitingMost; n > 0; n-- {
@@ -160,8 +164,8 @@ func (h *History) bound() {
 	}
 }
 
-// write writes all that waits, in one transaction. Only Run calls it, and it does not hold mu while
-// it writes.
+// write writes everything that waits, in one transaction. Only Run calls it. It does not hold mu
+// while it writes.
 func (h *History) write() {
 	h.mu.Lock()
 	f, batch, r := h.file, h.queue.waiting, h.queue.round
@@ -188,7 +192,7 @@ func (h *History) write() {
 	h.written(next, batch, records, keys, err)
 }
 
-// written takes note of how a write went.
+// written records the result of a write.
 func (h *History) written(next file, batch []*Attempt, records []record, keys []uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +201,7 @@ func (h *History) written(next file, batch []*Attempt, records []record, keys []
 		h.metrics.failures.Inc()
 		again := slices.DeleteFunc(batch, func(a *Attempt) bool { return a.waits })
 		for _, a := range again {
-			a.waits = true // for the next write, whenever that is: nobody waits for it
+			a.waits = true // for the next write, whenever that is; no caller waits for it
 		}
 		h.queue.waiting = append(again, h.queue.waiting...)
 		h.bound()
@@ -217,8 +221,8 @@ func (h *History) written(next file, batch []*Attempt, records []record, keys []
 	h.o.Conditions.End(unwritable, "the history of removals is written again")
 }
 
-// Durable waits until these are in the file, or could not be written; for a bounded time, and not
-// at all while a write hangs that somebody has given up waiting for.
+// Durable waits until these attempts are in the file, or could not be written. It waits at most
+// waitMost, and not at all while a write hangs that another caller gave up waiting for.
 func (h *History) Durable(ctx context.Context, attempts ...*Attempt) {
 	h.mu.Lock()
 	rounds, hangs := make([]*round, 0, len(attempts)), h.queue.hangs
@@ -252,12 +256,12 @@ func (h *History) Durable(ctx context.Context, attempts ...*Attempt) {
 	}
 }
 
-// giveUp has nobody wait for a write that takes too long.
+// giveUp notes that a write takes too long, so that no other caller waits for it.
 func (h *History) giveUp(r *round) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case <-r.over: // just now
+	case <-r.over: // it ended just now
 	default:
 		h.queue.hangs = true
 	}

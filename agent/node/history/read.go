@@ -22,11 +22,11 @@ const (
 // ErrBefore is returned (wrapped) for a key that no page has named.
 var ErrBefore = errors.New("not the key of an entry")
 
-// errNoFile is why nothing is written or read before the state file could be opened.
+// errNoFile is the error of reads and writes before the state file could be opened.
 var errNoFile = errors.New("the state file is not open")
 
-// Read returns the newest entries, limit of them at most (100 if that is 0, and never more than
-// 1000). Before is the Next of an earlier page, to read on after it; "" for the newest. Those that
+// Read returns the newest entries, at most limit (100 if that is 0, and never more than 1000).
+// Before is the Next of an earlier page, to continue after it; "" for the newest. Entries that
 // could not be written yet are missing.
 func (h *History) Read(limit int, before string) (p page.History, err error) {
 	p.Entries = []page.HistoryEntry{}
@@ -45,7 +45,7 @@ func (h *History) Read(limit int, before string) (p page.History, err error) {
 	return p, nil
 }
 
-// view has the file read.
+// view calls read in a read transaction of the file.
 func (h *History) view(read func(f *file, tx *bolt.Tx)) error {
 	h.mu.Lock()
 	f := h.file
@@ -61,9 +61,9 @@ func (h *History) view(read func(f *file, tx *bolt.Tx)) error {
 	})
 }
 
-// Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest first. It
-// counts those that have no outcome yet: a killed agent's removal may have happened. Those that could not
-// be written, or cannot be read, are missing.
+// Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest
+// first. It counts removals without an outcome, because an agent that was killed may have made
+// them. Entries that could not be written, or cannot be read, are missing.
 func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
 	err := h.view(func(f *file, tx *bolt.Tx) {
 		for _, s := range []bucket{begun, removals} {
@@ -84,14 +84,14 @@ func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
 		}
 	})
 	if err != nil {
-		return nil // what reads it next says so
+		return nil // the next Read reports it
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times
 }
 
-// read reads all buckets side by side, from the newest key before that one. What makes no sense is
-// left out.
+// read merges the buckets, newest first, from the newest key below before. It leaves out invalid
+// entries.
 func (f *file) read(tx *bolt.Tx, limit int, before uint64) page.History {
 	p := page.History{Entries: []page.HistoryEntry{}}
 	var side [bucketCount]cursor

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// againWithin is how soon after its removal an image that comes counts as pulled again: its
-	// removal cost a pull, and freed nothing for good.
+	// againWithin is how soon after its removal an image must come back to count as pulled again: its
+	// removal cost a pull, and freed nothing that lasts.
 	againWithin = 24 * time.Hour
 
 	// removedMost bounds how many removed images are remembered.
@@ -23,13 +23,13 @@ const (
 	inACircle = 3
 )
 
-// removedImages remembers the images that went by ebb's doing.
+// removedImages remembers the images that ebb removed.
 type removedImages struct {
 	o       *Options
-	records map[string]state.Removed // by image ID; of a bounded time and number
+	records map[string]state.Removed // by image ID; bounded in age and number
 }
 
-// add remembers one more, and those that went long ago no more.
+// add remembers one more image, and forgets those that are too old or too many.
 func (s *removedImages) add(id string, now state.Removed) {
 	s.records[id] = now
 	oldest := ""
@@ -72,7 +72,7 @@ func inCircle(i inventory.Image, times int) events.Fact {
 		"image %s was pulled again for the %dth time, each time within a day of its removal by ebb: a rule in images.keep would keep it, more space or a higher threshold too", events.Quote(name), times)}
 }
 
-// Text is a last use as the log has it.
+// Text returns a last use as the log shows it.
 func Text(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"

@@ -8,32 +8,32 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// containers is which container was made from which image, and how well the runtime's events
-// are heard.
+// containers records which container was made from which image, and whether the runtime's events
+// arrive.
 type containers struct {
 	records map[string]state.Container // by namespace/ID
-	broken  bool                       // the events broke off, and have not come back
-	gap     bool                       // events may have been lost since the runtime was last asked
-	since   time.Time                  // since when none is lost; zero: they do not come
-	heard   map[string]time.Time       // when an event was, of containers that had one since the runtime was last asked
+	broken  bool                       // the event stream is broken
+	gap     bool                       // events may have been lost since the latest list was requested
+	since   time.Time                  // since when no event is lost; zero: none arrive
+	heard   map[string]time.Time       // by namespace/ID: receipt of the latest event since the latest list
 }
 
 func newContainers() containers { return containers{gap: true, heard: make(map[string]time.Time)} }
 
-// broke is for events that break off.
+// broke records that the event stream broke off.
 func (c *containers) broke() { c.broken, c.gap, c.since = true, true, time.Time{} }
 
-// back is for events that come, since that time. It reports whether they had broken off.
+// back records that events arrive since that time. It reports whether the stream had broken off.
 func (c *containers) back(at time.Time) (again bool) {
 	again = c.broken
 	c.broken, c.gap, c.since = false, true, at
 	return again
 }
 
-// list learns which container was made from which image, for the events that name only the
-// container, and returns the ends that no event reported, as uses of images by ID: at the time
-// that the runtime gives, which end converts, or, of a container that is gone, when it was asked,
-// unless the kernel has stamped its image since the runtime was last asked.
+// list takes over which container was made from which image, for the events that name only the
+// container. It returns the ends that no event reported, as uses of images by ID. The runtime dates an
+// end, and end converts that date. A container that is gone ended when the list was requested, at
+// asked, unless the kernel has stamped its image since the list before.
 func (c *containers) list(list []inventory.Container, asked time.Time, end func(time.Time) time.Time, stamped map[string]bool) (uses map[string]time.Time) {
 	before := c.records
 	uses = make(map[string]time.Time)
@@ -48,7 +48,7 @@ func (c *containers) list(list []inventory.Container, asked time.Time, end func(
 		if known && (was.Image == now.Image || was.Image == "") { // events came before its image was listed
 			delete(before, name)
 			if c.heard[name].After(asked) || now.Ended.IsZero() && c.endStands(was.Ended) {
-				now.Ended = was.Ended // what was heard is newer than the list
+				now.Ended = was.Ended // the event is newer than the list
 			}
 		}
 		c.records[name] = now
@@ -70,32 +70,33 @@ func (c *containers) list(list []inventory.Container, asked time.Time, end func(
 	return uses
 }
 
-// endStands is whether a container has still ended although the runtime does not say so: it
-// is behind, or has deleted the task. That it began anew since would have been heard.
+// endStands reports whether a recorded end still holds although the runtime does not show it: the
+// runtime is late, or has deleted the task. If the container had started again, an event would have
+// reported it.
 func (c *containers) endStands(ended time.Time) bool {
 	return !c.gap || !c.since.IsZero() && !ended.Before(c.since)
 }
 
-// event takes in that a container was made, or that its process began or ended. It returns the
-// ID of its image; "" if that is not known. named finds an image by a reference; now is when
-// it was heard.
+// event records that a container was made, or that its process began or ended. It returns the ID of its
+// image; "" if that is not known. named finds an image by a reference; now is when the event was
+// received.
 func (c *containers) event(e inventory.Event, at, now time.Time, named func(reference string) string) (image string) {
 	name := e.Namespace + "/" + e.Container
 	c.heard[name] = now
 	r := c.records[name]
-	if e.Image != "" { // it is new; who had the name before is not it
+	if e.Image != "" { // the container is new; an earlier one may have had the name
 		r.Image = named(e.Image)
 	}
 	if r.Ended = (time.Time{}); e.Ended {
 		r.Ended = at
 	}
-	c.records[name] = r // also of an image that is still to be listed
+	c.records[name] = r // also if its image is not listed yet
 	return r.Image
 }
 
-// removed takes in that a container was removed: it ended by then, if that was not heard, as a
-// runtime that kills it may not tell. It returns the ID of the image that it used until now; ""
-// if there is none.
+// removed records that a container was removed. If no event reported its end, it ended by then: a
+// runtime that kills a container may not report it. removed returns the ID of the image that the
+// container used until now; "" if there is none.
 func (c *containers) removed(e inventory.Event, at, now time.Time) (image string) {
 	name := e.Namespace + "/" + e.Container
 	r, known := c.records[name]

@@ -8,9 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// Directory is what tells a directory from another one at the same path, or
-// with the same inode number. Birth is its creation time in ns, 0 where the
-// filesystem has none.
+// Directory identifies a directory, even if another one has or had the same path or inode number. Birth
+// is its creation time in ns, 0 where the filesystem has none.
 type Directory struct {
 	Dev, Ino uint64
 	Birth    int64

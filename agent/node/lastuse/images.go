@@ -9,16 +9,16 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// images is what is on record of the images, and what the runtime listed last.
+// images has the records of the images, and what the runtime listed last.
 type images struct {
 	records map[string]state.Image     // by ID
 	known   map[string]inventory.Image // by ID; nil before the first list
-	listed  time.Time                  // when the runtime was last asked what there is; zero: never
+	listed  time.Time                  // when the latest list was requested; zero: never
 }
 
-// list takes over a list that was asked for at that time. An image that was in use then was last
-// used then. record returns the new record of an image whose names were written since the last list,
-// from its old one; nil if it has none yet.
+// list takes over a list that was requested at asked. An image that was in use then was last used then.
+// record returns the record of an image that is new, or whose names were written since the last list.
+// It gets the old record; nil if there is none yet.
 func (s *images) list(list []inventory.Image, asked time.Time, record func(inventory.Image, *state.Image) state.Image) {
 	s.known = make(map[string]inventory.Image, len(list))
 	for _, i := range list {
@@ -37,7 +37,8 @@ func (s *images) list(list []inventory.Image, asked time.Time, record func(inven
 	}
 }
 
-// forgetMissing forgets the images that the latest list lacks, except for those that are kept.
+// forgetMissing deletes the records of images that the latest list lacks, unless keeps returns true for
+// them. It returns the IDs of the deleted ones, and whether any was kept.
 func (s *images) forgetMissing(keeps func(id string) bool) (gone []string, kept bool) {
 	for id := range s.records {
 		if _, ok := s.known[id]; ok {
@@ -63,7 +64,8 @@ func (s *images) named(reference string) string {
 	return ""
 }
 
-// uses counts the known images that are in use, and has the last use of the others.
+// uses counts the known images that are in use. For each of the others it returns the last use or, if
+// none is known, when it was first seen.
 func (s *images) uses() (inUse int, last []time.Time) {
 	for id, i := range s.known {
 		switch r := s.records[id]; {
@@ -78,8 +80,8 @@ func (s *images) uses() (inUse int, last []time.Time) {
 	return inUse, last
 }
 
-// used records uses of images, by ID, which are uses of those with the same layers, too.
-// Those that the runtime has not listed yet are on record all the same.
+// used records uses of images, by ID. They count as uses of the images with the same layers, too. An
+// image on record need not be listed yet.
 func (s *images) used(uses map[string]time.Time) {
 	if len(uses) == 0 {
 		return
@@ -106,14 +108,14 @@ func (s *images) usedAt(id string, at time.Time) {
 	}
 }
 
-// allUsedAt and someUsedAt are for uses that nobody can tell of: those images may have been used
-// until then.
+// allUsedAt records that all images may have been used until then, because uses were lost.
 func (s *images) allUsedAt(at time.Time) {
 	for id := range s.records {
 		s.usedAt(id, at)
 	}
 }
 
+// someUsedAt is allUsedAt for the images that have one of these layers.
 func (s *images) someUsedAt(at time.Time, which func(l inventory.Layer) bool) {
 	for id, i := range s.known {
 		if slices.ContainsFunc(i.Layers, which) {

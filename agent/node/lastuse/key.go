@@ -5,7 +5,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// KeyOf is how the kernel programs know a layer.
+// KeyOf returns the kernel programs' key of a layer.
 func KeyOf(p inventory.Place) bpf.Key {
 	if p.UUID != ([16]byte{}) {
 		return bpf.Key{Dev: bpf.ErofsFilesystem(p.UUID), Ino: p.Ino}

@@ -14,7 +14,7 @@ type Metrics struct {
 	againBytes prometheus.Counter
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics.
 func NewMetrics(f program.Factory) *Metrics {
 	return &Metrics{
 		tracked:    f.Gauge("layers_tracked", "Top layers of images whose uses the kernel records."),

@@ -7,7 +7,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Probes are the kernel programs that stamp uses; *bpf.Probes has them.
+// Probes are the kernel programs that stamp uses; *bpf.Probes implements it.
 type Probes interface {
 	Track(k bpf.Key) error
 	Untrack(k bpf.Key) error
@@ -23,7 +23,7 @@ type Resolver interface {
 	ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error)
 }
 
-// Disk tells directories apart.
+// Disk identifies directories.
 type Disk interface {
 	Directory(path string) (Directory, error)
 }

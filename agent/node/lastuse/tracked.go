@@ -18,8 +18,8 @@ type tracked struct {
 	refused map[inventory.Layer]bool // no slot in the kernel: their uses go unseen
 }
 
-// trackedLayer is how the kernel knows a layer, and when it was made, by the wall clock; zero
-// where the runtime does not tell.
+// trackedLayer is the kernel's key of a layer, and when the layer was made, by the wall clock; zero if
+// the runtime does not report that.
 type trackedLayer struct {
 	key  bpf.Key
 	made time.Time
@@ -33,8 +33,8 @@ func newTracked(o *Options) tracked {
 
 func (s *tracked) has(l inventory.Layer) bool { _, ok := s.layers[l]; return ok }
 
-// add tells the kernel to stamp a layer. A use that came before is taken over by the kernel side.
-// With an error, unseen is true if the layer's uses go unseen from now on.
+// add has the kernel stamp a layer. The kernel side takes over a use that came before. With an error,
+// unseen is true if the layer's uses go unseen from now on.
 func (s *tracked) add(l inventory.Layer, at trackedLayer) (unseen bool, err error) {
 	err = s.probes.Track(at.key)
 	if errors.Is(err, bpf.ErrFull) {
@@ -51,8 +51,8 @@ func (s *tracked) add(l inventory.Layer, at trackedLayer) (unseen bool, err erro
 	return false, nil
 }
 
-// keep forgets the layers that are there no more, and reports whether the kernel still stamps any
-// of them.
+// keep forgets the layers that are no longer live. It returns true if there were any, which the kernel
+// still stamps.
 func (s *tracked) keep(live map[inventory.Layer]bool) (left bool) {
 	before := len(s.layers)
 	maps.DeleteFunc(s.layers, func(l inventory.Layer, _ trackedLayer) bool { return !live[l] })
@@ -60,7 +60,7 @@ func (s *tracked) keep(live map[inventory.Layer]bool) (left bool) {
 	return len(s.layers) < before
 }
 
-// removeOthers tells the kernel to stamp no others.
+// removeOthers ends the stamping of all layers that are not in s.layers.
 func (s *tracked) removeOthers() {
 	ours := make(map[bpf.Key]bool, len(s.layers))
 	for _, l := range s.layers {

@@ -13,15 +13,15 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Options is what a Tracker is made of.
+// Options configures a Tracker.
 type Options struct {
 	Probes     Probes // nil: there are no kernel programs
 	Disk       Disk
 	Conditions *condition.Set
 	Log        *slog.Logger
 	Metrics    *Metrics
-	Tell       func(events.Fact) // tells people
-	Settled    func()            // called when all layers that are here are known to the kernel
+	Tell       func(events.Fact) // posts a Kubernetes Event
+	Settled    func()            // called when the kernel knows all present layers
 }
 
 // Tracker knows when images were last used.
@@ -44,40 +44,40 @@ func New(o Options) *Tracker {
 	return t
 }
 
-// Restore takes over the records of an earlier agent, before anything else is called.
+// Restore takes over the records of an earlier agent. It is called before anything else.
 func (t *Tracker) Restore(c *clock.Clock, r state.Records) {
 	t.clock, t.layers.clock, t.stamps.clock = c, c, c
 	t.images.records, t.removed.records, t.containers.records, t.layers.records = r.Images, r.Removed, r.Containers, r.Layers
 	t.images.listed = r.Meta.Listed
 }
 
-// Save puts a copy of the records among those that are to be written.
+// Save adds a copy of the records to those that are to be written.
 func (t *Tracker) Save(r *state.Records) {
 	r.Images, r.Removed = maps.Clone(t.images.records), maps.Clone(t.removed.records)
 	r.Containers, r.Layers = maps.Clone(t.containers.records), maps.Clone(t.layers.records)
 	r.Meta.Listed = t.images.listed
 }
 
-// Layers are those of the images.
+// Layers returns the layers of the images.
 func (t *Tracker) Layers() *Layers { return t.layers }
 
-// Known are the images that the runtime listed last, by ID; nil before its first list. They
-// are not to be changed.
+// Known returns the images that the runtime listed last, by ID; nil before its first list. The map must
+// not be changed.
 func (t *Tracker) Known() map[string]inventory.Image { return t.images.known }
 
-// Image is what is on record of an image.
+// Image returns the record of an image; the zero value if there is none.
 func (t *Tracker) Image(id string) state.Image { return t.images.records[id] }
 
-// Records are a copy of what is on record, by ID.
+// Records returns a copy of the records of images, by ID.
 func (t *Tracker) Records() map[string]state.Image { return maps.Clone(t.images.records) }
 
-// Uses counts the known images that are in use, and has for each of the others since when it
-// is not, as far as was seen.
+// Uses counts the known images that are in use. For each of the others it returns since when the image
+// is not in use, as far as ebb has seen.
 func (t *Tracker) Uses() (inUse int, last []time.Time) { return t.images.uses() }
 
-// Listed brings the records in line with an inventory that was asked for at that time. It
-// returns the images that are gone. While unmended, images whose names an earlier agent has
-// taken away may be missing.
+// Listed brings the records in line with an inventory that was requested at asked. It returns the IDs
+// of images that are gone. While unmended, the inventory may lack images that an earlier agent has
+// withdrawn.
 func (t *Tracker) Listed(inv *inventory.Inventory, asked time.Time, unmended bool) (gone []string) {
 	now := t.clock.Now()
 	t.images.list(inv.Images, asked, func(i inventory.Image, old *state.Image) state.Image {
@@ -98,22 +98,22 @@ func (t *Tracker) Listed(inv *inventory.Inventory, asked time.Time, unmended boo
 	return gone
 }
 
-// arrived is the record of an image that was not listed before. One that comes back after its
-// removal is as new as others: were it as old as it was, it would be the next one to go, and would
-// be pulled in a circle.
+// arrived returns the record of an image that was not listed before. An image that comes back after its
+// removal counts as new. With its old age it would be the next one to be removed, and would be pulled
+// again and again.
 func (t *Tracker) arrived(i inventory.Image, now time.Time) state.Image {
 	r := state.Image{Observed: now, Arrived: now, Again: t.removed.cameBack(i, now)}
 	if !i.Updated.IsZero() {
-		// It came before it was seen, and may have been used since; but not before the last
-		// time that it was not there.
+		// It came before it was seen, and may have been used since. But it came after the last list
+		// that lacked it.
 		r.Arrived = clock.Latest(t.images.listed, t.clock.FromWall(i.Updated))
 	}
 	return r
 }
 
-// renewed is the record of an image that somebody has pulled, imported or tagged although it is there:
-// they want it. It counts as used and as new from then on. If ebb itself has put its names back, nothing
-// has changed.
+// renewed returns the record of a present image that was pulled, imported or tagged again: it is
+// wanted. It counts as used and as new from then on. If ebb itself restored its names, nothing has
+// changed.
 func (t *Tracker) renewed(r state.Image, i inventory.Image) state.Image {
 	if t.ours(i) {
 		return r
@@ -124,20 +124,21 @@ func (t *Tracker) renewed(r state.Image, i inventory.Image) state.Image {
 	return r
 }
 
-// Changed reports whether somebody has written names of an image since the runtime listed it.
+// Changed reports whether a process other than ebb has written names of an image since the runtime
+// listed it.
 func (t *Tracker) Changed(i inventory.Image) bool {
 	return !i.Updated.Equal(t.images.known[i.ID].Updated) && !t.ours(i)
 }
 
-// ours reports whether it was ebb that wrote an image's names last, when it put them back. While an earlier
-// agent's are not mended yet, it is.
+// ours reports whether ebb wrote an image's names last, when it restored them. It is true while the
+// names of a withdrawn image are not restored yet, also if an earlier agent withdrew it.
 func (t *Tracker) ours(i inventory.Image) bool {
 	a, ok := t.away[i.ID]
 	return ok && (a.back.IsZero() || !t.clock.FromWall(i.Updated).After(a.back))
 }
 
-// Removed is for an image that is gone by ebb's doing, and remembered as such. Should it be listed
-// nevertheless, somebody has pulled it meanwhile, and it has only just come.
+// Removed records that ebb has removed an image. If the image is listed after that, it was pulled
+// again, and counts as new.
 func (t *Tracker) Removed(d image.Decision, references []string, now time.Time) {
 	r := t.images.records[d.ImageID]
 	t.removed.add(d.ImageID, state.Removed{
@@ -147,30 +148,31 @@ func (t *Tracker) Removed(d image.Decision, references []string, now time.Time) 
 	delete(t.away, d.ImageID)
 }
 
-// Harvest takes over the kernel's stamps.
+// Harvest adds the kernel's stamps to the records.
 func (t *Tracker) Harvest() { t.stamps.harvest() }
 
-// UsedSince asks the kernel whether an image was used since it was planned to go; "" if not.
+// UsedSince asks the kernel whether an image was used later than its record shows. It returns the
+// answer in words; "" if it was not.
 func (t *Tracker) UsedSince(i inventory.Image) string { return t.stamps.usedSince(i) }
 
-// Purge makes room in the kernel: uses go that nobody has claimed for a day.
+// Purge makes room in the kernel: it deletes uses that no layer has claimed for a day.
 func (t *Tracker) Purge() { t.stamps.purge() }
 
-// AllUsedNow is the safe answer when stamps were lost: whatever is on record may have
-// been used until now.
+// AllUsedNow is called when stamps were lost. Every image on record then counts as used until now,
+// because it may have been.
 func (t *Tracker) AllUsedNow(why string) {
 	t.o.Log.Warn("last-use stamps were lost; every image counts as used until now", "reason", why)
 	t.images.allUsedAt(t.clock.Now())
 }
 
-// Withdrawn is for an image that loses its names now, on its way out.
+// Withdrawn records that an image loses its names now, for its removal.
 func (t *Tracker) Withdrawn(id string, now time.Time) { t.away.taken(id, now) }
 
-// NotWithdrawn is for an image that has kept its names after all.
+// NotWithdrawn records that an image has kept its names after all.
 func (t *Tracker) NotWithdrawn(id string) { delete(t.away, id) }
 
-// Back is for images that have their names again. The runtime has dated those anew. That is on record, so
-// that the next agent, too, takes them for as old as they were.
+// Back records that images have their names again. The runtime has given these a new date. The records
+// keep that date, so that the next agent, too, treats the images as old as they were.
 func (t *Tracker) Back(ids ...string) {
 	t.away.back(t.clock.Now(), ids...)
 	for _, id := range ids {
@@ -181,32 +183,33 @@ func (t *Tracker) Back(ids ...string) {
 	}
 }
 
-// NoneWithdrawn is for when all withdrawals have ended. An image that misses and is not back is gone.
+// NoneWithdrawn is called when all withdrawals have ended. An image that is missing then, and was not
+// restored, is gone.
 func (t *Tracker) NoneWithdrawn() { t.away.ended() }
 
 // Late reports whether an image is missing that the runtime should list in a moment.
 func (t *Tracker) Late(missing func(id string) bool) bool { return t.away.late(t.clock.Now(), missing) }
 
-// AnyAway reports whether an image is missing through our own doing.
+// AnyAway reports whether an image is missing because ebb withdrew it.
 func (t *Tracker) AnyAway(missing func(id string) bool) bool { return t.away.any(missing) }
 
-// EventsBroke is for events that break off.
+// EventsBroke records that the event stream broke off.
 func (t *Tracker) EventsBroke() { t.containers.broke() }
 
-// EventsBack is for events that come, since that time. It may be another runtime now, or be set
-// up otherwise.
+// EventsBack records that events arrive since that time. After a break it may be another runtime, or
+// one with another configuration.
 func (t *Tracker) EventsBack(at time.Time) {
 	if t.containers.back(at) {
 		clear(t.layers.blind)
 	}
 }
 
-// HearsEvents reports whether the runtime's events come.
+// HearsEvents reports whether the runtime's events arrive.
 func (t *Tracker) HearsEvents() bool { return !t.containers.since.IsZero() }
 
-// Event records a use that a runtime event tells of: that a container was made, or its
-// process began or ended; that it was removed only if its end was not reported. The kernel knows
-// it too and to the nanosecond; this is what remains where there are no programs, and for root
+// Event records a use that a runtime event reports: a container was made, or its process began or
+// ended. The removal of a container counts only if no event reported its end. The kernel records these
+// uses, too, and to the nanosecond. Events are what remains where there are no programs, and for root
 // filesystems that are not overlayfs.
 func (t *Tracker) Event(e inventory.Event, at time.Time) {
 	id := ""

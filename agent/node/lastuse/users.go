@@ -2,8 +2,8 @@ package lastuse
 
 import "github.com/ebb-agent/ebb/runtime/inventory"
 
-// usedBy notes for people who used each image last, as far as a list of the containers shows it:
-// one that has not ended, or else the one that ended last.
+// usedBy records, for people, which container used each image last, by a list of the containers. That
+// is one that has not ended, or else the one that ended last.
 func (s *images) usedBy(list []inventory.Container) {
 	latest := make(map[string]inventory.Container)
 	for _, c := range list {
@@ -19,7 +19,7 @@ func (s *images) usedBy(list []inventory.Container) {
 	}
 }
 
-// usedLater is an order of all containers, so that one list always has the same answer.
+// usedLater is a total order of containers, so that the same list always gives the same answer.
 func usedLater(c, than inventory.Container) bool {
 	switch {
 	case c.Ended.IsZero() != than.Ended.IsZero():
@@ -30,7 +30,7 @@ func usedLater(c, than inventory.Container) bool {
 	return c.Namespace+"/"+c.ID > than.Namespace+"/"+than.ID
 }
 
-// user is how people know a container.
+// user returns the name by which people know a container.
 func user(c inventory.Container) string {
 	if c.Pod.Name == "" {
 		return "container " + c.Namespace + "/" + c.ID

@@ -16,16 +16,16 @@ import (
 // hostPIDs is the inode number of the first PID namespace (PROC_PID_INIT_INO).
 const hostPIDs = 0xEFFFFFFC
 
-// Bounds of what is believed of the file, and of one word in it.
+// Bounds in bytes: of what is read of the file, and of one word that is printed.
 const (
 	maxNote = 4 << 10
 	maxWord = 256
 )
 
-// Holder is who holds the lock, as far as is known: every field may be missing.
+// Holder describes the process that holds the lock. Every field may be missing.
 type Holder struct {
 	PID          int       `json:"pid,omitempty"`
-	PIDNamespace uint64    `json:"pidNamespace,omitempty"` // in which PID counts
+	PIDNamespace uint64    `json:"pidNamespace,omitempty"` // inode; 0: the reader's, or unknown
 	Namespace    string    `json:"namespace,omitempty"`
 	Pod          string    `json:"pod,omitempty"`
 	PodUID       string    `json:"podUID,omitempty"`
@@ -34,8 +34,8 @@ type Holder struct {
 	Since        time.Time `json:"since,omitzero"`
 }
 
-// Self is this process. The pod's names come from its environment (POD_NAME,
-// POD_NAMESPACE, POD_UID); the container by its cgroup, if that can be seen.
+// Self returns this process. The names of the pod come from the environment (POD_NAME, POD_NAMESPACE,
+// POD_UID); the container from the cgroup, if that can be seen.
 func Self(version string) Holder {
 	h := Holder{
 		PID: os.Getpid(), PIDNamespace: pidNamespace(), Version: version, Since: time.Now().UTC().Truncate(time.Second),
@@ -55,8 +55,8 @@ func pidNamespace() uint64 {
 	return st.Ino
 }
 
-// containerIn finds the id of a runtime's container, 64 hexadecimal digits, in
-// /proc/PID/cgroup. In a cgroup namespace of its own a container does not see it.
+// containerIn finds the ID of a runtime's container, 64 hexadecimal digits, in the text of
+// /proc/PID/cgroup. A container in a cgroup namespace of its own does not see it: the result is "".
 func containerIn(text string) string {
 	const digits = 64
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
@@ -69,7 +69,7 @@ func containerIn(text string) string {
 	return ""
 }
 
-// String is for an error message: what the file says is quoted.
+// String describes the holder for an error message. It quotes words of the file.
 func (h Holder) String() string {
 	var parts []string
 	if h.Pod != "" {
@@ -93,7 +93,7 @@ func (h Holder) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// where says in whose count the number is, unless it is the reader's.
+// where names the PID namespace of PID; "" if it is the reader's, or unknown.
 func (h Holder) where() string {
 	switch h.PIDNamespace {
 	case 0, pidNamespace():
@@ -104,7 +104,7 @@ func (h Holder) where() string {
 	return " in its container"
 }
 
-// quote leaves plain words as they are.
+// quote cuts a word to maxWord bytes, and quotes it unless it is plain.
 func quote(s string) string {
 	if len(s) > maxWord {
 		s = s[:maxWord]
@@ -118,7 +118,7 @@ func quote(s string) string {
 	return s
 }
 
-// holderOf reads the note in the file, and asks the kernel for the number.
+// holderOf reads the note in the file, and asks the kernel for the PID.
 func holderOf(f *os.File) Holder {
 	var h Holder
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxNote))
@@ -136,14 +136,14 @@ func holderOf(f *os.File) Holder {
 		return h
 	}
 	if h.PIDNamespace == pidNamespace() && h.PID != pid {
-		h = Holder{} // the note is of one who was here before
+		h = Holder{} // the note is that of an earlier holder
 	}
 	h.PID, h.PIDNamespace = pid, 0
 	return h
 }
 
-// flocker finds who holds a file in /proc/locks; 0 if that is unknown. Lines are
-// "12: FLOCK  ADVISORY  WRITE 4711 00:18:1234 0 EOF", those that wait have "->".
+// flocker finds the PID that holds a file in /proc/locks; 0 if that is unknown. A line is
+// "12: FLOCK  ADVISORY  WRITE 4711 00:18:1234 0 EOF"; that of a process that waits has "->".
 func flocker(locks io.Reader, dev, inode uint64) int {
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), inode)
 	lines := bufio.NewScanner(locks)

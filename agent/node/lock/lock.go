@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld is what a [HeldError] is, for errors.Is.
+// ErrHeld is what errors.Is finds in a [HeldError].
 var ErrHeld = errors.New("another ebb-agent runs on this node")
 
-// HeldError says who holds the lock.
+// HeldError is returned if another process holds the lock.
 type HeldError struct {
 	Path   string
 	Holder Holder
@@ -26,7 +26,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%v: %s holds %s", ErrHeld, e.Holder, e.Path)
 }
 
-// Is makes it an ErrHeld.
+// Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // Lock is held until it is released, or the process dies.
@@ -35,11 +35,11 @@ type Lock struct {
 	path string
 }
 
-// pause is between two attempts while somebody waits.
+// pause is the time between two attempts of Acquire.
 const pause = 50 * time.Millisecond
 
-// Acquire takes the lock at path, which self is then known to hold. If another has
-// it, that is asked again for as long as wait, and then a *HeldError.
+// Acquire takes the lock at path, and writes self into the file. While another process has the lock,
+// Acquire tries again for as long as wait; then it returns a *HeldError.
 func Acquire(ctx context.Context, path string, wait time.Duration, self Holder) (*Lock, error) {
 	deadline := time.Now().Add(wait)
 	for {
@@ -69,8 +69,8 @@ func cannot(path string, err error) error {
 	return fmt.Errorf("lock %s: %w%s", path, err, hint)
 }
 
-// attempt takes the lock if it is free. Neither a lock nor an error: the file was
-// unlinked meanwhile, so that the lock is not the one that others see.
+// attempt takes the lock if it is free. It returns neither a lock nor an error if the file was unlinked
+// during the attempt: then the lock is not the one that other processes see.
 func attempt(path string) (_ *Lock, err error) {
 	f, err := create(path)
 	if err != nil {
@@ -94,12 +94,12 @@ func attempt(path string) (_ *Lock, err error) {
 	return &Lock{file: f, path: path}, nil
 }
 
-// tries bounds how often a directory that vanishes is made again.
+// tries bounds how often create makes a directory again that vanishes.
 const tries = 1000
 
-// create opens the file, and makes it and its directory if they are missing. Another's
-// [Lock.Remove] may take the directory away between the two steps, and between the two
-// that [os.MkdirAll] takes: then it is made again.
+// create opens the file, and makes it and its directory if they are missing. The [Lock.Remove] of
+// another process may remove the directory between the two steps, or between those of [os.MkdirAll].
+// Then create makes it again.
 func create(path string) (f *os.File, err error) {
 	for range tries {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
@@ -113,8 +113,8 @@ func create(path string) (f *os.File, err error) {
 	return f, err
 }
 
-// open follows no link at the end of path: who may write to the directory must not
-// choose what root truncates.
+// open does not follow a link at the end of path: a process that may write to the directory must not
+// choose which file root truncates.
 func open(path string, flags int) (*os.File, error) {
 	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -140,7 +140,7 @@ func isAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(ours, theirs)
 }
 
-// sign notes who holds the lock. That it cannot be noted is no reason not to run.
+// sign writes the holder into the file. An agent whose note cannot be written runs all the same.
 func (l *Lock) sign(self Holder) {
 	line, err := json.Marshal(self)
 	if err != nil || len(line) >= maxNote {
@@ -151,15 +151,15 @@ func (l *Lock) sign(self Holder) {
 	}
 }
 
-// Release lets go of the lock. The file stays, without a name in it.
+// Release releases the lock. The file stays, and is empty.
 func (l *Lock) Release() error {
 	_ = l.file.Truncate(0)
 	return l.file.Close()
 }
 
-// Remove unlinks the file, and its directory if nothing else is in it, and lets go.
-// The directory is ebb's own by convention only, so that it may have other things.
-// Without the file the lock is free: its next holder may be as far as here.
+// Remove unlinks the file, removes its directory if nothing else is in it, and releases the lock. The
+// directory is ebb's own by convention only, so it may have other files. Once the file is unlinked, the
+// lock is free. Its next holder may already be removing the directory, too.
 func (l *Lock) Remove() error {
 	err := os.Remove(l.path)
 	if err == nil {
@@ -176,7 +176,7 @@ func (l *Lock) Remove() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// Look says who holds the lock at path, if anybody. It writes nothing.
+// Look returns the holder of the lock at path; held is false if there is none. It writes nothing.
 func Look(path string) (h Holder, held bool, err error) {
 	f, err := open(path, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-// Package metric has what the node's metrics share.
+// Package metric has helpers that the node's metrics share.
 package metric
 
 import (
@@ -22,11 +22,11 @@ func Counter(out chan<- prometheus.Metric, d *prometheus.Desc, value float64, la
 	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
 }
 
-// DescReadable describes what Readable sends; one collector has to describe it.
+// DescReadable describes the metric that Readable sends; one collector has to describe it.
 var DescReadable = Desc("probe_counters_readable", "1 if the counts of the kernel programs could be read for this scrape: events, writers (who fills the disk), heat (reads of images). At 0 these figures are missing. Without a series nothing is counted.", "counters")
 
-// Readable says whether counts could be read. An error must not take the other metrics
-// away.
+// Readable exports, and returns, whether counts could be read. So an error does not hide the other
+// metrics.
 func Readable(out chan<- prometheus.Metric, what string, err error) bool {
 	Gauge(out, DescReadable, program.Bool(err == nil), what)
 	return err == nil

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Monitor is a lock that is given up around everything that takes long: a call of the
-// runtime, of the API server or of a disk, or a wait. So whoever waits for it waits for
-// arithmetic alone. Those who wait get it in turn.
+// Monitor is a lock that is released around everything that takes long: a call of the runtime, of
+// the API server or of a disk, or a wait. So a goroutine that waits for the lock only waits for
+// computation. Waiting goroutines get the lock in order of arrival.
 type Monitor struct {
 	turn *semaphore.Weighted
 	left chan struct{}
 }
 
-// New returns a Monitor that nobody has entered.
+// New returns an unlocked Monitor.
 func New() *Monitor {
 	return &Monitor{turn: semaphore.NewWeighted(1), left: make(chan struct{}, 1)}
 }
@@ -27,7 +27,8 @@ func (m *Monitor) Do(f func()) {
 	f()
 }
 
-// DoWithin does so unless ctx ends first, which is the error then.
+// DoWithin calls f under the lock. If ctx ends before the lock is free, it returns the error of ctx
+// and does not call f.
 func (m *Monitor) DoWithin(ctx context.Context, f func()) error {
 	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return err
@@ -37,26 +38,26 @@ func (m *Monitor) DoWithin(ctx context.Context, f func()) error {
 	return nil
 }
 
-// DoQuietly is Do without a word on Left: for whoever listens there.
+// DoQuietly is Do without the signal on Left, for the goroutine that receives from Left.
 func (m *Monitor) DoQuietly(f func()) {
 	m.enter()
 	defer m.turn.Release(1)
 	f()
 }
 
-// Outside is for who holds the lock: it calls f without it. What was read before may have
-// changed when it returns.
+// Outside calls f without the lock, which the caller holds before and after. State that was read
+// before may have changed when it returns.
 func (m *Monitor) Outside(f func()) {
 	m.leave()
 	defer m.enter()
 	f()
 }
 
-// Left has a word when the lock was given up, so that deadlines that were changed under it
-// can be read anew. There is one for all that came since the last one was taken.
+// Left signals that the lock was released, so that deadlines that changed under it can be read
+// again. All releases since the last receive are one signal.
 func (m *Monitor) Left() <-chan struct{} { return m.left }
 
-func (m *Monitor) enter() { _ = m.turn.Acquire(context.Background(), 1) } // which never ends
+func (m *Monitor) enter() { _ = m.turn.Acquire(context.Background(), 1) } // no error: the context never ends
 
 func (m *Monitor) leave() {
 	m.turn.Release(1)

@@ -1,9 +1,9 @@
-// Package page has the shapes of what the agent's admin socket takes and answers, as JSON. It has
+// Package page has the JSON types of the requests and answers of the agent's admin socket. It has
 // types alone, so that a command can use them without the agent.
 //
-// Sizes are in bytes and inodes; times are RFC 3339, by ebb's clock, which runs like the wall's but
-// never jumps. Names of images, pods and files are as whoever made them wrote them: who shows them
-// in a terminal escapes them. Fields are added, never renamed or given another meaning.
+// Sizes are in bytes and inodes; times are RFC 3339, by ebb's clock, which runs like the wall clock
+// but never jumps. Names of images, pods and files are as their authors wrote them: escape them
+// before you show them in a terminal. Fields are added, never renamed or given another meaning.
 //
 //	GET  /status            Status
 //	GET  /images            Images
@@ -17,15 +17,15 @@
 //	POST /resume            Resume
 //	GET  /containers, /writers, /heat, /metrics, /healthz, /readyz
 //
-// An error is an [Error], with a status of 400 (what was asked for makes no sense), 403, 404, 409 (another plan,
-// or another run is on) or 503 (the agent cannot tell now).
+// An error is an [Error], with a status of 400 (invalid request), 403, 404, 409 (the plan changed,
+// or another run is active) or 503 (the agent does not know the answer now).
 package page
 
 import "time"
 
 // Header names of each request.
 const (
-	HeaderCaller  = "Ebb-Caller"  // who asks, as they say themselves
+	HeaderCaller  = "Ebb-Caller"  // who asks, by their own account
 	HeaderVersion = "Ebb-Version" // of the command; in an answer, of the agent
 )
 
@@ -41,17 +41,17 @@ type Size struct {
 	Inodes uint64 `json:"inodes"`
 }
 
-// Status is how the agent and its node stand.
+// Status is the state of the agent and its node.
 type Status struct {
 	Time     time.Time `json:"time"`
 	Node     string    `json:"node"` // NODE_NAME, or the host's name
 	Version  string    `json:"version"`
 	Mode     string    `json:"mode"`             // "observe" or "enforce"
-	Paused   *Pause    `json:"paused,omitempty"` // absent: it is not
+	Paused   *Pause    `json:"paused,omitempty"` // absent: not paused
 	Ready    bool      `json:"ready"`
 	NotReady string    `json:"notReady,omitempty"` // why
 
-	// Degraded are the names of the conditions that hold: what the agent does without for now.
+	// Degraded are the names of the active conditions: what the agent does without for now.
 	Degraded []string `json:"degraded"`
 
 	Filesystems []Filesystem `json:"filesystems"` // all that are watched; the one with the images first
@@ -67,18 +67,18 @@ type Status struct {
 type Summary struct {
 	Total       int  `json:"total"`
 	Unused      int  `json:"unused"`      // nothing protects them now
-	Reclaimable Size `json:"reclaimable"` // what all of those would free together
-	PulledAgain int  `json:"pulledAgain"` // images that came back within a day of their removal by ebb, of those that are known
+	Reclaimable Size `json:"reclaimable"` // what all unused images would free together
+	PulledAgain int  `json:"pulledAgain"` // known images that came back within a day of their removal by ebb
 }
 
 // Filesystem is a watched filesystem, as it was last read.
 type Filesystem struct {
-	Names               []string `json:"names"` // what stands on it: images, content, containers, kubelet, pod logs
+	Names               []string `json:"names"` // what is on it: images, content, containers, kubelet, pod logs
 	Path                string   `json:"path"`
 	Type                string   `json:"type"`
 	Device              string   `json:"device"`            // MAJOR:MINOR
-	Project             *uint32  `json:"project,omitempty"` // whose quota the figures are of, in place of the filesystem
-	Kernel              bool     `json:"kernel"`            // the kernel tells when it fills; otherwise it is polled
+	Project             *uint32  `json:"project,omitempty"` // the figures are of this project's quota, not of the filesystem
+	Kernel              bool     `json:"kernel"`            // the kernel reports when it fills; otherwise it is polled
 	CapacityBytes       uint64   `json:"capacityBytes"`
 	AvailableBytes      uint64   `json:"availableBytes"`
 	UsedPercent         int      `json:"usedPercent"`
@@ -94,17 +94,18 @@ type Filesystem struct {
 	Hold                *Hold    `json:"hold,omitempty"`
 }
 
-// Hold is why the low threshold cannot be reached: what holds the space once all that may go is gone.
+// Hold is why the low threshold cannot be reached: what holds the space once every removable image
+// is gone.
 type Hold struct {
 	Since  time.Time `json:"since"`
-	Bytes  bool      `json:"bytes"` // which threshold it is about
+	Bytes  bool      `json:"bytes"` // which threshold cannot be reached
 	Inodes bool      `json:"inodes"`
 	HeldBy []HeldBy  `json:"heldBy"` // largest first
 }
 
-// HeldBy is one line of what holds space.
+// HeldBy is one holder of space.
 type HeldBy struct {
-	By     string `json:"by"` // the reason for which images stay, or "other_holders", "unreferenced", "not_images"
+	By     string `json:"by"` // the reason why images stay, or "other_holders", "unreferenced", "not_images"
 	Images int    `json:"images"`
 	Size
 }
@@ -114,19 +115,19 @@ type Run struct {
 	Ended      time.Time `json:"ended"`
 	Trigger    string    `json:"trigger"` // threshold, age, asked
 	Result     string    `json:"result"`
-	Removed    int       `json:"removed"` // in mode observe: that would have been
+	Removed    int       `json:"removed"` // in mode observe: would have been removed
 	Failed     int       `json:"failed"`
 	FreedBytes uint64    `json:"freedBytes"` // as measured; in mode observe: as computed
 }
 
-// Observed is what an agent that only observes has counted.
+// Observed is what an agent in mode observe has counted.
 type Observed struct {
 	Since  time.Time  `json:"since"`
 	Ebb    ObservedBy `json:"ebb"`    // what it would have done
-	Others ObservedBy `json:"others"` // what the kubelet, or anybody else, did
+	Others ObservedBy `json:"others"` // what the kubelet, or any other actor, did
 }
 
-// ObservedBy is one of the two columns.
+// ObservedBy is the counts of one side, ebb or others.
 type ObservedBy struct {
 	Images       int     `json:"images"`       // removed
 	Freed        Size    `json:"freed"`        // by those, as computed
@@ -141,19 +142,19 @@ type Images struct {
 	Looked time.Time `json:"looked"` // when they were listed
 	Mode   string    `json:"mode"`
 	Paused *Pause    `json:"paused,omitempty"`
-	Images []Image   `json:"images"` // those that go first, in that order, then the others, least recently used first
+	Images []Image   `json:"images"` // those to remove, in that order, then the others, least recently used first
 	Totals Totals    `json:"totals"`
 }
 
 // Totals is where the store's space is: each byte in one place.
 type Totals struct {
-	Images       Size     `json:"images"` // what images lead to
-	Others       []Entry  `json:"others"` // what only containers, leases and other namespaces lead to
-	Nobody       []Entry  `json:"nobody"` // what nothing leads to
+	Images       Size     `json:"images"` // what images refer to
+	Others       []Entry  `json:"others"` // what only containers, leases and other namespaces refer to
+	Nobody       []Entry  `json:"nobody"` // what nothing refers to
 	Total        Size     `json:"total"`
 	EmptyImages  int      `json:"emptyImages"`  // records of images whose content is gone
 	KubeletBytes uint64   `json:"kubeletBytes"` // what the kubelet believes that all images take
-	Unread       []string `json:"unread"`       // what could not be read and is missing in all this
+	Unread       []string `json:"unread"`       // what could not be read and is missing here
 }
 
 // Entry is one place of [Totals].
@@ -162,7 +163,7 @@ type Entry struct {
 	Size
 	Count      int        `json:"count"`
 	Unmeasured int        `json:"unmeasured"`       // layers whose size the runtime does not know
-	Oldest     *time.Time `json:"oldest,omitempty"` // when the first of it was made
+	Oldest     *time.Time `json:"oldest,omitempty"` // when the oldest of it was created
 }
 
 // Image is one image with the latest decision on it.
@@ -172,15 +173,15 @@ type Image struct {
 	Verdict     string     `json:"verdict"`    // "keep" or "remove"
 	Reason      string     `json:"reason"`
 	Detail      string     `json:"detail"`     // a sentence
-	FreesBytes  uint64     `json:"freesBytes"` // what goes when it goes after those before it
+	FreesBytes  uint64     `json:"freesBytes"` // what its removal frees after those before it
 	FreesInodes uint64     `json:"freesInodes"`
 	LastUsed    *time.Time `json:"lastUsed,omitempty"` // absent: never seen in use
 	Arrived     time.Time  `json:"arrived"`
 	UsedBy      []string   `json:"usedBy,omitempty"`
 	PulledAgain int        `json:"pulledAgain,omitempty"` // times it came back within a day of its removal by ebb
 
-	Own    Size `json:"own"`    // what goes if it alone goes
-	Shared Size `json:"shared"` // what others need of it, too
+	Own    Size `json:"own"`    // what its removal alone frees
+	Shared Size `json:"shared"` // the part that others need, too
 	Total  Size `json:"total"`
 	// Unmeasured is how many of its layers count as nothing, because the runtime does not know their size.
 	Unmeasured   int      `json:"unmeasured,omitempty"`
@@ -188,46 +189,46 @@ type Image struct {
 	ReadPercent  *float64 `json:"readPercent,omitempty"` // the share of its bytes that was ever read; absent: unknown
 }
 
-// Why is the whole story of one image.
+// Why explains the decision on one image.
 type Why struct {
 	Time   time.Time `json:"time"`
 	Looked time.Time `json:"looked"`
 	Mode   string    `json:"mode"`
 	Paused *Pause    `json:"paused,omitempty"`
 	Image  Image     `json:"image"`
-	Rules  []Rule    `json:"rules"` // in the order in which they are asked
-	Place  int       `json:"place"` // among the images that may go, from 1, in the order in which they would; 0: it may not
+	Rules  []Rule    `json:"rules"` // in the order of evaluation
+	Place  int       `json:"place"` // its place in the order of removal, from 1; 0: it may not be removed
 	Of     int       `json:"of"`
-	InTurn Size      `json:"inTurn"` // what goes with it once those before it are gone
+	InTurn Size      `json:"inTurn"` // what its removal frees once those before it are gone
 
-	History []HistoryEntry `json:"history"` // the latest few about it, newest first
+	History []HistoryEntry `json:"history"` // the latest few entries about it, newest first
 }
 
 // Rule is what one rule says about an image.
 type Rule struct {
-	Reason  string     `json:"reason"` // what the verdict is if this is the first that holds
+	Reason  string     `json:"reason"` // the verdict's reason if this is the first rule that holds
 	State   string     `json:"state"`  // "holds", "does not hold", "not reached"
 	Text    string     `json:"text"`
 	Changes *time.Time `json:"changes,omitempty"` // when the answer changes by itself
 }
 
-// PlanRequest asks what would go. Of Free, FreeInodes and ToPercent one may be set; without any,
-// the thresholds decide.
+// PlanRequest asks what would be removed. Of Free, FreeInodes and ToPercent one may be set; without
+// any, the thresholds decide.
 type PlanRequest struct {
 	FreeBytes       uint64 `json:"freeBytes,omitempty"` // so much more than is available now
 	FreeInodes      uint64 `json:"freeInodes,omitempty"`
 	ToPercent       *int   `json:"toPercent,omitempty"` // until that much is used, 0 to 100
 	ToInodesPercent *int   `json:"toInodesPercent,omitempty"`
-	Config          string `json:"config,omitempty"` // a configuration file (YAML): what would go with it; /plan alone
+	Config          string `json:"config,omitempty"` // a configuration file (YAML): what would be removed with it; /plan alone
 }
 
-// Plan is what would go, and what stays.
+// Plan is what would be removed, and what stays.
 type Plan struct {
 	Time       time.Time `json:"time"`
 	Looked     time.Time `json:"looked"`
 	Mode       string    `json:"mode"`
 	Paused     *Pause    `json:"paused,omitempty"`
-	Digest     string    `json:"digest"`         // of which images go, in which order and why
+	Digest     string    `json:"digest"`         // of the images to remove, their order and reasons
 	Filesystem string    `json:"filesystem"`     // its path
 	Need       Size      `json:"need"`           // what has to become available
 	Frees      Size      `json:"frees"`          // what all of Remove frees together
@@ -237,7 +238,7 @@ type Plan struct {
 	Keep       []Image   `json:"keep"`
 }
 
-// ReclaimRequest has a plan carried out that was shown.
+// ReclaimRequest asks to carry out a plan that was shown.
 type ReclaimRequest struct {
 	PlanRequest
 	Digest string `json:"digest"` // the plan's; another plan is not carried out
@@ -250,13 +251,13 @@ type ReclaimEvent struct {
 	ID         string    `json:"id,omitempty"`
 	References []string  `json:"references,omitempty"`
 	Reason     string    `json:"reason,omitempty"`     // why it stays, or what failed
-	FreedBytes uint64    `json:"freedBytes,omitempty"` // as measured: of the image, in "ended" of all
+	FreedBytes uint64    `json:"freedBytes,omitempty"` // as measured: for the image, in "ended" for all
 	Removed    int       `json:"removed"`              // so far
 	Of         int       `json:"of"`
 	Result     string    `json:"result,omitempty"` // in "ended": done, short, paused, capped, incomplete
 }
 
-// Usage is where the space of a node went.
+// Usage is what takes the space of a node.
 type Usage struct {
 	Time        time.Time    `json:"time"`
 	Looked      time.Time    `json:"looked"`
@@ -295,7 +296,7 @@ type Directory struct {
 	Size
 }
 
-// Open is what deleted files hold because somebody has them open.
+// Open is the space of deleted files that processes still have open.
 type Open struct {
 	Size
 	By []OpenBy `json:"by"` // largest first
@@ -308,25 +309,25 @@ type OpenBy struct {
 	Size
 }
 
-// PauseRequest pauses the agent: nothing is removed until it ends.
+// PauseRequest pauses the agent: nothing is removed until the pause ends.
 type PauseRequest struct {
-	ForSeconds int64  `json:"forSeconds"` // 1 to 30 days
+	ForSeconds int64  `json:"forSeconds"` // 1 s to 30 days
 	Reason     string `json:"reason,omitempty"`
 }
 
-// Pause is a pause that lasts. It outlives a restart.
+// Pause is an active pause. It survives a restart.
 type Pause struct {
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
 	By     string    `json:"by,omitempty"` // who asked, as they named themselves
 	Reason string    `json:"reason,omitempty"`
 
-	// NotSaved is why a restart would not know of it; in the answer to /pause alone.
+	// NotSaved is why a restart would lose the pause; in the answer to /pause alone.
 	NotSaved string `json:"notSaved,omitempty"`
 }
 
 // Resume is the answer to /resume.
 type Resume struct {
 	WasPaused bool   `json:"wasPaused"`
-	NotSaved  string `json:"notSaved,omitempty"` // why a restart would not know of it
+	NotSaved  string `json:"notSaved,omitempty"` // why a restart would bring the pause back
 }

@@ -1,6 +1,6 @@
-// Package pods knows which pods are bound to this node, and which images they want.
-// What they want outlives a source that cannot be reached, and the agent: while a
-// question has no answer the latest one holds, and no pod is taken for gone.
+// Package pods knows which pods are bound to this node, and which images they want. The latest
+// answer survives an unreachable source and a restart of the agent. While a query has no answer,
+// the latest answer holds, and no pod is treated as gone.
 package pods
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// timeout bounds a question to the source of pods: a removal waits for it.
+// timeout bounds a query to the source of pods: a removal waits for it.
 const timeout = 2 * time.Second
 
 const (
-	// AskFirst and askMost bound the time between two questions to a source that does not
-	// answer, while images stay for that on a disk that needs them gone.
+	// AskFirst and askMost bound the time between two queries to a source that does not answer,
+	// while images stay for that on a disk that needs them removed.
 	AskFirst = 5 * time.Second
 	askMost  = 5 * time.Minute
 )
 
-// errNone is what a configuration without a source of pods says.
+// errNone is the error of a configuration without a source of pods.
 var errNone = errors.New("pods.source is none")
 
-// Source knows which pods are bound to this node; runtime/kube has two.
+// Source knows which pods are bound to this node; runtime/kube has two implementations.
 type Source interface {
 	Run(ctx context.Context, changed chan<- struct{}) error
 	Pods(ctx context.Context) (kube.Pods, error)
@@ -45,33 +45,34 @@ type Source interface {
 
 // hurrier is a source whose first answer can wait for this node's turn.
 type hurrier interface {
-	// Hurry has it asked for at once. The channel is closed when there is one; nil: it does not wait.
+	// Hurry requests the first answer at once. The channel is closed when the answer is there; nil:
+	// the source does not wait for its turn.
 	Hurry() <-chan struct{}
 }
 
-// Options is what Pods are made of.
+// Options are the dependencies of Pods.
 type Options struct {
-	Source     Source // nil: nobody knows
+	Source     Source // nil: no pod is known
 	Name       string // of the source
 	Now        func() time.Time
 	Conditions *condition.Set
 	Outside    func(f func()) // calls f, which takes long, without the lock that guards the Pods
-	Back       func()         // the source answers again
-	Changed    func()         // what pods want did
+	Back       func()         // called when the source answers again
+	Changed    func()         // called when the wanted images changed
 }
 
-// Pods are those bound to this node. One lock guards them, which Read gives up while it waits
-// for the source.
+// Pods are the pods bound to this node. One lock guards them. Read releases it while it waits for
+// the source.
 type Pods struct {
 	Options
 	known    prometheus.Gauge
-	asked    uint64              // questions
-	heard    uint64              // the latest of them that has ended
-	unknown  bool                // it has no answer
-	answered time.Time           // the latest one that had
-	wanted   map[string][]string // by the name of an image, or its ID
-	pause    time.Duration       // until it is asked again because images stay for that
-	hung     error               // why it did not answer in time, and until when it is not asked again
+	asked    uint64              // number of the latest query
+	heard    uint64              // number of the latest query that has ended
+	unknown  bool                // that query has no answer
+	answered time.Time           // as of when the latest answer holds
+	wanted   map[string][]string // who wants an image, by its name or ID
+	pause    time.Duration       // until the next query, while images stay for lack of an answer
+	hung     error               // why the source did not answer in time; no query before hungTill
 	hungTill time.Time
 }
 
@@ -81,14 +82,14 @@ func New(r *prometheus.Registry, o Options) *Pods {
 	return &Pods{Options: o, known: f.Gauge("pods_source_up", "1 while the source of pods answers. At 0 no pod counts as gone.")}
 }
 
-// Restore takes over what was saved of the latest answer.
+// Restore takes over the latest answer as it was saved.
 func (p *Pods) Restore(r state.Records) { p.answered, p.wanted = r.Meta.PodsAnswered, r.Wanted }
 
-// Save puts it into the records.
+// Save puts the latest answer into the records.
 func (p *Pods) Save(r *state.Records) { r.Meta.PodsAnswered, r.Wanted = p.answered, p.wanted }
 
-// Pass asks for pods that are gone; nil if nobody knows pods. It may be used by others
-// than the loop.
+// Pass begins the queries of one pass of removals, for pods that are gone; nil without a source.
+// Any goroutine may call it.
 func (p *Pods) Pass() kube.Pass {
 	if p.Source == nil {
 		return nil
@@ -96,14 +97,14 @@ func (p *Pods) Pass() kube.Pass {
 	return p.Source.Pass()
 }
 
-// Read asks the source. Without an answer nothing may be taken for gone, and what was
-// wanted still is.
+// Read queries the source. Without an answer no pod may be treated as gone, and images that were
+// wanted still are.
 func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 	if p.Source == nil {
 		return kube.Pods{}, errNone
 	}
 	if p.hung != nil && p.Now().Before(p.hungTill) {
-		return kube.Pods{}, p.hung // as unknown as they were; each group of removals would wait for it
+		return kube.Pods{}, p.hung // still unknown; each group of removals would wait for the timeout
 	}
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -114,7 +115,7 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 	var err error
 	p.Outside(func() { pods, err = p.Source.Pods(within) })
 	if number < p.heard {
-		return pods, err // a later question has ended already
+		return pods, err // a later query has ended already
 	}
 	p.heard, p.hung = number, nil
 	if err != nil {
@@ -123,7 +124,7 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 		}
 		p.unknown = true
 		p.known.Set(0)
-		if !errors.Is(err, kube.ErrNotYet) { // which is how each start begins
+		if !errors.Is(err, kube.ErrNotYet) { // which each start begins with
 			p.Conditions.Begin("pods", slog.LevelWarn, "the pods of this node are not known; none is treated as gone",
 				"source", p.Name, "error", err, "images", p.countsMeanwhile())
 		}
@@ -146,7 +147,7 @@ func (p *Pods) Read(ctx context.Context) (kube.Pods, error) {
 	return pods, nil
 }
 
-// ReadNow is Read before a removal: a source that waits for its turn is asked at once.
+// ReadNow is Read before a removal: a source that waits for its turn is queried at once.
 func (p *Pods) ReadNow(ctx context.Context) (kube.Pods, error) {
 	if answer := p.hurry(); answer != nil {
 		within, cancel := context.WithTimeout(ctx, timeout)
@@ -161,7 +162,8 @@ func (p *Pods) ReadNow(ctx context.Context) (kube.Pods, error) {
 	return p.Read(ctx)
 }
 
-// hurry returns what is closed when the source has answered; nil if it does not wait for its turn.
+// hurry returns a channel that is closed when the source has answered; nil if the source does not
+// wait for its turn.
 func (p *Pods) hurry() <-chan struct{} {
 	if s, ok := p.Source.(hurrier); ok {
 		return s.Hurry()
@@ -169,7 +171,7 @@ func (p *Pods) hurry() <-chan struct{} {
 	return nil
 }
 
-// countsMeanwhile says which images count as wanted while the source does not answer.
+// countsMeanwhile describes which images count as wanted while the source does not answer.
 func (p *Pods) countsMeanwhile() string {
 	if p.answered.IsZero() {
 		return "no answer is known: those that arrived within " + image.UnansweredAge.String() + " stay"
@@ -177,8 +179,8 @@ func (p *Pods) countsMeanwhile() string {
 	return "those that pods wanted " + p.Now().Sub(p.answered).Round(time.Second).String() + " ago stay, and those that arrived since"
 }
 
-// AskAgain is when to put the next question, if images that are needed gone stay for the
-// lack of an answer; the zero time if not. Not every source tells that it has one.
+// AskAgain returns when to send the next query, if images that must be removed stay for lack of an
+// answer; the zero time if none do. Not every source signals that it has an answer.
 func (p *Pods) AskAgain(stay bool) time.Time {
 	if !p.unknown || !stay {
 		p.pause = 0
@@ -189,13 +191,13 @@ func (p *Pods) AskAgain(stay bool) time.Time {
 	return p.Now().Add(p.pause)
 }
 
-// Policy is the policy for images' view of the pods.
+// Policy returns the view of the pods that the policy for images needs.
 func (p *Pods) Policy() image.Pods { return image.Pods{Unknown: p.unknown, Answered: p.answered} }
 
-// Want lists who wants an image, by any of its names or its ID; each once.
+// Want lists the pods that want an image, by any of its names or its ID; each once.
 func (p *Pods) Want(i inventory.Image) []string {
 	if p.Source == nil {
-		return nil // an answer of another configuration
+		return nil // the saved answer is of another configuration
 	}
 	by := slices.Clone(p.wanted[i.ID])
 	for _, name := range i.References {
@@ -205,8 +207,8 @@ func (p *Pods) Want(i inventory.Image) []string {
 	return slices.Compact(by)
 }
 
-// Keep says why an image that arrived at that time stays for the sake of pods, as they
-// were read last; "" if it does not.
+// Keep returns why pods, as they were last read, keep an image that arrived at that time; "" if
+// they do not.
 func (p *Pods) Keep(i inventory.Image, arrived time.Time) string {
 	if by := p.Want(i); len(by) > 0 {
 		return "wanted by " + by[0]
@@ -214,9 +216,9 @@ func (p *Pods) Keep(i inventory.Image, arrived time.Time) string {
 	return p.Policy().MayWant(arrived, p.Now())
 }
 
-// wantedImages lists which pods want which image. A pod that has ended starts
-// nothing any more. Containers that run, wait or are in back-off are all the same
-// here: what runs is in use anyhow.
+// wantedImages lists which pods want which image. A pod that has ended starts nothing more. It
+// makes no difference whether containers run, wait or are in back-off: the image of a running one
+// is in use anyway.
 func wantedImages(pods kube.Pods) map[string][]string {
 	wanted := make(map[string][]string)
 	for _, p := range pods.List {
@@ -231,12 +233,12 @@ func wantedImages(pods kube.Pods) map[string][]string {
 	return wanted
 }
 
-// storedName is how the CRI stores what a pod calls an image: "busybox" is
-// docker.io/library/busybox:latest, and of a name with both the digest counts. An
-// ID, or what is no reference at all, stays as it is.
+// storedName returns the name under which the CRI stores an image of a pod's spec: "busybox" is
+// docker.io/library/busybox:latest, and of a name with tag and digest the digest counts. An ID, or
+// a text that is no reference, is returned as it is.
 func storedName(name string) string {
 	if cri.ValidID(name) {
-		return name // and no image named "sha256", as a reference would have it
+		return name // not parsed: as a reference it names an image "sha256"
 	}
 	ref, err := reference.ParseDockerRef(name)
 	if err != nil {

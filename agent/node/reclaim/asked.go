@@ -9,43 +9,43 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// ErrOtherPlan is why nothing was removed: the plan is another one than the one that was shown.
+// ErrOtherPlan is returned if the plan differs from the one that was shown. Then nothing was removed.
 var ErrOtherPlan = errors.New("the plan has changed since it was shown")
 
-// Asked is what somebody asks a run for. It goes through the same gate, caps and last looks as
-// any other.
+// Asked is a run that a client asks for. It passes the same gate, caps and last looks as any other run.
 type Asked struct {
 	Request page.PlanRequest
-	Digest  string // of the plan that they have seen
-	By      string // who, as they say
+	Digest  string // of the plan that the client has seen
+	By      string // the name of the client, as it claims
 	// Report is called with each step, under the lock; it must not wait.
 	Report func(page.ReclaimEvent)
 
-	goal image.Size      // what is to be available at the end
-	seen map[string]bool // the images of the plan: no other one goes
+	goal image.Size      // how much is to be available at the end
+	seen map[string]bool // the images of that plan: no others are removed
 }
 
-// Answer is a plan for a request, and where the filesystem is that it is about.
+// Answer is the plan for a request, with the filesystem that it is for.
 type Answer struct {
 	image.Asked
 	Path   string
-	Inodes uint64 // that the filesystem has, in use or not; 0: no fixed number
+	Inodes uint64 // of the filesystem, in use or not; 0: no fixed number
 }
 
-// Question has all that an answer rests on. None of that changes any more: it is answered without
-// the lock. False: the images have not been found yet.
+// Question computes an answer, from data that does not change any more: call it without the lock. It
+// returns false if the images have not been found yet.
 type Question func() (Answer, bool)
 
 func unknown() (Answer, bool) { return Answer{}, false }
 
-// Advice answers what would go, and why. It changes nothing.
+// Advice answers what would be removed, and why. It changes nothing.
 type Advice struct{ r *Reclaimer }
 
-// Advice is this Reclaimer's.
+// Advice returns the Advice of this Reclaimer.
 func (r *Reclaimer) Advice() Advice { return Advice{r} }
 
-// Why tells the story of an image, on the filesystem that reclaim works, or worked last, on; false
-// if it is not there. It is called without the lock, as a [Question] is answered.
+// Why returns a function that explains the decision about an image, on the filesystem that reclaim
+// works on, or last worked on. The function returns false if the image is not there. Call it without
+// the lock, as a [Question].
 func (a Advice) Why(inv *inventory.Inventory) func(id string) (image.Explanation, bool) {
 	if a.r.target == nil {
 		return func(string) (image.Explanation, bool) { return image.Explanation{}, false }
@@ -54,7 +54,7 @@ func (a Advice) Why(inv *inventory.Inventory) func(id string) (image.Explanation
 	return func(id string) (image.Explanation, bool) { return image.Why(s, id, now) }
 }
 
-// Would is the plan with another policy and other rules: nothing is changed by it.
+// Would asks for the plan with another policy and other rules. It does not change the current ones.
 func (a Advice) Would(inv *inventory.Inventory, p image.Policy, keep image.KeepRules) Question {
 	return a.decides(inv, func(s image.Snapshot) image.Snapshot {
 		s.Policy, s.Hold, s.Images = p, nil, slices.Clone(s.Images)
@@ -65,12 +65,12 @@ func (a Advice) Would(inv *inventory.Inventory, p image.Policy, keep image.KeepR
 	})
 }
 
-// Now is the plan that the thresholds ask for.
+// Now asks for the plan by the current thresholds.
 func (a Advice) Now(inv *inventory.Inventory) Question {
 	return a.decides(inv, func(s image.Snapshot) image.Snapshot { return s })
 }
 
-// decides asks for the plan of a changed snapshot.
+// decides asks for the plan of a snapshot that change has modified.
 func (a Advice) decides(inv *inventory.Inventory, change func(image.Snapshot) image.Snapshot) Question {
 	f := a.r.target
 	if f == nil {
@@ -84,7 +84,7 @@ func (a Advice) decides(inv *inventory.Inventory, change func(image.Snapshot) im
 	}
 }
 
-// Ask is the plan for a request.
+// Ask asks for the plan of a request.
 func (a Advice) Ask(inv *inventory.Inventory, q page.PlanRequest) Question {
 	if len(a.r.filesystems) == 0 {
 		return unknown
@@ -95,14 +95,15 @@ func (a Advice) Ask(inv *inventory.Inventory, q page.PlanRequest) Question {
 	return func() (Answer, bool) { return Answer{image.Ask(s, need, now), path, s.Disk.Inodes}, true }
 }
 
-// readNow takes a new reading; without an answer the last one counts.
+// readNow reads the disk, unless removals are believed that it does not show yet. If it fails, the last
+// reading counts.
 func (a Advice) readNow(f *filesystem) {
 	if !f.Believing() {
 		_ = a.r.o.Disks.Read(f.Filesystem)
 	}
 }
 
-// needOf is what has to become available.
+// needOf returns how much has to become available for a request.
 func needOf(q page.PlanRequest, d image.Disk) image.Size {
 	need := image.Size{Bytes: q.FreeBytes, Inodes: q.FreeInodes}
 	if q.ToPercent != nil {
@@ -114,13 +115,14 @@ func needOf(q page.PlanRequest, d image.Disk) image.Size {
 	return need
 }
 
-// BeginAsked makes a run that somebody asks for. Until it has ended, plans are its.
+// BeginAsked makes a run that a client asks for. From its first plan until its end, every plan is made
+// for that request.
 func (r *Reclaimer) BeginAsked(a *Asked) *Run {
 	return &Run{r: r, o: r.o, asked: a}
 }
 
-// PlanAsked begins a pass as Plan does. In the first one the plan has to be the one that was
-// shown: with ErrOtherPlan comes the one that is.
+// PlanAsked begins a pass, as Plan does. In the first pass the plan has to be the one that was shown.
+// If it is not, the error is ErrOtherPlan, and now is the current plan.
 func (run *Run) PlanAsked(inv *inventory.Inventory, atHand bool) (work bool, now Answer, err error) {
 	run.pass = pass{inv: inv, listed: atHand}
 	r, a := run.r, run.asked
@@ -143,7 +145,8 @@ func (run *Run) PlanAsked(inv *inventory.Inventory, atHand bool) (work bool, now
 	return r.plan(inv), now, nil
 }
 
-// plan plans towards what is asked for: with what was shown, whatever came since.
+// plan plans towards the goal of the request. It removes only images of the plan that was shown,
+// whatever has changed since.
 func (a *Asked) plan(r *Reclaimer, inv *inventory.Inventory) (work bool) {
 	f := r.filesystems[0]
 	f.plan = image.Ask(r.snapshot(f, inv), a.goal.Sub(f.Believed().Available()), r.o.Now()).Plan
@@ -152,7 +155,8 @@ func (a *Asked) plan(r *Reclaimer, inv *inventory.Inventory) (work bool) {
 	return len(f.plan.Remove) > 0
 }
 
-// report tells who asked for the run of a step; nobody did if a is nil.
+// report sends a step to the client. In a run that no client asked for, a is nil, and report does
+// nothing.
 func (a *Asked) report(run *Run, e page.ReclaimEvent) {
 	if a == nil {
 		return
@@ -161,7 +165,7 @@ func (a *Asked) report(run *Run, e page.ReclaimEvent) {
 	a.Report(e)
 }
 
-// end says how it went. The thresholds count again from now on.
+// end reports the result of the run. From now on the thresholds count again.
 func (a *Asked) end(run *Run) error {
 	if run.r.asked == nil {
 		return nil // it never began

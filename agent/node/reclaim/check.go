@@ -12,11 +12,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// whyChanged is why an image stays that is not as the plan knew it.
+// whyChanged is the reason for which an image stays that has changed since the plan.
 const whyChanged = "it has changed since the plan was made"
 
-// fresh reads the images of a plan anew, all at once; should that fail, each alone when it is
-// asked for, so that only the one at fault is blamed.
+// fresh reads the images of a plan again, all in one call. If that call fails, the returned function
+// reads each image alone, so that only the image at fault is blamed.
 func (run *Run) fresh(ctx context.Context, plan []image.Decision) func(n int) (inventory.Image, error) {
 	checked, err := run.check(ctx, plan)
 	alone := err != nil && len(plan) > 1 && !errors.Is(err, inventory.ErrUnavailable)
@@ -32,7 +32,8 @@ func (run *Run) fresh(ctx context.Context, plan []image.Decision) func(n int) (i
 	}
 }
 
-// check reads images anew, and again if one is missing whose names have just been put back.
+// check reads images again. It repeats the reading while one is missing whose names were restored a
+// moment ago.
 func (run *Run) check(ctx context.Context, plan []image.Decision) (map[string]inventory.Image, error) {
 	ids := make([]string, len(plan))
 	for n, d := range plan {
@@ -51,9 +52,8 @@ func (run *Run) check(ctx context.Context, plan []image.Decision) (map[string]in
 	}
 }
 
-// nowKept looks at a fresh reading of one image for a reason to keep it that
-// the plan could not know. "" lets it go. Pods are those that were read last; used is
-// the last use that the plan knew.
+// nowKept returns why an image must be kept, by a reading that is newer than the plan; "" if it may be
+// removed. It uses the pods that were read last. used is the last use that the plan knew.
 func (run *Run) nowKept(i inventory.Image, used time.Time) string {
 	switch {
 	case len(i.UsedBy) > 0:
@@ -74,8 +74,9 @@ func (run *Run) nowKept(i inventory.Image, used time.Time) string {
 	return run.usedSince(i, used)
 }
 
-// usedSince is whether an image was used after the last use that the plan knew: by its record,
-// for an event or a question can have brought a use in meanwhile, or by the kernel. "" if not.
+// usedSince returns why an image counts as used after the last use that the plan knew; "" if it does
+// not. It looks at the record, because an event or a harvest can have added a use since, and then asks
+// the kernel.
 func (run *Run) usedSince(i inventory.Image, used time.Time) string {
 	if run.o.LastUse.Image(i.ID).LastUsed.After(used) {
 		return "used since the plan was made"

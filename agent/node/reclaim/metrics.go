@@ -10,24 +10,24 @@ import (
 // Results of a run, as the metric has them.
 const (
 	resultLow        = "low_reached" // the disk is at or below its low threshold
-	resultAge        = "age_done"    // what had reached its maximum age is gone
-	resultHold       = "hold"        // all that may go is gone, and it is not enough
+	resultAge        = "age_done"    // the images over their maximum age are gone
+	resultHold       = "hold"        // all images that may go are gone, and that is not enough
 	resultAgeCapped  = "age_capped"  // ageRemovalsPerHourPercent is used up, and the disk needs no space
 	resultCapped     = "capped"      // maxRemovalsPerHour is used up
-	resultShortfall  = "shortfall"   // the low threshold is reached by what was computed, and the disk does not show it yet
+	resultShortfall  = "shortfall"   // computed sizes reach the low threshold; the disk does not show it yet
 	resultIncomplete = "incomplete"  // removals failed or images came into use; tried again later
 	resultObserved   = "observed"    // mode observe: nothing is removed
-	resultPaused     = "paused"      // somebody has paused the agent
-	resultDone       = "done"        // what was asked for is available
-	resultShort      = "short"       // what was shown is gone, and it is not enough
+	resultPaused     = "paused"      // a person has paused the agent
+	resultDone       = "done"        // the space that was asked for is available
+	resultShort      = "short"       // the images that were shown are gone, and that is not enough
 )
 
-// results are all of them.
+// results are all results of a run.
 var results = []string{
 	resultLow, resultAge, resultAgeCapped, resultHold, resultCapped, resultShortfall, resultIncomplete, resultObserved, resultPaused, resultDone, resultShort,
 }
 
-// keptReasons are the states an image can be in besides being removed.
+// keptReasons are the reasons for which an image stays.
 var keptReasons = []image.Reason{
 	image.KeptBlocked, image.KeptInUse, image.KeptWanted, image.KeptPinned, image.KeptSandbox, image.KeptByRule,
 	image.KeptPodsUnknown, image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptFutile, image.KeptHold,
@@ -35,13 +35,13 @@ var keptReasons = []image.Reason{
 
 var removedReasons = []image.Reason{image.RemovedThreshold, image.RemovedAge, image.RemovedAsked}
 
-// metrics are those of plans, and those of runs. The sets of labels are bounded. Every counter
-// exists from the start.
+// metrics are those of plans and of runs. The sets of labels are bounded. Every counter exists from the
+// start.
 type metrics struct {
 	images    *prometheus.GaugeVec
 	spaceHeld *prometheus.GaugeVec
 	holding   prometheus.Gauge
-	holders   []string // that spaceHeld shows
+	holders   []string // the labels that spaceHeld has
 
 	runs       *prometheus.CounterVec
 	removed    *prometheus.CounterVec
@@ -76,7 +76,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 	return m
 }
 
-// zero makes every series exist, so that a rate over it is true from the start.
+// zero creates every series, so that a rate over it is correct from the start.
 func (m *metrics) zero() {
 	for _, r := range keptReasons {
 		m.images.WithLabelValues(string(r))
@@ -90,14 +90,14 @@ func (m *metrics) zero() {
 	}
 }
 
-// freed counts an image that was removed.
+// freed counts a removed image, and the bytes that it freed.
 func (m *metrics) freed(reason image.Reason, bytes uint64) {
 	m.removed.WithLabelValues(string(reason)).Inc()
 	m.freedBytes.Add(float64(bytes))
 }
 
-// held shows what holds the space, on all filesystems that hold together; nil is no hold.
-// A scrape in between sees old figures or new ones.
+// held exports what holds the space, summed over all filesystems on hold; a nil hold is none. A scrape
+// during the update sees old figures or new ones.
 func (m *metrics) held(holds ...*image.Hold) {
 	space, holding := make(map[string]uint64), false
 	for _, h := range holds {

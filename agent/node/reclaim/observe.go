@@ -8,14 +8,15 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// observe plans, for those who ask, and has the shadow take what would be removed for removed.
+// observe makes the plans that pages show, and has the shadow treat the images that would be removed as
+// removed.
 func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	r.decide(inv)
 	if r.gate.Paused() != nil {
 		for _, f := range r.filesystems {
 			f.would, f.Spare = shadow.Would{}, image.Size{}
 		}
-		r.shadow.Above(false, false) // it is not counted
+		r.shadow.Above(false, false) // a pause is not counted
 		return
 	}
 	var is, would bool
@@ -31,7 +32,7 @@ func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	r.shadow.Above(is, would)
 }
 
-// Observed is what was counted in mode observe; nil in another.
+// Observed returns what was counted in mode observe; nil in another mode.
 func (r *Reclaimer) Observed() *page.Observed {
 	if r.shadow == nil {
 		return nil

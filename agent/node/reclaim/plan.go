@@ -14,20 +14,19 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// filesystem is one that reclaim works on: the one with the images. Where blobs are on
-// another one than the unpacked layers there are two, and the policy is asked for each by
-// itself: what a removal frees is then what it frees there, and the run goes on until that
-// one is low.
+// filesystem is one that reclaim works on: the one with the images. If blobs are on another filesystem
+// than the unpacked layers, there are two, and the policy decides for each by itself. A removal then
+// frees what it frees on that filesystem, and the run continues until that one is at its low threshold.
 type filesystem struct {
 	*watermark.Filesystem
-	weighs func(image.NodeKind) bool // what takes space here; nil: all
+	weighs func(image.NodeKind) bool // which nodes take space here; nil: all
 	kept   *state.Reclaim
 	plan   image.Plan   // the latest
 	would  shadow.Would // in mode observe
-	hold   *image.Hold  // the latest plan's, for the next one; kept.Hold has been logged
+	hold   *image.Hold  // of the latest plan, for the next one; kept.Hold is the one that was logged
 }
 
-// Find sorts out which filesystems hold images. It is called when the watched ones have moved.
+// Find finds out which filesystems hold images. It is called when the watched ones have moved.
 func (r *Reclaimer) Find() {
 	r.filesystems, r.target = nil, nil
 	images, _ := r.o.Disks.Named(watermark.Images)
@@ -48,7 +47,7 @@ func (r *Reclaimer) Find() {
 	r.target = r.filesystems[0]
 }
 
-// Read takes readings of the filesystems that a plan may rest on.
+// Read takes readings of the filesystems that are exact enough to plan from.
 func (r *Reclaimer) Read(ctx context.Context) error {
 	for _, f := range r.filesystems {
 		if err := r.o.Disks.ReadForPlan(ctx, f.Filesystem); err != nil {
@@ -58,8 +57,8 @@ func (r *Reclaimer) Read(ctx context.Context) error {
 	return nil
 }
 
-// StillHigh reads the filesystems up to the first that has reached its high threshold, or cannot be
-// read. It returns false if there is none.
+// StillHigh reports whether a filesystem has reached its high threshold, or cannot be read. It reads
+// them up to the first such filesystem.
 func (r *Reclaimer) StillHigh(ctx context.Context) bool {
 	for _, f := range r.filesystems {
 		if err := r.o.Disks.ReadForPlan(ctx, f.Filesystem); err != nil || f.HighReached() {
@@ -69,7 +68,8 @@ func (r *Reclaimer) StillHigh(ctx context.Context) bool {
 	return false
 }
 
-// decide plans. Where there is nothing to remove, no run is on any more.
+// decide makes the plans. On a filesystem where there is nothing to remove, the run has ended, unless
+// removals are believed there that the disk does not show yet.
 func (r *Reclaimer) decide(inv *inventory.Inventory) (work bool) {
 	work = r.plan(inv)
 	for _, f := range r.filesystems {
@@ -80,16 +80,16 @@ func (r *Reclaimer) decide(inv *inventory.Inventory) (work bool) {
 	return work
 }
 
-// planAgain plans anew from an inventory that is at hand.
+// planAgain reads the disks, and makes new plans from an inventory that is at hand.
 func (r *Reclaimer) planAgain(inv *inventory.Inventory) (work bool) {
 	for _, f := range r.filesystems {
-		_ = r.o.Disks.Read(f.Filesystem) // without an answer the last one counts
+		_ = r.o.Disks.Read(f.Filesystem) // if it fails, the last reading counts
 	}
 	return r.plan(inv)
 }
 
-// plan asks the policy, and makes the filesystem the target that has something to
-// remove; of two, the one that is further over its high threshold. It returns false if neither has.
+// plan asks the policy for the plans, and makes a filesystem with images to remove the target. If both
+// have some, it is the one that is further over its high threshold. plan returns false if neither has.
 func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	if r.asked != nil {
 		return r.asked.plan(r, inv)
@@ -98,7 +98,9 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	for _, f := range r.filesystems {
 		f.plan = image.Decide(r.snapshot(f, inv), now)
 		f.hold = f.plan.Hold
-		if !f.Believing() { // else it is low by what was computed, and goes on if the disk shows that it is not
+		// While believing, the low threshold is reached by computed sizes. The run continues if the disk
+		// shows that it is not.
+		if !f.Believing() {
 			f.kept.ReclaimingBytes = f.kept.ReclaimingBytes && f.plan.NeedBytes > 0
 			f.kept.ReclaimingInodes = f.kept.ReclaimingInodes && f.plan.NeedInodes > 0
 		}
@@ -114,7 +116,7 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	return false
 }
 
-// snapshot is what the policy is asked about.
+// snapshot returns the policy's input for one filesystem.
 func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snapshot {
 	snapshot := image.Snapshot{
 		Policy:          f.Thresholds,
@@ -138,8 +140,8 @@ func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snap
 	return snapshot
 }
 
-// graph is the runtime's graph as seen on this filesystem: what is elsewhere
-// is a mere record here. So an image of which nothing goes here is spared.
+// graph returns the runtime's graph as seen on this filesystem: nodes that are elsewhere become
+// records, without a size. So an image that frees nothing here is not removed.
 func (f *filesystem) graph(g image.Graph) image.Graph {
 	if f.weighs == nil {
 		return g
@@ -162,13 +164,13 @@ func (f *filesystem) removes() []string {
 	return ids
 }
 
-// urgency is by how many points the filesystem is over its high threshold.
+// urgency returns by how many percentage points the filesystem is over its high threshold.
 func (f *filesystem) urgency() int {
 	return max(f.UsedPercent()-f.Thresholds.HighPercent, f.InodesUsedPercent()-f.Thresholds.InodesHighPercent)
 }
 
-// planned takes over what the latest plans say of the time to come: next is when they change by
-// themselves; the zero time if they do not.
+// planned applies what the latest plans say about the future: it reports their holds, and returns when
+// the plans change with time; the zero time if they do not.
 func (r *Reclaimer) planned() (next time.Time) {
 	var holds []*image.Hold
 	for _, f := range r.filesystems {

@@ -26,7 +26,7 @@ type Runtime interface {
 	Mend(ctx context.Context) (mended []string, err error)
 }
 
-// Options is what a Reclaimer is made of. All is required.
+// Options configures a Reclaimer. All fields are required.
 type Options struct {
 	Config     config.Config
 	Keep       image.KeepRules
@@ -41,12 +41,12 @@ type Options struct {
 	Now     func() time.Time                                        // ebb's clock
 	Boot    func() time.Duration                                    // CLOCK_BOOTTIME
 	Outside func(f func())                                          // calls f, a call of the runtime, without the lock
-	Sleep   func(ctx context.Context, d time.Duration) (slept bool) // waits without the lock, unless ctx ends first
+	Sleep   func(ctx context.Context, d time.Duration) (slept bool) // without the lock; false if ctx ends
 
-	Save        func()                     // has the records written
-	LookAgain   func(at time.Time)         // has the images looked at then
+	Save        func()                     // asks for a save of the records
+	LookAgain   func(at time.Time)         // asks for a look at the images at that time
 	HearEvents  func() (more bool)         // handles the events sent already; more if there was any since the images were listed
-	SpaceNeeded func()                     // is called for a hold: images cannot free what is needed
-	WritersGrew func(byInodes bool) string // who wrote most; "" if nobody knows
-	Tell        func(events.Fact)          // tells people
+	SpaceNeeded func()                     // called for a hold: images cannot free what is needed
+	WritersGrew func(byInodes bool) string // names the largest writers; "" if they are not known
+	Tell        func(events.Fact)          // posts a Kubernetes Event
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Reclaimer plans which images go, and has a [Run] remove them.
+// Reclaimer plans which images to remove. A [Run] removes them.
 type Reclaimer struct {
 	o           *Options
 	metrics     *metrics
 	runtime     Runtime       // nil before Connected
 	filesystems []*filesystem // the watched ones with images
-	target      *filesystem   // of these, the one that reclaim works, or worked last, on
+	target      *filesystem   // of these, the one that reclaim works on, or last worked on
 	records     records
 	gate        removal.Gate   // by image ID
-	asked       *Asked         // the run that is on was asked for; nil: it was not
+	asked       *Asked         // the request of the current run; nil: no client asked for it
 	last        *page.Run      // see LastRun
 	executing   bool           // images are being removed
 	shadow      *shadow.Shadow // nil: the agent enforces
-	unmended    bool           // withdrawn images may have been left without their names
+	unmended    bool           // withdrawn images may still be without their names
 }
 
-// records are what outlives the agent.
+// records are what the state file keeps.
 type records struct {
 	layers, content state.Reclaim // content is used where blobs have a filesystem of their own
 	removals        []time.Time   // of the last hour
@@ -50,8 +50,9 @@ func New(r *prometheus.Registry, o Options) *Reclaimer {
 	return reclaimer
 }
 
-// Restore takes over the records of an earlier agent, before anything else is called. If it was killed
-// in a run, they lack the latest removals. The history has those: each is written there before it happens.
+// Restore takes over the records of an earlier agent. It is called before anything else. If that agent
+// was killed in a run, the records lack its latest removals. The history has them, because each is
+// written there before it happens.
 func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
@@ -65,7 +66,7 @@ func (r *Reclaimer) Restore(from state.Records) {
 	}
 }
 
-// Save puts a copy of the records among those that are to be written.
+// Save adds a copy of the records to those that are to be written.
 func (r *Reclaimer) Save(into *state.Records) {
 	m := &into.Meta
 	m.Reclaim, m.Content, m.Removals = r.records.layers.Clone(), r.records.content.Clone(), slices.Clone(r.records.removals)
@@ -74,15 +75,14 @@ func (r *Reclaimer) Save(into *state.Records) {
 	}
 }
 
-// Connected takes over the connection to the runtime, which may have images that an earlier
-// agent has withdrawn.
+// Connected takes over a connection to the runtime. The runtime may have images that an earlier agent
+// has withdrawn.
 func (r *Reclaimer) Connected(rt Runtime) { r.runtime, r.unmended = rt, true }
 
-// Unmended reports whether images may miss from the runtime's list that are there, without their
-// names.
+// Unmended reports whether the runtime's list may lack images that are there, but without their names.
 func (r *Reclaimer) Unmended() bool { return r.unmended }
 
-// Listed takes over what the runtime lists, and which images are there no more.
+// Listed takes over what the runtime lists, and the IDs of images that are gone.
 func (r *Reclaimer) Listed(inv *inventory.Inventory, gone []string) {
 	for _, id := range gone {
 		r.gate.Forget(id)
@@ -92,8 +92,8 @@ func (r *Reclaimer) Listed(inv *inventory.Inventory, gone []string) {
 	}
 }
 
-// Target is the filesystem that reclaim works, or worked last, on, with the latest plan for it;
-// nil if the images have not been found yet.
+// Target returns the filesystem that reclaim works on, or last worked on, with its latest plan. It
+// returns nil if the images have not been found yet.
 func (r *Reclaimer) Target() (*watermark.Filesystem, image.Plan) {
 	if r.target == nil {
 		return nil, image.Plan{}
@@ -104,7 +104,8 @@ func (r *Reclaimer) Target() (*watermark.Filesystem, image.Plan) {
 // Running reports whether images are being removed right now.
 func (r *Reclaimer) Running() bool { return r.executing }
 
-// Hold is why a filesystem cannot be brought to its low threshold; nil if it can, or none is asked for.
+// Hold returns why a filesystem cannot be brought to its low threshold; nil if it can, or if that is
+// not needed.
 func (r *Reclaimer) Hold(on *watermark.Filesystem) *image.Hold {
 	for _, f := range r.filesystems {
 		if f.Filesystem == on {
@@ -114,9 +115,9 @@ func (r *Reclaimer) Hold(on *watermark.Filesystem) *image.Hold {
 	return nil
 }
 
-// Mend brings withdrawals to an end that a crash, or a runtime that went away, has
-// interrupted, and returns how many images have their names again. If that fails, reclaim goes
-// on all the same: the disk may be full.
+// Mend restores the names of images whose withdrawal was interrupted by a crash, or by a runtime that
+// became unavailable. It returns how many images have their names again. If Mend fails, reclaim
+// continues all the same, because the disk may be full.
 func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 	if !r.unmended {
 		return 0
@@ -139,12 +140,12 @@ func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 	return images
 }
 
-// Holding reports whether space is needed that images cannot give.
+// Holding reports whether space is needed that images cannot free.
 func (r *Reclaimer) Holding() bool {
 	return slices.ContainsFunc(r.filesystems, func(f *filesystem) bool { return f.kept.Hold != nil })
 }
 
-// Above reports whether images are wanted gone.
+// Above reports whether a filesystem with images had reached its high threshold at its latest reading.
 func (r *Reclaimer) Above() bool {
 	return slices.ContainsFunc(r.filesystems, func(f *filesystem) bool { return f.Above() })
 }

@@ -16,46 +16,46 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// verdict says how the run goes on.
+// verdict says whether the run continues.
 type verdict bool
 
 const (
-	goOn verdict = true  // read the world again and decide anew
+	goOn verdict = true  // read again, and make a new plan
 	stop verdict = false // the run is over
 )
 
-// Run is one reclaim run: all passes of one look. Each pass has a Plan, and if that removes
-// something, an Execute.
+// Run is one reclaim run: all passes of one look, or of one request. Each pass has a Plan and, if that
+// removes something, an Execute.
 type Run struct {
 	r         *Reclaimer
 	o         *Options
 	asked     *Asked // nil: thresholds and ages ask for it
 	crossedNS uint64
 	pass      pass
-	group     int // images that went together the last time; 0: not all of them did
+	group     int // size of the last group, if all of it was removed; otherwise 0
 	outcome   outcome
 }
 
-// pass is what the current one rests on.
+// pass is the state of the current pass.
 type pass struct {
-	inv    *inventory.Inventory // less what went and what turned out to be needed
+	inv    *inventory.Inventory // without removed images; needed ones are marked as used
 	hurry  bool                 // it may plan from an inventory that was at hand
 	listed bool                 // the runtime has sent no event since it listed its images
-	doubt  bool                 // something failed in it: it may be the runtime, not the image
+	doubt  bool                 // a removal failed, and it may be the runtime's fault, not the image's
 }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
 	trigger         image.Reason // "": there was nothing to do
 	started         time.Time
 	removed, failed int
 	freed           uint64
 	result          string
-	err             error // the node could not be read, or the runtime went away
+	err             error // the node could not be read, or the runtime became unavailable
 }
 
-// Begin makes a run. crossedNS is the CLOCK_BOOTTIME of the crossing that asks for it, 0 for other
-// causes. One that hurries may plan its first pass from an inventory that is at hand.
+// Begin makes a run. crossedNS is the CLOCK_BOOTTIME in ns of the crossing that asks for it, 0 for
+// other causes. With hurry, the first pass may plan from an inventory that is at hand.
 func (r *Reclaimer) Begin(crossedNS uint64, hurry bool) *Run {
 	return &Run{r: r, o: r.o, crossedNS: crossedNS, pass: pass{hurry: hurry}}
 }
@@ -63,8 +63,8 @@ func (r *Reclaimer) Begin(crossedNS uint64, hurry bool) *Run {
 // Hurries reports whether the next pass may plan from an inventory that is at hand.
 func (run *Run) Hurries() bool { return run.pass.hurry }
 
-// Plan begins a pass with an inventory, which the run may change; atHand is whether the runtime has
-// sent no event since it was listed. It returns false if there is nothing to remove.
+// Plan begins a pass with an inventory, which the run may change. atHand is true if the runtime has
+// sent no event since it listed that inventory. Plan returns false if there is nothing to remove.
 func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 	run.pass = pass{inv: inv, hurry: run.pass.hurry, listed: atHand}
 	if run.r.shadow != nil {
@@ -74,11 +74,11 @@ func (run *Run) Plan(inv *inventory.Inventory, atHand bool) (work bool) {
 	return run.r.decide(inv)
 }
 
-// Execute carries out the target's plan group by group. After each the plan is made anew, from
-// the same inventory and the latest reading: others write and delete meanwhile, and a first
-// reading can be wrong for a moment (ext4 counts blocks twice while it allocates them). It is
-// the one place through which every image goes, past the gate that dead containers pass, too.
-// It returns whether there should be another pass.
+// Execute carries out the target's plan group by group. After each group it makes a new plan, from the
+// same inventory and the latest reading. Other processes write and delete at the same time, and a first
+// reading can be wrong for a moment (ext4 counts blocks twice while it allocates them). Every removal
+// of an image passes Execute, and the gate that dead containers pass, too. Execute returns whether
+// there should be another pass.
 func (run *Run) Execute(ctx context.Context) (again bool) {
 	defer func() { run.pass.hurry = false }()
 	r := run.r
@@ -106,14 +106,14 @@ func (run *Run) Execute(ctx context.Context) (again bool) {
 			return false
 		}
 		if run.pass.doubt || spared == len(plan) {
-			return true // look at everything before the next try: the disk goes up and down
+			return true // read everything before the next try: the disk's figure varies
 		}
 	}
 	return true
 }
 
-// begin takes the target's plan into the run. From now on its low threshold counts,
-// not the high one; news is whether it did not before.
+// begin takes the target's plan into the run. From now on the low threshold counts, not the high one;
+// news is true if the high one counted before.
 func (run *Run) begin(f *filesystem) (news bool) {
 	if run.asked != nil {
 		return false
@@ -132,7 +132,7 @@ func (run *Run) begin(f *filesystem) (news bool) {
 	return f.kept.ReclaimingBytes != was.ReclaimingBytes || f.kept.ReclaimingInodes != was.ReclaimingInodes
 }
 
-// paused ends the run if somebody has paused the agent.
+// paused ends the run if a person has paused the agent.
 func (run *Run) paused() bool {
 	if run.r.gate.Paused() == nil {
 		return false
@@ -141,8 +141,8 @@ func (run *Run) paused() bool {
 	return true
 }
 
-// allowed is how many images the hourly caps let go. If one is used up, the run ends with a result, and goes
-// on when there is room again.
+// allowed returns how many images the hourly caps let the run remove. If a cap is used up, the run ends
+// with that result, and continues when there is room again.
 func (run *Run) allowed() (free int, result string) {
 	hourly := run.byAgeAlone()
 	if hourly == 0 {
@@ -156,11 +156,11 @@ func (run *Run) allowed() (free int, result string) {
 	if run.outcome.trigger == image.RemovedAge {
 		return 0, resultAgeCapped
 	}
-	return 0, run.outcome.result // the run has reached what it was for
+	return 0, run.outcome.result // the run has reached its goal
 }
 
-// byAgeAlone is how many images may go in an hour while nothing but their age asks for it; 0 if
-// something else does.
+// byAgeAlone returns how many images may be removed in an hour while only their age asks for it; 0 if
+// something else asks for it, too.
 func (run *Run) byAgeAlone() int {
 	if p := run.r.target.plan; run.asked != nil || p.NeedBytes > 0 || p.NeedInodes > 0 {
 		return 0
@@ -183,26 +183,26 @@ func (run *Run) allowedAtAll() int {
 	return 0
 }
 
-// recentRemovals are the times of those within the last hour, oldest first.
+// recentRemovals returns the times of the removals within the last hour, oldest first.
 func (r *Reclaimer) recentRemovals() []time.Time {
 	r.records.removals = removal.Within(r.records.removals, r.o.Now())
 	return r.records.removals
 }
 
-// interrupted ends the run for a reason that lies in no image. Were the image
-// blamed, others would go in its place.
+// interrupted ends the run for a reason that is no image's fault. If an image were blamed, others would
+// be removed in its place.
 func (run *Run) interrupted(err error) verdict {
 	run.outcome.err, run.outcome.result = err, resultIncomplete
 	return stop
 }
 
-// gone is for an image that is there no more.
+// gone drops an image that no longer exists.
 func (p *pass) gone(id string) {
 	p.inv.Images = slices.DeleteFunc(p.inv.Images, func(i inventory.Image) bool { return i.ID == id })
 }
 
-// stays is for an image that the plan removes and that is needed: this pass does not plan with
-// it again.
+// stays keeps an image of the plan that turned out to be needed. It marks the image as used, so that
+// this pass does not plan its removal again.
 func (run *Run) stays(l leaving, why string) {
 	l.staysFor(why)
 	i := l.image
@@ -216,8 +216,8 @@ func (run *Run) stays(l leaving, why string) {
 	run.o.Log.Info("image kept by the last check", "image", i.ID, "references", i.References, "reason", why)
 }
 
-// measure finds out what the removal of images has freed, and says so. What they freed
-// together is each one's by what was computed.
+// measure measures what the removal of images has freed, and records and logs it. What they freed
+// together is divided by their computed sizes.
 func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Measured) {
 	run.firstRemovalDone()
 	r, now, f := run.r, run.o.Now(), run.r.target.Filesystem
@@ -254,7 +254,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 	run.o.Save()
 }
 
-// shareOf is part's share of what whole has freed.
+// shareOf returns the part of freed that is due to part of whole.
 func shareOf(freed, part, whole uint64) uint64 {
 	if part >= whole {
 		return freed
@@ -288,9 +288,9 @@ func (run *Run) removalFailed(l leaving, err error) {
 	run.asked.report(run, page.ReclaimEvent{Event: "failed", ID: d.ImageID, References: run.o.LastUse.Known()[d.ImageID].References, Reason: err.Error()})
 }
 
-// End says how the run went, and what holds the space now. next is when the plans change by
-// themselves; the zero time if they do not. An error is why the node could not be read any more. why
-// is what ended it, if that was not its plan.
+// End reports how the run ended, and what holds the space now. why is the error that ended the run; nil
+// if its plan did. next is when the plans change with time; the zero time if they do not. err is why
+// the node could not be read any more.
 func (run *Run) End(why error) (next time.Time, err error) {
 	if why != nil {
 		run.interrupted(why)
@@ -306,7 +306,7 @@ func (run *Run) End(why error) (next time.Time, err error) {
 	return next, run.outcome.err
 }
 
-// say counts a run and says how it went. A look that had nothing to do is no run.
+// say counts and logs a run. A look that had nothing to do is no run.
 func (run *Run) say() {
 	end := &run.outcome
 	if end.trigger == "" || end.result == resultAgeCapped && end.removed == 0 {
@@ -330,7 +330,7 @@ func (run *Run) say() {
 		"took_ms", run.o.Now().Sub(end.started).Milliseconds())
 }
 
-// result reads the result of a run off its last plan.
+// result derives the result of a run from its last plan.
 func (f *filesystem) result(trigger image.Reason) string {
 	switch {
 	case f.plan.Hold != nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// explainHold says, once per hold and resource, what holds the space of a filesystem.
+// explainHold reports what holds the space of a filesystem, once for each hold and resource.
 func (r *Reclaimer) explainHold(f *filesystem) {
 	was, h := f.kept.Hold, f.plan.Hold
 	switch {
@@ -35,8 +35,8 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 	}
 }
 
-// sameHold reports whether the log line of the one is still true of the other. How full the disk
-// is has metrics.
+// sameHold reports whether two holds are about the same resources, so that the log line of the first is
+// still true. The metrics show how full the disk is.
 func sameHold(was, is *image.Hold) bool {
 	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes
 }

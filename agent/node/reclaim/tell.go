@@ -26,7 +26,8 @@ func holdFact(path string, h *image.Hold) events.Fact {
 	return events.Fact{Reason: events.Hold, Subject: path, Message: strings.Join(what, "; ") + "; run `ebb plan` to see why each image stays"}
 }
 
-// shortResults are those of a run that ended before its goal, in words. For a hold there is an Event of its own.
+// shortResults describes the results of runs that ended before their goal. A hold has an Event of its
+// own.
 var shortResults = map[string]string{
 	resultShort:      "what was planned is gone, and it is not enough",
 	resultShortfall:  "by what was computed enough is free, and the disk does not show it",
@@ -34,10 +35,10 @@ var shortResults = map[string]string{
 	resultCapped:     "images.maxRemovalsPerHour is used up; ebb goes on when it has room",
 }
 
-// short is the Event about a run that ended before its goal.
+// short returns the Event about a run that ended before its goal; false if there is none.
 func (end *outcome) short(f *filesystem) (fact events.Fact, short bool) {
 	why := shortResults[end.result]
-	// While the cap is used up, each look is such a run: only the one that used it up is reported.
+	// While the cap is used up, each look ends like this. Only the run that used it up is reported.
 	if why == "" || end.result == resultCapped && end.removed == 0 {
 		return fact, false
 	}

@@ -1,4 +1,4 @@
-// Package removal is what everything that is removed on a node passes, images and dead
-// containers alike: a gate with the mode, the history, and the book of failures and of how long
-// each is left alone; and what the hourly caps of images allow.
+// Package removal has the gate that every removal on a node passes, of images and of dead containers
+// alike. The gate has the mode and the pause, the history, and the failures with their back-off. The
+// package also computes the hourly caps of images.
 package removal

@@ -11,8 +11,8 @@ const (
 	failureMost  = time.Hour
 )
 
-// Failures is the book of what failed, by its key. Something that failed is left alone
-// for First (30 s if that is 0), then each time for twice as long, up to Most (an hour).
+// Failures records failures by key. A key that failed is left alone for First (30 s if that is 0). Each
+// further failure doubles that time, up to Most (an hour if that is 0).
 type Failures[K comparable] struct {
 	First, Most time.Duration
 
@@ -24,7 +24,8 @@ type failure struct {
 	until time.Time
 }
 
-// Add notes one more failure: how many there are now, and how long the thing is left alone.
+// Add records one more failure. It returns how many there are now, and for how long the key is left
+// alone.
 func (f *Failures[K]) Add(key K, now time.Time) (times int, wait time.Duration) {
 	if f.by == nil {
 		f.by = make(map[K]failure)
@@ -37,28 +38,28 @@ func (f *Failures[K]) Add(key K, now time.Time) (times int, wait time.Duration) 
 
 func (f *Failures[K]) most() time.Duration { return cmp.Or(f.Most, failureMost) }
 
-// Until is when it may be tried again; the zero time if nothing failed.
+// Until returns when a key may be tried again; the zero time if it has not failed.
 func (f *Failures[K]) Until(key K) time.Time { return f.by[key].until }
 
-// Times is how often it has failed.
+// Times returns how often a key has failed.
 func (f *Failures[K]) Times(key K) int { return f.by[key].times }
 
-// Forget is for what succeeded, or is there no more.
+// Forget drops a key that succeeded or no longer exists.
 func (f *Failures[K]) Forget(key K) { delete(f.by, key) }
 
-// Len is how many things have failed.
+// Len returns how many keys have failed.
 func (f *Failures[K]) Len() int { return len(f.by) }
 
-// Clear has everything tried again at once.
+// Clear drops all failures, so that everything may be tried again at once.
 func (f *Failures[K]) Clear() { clear(f.by) }
 
-// Keep forgets what is not there any more.
+// Keep drops the keys that no longer exist.
 func (f *Failures[K]) Keep(there func(key K) bool) {
 	maps.DeleteFunc(f.by, func(key K, _ failure) bool { return !there(key) })
 }
 
-// ClockSet forgets waits that are longer than any: the clock that they were computed by
-// was set back.
+// ClockSet drops failures whose wait is longer than Most: the clock by which it was computed has been
+// set back.
 func (f *Failures[K]) ClockSet(now time.Time) {
 	maps.DeleteFunc(f.by, func(_ K, one failure) bool { return one.until.Sub(now) > f.most() })
 }

@@ -7,17 +7,18 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/history"
 )
 
-// Gate is what everything of one kind passes before it is removed: the switch, the book of
-// failures by ID, and the history. What limits how much goes at a time is the kind's own.
+// Gate is what every removal of one kind passes: the switch, the failures by ID, and the history. Each
+// kind limits the number of its removals itself.
 type Gate struct {
 	*Switch
-	History *history.History // where it is booked what goes, and what does not although its turn has come
+	History *history.History // of removals, and of what was kept although its turn had come
 	Failures[string]
-	logged string // what a plan would remove that was logged
+	logged string // IDs of the plan that was logged last
 }
 
-// Opens reports whether a plan that removes these may be carried out. In mode observe it may not:
-// say is called then, once for the same plan. It is not called during a pause.
+// Opens reports whether a plan that removes these may be carried out. In mode observe it may not: then
+// Opens calls say, once for the same plan. In mode enforce it may not during a pause, and say is not
+// called.
 func (g *Gate) Opens(ids []string, say func()) bool {
 	if !g.Observe {
 		return g.Paused() == nil
@@ -31,5 +32,6 @@ func (g *Gate) Opens(ids []string, say func()) bool {
 	return false
 }
 
-// Idle is for a plan that removes nothing: the next one that does is another one.
+// Idle is called for a plan that removes nothing. The next plan that removes something counts as
+// another one.
 func (g *Gate) Idle() { g.logged = "" }

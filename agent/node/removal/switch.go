@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/state"
 )
 
-// Switch stops everything that is removed on a node: mode observe for good, a pause for a time. Any
-// goroutine may use it.
+// Switch stops all removals on a node: always in mode observe, for a time during a pause. Any goroutine
+// may use it.
 type Switch struct {
 	Observe bool
 	Now     func() time.Time // ebb's clock; used while there is a pause
@@ -19,7 +19,7 @@ type Switch struct {
 // Pause replaces the pause; nil ends it.
 func (s *Switch) Pause(p *state.Pause) { s.pause.Store(p) }
 
-// Paused is the pause that is on now; nil if there is none. It is replaced, and never changed.
+// Paused returns the current pause; nil if there is none. A pause is replaced, and never changed.
 func (s *Switch) Paused() *state.Pause {
 	if p := s.pause.Load(); p != nil && s.Now().Before(p.Until) {
 		return p
@@ -27,7 +27,8 @@ func (s *Switch) Paused() *state.Pause {
 	return nil
 }
 
-// Next is when the pause ends, or has ended without a word; the zero time if there is none.
+// Next returns when the pause ends, or has ended if nothing has replaced it since; the zero time if
+// there is none.
 func (s *Switch) Next() time.Time {
 	if p := s.pause.Load(); p != nil {
 		return p.Until

@@ -1,7 +1,6 @@
-// Package saver writes the state file behind the loop, so that a slow or full disk never
-// delays a removal. The loop asks for a save; a goroutine of its own (Run) writes one
-// consistent set of records in one transaction. While it writes, one more save is
-// remembered, not queued.
+// Package saver writes the state file in a goroutine of its own (Run), so that a slow or full disk
+// never delays a removal. The loop asks for a save, and Run writes one consistent set of records in one
+// transaction. While it writes, one more save is remembered, not queued.
 package saver
 
 import (
@@ -18,34 +17,34 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// Retry is the wait after a save that failed: a full disk is not written to all the time.
+// Retry is the wait after a save that failed, so that a full disk is not written to all the time.
 const Retry = time.Minute
 
-// Options is what a Saver is made of.
+// Options configures a Saver.
 type Options struct {
 	Directory  string
-	Now        func() time.Time // the loop's, for Next
+	Now        func() time.Time // ebb's clock, for Next
 	Conditions *condition.Set
 	Log        *slog.Logger
 
-	// Records returns a copy of all that is to be saved. With all, what the file has
-	// already is not left out: the write before may have failed.
+	// Records returns a copy of all that is to be saved. With all, it includes what the file has
+	// already, because the last write may have failed.
 	Records func(all bool) state.Records
 
-	Opened func(*bolt.DB) // is called once, when the file is open; may be another goroutine's call
+	Opened func(*bolt.DB) // called once, when the file is open; perhaps by Run's goroutine
 }
 
-// Saver belongs to the loop, but for Run.
+// Saver writes the state file. All methods except Run are called under one lock.
 type Saver struct {
 	Options
 	persisted prometheus.Gauge
 	in        chan state.Records
 	out       chan error
-	store     *state.Store // of Run; nil: the file could not be opened; tried again with each save
+	store     *state.Store // owned by Run; nil: the file could not be opened, and each save tries again
 	saving    bool
 	again     bool
-	waiting   []chan<- error // for the save after the one under way
-	answered  []chan<- error // when that one is over
+	waiting   []chan<- error // for the next save
+	answered  []chan<- error // for the save under way
 	all       bool
 	next      time.Time
 }
@@ -83,8 +82,8 @@ func (s *Saver) Open() (state.Records, error) {
 	return records, nil
 }
 
-// Run saves what it is given until the loop has finished, then closes the file. It
-// outlives the loop's context, for the last save.
+// Run writes each set of records that it receives until Finish, then closes the file. It outlives the
+// loop's context, for the last save.
 func (s *Saver) Run(context.Context) error {
 	for r := range s.in {
 		s.out <- s.write(r)
@@ -107,7 +106,7 @@ func (s *Saver) write(r state.Records) error {
 	return s.store.Save(r)
 }
 
-// Save has the records written.
+// Save asks for a write of the records. During a write it asks for another one after that.
 func (s *Saver) Save() {
 	s.next = time.Time{}
 	if s.saving {
@@ -118,8 +117,8 @@ func (s *Saver) Save() {
 	s.handOver()
 }
 
-// Saved has the records written as they are now. The answer comes when they are, or could not be; none
-// comes if the agent ends first.
+// Saved asks for a write of the records as they are now. The channel receives the result of that write;
+// nothing if the agent ends first.
 func (s *Saver) Saved() <-chan error {
 	answer := make(chan error, 1)
 	s.waiting = append(s.waiting, answer)
@@ -133,20 +132,20 @@ func (s *Saver) handOver() {
 	s.all = false
 }
 
-// Later has them written at that time, unless they are before.
+// Later plans a save for that time, unless an earlier one is planned.
 func (s *Saver) Later(at time.Time) {
 	if s.next.IsZero() || at.Before(s.next) {
 		s.next = at
 	}
 }
 
-// Next is when Save is due; the zero time if it is not.
+// Next returns when Save is due; the zero time if none is planned.
 func (s *Saver) Next() time.Time { return s.next }
 
-// Answers come when something was written, or could not be. The loop hands each to Done.
+// Answers receives the result of each write. The loop hands each to Done.
 func (s *Saver) Answers() <-chan error { return s.out }
 
-// Done takes note of how a save went.
+// Done handles the result of a write.
 func (s *Saver) Done(err error) {
 	s.saving = false
 	for _, answer := range s.answered {
@@ -166,7 +165,7 @@ func (s *Saver) Done(err error) {
 	}
 }
 
-// Finish has the last records written, and ends Run.
+// Finish writes the last records, and ends Run.
 func (s *Saver) Finish() {
 	if s.saving {
 		s.saving = false

@@ -10,10 +10,10 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// By whom.
+// Values of the label by: who removed the images.
 const (
-	byEbb    = "ebb"    // it would have
-	byOthers = "others" // they did
+	byEbb    = "ebb"    // would have removed them
+	byOthers = "others" // have removed them
 )
 
 type metrics struct {
@@ -37,7 +37,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 	return m
 }
 
-// column is one of the two, in the records and in the metrics.
+// column is one of the two tallies, in the records and in the metrics.
 type column struct {
 	*state.Tally
 	*metrics

@@ -18,37 +18,39 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// againWithin is how soon an image must be needed again for its removal to have been in vain.
+// againWithin is how soon after its removal an image must be needed again for the removal to have been
+// in vain.
 const againWithin = 24 * time.Hour
 
-// showsWithin is how long a disk may take to show what others removed. An image that the shadow lacked already is
-// counted as neither there nor free meanwhile, and nothing is decided.
+// showsWithin is how long a disk may take to show what others removed. If the shadow already lacked
+// such an image, the image counts neither as present nor as free space in that time, and nothing is
+// decided.
 const showsWithin = 35 * time.Second
 
-// beforeMost bounds how many images the list before may have to be kept while the next is made.
+// beforeMost bounds the images of a list that is kept until the next one. A longer list is not kept.
 const beforeMost = 2000
 
-// Options is what a Shadow is made of. All is required.
+// Options configures a Shadow. All fields are required.
 type Options struct {
 	Config    config.Images
-	LookEvery time.Duration    // images are looked at as often, or sooner
+	LookEvery time.Duration    // longest time between two looks at images
 	Now       func() time.Time // ebb's clock
 	LookAgain func(at time.Time)
-	Entry     func(image.Decision) page.HistoryEntry // what the history says of an image that would go
+	Entry     func(image.Decision) page.HistoryEntry // the history entry of an image that would be removed
 	History   *history.History
 	Log       *slog.Logger
 }
 
-// Shadow is used under one lock.
+// Shadow is the node as it would be in mode enforce. It is used under one lock.
 type Shadow struct {
 	o       *Options
 	metrics *metrics
-	images  map[string]state.Observed // by ID: those that are gone, or would be, and those that came back lately
+	images  map[string]state.Observed // by ID: images that are gone or would be, or came back recently
 	sum     state.Observation
-	before  *inventory.Inventory // as listed last; nil: not known, or too long
-	shows   time.Time            // when the disk shows what others removed last
-	looked  time.Time            // zero: not yet
-	above   [2]bool              // the disk was above its high threshold then: for others, for ebb
+	before  *inventory.Inventory // the latest list; nil: none yet, or longer than beforeMost
+	shows   time.Time            // by then the disk shows what others removed last
+	looked  time.Time            // when Above was called last; zero: never
+	above   [2]bool              // above its high threshold then: the disk as it was, and as it would be
 }
 
 // New registers the metrics.
@@ -56,7 +58,7 @@ func New(r *prometheus.Registry, o Options) *Shadow {
 	return &Shadow{o: &o, metrics: newMetrics(r)}
 }
 
-// Restore takes over the records of an earlier agent, before anything else is called.
+// Restore takes over the records of an earlier agent. It is called before anything else.
 func (s *Shadow) Restore(r state.Records) {
 	s.images, s.sum = make(map[string]state.Observed, len(r.Observed)), state.Observation{Since: s.o.Now()}
 	maps.Copy(s.images, r.Observed)
@@ -68,27 +70,27 @@ func (s *Shadow) Restore(r state.Records) {
 	}
 }
 
-// Save puts a copy of the records among those that are to be written.
+// Save adds a copy of the records to those that are to be written.
 func (s *Shadow) Save(r *state.Records) {
 	sum := s.sum.Clone()
 	r.Observed, r.Meta.Observation = maps.Clone(s.images), &sum
 }
 
-// Observation is what was counted so far.
+// Observation returns what was counted so far.
 func (s *Shadow) Observation() state.Observation { return s.sum }
 
-// Would is what an agent that enforces would do now.
+// Would is what an agent in mode enforce would do now.
 type Would struct {
 	Removed int
-	Rule    image.Reason // of the first one
+	Rule    image.Reason // of the first image
 	Freed   image.Size
-	Disk    image.Disk // as it would be then
+	Disk    image.Disk // as it would be after that
 	Hold    *image.Hold
-	Next    time.Time // when the plan changes by itself; zero: it does not
+	Next    time.Time // when the plan changes with time; zero: it does not
 }
 
-// Decide says what would be removed from a node as it is, and takes it for removed from then on. Path is that
-// of the filesystem.
+// Decide returns what would be removed from a node as it is, and treats it as removed from then on.
+// path is the path of the filesystem.
 func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	now := s.o.Now()
 	s.neededAgain(is.Images, now)
@@ -120,7 +122,7 @@ func (s *Shadow) gone(id string) bool {
 	return !o.Would.IsZero() && o.Back.IsZero()
 }
 
-// neededAgain finds the images that somebody needs which would have gone.
+// neededAgain finds the images that would have been removed, and are needed again.
 func (s *Shadow) neededAgain(images []image.Image, now time.Time) {
 	for _, i := range images {
 		if !s.gone(i.ID) {
@@ -140,7 +142,8 @@ func (s *Shadow) neededAgain(images []image.Image, now time.Time) {
 	}
 }
 
-// arrivedAgain is the snapshot with the records that images have which would have been pulled again.
+// arrivedAgain returns the snapshot in which the images that came back have new records, as if they had
+// been pulled again.
 func (s *Shadow) arrivedAgain(is image.Snapshot) image.Snapshot {
 	is.Images = slices.Clone(is.Images)
 	for n := range is.Images {
@@ -155,7 +158,7 @@ func (s *Shadow) arrivedAgain(is image.Snapshot) image.Snapshot {
 	return is
 }
 
-// capped is what the hourly caps let go of a plan.
+// capped returns what the hourly caps allow of a plan.
 func (s *Shadow) capped(p image.Plan, images int, now time.Time) []image.Decision {
 	recent := removal.Within(s.sum.Removals, now)
 	s.sum.Removals = recent
@@ -167,14 +170,15 @@ func (s *Shadow) capped(p image.Plan, images int, now time.Time) []image.Decisio
 	if len(p.Remove) <= free {
 		return p.Remove
 	}
-	if free > 0 { // there is room again when the first within the hour is older
+	if free > 0 { // there is room again when the oldest one leaves the window
 		at = append(slices.Clone(recent), now)[0].Add(removal.CapWindow)
 	}
 	s.o.LookAgain(at)
 	return p.Remove[:free]
 }
 
-// needed is how many of a plan's images the disk needs gone; the others have reached their maximum age.
+// needed returns how many of a plan's images the disk needs removed. The others have reached their
+// maximum age.
 func needed(p image.Plan) (images int) {
 	var freed image.Size
 	for images < len(p.Remove) && (freed.Bytes < p.NeedBytes || freed.Inodes < p.NeedInodes) {
@@ -184,7 +188,7 @@ func needed(p image.Plan) (images int) {
 	return images
 }
 
-// remove takes an image for removed.
+// remove treats an image as removed.
 func (s *Shadow) remove(d image.Decision, now time.Time) {
 	s.images[d.ImageID] = state.Observed{Would: now}
 	s.sum.Removals = append(s.sum.Removals, now)
@@ -196,8 +200,8 @@ func (s *Shadow) remove(d image.Decision, now time.Time) {
 		"reason", string(d.Reason), "detail", d.Detail, "computed_bytes", d.FreesBytes)
 }
 
-// Listed takes over what the runtime lists. Gone are the images that are there no more: nothing went by the
-// agent's doing.
+// Listed takes over what the runtime lists. gone are the IDs of images that are no longer there: others
+// removed them, because an agent in mode observe removes none.
 func (s *Shadow) Listed(inv *inventory.Inventory, gone []string) {
 	now := s.o.Now()
 	s.pulledAgain(inv, now)
@@ -217,7 +221,7 @@ func (s *Shadow) Listed(inv *inventory.Inventory, gone []string) {
 	})
 }
 
-// pulledAgain finds the images that went without the agent and are there again.
+// pulledAgain counts the images that others removed, and that are there again.
 func (s *Shadow) pulledAgain(inv *inventory.Inventory, now time.Time) {
 	for _, i := range inv.Images {
 		o := s.images[i.ID]
@@ -232,7 +236,7 @@ func (s *Shadow) pulledAgain(inv *inventory.Inventory, now time.Time) {
 	}
 }
 
-// went counts images that went without the agent.
+// went counts the images that others removed.
 func (s *Shadow) went(gone []string, now time.Time) {
 	slices.Sort(gone)
 	frees, names := make([]image.Size, len(gone)), make(map[string][]string)
@@ -260,7 +264,7 @@ func (s *Shadow) went(gone []string, now time.Time) {
 	}
 }
 
-// Above notes whether a disk with images is above its high threshold, as it is and as it would be.
+// Above records whether a disk with images is above its high threshold, as it is and as it would be.
 func (s *Shadow) Above(is, would bool) {
 	now := s.o.Now()
 	passed := min(max(0, now.Sub(s.looked)), 2*s.o.LookEvery) // more: the node could not be read

@@ -1,5 +1,5 @@
-// Package show makes the pages on images. A [View] is taken under the agent's lock and holds what
-// does not change any more, so that a page of thousands of images is made without the lock.
+// Package show makes the pages about images. A [View] is taken under the agent's lock and does not
+// change after that. So a page of thousands of images is made without the lock.
 package show
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// View is what pages on images are made of. None of it is changed.
+// View is a snapshot of what pages about images show. It is never changed.
 type View struct {
 	Time, Looked time.Time // Looked: when the images were listed
 	Mode         string
@@ -23,12 +23,12 @@ type View struct {
 
 	Listed  []inventory.Image
 	Graph   image.Graph
-	Known   map[string]inventory.Image // by ID: as listed last, which a run may be ahead of
+	Known   map[string]inventory.Image // by ID: as listed last; a run may have removed some since
 	Records map[string]state.Image     // by ID
 	Read    map[string]float64         // by ID: the percentage of its bytes that was ever read
 }
 
-// Images is every image with its decision.
+// Images returns every image with its decision.
 func (v View) Images(plan image.Plan) page.Images {
 	accounts := v.Account()
 	return page.Images{
@@ -37,7 +37,8 @@ func (v View) Images(plan image.Plan) page.Images {
 	}
 }
 
-// Plan is what would go, and what stays. What it is about is left out.
+// Plan returns the page of a plan: what would be removed, and what stays. The caller adds the
+// filesystem, and how much can be freed.
 func (v View) Plan(plan image.Plan) page.Plan {
 	images, goes := v.decided(plan, v.Account().Images), len(plan.Remove)
 	return page.Plan{
@@ -46,7 +47,7 @@ func (v View) Plan(plan image.Plan) page.Plan {
 	}
 }
 
-// Why is the story of one image.
+// Why returns the explanation of one image. The caller adds its history.
 func (v View) Why(e image.Explanation) page.Why {
 	size, _ := image.AccountOf(v.Graph, v.images(), e.ImageID)
 	w := page.Why{
@@ -62,10 +63,10 @@ func (v View) Why(e image.Explanation) page.Why {
 	return w
 }
 
-// account says what each image takes, and where the rest of the store is.
+// Account returns how much space each image takes, and what takes the rest of the store.
 func (v View) Account() image.Accounts { return image.Account(v.Graph, v.images()) }
 
-// images are those listed, as far as it matters to what they take.
+// images returns the listed images, with the fields on which their sizes depend.
 func (v View) images() []image.Image {
 	images := make([]image.Image, len(v.Listed))
 	for n := range v.Listed {
@@ -75,8 +76,8 @@ func (v View) images() []image.Image {
 	return images
 }
 
-// decided are the images of a plan: those that go, in that order, and then the others, least recently
-// used first.
+// decided returns the images of a plan: first those to be removed, in that order, then the others,
+// least recently used first.
 func (v View) decided(plan image.Plan, sizes []image.ImageAccount) []page.Image {
 	list, s := make([]page.Image, 0, len(plan.Remove)+len(plan.Keep)), sorted{list: sizes}
 	for _, d := range plan.Remove {
@@ -93,13 +94,13 @@ func (v View) decided(plan image.Plan, sizes []image.ImageAccount) []page.Image 
 	return list
 }
 
-// sorted are the sizes of images in the order of their IDs, in which most are asked for.
+// sorted are the sizes of images in the order of their IDs. Most are asked for in that order.
 type sorted struct {
 	list []image.ImageAccount
 	next int
 }
 
-// of is zero for an image that is not among them.
+// of returns the size of an image; a zero one for an image that is not among them.
 func (s *sorted) of(id string) *image.ImageAccount {
 	if s.next >= len(s.list) || s.list[s.next].ImageID != id {
 		s.next, _ = slices.BinarySearchFunc(s.list, id, func(a image.ImageAccount, id string) int { return strings.Compare(a.ImageID, id) })
@@ -111,7 +112,7 @@ func (s *sorted) of(id string) *image.ImageAccount {
 	return &image.ImageAccount{}
 }
 
-// turn is what an image that stays is sorted by. It is small: a page's images are not.
+// turn is the sort key of an image that stays. It is small; a page.Image is not.
 type turn struct {
 	used time.Time
 	at   int // in Plan.Keep
@@ -146,7 +147,7 @@ func totals(a image.Accounts) page.Totals {
 	}
 }
 
-// Hold is why a low threshold cannot be reached; nil if it can.
+// Hold returns why a low threshold cannot be reached; nil if it can.
 func Hold(h *image.Hold) *page.Hold {
 	if h == nil {
 		return nil
@@ -158,7 +159,7 @@ func Hold(h *image.Hold) *page.Hold {
 	return hold
 }
 
-// LargestFirst puts the images first that have most for themselves.
+// LargestFirst sorts images by the bytes that only they need, most first.
 func LargestFirst(images []page.Image) {
 	slices.SortStableFunc(images, func(i, j page.Image) int { return cmp.Compare(j.Own.Bytes, i.Own.Bytes) })
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// change is a key of the file that gets another value; nil: it goes.
+// change sets a key of the file to a value; if that is nil, it deletes the key.
 type change struct {
 	bucket, key, value []byte
 }
 
-// changed is what leads from one state of the file to another. Thousands of images and
-// layers are compared as they are: to make JSON of each for every save costs more than
-// all the rest of it.
+// changed returns the changes that lead from one state of the file to another. Thousands of images
+// and layers are compared field by field: to encode each as JSON for every save would cost more
+// than the rest of the save.
 func changed(last, next Records) (changes []change) {
 	if !sameJSON(last.Meta, next.Meta) {
 		changes = appendChange(changes, bucketMeta, keyMeta, next.Meta)
@@ -36,7 +36,7 @@ func changed(last, next Records) (changes []change) {
 	return append(changes, differ(bucketLayers, last.Layers, next.Layers, layerKey, Layer.same)...)
 }
 
-// differ is what leads from one map to another.
+// differ returns the changes that lead from one map to another.
 func differ[K comparable, V any](bucket []byte, last, next map[K]V, key func(K) []byte, same func(V, V) bool) (changes []change) {
 	for k, v := range next {
 		if was, ok := last[k]; !ok || !same(v, was) {
@@ -51,8 +51,8 @@ func differ[K comparable, V any](bucket []byte, last, next map[K]V, key func(K) 
 	return changes
 }
 
-// appendChange leaves out what the file cannot have: no key, one that is too long, and a
-// time outside year 0..9999, from a broken clock.
+// appendChange appends a change. It leaves out what the file cannot hold: an empty key, a key that
+// is too long, and a time outside year 0..9999, from a broken clock.
 func appendChange(changes []change, bucket, key []byte, v any) []change {
 	if len(key) == 0 || len(key) >= bolt.MaxKeySize {
 		return changes
@@ -67,9 +67,9 @@ func appendChange(changes []change, bucket, key []byte, v any) []change {
 	return append(changes, c)
 }
 
-// layerKey is JSON: its parts come from the runtime and may hold any separator.
+// layerKey is JSON: its parts come from the runtime and may contain any separator.
 func layerKey(l inventory.Layer) []byte {
-	key, _ := json.Marshal(l) // strings always can be
+	key, _ := json.Marshal(l) // strings can always be encoded
 	return key
 }
 

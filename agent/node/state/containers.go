@@ -7,12 +7,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// containerPrefix is of the containers' keys in the bucket that every version has: files
-// of older ones stay readable, and theirs to older ones.
+// containerPrefix begins the keys of containers. They are in a bucket that the files of every
+// version have: so this version reads older files, and older versions read its files.
 const containerPrefix = "container "
 
-// readContainers takes the containers over. One that cannot be read is like one that was
-// never seen: its end, if it has ended, is taken in again.
+// readContainers reads the containers. One that cannot be read counts as never seen: if it has
+// ended, its end is taken in again.
 func (r *Records) readContainers(meta *bolt.Bucket) {
 	prefix := []byte(containerPrefix)
 	cursor := meta.Cursor()

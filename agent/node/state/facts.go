@@ -15,7 +15,7 @@ var (
 	bucketSizes   = []byte("sizes")
 )
 
-// saveFacts makes the file's facts the given ones.
+// saveFacts makes the facts in the file equal to f; nil changes nothing.
 func saveFacts(tx *bolt.Tx, f *inventory.Facts) error {
 	if f == nil {
 		return nil
@@ -33,14 +33,15 @@ func saveFacts(tx *bolt.Tx, f *inventory.Facts) error {
 	return errors.Join(replace(tx, bucketTargets, targets), replace(tx, bucketSizes, sizes))
 }
 
-// putJSON leaves out what the file cannot have; it is learnt again.
+// putJSON leaves out what the file cannot hold; the runtime learns that again.
 func putJSON(into map[string][]byte, key []byte, v any) {
 	if b, err := json.Marshal(v); err == nil && len(key) > 0 && len(key) < bolt.MaxKeySize {
 		into[string(key)] = b
 	}
 }
 
-// replace writes what differs. Files of earlier versions lack the bucket.
+// replace makes a bucket equal to want, and writes only the differences. It takes unchanged keys
+// out of want. Files of earlier versions lack the bucket.
 func replace(tx *bolt.Tx, bucket []byte, want map[string][]byte) error {
 	b, err := tx.CreateBucketIfNotExists(bucket)
 	if err != nil {
@@ -68,7 +69,8 @@ func replace(tx *bolt.Tx, bucket []byte, want map[string][]byte) error {
 	return nil
 }
 
-// readFacts takes over what can be read: the rest is learnt again. Nil: there is nothing.
+// readFacts reads the facts that can be read; the runtime learns the rest again. It returns nil if
+// there are none.
 func readFacts(tx *bolt.Tx, same shared) *inventory.Facts {
 	f := &inventory.Facts{Targets: map[string]inventory.Target{}, Sizes: map[inventory.SnapshotID]inventory.SizeFact{}}
 	each(tx.Bucket(bucketTargets), func(k, v []byte) {
@@ -102,8 +104,8 @@ func each(b *bolt.Bucket, take func(k, v []byte)) {
 	}
 }
 
-// shared has equal strings share their bytes: digests and paths stand in the file many
-// times, and thousands of images would have megabytes of copies.
+// shared makes equal strings share their bytes. The file repeats digests and paths many times: for
+// thousands of images, the copies would take megabytes.
 type shared map[string]string
 
 func (s shared) of(text string) string {

@@ -32,24 +32,24 @@ type Removed struct {
 	Again      int       `json:"again,omitempty"` // times it had come back by then
 }
 
-// Observed is what an agent that only observes remembers of an image that is gone, or would be.
+// Observed is what an agent in mode observe remembers of an image that is gone, or would be.
 type Observed struct {
 	Would  time.Time `json:"would,omitzero"`  // when ebb would have removed it; zero: it would not
 	Back   time.Time `json:"back,omitzero"`   // when it was needed again after that; zero: it was not
-	Others time.Time `json:"others,omitzero"` // when it went without ebb; zero: it is there
+	Others time.Time `json:"others,omitzero"` // when it was removed without ebb; zero: it was not
 }
 
-// Observation is what an agent that only observes has counted.
+// Observation is what an agent in mode observe has counted.
 type Observation struct {
 	Since    time.Time   `json:"since"`
 	Ebb      Tally       `json:"ebb"`                // what it would have done
-	Others   Tally       `json:"others"`             // what was done without it
-	Removals []time.Time `json:"removals,omitempty"` // those of the last hour that it would have made
+	Others   Tally       `json:"others"`             // what was done without ebb
+	Removals []time.Time `json:"removals,omitempty"` // that ebb would have made in the last hour
 
-	Runs map[string]Reclaim `json:"runs,omitempty"` // how far it would have come, by the path of the filesystem
+	Runs map[string]Reclaim `json:"runs,omitempty"` // how far reclaim would have come, by the path of the filesystem
 }
 
-// Tally is one of the two columns of an Observation.
+// Tally is the counts of one side of an Observation.
 type Tally struct {
 	Images    int           `json:"images"`
 	Bytes     uint64        `json:"bytes"` // freed, as computed
@@ -59,10 +59,10 @@ type Tally struct {
 	Above     time.Duration `json:"aboveNS"`   // how long the disk was above its high threshold
 }
 
-// Container is a container whose image is known, as far as it tells of its last use.
+// Container is what a container with a known image tells about the last use of the image.
 type Container struct {
 	Image string    `json:"image"`          // ID
-	Ended time.Time `json:"ended,omitzero"` // the end that LastUsed has taken in, if it has ended
+	Ended time.Time `json:"ended,omitzero"` // the end that Image.LastUsed includes, if it has ended
 }
 
 // Layer is a resolved layer. Birth is the directory's creation time as the
@@ -73,32 +73,31 @@ type Layer struct {
 	Birth int64 `json:"birth"`
 }
 
-// Anchor ties ebb's clock to a boot: at Boot after it (CLOCK_BOOTTIME), the
-// clock stood at Wall.
+// Anchor ties ebb's clock to a boot: at CLOCK_BOOTTIME Boot of that boot, the clock read Wall.
 type Anchor struct {
 	BootID string        `json:"bootID"`
 	Boot   time.Duration `json:"bootNS"`
 	Wall   time.Time     `json:"wall"`
 }
 
-// Meta is everything there is only one of.
+// Meta is the records of which there is only one.
 type Meta struct {
 	Anchor   Anchor      `json:"anchor"`
 	Saved    time.Time   `json:"saved"` // ebb's clock at the last write
 	Removals []time.Time `json:"removals,omitempty"`
 
-	PodsAnswered time.Time `json:"podsAnswered,omitzero"` // of when Records.Wanted is; zero: never
-	Listed       time.Time `json:"listed,omitzero"`       // when the runtime was last asked what there is; zero: never
+	PodsAnswered time.Time `json:"podsAnswered,omitzero"` // as of when Records.Wanted holds; zero: never
+	Listed       time.Time `json:"listed,omitzero"`       // when the runtime was last listed; zero: never
 
-	Pause *Pause `json:"pause,omitempty"` // of all removals; replaced, and never changed
+	Pause *Pause `json:"pause,omitempty"` // of all removals; replaced, never modified
 
-	Observation *Observation `json:"observation,omitempty"` // in mode observe; replaced, and never changed
+	Observation *Observation `json:"observation,omitempty"` // in mode observe; replaced, never modified
 
 	Reclaim         // on the filesystem of the unpacked layers
-	Content Reclaim `json:"content,omitzero"` // on that of the blobs, if it is another one
+	Content Reclaim `json:"content,omitzero"` // on the filesystem of the blobs, if that is another one
 }
 
-// Pause is a time in which nothing is removed, because somebody asked for it.
+// Pause is a period without removals, because a caller asked for it.
 type Pause struct {
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
@@ -110,8 +109,8 @@ type Pause struct {
 type Reclaim struct {
 	Hold *image.Hold `json:"hold,omitempty"`
 
-	// Reclaiming says that a run has begun and not reached its low threshold: it
-	// goes on there, also after a restart.
+	// ReclaimingBytes and ReclaimingInodes report that a run has begun and not reached its low
+	// threshold. The run continues, also after a restart.
 	ReclaimingBytes  bool `json:"reclaimingBytes,omitempty"`
 	ReclaimingInodes bool `json:"reclaimingInodes,omitempty"`
 }
@@ -121,19 +120,19 @@ type Records struct {
 	Meta   Meta
 	Images map[string]Image // by image ID
 
-	Removed map[string]Removed // by image ID; of a bounded time and number
+	Removed map[string]Removed // by image ID; bounded in age and number
 	Layers  map[inventory.Layer]Layer
 
 	Observed map[string]Observed // by image ID, in mode observe
 
 	Containers map[string]Container // by namespace/ID
 
-	// Wanted is the latest answer of the source of pods: which pods want an image, by
-	// its name. It is replaced with each answer, and never changed.
+	// Wanted is the latest answer of the source of pods: which pods want an image, by its name. It
+	// is replaced with each answer, and never modified.
 	Wanted map[string][]string
 
-	// Facts are what the runtime has learnt; nil: what the file has is still so. They are
-	// replaced, and never changed.
+	// Facts are what the runtime has learnt; nil: those in the file still hold. They are replaced,
+	// and never modified.
 	Facts *inventory.Facts
 }
 
@@ -145,10 +144,10 @@ func New() Records {
 	}
 }
 
-// Shift moves every time by d. It is called once at the first start after a
-// reboot, with the time that has passed by the wall clock since the last
-// write: ages then go on where they stood, whether the node was off for a week
-// or its clock is wrong by one.
+// Shift moves the recorded times by d. It is called at the first start after a reboot, with the
+// time that has passed by the wall clock since the last write. So ages continue where they were,
+// whether the node was off for a week or its clock is wrong by a week. Meta.Pause and the ends of
+// containers do not move.
 func (r *Records) Shift(d time.Duration) {
 	move := func(t time.Time) time.Time {
 		if t.IsZero() {
@@ -191,7 +190,8 @@ func (r *Records) Shift(d time.Duration) {
 	r.Meta.PodsAnswered, r.Meta.Listed = move(r.Meta.PodsAnswered), move(r.Meta.Listed)
 }
 
-// Clone returns a deep copy, to be written while the owner goes on.
+// Clone returns a deep copy, to be written while the owner continues. It shares only values that
+// are never modified.
 func (r *Records) Clone() Records {
 	c := *r
 	c.Meta.Removals = slices.Clone(r.Meta.Removals)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove deletes what Open has ever made in dir, and dir itself if nothing else is
-// in it. The directory is whatever a configuration says: other files in it are none
-// of ours. It returns ErrLocked if somebody has the file open.
+// Remove deletes everything that Open has ever made in dir, and dir itself if nothing else is in
+// it. A configuration may name any directory, so other files in it stay. removed counts the deleted
+// files and dir. The error is ErrLocked (wrapped) if a process has the file open.
 func Remove(dir string) (removed int, err error) {
 	path := filepath.Join(dir, File)
 	file, err := lock(path)
@@ -34,7 +34,7 @@ func Remove(dir string) (removed int, err error) {
 		defer fresh.Close()
 		ours = append(ours, path+".new")
 	}
-	if file != nil { // one that came since is another's
+	if file != nil { // a file that appeared since belongs to another process
 		ours = append(ours, path)
 	}
 	for _, p := range ours {
@@ -58,7 +58,8 @@ func Remove(dir string) (removed int, err error) {
 	return removed, fmt.Errorf("remove %s: %w", dir, err)
 }
 
-// lock takes the lock that bbolt takes, a flock on the file; nil if there is no file.
+// lock takes the lock that bbolt takes, a flock on the file. It returns nil if there is no file,
+// and ErrLocked if another process holds the lock.
 func lock(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -82,7 +83,7 @@ func lock(path string) (*os.File, error) {
 	}
 }
 
-// isAt is whether f is what others find at path.
+// isAt reports whether path leads to f.
 func isAt(f *os.File, path string) bool {
 	ours, err := f.Stat()
 	return err == nil && isThere(ours, path)
@@ -93,7 +94,7 @@ func isThere(file fs.FileInfo, path string) bool {
 	return err == nil && file != nil && os.SameFile(file, found)
 }
 
-// escape makes a path a pattern for itself.
+// escape returns the glob pattern that matches only path.
 func escape(path string) string {
 	var out []rune
 	for _, r := range path {

@@ -41,8 +41,7 @@ var (
 // ErrLocked is returned (wrapped) when another process holds the state file.
 var ErrLocked = errors.New("state file is in use by another process")
 
-// Store is an open state file. Its methods must not be called at the same
-// time.
+// Store is an open state file. Its methods must not be called concurrently.
 type Store struct {
 	db   *bolt.DB
 	last Records // what the file holds, to write only what changed
@@ -62,10 +61,11 @@ func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, er
 	return s, r, movedAside, err
 }
 
-// openTries bounds how often a directory or a file that vanishes is made again.
+// openTries bounds how often a directory or a file that vanishes is created again.
 const openTries = 1000
 
-// openOnce returns fs.ErrNotExist if another's [Remove] was between any two of its steps.
+// openOnce tries once. It returns fs.ErrNotExist if another process ran [Remove] between two of its
+// steps.
 func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, New(), "", fmt.Errorf("create state directory: %w", err)
@@ -90,8 +90,8 @@ func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string
 	if err != nil {
 		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
 	}
-	// Written to a file that was unlinked, nobody would ever read it; and a file made
-	// since does not hold what was read.
+	// Records written to an unlinked file would be lost. And a file made since does not hold the
+	// records that were read.
 	if !isAt(file, path) || len(r.Images)+len(r.Layers) > 0 && !isThere(was, path) {
 		return nil, New(), "", errors.Join(fmt.Errorf("open %s: %w", path, fs.ErrNotExist), db.Close())
 	}
@@ -105,10 +105,10 @@ func openOrCreate(path string) (*os.File, *bolt.DB, error) {
 	return openDB(path, os.O_RDWR)
 }
 
-// create makes an empty file, which appears at path whole or not at all: a process
-// killed while bbolt writes its first pages would otherwise leave a damaged one. It
-// stays locked from its first byte on: a [Remove] that runs again and again would else
-// take every new file away before it has its name.
+// create makes an empty file, which appears at path whole or not at all: a process killed while
+// bbolt writes its first pages would otherwise leave a damaged one. The file is locked from its
+// first byte on: otherwise a [Remove] that runs again and again would delete every new file before
+// it has its name.
 func create(path string) (*os.File, *bolt.DB, error) {
 	fresh := path + ".new"
 	if err := removeUnlocked(fresh); err != nil {
@@ -120,7 +120,7 @@ func create(path string) (*os.File, *bolt.DB, error) {
 	}
 	err = initialise(db)
 	if err == nil {
-		err = os.Link(fresh, path) // not a rename: what another process made meanwhile stays
+		err = os.Link(fresh, path) // not a rename: a file that another process has made stays
 	}
 	if isAt(file, fresh) {
 		err = errors.Join(err, os.Remove(fresh))
@@ -131,7 +131,8 @@ func create(path string) (*os.File, *bolt.DB, error) {
 	return file, db, nil
 }
 
-// removeUnlocked removes what a process that died has left; fs.ErrExist if it lives.
+// removeUnlocked removes the file that a dead process has left; fs.ErrExist if the process is
+// alive.
 func removeUnlocked(path string) error {
 	file, err := lock(path)
 	if errors.Is(err, ErrLocked) {
@@ -161,7 +162,7 @@ func locked(err error) error {
 	return err
 }
 
-// moveAside renames the file out of the way, so that a person can look at it.
+// moveAside renames the file out of the way, so that a person can inspect it.
 func moveAside(path string, now time.Time, why error) (string, error) {
 	aside := fmt.Sprintf("%s.corrupt-%s", path, now.UTC().Format("20060102T150405.000000000Z"))
 	if err := os.Rename(path, aside); err != nil {
@@ -181,15 +182,16 @@ func initialise(db *bolt.DB) error {
 	})
 }
 
-// DB is for who keeps buckets of its own in the file. It may be used beside the other methods.
+// DB returns the file, for packages that have their own buckets in it. It may be used concurrently
+// with the other methods.
 func (s *Store) DB() *bolt.DB { return s.db }
 
 // Close releases the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Save writes what differs from the file, in one transaction, and syncs it.
-// After an error the file is as before and the next Save tries again. The records
-// are the Store's from then on; nobody changes them any more.
+// Save writes what differs from the file, in one transaction, and syncs it. After an error the file
+// is as before and the next Save tries again. The records are the Store's from then on; the caller
+// must not modify them.
 func (s *Store) Save(r Records) error {
 	changes := changed(s.last, r)
 	if len(changes) == 0 && r.Facts == nil {
@@ -247,10 +249,10 @@ func readChecked(path string) (r Records, err error) {
 	return r, err
 }
 
-// checkPages runs bbolt's consistency check, which works in a goroutine of its
-// own, where a fault would not be caught. So everything that it will look at is
-// touched here first: pages, keys and values, and by seeking each key the keys of
-// the branches that lead to it. Any of them may point past the end of the file.
+// checkPages runs bbolt's consistency check, which works in a goroutine of its own, where a fault
+// would not be caught. So everything that the check reads is touched here first: pages, keys and
+// values, and by seeking each key the keys of the branches that lead to it. Any of them may point
+// past the end of the file.
 func checkPages(tx *bolt.Tx) error {
 	touched := byte(0)
 	err := tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
@@ -278,7 +280,7 @@ func checkPages(tx *bolt.Tx) error {
 		}
 	}
 	var errs []error
-	for err := range tx.Check() { // must be drained, or its goroutine stays
+	for err := range tx.Check() { // must be drained, or its goroutine leaks
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -336,7 +338,7 @@ func read(tx *bolt.Tx, r *Records) error {
 	return nil
 }
 
-// readByID reads what a bucket has by ID. What makes no sense is left out.
+// readByID reads a bucket with IDs as keys. It leaves out values that cannot be decoded.
 func readByID[V any](b *bolt.Bucket, into map[string]V) {
 	each(b, func(k, v []byte) {
 		var one V

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// wantedVersion is that of the pods' saved answer. One of another version is like none:
-// the rest of the file is of use without it.
+// wantedVersion is the version of the pods' saved answer. An answer of another version is ignored:
+// the rest of the file is useful without it.
 const wantedVersion = 1
 
 type wanted struct {
@@ -14,7 +14,7 @@ type wanted struct {
 	Wanted  map[string][]string `json:"wanted"`
 }
 
-// readWanted takes the pods' saved answer over, if there is one that can be read.
+// readWanted takes over the pods' saved answer, if there is one that can be read.
 func (r *Records) readWanted(b []byte) {
 	var w wanted
 	if err := json.Unmarshal(b, &w); err != nil || w.Version != wantedVersion || w.Wanted == nil {

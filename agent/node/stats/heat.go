@@ -25,30 +25,29 @@ type HeatProbes interface {
 	Counters() (bpf.Counters, error)
 }
 
-// Heat joins what the kernel knows of layers' roots with what the runtime calls the
-// layers. The loop brings the index; pages and scrapes read it.
+// Heat joins the kernel's counts by layer root with the runtime's names of the layers. The loop
+// supplies the index; pages and scrapes read it.
 type Heat struct {
 	probes     HeatProbes
-	off        string // why nothing is counted; "": it is
+	off        string // why nothing is counted; "": reads are counted
 	sources    clock.Sources
 	conditions *condition.Set
 	index      atomic.Pointer[heatIndex] // nil: nothing is listed yet
-	untracked  map[bpf.HeatKey]bool      // of the loop: layers of no image at the last time
+	untracked  map[bpf.HeatKey]bool      // owned by the loop: layers of no image at the last Forget
 }
 
-// NewHeat registers what is read of the images; off says why nothing is counted, "" if
-// it is.
+// NewHeat registers the metrics of reads. off is why nothing is counted, "" if reads are counted.
 func NewHeat(r prometheus.Registerer, probes HeatProbes, off string, s clock.Sources, c *condition.Set) *Heat {
 	h := &Heat{probes: probes, off: off, sources: s, conditions: c}
 	r.MustRegister(heatCollector{h})
 	return h
 }
 
-// heatIndex says what the layers of all images are. Its layers are put together when they
-// are asked for: of thousands of images they would take megabytes.
+// heatIndex has the layers of all images. The layers of an image are collected on request: for
+// thousands of images, they would take megabytes.
 type heatIndex struct {
 	stacks    []heatStack
-	snapshots map[inventory.Layer]inventory.Snapshot // never changed
+	snapshots map[inventory.Layer]inventory.Snapshot // never modified
 }
 
 // heatStack is an image in one namespace and snapshotter.
@@ -59,7 +58,7 @@ type heatStack struct {
 	root       inventory.LayerRoot // the zero value: not resolved in this run
 }
 
-// heatPlace is one layer. Without a place it has not been resolved.
+// heatPlace is one layer. With the zero place it has not been resolved.
 type heatPlace struct {
 	chain string
 	place inventory.Place
@@ -73,7 +72,7 @@ type ImageHeat struct {
 	References  []string    `json:"references"`
 	Namespace   string      `json:"namespace"`
 	Snapshotter string      `json:"snapshotter"`
-	Known       bool        `json:"known"`             // every layer is
+	Known       bool        `json:"known"`             // every layer is known
 	Unknown     string      `json:"unknown,omitempty"` // why not
 	AtLeast     bool        `json:"atLeast"`           // more may have been read than is reported
 	Bytes       uint64      `json:"bytes"`             // on disk, as the runtime measured it
@@ -84,15 +83,15 @@ type ImageHeat struct {
 	Layers      []ReadLayer `json:"layers"`      // topmost first
 }
 
-// ReadLayer is one layer of an image. No reads were seen of a layer until a
-// container whose root it is part of was: what is read otherwise, by a sandbox
-// that is no process of this kernel or through an image volume, is not seen.
+// ReadLayer is one layer of an image. Its reads are seen from the first time that a container with
+// the layer in its root was seen. Not seen are reads by a sandbox that is no process of this
+// kernel, and reads through an image volume.
 type ReadLayer struct {
 	ChainID     string     `json:"chainID"`
 	Known       bool       `json:"known"`
 	Unknown     string     `json:"unknown,omitempty"` // why not
 	AtLeast     bool       `json:"atLeast"`
-	Since       *time.Time `json:"since,omitempty"` // from when on reads were noticed; absent: they were not
+	Since       *time.Time `json:"since,omitempty"` // when counting of its reads began; absent: it has not
 	Bytes       uint64     `json:"bytes"`
 	Inodes      uint64     `json:"inodes"`
 	ReadBytes   *uint64    `json:"readBytes"` // the sizes of the files, however much of each was read; null: unknown
@@ -100,15 +99,15 @@ type ReadLayer struct {
 	ReadPercent *float64   `json:"readPercent"`
 }
 
-// Why reads of a layer are not known.
+// Reasons why the reads of a layer are not known.
 const (
 	unseenLayer     = "no process was seen with this layer in its root: none ran, or in a sandbox (gVisor, Kata) or an image volume, whose reads the kernel programs do not see"
 	unresolvedLayer = "its directory is not known yet"
 	noHeatSlot      = "; or there was no room for another layer (ebb_node_probe_events_lost_total)"
 )
 
-// read returns the images, those of which most was read first, and at the end
-// those of which that is not known.
+// read returns the images, the one with the highest percentage read first. Images with an unknown
+// percentage come last.
 func (h *Heat) read(wall func(bootNS uint64) time.Time) ([]ImageHeat, error) {
 	known, err := h.probes.Heat()
 	if err != nil {
@@ -157,7 +156,7 @@ func (s heatStack) read(layers []heatPlace, found heatFinder, full bool, wall fu
 	return i
 }
 
-// read joins a layer with what was seen of it.
+// read joins a layer with the reads that the kernel counted.
 func (p heatPlace) read(found heatFinder, full bool, wall func(uint64) time.Time) ReadLayer {
 	l := ReadLayer{ChainID: p.chain, Bytes: p.snap.Bytes, Inodes: p.snap.Inodes}
 	k, ok := found.at(p.place)
@@ -177,7 +176,8 @@ func (p heatPlace) read(found heatFinder, full bool, wall func(uint64) time.Time
 	return l
 }
 
-// percentOf is at most 100: a file with holes is larger than what it takes.
+// percentOf returns part as a percentage of whole, at most 100: a file with holes is larger than
+// what it takes.
 func percentOf(part, whole uint64) *float64 {
 	percent := 0.0
 	if whole != 0 {
@@ -186,7 +186,7 @@ func percentOf(part, whole uint64) *float64 {
 	return &percent
 }
 
-// percent is below any that is known if it is not.
+// percent returns the percentage read, or -1 if it is unknown.
 func (i *ImageHeat) percent() float64 {
 	if i.ReadPercent == nil {
 		return -1
@@ -197,7 +197,8 @@ func (i *ImageHeat) percent() float64 {
 // heatFinder finds a layer by its root directory.
 type heatFinder map[bpf.Key]bpf.LayerHeat
 
-// newHeatFinder prefers, of directories that had the same number, the latest.
+// newHeatFinder indexes layers by directory. Of directories that had the same inode number, it
+// keeps the latest.
 func newHeatFinder(known []bpf.LayerHeat) heatFinder {
 	found := make(heatFinder, len(known))
 	for _, k := range known {
@@ -209,14 +210,15 @@ func newHeatFinder(known []bpf.LayerHeat) heatFinder {
 	return found
 }
 
-// at finds nothing if only a directory before this one was read.
+// at returns the reads of the directory at a place. It finds nothing if only an earlier directory
+// with the same inode number was read.
 func (f heatFinder) at(p inventory.Place) (bpf.LayerHeat, bool) {
 	k, ok := f[lastuse.KeyOf(p)]
 	return k, ok && (p.Generation == 0 || uint64(p.Generation) == k.Generation)
 }
 
-// Index tells what the layers of all images are, and where each was found in this run
-// (the zero value: nowhere yet). It is called when either changes.
+// Index sets the layers of all images, and where each was found in this run: root returns the zero
+// value for a layer that was not found yet. It is called when either changes.
 func (h *Heat) Index(images map[string]inventory.Image, root func(inventory.Layer) inventory.LayerRoot, snapshots map[inventory.Layer]inventory.Snapshot) {
 	if h.off != "" {
 		return
@@ -230,12 +232,12 @@ func (h *Heat) Index(images map[string]inventory.Image, root func(inventory.Laye
 	h.index.Store(index)
 }
 
-// layersOf follows the layers of an image down, topmost first. Their places stand in the
-// record of the topmost one, in the same order.
+// layersOf returns the layers of an image, topmost first. The record of the topmost layer has the
+// places of those below it, in the same order.
 func (x *heatIndex) layersOf(s heatStack) []heatPlace {
 	places := s.root.Below
 	list := make([]heatPlace, 0, 1+len(places))
-	// An image has 127 layers at most; a circle cannot be, and would end here.
+	// An image has 127 layers at most. A cycle of parents cannot occur, and would end here.
 	for l := s.layer; l.ChainID != "" && len(list) < 512; {
 		snap, ok := x.snapshots[l]
 		if !ok {
@@ -253,9 +255,9 @@ func (x *heatIndex) layersOf(s heatStack) []heatPlace {
 	return list
 }
 
-// Forget makes room in the kernel: a layer goes that is no image's now and was none's at
-// the last time, which leaves the runtime the time to finish what it is about to make an
-// image of. It is called only while every layer is resolved that can be.
+// Forget frees the kernel's entries of layers that belong to no image, now and at the last call.
+// One call is not enough, because the runtime may be about to make an image of such a layer. It is
+// called only while every layer that can be resolved is.
 func (h *Heat) Forget() {
 	if h.off != "" {
 		return
@@ -274,7 +276,7 @@ func (h *Heat) Forget() {
 	h.conditions.End("heat", "layers that are gone can be forgotten again")
 }
 
-// gone finds the layers that no image has, now and at the last time.
+// gone returns the layers that no image has, now and at the last call.
 func (h *Heat) gone(known []bpf.LayerHeat) (gone []bpf.HeatKey) {
 	tracked := map[bpf.HeatKey]bool{}
 	if index := h.index.Load(); index != nil {

@@ -18,7 +18,7 @@ type HeatExplanation struct {
 	Images  []ImageHeat `json:"images"`
 }
 
-// tierSees says what each tier takes for reading.
+// tierSees describes what each tier counts as reading.
 var tierSees = map[string]string{
 	bpf.HeatByFentry: "files that are opened",
 	bpf.HeatByKprobe: "files that are opened",
@@ -42,14 +42,15 @@ func (h *Heat) Explain() HeatExplanation {
 	return e
 }
 
-// ReadPercent is the share of each image's bytes that was ever read, by image ID, where that is
-// known; of one that is unpacked several times the largest.
+// ReadPercent returns the percentage of each image's bytes that was ever read, by image ID. Images
+// of which it is unknown are missing. For an image that is unpacked several times, it is the
+// largest.
 func (h *Heat) ReadPercent() map[string]float64 {
 	read := make(map[string]float64)
 	if h.off != "" {
 		return read
 	}
-	list, _ := h.read(h.sources.WallAt) // what cannot be read is not known
+	list, _ := h.read(h.sources.WallAt) // if the counts cannot be read, no percentage is known
 	for _, i := range list {
 		if i.ReadPercent != nil {
 			read[i.ID] = max(read[i.ID], *i.ReadPercent)
@@ -65,8 +66,8 @@ var (
 	descHeatGaps = metric.Desc("layers_partially_observed", "Layers whose reads are not fully known. Their directory was not found yet, no container was seen that uses them, or they have more files than the kernel can remember.")
 )
 
-// heatCollector reads the kernel's counts when it is scraped. No series is named
-// after anything on the node.
+// heatCollector reads the kernel's counts when it is scraped. No label value is a name from the
+// node.
 type heatCollector struct{ *Heat }
 
 func (c heatCollector) Describe(out chan<- *prometheus.Desc) {

@@ -22,16 +22,16 @@ type ProgramProbes interface {
 	Counters() (bpf.Counters, error)
 }
 
-// Programs says what runs in the kernel, and what it counted, when it is scraped.
+// Programs exports what runs in the kernel, and what it counted. It reads both when it is scraped.
 type Programs struct {
 	probes  ProgramProbes // nil: there are none, and will be none
-	missing bool          // because they could not be loaded
+	missing bool          // they are wanted, and could not be loaded
 	cfg     config.Config
 	watches func(fsType string) bool
 }
 
-// NewPrograms registers them. Without probes, why says that they could not be loaded. Watches
-// is whether a filesystem of a type is watched.
+// NewPrograms registers a Programs collector. Without probes, why is the error of loading them, or
+// nil. watches reports whether a filesystem of a type is watched.
 func NewPrograms(r prometheus.Registerer, probes ProgramProbes, why error, cfg config.Config, watches func(fsType string) bool) {
 	r.MustRegister(&Programs{probes: probes, missing: why != nil && cfg.Kernel.Enabled, cfg: cfg, watches: watches})
 }
@@ -67,8 +67,8 @@ func (c *Programs) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// degraded says of each object whether it does its work, if that is wanted. A program
-// that waits for the module of its filesystem is not missed: none is mounted.
+// degraded exports whether each wanted object does its work. A program that waits for the module of
+// its filesystem counts as working, because no such filesystem is mounted.
 func (c *Programs) degraded(status []bpf.ProgramStatus, out chan<- prometheus.Metric) {
 	broken := make(map[string]float64)
 	for _, s := range status {
@@ -84,14 +84,14 @@ func (c *Programs) degraded(status []bpf.ProgramStatus, out chan<- prometheus.Me
 	}
 }
 
-// wanted: the configuration asks for what the object does, and there is a
-// filesystem for it.
+// wanted reports whether the configuration asks for what the object does, and a filesystem for it
+// is watched.
 func (c *Programs) wanted(object string) bool {
 	does, fsType, _ := strings.Cut(object, "_")
 	return !c.switchedOff(does) && (fsType == "" || c.watches(fsType))
 }
 
-// switchedOff is for the programs that the configuration can leave out.
+// switchedOff reports whether the configuration leaves out the programs that do this.
 func (c *Programs) switchedOff(does string) bool {
 	return does == "heat" && c.cfg.Kernel.LayerHeat == config.HeatOff || does == "writers" && c.cfg.Writers.Top == 0
 }

@@ -11,14 +11,14 @@ import (
 
 var descLastUse = metric.Desc("images_by_last_use", "Images by the time since their last use, as of the latest inventory. Each image counts once: in_use (by other than dead containers), within 1h, 6h, 1d, 7d, 30d, or older. If the last use of an image is not known, the time counts from when ebb first saw it.", "age")
 
-// ages are the values of the label, beside those of images in use, and of older ones.
+// ages are the values of the label, besides in_use and older.
 var ages = []struct {
 	name string
 	most time.Duration
 }{{"1h", time.Hour}, {"6h", 6 * time.Hour}, {"1d", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
 
-// Unused counts images by how long nobody has used them. They grow older without the
-// loop, so that they are counted when they are scraped.
+// Unused counts images by the time since their last use. Images grow older without the loop, so
+// they are counted when they are scraped.
 type Unused struct {
 	uses atomic.Pointer[uses] // nil: nothing was looked at yet
 }
@@ -27,7 +27,7 @@ type Unused struct {
 type uses struct {
 	now   func() time.Time // ebb's clock
 	inUse int
-	last  []time.Time // of the others
+	last  []time.Time // last uses of the other images
 }
 
 // NewUnused registers the metric.
@@ -37,7 +37,7 @@ func NewUnused(r prometheus.Registerer) *Unused {
 	return u
 }
 
-// Looked takes in how many images are in use, and when the others were last.
+// Looked takes in how many images are in use, and when the others were last used.
 func (u *Unused) Looked(now func() time.Time, inUse int, last []time.Time) {
 	u.uses.Store(&uses{now: now, inUse: inUse, last: last})
 }
@@ -66,7 +66,7 @@ func (u *Unused) Collect(out chan<- prometheus.Metric) {
 	metric.Gauge(out, descLastUse, float64(older), "older")
 }
 
-// ageOf is the first of ages that is not exceeded; len(ages) if there is none.
+// ageOf returns the index of the first of ages that d does not exceed; len(ages) if there is none.
 func ageOf(d time.Duration) int {
 	for i, age := range ages {
 		if d <= age.most {

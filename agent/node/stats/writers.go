@@ -20,7 +20,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// Cgroups says where a cgroup is; *cgroup.Hierarchy does.
+// Cgroups returns the path of a cgroup; *cgroup.Hierarchy implements it.
 type Cgroups interface {
 	Path(id uint64) (string, error)
 }
@@ -34,30 +34,29 @@ type WriterProbes interface {
 	Status() []bpf.ProgramStatus
 }
 
-// Writers joins what the kernel counts by cgroup with what the runtime calls the
-// containers. Pages and scrapes read it; the loop brings the containers and throws away
-// what nobody will ask for again.
+// Writers joins the kernel's counts by cgroup with the runtime's names of the containers. Pages and
+// scrapes read it. The loop supplies the containers, and drops counts that are no longer needed.
 type Writers struct {
 	probes     WriterProbes
-	off        string // why nothing is counted; "": it is
+	off        string // why nothing is counted; "": writers are counted
 	top        int
 	sources    clock.Sources
 	conditions *condition.Set
 	containers atomic.Pointer[cgroup.Containers] // nil: not listed yet
 	fsTypes    atomic.Pointer[[]string]          // of the watched filesystems; nil: none yet
-	counted    []uint64                          // of the loop: the filesystems that the kernel counts on
+	counted    []uint64                          // owned by the loop: the filesystems that the kernel counts on
 	paths      cgroupPaths
 }
 
-// NewWriters registers who fills the disk: the top containers that grew most. Off says
-// why nothing is counted, "" if it is.
+// NewWriters registers the metrics of the top containers that grew most. off is why nothing is
+// counted, "" if writers are counted.
 func NewWriters(r prometheus.Registerer, probes WriterProbes, off string, cgroups Cgroups, top int, s clock.Sources, c *condition.Set) *Writers {
 	w := &Writers{probes: probes, off: off, top: top, sources: s, conditions: c, paths: cgroupPaths{cgroups: cgroups}}
 	r.MustRegister(writersCollector{w})
 	return w
 }
 
-// cgroupPaths finds the paths of cgroups, and remembers those that live.
+// cgroupPaths finds the paths of cgroups, and caches those of living ones.
 type cgroupPaths struct {
 	cgroups Cgroups // nil: living cgroups cannot be named
 	mu      sync.Mutex
@@ -69,9 +68,9 @@ type cgroupPaths struct {
 type Writer struct {
 	Namespace string `json:"namespace,omitempty"` // the pod's
 	Pod       string `json:"pod,omitempty"`
-	Container string `json:"container,omitempty"` // its name in the pod; NAMESPACE/ID of one that the kubelet did not make
+	Container string `json:"container,omitempty"` // its name in the pod; NAMESPACE/ID of one that the kubelet did not create
 	ID        string `json:"id,omitempty"`
-	Cgroup    string `json:"cgroup"` // of those that make up a container, one
+	Cgroup    string `json:"cgroup"` // one of those that make up a container
 
 	NetBytes      int64  `json:"netBytes"`
 	GrownBytes    uint64 `json:"grownBytes"`
@@ -134,8 +133,8 @@ func (w *Writers) describe(path string) Writer {
 	return one
 }
 
-// find returns the paths of all. One that cannot be found, because the cgroup
-// ended since or nobody can look, is "".
+// find returns the path of each writer's cgroup. It is "" if the cgroup ended since, or if cgroups
+// cannot be read.
 func (p *cgroupPaths) find(counted []bpf.Writer) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +157,8 @@ func (p *cgroupPaths) find(counted []bpf.Writer) []string {
 	return paths
 }
 
-// forget drops writers that ended before the containers were listed and are
-// none of them: a container that is only stopped keeps what it wrote.
+// forget drops writers that ended before the containers were listed and belong to no listed
+// container. A container that is only stopped is listed, and keeps its counts.
 func (w *Writers) forget(containers *cgroup.Containers, ended func(bootNS uint64) bool) error {
 	counted, err := w.probes.Writers()
 	if err != nil {
@@ -180,8 +179,8 @@ type Mount struct {
 	Type string
 }
 
-// Review takes in a new list of containers and the filesystems that count. Before is
-// whether a time of CLOCK_BOOTTIME was before the list was asked for.
+// Review takes in a new list of containers and the watched filesystems. before reports whether a
+// time of CLOCK_BOOTTIME was before the list was requested.
 func (w *Writers) Review(containers []inventory.Container, mounts []Mount, before func(bootNS uint64) bool) {
 	if w.off != "" {
 		return
@@ -205,7 +204,7 @@ func (w *Writers) Review(containers []inventory.Container, mounts []Mount, befor
 	w.conditions.End("writers", "who fills the disk is known again")
 }
 
-// countable are the filesystems on which the kernel can count.
+// countable returns the filesystems on which the kernel can count. It stores the types of all.
 func (w *Writers) countable(mounts []Mount) (devs []uint64) {
 	var types []string
 	for _, m := range mounts {
@@ -215,7 +214,7 @@ func (w *Writers) countable(mounts []Mount) (devs []uint64) {
 		}
 	}
 	slices.Sort(devs)
-	devs = slices.Compact(devs) // the limit of a project makes two of one
+	devs = slices.Compact(devs) // a project quota makes two watched filesystems of one
 	slices.Sort(types)
 	types = slices.Compact(types)
 	w.fsTypes.Store(&types)
@@ -225,7 +224,7 @@ func (w *Writers) countable(mounts []Mount) (devs []uint64) {
 // WritersExplanation answers "who fills the disk".
 type WritersExplanation struct {
 	Time       time.Time `json:"time"`
-	Unknown    string    `json:"unknown,omitempty"` // why the answer is empty or not whole
+	Unknown    string    `json:"unknown,omitempty"` // why the answer is empty or incomplete
 	Writers    []Writer  `json:"writers"`
 	Containers bool      `json:"containersListed"` // false: no names of containers yet
 }
@@ -246,7 +245,7 @@ func (w *Writers) Explain() WritersExplanation {
 	return e
 }
 
-// whyNotCounted lists why the counts are not there or not whole.
+// whyNotCounted lists why counts are missing or incomplete.
 func (w *Writers) whyNotCounted() (why []string) {
 	add := func(reason string) {
 		if reason != "" && !slices.Contains(why, reason) {
@@ -276,15 +275,15 @@ func (w *Writers) whyNotCounted() (why []string) {
 // mostNamed is how many writers GrewMost names.
 const mostNamed = 3
 
-// GrewMost names those who took most since they are counted, on all watched filesystems;
-// "" if writers are not counted.
+// GrewMost names the writers that took most since counting began, on all watched filesystems; "" if
+// writers are not counted.
 func (w *Writers) GrewMost(byInodes bool) string {
 	if w.off != "" {
 		return ""
 	}
 	list, err := w.read()
 	if err != nil {
-		return "" // Explain says why
+		return "" // Explain reports why
 	}
 	made := func(w Writer) int64 { return int64(w.InodesMade - w.InodesRemoved) }
 	if byInodes {

@@ -21,9 +21,8 @@ var (
 	descShrunk = metric.Desc("container_shrunk_bytes_total", "Bytes that a container gave back on the watched filesystems. Only the writers.top containers that grew most.", writerLabels...)
 )
 
-// writersCollector reads the kernel's counts when it is scraped. Its series
-// are as many as the configuration says; they come and go with the containers
-// that grow most.
+// writersCollector reads the kernel's counts when it is scraped. The configuration sets the number
+// of its series. They appear and disappear with the containers that grow most.
 type writersCollector struct{ *Writers }
 
 func (c writersCollector) Describe(out chan<- *prometheus.Desc) {
@@ -38,7 +37,7 @@ func (c writersCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	list, err := c.read()
 	if errors.Is(err, bpf.ErrNotAttached) {
-		return // probe_degraded says so
+		return // probe_degraded reports it
 	}
 	if !metric.Readable(out, "writers", err) {
 		return
@@ -51,9 +50,8 @@ func (c writersCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// topByName sums what bears the same names, such as a container and the one
-// that crashed before it, and returns the n that grew most. What is no
-// container has no names, and no series.
+// topByName sums writers with the same names, such as a container and its crashed predecessor, and
+// returns the n that grew most. Writers that are no containers have no names, and no series.
 func topByName(list []Writer, n int) []Writer {
 	sums := map[[3]string]*Writer{}
 	for _, one := range list {
@@ -84,8 +82,8 @@ func topByName(list []Writer, n int) []Writer {
 // maxLabel is the length of the longest name Kubernetes allows.
 const maxLabel = 253
 
-// label makes a name from the node fit to be a label. The names are the
-// kubelet's, but everybody who can talk to the runtime can make some up.
+// label makes a name from the node fit to be a label value. The names are the kubelet's, but every
+// client of the runtime can invent some.
 func label(name string) string {
 	if len(name) > maxLabel {
 		name = name[:maxLabel]

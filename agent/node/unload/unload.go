@@ -22,7 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/containerd/layout"
 )
 
-// Options say how to unload.
+// Options configure Run.
 type Options struct {
 	Config    config.Config
 	Root      string        // where the node's root directory is; "": it is /
@@ -33,7 +33,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Run unloads. The error joins what could not be done; if an agent runs it is a
+// Run unloads. The error joins the errors of all steps. If an agent runs, the error is a
 // lock.ErrHeld, and nothing was done.
 func Run(ctx context.Context, o Options) error {
 	if err := program.EnterRoot(o.Root); err != nil {
@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// First what an agent of an older version would hold, which knows no lock file.
+	// The pins come first: an agent of an older version holds them, and knows no lock file.
 	if err := unpin(o); err != nil {
 		return errors.Join(err, l.Release())
 	}
@@ -74,8 +74,8 @@ func unpin(o Options) error {
 	return o.say("kernel: programs and pins in %s removed", dir)
 }
 
-// clearRuntime: without a runtime there is nothing that could be cleared now, but
-// there may be when it is back.
+// clearRuntime removes what ebb left in containerd. If containerd does not answer, that is an
+// error: there may be something to clear when it is back.
 func clearRuntime(ctx context.Context, o Options) error {
 	socket, err := layout.Socket(o.Config.Runtime.Socket)
 	if err != nil {
@@ -92,7 +92,8 @@ func clearRuntime(ctx context.Context, o Options) error {
 	return o.say("containerd: %d images got their names back, %d leases given back", done.Restored, done.Leases)
 }
 
-// removeSocket removes the admin socket of an agent that was killed. Another file is none of ebb's.
+// removeSocket removes the admin socket of an agent that was killed. A file of another type is not
+// ebb's, and stays.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Type() != fs.ModeSocket {
@@ -107,12 +108,12 @@ func removeSocket(path string) error {
 	return nil
 }
 
-// KubeletDirectory is what the chart has the kubelet make in its own directory: an empty
-// one, to be mounted in place of all of it.
+// KubeletDirectory is the empty directory that the chart has the kubelet create in its own
+// directory. The agent's pod mounts it in place of the whole directory.
 const KubeletDirectory = "ebb"
 
-// removeKubeletDirectory removes the empty directory that the agent's pod had of the kubelet's.
-// One with something in it is not that one.
+// removeKubeletDirectory removes [KubeletDirectory] from the kubelet's directory. A directory with
+// content is not the chart's, and stays.
 func removeKubeletDirectory(kubelet string) error {
 	if kubelet == "" {
 		return nil

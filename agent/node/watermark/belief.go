@@ -6,26 +6,27 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// believedFor is how long the computed figure is believed of what the disk does not show;
-// believedLagging, where it shows nothing before a commit (btrfs makes one every 30 s).
+// believedFor is how long the computed figure counts for space that the disk does not show.
+// believedLagging is the same where the disk shows nothing before a commit (btrfs makes one every
+// 30 s).
 const (
 	believedFor     = 5 * time.Second
 	believedLagging = 35 * time.Second
 )
 
-// belief is what removals have freed by computation since the disk's figure could last be
-// made true. Without it, other images would go in place of those that went already,
-// because the disk does not show it yet.
+// belief is what removals have freed by computation since the disk's figure could last be made
+// exact. Without it, other images would be removed in place of those already removed, because the
+// disk does not show the space yet.
 type belief struct {
 	bytes, inodes         uint64
-	fromBytes, fromInodes uint64    // what was available before them: growth since then is shown already
-	until                 time.Time // then the disk's word counts; zero: nothing is believed
+	fromBytes, fromInodes uint64    // available before the removals: what was gained since then shows already
+	until                 time.Time // then the disk's figure counts again; zero: nothing is believed
 }
 
-// Believing reports whether removals are believed that the disk does not show yet.
+// Believing reports whether freed space counts that the disk does not show yet.
 func (f *Filesystem) Believing() bool { return !f.believed.until.IsZero() }
 
-// Believed is the latest reading with what is believed beyond it.
+// Believed returns the latest reading, with the freed space that it does not show yet.
 func (f *Filesystem) Believed() image.Disk {
 	d, b := f.Disk, &f.believed
 	beyond := func(available, capacity, believed, from uint64) uint64 {

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// What a filesystem is called, after what stands on it.
+// Names of filesystems, after what is on them.
 const (
 	Images     = "images"     // unpacked layers
 	Content    = "content"    // blobs, as they were pulled
@@ -15,7 +15,7 @@ const (
 	Logs       = "logs"
 )
 
-// Names are all names. The first of those that a filesystem has speaks for it.
+// Names are all names. A filesystem with several is known by the first of them.
 var Names = []string{Images, Content, Containers, Kubelet, Logs}
 
 // directory is a place whose filesystem is watched.
@@ -27,8 +27,8 @@ type directory struct {
 	err        error // why it is not there
 }
 
-// newDirectories returns those that the configuration names, and room for those that the
-// runtime will.
+// newDirectories returns the directories that the configuration names, and entries without a path
+// for those that the runtime will name.
 func newDirectories(c config.Config) []directory {
 	own := func(name string, d config.Directory) directory {
 		return directory{name: name, path: d.Path, thresholds: image.Policy{

@@ -24,15 +24,15 @@ type identity struct {
 
 func (r Reading) identity() identity { return identity{r.Dev, r.Project} }
 
-// Filesystem is a watched superblock: one, however many directories are on it, with one
-// threshold in the kernel. What the limit of a project holds for is one of its own.
+// Filesystem is a watched superblock: one, however many directories are on it, with one threshold
+// in the kernel. A directory with a project quota is on a Filesystem of its own.
 type Filesystem struct {
 	Names      []string     // of the directories on it, in the order of [Names]
-	Path       string       // what it is read by
+	Path       string       // the path that it is read by
 	Thresholds image.Policy // where there are no images, only the high ones
 	Reading                 // the latest
-	Spare      image.Size   // what would be available beyond that, had the agent removed what it only observes
-	Kernel     bool         // the kernel raises the threshold; otherwise the filesystem is polled
+	Spare      image.Size   // available in addition, had the agent removed what it only observes
+	Kernel     bool         // the kernel watches the threshold; otherwise the filesystem is polled
 
 	sourceLogged bool // Kernel was logged
 	above        bool // at the latest reading it had reached its high threshold
@@ -40,8 +40,8 @@ type Filesystem struct {
 
 	deadlines
 	pace     pace     // of polls
-	filling  fillRate // shared with those who scrape
-	believed belief   // of removals that did not show in time
+	filling  fillRate // shared with scrapes
+	believed belief   // in removals that did not show in time
 	backoff  backoff  // on hold
 	past     past
 }
@@ -49,8 +49,8 @@ type Filesystem struct {
 // deadlines are those of one filesystem.
 type deadlines struct {
 	earlyAt     time.Time // when an event that came too early was, or will be, answered
-	recheckAt   time.Time // when to read again and set the threshold anew; zero: not planned
-	holdCheckAt time.Time // on hold: when to read whether others have ended it; zero: no hold
+	recheckAt   time.Time // when to read and set the threshold again; zero: not planned
+	holdCheckAt time.Time // on hold: when to check whether others have ended it; zero: no hold
 }
 
 // worseStep is how much fuller a filesystem that is above its threshold must get to be
@@ -59,37 +59,38 @@ const worseStep = 100
 
 func (f *Filesystem) name() string { return f.Names[0] }
 
-// Device is its number as mountinfo has it.
+// Device returns the device number as mountinfo has it.
 func (f *Filesystem) Device() string { return fmt.Sprintf("%d:%d", f.Dev>>20, f.Dev&(1<<20-1)) }
 
 // HoldsImages reports whether removing images helps here.
 func (f *Filesystem) HoldsImages() bool { return f.name() == Images || f.name() == Content }
 
-// Above reports whether it had reached its high threshold when that was last set.
+// Above reports whether the filesystem had reached its high threshold when the threshold was last
+// set, or at the latest poll.
 func (f *Filesystem) Above() bool { return f.above }
 
 // HighReached reports whether the latest reading is at the high threshold or beyond.
 func (f *Filesystem) HighReached() bool { return f.Thresholds.HighReached(f.Disk) }
 
-// with is a disk with what it has to spare.
+// with returns a disk with Spare added to what is available.
 func (f *Filesystem) with(d image.Disk) image.Disk {
 	d.AvailableBytes, d.InodesAvailable = min(d.AvailableBytes+f.Spare.Bytes, d.CapacityBytes), min(d.InodesAvailable+f.Spare.Inodes, d.Inodes)
 	return d
 }
 
-// polled reports whether the filesystem is read again and again, for the kernel raises no
-// threshold there and something can be done. Others are read with each look.
+// polled reports whether the filesystem is read by timer: the kernel does not watch it, and
+// something can be done there. Others are read with each look.
 func (f *Filesystem) polled() bool {
 	return !f.Kernel && (f.HoldsImages() || f.Project.Limited)
 }
 
-// lags: statfs shows what was written or deleted only after a commit.
+// lags reports whether statfs shows writes and deletions only after a commit.
 func (f *Filesystem) lags() bool { return f.Type == "btrfs" }
 
-// recheck plans to read the filesystem again.
+// recheck plans to read the filesystem again, at that time or earlier.
 func (f *Filesystem) recheck(at time.Time) { f.recheckAt = clock.Earliest(f.recheckAt, at) }
 
-// add puts a directory on the filesystem. The first one speaks for it.
+// add puts a directory on the filesystem. The first one sets its path, thresholds and reading.
 func (f *Filesystem) add(d *directory, r Reading) {
 	d.on = f
 	f.Names = append(f.Names, d.name)
@@ -103,8 +104,8 @@ func (f *Filesystem) add(d *directory, r Reading) {
 	}
 }
 
-// deserves reports whether a polled reading deserves to be acted on: the high threshold is
-// newly reached, or the disk got worse by a point since it was.
+// deserves reports whether a polled reading needs action: the high threshold is newly reached, or
+// the disk got worse by a point since it was.
 func (f *Filesystem) deserves(r Reading) bool {
 	high := f.Thresholds.HighReached(r.Disk)
 	if high && (!f.above || r.Disk.AvailableBytes <= f.worseAt) {
@@ -114,14 +115,15 @@ func (f *Filesystem) deserves(r Reading) bool {
 	return false
 }
 
-// rate takes in whether the latest reading is above the threshold, and from where it is worse.
+// rate sets above and worseAt from the latest reading.
 func (f *Filesystem) rate() {
 	f.above = f.HighReached()
 	f.worseAt = worse(f.CapacityBytes, f.AvailableBytes, f.Spare.Bytes, f.Thresholds.HighPercent)
 }
 
-// worse is what is available when a filesystem above its high threshold is looked at again: a point less, or where
-// it would reach the threshold with what it only has to spare.
+// worse returns the available amount at which a filesystem above its high threshold is looked at
+// again: one percentage point less, or where it would reach the threshold even with its spare
+// space.
 func worse(capacity, available, spare uint64, highPercent int) uint64 {
 	at := available - min(capacity/worseStep, available)
 	raise, on := image.RaiseAt(capacity, highPercent)
@@ -156,7 +158,7 @@ func (f *Filesystem) kernelWatermark() bpf.Watermark {
 	return watermark
 }
 
-// What is logged of a filesystem once.
+// Topics of the conditions of a filesystem.
 func (f *Filesystem) thresholdTopic() string { return "threshold of " + f.Path }
 func (f *Filesystem) kernelTopic() string    { return "kernel " + f.thresholdTopic() }
 func (f *Filesystem) lateTopic() string      { return "late " + f.thresholdTopic() }

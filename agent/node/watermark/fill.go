@@ -11,17 +11,17 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// fillRate is how fast a filesystem fills. It is fed with what the loop reads anyway: nobody
-// wakes up for it. A scrape adds what it reads to a copy, so that however many scrape, each
-// gets the same answer.
+// fillRate is how fast a filesystem fills. The loop adds the readings that it makes anyway: nothing
+// wakes up for it. A scrape adds its reading to a copy, so that the number of scrapes does not
+// change the answer.
 type fillRate struct {
 	mu                              sync.Mutex
 	reclaimedBytes, reclaimedInodes uint64
 	bytes, inodes                   growth.Rate
 }
 
-// reclaimed notes what a removal has freed. On a disk that is read in the middle of a
-// removal the growth comes out too small, and as much too large the next time.
+// reclaimed notes what a removal has freed. If the disk is read during a removal, the growth comes
+// out too small, and as much too large the next time.
 func (r *fillRate) reclaimed(bytes, inodes uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,8 +44,9 @@ func (r *fillRate) with(at time.Duration, d image.Disk) (bytes, inodes growth.Ra
 	return bytes, inodes
 }
 
-// FullIn is in how many seconds the bytes and the inodes are used up at the pace of the last minutes;
-// nil where the filesystem does not fill, or that is not known. boot is CLOCK_BOOTTIME now.
+// FullIn returns in how many seconds the bytes and the inodes are used up at the pace of the last
+// minutes. They are nil if the filesystem does not fill, or if that is not known. boot is
+// CLOCK_BOOTTIME now.
 func (f *Filesystem) FullIn(boot time.Duration) (bytes, inodes *float64) {
 	r := &f.filling
 	r.mu.Lock()
@@ -60,7 +61,8 @@ func (f *Filesystem) FullIn(boot time.Duration) (bytes, inodes *float64) {
 	return bytes, inodes
 }
 
-// collect shows it, with the scrape's own reading, for one name of the filesystem.
+// collect exports the time to full, with the scrape's own reading, under one name of the
+// filesystem.
 func (r *fillRate) collect(name string, at time.Duration, d image.Disk, out chan<- prometheus.Metric) {
 	r.mu.Lock()
 	bytes, inodes := r.with(at, d)

@@ -11,16 +11,16 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// kernelWatermarks are the high thresholds as the kernel programs have them.
+// kernelWatermarks sets the high thresholds in the kernel programs.
 type kernelWatermarks struct {
 	probes     Probes // nil: there are none
-	attach     func() // those whose module has come
+	attach     func() // attaches programs whose module was loaded since
 	conditions *condition.Set
 	log        *slog.Logger
 }
 
-// catchUp gets the programs for a filesystem, whose module may have come with the mount that was
-// just read. The filesystem may have gone when it returns.
+// catchUp attaches the programs for a filesystem: its module may have been loaded with the mount
+// that was just read. The filesystem may be gone when it returns.
 func (s *kernelWatermarks) catchUp(f *Filesystem) {
 	if s.probes != nil && !f.Project.Limited && !s.probes.CanWatch(f.Type) {
 		s.attach()
@@ -28,7 +28,7 @@ func (s *kernelWatermarks) catchUp(f *Filesystem) {
 }
 
 // arm sets the watermark of a filesystem as it was last read, if the kernel can watch it. news is
-// true if what watches it was not logged yet.
+// true if the kernel began or ceased to watch it, or at the first call. Then arm logs it.
 func (s *kernelWatermarks) arm(f *Filesystem) (news bool) {
 	was := f.Kernel
 	f.Kernel = s.set(f)
@@ -39,8 +39,8 @@ func (s *kernelWatermarks) arm(f *Filesystem) (news bool) {
 	return news
 }
 
-// set sets a watermark; false means that it cannot be done. The kernel's counters are of the whole
-// filesystem, so that they tell nothing of a project's limit.
+// set sets a watermark, and reports whether that was possible. The kernel's counters are of the
+// whole filesystem, so they show nothing about a project quota.
 func (s *kernelWatermarks) set(f *Filesystem) bool {
 	if s.probes == nil || f.Project.Limited || !s.probes.CanWatch(f.Type) {
 		return false
@@ -53,8 +53,8 @@ func (s *kernelWatermarks) set(f *Filesystem) bool {
 	return true
 }
 
-// clear is for a filesystem that is no longer watched: the next superblock can get the same
-// number.
+// clear removes the watermark of a filesystem that is no longer watched: the next superblock can
+// get the same device number.
 func (s *kernelWatermarks) clear(dev uint64) {
 	if s.probes == nil {
 		return
@@ -64,8 +64,8 @@ func (s *kernelWatermarks) clear(dev uint64) {
 	}
 }
 
-// counted is the disk as the kernel's programs count it, where they know more than statfs
-// does: on btrfs, what is written but not committed.
+// counted returns the disk as the kernel programs count it, where they know more than statfs does:
+// on btrfs, what is written but not committed.
 func (s *kernelWatermarks) counted(r Reading) image.Disk {
 	d := r.Disk
 	if s.probes == nil {
@@ -81,8 +81,8 @@ func (s *kernelWatermarks) counted(r Reading) image.Disk {
 	return d
 }
 
-// givenBack is how many bytes were ever freed there; ok is false where the kernel does not count
-// them.
+// givenBack returns how many bytes were ever freed on a filesystem; ok is false where the kernel
+// does not count them.
 func (s *kernelWatermarks) givenBack(r Reading) (bytes uint64, ok bool) {
 	if s.probes == nil {
 		return 0, false

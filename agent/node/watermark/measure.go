@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// measureSlack is what a removal may free less than computed without anybody
-	// wondering: filesystem metadata, and the share below.
+	// measureSlack is how many bytes less than computed a removal may free without being short, for
+	// filesystem metadata. A large removal may miss the share below.
 	measureSlack      = 1 << 20
 	measureSlackShare = 50 // one part in 50
 
-	// lateFor is how long a removal that freed less than computed is given on a figure that is
-	// true: somebody may have had a file open for a moment more. latePoll is how often it
-	// is read meanwhile. Others' deletions do not make it longer, for they never end.
+	// lateFor is how long a removal that freed less than computed gets, once the figure is exact: a
+	// process may have had a file open for a moment more. latePoll is how often the disk is read in
+	// that time. Deletions by others do not extend it, for they never end.
 	lateFor  = 250 * time.Millisecond
 	latePoll = 20 * time.Millisecond
 )
 
-// Measured is a reading, and how much had been given back on the filesystem by then; only
-// differences of that mean something. counted is false where the kernel does not count it.
+// Measured is a reading, and how much had been freed on the filesystem by then. Only differences of
+// givenBack mean something. counted is false where the kernel does not count it.
 type Measured struct {
 	Reading
 	givenBack uint64 // bytes
@@ -38,8 +38,8 @@ func (w *Watcher) Measure(f *Filesystem) (m Measured, err error) {
 	return m, nil
 }
 
-// cameFree is what came free since, in spite of those who write meanwhile. Others'
-// deletions are in it.
+// cameFree returns how many bytes came free since, even if others write at the same time. It
+// includes what others deleted.
 func (m Measured) cameFree(since Measured) uint64 {
 	free := gained(since.AvailableBytes, m.AvailableBytes)
 	if m.counted && since.counted && m.givenBack > since.givenBack {
@@ -48,12 +48,12 @@ func (m Measured) cameFree(since Measured) uint64 {
 	return free
 }
 
-// Freed is what a removal has freed. Nobody can tell its space from what others delete
-// meanwhile: it is never more than what was computed.
+// Freed is what a removal has freed. Its space cannot be told from what others delete at the same
+// time, so it is never more than computed.
 type Freed struct {
 	Bytes, Inodes uint64
-	About         bool      // clearly more came free
-	LookAgain     time.Time // when the disk's word counts again, if it does not show the removal yet
+	About         bool      // clearly more than computed came free
+	LookAgain     time.Time // when the disk's figure counts again, if it does not show the removal yet
 }
 
 func freed(d image.Decision, before, after Measured) Freed {
@@ -67,11 +67,11 @@ func freed(d image.Decision, before, after Measured) Freed {
 
 func slackOf(bytes uint64) uint64 { return max(measureSlack, bytes/measureSlackShare) }
 
-// enough is what must have come free for a removal to count as done as computed.
+// enough returns how many bytes must have come free for a removal to count as complete.
 func enough(d image.Decision) uint64 { return d.FreesBytes - min(d.FreesBytes, slackOf(d.FreesBytes)) }
 
-// Removed measures what a removal has freed since before, against what it was computed to
-// free. What the disk does not show in time is believed for a while.
+// Removed measures what a removal has freed since before, against what it was computed to free.
+// Space that the disk does not show in time is believed for a while.
 func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d image.Decision) Freed {
 	believed := f.believed
 	after, settled := w.await(ctx, f, before, d)
@@ -81,7 +81,7 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 	case settled:
 		w.settling.shown(f, believed, true)
 	case f.Believing() || after.cameFree(before) < enough(d):
-		// Unless the agent is to stop, or the filesystem is there no more.
+		// Not if the agent is stopping, or if the filesystem is gone.
 		if _, err := w.survey.read(f); err == nil && ctx.Err() == nil {
 			result.LookAgain = w.settling.believe(f, d, before, after)
 		}
@@ -89,10 +89,11 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 	return result
 }
 
-// await makes the disk's figure true after a removal, and waits a little if less was freed
-// than computed. settled is false if the figure could not be made true before the deadline, after
-// which it has waited for what was computed, or if the filesystem went meanwhile. A writer that
-// fills the disk at the same time looks like a shortfall where what was given back is not counted.
+// await makes the disk's figure exact after a removal, and waits up to lateFor if less was freed
+// than computed. settled is false if the figure could not be made exact within showDeadline, or if
+// the filesystem is gone. In the first case it has waited until the deadline for the computed
+// space. Where the kernel does not count what is freed, a writer that fills the disk at the same
+// time looks like a shortfall.
 func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d image.Decision) (after Measured, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()

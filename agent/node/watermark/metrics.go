@@ -23,8 +23,8 @@ var (
 	descToFull     = metric.Desc("filesystem_time_to_full_seconds", "Seconds until unprivileged writers have no space left, if they continue as in the last minutes and nothing is removed. +Inf while the filesystem does not fill. Deletions by writers count. Space that reclaim frees does not count. It is measured from the agent's own readings, which are minutes apart, to the scrape. It is known ten seconds after the first reading.", "filesystem", "resource")
 )
 
-// Metrics are those of the watched filesystems. Scrapes read the disks by themselves: what they
-// show is exact without anybody polling, and they do not wake the loop.
+// Metrics are the metrics of the watched filesystems. A scrape reads the disks by itself: its
+// figures are exact without polling, and it does not wake the loop.
 type Metrics struct {
 	crossings  *prometheus.CounterVec
 	polls      prometheus.Counter
@@ -34,7 +34,7 @@ type Metrics struct {
 	watched atomic.Pointer[watched] // nil: nothing was found yet
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics.
 func NewMetrics(f program.Factory) *Metrics {
 	m := &Metrics{
 		crossings:  f.Counters("filesystem_threshold_crossings_total", "Crossings of a high threshold that the kernel reported. A filesystem has its first name as label.", "filesystem"),
@@ -49,13 +49,13 @@ func NewMetrics(f program.Factory) *Metrics {
 	return m
 }
 
-// Watches reports whether a filesystem of that type is watched. Any goroutine may ask.
+// Watches reports whether a filesystem of that type is watched. Any goroutine may call it.
 func (m *Metrics) Watches(fsType string) bool {
 	w := m.watched.Load()
 	return w != nil && slices.ContainsFunc(w.list, func(f series) bool { return f.kind == fsType })
 }
 
-// watched are the filesystems as the loop has them, for those who scrape.
+// watched has the loop's filesystems for scrapes.
 type watched struct {
 	disk Disk
 	boot func() time.Duration // CLOCK_BOOTTIME
@@ -73,7 +73,7 @@ type series struct {
 	filling      *fillRate
 }
 
-// publish shows the filesystems to those who scrape.
+// publish passes the filesystems to scrapes.
 func (w *Watcher) publish() {
 	p := &watched{disk: w.o.Disk, boot: w.o.Boot}
 	for _, f := range w.survey.filesystems {
@@ -111,8 +111,8 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// known exports what needs no reading. One filesystem that cannot be read must not
-// hide the others' figures, nor its own thresholds.
+// known exports the series that need no reading. A filesystem that cannot be read must not hide the
+// figures of the others, nor its own thresholds.
 func (f series) known(readable bool, out chan<- prometheus.Metric) {
 	gauge := gaugesOf(f.names[0], out)
 	for _, directory := range f.names {
@@ -136,7 +136,8 @@ func (f series) read(d image.Disk, out chan<- prometheus.Metric) {
 	gauge(descUsed, ratio(d.InodesUsedPercent()), "inodes")
 }
 
-// ratio is a share from 0 to 1. Equal percents give equal ratios, so that both can be compared.
+// ratio converts percent to a share from 0 to 1. Equal percents give equal ratios, so that both can
+// be compared.
 func ratio[N int | uint64](percent N) float64 { return float64(percent) / 100 }
 
 func gaugesOf(name string, out chan<- prometheus.Metric) func(d *prometheus.Desc, v float64, labels ...string) {

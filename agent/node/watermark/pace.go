@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// PollInterval is how often a filesystem is read at least where the kernel cannot raise
-	// its threshold, and pollSoonest the least time between two such readings.
+	// PollInterval is the most time between two readings of a filesystem where the kernel cannot
+	// raise its threshold, and pollSoonest the least.
 	PollInterval = 10 * time.Second
 	pollSoonest  = 500 * time.Millisecond
 )
 
-// polls says when the filesystems are read whose threshold the kernel does not raise.
+// polls plans the readings of the filesystems that the kernel does not watch.
 type polls struct {
 	now func() time.Time
 	at  time.Time // zero: nothing is polled
 }
 
-// due reports, once, whether it is time.
+// due reports whether a poll is due, once for each deadline.
 func (p *polls) due() bool {
 	due := clock.Came(p.at, p.now())
 	if due {
@@ -30,7 +30,7 @@ func (p *polls) due() bool {
 	return due
 }
 
-// begin is for a poll that begins now.
+// begin sets the deadline of the next poll when one begins.
 func (p *polls) begin() { p.at = p.now().Add(PollInterval) }
 
 // plan plans the next reading of a filesystem, if it is polled.
@@ -48,16 +48,16 @@ func (p *polls) review(list []*Filesystem) {
 	}
 }
 
-// pace spaces the readings of a filesystem that the kernel does not watch: the next one
-// comes when half the way to the threshold would be gone at the speed of late. The zero
-// value knows no speed yet.
+// pace spaces the readings of a filesystem that the kernel does not watch: the next one comes when
+// half of the space up to the threshold would be used at the recent speed. The zero value knows no
+// speed yet.
 type pace struct {
 	at            time.Time // of the latest reading that counts
 	disk          image.Disk
-	bytes, inodes float64 // taken in a second: the latest, or half of what it was before
+	bytes, inodes float64 // used in a second: the latest speed, or half the one before if that is more
 }
 
-// next takes in a reading and says when to read again.
+// next takes in a reading and returns how long to wait for the next one.
 func (p *pace) next(now time.Time, d image.Disk, thresholds image.Policy) time.Duration {
 	passed := now.Sub(p.at)
 	if p.at.IsZero() {
@@ -76,13 +76,13 @@ func (p *pace) next(now time.Time, d image.Disk, thresholds image.Policy) time.D
 	return max(wait/2, pollSoonest)
 }
 
-// speed is how much was taken in a second.
+// speed returns how much was used in a second.
 func speed(before, now uint64, passed time.Duration) float64 {
 	return float64(before-min(now, before)) / passed.Seconds()
 }
 
-// until is how long the way to the threshold takes, 2 × PollInterval at most. Beyond the
-// threshold nothing hurries.
+// until returns how long it takes to reach the threshold, at most 2 × PollInterval. Beyond the
+// threshold it returns the most.
 func until(capacity, available uint64, highPercent int, speed float64) time.Duration {
 	const most = 2 * PollInterval
 	raise, on := image.RaiseAt(capacity, highPercent)

@@ -7,7 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// pastSpacing and pastMost bound the readings that are kept: those of a day, as far as somebody read.
+// pastSpacing and pastMost bound the readings that are kept: those of a day, as far as the disk was
+// read.
 const (
 	pastSpacing = 5 * time.Minute
 	pastMost    = 288
@@ -19,7 +20,8 @@ type Sample struct {
 	Used, Inodes int
 }
 
-// past are the readings of a filesystem, the oldest first. It is fed with what is read anyway.
+// past are the readings of a filesystem, the oldest first. It gets the readings that are made
+// anyway.
 type past []Sample
 
 func (p *past) add(at time.Duration, d image.Disk) {
@@ -32,5 +34,5 @@ func (p *past) add(at time.Duration, d image.Disk) {
 	*p = append(*p, Sample{at, d.UsedPercent(), d.InodesUsedPercent()})
 }
 
-// Past are the readings of the last day, the oldest first.
+// Past returns the readings of the last day, the oldest first.
 func (f *Filesystem) Past() []Sample { return f.past }

@@ -8,26 +8,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// Probes are the kernel programs that raise an event when a filesystem reaches its
-// watermark; *bpf.Probes has them.
+// Probes are the kernel programs that raise an event when a filesystem reaches its watermark;
+// *bpf.Probes implements them.
 type Probes interface {
 	CanWatch(fsType string) bool
 	SetWatermark(dev uint64, fsType string, l bpf.Watermark) error
 	ClearWatermark(dev uint64) error
-	// Counted is the free space as the programs count it, where they know more than statfs.
+	// Counted returns the free blocks as the programs count them, where they know more than statfs.
 	Counted(dev uint64) (free uint64, ok bool, err error)
-	// GivenBack is how much was ever freed there, by anybody.
+	// GivenBack returns how many blocks were ever freed there, by any process.
 	GivenBack(dev uint64) (blocks uint64, ok bool, err error)
 }
 
 // Disk reads filesystems.
 type Disk interface {
 	Stat(path string) (image.Disk, fs.Info, error)
-	// Settle makes the reading true after a removal; ctx bounds how long that may take.
+	// Settle makes the reading exact after a removal; ctx bounds how long that may take.
 	Settle(ctx context.Context, path string) (image.Disk, error)
-	// Identify tells cheaply whether a path stands where it stood.
+	// Identify returns, at low cost, an identity that changes when the path leads somewhere else.
 	Identify(path string) (fs.Identity, error)
-	// WatchMounts reports that mounts changed, and that it has begun to watch.
+	// WatchMounts sends to out when mounts changed, and when it has begun to watch.
 	WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error
 }
 

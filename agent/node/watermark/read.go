@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// showDeadline bounds the wait for a filesystem's figure to become true.
+// showDeadline bounds the wait for a filesystem's figure to become exact.
 const showDeadline = 3 * time.Second
 
-// Read takes a new reading of a filesystem, as the disk shows it at once.
+// Read takes a new reading of a filesystem, without waiting for the disk to settle.
 func (w *Watcher) Read(f *Filesystem) error {
 	r, err := w.survey.read(f)
 	if err == nil {
@@ -18,8 +18,8 @@ func (w *Watcher) Read(f *Filesystem) error {
 	return err
 }
 
-// ReadForPlan takes a reading that a plan may rest on, and says so if the threshold is
-// reached: the kernel's event may still be on its way.
+// ReadForPlan takes a reading for a plan. It logs it if the threshold is reached, because the
+// kernel's event may still be on its way.
 func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
 	if err := w.update(ctx, f); err != nil {
 		return err
@@ -31,10 +31,11 @@ func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
 	return nil
 }
 
-// update takes a reading for a decision. Where statfs lags, the figure is made true first, if
-// by any account the threshold is reached: it may be too low after writes, too high after
-// deletes. If that takes too long the figure at hand has to do, with what is believed
-// of the agent's own removals. It is an error if the filesystem went meanwhile.
+// update takes a reading for a decision. The figure is made exact first while freed space is
+// believed, and where statfs lags and the threshold is reached by statfs or by the kernel's count:
+// usage may look too low after writes, and too high after deletes. If that takes too long, the
+// current figure is used, with what is believed of the agent's own removals. It is an error if the
+// filesystem is gone by then.
 func (w *Watcher) update(ctx context.Context, f *Filesystem) error {
 	r, err := w.survey.read(f)
 	if err != nil {

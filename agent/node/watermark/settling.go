@@ -8,11 +8,12 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// settling makes what a disk shows true, and has that believed which it does not show in time.
+// settling makes the figures of a disk exact, and keeps the belief in space that a disk does not
+// show in time.
 type settling struct{ o *Options }
 
-// settle makes the disk's figure true; false if that takes longer than ctx allows. The filesystem
-// may have gone when it returns.
+// settle makes the disk's figure exact; false if that takes longer than ctx allows. The filesystem
+// may be gone when it returns.
 func (s settling) settle(ctx context.Context, f *Filesystem) bool {
 	var err error
 	path := f.Path
@@ -24,7 +25,7 @@ func (s settling) settle(ctx context.Context, f *Filesystem) bool {
 	return err == nil && f.Path == path // otherwise it was another disk that has settled
 }
 
-// pause waits; false if ctx ends first. The filesystem that is waited for may have gone then.
+// pause waits; false if ctx ends first. The filesystem may be gone when it returns.
 func (s settling) pause(ctx context.Context, wait time.Duration) (passed bool) {
 	s.o.Outside(func() {
 		select {
@@ -36,7 +37,7 @@ func (s settling) pause(ctx context.Context, wait time.Duration) (passed bool) {
 	return passed
 }
 
-// believe counts a removal as done as computed, for a while. It returns until when.
+// believe counts a removal as done as computed, for a while. It returns the end of that time.
 func (s settling) believe(f *Filesystem, d image.Decision, before, after Measured) time.Time {
 	b := &f.believed
 	if !f.Believing() {
@@ -54,8 +55,8 @@ func (s settling) believe(f *Filesystem, d image.Decision, before, after Measure
 	return b.until
 }
 
-// shown ends a belief: the figure is true, or was waited for long enough. What was removed since
-// is believed on.
+// shown ends a belief if the figure is exact, or the time of the belief is over. A belief that a
+// later removal has changed stays.
 func (s settling) shown(f *Filesystem, believed belief, settled bool) {
 	if f.believed != believed {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// errMoved: the mounts, or the limit of a project, changed, and nobody has followed yet; or
-// somebody has, and the filesystem is no longer watched.
+// errMoved is returned in two cases: the mounts or a project quota changed and no survey has
+// followed yet, or one has and the filesystem is no longer watched.
 var errMoved = errors.New("another filesystem is there now")
 
 // survey finds the filesystems that the directories are on, follows them as they move, and reads
@@ -24,10 +24,10 @@ type survey struct {
 	boot        func() time.Duration // CLOCK_BOOTTIME
 	log         *slog.Logger
 	directories []directory   // in the order of Names
-	filesystems []*Filesystem // that they are on; replaced as a whole, so that one can be ranged over while they move
+	filesystems []*Filesystem // of the directories; replaced as a whole, so that it can be ranged over
 }
 
-// place takes over where the runtime says that its things are.
+// place takes over the directories that the runtime reports.
 func (s *survey) place(roots inventory.Roots) {
 	for name, path := range map[string]string{Images: roots.Images, Content: roots.Content, Containers: roots.Containers} {
 		if d := s.directory(name); d.path != path {
@@ -38,7 +38,7 @@ func (s *survey) place(roots inventory.Roots) {
 
 func (s *survey) directory(name string) *directory { return &s.directories[slices.Index(Names, name)] }
 
-// named returns the filesystem of a directory, or why it is not there.
+// named returns the filesystem of a directory, or an error that says why there is none.
 func (s *survey) named(name string) (*Filesystem, error) {
 	d := s.directory(name)
 	if d.on == nil {
@@ -47,11 +47,11 @@ func (s *survey) named(name string) (*Filesystem, error) {
 	return d.on, nil
 }
 
-// watches reports whether a filesystem is watched still.
+// watches reports whether a filesystem is still watched.
 func (s *survey) watches(f *Filesystem) bool { return slices.Contains(s.filesystems, f) }
 
-// numbered returns the watched filesystem with that device number, whole; nil if there is
-// none.
+// numbered returns the watched filesystem with that device number, not one of a project; nil if
+// there is none.
 func (s *survey) numbered(dev uint64) *Filesystem {
 	for _, f := range s.filesystems {
 		if f.Dev == dev && !f.Project.Limited {
@@ -61,8 +61,8 @@ func (s *survey) numbered(dev uint64) *Filesystem {
 	return nil
 }
 
-// follow looks where the directories are now. If any has moved it finds their filesystems anew;
-// gone are those that are no longer watched.
+// follow checks where the directories are now. If any has moved, it finds their filesystems again;
+// gone are the filesystems that are no longer watched.
 func (s *survey) follow() (gone []*Filesystem, moved bool) {
 	stays := make(map[*Filesystem]bool)
 	for i := range s.directories {
@@ -97,7 +97,7 @@ func (s *survey) identify(d *directory) fs.Identity {
 	return at
 }
 
-// regroup finds the filesystems of the directories anew. One that stays keeps its threshold.
+// regroup finds the filesystems of the directories again. One that stays keeps its threshold.
 func (s *survey) regroup(stays map[*Filesystem]bool) (gone []*Filesystem) {
 	known, before := make(map[identity]*Filesystem), s.filesystems
 	for _, f := range before {
@@ -113,7 +113,7 @@ func (s *survey) regroup(stays map[*Filesystem]bool) (gone []*Filesystem) {
 		}
 		r, err := s.stat(d.path)
 		if err != nil {
-			d.at, d.on, d.err = fs.Identity{}, nil, err // it went this very moment
+			d.at, d.on, d.err = fs.Identity{}, nil, err // it vanished at this moment
 			continue
 		}
 		f := known[r.identity()]
@@ -138,8 +138,8 @@ func (s *survey) stat(path string) (Reading, error) {
 	return Reading{Disk: d, Info: info}, nil
 }
 
-// read reads a filesystem that is watched, and no other: one that was mounted over its path just
-// now is not taken for it, nor a project for the whole.
+// read reads a watched filesystem, and no other. It returns errMoved if another filesystem was just
+// mounted over its path, or a project quota began or ended there.
 func (s *survey) read(f *Filesystem) (Reading, error) {
 	if !s.watches(f) {
 		return Reading{}, fmt.Errorf("read the filesystem of %s: %w", f.Path, errMoved)
@@ -147,7 +147,7 @@ func (s *survey) read(f *Filesystem) (Reading, error) {
 	at := s.boot()
 	r, err := s.stat(f.Path)
 	if err == nil && r.identity() != f.identity() {
-		for i := range s.directories { // the next survey looks at them anew
+		for i := range s.directories { // the next survey checks them again
 			if d := &s.directories[i]; d.on == f {
 				d.at = fs.Identity{}
 			}

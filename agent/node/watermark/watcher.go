@@ -15,30 +15,30 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// earlySpacing is the least time from one event that came too early to the next. What a
-// filesystem promises to writers and takes back again could otherwise wake the agent as often
+// earlySpacing is the least time between two answers to events that came too early. A filesystem
+// can reserve space for writers and release it again; that could otherwise wake the agent as often
 // as they write.
 const earlySpacing = 500 * time.Millisecond
 
-// Options is what a Watcher is made of.
+// Options are the dependencies of a Watcher.
 type Options struct {
 	Config     config.Config
 	Disk       Disk
 	Probes     Probes // nil: there are no kernel programs
-	CatchUp    func() // attaches programs whose module has come; called if a filesystem has none. It may give up the lock
+	CatchUp    func() // attaches programs of new modules; called if a filesystem has none. It may release the lock
 	Conditions *condition.Set
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Now        func() time.Time     // ebb's clock
 	Boot       func() time.Duration // CLOCK_BOOTTIME
 
-	// Outside calls f without the lock under which the Watcher is used: f takes long.
-	// nil: f is called at once.
+	// Outside calls f without the lock under which the Watcher is used, because f takes long. nil:
+	// f is called directly.
 	Outside func(f func())
 }
 
 // Watcher watches the filesystems of one node. Its methods are called under one lock. Those that
-// wait for a disk give it up meanwhile: see [Options].
+// wait for a disk release it in that time: see [Options].
 type Watcher struct {
 	o        *Options
 	survey   survey
@@ -61,18 +61,18 @@ func New(o Options) *Watcher {
 	}
 }
 
-// Place takes over where the runtime says that its things are.
+// Place takes over the directories that the runtime reports.
 func (w *Watcher) Place(roots inventory.Roots) { w.survey.place(roots) }
 
-// Named returns the filesystem of a directory, or why it is not there.
+// Named returns the filesystem of a directory, or an error that says why there is none.
 func (w *Watcher) Named(name string) (*Filesystem, error) { return w.survey.named(name) }
 
-// Filesystems returns those that are watched. The slice stays as it is; Survey makes another.
+// Filesystems returns the watched filesystems. The slice is never modified; Survey makes another.
 func (w *Watcher) Filesystems() []*Filesystem { return w.survey.filesystems }
 
-// Survey looks where the directories are now and follows those that moved: something was
-// mounted over them, or unmounted, they came or went, or the limit of a project began or ended
-// to hold for them. It returns false if all are where they were, which is cheap to find out.
+// Survey checks where the directories are now and follows those that moved: something was mounted
+// over them or unmounted, they appeared or disappeared, or a project quota began or ended. It
+// returns false if all are where they were. That is cheap to find out.
 func (w *Watcher) Survey() (moved bool) {
 	gone, moved := w.survey.follow()
 	for _, f := range gone {
@@ -91,17 +91,17 @@ func (w *Watcher) drop(f *Filesystem) {
 	w.o.Conditions.Drop(f.thresholdTopic())
 	w.o.Conditions.Drop(f.lateTopic())
 	w.o.Conditions.Drop(f.kernelTopic())
-	if !f.Project.Limited { // else the kernel has none of it, but may have one of the whole
+	if !f.Project.Limited { // a project has no watermark, but the whole filesystem may have one
 		w.kernel.clear(f.Dev)
 	}
 }
 
 // Demand is what a reading asks of the loop.
 type Demand struct {
-	// Images asks to look at the images: their filesystem needs space, or another one is there.
+	// Images asks for a look at the images: their filesystem needs space, or another one is there.
 	Images bool
-	// Since is the CLOCK_BOOTTIME, in ns, of what Images follows from; 0: of nothing that
-	// happened just now.
+	// Since is the CLOCK_BOOTTIME, in ns, of the event that led to Images; 0: none that happened
+	// just now.
 	Since uint64
 	// Workloads asks to remove what pods that have ended left behind: a filesystem
 	// without images has reached its threshold.
@@ -110,14 +110,14 @@ type Demand struct {
 	Err error
 }
 
-// Crossed answers the kernel's one event for each crossing.
+// Crossed handles a crossing, for which the kernel sends one event.
 func (w *Watcher) Crossed(ctx context.Context, c bpf.Crossing) Demand {
 	if len(w.survey.filesystems) == 0 {
-		return Demand{} // a threshold of an earlier run: the first look sets them anew
+		return Demand{} // a threshold of an earlier run: the first look sets all again
 	}
 	f := w.survey.numbered(c.Dev)
 	if f == nil {
-		w.kernel.clear(c.Dev) // of an earlier run, or of what was unmounted just now
+		w.kernel.clear(c.Dev) // of an earlier run, or of a filesystem that was just unmounted
 		return Demand{}
 	}
 	if !c.Near {
@@ -136,8 +136,8 @@ func (w *Watcher) Crossed(ctx context.Context, c bpf.Crossing) Demand {
 	return w.noReclaim(f, err)
 }
 
-// crossedEarly sets the threshold anew after an event that came too early. The second one
-// in a short time is not answered at once, but with a reading a little later.
+// crossedEarly sets the threshold again after an event that came too early. The second one in a
+// short time is not answered at once, but with a reading a little later.
 func (w *Watcher) crossedEarly(f *Filesystem) {
 	now := w.o.Now()
 	if next := f.earlyAt.Add(earlySpacing); now.Before(next) {
@@ -149,8 +149,8 @@ func (w *Watcher) crossedEarly(f *Filesystem) {
 	w.arm(f)
 }
 
-// Looked is for when the images were looked at, and their filesystems read. It sets their
-// thresholds anew and brings the other filesystems up to date.
+// Looked is called after the images were looked at, and their filesystems read. It sets their
+// thresholds again and brings the other filesystems up to date.
 func (w *Watcher) Looked(ctx context.Context) (d Demand) {
 	for _, f := range w.survey.filesystems {
 		if f.HoldsImages() {
@@ -165,11 +165,11 @@ func (w *Watcher) Looked(ctx context.Context) (d Demand) {
 	return d
 }
 
-// noReclaim is for a reading that asks for no removal of images. If a filesystem without images
-// is over its threshold, that is logged, and the removal of what ended pods left behind is requested.
+// noReclaim handles a reading that asks for no removal of images. If a filesystem without images is
+// over its threshold, it logs that and asks to remove what ended pods left behind.
 func (w *Watcher) noReclaim(f *Filesystem, err error) (d Demand) {
 	if err != nil {
-		w.o.Log.Debug("read filesystem", "path", f.Path, "error", err) // unmounted: the mounts will tell
+		w.o.Log.Debug("read filesystem", "path", f.Path, "error", err) // unmounted: a mount event follows
 		return d
 	}
 	if f.HighReached() {
@@ -192,7 +192,7 @@ func (w *Watcher) arm(f *Filesystem) {
 	f.recheckAt = time.Time{}
 	f.rate()
 	if f.HoldsImages() && !f.above {
-		w.o.Conditions.Drop(f.thresholdTopic()) // that it was reached; the outcome has been logged
+		w.o.Conditions.Drop(f.thresholdTopic()) // the outcome has been logged
 	}
 	if w.kernel.arm(f) {
 		w.publish()
@@ -202,7 +202,7 @@ func (w *Watcher) arm(f *Filesystem) {
 		w.polls.plan(f)
 		return
 	}
-	// An allocation between the reading and the threshold has been overlooked, and may have
+	// The kernel missed any allocation between the reading and the threshold, and that may have
 	// been the last one.
 	r, err := w.survey.read(f)
 	switch {
@@ -223,7 +223,7 @@ func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) {
 	}
 }
 
-// HoldsMayEnd is called for changes of containers, images and pods.
+// HoldsMayEnd is called when containers, images or pods change: it shortens the back-off of holds.
 func (w *Watcher) HoldsMayEnd() {
 	for _, f := range w.survey.filesystems {
 		f.backoff.changed(w.o.Now())
@@ -239,8 +239,8 @@ func (w *Watcher) Next() time.Time {
 	return next
 }
 
-// Recheck reads the filesystems whose time has come. It ends at the first that asks for
-// images: all is read then, and may be another by the next call.
+// Recheck reads the filesystems whose deadline has come. It stops at the first one that asks for a
+// look at the images: the look reads all, and they may be others by the next call.
 func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 	now := w.o.Now()
 	for _, f := range w.survey.filesystems {
@@ -267,10 +267,10 @@ func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 	return d
 }
 
-// PollDue reports, once, whether it is time for Poll, which a look may replace.
+// PollDue reports whether it is time for Poll, once for each deadline. A look may replace the Poll.
 func (w *Watcher) PollDue() bool { return w.polls.due() }
 
-// Poll reads the filesystems whose threshold the kernel does not raise.
+// Poll reads the filesystems that the kernel does not watch.
 func (w *Watcher) Poll() (d Demand) {
 	w.o.Metrics.polls.Inc()
 	w.polls.begin()
@@ -281,7 +281,7 @@ func (w *Watcher) Poll() (d Demand) {
 		r, err := w.survey.read(f)
 		switch {
 		case errors.Is(err, errMoved):
-			d.Images = true // which follows it
+			d.Images = true // the look follows the move
 			return d
 		case err != nil && f.HoldsImages():
 			d.Err = err

@@ -17,21 +17,20 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// jobsAtOnce is how many sandboxes are worked on at a time. One that takes longer
-// than slowAfter makes room for another, for its network plugin may hang; jobsMost
-// bounds these together.
+// jobsAtOnce is how many sandboxes are worked on at a time. One that takes longer than slowAfter
+// makes room for another, because its network plugin may hang. jobsMost bounds all together.
 const (
 	jobsAtOnce = 4
 	jobsMost   = 32
 	slowAfter  = 2 * time.Second
 )
 
-// batchMost is how long a batch begins new steps. What is left is decided anew, after
-// what has died meanwhile was seen: a hundred sandboxes that hang for half a minute
-// each must not hold up the others until the last of them has failed.
+// batchMost is how long a batch begins new steps. The rest is decided again, after a look at what
+// has died since. A hundred sandboxes that hang for half a minute each must not hold up the others
+// until the last of them has failed.
 const batchMost = 15 * time.Second
 
-// goneTimeout bounds the question whether a pod is gone.
+// goneTimeout bounds the query whether a pod is gone.
 const goneTimeout = 10 * time.Second
 
 // batch is what a plan wants done.
@@ -48,18 +47,18 @@ type job struct {
 	steps []container.Step
 }
 
-// Report is what became of a job, by the IDs of containers and sandboxes or the
-// entries of logs; done is set in the last of a batch.
+// Report is the result of a job, by the IDs of containers and sandboxes or the entries of logs;
+// done is set in the last of a batch.
 type Report struct {
 	removed     []string
 	failed      map[string]error
-	unavailable error // the runtime went away: nobody's fault
+	unavailable error // the runtime was unreachable; that is no failure of a step
 	late        bool  // its time was up, and steps are left
 	done        bool
 	worked      bool // with done: something was removed
 }
 
-// jobsOf groups steps by sandbox. What rests on what is always in one job (see
+// jobsOf groups steps by sandbox. Steps that depend on each other are always in one job (see
 // container.Step.RestsOn).
 func jobsOf(steps []container.Step, pods map[string]container.PodID) []job {
 	var jobs []job
@@ -88,13 +87,13 @@ type Runtime interface {
 	Do(ctx context.Context, s container.Step) error
 }
 
-// executor is what every dead container, sandbox and log passes: it asks again before
-// each, keeps to the rate, and reports, logs and counts what became of it.
+// executor removes dead containers, sandboxes and logs. It checks each again before the removal,
+// keeps to the rate, and reports, logs and counts the results.
 type executor struct {
 	pods    Pods
 	limit   *rate.Limiter
-	podLogs string // directories
-	logs    bool   // they may be removed
+	podLogs string // directory of the pods' logs
+	logs    bool   // logs may be removed
 	links   string
 	log     *slog.Logger
 	history *history.History
@@ -139,7 +138,7 @@ func (e *executor) run(ctx context.Context) error {
 	}
 }
 
-// carryOut does one batch and reports each job but the end, which it returns.
+// carryOut carries out one batch. It reports each job, and returns the last report.
 func (e *executor) carryOut(ctx context.Context, b batch, report func(Report) bool) Report {
 	intime, cancel := context.WithTimeout(ctx, batchMost)
 	defer cancel()
@@ -177,9 +176,8 @@ func (e *executor) carryOut(ctx context.Context, b batch, report func(Report) bo
 	return last
 }
 
-// do carries out the steps of one job, as long as nothing has changed since the
-// plan was made, and no step is begun after intime. A step that rests on one that was
-// not done is not done, either.
+// do carries out the steps of one job, each only if it may still be done. It begins no step after
+// intime ends. It skips a step that depends on one that was not done.
 func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pass) (done Report) {
 	done.failed = make(map[string]error)
 	var undone []container.Step
@@ -199,7 +197,7 @@ func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pas
 		if id == "" {
 			id, kind = s.SandboxID, "sandbox"
 		}
-		if s.Action.Removes() && e.limit.Wait(intime) != nil { // what is stopped before it is removed does not count
+		if s.Action.Removes() && e.limit.Wait(intime) != nil { // a stop before the removal does not count
 			done.late = ctx.Err() == nil
 			return done
 		}
@@ -207,7 +205,7 @@ func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pas
 			return done
 		}
 		entry := stepEntry(kind, id, b.names[s.ContainerID], j.pod, s)
-		attempt := e.begin(ctx, entry, s) // first: nothing comes between the last check and the step
+		attempt := e.begin(ctx, entry, s) // before the last check: nothing comes between that and the step
 		log, why, err := e.nowKept(ctx, b.rt, s, j.pod, &gone)
 		if why == "" && err == nil && s.Action == container.RemoveContainer {
 			err = e.removeLog(log, j.pod)
@@ -247,14 +245,15 @@ func rests(s container.Step, undone []container.Step) bool {
 	return false
 }
 
-// goneAnswer is the source's answer about a pod: it is asked once for each job.
+// goneAnswer is the source's answer about a pod. The source is asked once for each job.
 type goneAnswer struct {
-	pass  kube.Pass // nil: nobody knows pods
+	pass  kube.Pass // nil: there is no source of pods
 	asked bool
 	why   string
 }
 
-// nowKept asks again whether a step may be done; why is "" if so. log is where the log of a container is.
+// nowKept checks again whether a step may be done; why is "" if so. log is the path of a
+// container's log.
 func (e *executor) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (log, why string, err error) {
 	if s.Reason == container.RemovedPodGone {
 		if !gone.asked {
@@ -297,7 +296,8 @@ func sandboxKept(ctx context.Context, rt Runtime, id string) (why string, err er
 	return "", nil
 }
 
-// notGone asks the source of pods; "" if the pod is gone.
+// notGone asks the source of pods. It returns "" if the pod is gone, and otherwise why it does not
+// count as gone.
 func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) string {
 	if pass == nil {
 		return "nobody knows whether its pod is gone"

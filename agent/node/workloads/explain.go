@@ -8,8 +8,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/container"
 )
 
-// Explanation answers why dead containers, sandboxes and logs stay
-// or go.
+// Explanation answers why dead containers, sandboxes and logs stay or go.
 type Explanation struct {
 	Time       time.Time             `json:"time"`
 	Mode       string                `json:"mode"`

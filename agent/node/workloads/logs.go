@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/podlogs"
 )
 
-// readLogs lists directories and dead links. What cannot be read is left alone.
+// readLogs lists directories and dead links. Logs that cannot be read are left alone.
 func (w *Workloads) readLogs() (logs container.Logs) {
 	var (
 		directories []podlogs.Directory
@@ -57,9 +57,9 @@ func withLogs[T any](path string, f func(*podlogs.Dir) ([]T, error)) ([]T, error
 	return f(dir)
 }
 
-// removeLog removes the log of a container that is about to be removed, and what it was rotated to. The
-// kubelet does so only if it is the one who removes the container, so that nobody would. Like the kubelet, ebb
-// removes the container after its log: if the log cannot go, both are tried again.
+// removeLog removes the log of a container that is about to be removed, and its rotated files. The
+// kubelet removes only the logs of containers that it removes itself. Like the kubelet, ebb removes
+// the log before the container: if the log cannot be removed, both are tried again.
 func (e *executor) removeLog(path string, pod container.PodID) error {
 	if path == "" || e.podLogs == "" || !e.logs {
 		return nil
@@ -89,14 +89,14 @@ func (e *executor) doLogs(ctx context.Context, p container.LogPlan, pass kube.Pa
 	return done
 }
 
-// removeLogs removes entries of one directory. Whether a pod is gone is asked again.
+// removeLogs removes entries of one directory. It asks again whether a pod is gone.
 func (e *executor) removeLogs(ctx context.Context, path, kind string, entries []container.LogDecision, pass kube.Pass, done *Report, remove func(*podlogs.Dir, string) error) {
 	if len(entries) == 0 {
 		return
 	}
 	dir, err := podlogs.Open(path)
 	if err != nil {
-		return // gone, or not readable: the next look says so
+		return // gone, or not readable: the next look reports it
 	}
 	defer dir.Close()
 	attempts := e.history.Begin(logEntries(kind, entries)...)
@@ -129,5 +129,5 @@ func (e *executor) removeLogs(ctx context.Context, path, kind string, entries []
 	}
 }
 
-// reasonDeadLink is why a link to a log goes.
+// reasonDeadLink is why a link to a log is removed.
 const reasonDeadLink container.Reason = "dead_link"

@@ -7,7 +7,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/container"
 )
 
-// The kinds of what is removed, and why.
+// Reasons of removals and of keeping, by kind.
 var (
 	removedKinds = map[string][]container.Reason{
 		"container":     {container.RemovedPodGone, container.RemovedPodEvicted, container.RemovedPodDeleted, container.RemovedPodEnded, container.RemovedPerPod, container.RemovedTotal},
@@ -22,7 +22,7 @@ var (
 	}
 )
 
-// metrics are what became of dead containers, sandboxes and logs.
+// metrics count the verdicts on dead containers, sandboxes and logs, and their removals.
 type metrics struct {
 	verdicts *prometheus.GaugeVec
 	removed  *prometheus.CounterVec
@@ -41,7 +41,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 		m.spared.WithLabelValues(kind)
 		for _, r := range reasons {
 			m.removed.WithLabelValues(kind, string(r))
-			if r != reasonDeadLink { // counted, not judged
+			if r != reasonDeadLink { // dead links are counted, and have no verdict
 				m.verdicts.WithLabelValues(kind, string(r))
 			}
 		}
@@ -86,7 +86,7 @@ func (m *metrics) decided(p *plan) {
 	m.show(count)
 }
 
-// show has series for the verdicts that some have, and for failures, which an alert watches.
+// show exports the verdicts that occur, and always failures, which an alert watches.
 func (m *metrics) show(count map[verdict]int) {
 	for _, kinds := range []map[string][]container.Reason{removedKinds, keptKinds} {
 		for kind, reasons := range kinds {

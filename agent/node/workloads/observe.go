@@ -12,11 +12,11 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// readAtOnce is how many containers are asked for their end at a time.
+// readAtOnce is for how many containers the end is read at a time.
 const readAtOnce = 8
 
-// observe reads what the decision rests on: logs, then containers, then pods, so that
-// nothing is without its owner only for having come in between.
+// observe reads what the decision rests on: logs, then containers, then pods. In this order,
+// nothing looks orphaned only because it appeared between two readings.
 func (w *Workloads) observe(ctx context.Context, rt Runtime) (s container.Snapshot, logs container.Logs, pods kube.Pods, err error) {
 	if w.Config.Containers.Logs {
 		logs = w.readLogs()
@@ -47,7 +47,7 @@ func (w *Workloads) observe(ctx context.Context, rt Runtime) (s container.Snapsh
 	return s, logs, pods, nil
 }
 
-// policyPods are the pods as the policy for containers wants them.
+// policyPods converts pods for the policy for containers.
 func policyPods(pods kube.Pods) []container.Pod {
 	list := make([]container.Pod, 0, len(pods.List))
 	for _, p := range pods.List {
@@ -56,7 +56,7 @@ func policyPods(pods kube.Pods) []container.Pod {
 	return list
 }
 
-// forgetOld drops what was noted of things that are gone.
+// forgetOld drops what is kept about things that are gone.
 func (w *Workloads) forgetOld(logs container.Logs) {
 	here := &w.seen
 	there := make(map[string]bool, len(here.Containers)+len(here.Sandboxes)+len(logs.Directories))
@@ -78,7 +78,7 @@ func (w *Workloads) forgetOld(logs container.Logs) {
 	w.gate.ClockSet(w.Wall())
 }
 
-// readEnds asks when containers ended of which that is not known yet.
+// readEnds reads when exited containers ended, if that is not known yet.
 func (w *Workloads) readEnds(ctx context.Context, rt Runtime, containers []container.Container) (err error) {
 	var unknown []*container.Container
 	for i := range containers {
@@ -99,7 +99,7 @@ func (w *Workloads) readEnds(ctx context.Context, rt Runtime, containers []conta
 	return err
 }
 
-// askEnds asks the runtime, some at a time.
+// askEnds asks the runtime, readAtOnce containers at a time.
 func askEnds(ctx context.Context, rt Runtime, containers []*container.Container) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readAtOnce)

@@ -21,54 +21,54 @@ import (
 )
 
 const (
-	// LookPause is how long after an event dead containers are looked for: the CRI
-	// notes an exit some milliseconds after containerd has sent its event.
+	// LookPause is the time from an event to the look for dead containers: the CRI notes an exit
+	// some milliseconds after containerd has sent its event.
 	LookPause = 20 * time.Millisecond
-	// lookSpacing is the least time between two looks for dead containers. It
-	// grows with what a look costs, so that crash loops on a node with many containers
-	// cost little, to lookSpacingMost: an exit is to be acted on within a second.
+	// lookSpacing is the least time between two looks for dead containers. It grows with the cost
+	// of a look, up to lookSpacingMost, so that crash loops on a node with many containers cost
+	// little. An exit must be acted on within a second.
 	lookSpacing     = 200 * time.Millisecond
 	lookSpacingMost = 500 * time.Millisecond
 	lookShare       = 50
 
-	// lagFirst and lagMost bound the time between two looks for an exit that
-	// containerd has sent and the CRI has not noted: usually some milliseconds.
-	// When its shim is slow to die, containerd 1.6 tries again after seconds, and
-	// tells nobody. After lagTries (five minutes) it is given up.
+	// lagFirst and lagMost bound the time between two looks for an exit that containerd has sent
+	// and the CRI has not noted: usually some milliseconds. When its shim is slow to die,
+	// containerd 1.6 tries again after seconds, without an event. After lagTries (five minutes) ebb
+	// gives up.
 	lagFirst = 25 * time.Millisecond
 	lagMost  = 500 * time.Millisecond
 	lagTries = 600
 
-	// deletingFirst and deletingMost bound the time between two questions whether
-	// pods that are being deleted are gone.
+	// deletingFirst and deletingMost bound the time between two queries whether pods that are being
+	// deleted are gone.
 	deletingFirst = 250 * time.Millisecond
 	deletingMost  = 30 * time.Second
 )
 
-// retryPause is the wait after a look that failed, and after the runtime went away.
+// retryPause is the wait after a look that failed, and after the runtime became unreachable.
 const retryPause = 15 * time.Second
 
 // Pods knows which pods are bound to this node.
 type Pods interface {
 	Read(ctx context.Context) (kube.Pods, error)
-	Pass() kube.Pass // nil: nobody knows pods
+	Pass() kube.Pass // nil: there is no source of pods
 }
 
-// Options is what Workloads are made of.
+// Options are the dependencies of Workloads.
 type Options struct {
 	Config     config.Config
 	Switch     *removal.Switch
 	Pods       Pods
 	Now        func() time.Time // ebb's clock
-	Wall       func() time.Time // which the runtime's dates are of
+	Wall       func() time.Time // the clock of the runtime's dates
 	Conditions *condition.Set
 	Outside    func(f func()) // calls f, which takes long, without the lock that guards the Workloads
 	Log        *slog.Logger
 	History    *history.History
 }
 
-// Workloads are the dead containers, sandboxes and logs of a node. One lock guards them, which
-// Reconcile gives up while it reads the node.
+// Workloads are the dead containers, sandboxes and logs of a node. One lock guards them. Reconcile
+// releases it while it reads the node.
 type Workloads struct {
 	Options
 	metrics  *metrics
@@ -77,19 +77,19 @@ type Workloads struct {
 	looked   time.Time // when the latest look ended
 	cost     time.Duration
 	busy     bool // the executor is at work
-	again    bool // something happened meanwhile
+	again    bool // Reconcile was called while busy
 	seen     seen
 	plan     plan
 	gate     removal.Gate // by the ID of container or sandbox, or the entry of a log directory
 }
 
-// seen is what the latest look found, and what was learnt of it before.
+// seen is what the latest look found, and what is known from earlier ones.
 type seen struct {
 	inventory.Workloads
 	podsUnknown error
-	finished    map[string]time.Time // when exited containers ended, if the policy wants to know
-	ended       map[string]int       // exits that the CRI has not seen: how often it was asked
-	deleting    int                  // how often pods that are being deleted were asked for
+	finished    map[string]time.Time // when exited containers ended, if the policy needs it
+	ended       map[string]int       // exits that the CRI has not noted: how often it was asked
+	deleting    int                  // how often pods that are being deleted were queried
 }
 
 // plan is what the latest look decided.
@@ -108,13 +108,14 @@ func New(r *prometheus.Registry, o Options) *Workloads {
 	}
 }
 
-// Run is the executor's goroutine.
+// Run runs the executor until ctx is done.
 func (w *Workloads) Run(ctx context.Context) error { return w.executor.run(ctx) }
 
-// Reports come while a plan is carried out. The loop hands each to Reported.
+// Reports returns the channel of the reports that come while a plan is carried out. The loop hands
+// each to Reported.
 func (w *Workloads) Reports() <-chan Report { return w.executor.reports }
 
-// Next is when to look again; the zero time if that is not known.
+// Next returns when to look again; the zero time if that is not known.
 func (w *Workloads) Next() time.Time { return w.next }
 
 func (w *Workloads) sooner(at time.Time) {
@@ -123,7 +124,7 @@ func (w *Workloads) sooner(at time.Time) {
 	}
 }
 
-// Soon plans a look.
+// Soon plans a look after pause, or later if the latest look was too recent.
 func (w *Workloads) Soon(pause time.Duration) {
 	if w.Config.Containers.Enabled {
 		spacing := min(max(lookSpacing, lookShare*w.cost), lookSpacingMost)
@@ -131,8 +132,8 @@ func (w *Workloads) Soon(pause time.Duration) {
 	}
 }
 
-// Noted is for an event that may make a container of the CRI dead, or gone. The dead of
-// other namespaces are their owners' business.
+// Noted takes in an event that may mean that a container of the CRI is dead, or gone. Dead
+// containers of other namespaces are left to their owners.
 func (w *Workloads) Noted(e inventory.Event) {
 	if !w.Config.Containers.Enabled || e.Namespace != inventory.CRINamespace {
 		return
@@ -145,9 +146,9 @@ func (w *Workloads) Noted(e inventory.Event) {
 	}
 }
 
-// Reconcile looks for dead containers, sandboxes and logs, decides, and has the executor
-// remove what should go. Without a runtime it does nothing. NeedSpace has pods that have
-// ended give way, too. An error was logged, and is tried again.
+// Reconcile looks for dead containers, sandboxes and logs, decides, and hands removals to the
+// executor. Without a runtime it does nothing. With needSpace, pods that have ended give way, too.
+// An error is logged, and another look is planned.
 func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) error {
 	if !w.next.After(w.Now()) {
 		w.next = time.Time{}
@@ -183,10 +184,11 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) e
 	return nil
 }
 
-// Unnoted is how many exits of which containerd has sent events the CRI has not noted.
+// Unnoted returns how many exits containerd has sent that the CRI has not noted.
 func (w *Workloads) Unnoted() int { return len(w.seen.ended) }
 
-// lookAgain plans the look at which the decision changes by itself.
+// lookAgain plans the next look: the decision changes by itself then, or a lagging exit or a pod
+// that is being deleted is checked again.
 func (w *Workloads) lookAgain(wall time.Time, pods kube.Pods, noted []string) {
 	for _, next := range []time.Time{w.plan.Next, w.plan.logs.Next} {
 		if !next.IsZero() {
@@ -200,8 +202,8 @@ func (w *Workloads) lookAgain(wall time.Time, pods kube.Pods, noted []string) {
 	}
 }
 
-// lag is when to look again for exits that the CRI has not seen yet. Noted are those that
-// had been sent when it was asked.
+// lag returns the wait for the next look for exits that the CRI has not noted yet; 0: no look.
+// noted are those that had been sent when the CRI was asked.
 func (s *seen) lag(noted []string) (wait time.Duration) {
 	look := func(id string, runs bool) {
 		switch tries, ended := s.ended[id]; {
@@ -218,7 +220,7 @@ func (s *seen) lag(noted []string) (wait time.Duration) {
 	for _, c := range s.Containers {
 		look(c.ID, c.State == container.StateRunning)
 	}
-	for _, sandbox := range s.Sandboxes { // a sandbox's process bears its ID
+	for _, sandbox := range s.Sandboxes { // the process of a sandbox has its ID
 		look(sandbox.ID, !sandbox.NotReady)
 	}
 	if wait == 0 {
@@ -229,10 +231,10 @@ func (s *seen) lag(noted []string) (wait time.Duration) {
 	return wait
 }
 
-// untilDeleted is when to ask again for pods that are being deleted and have
-// something dead here: the runtime's last event of them comes before they are gone,
-// and the kubelet tells nobody when they are. The API server does; then this only
-// asks what is known already.
+// untilDeleted returns the wait for the next query for pods that are being deleted and have a dead
+// sandbox here; 0: no query. The runtime's last event of them comes before they are gone, and the
+// kubelet sends none when they are. The API server does; then the query only returns what is known
+// already.
 func (s *seen) untilDeleted(pods kube.Pods) time.Duration {
 	here := make(map[string]bool)
 	for _, sandbox := range s.Sandboxes {
@@ -250,7 +252,7 @@ func (s *seen) untilDeleted(pods kube.Pods) time.Duration {
 	return 0
 }
 
-// removes lists what the plan removes, but for links.
+// removes lists the IDs and log entries that the plan removes, except links.
 func (p *plan) removes() (ids []string) {
 	for _, s := range p.Steps {
 		if s.Action.Removes() {
@@ -273,7 +275,7 @@ func (w *Workloads) sayPlan() {
 	}
 }
 
-// carryOut hands what should go to the executor.
+// carryOut hands the plan to the executor.
 func (w *Workloads) carryOut(rt Runtime) {
 	p := &w.plan
 	if len(p.Steps) == 0 && len(p.logs.RemoveDirectories) == 0 && len(p.logs.RemoveLinks) == 0 {
@@ -289,8 +291,8 @@ func (w *Workloads) carryOut(rt Runtime) {
 	w.executor.batches <- batch{rt: rt, jobs: jobs, names: w.seen.names(), logs: p.logs}
 }
 
-// failed is how often a job has: those that have not come first, lest the same ones
-// take up each batch.
+// failed returns how often a job has failed. Jobs that have not come first, so that the same ones
+// do not take up each batch.
 func (w *Workloads) failed(j job) (times int) {
 	for _, s := range j.steps {
 		times = max(times, w.gate.Times(cmp.Or(s.ContainerID, s.SandboxID)))
@@ -298,7 +300,7 @@ func (w *Workloads) failed(j job) (times int) {
 	return times
 }
 
-// pods finds the pod of each sandbox and container.
+// pods returns the pod of each sandbox and container, by ID.
 func (s *seen) pods() map[string]container.PodID {
 	pods := make(map[string]container.PodID, len(s.Containers)+len(s.Sandboxes))
 	for _, c := range s.Containers {
@@ -310,7 +312,7 @@ func (s *seen) pods() map[string]container.PodID {
 	return pods
 }
 
-// names are those of the containers, by ID.
+// names returns the names of the containers, by ID.
 func (s *seen) names() map[string]string {
 	names := make(map[string]string, len(s.Containers))
 	for _, c := range s.Containers {
@@ -319,7 +321,7 @@ func (s *seen) names() map[string]string {
 	return names
 }
 
-// Reported takes note of what the executor did.
+// Reported takes in a report of the executor.
 func (w *Workloads) Reported(r Report) {
 	now := w.Wall()
 	for _, id := range r.removed {

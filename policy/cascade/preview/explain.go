@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// explain says why a node fares as it does.
+// explain adds to a node why it has its outcome.
 func (t *tree) explain(n *Node, was gc.Object, f *outcome) {
 	for _, a := range f.actions {
 		switch a.Verb {
@@ -45,7 +45,7 @@ func (t *tree) explain(n *Node, was gc.Object, f *outcome) {
 	}
 }
 
-// reference names an owner as its dependent does.
+// reference returns the owner that a reference of a dependent names.
 func (t *tree) reference(dependent gc.Object, r gc.Reference) Object {
 	ty := t.types[typeName{r.APIVersion, r.Kind}]
 	o := Object{r.APIVersion, r.Kind, ty.Resource, dependent.Namespace, r.Name, r.UID}

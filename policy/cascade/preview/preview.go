@@ -15,18 +15,18 @@ var (
 	ErrPolicy   = errors.New("not a propagation policy")
 )
 
-// Of previews the deletion of a target, which is found by its coordinates: with
-// UID, or any object of that name.
+// Of previews the deletion of a target. An empty UID in target matches any object with the
+// other coordinates.
 //
 // An owner that is not among the objects counts as absent only if its type was listed.
-// That it was counted so is asked back in Preview.Asked, because lists of two types are
-// not of one moment.
+// Preview.Asked has these owners, for the caller to verify: the lists of two types are not
+// from the same moment.
 //
-// The dependents of an object that goes, or waits, are its children, by kind, namespace
-// and name. An object with several owners in the tree has its dependents where it is met
-// first; elsewhere it stands again without them. Whatever the deletion changes is in the
-// tree, in Released (an owner above the target whose deletion waited for it), or in one
-// of the remainders ([More]) and in the counts.
+// The children of an object that is deleted or waits are its dependents, by kind, namespace
+// and name. An object with several owners in the tree has its dependents where it appears
+// first; elsewhere it appears without them. Everything that the deletion changes is in the
+// counts. It also is in the tree, in Released (an owner above the target whose deletion
+// waited for it), or in one of the remainders ([More]).
 func Of(w World, target gc.Coordinates, policy gc.Policy, limits Limits) (Preview, error) {
 	switch policy {
 	case gc.Background, gc.Foreground, gc.Orphan:

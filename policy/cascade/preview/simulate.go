@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// moment is when everything happens. Time does not go on: what waits for it (retries
-// of unknown owners) is what would not change by itself.
+// moment is the time of the whole simulation. Time does not advance. Only retries of
+// unknown owners wait for it, and those would change nothing by themselves.
 var moment = time.Unix(1_000_000_000, 0).UTC()
 
-// place is where an object stands, whatever version of its type names it.
+// place identifies an object, whatever version of its type names it.
 type place struct{ group, kind, namespace, name string }
 
 type typeName struct{ apiVersion, kind string }
@@ -24,13 +24,13 @@ type typeName struct{ apiVersion, kind string }
 type sim struct {
 	c       *cascade.Collector
 	types   map[typeName]gc.Type
-	watched map[[2]string]bool // group, kind: in Objects
+	watched map[[2]string]bool // by group and kind: all objects are in World.Objects
 	objects map[place]gc.Object
 	version uint64
 	known   map[gc.Coordinates]gc.Answer
 	asked   map[gc.Coordinates]bool
 	order   []Question
-	// What was done since the deletion, by UID, and in which order.
+	// The actions since the deletion, by UID, and the objects that changed, in order.
 	changed map[string][]gc.Action
 	touched []place
 }
@@ -54,8 +54,8 @@ func newSim(w World) *sim {
 			s.c.Listing(moment, t.APIVersion, t.Kind)
 		}
 	}
-	// In an order of their own: lists come as they come, and where a race decides
-	// what happens the same world is to give the same answer.
+	// Sorted, because lists have no fixed order. Where a race decides the outcome, the same
+	// world must give the same answer.
 	objects := slices.Clone(w.Objects)
 	slices.SortFunc(objects, func(a, b gc.Object) int {
 		return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind),
@@ -80,8 +80,8 @@ func placeOf(o gc.Object) place {
 	return place{gc.GroupOf(o.APIVersion), o.Kind, o.Namespace, o.Name}
 }
 
-// put gives an object a new version, and informs the collector; one that nothing
-// holds goes.
+// put gives an object a new version and reports it to the collector. An object that nothing
+// holds is removed.
 func (s *sim) put(o gc.Object) {
 	s.version++
 	o.ResourceVersion = strconv.FormatUint(s.version, 10)
@@ -99,10 +99,10 @@ func (s *sim) put(o gc.Object) {
 	s.c.Observe(moment, o)
 }
 
-// batch is how many actions are taken at a time.
+// batch is the maximum number of actions per call of Ready.
 const batch = 256
 
-// run carries out what the collector asks for until it asks for nothing.
+// run carries out the collector's actions until there are none.
 func (s *sim) run() {
 	for {
 		actions := s.c.Ready(moment, batch)
@@ -127,7 +127,7 @@ func (s *sim) carryOut(a gc.Action) {
 	}
 }
 
-// read is a live read.
+// read simulates a live read.
 func (s *sim) read(o gc.Coordinates) gc.Answer {
 	t, served := s.types[typeName{o.APIVersion, o.Kind}]
 	group := gc.GroupOf(o.APIVersion)
@@ -136,7 +136,7 @@ func (s *sim) read(o gc.Coordinates) gc.Answer {
 		return gc.Answer{State: gc.Exists, Object: found}
 	}
 	if _, gone := s.changed[o.UID]; gone {
-		return gc.Answer{State: gc.Absent} // it was there, and went here
+		return gc.Answer{State: gc.Absent} // it was deleted in this simulation
 	}
 	key := o
 	key.Resource = ""
@@ -153,7 +153,7 @@ func (s *sim) read(o gc.Coordinates) gc.Answer {
 	return gc.Answer{}
 }
 
-// request is a DELETE or a patch by the collector.
+// request simulates a DELETE or a patch by the collector.
 func (s *sim) request(a gc.Action) gc.Result {
 	o, ok := s.objects[place{gc.GroupOf(a.Object.APIVersion), a.Object.Kind, a.Object.Namespace, a.Object.Name}]
 	if !ok {
@@ -168,8 +168,8 @@ func (s *sim) request(a gc.Action) gc.Result {
 	return gc.Done
 }
 
-// serve takes the finalizers of others off what is being deleted among these and
-// what was touched, and says whether there were any.
+// serve removes the foreign finalizers from terminating objects, among these and the
+// touched ones. It reports whether there were any.
 func (s *sim) serve(among []place) (any bool) {
 	for _, p := range slices.Concat(among, s.touched) {
 		o, ok := s.objects[p]
@@ -187,7 +187,7 @@ func isForeign(f string) bool {
 	return f != gc.OrphanFinalizer && f != gc.ForegroundFinalizer
 }
 
-// foreign are the finalizers that somebody else than the collector serves.
+// foreign returns the finalizers that the collector does not remove.
 func foreign(o gc.Object) (list []string) {
 	for _, f := range o.Finalizers {
 		if isForeign(f) {

@@ -11,9 +11,9 @@ import (
 // outcome is what became of an object.
 type outcome struct {
 	outcome, then Outcome
-	why           cascade.Explanation // of one that is still there
+	why           cascade.Explanation // if it still exists
 	actions       []gc.Action
-	now           gc.Object // as it is then
+	now           gc.Object // its state, if it still exists
 }
 
 // tree builds the answer from what a simulation did.
@@ -32,8 +32,8 @@ type tree struct {
 	notes      []Note
 }
 
-// link finds the dependents of each owner. A reference counts by its UID alone:
-// orphaning takes it away whatever else it says.
+// link finds the dependents of each owner. Only the UID of a reference counts: orphaning
+// removes it whatever its other fields are.
 func (t *tree) link() {
 	t.dependents, t.outcomes = make(map[string][]place), make(map[string]*outcome)
 	t.met, t.totals = make(map[string]bool), make(map[typeName]*Count)
@@ -74,8 +74,8 @@ func (t *tree) closure(visit func(gc.Object)) {
 	}
 }
 
-// note writes down how each fares while finalizers of others hold what they hold,
-// and returns what depends on the target.
+// note records the outcome of each object while foreign finalizers are in place. It returns
+// the target and everything that depends on it.
 func (t *tree) note() (below []place) {
 	t.closure(func(o gc.Object) {
 		below = append(below, placeOf(o))
@@ -106,7 +106,7 @@ func (t *tree) still(o gc.Object) (now gc.Object, there bool) {
 	return now, there && now.UID == o.UID
 }
 
-// noteThen writes down what is different once those finalizers are served.
+// noteThen records the outcomes that change once the foreign finalizers are removed.
 func (t *tree) noteThen() {
 	for _, p := range t.touched {
 		o := t.before[p]
@@ -124,7 +124,7 @@ func (t *tree) noteThen() {
 	}
 }
 
-// beside are the objects that change and do not depend on the target: owners whose
+// beside returns the objects that change but do not depend on the target: owners whose
 // deletion waited for it.
 func (t *tree) beside() (list []*Node) {
 	for _, p := range t.touched {
@@ -183,9 +183,9 @@ func (t *tree) alone(o gc.Object) *Node {
 	return n
 }
 
-// below adds the dependents of an object that goes, or waits.
+// below adds the dependents of an object that is deleted or waits.
 func (t *tree) below(n *Node, o gc.Object, depth int) {
-	shown, hidden := make(map[More]int), make(map[More]int) // without Count
+	shown, hidden := make(map[More]int), make(map[More]int) // the keys have no Count
 	var order []More
 	for _, p := range t.dependents[o.UID] {
 		d := t.before[p]

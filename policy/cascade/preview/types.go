@@ -2,18 +2,18 @@ package preview
 
 import "github.com/ebb-agent/ebb/policy/gc"
 
-// World is what is known of a cluster.
+// World is the known state of a cluster.
 type World struct {
-	// Types that are served. All objects of a type that is not Unwatched are in
-	// Objects; of the others none is.
+	// Types are the served types. Objects has all objects of a type, or none if the type is
+	// Unwatched.
 	Types   []gc.Type
 	Objects []gc.Object
-	// Known is what live reads returned for owners that Objects lacks (see
-	// Preview.Asked), by coordinates without Resource.
+	// Known has the results of live reads of owners that Objects lacks (see Preview.Asked),
+	// by coordinates without Resource.
 	Known map[gc.Coordinates]gc.Answer
-	// Orphaned are the UIDs of owners that the controller's journal has.
+	// Orphaned are the UIDs of owners in the controller's journal.
 	Orphaned []string
-	// ExcludedNamespaces are those in which the controller leaves all alone.
+	// ExcludedNamespaces are the namespaces in which the controller changes nothing.
 	ExcludedNamespaces []string
 }
 
@@ -21,8 +21,8 @@ type World struct {
 type Limits struct {
 	// Nodes in the whole tree. Default 1000.
 	Nodes int
-	// Alike is how many dependents of one kind with one outcome are shown of one
-	// owner. Default 10.
+	// Alike is the maximum number of dependents of one kind with one outcome that are shown
+	// per owner. Default 10.
 	Alike int
 	// Depth of the tree. Default 50.
 	Depth int
@@ -48,7 +48,7 @@ const (
 	Deleted  Outcome = "deleted"
 	Orphaned Outcome = "orphaned" // stays, without the references to its owner
 	Kept     Outcome = "kept"     // stays; maybe with fewer references
-	Waiting  Outcome = "waiting"  // deletion begins, and does not end
+	Waiting  Outcome = "waiting"  // deletion begins, but does not complete
 )
 
 // AskedFor is why the target is deleted.
@@ -74,22 +74,22 @@ type Owner struct {
 type Node struct {
 	Object
 	Outcome Outcome `json:"outcome"`
-	// Then is what becomes of it once the finalizers of others are served; empty if
-	// that is no different.
+	// Then is the outcome once the foreign finalizers are removed; empty if it is the same.
 	Then Outcome `json:"then,omitempty"`
-	// Policy by which it is deleted: the collector chooses, except for the target.
+	// Policy is the propagation policy of its deletion. The collector chooses it, except
+	// for the target.
 	Policy gc.Policy `json:"policy,omitempty"`
-	// Reason of what is done to it, or why it stays, as policy/cascade has them.
+	// Reason is why it is deleted or changed, or why it stays, as policy/cascade has them.
 	Reason gc.Reason `json:"reason"`
-	// Removed are the owners whose references are taken away.
+	// Removed are the owners whose references are removed.
 	Removed []Object `json:"removedOwners,omitempty"`
-	// Owners that keep it.
+	// Owners are those that keep it.
 	Owners []Owner `json:"owners,omitempty"`
-	// Finalizers of others that hold it.
+	// Finalizers are the foreign finalizers that hold it.
 	Finalizers []string `json:"finalizers,omitempty"`
 	// HeldBy are dependents that hold its foreground deletion; the first ten.
 	HeldBy []Object `json:"heldBy,omitempty"`
-	// Again: it stands elsewhere in the tree, with its dependents.
+	// Again is set if it appears elsewhere in the tree, with its dependents.
 	Again      bool    `json:"again,omitempty"`
 	Dependents []*Node `json:"dependents,omitempty"`
 	More       []More  `json:"more,omitempty"`
@@ -105,7 +105,7 @@ type More struct {
 	Count      int     `json:"count"`
 }
 
-// Count is how many objects of a type have which outcome, in the tree and beside it.
+// Count is the number of objects of a type per outcome, in the tree and beside it.
 type Count struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -116,30 +116,30 @@ type Count struct {
 	Waiting    int    `json:"waiting"`
 }
 
-// Note is about what other controllers take along.
+// Note counts the objects that other controllers delete with an object.
 type Note struct {
 	Object  Object `json:"object"`
 	Content int    `json:"content"` // objects in that namespace, or of that custom type
 }
 
-// Question is an owner that nobody has seen, and that the answer depends on.
+// Question is an owner that was not seen, and on which the answer depends.
 type Question struct {
 	gc.Coordinates      // with Resource
-	Namespaced     bool // its type is
+	Namespaced     bool // whether its type is namespaced
 }
 
 // Preview is what a deletion would do.
 type Preview struct {
 	Policy gc.Policy `json:"policy"`
 	Root   *Node     `json:"root"`
-	// Released are objects that do not depend on the target and change all the same:
-	// owners whose own deletion waits for it.
+	// Released are objects that do not depend on the target but change, too: owners whose
+	// own deletion waits for it.
 	Released []*Node `json:"released,omitempty"`
 	Counts   []Count `json:"counts"`
 	Notes    []Note  `json:"notes,omitempty"`
 	// Pending is how many objects the collector deletes or changes anyway.
 	Pending int `json:"pending,omitempty"`
-	// Asked are owners that were taken for absent or unknown because Objects and
-	// Known lack them. Who can asks for them live, and previews again with Known.
+	// Asked are owners that were treated as absent or unknown because Objects and Known
+	// lack them. A caller that can read them live does so, and previews again with Known.
 	Asked []Question `json:"-"`
 }

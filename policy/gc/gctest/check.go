@@ -9,14 +9,14 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// wait is an object that something is to be done about, at a moment.
+// wait is an object on which an action is due, and when.
 type wait struct {
 	Object
 	at  time.Time
 	why gc.Reason
 }
 
-// waiting are all of them, the earliest first.
+// waiting returns all of them, the earliest first.
 func (w *World) waiting() (all []wait) {
 	for uid, o := range w.told {
 		why, at := w.Oracle(o, w.Now, w.current)
@@ -42,7 +42,7 @@ func (w *World) isFlying(uid string) bool {
 	return false
 }
 
-// ready takes some of what is due: it must be the earliest.
+// ready takes some of the due actions: they must be the earliest.
 func (w *World) ready() {
 	var due []wait
 	for _, o := range w.waiting() {
@@ -72,7 +72,7 @@ func (w *World) ready() {
 	}
 }
 
-// action is what should be asked for.
+// action returns the action that the collector should emit.
 func (w *World) action(o wait) gc.Action {
 	a := gc.Action{
 		Verb: gc.Delete, Policy: w.Policy, Reason: o.why, ResourceVersion: o.ResourceVersion,
@@ -122,7 +122,7 @@ func (w *World) finish() {
 		m.after = w.Now
 	default:
 		if w.told[f.of].ResourceVersion != f.version {
-			m.after = w.Now // that was about the object as it was
+			m.after = w.Now // the result is about the earlier version
 			break
 		}
 		if result == gc.Withheld {
@@ -179,7 +179,7 @@ func (w *World) answer(a gc.Action) gc.Result {
 	return gc.Done
 }
 
-// check looks at what must hold after every step.
+// check verifies what must hold after every step.
 func (w *World) check() {
 	var first wait
 	if all := w.waiting(); len(all) > 0 && !w.held {

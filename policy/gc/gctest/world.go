@@ -1,6 +1,7 @@
-// Package gctest holds collectors against a model of an API server that does as it likes:
+// Package gctest tests collectors against a model of an API server with random behaviour:
 // objects change, are deleted and come back, lists begin and break off, etcd is restored,
-// requests fail. What is to happen when is computed from scratch at every step.
+// requests fail. At every step the expected actions and their times are computed from
+// scratch.
 package gctest
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// Object is one as it stands on the server.
+// Object is an object on the server.
 type Object struct {
 	gc.Object
 	Fields any
@@ -24,15 +25,15 @@ type World struct {
 	Name      gc.Collector
 	Type      gc.Type
 	Policy    gc.Policy // of the collector's deletes
-	// Pick gives a number below n.
+	// Pick returns a number below n.
 	Pick       func(n int) int
 	Namespaces []string // of objects, if the type has any
 	Fatalf     func(format string, args ...any)
-	// Make fills in what an object has when it is created or changes; its name, UID and
-	// version are set.
+	// Make sets the fields of an object that is created or changed. Its name, UID and
+	// version are set already.
 	Make func(o *Object, now time.Time)
-	// Oracle says why a reported object goes, and when, or why it is kept. It
-	// is told whether the type can be read now.
+	// Oracle returns why a reported object is to be deleted, and when, or why it is kept.
+	// current is whether the type can be read now.
 	Oracle func(o Object, now time.Time, current bool) (gc.Reason, time.Time)
 	// Configure gives the collector another configuration.
 	Configure func(now time.Time)
@@ -44,25 +45,27 @@ type World struct {
 	memory   map[string]*memory
 	flying   map[uint64]flight
 	version  int
-	current  bool     // the type can be read, and was listed
-	watching bool     // changes are reported as they come
-	page     []Object // what of a list is left to be reported
+	current  bool     // the type was listed, and can be read since
+	watching bool     // a watch reports changes at once
+	page     []Object // the rest of the current list
 	listed   map[string]bool
 	listing  bool
 	held     bool
-	Deleted  int // how many
+	Deleted  int // objects that the collector deleted
 }
 
-// Beside are what a collector of more than its type does. All may be nil.
+// Beside is the behaviour of a collector of more than its type. All fields may be empty.
 type Beside struct {
-	OneName  string                                // a namespace, or so: who is reported there drops whoever had its name
-	Step     func()                                // something happens to what is not of the type
-	Restored func()                                // etcd was
-	Kept     func() int                            // how many of those are kept
-	Changed  func(uid string)                      // an object was reported in another version, or is forgotten
-	Act      func(o Object, a gc.Action) gc.Action // what is asked for, if not just the Delete a
+	// OneName is a namespace: an object reported there drops the one that had its name.
+	OneName  string
+	Step     func()                                // something happens to objects of other types
+	Restored func()                                // etcd was restored
+	Kept     func() int                            // how many objects of other types are kept
+	Changed  func(uid string)                      // an object was reported in another version, or forgotten
+	Act      func(o Object, a gc.Action) gc.Action // the expected action, if not just the Delete a
 	Read     func(a gc.Action) gc.Answer           // a live read
-	// Answered is what that returned about an object; overtaken: which has changed since it was asked.
+	// Answered gets the answer of a live read about an object. overtaken is whether the
+	// object has changed since the read was sent.
 	Answered func(uid string, sent time.Time, overtaken bool, r gc.Answer)
 }
 
@@ -78,19 +81,20 @@ type memory struct {
 
 type flight struct {
 	gc.Action
-	of        string // the UID of what it was asked for
+	of        string // UID of the object that the action was emitted for
 	sent      time.Time
-	version   string // of that when it was asked for
+	version   string // of that object at that time
 	forgotten bool
 }
 
-// First is when the collector was told of an object first.
+// First returns when an object was first reported to the collector.
 func (w *World) First(uid string) time.Time { return w.memory[uid].first }
 
-// Known says whether the collector knows an object: it was told of it, and has not forgotten it.
+// Known reports whether the collector knows an object: it was reported, and is not
+// forgotten.
 func (w *World) Known(uid string) bool { return w.memory[uid] != nil }
 
-// Step does one thing, and looks whether all is as it should be.
+// Step does one thing, and checks the collector.
 func (w *World) Step() {
 	if w.server == nil {
 		w.server, w.told, w.flying, w.memory = map[string]Object{}, map[string]Object{}, map[uint64]flight{}, map[string]*memory{}
@@ -132,7 +136,7 @@ func (w *World) create() {
 	}
 	for _, other := range w.server {
 		if other.Namespace == o.Namespace && other.Name == o.Name {
-			delete(w.server, other.UID) // one at a time bears the name
+			delete(w.server, other.UID) // one object at a time has the name
 			w.catchUp()
 			break
 		}
@@ -148,7 +152,7 @@ func (w *World) write(o Object) {
 	w.catchUp()
 }
 
-// some is any object of the server's.
+// some returns any object of the server.
 func (w *World) some() (o Object, ok bool) {
 	if len(w.server) == 0 {
 		return o, false
@@ -172,10 +176,10 @@ func (w *World) vanish() {
 func (w *World) pass() {
 	most := []time.Duration{time.Second, time.Minute, 20 * time.Hour}[w.Pick(3)]
 	w.Now = w.Now.Add(time.Duration(w.Pick(1000)) * most / 1000)
-	w.Collector.Ready(w.Now, 0) // tells the time
+	w.Collector.Ready(w.Now, 0) // passes the time
 }
 
-// catchUp reports by a watch what has changed.
+// catchUp reports what has changed, as a watch does.
 func (w *World) catchUp() {
 	if !w.watching {
 		return
@@ -230,7 +234,7 @@ func (w *World) forget(uid string) {
 	}
 }
 
-// list begins a list, or goes on with one.
+// list begins a list, or continues one.
 func (w *World) list() {
 	switch {
 	case !w.listing && w.current && w.Pick(8) > 0: // it is watched
@@ -264,7 +268,7 @@ func (w *World) unreadable() {
 	w.listing, w.watching, w.current = false, false, false
 }
 
-// restore puts back an earlier state: some objects are as they never were reported.
+// restore restores an earlier state: some objects are in versions that were never reported.
 func (w *World) restore() {
 	w.listing, w.watching, w.current = false, false, false
 	for _, uid := range slices.Sorted(maps.Keys(w.told)) {

@@ -1,22 +1,22 @@
-// Package layout knows where distributions of Kubernetes put containerd's socket, and
-// finds the one of this node.
+// Package layout knows where distributions of Kubernetes put containerd's socket, and finds
+// the one of this node.
 //
 // # What is promised
 //
-// [Find] names a socket only if it is the only one of those known. Two containerds on
-// one machine are not rare (Docker brings one beside that of k3s or MicroK8s), and one
-// of them may merely be restarting: to take the one that answers would now and then be
-// to look after the images of the wrong one. So several are an error, and so is none.
-// Both name all that was tried and the field to set.
+// [Find] returns a socket only if no other known socket exists. Two containerds on one machine
+// are not rare: Docker brings one beside that of k3s or MicroK8s. One of them may merely be
+// restarting, so taking the one that answers would sometimes manage the images of the wrong
+// one. So several sockets are an error, and so is none. The errors name the sockets found, or
+// all that was tried, and the field to set.
 //
-// Nothing is opened or asked: a path is looked at, and must be a socket. A name that
-// links to another of them is the same one.
+// Nothing is opened or called: Find only checks that the path is a socket. A path that links
+// to another known socket is the same socket.
 //
 // # Failure modes
 //
-// A socket may be there although nothing listens on it (a containerd that was killed,
-// a distribution that was removed and has left it in /run until the next boot). Whoever
-// connects is reported; with a second one beside it, a person has to choose.
+// A socket may exist although nothing listens on it: containerd was killed, or a distribution
+// was removed and has left it in /run until the next boot. Connecting to it then fails with
+// an error. If there is a second socket, a person has to choose.
 //
 // In a container the directories must be mounted at the same paths, and not the sockets
 // themselves: containerd makes a new one when it starts.

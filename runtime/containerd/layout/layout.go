@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Auto stands for a socket that is to be found.
+// Auto is the configured value for which [Socket] finds the socket.
 const Auto = "auto"
 
-// What may come of looking.
+// Errors of [Find].
 var (
 	ErrNone    = errors.New("no containerd found")
 	ErrSeveral = errors.New("several containerds found")
 )
 
-// Layout is one place of containerd.
+// Layout is where one distribution has containerd.
 type Layout struct {
 	Name   string // for people
 	Socket string
@@ -34,8 +34,8 @@ var known = []Layout{
 	{"k0s", "/run/k0s/containerd.sock", []string{"/var/lib/k0s/containerd"}},
 }
 
-// Find looks for the socket below root, which is / but for tests. It returns the
-// layout as it is without root.
+// Find looks for the socket below root, which is / except in tests. The paths in the result are
+// without root. The error is [ErrNone] or [ErrSeveral].
 func Find(root string) (Layout, error) {
 	var found []Layout
 	var infos []fs.FileInfo
@@ -74,7 +74,7 @@ next:
 	return Layout{}, fmt.Errorf("%w: %s: set runtime.socket to the one that the kubelet uses", ErrSeveral, strings.Join(names, ", "))
 }
 
-// Socket is what a configuration means: the path that it names, or the one found.
+// Socket returns the configured path, or for [Auto] the one that [Find] finds.
 func Socket(configured string) (string, error) {
 	if configured != Auto {
 		return configured, nil
@@ -83,7 +83,7 @@ func Socket(configured string) (string, error) {
 	return l.Socket, err
 }
 
-// Of says which layout a socket belongs to; a name of "" if to none that is known.
+// Of returns the layout with a socket, or one without a name if the socket is not known.
 func Of(socket string) Layout {
 	for _, l := range known {
 		if l.Socket == socket {

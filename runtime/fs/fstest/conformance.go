@@ -1,5 +1,5 @@
-// Package fstest has what the agent relies on of runtime/fs, and so of what its tests put in
-// place of that.
+// Package fstest tests what the agent relies on in runtime/fs, for that package and for what the
+// agent's tests use in its place.
 package fstest
 
 import (
@@ -21,16 +21,16 @@ type Disks interface {
 	WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error
 }
 
-// Node has two filesystems of one type on it, one of which is mounted at Path. Its methods end
-// the test if they cannot do what they are asked.
+// Node is a machine with two filesystems of one type, one of which is mounted at Path. Its methods
+// end the test if they fail.
 type Node interface {
 	Disks
 	// Path is a mount point, and Dev what the kernel calls the filesystem there.
 	Path() string
 	Dev() uint64
-	// Cover mounts the other one over it; uncover unmounts that.
+	// Cover mounts the other filesystem over Path; uncover unmounts it.
 	Cover(t *testing.T) (uncover func())
-	// Write writes so many bytes; remove removes them.
+	// Write writes that many bytes to the filesystem; remove removes them.
 	Write(t *testing.T, bytes uint64) (remove func())
 }
 
@@ -52,7 +52,7 @@ func Conformance(t *testing.T, node func(t *testing.T, fsType string) Node) {
 	}
 }
 
-// The figures agree with the raw ones that thresholds in the kernel are made of.
+// The figures agree with the raw counters, from which thresholds in the kernel are computed.
 func testReading(t *testing.T, n Node, fsType string) {
 	d, info, err := n.Stat(n.Path())
 	if err != nil {
@@ -75,7 +75,7 @@ func testReading(t *testing.T, n Node, fsType string) {
 	}
 }
 
-// settle is Settle, again where the kernel takes its time.
+// settle calls Settle, again if it times out, and returns the available bytes.
 func settle(t *testing.T, n Node) uint64 {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -94,9 +94,9 @@ func settle(t *testing.T, n Node) uint64 {
 	}
 }
 
-// What is written and removed shows, at the latest when the figure has settled.
+// Written and removed bytes show in the figures, at the latest once they have settled.
 func testSettle(t *testing.T, n Node) {
-	n.Write(t, mib)() // the filesystem lays out what it needs itself
+	n.Write(t, mib)() // the filesystem allocates what it needs for itself
 	before := settle(t, n)
 	const bytes = 32 * mib
 	remove := n.Write(t, bytes)
@@ -109,7 +109,7 @@ func testSettle(t *testing.T, n Node) {
 	}
 }
 
-// Of what is not there, the error says so.
+// For a missing path, the error is fs.ErrNotExist.
 func testMissing(t *testing.T, n Node) {
 	const path = "/not/there"
 	_, _, err1 := n.Stat(path)
@@ -122,7 +122,8 @@ func testMissing(t *testing.T, n Node) {
 	}
 }
 
-// A mount is reported and tells itself from what it covers, though not while nothing changes.
+// A mount is reported, and has another identity than what it covers. Without a change, the identity
+// stays the same.
 func testMounts(t *testing.T, n Node) {
 	identify := func() fs.Identity {
 		t.Helper()

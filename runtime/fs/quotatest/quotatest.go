@@ -1,5 +1,5 @@
-// Package quotatest gives tests filesystems with project quotas (ext4, xfs), without
-// the tools that machines lack.
+// Package quotatest sets up project quotas (ext4, xfs) for tests, without the tools that machines
+// lack.
 package quotatest
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountOption has project quotas enforced.
+// MountOption is the mount option that enforces project quotas.
 const MountOption = "prjquota"
 
-// MkfsOptions are what a kind of filesystem has to be made with.
+// MkfsOptions are the options of mkfs that a filesystem type needs for project quotas.
 var MkfsOptions = map[string][]string{"ext4": {"-I", "256", "-O", "quota,project"}}
 
 type fsxattr struct {
@@ -30,12 +30,12 @@ const (
 	xflagProjInherit = 0x200
 )
 
-// Assign makes a tree one of a project, and so what will be made in it.
+// Assign assigns a tree to a project, and with it all that will be made in it.
 func Assign(root string, project uint32) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() && !e.Type().IsRegular() {
 			if errors.Is(err, os.ErrNotExist) && path != root {
-				err = nil // a file of moments
+				err = nil // it was deleted in the meantime
 			}
 			return err
 		}
@@ -74,7 +74,7 @@ func ioctl(f *os.File, request uintptr, attr *fsxattr) error {
 	return nil
 }
 
-// diskQuota is struct fs_disk_quota, up to what is set here.
+// diskQuota is struct fs_disk_quota, with names for what is set here.
 type diskQuota struct {
 	version, flags                                 int8
 	fieldmask                                      uint16
@@ -90,7 +90,8 @@ const (
 	basicBlock = 512
 )
 
-// Limit sets what a project may take on the filesystem of a directory; 0 is no limit.
+// Limit sets how many bytes and inodes a project may use on the filesystem of a directory; 0 is no
+// limit.
 func Limit(dir string, project uint32, bytes, inodes uint64) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -9,27 +9,27 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Unlimited is for a watch, which as a whole may be as long as it likes.
+// Unlimited is the total limit of a watch, which has no limit as a whole.
 const Unlimited = math.MaxInt64
 
-// maxFields bounds the fields of a list itself, which has four.
+// maxFields is the limit of the fields of a list itself. A real list has four.
 const maxFields = 100
 
-// Reader bounds what is read of an answer, in bytes: all in all, and for one object. A decoder
-// reads ahead, so that an object may get less than its limit by what the one before it took
-// too much; the limits have room for that. Beyond them it is [fault.ErrMalformed].
+// Reader limits the bytes that are read of an answer: in total, and for one object. A decoder
+// reads ahead, so the limit of an object is not exact: bytes count for the object during which
+// they were read. The limits leave room for that. Beyond them, Read returns [fault.ErrMalformed].
 type Reader struct {
 	from         io.Reader
-	total        int64 // still to come
-	object, left int64 // of one object; of this one still to come
+	total        int64 // left in total
+	object, left int64 // limit of one object; left of the current one
 }
 
-// NewReader begins with the first object.
+// NewReader returns a Reader that begins with the first object. total and object are in bytes.
 func NewReader(from io.Reader, total, object int64) *Reader {
 	return &Reader{from, total, object, object}
 }
 
-// Next begins another object.
+// Next begins another object, with the full limit of an object.
 func (r *Reader) Next() { r.left = r.object }
 
 func (r *Reader) Read(p []byte) (int, error) {
@@ -43,13 +43,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// JSON decodes a list or a watch. Its errors are as they come: see [fault.InJSON].
+// JSON decodes a list or a watch. It returns the errors of the decoder and the Reader as they
+// are: see [fault.InJSON].
 type JSON struct {
 	*json.Decoder
 	*Reader
 }
 
-// NewJSON is a decoder with the bounds of a Reader.
+// NewJSON returns a decoder with the limits of a Reader.
 func NewJSON(from io.Reader, total, object int64) *JSON {
 	r := NewReader(from, total, object)
 	return &JSON{json.NewDecoder(r), r}
@@ -77,8 +78,8 @@ func (d *JSON) Fields(field func(key string) error) error {
 	return d.expect(json.Delim('}'))
 }
 
-// Items calls item for each item of a list, to decode it. null is a list without items: so
-// is a slice encoded that was never made, as by a kubelet without pods.
+// Items calls item for each item of a list, to decode it. null is a list without items: Go
+// encodes a nil slice like that, as a kubelet without pods does.
 func (d *JSON) Items(item func() error) error {
 	t, err := d.Token()
 	switch {
@@ -96,7 +97,7 @@ func (d *JSON) Items(item func() error) error {
 	return d.expect(json.Delim(']'))
 }
 
-// Skip leaves out a value.
+// Skip reads a value and discards it.
 func (d *JSON) Skip() error {
 	var skipped json.RawMessage
 	return d.Decode(&skipped)
@@ -110,7 +111,7 @@ func (d *JSON) expect(want json.Delim) error {
 	return err
 }
 
-// Event decodes an event of a watch; io.EOF once that has ended between two.
+// Event decodes one event of a watch. It returns io.EOF if the watch ended between two events.
 func (d *JSON) Event() (what string, object json.RawMessage, err error) {
 	var line struct {
 		Type   string          `json:"type"`

@@ -1,17 +1,17 @@
-// Package conn is how ebb's clients of an API server or a kubelet are connected to it:
-// what runtime/kube, which the agent links, and runtime/kube/metadata, which rests on
-// client-go, have in common below requests and answers.
+// Package conn has the HTTP connections of ebb's clients of an API server or a kubelet. It is
+// shared by runtime/kube, which the agent links, and runtime/kube/metadata, which uses client-go.
 //
-// # What is promised
+// # Guarantees
 //
-//   - Certificates and authorities are asked for anew for each connection: they may be
-//     replaced while the program runs.
-//   - A connection whose other end vanished is noticed within 45 seconds, where it
-//     speaks HTTP/2: by pings.
-//   - A [Silence] ends what hears nothing for too long, and says so.
-//   - Attempts of many clients do not come back at the same moment.
+//   - Certificates and authorities are requested from the caller again for each connection: they
+//     may be replaced while the program runs.
+//   - On HTTP/2, pings notice within 45 seconds that the peer of a connection vanished.
+//   - A [Silence] cancels a context in which nothing is received for too long. The cause says so.
 //
-// It links neither client-go nor anything of Kubernetes.
+// Attempts of many clients do not come back at the same moment, because callers add the jitter of
+// runtime/wait.
+//
+// Package conn links neither client-go nor any Kubernetes module.
 package conn
 
 import (
@@ -25,8 +25,8 @@ import (
 	"time"
 )
 
-// A server that does not answer a ping has gone: without them, a connection whose other
-// end vanished would look like one on which nothing happens.
+// A server that does not answer a ping is gone. Without pings, a connection to a vanished peer
+// would look idle.
 const (
 	dialTimeout = 10 * time.Second
 	pingAfter   = 30 * time.Second
@@ -36,10 +36,10 @@ const (
 // Dial opens a connection.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// NewTransport makes one that opens its connections by dial; nil means the usual way.
-// With each it asks how to speak TLS, and keeps nothing of the answer. There is no proxy
-// unless the caller sets one: a token must not go elsewhere because of a variable in the
-// environment.
+// NewTransport returns a transport that opens its connections with dial; nil means a
+// [net.Dialer]. It calls config for each TLS connection, and does not keep the result. There is
+// no proxy unless the caller sets one: a variable in the environment must not send a token
+// elsewhere.
 func NewTransport(dial Dial, config func() (*tls.Config, error)) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext
@@ -84,8 +84,8 @@ func dialTLS(ctx context.Context, cfg *tls.Config, dial Dial, network, addr stri
 	return conn, nil
 }
 
-// RetryAfter is how long a server wants to be left alone, in seconds as Kubernetes says
-// it; never longer than most, and 0 if it says nothing.
+// RetryAfter returns how long a server asks to wait, at most most, or 0 if it does not say. It
+// reads the form in seconds, which Kubernetes uses.
 func RetryAfter(h http.Header, most time.Duration) time.Duration {
 	s, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || s <= 0 {

@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// Answer is an error that the other side answered, or the lack of an answer.
+// Answer is an error response of a server, or the lack of a response.
 type Answer struct {
 	Fault
-	Code       int           // of HTTP; 0: there was no answer
-	Status     Status        // the zero value if the answer came without one
-	RetryAfter time.Duration // how long the other side wants to be left alone; 0: it does not say
+	Code       int           // HTTP status code; 0: no response
+	Status     Status        // the zero value if the response had none
+	RetryAfter time.Duration // how long the server asks to wait; 0: it does not say
 }
 
-// Refused makes an error of an answer that is one. The body explains it if the Status does not.
+// Refused turns an error response into an error. Its text is the Status's message, otherwise the
+// body, otherwise the code.
 func Refused(op string, code int, s Status, body []byte) *Answer {
 	text := cmp.Or(Clean(s.Message), Clean(string(body[:min(len(body), 1<<10)])), "status "+strconv.Itoa(code))
 	a := &Answer{Fault: Fault{Op: op, Kind: ErrUnavailable, Text: text}, Code: code, Status: s}
@@ -32,7 +33,7 @@ func Refused(op string, code int, s Status, body []byte) *Answer {
 	return a
 }
 
-// RetryAfter is how long the other side of an error wants to be left alone; 0 if it does not say.
+// RetryAfter returns how long the server behind an error asks to wait, or 0 if it does not say.
 func RetryAfter(err error) time.Duration {
 	var a *Answer
 	if errors.As(err, &a) {
@@ -41,7 +42,7 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Status is the API's way to say how something went.
+// Status has the fields that are needed of a metav1.Status.
 type Status struct {
 	Kind    string `json:"kind"`
 	Status  string `json:"status"`
@@ -51,7 +52,7 @@ type Status struct {
 	Details struct {
 		Name              string  `json:"name"`
 		Group             string  `json:"group"`
-		Kind              string  `json:"kind"` // or resource: the API is not of one mind
+		Kind              string  `json:"kind"` // or the resource: the API is inconsistent
 		Causes            []Cause `json:"causes"`
 		RetryAfterSeconds int     `json:"retryAfterSeconds"`
 	} `json:"details"`
@@ -62,7 +63,7 @@ type Cause struct {
 	Reason string `json:"reason"`
 }
 
-// ParseStatus returns the zero value for anything that is not a Status in JSON.
+// ParseStatus decodes a Status in JSON. It returns the zero value for anything else.
 func ParseStatus(b []byte) Status {
 	var s Status
 	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
@@ -71,27 +72,28 @@ func ParseStatus(b []byte) Status {
 	return s
 }
 
-// Failed says whether something failed, in so many words.
+// Failed reports whether the Status explicitly says that the request failed.
 func (s *Status) Failed() bool { return s.Status == "Failure" }
 
-// Absent says whether this is proof that an object is not there: not just some 404, which
-// something in between may answer, but one that names the object, and is not somebody else's
-// word. An admission webhook chooses code, reason and details of its refusal as it likes.
+// Absent reports whether the Status proves that an object does not exist. A bare 404 is no proof,
+// because a server in between may send one: the Status must name the object. An admission webhook
+// can choose code, reason and details of its refusal, so the Status must not come from one. kinds
+// are the values of details.kind that are accepted.
 func (s *Status) Absent(group, name string, kinds ...string) bool {
 	return s.Failed() && s.Code == http.StatusNotFound && s.Reason == "NotFound" && s.Details.Name == name &&
 		s.Details.Group == group && slices.Contains(kinds, s.Details.Kind) && !s.Inadmissible()
 }
 
-// Inadmissible says whether admission refused. The texts are the API server's own
-// (admission/plugin/webhook/errors, plugin/policy/validating); a code of their own
-// they have not.
+// Inadmissible reports whether admission refused the request. It compares the API server's own
+// texts (admission/plugin/webhook/errors, plugin/policy/validating), because such refusals have
+// no code of their own.
 func (s *Status) Inadmissible() bool {
 	return strings.HasPrefix(s.Message, "admission webhook ") || strings.Contains(s.Message, " is forbidden: ")
 }
 
-// TooLarge says whether the server's cache did not reach a resourceVersion within the few
-// seconds that it waits: before Kubernetes 1.31 it hears of no version but by changes of
-// its type and every five seconds.
+// TooLarge reports whether the server's cache did not reach a resourceVersion within the few
+// seconds that it waits. Before Kubernetes 1.31 the cache learns of a version only by a change of
+// its type, or every five seconds.
 func (s *Status) TooLarge() bool {
 	return slices.Contains(s.Details.Causes, Cause{"ResourceVersionTooLarge"}) || strings.Contains(s.Message, "Too large resource version")
 }

@@ -1,15 +1,14 @@
-// Package fault explains what goes wrong between a client and an API server or a
-// kubelet, for the clients beside it (runtime/kube, runtime/kube/metadata): an error
-// that says what was asked, what became of it, and what a person can do; the kinds of
-// such errors; the API's Status; and text of the other side made fit to be printed.
+// Package fault has the errors of the clients of an API server or a kubelet (runtime/kube,
+// runtime/kube/metadata). An error names the request, what happened, and a hint about the fix.
+// The package also has the kinds of such errors, the API's Status, and functions that make text
+// from a server printable.
 //
 // # Invariants
 //
-//   - What the other side says is bounded and cleaned before it is part of an error.
-//   - An error Is its kind, a sentinel of this package or of the one that made it, and
-//     its cause.
+//   - Text from a server is shortened and cleaned before it is part of an error.
+//   - An error Is its kind, a sentinel of this package or of the one that made it, and its cause.
 //
-// It holds no state and does no I/O.
+// The package holds no state and does no I/O.
 package fault
 
 import (
@@ -25,12 +24,12 @@ import (
 	"unicode"
 )
 
-// Fault is an error with what a person can do about it.
+// Fault is an error with a hint about the fix.
 type Fault struct {
-	Op    string // what was asked, and of whom
+	Op    string // the request and the server
 	Kind  error  // a sentinel
 	Cause error  // may be nil
-	Text  string // what the other side says; clean
+	Text  string // text from the server; clean
 	Hint  string
 }
 
@@ -49,7 +48,7 @@ func (f *Fault) Error() string {
 	return s
 }
 
-// Unwrap gives kind and cause.
+// Unwrap returns the kind and the cause.
 func (f *Fault) Unwrap() []error {
 	if f.Cause == nil {
 		return []error{f.Kind}
@@ -57,8 +56,7 @@ func (f *Fault) Unwrap() []error {
 	return []error{f.Kind, f.Cause}
 }
 
-// Hint says what usually is behind an error of the network or of TLS; empty if
-// nothing usual is.
+// Hint returns the usual cause of a network or TLS error, or "" if it knows none.
 func Hint(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -93,11 +91,11 @@ func Hint(err error) string {
 	return ""
 }
 
-// Clean makes text of the other side fit to be printed: on one line, without what a
-// terminal would obey, and not long.
+// Clean makes text from a server printable: on one line, without control characters, and cut
+// after 400 bytes.
 func Clean(s string) string { return CleanUpTo(s, 400) }
 
-// CleanUpTo is Clean with another limit, in bytes, beyond which the text is cut.
+// CleanUpTo is Clean with another limit in bytes.
 func CleanUpTo(s string, limit int) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -117,27 +115,27 @@ func CleanUpTo(s string, limit int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Kinds that all clients have in common.
+// Kinds of errors that all clients share.
 var (
-	// ErrUnauthorized: the other side does not know who is asking (401).
+	// ErrUnauthorized: the server does not know the client's identity (401).
 	ErrUnauthorized = errors.New("not authenticated")
-	// ErrForbidden: it knows, and does not allow it (403).
+	// ErrForbidden: the server knows the identity, and does not allow the request (403).
 	ErrForbidden = errors.New("not allowed")
-	// ErrUnavailable: nothing answers, or not with an answer.
+	// ErrUnavailable: there is no response, or only an error of the server.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrMalformed: the answer is not what Kubernetes answers.
+	// ErrMalformed: the response is not one that Kubernetes sends.
 	ErrMalformed = errors.New("malformed")
-	// ErrExpired: a watch or a list cannot go on from where it was (410), only anew.
+	// ErrExpired: a watch or a list cannot continue from its version (410), and must start again.
 	ErrExpired = errors.New("the watch is too far behind")
 )
 
-// Nonsense is what is wrong with an answer. It is ErrMalformed.
+// Nonsense returns an ErrMalformed that says what is wrong with a response.
 func Nonsense(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
-// InJSON says which errors of a JSON decoder are the answer's fault. All others come
-// from the connection, and back as they were.
+// InJSON returns a JSON decoder's error as ErrMalformed if the content is wrong. All other errors
+// come from the connection; it returns them unchanged.
 func InJSON(err error) error {
 	var syntax *json.SyntaxError
 	var typ *json.UnmarshalTypeError

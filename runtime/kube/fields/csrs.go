@@ -20,7 +20,7 @@ func Request(message []byte) (any, error) {
 		if to == nil {
 			return
 		}
-		// A type that is there twice counts from the first, as each would by itself.
+		// If a type occurs twice, the earlier time counts, as each condition counts by itself.
 		if to.Is = true; to.Since.IsZero() || !c.at.IsZero() && c.at.Before(to.Since) {
 			to.Since = c.at
 		}
@@ -30,8 +30,8 @@ func Request(message []byte) (any, error) {
 	return r.result(is)
 }
 
-// notAfter of the first certificate in PEM; zero if that cannot be parsed, which is no
-// error: anybody who may sign can write anything.
+// notAfter returns when the first certificate in PEM expires, or zero if it cannot be parsed.
+// That is no error, because a signer can write anything.
 func notAfter(certificate []byte) time.Time {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
@@ -44,8 +44,8 @@ func notAfter(certificate []byte) time.Time {
 	return all[0].NotAfter
 }
 
-// PodRequest reads a certificates.k8s.io PodCertificateRequest, of whatever version, into
-// a [csrs.PodRequest].
+// PodRequest reads a certificates.k8s.io PodCertificateRequest of any version into a
+// [csrs.PodRequest].
 func PodRequest(message []byte) (any, error) {
 	var r reader
 	return r.result(csrs.PodRequest{Created: r.created(r.parts(message))})

@@ -1,7 +1,7 @@
-// Package fields picks from objects what a collector wants to know beside their metadata,
-// one function a type. Each takes the protobuf message of a whole object, without its
-// envelope, which is valid during the call only: nothing of it is kept. A message that is
-// garbled is an error, never an object that lacks something.
+// Package fields reads what a collector needs of objects beside their metadata, with one function
+// for each type. A function takes the protobuf message of a whole object, without its envelope.
+// The message is valid during the call only, and nothing of it is kept. A malformed message is an
+// error, never an object that lacks something.
 package fields
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
-// reader picks from messages. Once one was garbled it reads no more, and has nothing in the
-// end but the error.
+// reader reads fields of messages. After a malformed message it reads no more, and result returns
+// only the error.
 type reader struct{ err error }
 
 func (r *reader) result(v any) (any, error) {
@@ -30,7 +30,7 @@ func (r *reader) read(message []byte, fields ...protobuf.To) {
 	}
 }
 
-// take one field of a message.
+// take returns the bytes of one field of a message. They share the message's memory.
 func (r *reader) take(message []byte, field protowire.Number) (v []byte) {
 	r.read(message, protobuf.To{Field: field, Bytes: &v})
 	return v
@@ -54,10 +54,11 @@ func (r *reader) time(message []byte) (at time.Time) {
 	return at
 }
 
-// parts of an object: all have these three.
+// parts are the three fields that all objects have.
 type parts struct{ metadata, spec, status []byte }
 
-// A part that comes more than once is one message in pieces, as protobuf has it.
+// parts splits an object. By the rules of protobuf, the pieces of a part that occurs more than
+// once are one message.
 func (r *reader) parts(message []byte) (p parts) {
 	r.messages(message, func(n protowire.Number, b []byte) {
 		for at, part := range [...]*[]byte{&p.metadata, &p.spec, &p.status} {
@@ -77,7 +78,7 @@ func (r *reader) parts(message []byte) (p parts) {
 // created is metadata.creationTimestamp.
 func (r *reader) created(p parts) time.Time { return r.time(r.take(p.metadata, 8)) }
 
-// messages calls do for each field that is a message or a text.
+// messages calls do for each field that is a message or a string.
 func (r *reader) messages(message []byte, do func(n protowire.Number, b []byte)) {
 	if r.err != nil {
 		return
@@ -109,11 +110,11 @@ func (r *reader) pairs(message []byte, field protowire.Number, do func(one, two 
 	})
 }
 
-// conditions are the first field of a status. Their other fields have numbers that
-// differ from type to type.
+// conditions has the field numbers that differ between types of conditions. Conditions are the
+// first field of a status, and their type is their first field.
 type conditions struct{ status, at protowire.Number }
 
-// condition is one of an object's. Its texts share the message's memory.
+// condition is one condition of an object. kind and status share the message's memory.
 type condition struct {
 	kind, status []byte
 	at           time.Time

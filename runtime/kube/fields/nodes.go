@@ -31,8 +31,9 @@ func NodeLife(message []byte) (any, error) {
 	return r.result(n)
 }
 
-// nodeCondition notes whether a Node is ready, and when its conditions were last updated. Of a
-// condition that is there twice, what is later counts, and ready is who is so once.
+// nodeCondition notes whether a Node is ready and since when, and when its conditions were last
+// updated. If a condition occurs twice, the later time counts, and one that is True makes the
+// Node ready.
 func (r *reader) nodeCondition(message []byte, n *nodes.Node) {
 	c := r.condition(message, conditions{status: 2, at: 4}) // lastTransitionTime
 	if beat := r.time(r.take(message, 3)); beat.After(n.Heard) {

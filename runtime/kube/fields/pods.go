@@ -21,7 +21,7 @@ func Pod(message []byte) (any, error) {
 
 func (r *reader) podStatus(message []byte, pod *pods.Pod) {
 	var phase, reason []byte
-	endless := false // a container has not ended, or does not say when it did
+	endless := false // a container runs, or does not say when it ended
 	r.messages(message, func(n protowire.Number, b []byte) {
 		switch n {
 		case 1: // phase
@@ -42,8 +42,8 @@ func (r *reader) podStatus(message []byte, pod *pods.Pod) {
 	pod.Phase, pod.Evicted = phaseName(phase), string(phase) == "Failed" && string(reason) == "Evicted"
 }
 
-// container says of a container's status whether it ever ran, and when it ended; zero
-// if it did not, or it does not say.
+// container reports from a container's status whether it ever ran, and when it ended. ended is
+// zero if the container did not end, or the status does not say when.
 func (r *reader) container(message []byte) (started bool, ended time.Time) {
 	r.messages(message, func(n protowire.Number, b []byte) {
 		if n != 2 { // state
@@ -62,7 +62,7 @@ func (r *reader) container(message []byte) (started bool, ended time.Time) {
 	return started, ended
 }
 
-// phaseName is a phase without memory of its own, if it is one of those there are.
+// phaseName returns a phase. A known phase needs no memory of its own.
 func phaseName(b []byte) string {
 	for _, phase := range [...]string{"Running", "Succeeded", "Failed", "Pending", "Unknown"} {
 		if string(b) == phase {

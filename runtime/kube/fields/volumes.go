@@ -10,8 +10,9 @@ import (
 func Volume(message []byte) (any, error) {
 	var r reader
 	p := r.parts(message)
-	v := volumes.Volume{Phase: r.text(p.status, 1), Since: r.time(r.take(p.status, 4))} // lastPhaseTransitionTime
-	// By these annotations provisioners write down what they made.
+	// Field 4 is lastPhaseTransitionTime.
+	v := volumes.Volume{Phase: r.text(p.status, 1), Since: r.time(r.take(p.status, 4))}
+	// Provisioners record what they created in these annotations.
 	of := map[string]*string{
 		"pv.kubernetes.io/provisioned-by":                            &v.ProvisionedBy,
 		"pv.kubernetes.io/migrated-to":                               &v.MigratedTo,
@@ -86,10 +87,11 @@ func Uses(message []byte) (any, error) {
 	return r.result(u)
 }
 
-// claimOf is the name of the claim that a volume of a Pod is; empty: it is something else.
+// claimOf returns the name of the claim that a volume of a Pod uses, or "" if the volume is not a
+// claim.
 func (r *reader) claimOf(volume []byte, pod string) string {
 	source := r.take(volume, 2)
-	if r.take(source, 29) != nil { // ephemeral: its claim has the Pod's name and its own
+	if r.take(source, 29) != nil { // ephemeral: its claim is named POD-VOLUME
 		return pod + "-" + r.text(volume, 1)
 	}
 	return r.text(r.take(source, 10), 1) // persistentVolumeClaim

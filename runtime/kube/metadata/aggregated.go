@@ -6,15 +6,17 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Types of other API servers (aggregated ones) are followed with less trust. Their
-// storage need not be etcd: versions may go back, a list may have none, a streamed list
-// may never end (kubernetes issue 140890), a watch may end right after its bookmark
-// (134837), an object may have no UID. So they are listed page by page, versions are
-// compared for equality alone, nothing is called restored, and what cannot be followed
-// is skipped and reported (Skipped). They may not understand protobuf or metadata alone:
-// then whole objects in JSON are read, with the same bounds.
+// Types of other API servers (aggregated types) are followed with less trust. Their storage need
+// not be etcd: versions may go back, a list may have none, a streamed list may never end
+// (kubernetes issue 140890), a watch may end right after its bookmark (134837), and an object may
+// have no UID. So these types are listed page by page. Their versions are compared for equality
+// alone, and never show a restored etcd. An object that cannot be followed is skipped and
+// reported (Skipped).
+//
+// These servers may not support protobuf or metadata alone. Then whole objects are read in JSON,
+// with the same limits.
 
-// unsound says what an object lacks to be followed.
+// unsound returns an error if an object lacks what is needed to follow it.
 func (it *item) unsound() error {
 	if it.Name == "" || it.UID == "" || it.ResourceVersion == "" {
 		return fault.Nonsense("an object without a name, a UID or a resource version")
@@ -22,7 +24,8 @@ func (it *item) unsound() error {
 	return nil
 }
 
-// unsound says what an event lacks: without a version nobody knows where to go on.
+// unsound returns an error if an event lacks what is needed to follow it. A bookmark needs only a
+// version, from which the watch can resume.
 func (t *watchEvent) unsound() error {
 	if t.what == Progress && t.ResourceVersion != "" {
 		return nil
@@ -30,8 +33,8 @@ func (t *watchEvent) unsound() error {
 	return t.item.unsound()
 }
 
-// sound refuses a list with an object that cannot be followed. What another API server
-// sends is not refused as a whole.
+// sound refuses a list with an object that cannot be followed. It does not refuse a list of
+// another API server as a whole.
 func (f *Follower) sound(each func(item) error) func(item) error {
 	return func(it item) error {
 		if err := it.unsound(); err != nil && !f.t.Aggregated {
@@ -41,9 +44,10 @@ func (f *Follower) sound(each func(item) error) func(item) error {
 	}
 }
 
-// sameAsBefore has the type listed unless a watch that broke can be taken up: what
-// answers may be another server, or its storage another one. A short type is rather
-// listed: that versions are equal may be chance where counters begin at 1.
+// sameAsBefore decides whether a watch that broke may resume. If not, it clears f.version, so
+// that the type is listed. The server or its storage may have been replaced, so the newest
+// version must equal f.version. A type of one page is always listed: where counters begin at 1,
+// equal versions may be chance.
 func (f *Follower) sameAsBefore(ctx context.Context) error {
 	if f.listed <= pageSize {
 		f.version = ""

@@ -21,26 +21,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Options bound what a Client does. Zero fields mean the defaults.
+// Options has the limits of a Client. Zero fields mean the defaults.
 type Options struct {
 	Timeout time.Duration // of one request that is not a watch. Default 30s.
 }
 
-// name is what the API server knows the client by: in its logs, and as the
-// manager of the fields that it changes.
+// name identifies the client at the API server: in its logs, and as the manager of the fields
+// that the client changes.
 const name = "ebb-controller"
 
-// Client asks one API server. It is safe for concurrent use.
+// Client sends requests to one API server. It is safe for concurrent use.
 //
-// Requests end after 30 s. Watches share one HTTP/2 connection; each request has an
-// HTTP/1.1 one to itself, up to 64 of which are kept.
+// Requests end after 30 s by default. Watches share one HTTP/2 connection. Each other request has
+// an HTTP/1.1 connection to itself, and up to 64 of those are kept.
 type Client struct {
 	base    string // with a path if there is one, without a slash at its end
 	calls   http.RoundTripper
 	streams http.RoundTripper
 	drop    []func()
-	lists   chan struct{} // places of types that are listed
-	opens   chan struct{} // places of watches that are opened
+	lists   chan struct{} // slots of types that are listed
+	opens   chan struct{} // slots of watches that are opened
 	timeout time.Duration // of one request that is not a watch
 	timing  timing
 
@@ -51,22 +51,22 @@ type Client struct {
 	sights     sights
 
 	remoteMu    sync.Mutex
-	remote      versions // as it was known last
+	remote      versions // last known
 	remoteKnown bool
 }
 
-// timing is what only tests change.
+// timing has the durations that only tests change.
 type timing struct {
 	minPause, maxPause time.Duration // between attempts
-	settled            time.Duration // a stream that lived so long had succeeded
-	silence            time.Duration // of a list, until it does not count any more
-	idle               time.Duration // of a watch, until it is begun anew; bookmarks come about every minute
-	watchLife          time.Duration // at least
+	settled            time.Duration // a stream that lived this long was a success
+	silence            time.Duration // of a list, until it gives up its slot
+	idle               time.Duration // of a watch, until it is restarted; bookmarks come about every minute
+	watchLife          time.Duration // at least, and twice that at most
 	spread             time.Duration // over which lists after an absence begin
 }
 
-// How many types are listed, and how many watches are opened, at the same time. A list that
-// falls silent does not count.
+// How many types are listed, and how many watches are opened, at the same time. A list that falls
+// silent no longer counts.
 const (
 	maxLists = 16
 	maxOpens = 8
@@ -74,15 +74,15 @@ const (
 
 const maxPause = 30 * time.Second
 
-// Bounds of what is read.
+// Limits of what is read, in bytes.
 const (
-	maxObject    = 16 << 20 // one object in a list or a watch: 3 MiB exist
-	maxAnswer    = 4 << 20  // to a request about one object
+	maxObject    = 16 << 20 // one object in a list or a watch; 3 MiB exist
+	maxAnswer    = 4 << 20  // an answer about one object
 	maxDiscovery = 32 << 20
 )
 
-// New makes a client. It asks nothing yet. Of config it takes address,
-// credentials, TLS, proxy and wrappers; its limits and content types it does not.
+// New returns a client. It sends no request. It uses the address, credentials, TLS, proxy and
+// wrappers of config, but not its limits and content types.
 func New(config *rest.Config, options Options) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -105,28 +105,28 @@ func New(config *rest.Config, options Options) (*Client, error) {
 	return c, nil
 }
 
-// Close drops the connections on which nothing happens.
+// Close closes the idle connections.
 func (c *Client) Close() {
 	for _, drop := range c.drop {
 		drop()
 	}
 }
 
-// request is one question.
+// request is one request.
 type request struct {
 	method, path, query string
 	accept              string
 	body                []byte
 	contentType         string
 	limit               int64
-	ifNoneMatch         string      // the ETag of what is known
-	held                func() bool // it has a body, and is not sent if this says so
+	ifNoneMatch         string      // the ETag of the known answer
+	held                func() bool // set if there is a body; true: do not send the request
 }
 
 // op names a request in errors.
 func (q *request) op() string { return q.method + " " + fault.Clean(q.path) }
 
-// answer is what came back, whatever its code.
+// answer is a response with any status.
 type answer struct {
 	code       int
 	media      string
@@ -155,15 +155,15 @@ func (c *Client) ask(ctx context.Context, q request) (*answer, error) {
 	return a, nil
 }
 
-// builtIn says whether the kube-apiserver itself answers: nobody serves these groups in
-// its place.
+// builtIn reports whether the kube-apiserver itself answers: no other API server can serve these
+// groups.
 func (q *request) builtIn() bool {
 	groups := []string{"/api/v1/", "/apis/batch/", "/apis/certificates.k8s.io/", "/apis/coordination.k8s.io/"}
 	return slices.ContainsFunc(groups, func(prefix string) bool { return strings.HasPrefix(q.path, prefix) })
 }
 
-// send leaves the body to the caller, to read and close. There is no
-// http.Client: it would follow redirects, and a token must not go elsewhere.
+// send sends a request. The caller reads and closes the body. It does not use an http.Client,
+// which would follow redirects: a token must not be sent elsewhere.
 func (c *Client) send(ctx context.Context, rt http.RoundTripper, q request) (*http.Response, error) {
 	url := c.base + q.path
 	if q.query != "" {
@@ -217,7 +217,7 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	return a, nil
 }
 
-// The content types that are understood.
+// Content types that are supported.
 const (
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
 	mediaJSON     = "application/json"
@@ -229,8 +229,7 @@ func media(resp *http.Response) string {
 	return strings.TrimSpace(t)
 }
 
-// status is what an answer says of itself; the zero value if it says nothing
-// that Kubernetes would.
+// status returns the Status in an answer, or the zero value if there is none.
 func (a *answer) status() fault.Status {
 	switch a.media {
 	case mediaProtobuf:
@@ -244,7 +243,7 @@ func (a *answer) status() fault.Status {
 	return fault.Status{}
 }
 
-// refused makes an error of an answer that is one.
+// refused turns an error response into an error.
 func (q *request) refused(a *answer) *fault.Answer {
 	text := a.body
 	if a.media == mediaProtobuf {
@@ -268,25 +267,26 @@ func (q *request) refused(a *answer) *fault.Answer {
 	return f
 }
 
-// Send asks for anything, in JSON, and reads the answer into to, which may be nil. A PATCH
-// is a server-side apply.
+// Send sends any request in JSON, and decodes the answer into to. content and to may be nil. A
+// PATCH is a server-side apply.
 func (c *Client) Send(ctx context.Context, method, path string, query url.Values, content, to any) (err error) {
 	q := request{method: method, path: path, query: query.Encode(), accept: mediaJSON}
 	if method != http.MethodGet {
-		q.limit = maxDiscovery // what is deleted is listed
+		q.limit = maxDiscovery // the answer to a deletion lists what was deleted
 	}
 	if content != nil {
 		if q.body, err = json.Marshal(content); err != nil {
 			return err
 		}
 		if q.contentType = mediaJSON; method == http.MethodPatch {
-			q.contentType = "application/apply-patch+yaml" // of which JSON is a part
+			q.contentType = "application/apply-patch+yaml" // JSON is YAML, too
 		}
 	}
 	return c.askJSON(ctx, q, to)
 }
 
-// askJSON decodes an answer in JSON; nil: it is not of interest.
+// askJSON sends a request, and decodes the answer in JSON into to. If to is nil, the answer is
+// not decoded.
 func (c *Client) askJSON(ctx context.Context, q request, to any) error {
 	a, err := c.ask(ctx, q)
 	if err != nil {
@@ -308,7 +308,7 @@ func (q *request) decode(a *answer, to any) error {
 	return nil
 }
 
-// Answered is the code of the answer that an error is about; 0: there was none.
+// Answered returns the status code of the response that an error is about; 0: there was none.
 func Answered(err error) int {
 	var p *fault.Answer
 	if errors.As(err, &p) {

@@ -8,29 +8,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// sampleFor is how long samples of the API server's clock are gathered together. Those of
-// the last two such times count.
+// sampleFor is how long samples of the API server's clock are combined into one interval. The
+// samples of the last two intervals count.
 const sampleFor = time.Minute
 
-// clock is what is known of the API servers' clocks, from the Date of their answers.
-// It is never ahead of the slowest. A Date is cut to whole seconds, and was written after
-// the request was sent and before the answer came: so each sample is a lower and an upper
-// bound. While the highest lower bound is below all upper ones, the samples can be of one
-// clock, and that is the best; otherwise there are several, or one was set, and the lowest
-// counts.
+// clock estimates the API servers' clocks from the Date of their answers. It is never ahead of
+// the slowest. A Date is truncated to seconds, and was written after the request was sent and
+// before the answer came. So each sample is a lower and an upper bound.
 //
-// Between samples the time is that of this machine's monotonic clock: setting the wall
-// clock changes nothing.
+// While the highest lower bound is below all upper ones, the samples can be of one clock, and the
+// highest lower bound is the best estimate. Otherwise there are several clocks, or one was set,
+// and the lowest lower bound counts.
+//
+// Between samples the time is that of this machine's monotonic clock: setting the wall clock
+// changes nothing.
 type clock struct {
 	mu      sync.Mutex
-	base    time.Time // any moment of this machine's clocks
-	samples [2]bounds // of the last times, the newest first
+	base    time.Time // a moment of this machine's clocks, for reference
+	samples [2]bounds // of the last two intervals, the newest first
 }
 
-// bounds are those of samples, as differences to this machine's monotonic time: the least
-// and the most of the lower ones, and the least of the upper ones.
+// bounds combines samples, as differences to this machine's monotonic time. least and most are
+// the lowest and the highest lower bound; above is the lowest upper bound.
 type bounds struct {
-	since              time.Time // zero: none
+	since              time.Time // start of the interval; zero: no samples
 	least, most, above time.Duration
 }
 
@@ -38,8 +39,8 @@ func (b *bounds) add(o bounds) {
 	b.least, b.most, b.above = min(b.least, o.least), max(b.most, o.most), min(b.above, o.above)
 }
 
-// hear takes an answer of the kube-apiserver's own to a request that was sent at a time.
-// Those of other API servers behind it carry the Date of whoever made them.
+// hear takes a sample from an answer of the kube-apiserver itself. sent is when its request was
+// sent. Answers of other API servers behind it carry the Date of those servers.
 func (c *clock) hear(sent time.Time, resp *http.Response) {
 	now := time.Now()
 	date, err := http.ParseTime(resp.Header.Get("Date"))
@@ -65,10 +66,10 @@ func (c *clock) sample(sent, now, date time.Time) {
 	s.add(b)
 }
 
-// local is this machine's time by its monotonic clock, without the reading itself.
+// local returns this machine's time by its monotonic clock, without the monotonic reading itself.
 func (c *clock) local(now time.Time) time.Time { return c.base.Round(0).Add(now.Sub(c.base)) }
 
-// at is the API servers' time; not ok if no answer has come.
+// at returns the API servers' time, and false if no answer has come.
 func (c *clock) at(now time.Time) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,13 +87,14 @@ func (c *clock) at(now time.Time) (time.Time, bool) {
 	return c.local(now).Add(d).UTC(), true
 }
 
-// Time is the API server's, a second late at the most while its answers agree, less the
-// more of them there are, and never early; not ok before the first list or watch was answered. It is for deadlines that
-// rest on times in objects. now must be of [time.Now].
+// Time returns the API server's time. The result is never early. While the answers agree, it is
+// at most a second late, and less with more answers. ok is false before the first answer of the
+// kube-apiserver. The time is for deadlines that are based on times in objects. now must be of
+// [time.Now].
 func (c *Client) Time(now time.Time) (t time.Time, ok bool) { return c.clock.at(now) }
 
-// Clocked is config for another client of the same API servers, whose answers tell the
-// time, too. It may only ask for what the kube-apiserver serves itself.
+// Clocked returns config for another client of the same API servers, whose answers are samples of
+// the clock, too. That client may only request what the kube-apiserver serves itself.
 func (c *Client) Clocked(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clocked{&c.clock, next} })

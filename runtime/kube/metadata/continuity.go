@@ -9,65 +9,65 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// awayAfter is how long the API server must have been away before its etcd may be
-// another one, whatever it says of versions. Who restores an etcd from a backup stops
-// all API servers first, and that takes longer. A connection that a load balancer cuts,
-// and an API server that goes while another one is there, are replaced much sooner.
+// awayAfter is how long the API server must have been away before its etcd may be another one,
+// whatever its versions. To restore an etcd from a backup, all API servers are stopped first, and
+// that takes longer. A connection that a load balancer cuts is replaced much sooner, and so is an
+// API server that stops while another one runs.
 const awayAfter = 2 * time.Second
 
-// continuity is what the followers of a client know together of whether the API
-// server has been there all the time. After an absence its etcd may be one from a
-// backup, and may have gone on beyond all versions that were seen. Then only our own
-// last write before the absence tells how far the history is still the same one.
+// continuity is what the followers of a client know together about whether the API server was
+// there all the time. After an absence its etcd may be a restored backup, and may have advanced
+// beyond all versions that were seen. Then only the client's last own write before the absence
+// shows how far the history is still the same.
 type continuity struct {
-	after time.Duration // awayAfter, but in tests
+	after time.Duration // awayAfter, except in tests
 
 	mu    sync.Mutex
-	heard time.Time // last, by a watch or an own write
-	since time.Time // it is away; zero: it is not
-	epoch uint64    // how often it was away for long
+	heard time.Time // when the server last answered
+	since time.Time // when it became unreachable; zero: it is reachable
+	epoch uint64    // number of absences
 
-	last    written                            // own write that was acknowledged; zero: none is known
-	failed  bool                               // the own write after it got no answer
+	last    written                            // last acknowledged own write; zero: none is known
+	failed  bool                               // the own write after last got no answer
 	bounds  []bound                            // bounds[i] is of the absence between the epochs i and i+1
-	touched map[schema.GroupResource]time.Time // when something of a type was last learned other than by its stream
+	touched map[schema.GroupResource]time.Time // when an object of a type was last seen outside its stream
 	guests  []guest
 
-	followers map[*Follower]*footing // those that run, but for other API servers' types
-	unsettled int                    // of them
-	sure      chan struct{}          // closed once there are none; nil: nobody waits
+	followers map[*Follower]*footing // those that run, except of aggregated types
+	unsettled int                    // followers that are not settled in this epoch
+	sure      chan struct{}          // closed once Sure is true; nil: no caller waits
 }
 
-// footing is how a follower stands towards absences.
+// footing is the state of a follower with regard to absences.
 type footing struct {
 	begun   uint64 // the epoch in which its last list or watch was opened
-	open    bool   // and it goes on
-	settled uint64 // the one in which what it has reported was known to hold, or to be unknown
+	open    bool   // that list or watch has not ended
+	settled uint64 // the last epoch for which its reports were known to hold, or Unreadable
 }
 
-// written is an own write. What was learned before it was begun has a lower version, if
-// it is in the same etcd.
+// written is an own write. What was learned before the write began has a lower version, if it is
+// in the same etcd.
 type written struct {
 	version uint64
 	begun   time.Time
 	acked   time.Time
 }
 
-// bound says up to where the history from before an absence holds after it.
+// bound is the version up to which the history from before an absence still holds after it.
 type bound struct {
-	written      // zero: nowhere
-	sure    bool // it was seen, after the absence, that this write is still there
+	written      // zero: nothing holds
+	sure    bool // it was seen, after the absence, whether this write is still there
 }
 
-// guest is a type that was listed, of which it is not known yet whether it is in the same
-// etcd as the own writes: its list must lie between two of them.
+// guest is a type that was listed and may be in the same etcd as the own writes. It is if its
+// list lies between two of them.
 type guest struct {
 	version uint64
 	listed  time.Time
 	home    func() // called if it does
 }
 
-// hear notes that the API server is there.
+// hear notes that the API server is there, and returns the current epoch.
 func (c *continuity) hear(now time.Time) (epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *continuity) hearLocked(now time.Time) (epoch uint64) {
 	return c.epoch
 }
 
-// begin an epoch. What was reported before is bounded.
+// begin starts an epoch. b bounds what was reported before.
 func (c *continuity) begin(b bound) {
 	c.epoch++
 	c.bounds = append(c.bounds, b)
@@ -93,8 +93,8 @@ func (c *continuity) begin(b bound) {
 	}
 }
 
-// miss notes that nothing answers. If that was found out by silence alone, it has been
-// so since something was heard.
+// miss notes that the API server does not answer. If only silence shows that, the absence began
+// when the server last answered.
 func (c *continuity) miss(now time.Time, silence bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,9 +106,9 @@ func (c *continuity) miss(now time.Time, silence bool) {
 	}
 }
 
-// wrote notes an own write that was acknowledged. follows says that it was made on top
-// of the one before, which was there until then. late says that it came later than it
-// should have, although none failed.
+// wrote notes an own write that was acknowledged. follows says that the write before was still
+// there when this one was made. late says that this write came later than it should have,
+// although none failed.
 func (c *continuity) wrote(w written, follows, late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +121,8 @@ func (c *continuity) wrote(w written, follows, late bool) {
 			c.since = c.heard
 		}
 	case gap <= 2*c.after:
-		// A backup that has the write before this one would have to be made, and put
-		// back, in between.
+		// A backup that has the write before this one would have to be made and restored in
+		// between.
 		c.since = time.Time{}
 	}
 	c.hearLocked(w.acked)
@@ -141,7 +141,7 @@ func (c *continuity) notWritten(now time.Time) {
 	c.miss(now, true)
 }
 
-// looked notes what became of the last own write, as a live read has shown.
+// looked notes whether a live read found the last own write unchanged.
 func (c *continuity) looked(now time.Time, same bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,20 +153,20 @@ func (c *continuity) looked(now time.Time, same bool) {
 	}
 }
 
-// confirm says that the last own write is still there.
+// confirm notes that the last own write is still there.
 func (c *continuity) confirm() {
 	for i := len(c.bounds) - 1; i >= 0 && !c.bounds[i].sure; i-- {
 		c.bounds[i].sure = true
 	}
 }
 
-// lose says that it is not: nothing from before is known to hold.
+// lose notes that the last own write is gone: nothing from before is known to hold.
 func (c *continuity) lose() {
 	for i := len(c.bounds) - 1; i >= 0 && !c.bounds[i].sure; i-- {
 		c.bounds[i] = bound{sure: true}
 	}
 	if c.last == (written{}) {
-		return // there is none yet, or that is known
+		return // there is no own write yet, or the loss is known
 	}
 	c.begin(bound{sure: true})
 	c.last = written{}
@@ -176,21 +176,21 @@ func (c *continuity) lose() {
 type standing uint8
 
 const (
-	unsure standing = iota // nobody has looked yet
+	unsure standing = iota // the witness was not read yet
 	stands
-	fallen // perhaps: it has to be listed
+	fallen // it may not hold: the type must be listed
 )
 
-// away says whether the API server has been away for so long that an absence ends with
-// the next answer.
+// away reports whether the API server has been away for so long that its next answer begins an
+// epoch.
 func (c *continuity) away(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.since.IsZero() && now.Sub(c.since) >= c.after
 }
 
-// stands says how it is with what was reported up to a version, and began to be reported in an
-// epoch.
+// stands returns the current epoch, and whether reports about a type up to a version still hold.
+// The stream of those reports began in epoch.
 func (c *continuity) stands(r schema.GroupResource, epoch, version uint64) (now uint64, s standing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,8 +206,8 @@ func (c *continuity) stands(r schema.GroupResource, epoch, version uint64) (now 
 	return c.epoch, s
 }
 
-// touch notes that something of a type was learned by an answer: it may be newer than
-// what its stream has reported.
+// touch notes that an answer showed an object of a type. The object may be newer than what the
+// type's stream has reported.
 func (c *continuity) touch(r schema.GroupResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,8 +224,9 @@ func (c *continuity) floor() uint64 {
 	return c.last.version
 }
 
-// listed has home called if a list that was just read is not newer than the next own
-// write. floor is the version of the last one before it was asked for.
+// listed takes the version of a list that was just read, and calls home once the next own write
+// shows that the list is not newer. floor is the version of the last own write before the list
+// was requested.
 func (c *continuity) listed(floor, version uint64, home func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +235,8 @@ func (c *continuity) listed(floor, version uint64, home func()) {
 	}
 }
 
-// settle says of each guest where it is at home, if the last own write tells.
+// settle decides for each guest whether it is in the etcd of the own writes, if the last own
+// write began after the guest was listed.
 func (c *continuity) settle() {
 	left := c.guests[:0]
 	for _, g := range c.guests {
@@ -249,14 +251,14 @@ func (c *continuity) settle() {
 	c.guests = left
 }
 
-// errAway: the API server was away for long, so that nothing is known for sure.
+// errAway: the API server was away for so long that earlier reports may not hold.
 var errAway = errors.New("the API server was away")
 
-// missed notes an end of an attempt that may mean that the API server is away. An
-// answer, even a bad one, is of somebody who is there.
+// missed notes the end of an attempt if the API server may be away. Any answer, even a bad one,
+// shows that the server is there.
 func (f *Follower) missed(err error) {
 	if f.t.Aggregated {
-		return // silence is the other server's
+		return // the silence is that of the aggregated server
 	}
 	var refusal *fault.Answer
 	switch {

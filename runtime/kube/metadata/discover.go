@@ -18,27 +18,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
-// Discovery is what is served now.
+// Discovery has the types that are served now.
 type Discovery struct {
-	// Types has, for each group and resource that can be listed, watched and
-	// deleted, the version that the server prefers; and, marked Unwatched, every
-	// other version and type that can be read, so that references to them can be
-	// resolved. Events of both groups are left out.
+	// Types has the preferred version of each group and resource that can be listed, watched and
+	// deleted. It also has every other version and type that can be read, marked Unwatched, so
+	// that references to them can be resolved. Events of both groups are left out.
 	Types []gc.Type
-	// Partial names the versions of groups of which nobody knows what is served,
-	// and why. Their types must not be taken for gone.
+	// Partial has the group versions whose types are unknown, and why. Their types must not be
+	// treated as gone.
 	Partial map[string]error
-	// Unsure is why nobody could say which types other API servers serve. What was
-	// known before holds; versions of which nothing was known are marked Aggregated.
+	// Unsure is why the types that other API servers serve are unknown. What was known before is
+	// used. Versions that were never known are marked Aggregated.
 	Unsure error
 }
 
-// A version of a group, as either form of discovery reports it. Versions of one
-// group come in the order of the server's preference.
+// groupVersion is a version of a group, as either form of discovery reports it. Versions of one
+// group are in the server's order of preference.
 type groupVersion struct {
 	name      string // apps/v1, v1
 	resources []resource
-	err       error // nobody knows, or not lately
+	err       error // the resources are unknown or stale
 }
 
 type resource struct {
@@ -48,7 +47,7 @@ type resource struct {
 	verbs      []string
 }
 
-// Discover asks what is served. An error means that nothing is known.
+// Discover requests what is served. After an error nothing is known.
 func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 	var core, groups []groupVersion
 	var coreErr, groupsErr, unsure error
@@ -76,7 +75,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 			t := gc.Type{APIVersion: gv.name, Kind: r.kind, Resource: r.name, Namespaced: r.namespaced, Aggregated: remote.has(gv.name)}
 			switch {
 			case r.name == "events" && (key[0] == "" || key[0] == "events.k8s.io"):
-				continue // they are many, own nothing and are owned by nobody
+				continue // there are many, and they neither own objects nor have owners
 			case kinds[r.kind]:
 				if r.can("get") {
 					others[[2]string{gv.name, r.kind}] = append(others[[2]string{gv.name, r.kind}], r)
@@ -104,10 +103,10 @@ func (r *resource) can(verb string) bool { return slices.Contains(r.verbs, verb)
 
 func (r *resource) watchable() bool { return r.can("list") && r.can("watch") && r.can("delete") }
 
-// ordered puts those first that can be watched, of each kind, and else goes by name: which
-// is the first of a kind must not change.
+// ordered sorts watchable resources first, and then by name. The first resource of a kind must be
+// the same in each call.
 func ordered(all []resource) []resource {
-	all = slices.Clone(all) // those of before may be asked for at the same time
+	all = slices.Clone(all) // another Discover may use the cached slice at the same time
 	slices.SortStableFunc(all, func(a, b resource) int {
 		switch {
 		case a.watchable() == b.watchable():
@@ -120,7 +119,7 @@ func ordered(all []resource) []resource {
 	return all
 }
 
-// sound says whether what a server calls a resource can be asked for.
+// sound reports whether a resource can be requested by the names that the server gave it.
 func (r *resource) sound() bool { return segment(r.name) && segment(r.kind) }
 
 const aggregatedKind = "APIGroupDiscoveryList"
@@ -128,8 +127,8 @@ const aggregatedKind = "APIGroupDiscoveryList"
 const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	mediaJSON + ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," + mediaJSON
 
-// discoverUnder asks for everything at once, and again for each version if the
-// server does not know how to answer that.
+// discoverUnder requests everything at once. If the server does not support that, it requests
+// each version by itself.
 func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion, error) {
 	q := request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
 	known, _ := c.discovered.Load(path)
@@ -147,7 +146,7 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	var f *fault.Answer
 	switch {
 	case errors.As(err, &f) && f.Code == http.StatusNotFound && path == "/api":
-		return nil, nil // there are control planes without the core group
+		return nil, nil // some control planes have no core group
 	case err != nil:
 		return nil, err
 	case doc.Kind == aggregatedKind:
@@ -162,14 +161,14 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	return nil, broken(q.op(), fault.Nonsense("discovery that is a %q", fault.Clean(doc.Kind)))
 }
 
-// discovered is what a path was answered, and what the server calls that answer: as long
-// as it has not changed the server need not say it again.
+// discovered is the last answer for a path, with its ETag. The server need not send the answer
+// again while it is unchanged.
 type discovered struct {
 	etag     string
 	versions []groupVersion
 }
 
-// eachVersion asks for the resources of each version by itself.
+// eachVersion requests the resources of each version by itself.
 func (c *Client) eachVersion(ctx context.Context, names []string) []groupVersion {
 	all := make([]groupVersion, len(names))
 	var group errgroup.Group
@@ -181,7 +180,7 @@ func (c *Client) eachVersion(ctx context.Context, names []string) []groupVersion
 			return nil
 		})
 	}
-	_ = group.Wait() // each says by itself what went wrong
+	_ = group.Wait() // each version has its own error
 	return all
 }
 
@@ -201,7 +200,7 @@ func (c *Client) resourcesOf(ctx context.Context, apiVersion string) ([]resource
 	return resources(&list), nil
 }
 
-// discoveryDocument is any of the three that /api and /apis answer with.
+// discoveryDocument is any of the three documents that /api and /apis return.
 type discoveryDocument struct {
 	Kind     string            `json:"kind"`
 	Versions []string          `json:"versions"` // APIVersions
@@ -265,8 +264,8 @@ func (d *discoveryDocument) groupVersions() (names []string) {
 	return names
 }
 
-// Names are what people call the types that are served, versions in the server's order of
-// preference. [naming.ErrNoNames]: it does not know aggregated discovery.
+// Names returns the names of the types that are served, versions in the server's order of
+// preference. It returns [naming.ErrNoNames] if the server does not support aggregated discovery.
 func (c *Client) Names(ctx context.Context) (all []naming.Resource, err error) {
 	for _, path := range []string{"/api", "/apis"} {
 		var doc discoveryDocument
@@ -294,7 +293,7 @@ func (d *discoveryDocument) names() (all []naming.Resource) {
 	return all
 }
 
-// resources that a version of a group answers with.
+// resources returns the resources of a version of a group.
 func resources(l *metav1.APIResourceList) (all []resource) {
 	for _, r := range l.APIResources {
 		made := resource{name: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}

@@ -23,27 +23,27 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Outcome is how an action went.
+// Outcome is the result of an action.
 type Outcome struct {
 	Result gc.Result
-	Object *gc.Object // of a patch that is Done: as the response says
-	// Throttled says that the server wants less: it answered 429, or an error
-	// with a time to wait for.
+	Object *gc.Object // of a patch that is Done: from the response
+	// Throttled says that the server asks for fewer requests: it answered 429, or a 5xx with a
+	// time to wait.
 	Throttled  bool
 	RetryAfter time.Duration
-	// Webhook says that it failed because the server could not ask an admission
-	// webhook: that says nothing of the server.
+	// Webhook says that the action failed because the server could not call an admission webhook.
+	// That says nothing about the server.
 	Webhook bool
 	Took    time.Duration
-	Err     error // explains anything but Done and Gone
+	Err     error // set for every Result but Done and Gone
 }
 
 // Do carries out Delete, RemoveReferences, Unblock, RemoveFinalizer and FailPod.
 //
-// Every request carries the UID, as a precondition or as a test of the patch. A patch
-// tests uid, name, kind and apiVersion of each reference at its place, too. Done of a
-// patch has the object as the server then had it. Gone is only returned for a NotFound that
-// names that very object. There is no client-side rate: who calls Do bounds how much.
+// Every request carries the UID, as a precondition or as a test of the patch. A patch also tests
+// uid, name, kind and apiVersion of each reference at its index. The Outcome of a patch that is
+// Done has the object from the server's response. Gone is only returned for a NotFound that names
+// that very object. Do has no rate limit: the caller limits the rate.
 func (c *Client) Do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	began := time.Now()
 	out := c.do(ctx, a, namespaced)
@@ -60,7 +60,7 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	defer stop()
 	got, err := c.ask(ctx, q)
 	switch {
-	case errors.Is(context.Cause(ctx), errUnsure), errors.Is(err, errUnsure): // an answer is one to half a request
+	case errors.Is(context.Cause(ctx), errUnsure), errors.Is(err, errUnsure): // the answer to half a request
 		return Outcome{Result: gc.TooMany, Err: errUnsure}
 	case err != nil:
 		return Outcome{Err: err}
@@ -72,8 +72,8 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 	case a.Verb == gc.Delete && got.status().Status == "Success":
 		return Outcome{Result: gc.Done}
 	}
-	// Else an answer with a good code is the API server's only if it shows the object: what is
-	// being deleted, or what was patched.
+	// Any other answer with a success code is the API server's only if it has the object that is
+	// being deleted or was patched.
 	object, err := got.object(a.Object, partialKind)
 	if err == nil && a.Verb != gc.Delete && object.UID != a.Object.UID {
 		err = fault.Nonsense("the patched object is another")
@@ -91,13 +91,13 @@ func (c *Client) do(ctx context.Context, a gc.Action, namespaced bool) Outcome {
 // a connection.
 var errUnsure = errors.New("the API server was away")
 
-// whileSure gives a context in which a request leaves only if what it was decided on may
-// still be acted on: to get a connection may take as long as it takes the API server, or
-// another history of etcd, to come. HTTP/2 looks at the context before it writes. HTTP/1
-// writes the headers of what it has a connection for: there the body ends with an error,
-// and nobody carries out half a request.
+// whileSure returns a context in which a request is sent only while the decision behind it may
+// still be acted on. To get a connection may take until the API server, or another history of
+// etcd, is back. HTTP/2 checks the context before it writes. HTTP/1 writes the headers as soon as
+// it has a connection. There the body ends with an error, and the server does not carry out half
+// a request.
 func (c *Client) whileSure(ctx context.Context, q *request) (context.Context, func()) {
-	var held atomic.Bool // for good: it was decided before
+	var held atomic.Bool // stays true: the decision is from before the absence
 	q.held = func() bool {
 		if sure, _ := c.Sure(); !sure {
 			held.Store(true)
@@ -112,7 +112,7 @@ func (c *Client) whileSure(ctx context.Context, q *request) (context.Context, fu
 	}}), func() { cancel(nil) }
 }
 
-// hold has the body of a request end with an error if the request is not to be sent.
+// hold makes the body of a request end with an error if the request must not be sent.
 func (q *request) hold(req *http.Request) {
 	body := func() io.ReadCloser { return &heldBody{bytes.NewReader(q.body), q.held} }
 	req.Body, req.GetBody = body(), func() (io.ReadCloser, error) { return body(), nil }
@@ -169,7 +169,7 @@ func (c *Client) requestFor(a gc.Action, namespaced bool) (request, error) {
 	return q, err
 }
 
-// sortOut says what an answer that is an error means for what was wanted.
+// sortOut returns the Outcome of an action whose answer is an error.
 func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	f := q.refused(got)
 	out := Outcome{Result: gc.Failed, Err: f, RetryAfter: f.RetryAfter}
@@ -177,7 +177,8 @@ func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	case got.code == http.StatusNotFound && namesAbsent(s, a.Object):
 		return Outcome{Result: gc.Gone}
 	case s.Failed() && s.Inadmissible(), got.code == http.StatusForbidden:
-		// Before 429: a webhook that says so speaks for itself, and must not slow all others.
+		// This comes before 429: a 429 of a webhook is about the webhook, and must not slow all
+		// other actions.
 		out.Result, out.RetryAfter = gc.Forbidden, 0
 	case s.Failed() && unadmitted(s):
 		out.Webhook, out.RetryAfter = true, 0
@@ -186,8 +187,8 @@ func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 	case got.code == http.StatusConflict && s.Failed():
 		out.Result = gc.Conflict
 	case got.code == http.StatusUnprocessableEntity && s.Failed() && s.Details.Name == "" && q.method == http.MethodPatch:
-		// A test of the patch, or a place that is not there any more. What a
-		// validation finds names the object.
+		// A test of the patch failed, or an index no longer exists. An error of validation names
+		// the object.
 		out.Result = gc.Conflict
 	}
 	return out
@@ -238,7 +239,7 @@ func (n *Notice) event(in string, now time.Time) map[string]any {
 	}
 }
 
-// cut shortens to n bytes, between two letters.
+// cut shortens s to n bytes at most, without splitting a character.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "")

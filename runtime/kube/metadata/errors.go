@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// What an error of this package may be, for errors.Is.
+// Errors of this package, for errors.Is.
 var (
 	ErrUnauthorized = fault.ErrUnauthorized
 	ErrForbidden    = fault.ErrForbidden
@@ -20,14 +20,14 @@ var (
 	ErrMalformed    = fault.ErrMalformed
 	// ErrNotServed: the path is unknown there (404 without an object's name, 405, 406).
 	ErrNotServed = errors.New("not served")
-	// ErrRefused: the request is not one that can be sent, or is refused as such.
+	// ErrRefused: the request cannot be sent, or the server rejects it as such.
 	ErrRefused = errors.New("refused")
 )
 
 var errExpired = fault.ErrExpired
 
-// Throttled says whether an error is the server's wish for fewer requests, and how long
-// it wants to be left alone.
+// Throttled reports whether an error means that the server asks for fewer requests, and returns
+// how long it asks to wait.
 func Throttled(err error) (pause time.Duration, ok bool) {
 	var f *fault.Answer
 	if !errors.As(err, &f) || f.Status.Inadmissible() || f.Code != http.StatusTooManyRequests && (f.Code/100 != 5 || f.RetryAfter == 0) {
@@ -36,7 +36,8 @@ func Throttled(err error) (pause time.Duration, ok bool) {
 	return f.RetryAfter, true
 }
 
-// broken explains an error of the connection, or of what came over it.
+// broken adds the request's name and a hint to an error of the connection or of a response. It
+// returns a [fault.Answer] unchanged.
 func broken(op string, err error) error {
 	var f *fault.Answer
 	if errors.As(err, &f) {
@@ -48,23 +49,23 @@ func broken(op string, err error) error {
 	return &fault.Answer{Fault: fault.Fault{Op: op, Kind: ErrUnavailable, Cause: err, Hint: fault.Hint(err)}}
 }
 
-// namesAbsent says whether this is proof that an object is not there.
+// namesAbsent reports whether a Status proves that an object does not exist.
 func namesAbsent(s fault.Status, o gc.Coordinates) bool {
 	return s.Absent(gc.GroupOf(o.APIVersion), o.Name, o.Resource, o.Kind)
 }
 
-// unadmitted says whether an admission webhook could not be asked, in the API
-// server's own words (admission/plugin/webhook: ErrCallingWebhook).
+// unadmitted reports whether the API server could not call an admission webhook, by the server's
+// own text (admission/plugin/webhook: ErrCallingWebhook).
 func unadmitted(s fault.Status) bool {
 	return strings.HasPrefix(s.Message, "Internal error occurred: failed calling webhook ")
 }
 
-// expired says whether a watch or a list cannot go on from where it was.
+// expired reports whether a watch or a list cannot continue from its version.
 func expired(s fault.Status) bool {
 	return s.Code == http.StatusGone || s.Reason == "Expired" || s.Reason == "Gone" || s.TooLarge()
 }
 
-// pause is how long to wait as a Status says, and 0 if it does not.
+// pause returns how long a Status asks to wait, maxPause at most, or 0 if it does not say.
 func pause(s fault.Status) time.Duration {
 	return min(time.Duration(max(s.Details.RetryAfterSeconds, 0))*time.Second, maxPause)
 }

@@ -15,73 +15,72 @@ import (
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
-// Sink takes what was reported, in order. The batch is its own to keep, strings and
-// slices included. While it does not return, nothing more is read. An error ends
-// [Follower.Run] and is returned by it.
+// Sink receives what was reported, in order. It may keep the batch, with its strings and slices.
+// Until it returns, nothing more is read. An error ends [Follower.Run], which returns it.
 //
-// Strings of one batch share their memory, so keep copies of few (policy/cascade copies
-// all that it keeps: names are cloned, UIDs packed, the rest interned by copy).
+// Strings of one batch share their memory, so a sink that keeps few must copy them
+// (policy/cascade copies all that it keeps: names are cloned, UIDs packed, the rest interned by
+// copy).
 type Sink = func(ctx context.Context, batch []Event) error
 
-// Follower lists one type and watches it. Listing comes before the objects of a
-// list and Synced after them; then Observed and Deleted as they happen. After
-// Unreadable either comes a list, or Synced without one: then nothing was missed.
-// Before a list's Synced, the same may be reported twice, and as it was before.
+// Follower lists one type and watches it. It reports Listing before the objects of a list and
+// Synced after them; then Observed and Deleted as they happen. After Unreadable comes a list, or
+// Synced without a list: then nothing was missed. Before a list's Synced, an object may be
+// reported twice, and in an older state.
 //
-// This is the order of what it reports:
+// This is the order of the reports:
 //
 //	Listing  Observed…  Synced  (Observed | Deleted | Progress)…
-//	Unreadable  Synced           the watch went on without a gap
-//	Unreadable  Listing …        it could not, or nobody knows whether it may
+//	Unreadable  Synced           the watch resumed without a gap
+//	Unreadable  Listing …        it could not resume, or may not be able to
 //	Away …                       the API server was away for 2 s; then as above
 //	WentBack  Listing …          resourceVersions went backwards: etcd was restored;
-//	                             all other types need Relist
+//	                             all other types must be listed again
 //
-// An end of a watch that is taken up at the first attempt is not reported.
+// A watch that ends and resumes at the first attempt is not reported.
 type Follower struct {
 	c       *Client
 	t       gc.Type
 	path    string
 	pathErr error
-	query   url.Values // of lists: what is selected
+	query   url.Values // of lists: the selection
 	sink    Sink
 
-	// turn is held by whoever calls sink. It guards reported.
+	// turn is a lock, held by the goroutine that calls sink. It guards reported.
 	turn     chan struct{}
-	reported progress // handed on
+	reported progress // what the sink has received
 
-	home atomic.Uint64 // the list that showed that the type is in the witness's etcd
+	home atomic.Uint64 // number of the list that showed that the type is in the witness's etcd
 
 	again  atomic.Bool // Relist was called
 	wake   chan struct{}
-	cancel atomic.Pointer[context.CancelCauseFunc] // of the attempt at hand
+	cancel atomic.Pointer[context.CancelCauseFunc] // of the current attempt
 
-	// Of the goroutine of Run alone.
-	asked    time.Time // when the list was asked for that comes, or came last
+	// Owned by the goroutine of Run.
+	asked    time.Time // when the current or the last list was requested
 	version  string    // to watch from; empty: list first
-	highest  uint64    // resourceVersion of the type's own that was ever seen
-	doubtful bool      // the last stream ended otherwise than in time
-	silent   bool      // because nothing was heard
+	highest  uint64    // highest resourceVersion of the type ever seen
+	doubtful bool      // the last stream ended before its time
+	silent   bool      // because the server was silent
 	broke    time.Time // when the last stream ended
 	epoch    uint64    // of continuity, when the last stream began
-	tried    uint64    // the one in which the attempt at hand began
-	checked  uint64    // the one for which it was found out that the watch may go on
+	tried    uint64    // in which the current attempt began
+	checked  uint64    // for which the watch was found to be resumable
 	resumed  bool      // the last stream was the first after an absence
-	lists    uint64    // that were read
+	lists    uint64    // number of lists that were read
 	floor    uint64    // the witness's last version before the last list
 	paged    bool      // the server does not stream lists
 	listed   int       // objects of the last list in pages
-	whole    bool      // the next list is to have no pages
+	whole    bool      // the next list is read in one answer
 	failing  bool      // Unreadable was reported last
-	dropped  bool      // a batch of the attempt at hand
+	dropped  bool      // a batch of the current attempt did not reach the sink
 	batch    []Event
 	decoder  decoder
 }
 
-// Follow prepares to follow a type; nothing happens before Run. The path is the
-// type's own: it must be one that [Client.Discover] returned, or the first Run
-// says what is wrong with it. With fields, whole objects are read instead of their
-// metadata, which the server must have in protobuf.
+// Follow returns a Follower of a type. Nothing happens before Run. The type must be one that
+// [Client.Discover] returned; if its path is invalid, Run returns an error. With fields, whole
+// objects are read instead of their metadata, and the server must have them in protobuf.
 func (c *Client) Follow(t gc.Type, fields Fields, sink Sink) *Follower {
 	f := &Follower{c: c, t: t, sink: sink, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	f.decoder.kind, f.decoder.fields = t.Kind, fields
@@ -90,13 +89,14 @@ func (c *Client) Follow(t gc.Type, fields Fields, sink Sink) *Follower {
 	return f
 }
 
-// Relist has the type listed again, from the beginning: etcd was restored.
+// Relist makes Run list the type again from the beginning: etcd was restored, or the watch
+// proves nothing.
 func (f *Follower) Relist() {
 	f.again.Store(true)
 	f.interrupt(errRelist)
 }
 
-// interrupt ends the attempt at hand, or the wait for the next.
+// interrupt ends the current attempt, or the wait for the next.
 func (f *Follower) interrupt(why error) {
 	if cancel := f.cancel.Load(); cancel != nil {
 		(*cancel)(why)
@@ -136,7 +136,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 		f.missed(err)
 		if errors.Is(err, errAway) || f.resumed && errors.Is(err, errExpired) {
-			// Many types are listed now: not all at once.
+			// Many types are listed now: spread the lists.
 			f.version = ""
 			if !f.wait(ctx, rand.N(f.c.timing.spread+1)) {
 				return nil
@@ -148,12 +148,13 @@ func (f *Follower) Run(ctx context.Context) error {
 			quick = 0
 		}
 		if f.quiet(err) {
-			// A server that ends every watch at once must not be asked in a circle.
+			// Do not retry in a tight loop if the server ends every watch at once.
 			if quick++; quick <= 3 {
 				continue
 			}
 			if f.t.Aggregated {
-				// It can be read, only late: each end is taken up without a gap, or listed.
+				// The type can be read, only late: each watch resumes without a gap, or the type
+				// is listed.
 				if !f.wait(ctx, wait.Jitter(backoff.Next())) {
 					return nil
 				}
@@ -164,7 +165,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			if ctx.Err() == nil && errors.As(err, &own) {
 				return own.error
 			}
-			return nil // it was only asked to end
+			return nil // ctx has ended
 		}
 		if !f.wait(ctx, max(wait.Jitter(backoff.Next()), fault.RetryAfter(err))) {
 			return nil
@@ -172,13 +173,13 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// attempt lists or watches until that ends. again says that Relist ended it.
+// attempt lists or watches until that ends. again reports that Relist or an absence ended it.
 func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	f.cancel.Store(&cancel)
 	f.dropped, f.silent = false, false
-	if f.again.Swap(false) { // whoever comes later cancels
+	if f.again.Swap(false) { // a later Relist cancels ctx
 		f.version = ""
 	}
 	err = f.listOrWatch(ctx)
@@ -190,18 +191,17 @@ func (f *Follower) attempt(ctx context.Context) (again bool, err error) {
 	case errAbsence:
 		f.broke, f.doubtful, f.silent = time.Now(), true, false
 		if f.dropped {
-			f.version = "" // what was read was not handed on: nobody would report it again
+			f.version = "" // what was read did not reach the sink, and would not be reported again
 		}
 		return true, nil
 	}
 	return false, err
 }
 
-// errEnded is a stream that was begun, and ended without saying anything that
-// cannot be followed.
+// errEnded: a stream began, and ended without an error of the server or malformed data.
 var errEnded = errors.New("the watch ended")
 
-// quiet says whether an end is nothing to tell of, and prepares what comes next.
+// quiet reports whether an end needs no report, and prepares the next attempt.
 func (f *Follower) quiet(err error) bool {
 	var refusal *fault.Answer
 	switch {
@@ -214,8 +214,8 @@ func (f *Follower) quiet(err error) bool {
 		f.paged = true
 		return true
 	case errors.As(err, &refusal) && (refusal.Code/100 == 4 && refusal.Code != http.StatusTooManyRequests):
-		// The type may have gone and come again, or the right to it: whatever
-		// comes then has a history of its own.
+		// The type, or the right to read it, may be gone and come back later. It has a new
+		// history then.
 		f.version = ""
 	case errors.Is(err, ErrMalformed):
 		f.version = ""
@@ -223,7 +223,7 @@ func (f *Follower) quiet(err error) bool {
 	return false
 }
 
-// listOrWatch never returns without an error.
+// listOrWatch lists or watches until that ends. It always returns an error.
 func (f *Follower) listOrWatch(ctx context.Context) error {
 	if f.doubtful && f.t.Aggregated && f.version != "" {
 		if err := f.sameAsBefore(ctx); err != nil {
@@ -233,7 +233,7 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 	switch {
 	case f.version == "" && (f.paged || f.t.Aggregated):
 		if err := f.pages(ctx); err != nil {
-			f.paged = f.whole // if not, perhaps that was it
+			f.paged = f.whole // otherwise try a streamed list again: the pages may be the cause
 			return err
 		}
 	case f.version == "":
@@ -247,10 +247,10 @@ func (f *Follower) listOrWatch(ctx context.Context) error {
 	return f.stream(ctx, false)
 }
 
-// probe asks for the type's own version, about which the witness says nothing.
+// probe requests the type's own version, for a type that the witness proves nothing about.
 func (f *Follower) probe(ctx context.Context) error {
 	if f.highest == 0 {
-		return nil // no numbers: nothing to compare
+		return nil // versions are no numbers: nothing to compare
 	}
 	place := f.c.place(ctx, f.c.lists)
 	defer place.release()
@@ -263,8 +263,8 @@ func (f *Follower) probe(ctx context.Context) error {
 
 var errWentBack = errors.New("resourceVersions went backwards")
 
-// compare takes the version of a consistent list. One that is lower than what
-// was seen of this type before says that etcd was restored.
+// compare takes the version of a consistent list. If it is lower than a version seen of this type
+// before, etcd was restored: compare reports WentBack, and returns errWentBack.
 func (f *Follower) compare(ctx context.Context, version string) error {
 	v, ok := number64(version)
 	ok = ok && !f.t.Aggregated
@@ -282,15 +282,15 @@ func (f *Follower) compare(ctx context.Context, version string) error {
 	return nil
 }
 
-// number64 reads a resourceVersion that is a number, as on Kubernetes' own
-// storage; others cannot be compared.
+// number64 parses a resourceVersion that is a number, as in Kubernetes' own storage. Other
+// versions cannot be compared.
 func number64(s string) (uint64, bool) {
 	v, err := strconv.ParseUint(s, 10, 64)
 	return v, err == nil
 }
 
-// away notes in which epoch a list or a watch begins, and tells if the API server was
-// away since the one before.
+// away notes in which epoch a list or a watch begins. It returns Away if the API server was away
+// since the one before.
 func (f *Follower) away(epoch uint64) (e []Event) {
 	if f.resumed = epoch != f.epoch && f.lists > 0; f.resumed {
 		e = []Event{{Kind: Away, Absences: epoch}}
@@ -300,8 +300,8 @@ func (f *Follower) away(epoch uint64) (e []Event) {
 	return e
 }
 
-// listing begins a list, and says up to which version all had been reported before: nobody but
-// the goroutine of Run changes that.
+// listing returns the event that begins a list. It has the version up to which everything was
+// reported before. Only the goroutine of Run changes that version, so no lock is needed.
 func (f *Follower) listing() Event {
 	e := Event{Kind: Listing}
 	if f.reported.passed > 0 {
@@ -310,7 +310,8 @@ func (f *Follower) listing() Event {
 	return e
 }
 
-// hearDate takes the Date of an answer, unless another API server may have made it.
+// hearDate takes the Date of an answer as a sample of the clock, unless another API server may
+// have made it.
 func (f *Follower) hearDate(sent time.Time, resp *http.Response) {
 	if !f.t.Aggregated {
 		f.c.clock.hear(sent, resp)
@@ -325,7 +326,7 @@ func (f *Follower) observed(it item) Event {
 	return Event{Kind: Observed, Object: it.Object, Fields: it.fields, Generation: it.generation}
 }
 
-// synced ends a list.
+// synced reports the end of a list of this version.
 func (f *Follower) synced(ctx context.Context, version string) error {
 	if err := f.compare(ctx, version); err != nil {
 		return err
@@ -336,7 +337,7 @@ func (f *Follower) synced(ctx context.Context, version string) error {
 	return f.flush(ctx)
 }
 
-// unreadable tells that the type is; err is only that of a sink.
+// unreadable reports that the type is unreadable. It returns an error of the sink or of ctx.
 func (f *Follower) unreadable(ctx context.Context, why error) error {
 	f.batch = append(f.batch[:0], Event{Kind: Unreadable, Err: f.fault(why)})
 	f.failing = true

@@ -7,9 +7,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// frames cuts a stream into what it is made of: events with their length before
-// them, or the parts of a list. The buffer grows with what really came, not with
-// what a length claims, and shrinks again: there is one for every type.
+// frames splits a stream into its parts: events with their length before them, or the parts of a
+// list. The buffer grows with the bytes that arrived, not with a claimed length, and shrinks
+// again, because every type has one.
 type frames struct {
 	r      io.Reader
 	buf    []byte
@@ -22,7 +22,7 @@ type frames struct {
 
 const (
 	minBuffer = 4 << 10
-	maxBuffer = 64 << 10 // but for an object that is longer
+	maxBuffer = 64 << 10 // except for a longer object
 )
 
 func newFrames(r io.Reader) *frames { return &frames{r: r} }
@@ -49,7 +49,7 @@ func (f *frames) skip(n int) {
 	f.passed += int64(n)
 }
 
-// read reads once, into a buffer that has room for something.
+// read makes room in the buffer, and reads until something arrives.
 func (f *frames) read() error {
 	f.makeRoom()
 	for range 100 {
@@ -62,7 +62,7 @@ func (f *frames) read() error {
 			f.small++
 		}
 		if n > 0 {
-			return nil // an error comes again
+			return nil // the next Read returns the error again
 		}
 		if err != nil {
 			return err
@@ -76,14 +76,14 @@ func (f *frames) makeRoom() {
 	switch have := f.have(); {
 	case size == 0, have == 0 && (size > maxBuffer || f.small > 4):
 		size = minBuffer
-	case f.full && size < maxBuffer, have == size: // all of it belongs to one frame, and came
+	case f.full && size < maxBuffer, have == size: // the whole buffer is a part of one frame
 		size *= 2
 	}
 	to := f.buf
 	if size != len(f.buf) {
 		to = make([]byte, size)
 	} else if f.begin == 0 {
-		return // what is there stays; a long frame may come in many pieces
+		return // do not move the bytes: a long frame may arrive in many pieces
 	}
 	f.end = copy(to, f.buf[f.begin:f.end])
 	f.buf, f.begin = to, 0
@@ -111,7 +111,7 @@ func (f *frames) next() ([]byte, error) {
 	return b, nil
 }
 
-// ready says whether a whole frame is at hand: then next does not wait.
+// ready reports whether a whole frame is buffered. Then next does not wait.
 func (f *frames) ready() bool {
 	if f.have() < 4 {
 		return false

@@ -15,17 +15,17 @@ import (
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
-// ListedObject is an object as [Client.List] returns it. Its strings may share the memory of others:
-// clone what is kept.
+// ListedObject is an object as [Client.List] returns it. Its strings may share memory with other
+// objects: clone what is kept.
 type ListedObject struct {
 	gc.Object
-	Deleted time.Time // deletionTimestamp; zero: none, or none that can be read
+	Deleted time.Time // deletionTimestamp; zero: none, or an unreadable one
 	Labels  map[string]string
 }
 
 // Selection narrows a list. The zero value selects everything.
 type Selection struct {
-	Namespace string // of a type that has namespaces; empty: all
+	Namespace string // of a namespaced type; empty: all
 	Labels    string // a label selector
 	Fields    string // a field selector
 }
@@ -47,13 +47,12 @@ func (s Selection) path(t gc.Type) (string, error) {
 	return pathOf(t.APIVersion, "namespaces", s.Namespace, t.Resource)
 }
 
-// listAttempts are how often a list may break off before it counts as one that cannot be
-// read.
+// listAttempts is how often a list is tried before it counts as unreadable.
 const listAttempts = 3
 
-// List reads the metadata of a type once, page by page, and hands each object to each.
-// begin is called first, and whenever the list begins anew: what was reported before counts
-// no more.
+// List reads the metadata of a type once, page by page, and calls each for each object. It calls
+// begin first, and whenever the list starts over: the objects that were reported before no longer
+// count.
 func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(), each func(ListedObject)) error {
 	f := c.Follow(t, nil, nil)
 	f.path, f.pathErr = s.path(t)
@@ -67,7 +66,7 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 		place := c.place(ctx, c.lists)
 		err := f.all(ctx, place.heard, func(it item) error {
 			if it.unsound() != nil {
-				return nil // of another API server: nobody could refer to it
+				return nil // of another API server: no reference can name it
 			}
 			it.listed.Object = it.Object
 			it.listed.APIVersion, it.listed.Kind = t.APIVersion, t.Kind
@@ -93,7 +92,8 @@ func (c *Client) List(ctx context.Context, t gc.Type, s Selection, begin func(),
 	}
 }
 
-// all reads a list page by page, unless it is to be whole, and calls read after each page but the last.
+// all reads a list page by page, or in one answer if f.whole is set. It calls read after each
+// page but the last.
 func (f *Follower) all(ctx context.Context, read func(), each func(item) error) error {
 	limit := pageSize
 	if f.whole {
@@ -129,7 +129,7 @@ func (t *ListedObject) label(b []byte) error {
 	return err
 }
 
-// Whole reads one object as JSON, with all that is in it.
+// Whole reads one whole object as JSON into to.
 func (c *Client) Whole(ctx context.Context, o gc.Coordinates, namespaced bool, to any) error {
 	path, err := objectPath(o, namespaced)
 	if err != nil {
@@ -138,8 +138,7 @@ func (c *Client) Whole(ctx context.Context, o gc.Coordinates, namespaced bool, t
 	return c.askJSON(ctx, request{method: http.MethodGet, path: path, accept: mediaJSON, limit: maxObject}, to)
 }
 
-// WholeList reads the objects of a type as JSON, with all that is in them: of types that
-// have few.
+// WholeList reads the whole objects of a type as JSON. It is for types that have few.
 func (c *Client) WholeList(ctx context.Context, t gc.Type, s Selection, each func(json.RawMessage) error) error {
 	path, err := s.path(t)
 	if err != nil {
@@ -169,10 +168,9 @@ func (c *Client) WholeList(ctx context.Context, t gc.Type, s Selection, each fun
 	}
 }
 
-// ListFields reads all objects of a type live, as they stand when it is asked for, with what
-// fields picks; s selects them. The strings that take gets share the
-// memory of a page. An object whose fields cannot be read is an error: who lists live wants
-// proof.
+// ListFields reads all objects of a type live, with what fields picks from each; s selects the
+// objects. The strings that take gets share the memory of a page. An object whose fields cannot
+// be read is an error, because callers need proof.
 func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields Fields, take func(gc.Object, any) error) error {
 	f := c.Follow(t, fields, nil)
 	if f.path, f.pathErr = s.path(t); f.pathErr != nil {
@@ -188,8 +186,8 @@ func (c *Client) ListFields(ctx context.Context, t gc.Type, s Selection, fields 
 	})
 }
 
-// ReadFields reads what fields picks from one object, live. There is one, with whatever UID, if
-// there is no error.
+// ReadFields reads one object live, and returns what fields picks from it. Without an error the
+// object exists, with any UID.
 func (c *Client) ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields Fields) (any, error) {
 	path, err := objectPath(o, namespaced)
 	if err != nil {
@@ -211,7 +209,7 @@ func (c *Client) ReadFields(ctx context.Context, o gc.Coordinates, namespaced bo
 		return nil, broken(q.op(), err)
 	}
 	got, err := fields(t.raw)
-	if err != nil { // without its words: they may repeat what is secret
+	if err != nil { // without the error's text, which may contain a secret
 		return nil, broken(q.op(), fault.Nonsense("a %s that cannot be read", o.Kind))
 	}
 	return got, nil

@@ -17,19 +17,20 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
-// page is what a list says of itself.
+// page is the metadata of a list.
 type page struct {
 	version string
-	next    string // more is to come
+	next    string // continue token; empty: no more pages
 }
 
-// pageSize is how many objects one answer of a list has.
+// pageSize is how many objects one page of a list has at most.
 const pageSize = 500
 
-// list asks for one page of a type, or without a limit for all of it, and hands each
-// object to each. Without a resourceVersion it is of the newest state. It may be cut
-// short by an error, after objects were handed out. The server has no longer for a page
-// than for any answer; without a limit, for each object.
+// list requests one page of a type, or all of it if limit is 0, and calls each for each object.
+// next is the continue token of the page before; empty: the first page. The request has no
+// resourceVersion, so it reads the newest state. On an error, each may already have been called
+// for some objects. The timeout of a request applies to a page; without a limit, to each object.
+// The time that each takes does not count.
 func (f *Follower) list(ctx context.Context, next string, limit int, each func(item) error) (page, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -38,7 +39,7 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	defer timer.Stop()
 	take := each
 	each = func(it item) error {
-		timer.Stop() // whoever takes it may take his time
+		timer.Stop() // the time that take needs does not count
 		if limit > 0 {
 			left -= time.Since(waits)
 		}
@@ -64,7 +65,7 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		if f.decoder.details && resp.StatusCode == http.StatusForbidden {
-			f.hearDate(sent, resp) // who may list nothing wants to know the time, too
+			f.hearDate(sent, resp) // a client that may not list needs the time, too
 		}
 		a, err := readAnswer(resp, maxAnswer)
 		if err != nil {
@@ -80,7 +81,7 @@ func (f *Follower) list(ctx context.Context, next string, limit int, each func(i
 	return p, nil
 }
 
-// readPage reads the answer to a list that asked for what follows next.
+// readPage reads the answer to a request with the continue token next.
 func (f *Follower) readPage(resp *http.Response, next string, each func(item) error) (p page, err error) {
 	switch m := media(resp); {
 	case m == mediaProtobuf:
@@ -101,8 +102,8 @@ func (f *Follower) readPage(resp *http.Response, next string, each func(item) er
 	return p, nil
 }
 
-// protoList reads a PartialObjectMetadataList without ever holding more of it
-// than one object: five hundred may have a megabyte each.
+// protoList reads a list in protobuf. It never holds more of the list than one object: five
+// hundred may have a megabyte each.
 func protoList(f *frames, d *decoder, each func(item) error) (page, error) {
 	head, err := f.peek(len(magic))
 	if err != nil {
@@ -185,8 +186,8 @@ func (p *page) meta(b []byte) error {
 	return err
 }
 
-// header reads the head of a field. All fields of a list and of its envelope
-// that matter have a length; others are as good as empty.
+// header reads the head of a field. All fields of a list and of its envelope that matter have a
+// length. It reads a number as a field without bytes.
 func (f *frames) header() (n protowire.Number, size int64, err error) {
 	tag, err := f.varint()
 	if err != nil {
@@ -241,7 +242,7 @@ func (f *frames) take(n int64) ([]byte, error) {
 	return b, nil
 }
 
-// cutOff makes an error of an end that comes too early.
+// cutOff replaces io.EOF with io.ErrUnexpectedEOF.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -335,9 +336,10 @@ func (f *Follower) pages(ctx context.Context) error {
 	return f.synced(ctx, first.version)
 }
 
-// expired finds a way out for a list whose next page etcd has forgotten. Going on with
-// the newest state, as the server offers, would not help: the watch would have to begin
-// where the first page was, and that is forgotten, too. So the next list is one answer.
+// expired handles a list whose next page etcd has forgotten. The server offers to continue with
+// the newest state. That would not help: the watch would have to begin where the first page was,
+// and etcd has forgotten that version, too. So the next list is read in one answer. If that
+// expires as well, expired returns another error.
 func (f *Follower) expired(whole bool, err error) error {
 	if f.whole = !whole; f.whole {
 		return err

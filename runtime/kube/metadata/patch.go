@@ -11,10 +11,10 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// object is one in JSON.
+// object is a JSON object.
 type object map[string]any
 
-// deleteOptions says how to delete, and what must not have changed.
+// deleteOptions returns how to delete, with UID and resourceVersion as preconditions.
 func deleteOptions(a gc.Action) any {
 	uid := types.UID(a.Object.UID)
 	o := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
@@ -29,24 +29,26 @@ func deleteOptions(a gc.Action) any {
 	return o
 }
 
-// The API server takes at most 10,000 operations in one patch. Of more than
-// maxRefs references some are left for the next: the object as it then is says so.
+// maxRefs is how many references one patch changes. The API server accepts at most 10,000
+// operations in one patch. Further references are left for the next patch: the object in the
+// response still has them.
 const maxRefs = 1500
 
-// operation is one of a JSON patch.
+// operation is one operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// patch begins one that nothing but the object in question passes.
+// patch begins a JSON patch with a test of the UID, so that it changes no other object.
 func patch(a gc.Action) []operation {
 	return []operation{{"test", "/metadata/uid", a.Object.UID}}
 }
 
-// ofReferences is a patch that tests that the references stand where they stood, and then
-// does something with each, from the last to the first: what is removed moves those behind it.
+// ofReferences returns a patch that tests that the references are still at their indexes, and
+// then applies do to each. It goes from the last to the first, because a removal shifts the
+// references behind it.
 func ofReferences(a gc.Action, do func(path string) operation) []operation {
 	refs := slices.Clone(a.Refs)
 	slices.SortFunc(refs, func(a, b gc.Position) int { return b.Index - a.Index })
@@ -65,7 +67,7 @@ func removeReferences(a gc.Action) any {
 	return ofReferences(a, func(path string) operation { return operation{Op: "remove", Path: path} })
 }
 
-// unblock sets the field: "add" does, whether it was there or not.
+// unblock sets blockOwnerDeletion to false. "add" does that whether the field exists or not.
 func unblock(a gc.Action) any {
 	return ofReferences(a, func(path string) operation { return operation{"add", path + "/blockOwnerDeletion", false} })
 }
@@ -73,15 +75,15 @@ func unblock(a gc.Action) any {
 func removeFinalizer(a gc.Action) any {
 	all := patch(a)
 	if a.Finalizer == gc.OrphanFinalizer {
-		// What its dependents were decided on must not have changed.
+		// The object must not have changed since the decision about its dependents.
 		all = append(all, operation{"test", "/metadata/resourceVersion", a.ResourceVersion})
 	}
 	path := "/metadata/finalizers/" + strconv.Itoa(a.Index)
 	return append(all, operation{"test", path, a.Finalizer}, operation{Op: "remove", Path: path})
 }
 
-// failPod sets what a controller that counts failures looks at. UID and version in a patch
-// are preconditions; conditions are merged by their type.
+// failPod sets what controllers that count failures read. UID and version in a patch are
+// preconditions; conditions are merged by their type.
 func failPod(a gc.Action, now time.Time) any {
 	status := object{"phase": "Failed"}
 	if a.Disrupted {

@@ -10,22 +10,22 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// progress is what was handed on. Whoever holds the follower's turn may look.
+// progress is what the sink has received. The holder of the follower's turn may read it.
 type progress struct {
-	listedFrom time.Time     // when the last list that was complete was asked for
-	live       bool          // the stream reports what happens, as far as is known
+	listedFrom time.Time     // when the last complete list was requested
+	live       bool          // the stream reports changes, as far as is known
 	listing    bool          // a list has begun, and not ended
-	passed     uint64        // the stream has reported everything up to this; 0: unknown
-	changed    chan struct{} // closed when something was handed on
-	awaited    bool          // somebody waits for changed
+	passed     uint64        // version up to which everything was reported; 0: unknown
+	changed    chan struct{} // closed when the sink has received events
+	awaited    bool          // a CatchUp waits for changed
 }
 
-// sinkError is an error of the sink, which is not the follower's to deal with.
+// sinkError is an error of the sink. The follower does not handle it: Run returns it.
 type sinkError struct{ error }
 
 func (e *sinkError) Unwrap() error { return e.error }
 
-// flush hands on what is together. What a batch holds is the sink's from now on.
+// flush passes the collected events to the sink, which owns the batch from then on.
 func (f *Follower) flush(ctx context.Context) error {
 	if len(f.batch) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (f *Follower) lock(ctx context.Context) error {
 
 func (f *Follower) unlock() { <-f.turn }
 
-// hand is deliver for who has the turn; only the goroutine of Run calls it.
+// hand is deliver for a caller that has the turn. Only the goroutine of Run calls it.
 func (f *Follower) hand(ctx context.Context, batch []Event) error {
 	if err := f.sink(ctx, batch); err != nil {
 		return &sinkError{err}
@@ -106,7 +106,7 @@ func (p *progress) pass(version string) {
 	}
 }
 
-// fault names the type in an error, and says what a person can do about it.
+// fault adds the type to an error.
 func (f *Follower) fault(err error) error {
 	var known *typeError
 	if err == nil || errors.As(err, &known) {
@@ -131,13 +131,13 @@ func (e *typeError) Error() string {
 
 func (e *typeError) Unwrap() error { return e.err }
 
-// CatchUp returns once everything that had happened to the type when it was called has
-// been passed to the sink. Run must run meanwhile.
+// CatchUp returns once everything that had happened to the type when it was called has been
+// passed to the sink. Run must be running.
 //
-// A list of one object shows the newest version. The proof is that the stream has reported
-// everything up to it, which a bookmark says within a minute on a type on which nothing
-// happens, or a list that was asked for since. Versions of other API servers prove
-// nothing: their types are listed.
+// A list of one object shows the newest version. CatchUp waits until the stream has reported
+// everything up to that version, or until a list that was requested later is complete. On an idle
+// type a bookmark proves the former within a minute. Versions of other API servers prove nothing,
+// so their types are listed.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	if f.pathErr != nil {
 		return f.fault(f.pathErr)
@@ -173,34 +173,34 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 // EventKind says what an Event reports.
 type EventKind uint8
 
-// What following a type reports, in order. See [Follower] for the order.
+// Kinds of events. See [Follower] for their order.
 const (
-	Listing    EventKind = iota + 1 // a list begins: what it does not name until Synced is missing
-	Observed                        // Object is there, like this
-	Synced                          // the list is complete; or, without Listing before it, the watch that was Unreadable goes on without a gap
-	Deleted                         // Object went: a DELETED event
+	Listing    EventKind = iota + 1 // a list begins: objects that it does not have until Synced are gone
+	Observed                        // Object exists in this state
+	Synced                          // the list is complete; without a Listing: the watch resumed, no gap
+	Deleted                         // Object was deleted: a DELETED event
 	Progress                        // a bookmark: everything up to ResourceVersion was reported
 	Unreadable                      // the type cannot be listed or watched at present, because of Err
-	Away                            // the API server was away for long: proof of absence from before may be of another history
+	Away                            // the API server was away: an older proof of absence may not hold
 	WentBack                        // resourceVersions went backwards: etcd was restored. A list follows
 	Skipped                         // Object cannot be followed, because of Err; only of other API servers
 )
 
-// Event is one thing that following a type reports.
+// Event is one report about a type.
 type Event struct {
 	Kind            EventKind
 	Object          gc.Object // of Observed and Deleted
 	Fields          any       // of Object: what [Fields] made of it
 	Generation      int64     // of Object; 0: it has none
-	ResourceVersion string    // of Synced and Progress; of Listing that up to which everything was reported before, if it is known
-	Absences        uint64    // of Away: how many there were by now
+	ResourceVersion string    // of Synced and Progress; of Listing: all up to it was reported; empty: unknown
+	Absences        uint64    // of Away: number of absences so far
 	Err             error     // of Unreadable and Skipped
 }
 
-// Fields picks from an object what is not in its metadata. It gets the protobuf message of
-// the whole object, which is valid during the call only. If it cannot, the event has none:
-// its metadata holds all the same.
+// Fields reads from an object what is not in its metadata. It gets the protobuf message of the
+// whole object, which is valid during the call only. After an error the event has no Fields, but
+// its metadata is valid.
 type Fields func(message []byte) (any, error)
 
-// maxBatch is how many events a sink is given at most.
+// maxBatch is the maximum number of events in a batch.
 const maxBatch = 512

@@ -13,13 +13,13 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// Read reads an object live. Absent is only returned for an answer that names that
-// very object as not found; the error explains Unknown. Where several resources of the
-// group version have the kind, it is absent only if each says so.
+// Read reads an object live. Absent is only returned for an answer that names that very object as
+// not found. Where several resources of the group version have the kind, each must answer so. The
+// error explains Unknown.
 //
-// A bare 404 (the version is not served, the type has gone), a refusal, an admission
-// webhook that answers in the API server's name, HTML, a redirect, silence and nonsense
-// are Unknown.
+// A bare 404 (the version is not served, the type is gone), a refusal, an admission webhook that
+// answers in the API server's name, HTML, a redirect, a timeout and malformed answers are
+// Unknown.
 func (c *Client) Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error) {
 	a, err := c.read(ctx, o, namespaced)
 	if a.State == gc.Absent || a.State == gc.Exists && a.Object.UID != o.UID {
@@ -35,7 +35,7 @@ func (c *Client) read(ctx context.Context, o gc.Coordinates, namespaced bool) (g
 	if err != nil {
 		return gc.Answer{}, err
 	}
-	// Without a resourceVersion: never an answer from a cache that is behind.
+	// No resourceVersion: the answer must not come from a stale cache.
 	q := request{method: http.MethodGet, path: path, accept: acceptPartial}
 	a, err := c.ask(ctx, q)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Client) read(ctx context.Context, o gc.Coordinates, namespaced bool) (g
 	return gc.Answer{}, err
 }
 
-// object reads an answer as the object that was asked for, in protobuf of a kind. With a UID of its
-// own: the name may have been taken by another.
+// object decodes an answer as the object at o, which in protobuf has this kind. The result has
+// the UID of the answer: another object may have taken the name.
 func (a *answer) object(o gc.Coordinates, kind string) (*gc.Object, error) {
 	it, err := a.item(kind)
 	if err != nil {
@@ -93,12 +93,13 @@ func (a *answer) item(kind string) (item, error) {
 	return item{}, fault.Nonsense("an answer of the type %s", fault.Clean(a.media))
 }
 
-// alike are the resources, by group version and kind, beside the first that has the kind:
-// a reference to the kind may mean an object of any of them.
+// alike has, by group version and kind, the resources other than the first of the kind. A
+// reference to the kind may mean an object of any of them.
 type alike map[[2]string][]resource
 
-// absentElsewhere is nil if no other resource of the kind has the object, and each answered
-// so. One that has it is no answer either: its own watch tells of it.
+// absentElsewhere returns nil if each other resource of the kind answered that it does not have
+// the object. If one has it, that is an error, too: the watch of that resource reports the
+// object.
 func (c *Client) absentElsewhere(ctx context.Context, o gc.Coordinates) error {
 	known := c.alike.Load()
 	if known == nil {
@@ -120,8 +121,8 @@ func (c *Client) absentElsewhere(ctx context.Context, o gc.Coordinates) error {
 	return nil
 }
 
-// pathOf is where the words lead to in a group's version (/api/v1, /apis/apps/v1), if they
-// can be elements of a path.
+// pathOf returns the path of the words in a group's version (/api/v1, /apis/apps/v1), or an error
+// if they cannot be elements of a path.
 func pathOf(apiVersion string, words ...string) (string, error) {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	path, all := "/api", append([]string{group}, words...)
@@ -137,7 +138,7 @@ func pathOf(apiVersion string, words ...string) (string, error) {
 	return path, nil
 }
 
-// objectPath is where an object is, if its coordinates can be those of one.
+// objectPath returns the path of an object, or an error if no object can have these coordinates.
 func objectPath(o gc.Coordinates, namespaced bool) (string, error) {
 	switch {
 	case namespaced:
@@ -148,9 +149,9 @@ func objectPath(o gc.Coordinates, namespaced bool) (string, error) {
 	return pathOf(o.APIVersion, o.Resource, o.Name)
 }
 
-// segment says whether a word can be one of a path, as the API server itself
-// demands of names (path.IsValidPathSegmentName). Owner references may say
-// anything: ".." must not lead to another object.
+// segment reports whether s can be an element of a path, by the API server's own rule for names
+// (path.IsValidPathSegmentName). An owner reference may contain anything: ".." must not lead to
+// another object.
 func segment(s string) bool {
 	return s != "" && len(s) <= 512 && s != "." && s != ".." && !strings.ContainsAny(s, "/%") &&
 		strings.IndexFunc(s, unicode.IsControl) < 0

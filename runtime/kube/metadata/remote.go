@@ -12,24 +12,28 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// versions says of versions of groups whether another API server serves them. A nil one
-// is of a cluster without aggregation.
+// versions has, by group version, whether another API server serves it. It is nil in a cluster
+// without aggregation.
 type versions map[string]bool
 
-// registration is the group of the aggregation layer itself, which announces nobody else.
+// registration is the group of the aggregation layer itself. No APIService announces it, and no
+// other API server serves it.
 const registration = "apiregistration.k8s.io"
 
-// has says whether another API server serves a version, as far as is known: one of which
-// nothing is known is treated as if.
+// has reports whether another API server serves a version, as far as is known. An unknown version
+// is treated as if one did.
 func (v versions) has(name string) bool {
 	remote, known := v[name]
 	return v != nil && gc.GroupOf(name) != registration && (remote || !known)
 }
 
-// remoteOf settles who serves what was discovered. If nobody says, what was known holds.
-// What is discovered and announced by nobody, asked for afterwards, is the kube-apiserver's
-// own: it passes on only what is announced. That is so for new definitions, and while
-// API servers of two versions announce in turn. What was another's stays so.
+// remoteOf decides which of the discovered versions other API servers serve. If the APIServices
+// cannot be listed, the last known state is used.
+//
+// A discovered version may have no APIService in a list that was requested afterwards. Then the
+// kube-apiserver serves it itself, because it forwards only what an APIService announces. That is
+// so for new definitions, and while API servers of two versions announce in turn. A version that
+// was another API server's stays so.
 func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versions, err error) (versions, error) {
 	if err == nil && remote != nil && slices.ContainsFunc(all, func(gv groupVersion) bool {
 		_, known := remote[gv.name]
@@ -54,7 +58,7 @@ func (c *Client) remoteOf(ctx context.Context, all []groupVersion, remote versio
 	return remote, nil
 }
 
-// remoteVersions asks who serves what.
+// remoteVersions lists the APIServices. It returns nil in a cluster without aggregation.
 func (c *Client) remoteVersions(ctx context.Context) (versions, error) {
 	q := request{method: http.MethodGet, path: "/apis/" + registration + "/v1/apiservices", accept: mediaJSON, limit: maxDiscovery}
 	var list struct {

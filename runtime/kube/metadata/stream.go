@@ -10,8 +10,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// acceptPartial asks for metadata only. A server that cannot leave the rest out
-// sends whole objects in JSON, of which the same is taken.
+// acceptPartial requests metadata only. A server that does not support that sends whole objects
+// in JSON, of which the same fields are read.
 const (
 	acceptPartial = mediaProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 		mediaJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + mediaJSON
@@ -75,7 +75,7 @@ func (e *protoEvents) next() (watchEvent, error) {
 	}
 	read := e.d.object
 	if string(what) == "BOOKMARK" {
-		read = e.d.partial // of a whole object it has the metadata alone
+		read = e.d.partial // a bookmark has only metadata, even if whole objects are read
 	}
 	it, err := read(o.raw)
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *protoEvents) next() (watchEvent, error) {
 	return check(string(what), it)
 }
 
-// ended makes an error of what a server says when it ends a watch.
+// ended turns the Status with which a server ends a watch into an error.
 func ended(s fault.Status) error {
 	f := &fault.Answer{Fault: fault.Fault{Op: "watch", Kind: ErrUnavailable, Text: fault.Clean(s.Message)}, Code: s.Code, Status: s, RetryAfter: pause(s)}
 	if expired(s) {
@@ -95,7 +95,7 @@ func ended(s fault.Status) error {
 
 var eventKinds = map[string]EventKind{"ADDED": Observed, "MODIFIED": Observed, "DELETED": Deleted, "BOOKMARK": Progress}
 
-// check refuses an event that is none.
+// check refuses an event of an unknown type.
 func check(what string, it item) (watchEvent, error) {
 	kind := eventKinds[what]
 	if kind == 0 {
@@ -104,7 +104,7 @@ func check(what string, it item) (watchEvent, error) {
 	return watchEvent{it, kind}, nil
 }
 
-// jsonEvents reads the watch of a server that has no protobuf.
+// jsonEvents reads a watch in JSON, of a server without protobuf.
 type jsonEvents struct{ *bounded.JSON }
 
 func (jsonEvents) ready() bool { return false }
@@ -124,7 +124,7 @@ func (e jsonEvents) next() (watchEvent, error) {
 	return check(what, it)
 }
 
-// jsonObject is the part of any object that is wanted.
+// jsonObject has the fields that are read from any object.
 type jsonObject struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -158,11 +158,11 @@ func jsonItem(b []byte) (item, error) {
 	return o.item(), nil
 }
 
-// listed has what is wanted beside the object.
+// listed returns a ListedObject without the object itself.
 func (o *jsonObject) listed() *ListedObject {
 	t := &ListedObject{Labels: o.Metadata.Labels}
 	if at := o.Metadata.DeletionTimestamp; at != nil {
-		if when, err := time.Parse(time.RFC3339, *at); err == nil { // else it does not say when
+		if when, err := time.Parse(time.RFC3339, *at); err == nil { // an unreadable time counts as none
 			t.Deleted = when
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Sure says whether what the followers have reported may be acted on. It may not while the
-// API server is away, and after an absence until each type was discovered, listed, or reported
-// to be unreadable: the etcd that is there then may have another history, in which an
-// object that was being deleted lives on. If it may not, changed is closed once it may.
+// Sure reports whether the reports of the followers may be acted on. They may not while the API
+// server is away. After an absence they may not until each type was resumed, listed or reported
+// as Unreadable. The etcd may then have another history, in which an object that was being
+// deleted lives on. If sure is false, changed is closed once it is true.
 func (c *Client) Sure() (sure bool, changed <-chan struct{}) {
 	return c.continuity.isSure(time.Now())
 }
@@ -26,7 +26,7 @@ func (c *continuity) isSure(now time.Time) (bool, <-chan struct{}) {
 	return false, c.sure
 }
 
-// notify those who wait, if it is sure again. The caller holds the lock.
+// notify wakes those that wait for Sure, if it is true again. The caller holds the lock.
 func (c *continuity) notify() {
 	if c.sure != nil && c.unsettled == 0 && c.since.IsZero() {
 		close(c.sure)
@@ -34,7 +34,7 @@ func (c *continuity) notify() {
 	}
 }
 
-// join counts a follower in until leave.
+// join counts a follower until leave is called, unless its type is an aggregated one.
 func (c *continuity) join(f *Follower) (leave func()) {
 	if f.t.Aggregated {
 		return func() {}
@@ -56,7 +56,7 @@ func (c *continuity) join(f *Follower) (leave func()) {
 	}
 }
 
-// begun notes that a follower has opened a list or a watch, in an epoch; ended, that it is
+// begun notes that a follower has opened a list or a watch in an epoch. ended notes that this is
 // over.
 func (c *continuity) begun(f *Follower, epoch uint64) {
 	c.mu.Lock()
@@ -74,7 +74,8 @@ func (c *continuity) ended(f *Follower) {
 	}
 }
 
-// settled notes that what a follower has reported holds in an epoch, or is unknown.
+// settled notes that what a follower has reported holds in an epoch, or that its type is
+// unreadable.
 func (c *continuity) settled(f *Follower, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +89,8 @@ func (c *continuity) settled(f *Follower, epoch uint64) {
 	}
 }
 
-// behind says whether what a follower has open is from before the last absence. One that
-// is about to open something finds out by itself.
+// behind reports whether a follower has a list or a watch open from before the last absence. A
+// follower that is about to open one notices the absence by itself.
 func (c *continuity) behind(f *Follower) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,12 +104,12 @@ func (c *continuity) current() uint64 {
 	return c.epoch
 }
 
-// errAbsence ends a watch that seems to go on after an absence: its server may be gone,
-// and nothing may have reported.
+// errAbsence ends a watch that seems to continue after an absence. Its server may be gone without
+// a sign.
 var errAbsence = errors.New("the API server was away meanwhile")
 
-// lookAgain has a follower find out, in a while, whether what it has reported still holds, also
-// if it waits for its next attempt: not all at once.
+// lookAgain makes a follower check whether its reports still hold, even if it waits for its next
+// attempt. It does so after a random delay, so that not all followers check at once.
 func (f *Follower) lookAgain() {
 	time.AfterFunc(rand.N(f.c.timing.spread+1), func() {
 		if f.c.continuity.behind(f) {

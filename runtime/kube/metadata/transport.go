@@ -11,17 +11,17 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/conn"
 )
 
-// streamBuffer bounds what a watch that is not read holds back here. The default of
-// 4 MiB, times the types that are listed at once, is more than all the rest of the
-// process needs.
+// streamBuffer is how many bytes of an unread watch are buffered here. The default of 4 MiB,
+// times the types that are listed at once, is more than all the rest of the process needs.
 const streamBuffer = 256 << 10
 
-// connect makes connections of the client's own as config says, and wraps them in who is
-// asking. [Client.Close] closes those on which nothing happens.
+// connect returns a transport with connections of its own, made as config says, which adds the
+// credentials to each request. [Client.Close] closes its idle connections.
 //
-// Watches share a connection, by HTTP/2 if the server knows it: there are hundreds. Requests do
-// not: with 32 at a time a DELETE took 106 µs of the client's CPU so, and 147 on a shared one,
-// measured on a busy machine. One whose other end vanished ends with its request's time.
+// Watches share a connection, by HTTP/2 if the server supports it, because there are hundreds.
+// Requests do not share one: with 32 at a time a DELETE took 106 µs of the client's CPU, and 147
+// on a shared connection, measured on a busy machine. If the peer of a connection vanishes, the
+// timeout of its request ends it.
 func (c *Client) connect(config *rest.Config, protocols ...string) (http.RoundTripper, error) {
 	copied := rest.CopyConfig(config)
 	copied.UserAgent = cmp.Or(copied.UserAgent, name)
@@ -51,19 +51,20 @@ func newTransport(tc *transport.Config, protocols []string) (*http.Transport, er
 		return nil, err
 	}
 	t := conn.NewTransport(dial, func() (*tls.Config, error) { return tlsFor(tc, protocols) })
-	t.Proxy = tc.Proxy        // of the kubeconfig
-	t.TLSClientConfig = first // behind a proxy
+	t.Proxy = tc.Proxy        // from the kubeconfig
+	t.TLSClientConfig = first // for connections through a proxy
 	t.ForceAttemptHTTP2 = protocols[0] == "h2"
 	t.HTTP2.MaxReceiveBufferPerStream = streamBuffer
 	t.MaxIdleConnsPerHost = 64
 	t.MaxResponseHeaderBytes = 1 << 20
-	// It would cost both ends more than the bytes are worth: most answers are small,
-	// and watches are never compressed.
+	// Compression would cost both ends more than the bytes are worth: most answers are small, and
+	// watches are never compressed.
 	t.DisableCompression = true
 	return t, nil
 }
 
-// tlsFor reads authority and certificates anew: tc itself would remember them.
+// tlsFor reads the authority and the certificates again. It uses a copy of tc, which would keep
+// them.
 func tlsFor(tc *transport.Config, protocols []string) (*tls.Config, error) {
 	fresh := *tc
 	cfg, err := transport.TLSConfigFor(&fresh)

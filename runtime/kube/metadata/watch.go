@@ -15,19 +15,19 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// errUnstreamed: the server does not know sendInitialEvents.
+// errUnstreamed: the server does not support sendInitialEvents.
 var errUnstreamed = errors.New("the server does not stream lists")
 
-// stream watches from f.version or, if initial, from what is there now, which
-// the server sends first. It always ends with an error.
+// stream watches from f.version or, if initial, from the current state, which the server sends
+// first. It always ends with an error.
 //
-// A streamed list is a watch that begins with what is there (sendInitialEvents) and says
-// so in a bookmark. Where the server refuses that, or never ends it, the list is read
-// page by page; if etcd has forgotten the next page, the list is asked for again in one
-// answer. Types are listed sixteen at a time; one that falls silent gives up its place. A
-// watch that says nothing for 90 s (bookmarks come every minute) is begun anew, and
-// HTTP/2 pings notice its dead connection in 45. 256 KiB of a stream that is not read are
-// held back.
+// A streamed list is a watch that begins with the current state (sendInitialEvents), whose end a
+// bookmark marks. If the server refuses that, or never ends it, the list is read page by page. If
+// etcd has forgotten the next page, the list is requested again in one answer. Types are listed
+// sixteen at a time; a list that falls silent gives up its slot.
+//
+// A watch that is silent for 90 s (bookmarks come every minute) is restarted, and HTTP/2 pings
+// notice its dead connection in 45. Up to 256 KiB of an unread stream are buffered.
 func (f *Follower) stream(ctx context.Context, initial bool) error {
 	connection, silence := conn.Listen(ctx, f.c.timeout)
 	defer silence.End()
@@ -50,7 +50,7 @@ func (f *Follower) stream(ctx context.Context, initial bool) error {
 	}
 	f.doubtful = time.Since(began) < s.life
 	if s.initial && errors.Is(context.Cause(connection), conn.ErrSilent) {
-		return errUnstreamed // or one that never ends the list
+		return errUnstreamed // or the server never ends the list
 	}
 	if s.initial {
 		return &fault.Answer{Fault: fault.Fault{Op: "GET " + f.path, Kind: ErrUnavailable, Text: "the list broke off"}}
@@ -61,9 +61,9 @@ func (f *Follower) stream(ctx context.Context, initial bool) error {
 // streaming is one stream.
 type streaming struct {
 	f       *Follower
-	initial bool // still: the end of what was there has not come
+	initial bool // the end of the initial state has not come yet
 	life    time.Duration
-	lost    bool // the connection, as pings have found out
+	lost    bool // pings found the connection dead
 	silence *conn.Silence
 	slot    *slot
 }
@@ -74,10 +74,10 @@ func (s *streaming) query() string {
 		"timeoutSeconds": {strconv.Itoa(int(max(s.life.Seconds(), 1)))},
 	}
 	if s.initial {
-		// Without a resourceVersion: as new as what is there now.
+		// Without a resourceVersion the list is of the newest state.
 		q.Set("sendInitialEvents", "true")
 		q.Set("resourceVersionMatch", "NotOlderThan")
-	} else if s.f.version != "" { // else it is of a list without one: see run
+	} else if s.f.version != "" { // otherwise the list had none: see run
 		q.Set("resourceVersion", s.f.version)
 	}
 	return q.Encode()
@@ -113,11 +113,11 @@ func (s *streaming) run(ctx, connection context.Context) error {
 		if f.t.Aggregated {
 			f.version = "" // no witness proves its history
 		}
-		return errEnded // the API server was away since: nobody knows whether this may go on
+		return errEnded // the API server was away since: the watch may not be resumable
 	}
 	if f.version == "" && !s.initial {
-		// What happens during the list is reported by the watch, which began at a version nobody named.
-		s.silence.Hold() // the list has its own bounds
+		// The watch reports what happens during the list. It began without a version.
+		s.silence.Hold() // the list has timeouts of its own
 		if err := f.pages(ctx); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (s *streaming) run(ctx, connection context.Context) error {
 	}
 }
 
-// refused reads an answer that is no watch.
+// refused turns an error response to a watch into an error.
 func (s *streaming) refused(q request, resp *http.Response) error {
 	a, err := readAnswer(resp, maxAnswer)
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *streaming) refused(q request, resp *http.Response) error {
 	return q.refused(a)
 }
 
-// step reads one event, and hands on what is together if no other is at hand. A
-// list is handed on in full batches: nobody can do anything before its end.
+// step reads one event. If it has to wait for one, it first passes the collected events to the
+// sink. A list is passed in full batches only, because it is of no use before its end.
 func (s *streaming) step(ctx context.Context, from events) error {
 	f := s.f
 	waits := !from.ready()
@@ -184,15 +184,15 @@ func (s *streaming) step(ctx context.Context, from events) error {
 	return nil
 }
 
-// flush hands on what is together. That a sink takes its time is not the server's
+// flush passes the collected events to the sink. The time that the sink takes is not the server's
 // silence.
 func (s *streaming) flush(ctx context.Context) error {
 	s.silence.Hold()
 	return s.f.flush(ctx)
 }
 
-// listen begins to wait for the server: until now it was not asked. While it sends a list it
-// may be silent no longer than it may take to answer anything.
+// listen begins to wait for the server, from which nothing was read until now. During a list the
+// server may be silent no longer than for any answer.
 func (s *streaming) listen() {
 	idle := s.f.c.timing.idle
 	if s.initial {
@@ -202,14 +202,14 @@ func (s *streaming) listen() {
 	s.slot.heard()
 }
 
-// end sorts out how a stream ended. One that was cut or fell silent can be taken
-// up where it was; one that ended with an error cannot.
+// end returns the error with which a stream ended. A stream that was cut off or fell silent can
+// resume (errEnded). One that ended with an error of the server or malformed data cannot.
 func (s *streaming) end(ctx context.Context, err error) error {
 	flushed := s.f.flush(ctx)
-	s.lost = strings.Contains(err.Error(), "client connection lost") // net/http has no name for it
+	s.lost = strings.Contains(err.Error(), "client connection lost") // net/http exports no error for it
 	var f *fault.Answer
 	if errors.As(err, &f) && s.initial && f.Kind == errExpired {
-		f.Kind = ErrUnavailable // a list is behind nothing: the server cannot read the type itself
+		f.Kind = ErrUnavailable // a list needs no old version: the server itself cannot read the type
 	}
 	if f != nil || errors.Is(err, ErrMalformed) {
 		return errors.Join(broken("GET "+s.f.path, err), flushed)
@@ -217,7 +217,7 @@ func (s *streaming) end(ctx context.Context, err error) error {
 	return errors.Join(errEnded, flushed)
 }
 
-// take turns what was reported into an event.
+// take turns an event of the watch into an Event, and moves f.version forward.
 func (s *streaming) take(ctx context.Context, t watchEvent) error {
 	f := s.f
 	switch t.what {
@@ -249,16 +249,16 @@ func (s *streaming) take(ctx context.Context, t watchEvent) error {
 	return nil
 }
 
-// slot is a place among those that are listed at the same time. It is given up
-// when nothing is heard for a while, so that broken types do not hold the rest.
+// slot is a place among the lists, or the watches being opened, at the same time. It is given up
+// after some silence, so that broken types do not hold up the others.
 type slot struct {
 	timer *time.Timer
-	free  func() // does something once
+	free  func() // gives up the slot, once
 	quiet time.Duration
 }
 
-// place waits for one of c.lists or of c.opens. If the connection has gone, each watch that is
-// opened makes one, and the first that is there is for all.
+// place waits for a slot of c.lists or of c.opens. If there is no connection, each watch that is
+// opened dials one, and the first that is ready serves all.
 func (c *Client) place(ctx context.Context, places chan struct{}) *slot {
 	s := &slot{quiet: c.timing.silence, free: func() {}}
 	select {

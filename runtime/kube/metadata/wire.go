@@ -14,26 +14,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/protobuf"
 )
 
-// decoder reads metadata from protobuf. It picks a few fields and skips what
-// most of the bytes are: managedFields, annotations, labels.
+// decoder reads metadata from protobuf. It reads a few fields and skips the rest, which is most
+// of the bytes: managedFields, annotations, labels.
 type decoder struct {
 	arena
 	kind       string         // of whole objects
 	fields     Fields         // nil: metadata alone is read
-	details    bool           // what a ListedObject has beside the object
-	owners     []gc.Reference // of the object at hand
+	details    bool           // the details of a ListedObject are read, too
+	owners     []gc.Reference // of the current object
 	finalizers []string
 }
 
-// magic begins everything in Kubernetes' protobuf but the events of a watch.
+// magic is the prefix of everything in Kubernetes' protobuf except the events of a watch.
 var magic = []byte("k8s\x00")
 
-// typed is an object still in bytes, with what it says it is.
+// typed is an encoded object, with its kind.
 type typed struct {
 	kind, raw []byte
 }
 
-// unwrap takes off the envelope that says what is in it.
+// unwrap removes the envelope of an object, and reads the kind from it.
 func unwrap(b []byte) (typed, error) {
 	var o typed
 	if !bytes.HasPrefix(b, magic) {
@@ -60,13 +60,13 @@ type item struct {
 	fields     any
 	listed     *ListedObject // with details
 	generation int64
-	initialEnd bool // of a bookmark: what was there at the beginning has been reported
+	initialEnd bool // of a bookmark: the initial objects have been reported
 }
 
-// partialKind is the kind of an object of which only the metadata is there.
+// partialKind is the kind of an object that has only metadata.
 const partialKind = "PartialObjectMetadata"
 
-// wants is the kind of what the server is to send.
+// wants returns the kind of the objects that the server should send.
 func (d *decoder) wants() string {
 	if d.fields == nil {
 		return partialKind
@@ -81,7 +81,8 @@ func (d *decoder) accepts(partial, whole string) string {
 	return whole
 }
 
-// object reads what was asked for.
+// object reads the metadata of an object and, if d.fields is set, its fields. If d.fields fails,
+// the item has none.
 func (d *decoder) object(b []byte) (it item, err error) {
 	if it, err = d.partial(b); err != nil || d.fields == nil {
 		return it, err
@@ -92,7 +93,7 @@ func (d *decoder) object(b []byte) (it item, err error) {
 	return it, nil
 }
 
-// partial reads the metadata of an object: the first field of all there are.
+// partial reads the metadata of an object, which is field 1 of every type.
 func (d *decoder) partial(b []byte) (item, error) {
 	var it item
 	if d.details {
@@ -212,13 +213,12 @@ func (d *decoder) reference(b []byte) (r gc.Reference, err error) {
 	return r, err
 }
 
-// endOfInitial is the annotation of the bookmark with which the objects that
-// were there when a watch began have all been sent.
+// endOfInitial is the annotation of the bookmark that follows the initial objects of a watch.
 const endOfInitial = "k8s.io/initial-events-end"
 
 func annotation(b []byte, it *item) error {
 	if len(b) > 64 || !bytes.Contains(b, []byte(endOfInitial)) {
-		return nil // some other, of which most are long
+		return nil // another annotation; most are long
 	}
 	var key, value []byte
 	err := protobuf.Read(b, protobuf.To{Field: 1, Bytes: &key}, protobuf.To{Field: 2, Bytes: &value})
@@ -226,7 +226,7 @@ func annotation(b []byte, it *item) error {
 	return err
 }
 
-// watchFrame reads one event of a watch: what happened, and to what.
+// watchFrame reads one event of a watch: its type and its object.
 func watchFrame(b []byte) (event []byte, object typed, err error) {
 	var extension, raw []byte
 	err = protobuf.Read(b, protobuf.To{Field: 1, Bytes: &event}, protobuf.To{Field: 2, Bytes: &extension})
@@ -240,9 +240,8 @@ func watchFrame(b []byte) (event []byte, object typed, err error) {
 	return event, object, err
 }
 
-// arena keeps the strings and slices of many objects in few allocations. What it
-// has given out is never written again, so that whoever has it may keep it; but
-// one string keeps the whole chunk it lies in.
+// arena keeps the strings and slices of many objects in few allocations. It never overwrites what
+// it has returned, so callers may keep that. But one string keeps its whole chunk in memory.
 type arena struct {
 	text  strings.Builder
 	chunk int
@@ -250,8 +249,8 @@ type arena struct {
 	names sliceArena[string]
 }
 
-// Chunks begin small, because most watches say one thing in a minute, and double
-// while a list goes on.
+// Chunks begin small, because most watches report one thing in a minute, and double during a
+// list.
 const (
 	minChunk = 512
 	maxChunk = 32 << 10
@@ -272,7 +271,7 @@ func (s *arena) keep(b []byte) string {
 	return s.text.String()[at:]
 }
 
-// reset lets go of the chunks: nothing more comes for a while.
+// reset releases the chunks, because nothing more comes for a while.
 func (s *arena) reset() { *s = arena{} }
 
 // sliceArena is one array for the slices of many objects.
@@ -294,5 +293,5 @@ func (s *sliceArena[T]) keep(v []T) []T {
 	}
 	at := len(s.all)
 	s.all = append(s.all, v...)
-	return s.all[at:len(s.all):len(s.all)] // nobody appends into the next one's
+	return s.all[at:len(s.all):len(s.all)] // an append must not overwrite the next slice
 }

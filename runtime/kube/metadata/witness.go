@@ -9,50 +9,52 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Witness is an object that this process writes every few seconds, and nobody else in
-// the same way: its Lease. As long as it is there as it was written last, etcd has the
-// history up to that version. One that was restored from an older backup has not.
+// Witness is an object that this process writes every few seconds, in a way that no other process
+// does: its Lease. As long as it is unchanged since the last write, etcd has the history up to
+// that version. An etcd that was restored from an older backup does not.
 type Witness interface {
-	// Check reads it live.
+	// Check reads the object live.
 	Check(ctx context.Context) (LeaseCheck, error)
 }
 
-// LeaseCheck is how a Witness was found.
+// LeaseCheck is the result of a Check.
 type LeaseCheck struct {
-	Same    bool   // it is there as it was written last
-	Version uint64 // that etcd has come to
+	Same    bool   // it is unchanged since the last write
+	Version uint64 // that etcd has reached
 }
 
-// Trust has the followers rest on a witness: after an absence of the API server those
-// types resume that were reported no further than its last write before. Its writes are reported
-// by Wrote and NotWritten. Without a witness every type is listed.
+// Trust sets the witness that the followers rely on. After an absence of the API server, a type
+// resumes if it was reported no further than the witness's last write before the absence. Wrote
+// and NotWritten report those writes. Without a witness every type is listed.
 //
-// An API server accepts a watch from a version of the future without an error, and stays
-// silent until its etcd has come there. An etcd that was restored while nobody looked may
-// have gone on beyond all versions that were seen. So after a watch broke, and was not
-// ended in time, the witness is looked at, once for all types:
+// An API server accepts a watch from a future version without an error, and stays silent until
+// its etcd reaches that version. An etcd that was restored unnoticed may have advanced beyond all
+// versions that were seen. So after a watch broke before its time, the witness is read, once for
+// all types:
 //
-//   - The API server was there all the time (a watch or a renewal was heard within two
-//     seconds): every watch is taken up.
-//   - It was away: types that were reported no further than the last renewal before, and of
-//     which no request has learned anything since, are taken up; the others are listed.
-//   - The Lease is not there as it was written, or there is no election: all are listed.
+//   - The API server was there all the time (a watch or a renewal got data within two seconds):
+//     every watch resumes.
+//   - It was away: a type resumes if it was reported no further than the last renewal before, and
+//     if no request has shown an object of it since. The others are listed.
+//   - The Lease is not there as it was written, or there is no election: all types are listed.
 //
-// Types in another etcd are asked for a version of their own, in the places of lists, and
-// listed after every absence: those of other API servers, and those whose list does not
-// lie between two renewals. Listing says up to which version everything had been reported. An object
-// in the list that is as old, and was not reported so, is for the sink to find
-// (policy/cascade: Contradicts). Lists after an absence begin within two seconds, sixteen
-// at a time; watches are opened eight at a time, which is how many connections are made.
+// Types in another etcd are those of other API servers, and those whose list does not lie between
+// two renewals. They are asked for a version of their own, in the slots of lists, and listed
+// after every absence. Listing has the version up to which everything had been reported. The list
+// may have an object that is no newer but was not reported in that state. The sink must find it
+// (policy/cascade: Contradicts).
+//
+// Lists after an absence begin within two seconds, sixteen at a time. Watches are opened eight at
+// a time, and make as many connections.
 func (c *Client) Trust(w Witness) {
 	c.sights.mu <- struct{}{}
 	defer func() { <-c.sights.mu }()
 	c.sights.witness = w
 }
 
-// Wrote notes a write of the witness that was acknowledged just now: its
-// resourceVersion, and when it was begun. follows says that what was there until then
-// was the one before. late says that more time has passed between them than should have.
+// Wrote notes a write of the witness that was just acknowledged: its resourceVersion, and when it
+// began. follows says that the write before was still there until then. late says that more time
+// has passed between the two than should have.
 func (c *Client) Wrote(version uint64, begun time.Time, follows, late bool) {
 	c.continuity.wrote(written{version, begun, time.Now()}, follows, late)
 }
@@ -60,9 +62,9 @@ func (c *Client) Wrote(version uint64, begun time.Time, follows, late bool) {
 // NotWritten notes a write of the witness that got no answer.
 func (c *Client) NotWritten() { c.continuity.notWritten(time.Now()) }
 
-// sights are looks at the witness, one for all followers that ask.
+// sights has the last look at the witness, for all followers that need one.
 type sights struct {
-	mu      chan struct{} // held over a look, and guards what follows
+	mu      chan struct{} // held during a look; guards the fields below
 	witness Witness
 	begun   time.Time // of the last look
 	LeaseCheck
@@ -70,7 +72,7 @@ type sights struct {
 	ended time.Time
 }
 
-// look at the witness, or take a look that was begun after a moment. ok is false if there
+// look reads the witness, or takes a look that began after the given moment. ok is false if there
 // is no witness.
 func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bool, err error) {
 	l := &c.sights
@@ -91,7 +93,7 @@ func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bo
 	defer cancel()
 	l.LeaseCheck, l.err = l.witness.Check(asking)
 	if l.ended = time.Now(); ctx.Err() != nil {
-		l.begun = time.Time{} // whoever comes next looks himself
+		l.begun = time.Time{} // the next caller reads the witness itself
 		return s, true, context.Cause(ctx)
 	}
 	if l.err != nil {
@@ -102,12 +104,13 @@ func (c *Client) look(ctx context.Context, after time.Time) (s LeaseCheck, ok bo
 	return l.LeaseCheck, true, nil
 }
 
-// resume says whether the watch may go on from where it was, after a stream broke or
-// the API server was away.
+// resume returns nil if the watch may continue from its version, after a stream broke or the API
+// server was away. It returns errAway if the type must be listed, and errEnded if resume must be
+// tried again.
 //
-// An API server takes a watch from a version of the future without a word, and stays
-// silent until its etcd has come there: so it must be known to have come. And it must be
-// the history that was reported. One look at the witness answers for all types in its etcd.
+// An API server accepts a watch from a future version, and stays silent until its etcd reaches
+// it. So the etcd must be known to have reached that version, and its history must be the one
+// that was reported. One look at the witness answers both for all types in its etcd.
 func (f *Follower) resume(ctx context.Context) error {
 	var come uint64
 	if f.atHome() {
@@ -124,7 +127,7 @@ func (f *Follower) resume(ctx context.Context) error {
 	case standing == fallen, come == 0 && (epoch != f.epoch || f.c.continuity.away(time.Now())):
 		return errAway
 	case standing == unsure:
-		return errEnded // another absence came between: look again
+		return errEnded // another absence came in between: look again
 	}
 	if f.highest > come {
 		if err := f.probe(ctx); err != nil {
@@ -141,14 +144,14 @@ func (f *Follower) resume(ctx context.Context) error {
 	return nil
 }
 
-// atHome says whether the type is known to be in the etcd of the witness.
+// atHome reports whether the type is known to be in the etcd of the witness.
 func (f *Follower) atHome() bool {
 	return !f.t.Aggregated && f.highest > 0 && f.lists > 0 && f.home.Load() == f.lists
 }
 
-// settle finds out whether it is, of a list that was just read: its version lies between
-// the witness's writes before and after. Other etcds (--etcd-servers-overrides) count
-// for themselves.
+// settle counts a list that was just read, and finds out whether the type is in the etcd of the
+// witness. It is if the list's version lies between the witness's writes before and after. Other
+// etcds (--etcd-servers-overrides) count versions for themselves.
 func (f *Follower) settle(version string) {
 	f.lists++
 	if v, ok := number64(version); ok && !f.t.Aggregated {
@@ -157,7 +160,7 @@ func (f *Follower) settle(version string) {
 	}
 }
 
-// inAllVersions is a type without its version.
+// inAllVersions returns a type without its version.
 func inAllVersions(apiVersion, resource string) schema.GroupResource {
 	return schema.GroupResource{Group: gc.GroupOf(apiVersion), Resource: resource}
 }

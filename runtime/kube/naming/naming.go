@@ -1,16 +1,16 @@
-// Package naming finds the type that a person means by "deploy", "pods",
-// "widgets.example.io" or "Deployment.apps", as kubectl does.
+// Package naming finds the type that a person means by "deploy", "pods", "widgets.example.io" or
+// "Deployment.apps", as kubectl does.
 //
-// [Find] chooses among the names that the API server tells (metadata.Client.Names), and is pure.
-// A plural counts before a singular, that before a short name, that before a kind;
-// among several of one rank the core group wins, and else nobody: the error names
-// all of them. Only types that can be deleted count.
+// [Find] chooses among the names that the API server reports (metadata.Client.Names), and is
+// pure. A plural takes precedence over a singular, a singular over a short name, and a short name
+// over a kind. Among several matches of one rank the core group wins. Without a match in the core
+// group the name is ambiguous, and the error lists all matches. Only types that can be deleted
+// count.
 //
 // # Failure modes
 //
-// An API server that does not know aggregated discovery (before 1.26) tells no
-// names here ([ErrNoNames]): then only plurals and kinds are left. What it says is
-// untrusted: it is bounded, and matched, never followed.
+// An API server without aggregated discovery (before 1.26) reports no names ([ErrNoNames]): then
+// only plurals and kinds are left. The names are untrusted: they are bounded, and only compared.
 //
 // Sources: k8s.io/client-go/restmapper (shortcut.go, discovery.go),
 // k8s.io/cli-runtime/pkg/resource (builder.go), KEP-3352.
@@ -23,7 +23,7 @@ import (
 	"strings"
 )
 
-// Resource is a type and what it is called.
+// Resource is a type and its names.
 type Resource struct {
 	Group, Version string
 	Plural, Kind   string
@@ -32,7 +32,7 @@ type Resource struct {
 	Deletable      bool
 }
 
-// String is the name that is never ambiguous.
+// String returns the name that is never ambiguous: the plural, with the group if there is one.
 func (r Resource) String() string {
 	if r.Group == "" {
 		return r.Plural
@@ -44,12 +44,12 @@ var (
 	// ErrUnknown and ErrAmbiguous are errors of Find.
 	ErrUnknown   = errors.New("the server has no such resource type")
 	ErrAmbiguous = errors.New("ambiguous")
-	// ErrNoNames: the server does not tell names in one answer.
+	// ErrNoNames: the server does not report all names in one answer.
 	ErrNoNames = errors.New("no aggregated discovery")
 )
 
-// Find chooses the type that a name means: pods, po, pod, Pod, deployments.apps,
-// deployments.v1.apps, Deployment.apps, in any case.
+// Find returns the type that a name means: pods, po, pod, Pod, deployments.apps,
+// deployments.v1.apps, Deployment.apps. It ignores case.
 func Find(name string, all []Resource) (Resource, error) {
 	want, rest, _ := strings.Cut(strings.ToLower(name), ".")
 	ranks := []func(Resource) bool{
@@ -79,8 +79,8 @@ func Find(name string, all []Resource) (Resource, error) {
 	return Resource{}, fmt.Errorf("resource type %q: %w", name, ErrUnknown)
 }
 
-// in says whether what stands behind the first dot means this type: its group, or
-// its version and group.
+// in reports whether the part of a name after its first dot fits this type. It fits if it is
+// empty, the group, the version and the group, or in the core group the version.
 func (r Resource) in(rest string) bool {
 	return rest == "" || rest == r.Group || rest == r.Version+"."+r.Group || r.Group == "" && rest == r.Version
 }

@@ -1,5 +1,5 @@
-// Package protobuf picks fields from messages as Kubernetes encodes them, without
-// generated types: what is wanted is a few of hundreds of fields.
+// Package protobuf reads fields of messages as Kubernetes encodes them. It has no generated
+// types, because only a few of hundreds of fields are needed.
 //
 // Numbers of fields: the generated.proto files in k8s.io/api and k8s.io/apimachinery.
 package protobuf
@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Each calls field for every field of a message. field returns how many bytes it took,
-// 0 to have the field skipped, or protowire's negative error codes. Its errors are
-// [fault.ErrMalformed], as are those of all that rest on it.
+// Each calls field for every field of a message. field returns how many bytes it took, 0 to have
+// the field skipped, or protowire's negative error codes. The errors of Each, and of all
+// functions that use it, are [fault.ErrMalformed].
 func Each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) int) error {
 	for len(b) > 0 {
 		n, t, tag := protowire.ConsumeTag(b)
@@ -33,8 +33,8 @@ func Each(b []byte, field func(n protowire.Number, t protowire.Type, b []byte) i
 	return nil
 }
 
-// Take reads a field's bytes, which share the message's memory. Another type of field is
-// skipped.
+// Take reads a field's bytes into to. They share the message's memory. It returns their encoded
+// size, or 0 to have a field of another wire type skipped.
 func Take(t protowire.Type, b []byte, to *[]byte) int {
 	if t != protowire.BytesType {
 		return 0
@@ -46,14 +46,14 @@ func Take(t protowire.Type, b []byte, to *[]byte) int {
 	return size
 }
 
-// To is where a field that is a message or a text goes.
+// To is where Read stores a field that is a message or a string.
 type To struct {
 	Field protowire.Number
 	Bytes *[]byte
 }
 
-// Read reads fields of a message, which share its memory. Of one that is there twice the
-// last counts.
+// Read reads fields of a message. They share the message's memory. If a field occurs twice, the
+// last one counts.
 func Read(message []byte, fields ...To) error {
 	return Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
 		for _, to := range fields {
@@ -65,7 +65,7 @@ func Read(message []byte, fields ...To) error {
 	})
 }
 
-// Number reads a field that is a number, and says whether it is there.
+// Number reads a field that is a number, and reports whether the field exists.
 func Number(message []byte, field protowire.Number) (v int64, set bool, err error) {
 	err = Each(message, func(n protowire.Number, t protowire.Type, b []byte) int {
 		if n != field {
@@ -78,7 +78,8 @@ func Number(message []byte, field protowire.Number) (v int64, set bool, err erro
 	return v, set, err
 }
 
-// Int reads a number. Another type of field is skipped.
+// Int reads a number into to. It returns its encoded size, or 0 to have a field of another wire
+// type skipped.
 func Int(t protowire.Type, b []byte, to *int64) int {
 	if t != protowire.VarintType {
 		return 0
@@ -90,8 +91,8 @@ func Int(t protowire.Type, b []byte, to *int64) int {
 	return size
 }
 
-// Time reads a metav1.Time or a metav1.MicroTime. The zero time stands for none: it is
-// encoded as the year 1, and as no field.
+// Time reads a metav1.Time or a metav1.MicroTime. It returns the zero time if there is none,
+// which is encoded as the year 1 or as no field.
 func Time(message []byte) (time.Time, error) {
 	seconds, set, err := Number(message, 1)
 	if err != nil || !set {

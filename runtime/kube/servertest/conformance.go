@@ -1,5 +1,5 @@
-// Package servertest has what runtime/kube relies on of an API server. A real one must do it, and
-// so must what the tests put in its place.
+// Package servertest is a conformance suite for what runtime/kube relies on of an API server. A
+// real API server must pass it, and so must the fakes in the tests.
 package servertest
 
 import (
@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// Server is an API server. Its functions end the test if they cannot do what they are asked.
+// Server is the API server under test. Its functions end the test if they fail.
 type Server struct {
 	Client *http.Client
 	URL    string
-	// Put makes a pod in the namespace default, bound to a node, or changes something about it.
+	// Put creates a pod in the namespace default, bound to a node, or changes something about it.
 	Put func(t *testing.T, name, node string)
-	// Remove has a pod be gone.
+	// Remove deletes a pod without a grace period.
 	Remove func(t *testing.T, name string)
-	// Forget has the server know nothing of the past.
+	// Forget makes the server forget all older versions.
 	Forget func(t *testing.T)
 }
 
-// Node is the one whose pods are asked for.
+// Node is the node whose pods the suite requests.
 const Node = "node-1"
 
 const (
@@ -36,7 +36,7 @@ const (
 	events  = "/api/v1/namespaces/default/events"
 )
 
-// object is what an answer may be.
+// object is any answer: an object, a list or a Status.
 type object struct {
 	Kind     string
 	Metadata struct{ Name, UID, ResourceVersion string }
@@ -81,7 +81,7 @@ func (s Server) send(t *testing.T, method, path string, q url.Values, contentTyp
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One that has just begun answers so while its watch cache is filled.
+		// A server that has just started answers 429 while it fills its watch cache.
 		if resp.StatusCode != http.StatusTooManyRequests {
 			return resp
 		}
@@ -90,7 +90,7 @@ func (s Server) send(t *testing.T, method, path string, q url.Values, contentTyp
 	}
 }
 
-// ask sends a request that is answered with this code.
+// ask sends a request, and fails the test unless the response has this code.
 func (s Server) ask(t *testing.T, code int, method, path string, q url.Values, contentType string, body any) (o object) {
 	t.Helper()
 	resp := s.send(t, method, path, q, contentType, body)
@@ -110,7 +110,7 @@ func (s Server) get(t *testing.T, code int, path string, q url.Values) object {
 	return s.ask(t, code, http.MethodGet, path, q, "application/json", nil)
 }
 
-// ofNode asks for the pods of the node; more are keys and values.
+// ofNode returns the query for the pods of Node. more has further keys and values.
 func ofNode(more ...string) url.Values {
 	q := url.Values{"fieldSelector": {"spec.nodeName=" + Node}}
 	for i := 0; i < len(more); i += 2 {
@@ -119,13 +119,13 @@ func ofNode(more ...string) url.Values {
 	return q
 }
 
-// newest is the version of the newest state.
+// newest returns the version of the newest state.
 func (s Server) newest(t *testing.T) uint64 {
 	t.Helper()
 	return s.get(t, 200, onePod, ofNode("fieldSelector", "metadata.name=ebb,spec.nodeName="+Node)).version(t)
 }
 
-// watch has a watch tell its next events, bookmarks left out: "VERB name".
+// watch reads the events of a watch as "VERB name", without bookmarks.
 type watch struct {
 	json *json.Decoder
 	at   uint64
@@ -155,7 +155,7 @@ func (w *watch) next(t *testing.T) (what string, o object) {
 		if e.Type == "ERROR" {
 			return e.Type, e.Object
 		}
-		// A bookmark may come a second time.
+		// A bookmark may repeat a version.
 		if v := e.Object.version(t); v < w.at || v == w.at && e.Type != "BOOKMARK" {
 			t.Errorf("an event of the version %d after %d: %+v", v, w.at, e)
 		} else {
@@ -167,8 +167,8 @@ func (w *watch) next(t *testing.T) (what string, o object) {
 	}
 }
 
-// want is what is told next. A pod on a node is marked as deleted before it goes, which some
-// tell and some do not.
+// want checks the next events. A pod on a node is marked as deleted before it is gone. Some
+// servers send an event about that and some do not.
 func (w *watch) want(t *testing.T, want ...string) {
 	t.Helper()
 	for _, want := range want {
@@ -191,7 +191,7 @@ func names(list object) string {
 	return strings.Join(all, " ")
 }
 
-// Pods runs the suite for pods, of which there are none.
+// Pods runs the suite for pods. The server must have none.
 func Pods(t *testing.T, s Server) {
 	s.Put(t, "a", Node)
 	s.Put(t, "b", Node)
@@ -246,7 +246,7 @@ func Pods(t *testing.T, s Server) {
 	})
 }
 
-// versions changes something after the version begin.
+// versions changes a pod after the version begin, and checks lists that ask for a version.
 func versions(t *testing.T, s Server, begin uint64) {
 	s.Put(t, "a", Node)
 	newest := s.newest(t)

@@ -1,5 +1,5 @@
-// Package sourcetest has what the agent relies on of runtime/kube: of a source of pods, and of who
-// writes Events. What its tests put in their place must do it, too.
+// Package sourcetest is a conformance suite for what the agent relies on of runtime/kube: a
+// source of pods, and a writer of Events. The fakes in the agent's tests must pass it, too.
 package sourcetest
 
 import (
@@ -11,14 +11,13 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// Node has pods in the namespace default. Its methods end the test if they cannot do what they
-// are asked.
+// Node is a node with pods in the namespace default. Its methods end the test if they fail.
 type Node interface {
 	// Put binds a pod to the node.
 	Put(t *testing.T, name string) (uid string)
-	// Remove has it be gone.
+	// Remove deletes a pod.
 	Remove(t *testing.T, name string)
-	// Away has the source reach nobody until back is called.
+	// Away makes the server of the source unreachable until back is called.
 	Away(t *testing.T) (back func())
 }
 
@@ -35,7 +34,7 @@ func Pods(t *testing.T, s kube.Source, n Node) {
 			t.Errorf("Run ended with %v", err)
 		}
 	}()
-	// Every change is told, or this waits in vain.
+	// This fails unless the source reports every change.
 	until := func(what string, holds func(p kube.Pods, err error) bool) {
 		t.Helper()
 		for timeout := time.After(patience); ; {
@@ -59,7 +58,7 @@ func Pods(t *testing.T, s kube.Source, n Node) {
 	until("the beginning", has())
 	q := n.Put(t, "q")
 	until("the first", has("default/q/"+q))
-	p := n.Put(t, "p") // comes before the other
+	p := n.Put(t, "p") // is sorted before q
 	until("the second", has("default/p/"+p, "default/q/"+q))
 	gone("one that is there", "p", p, false)
 	n.Remove(t, "p")
@@ -95,7 +94,7 @@ type Poster interface {
 	PostEvent(ctx context.Context, e kube.NodeEvent) error
 }
 
-// Events runs the suite on a poster; count is that of the Event of a name.
+// Events runs the suite on a poster. count returns the count of the Event with a name.
 func Events(t *testing.T, p Poster, count func(t *testing.T, name string) int) {
 	e := kube.NodeEvent{Name: "ebb-agent.suite", Reason: "EbbHold", Message: "full", Count: 1, First: time.Now(), Last: time.Now()}
 	post := func(what string, again bool, n int) {
