@@ -257,7 +257,7 @@ func TestUnwritten(t *testing.T) {
 		b.want("left", b.left(pods), 1000-128)
 		b.want("state", b.c.gate.Status(), "deletions wait until it is written down how many there were")
 		b.want("explained", b.explain(pods[999]), "held")
-		b.want("said", b.said("a restart would not know how it stands"), 1)
+		b.want("said", b.said("cannot write the Lease"), 1)
 		empty := b.api.put(set("empty"))
 		b.api.remove(empty, gc.Foreground)
 		b.after(time.Second)
