@@ -246,7 +246,7 @@ func TestReclaimBesideOthers(t *testing.T) {
 			done <- steps
 		}()
 		<-second
-		if status, _, e := w.reclaim(q, p.Digest); status != http.StatusConflict || !strings.Contains(e.Error, "jane has asked for a run") {
+		if status, _, e := w.reclaim(q, p.Digest); status != http.StatusConflict || !strings.Contains(e.Error, "a run that jane asked for") {
 			t.Errorf("a second one: status %d, %+v", status, e)
 		}
 		if s := w.status(); !s.Running {
@@ -273,11 +273,11 @@ func TestReclaimRefused(t *testing.T) {
 		w.fill(60)
 		percent := func(p int) *int { return &p }
 		for want, q := range map[string]page.PlanRequest{
-			"want an amount":                  {},
+			"give an amount to free":        {},
 			"101 %: want 0 to 100":            {ToPercent: percent(101)},
 			"-1 %: want 0 to 100":             {ToInodesPercent: percent(-1)},
-			"one of the two":                  {FreeBytes: 1, ToPercent: percent(1)},
-			"another configuration, or an am": {FreeBytes: 1, Config: "mode: enforce"},
+			"an amount to free or a perc":    {FreeBytes: 1, ToPercent: percent(1)},
+			"a configuration or an amount":   {FreeBytes: 1, Config: "mode: enforce"},
 		} {
 			if status, _, e := w.reclaim(q, ""); status != http.StatusBadRequest || !strings.Contains(e.Error, want) {
 				t.Errorf("%+v: status %d, %q, want %q", q, status, e.Error, want)

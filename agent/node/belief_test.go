@@ -25,7 +25,7 @@ func TestFilesystemGoesWhileMeasured(t *testing.T) {
 		w.pass(2 * retryMost)
 		w.wantRemoved(ids[0], ids[1])
 		w.wantReady()
-		w.wantLogged(0, "the disk does not show yet")
+		w.wantLogged(0, "the freed space does not show yet")
 		f, _ := w.agent.reclaim.Target()
 		if f == nil {
 			t.Fatal("the filesystem was not found again")

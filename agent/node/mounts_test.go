@@ -34,10 +34,10 @@ func TestMountOverADirectory(t *testing.T) {
 func TestDirectoryThatComesLater(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.up()
-		w.wantLogged(1, "level=DEBUG", "a directory is not there", "filesystem=kubelet")
+		w.wantLogged(1, "level=DEBUG", "a directory does not exist", "filesystem=kubelet")
 		w.wantLogged(0, "level=WARN")
 		w.pass(time.Hour)
-		w.wantLogged(1, "level=DEBUG", "a directory is not there", "filesystem=kubelet")
+		w.wantLogged(1, "level=DEBUG", "a directory does not exist", "filesystem=kubelet")
 		w.disk.mu.Lock()
 		w.disk.mounts = map[string]fakeMount{kubeletDir: {id: 9, dev: otherDev, kind: "ext4", read: newPlainDisk(otherDev, mib).read}}
 		w.disk.mu.Unlock() // mkdir: no mount, nothing is reported

@@ -25,7 +25,7 @@ func (w *world) limit(path string, p fs.Project) {
 	w.disk.mounts[path] = m
 }
 
-const limitHolds = "a project's limit holds here"
+const limitHolds = "a project quota applies here"
 
 // The kernel's counters tell nothing of the limit of a project: it is polled, and that
 // is said once.

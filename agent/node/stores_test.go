@@ -149,7 +149,7 @@ func TestFilesystemThatDoesNotSettle(t *testing.T) {
 		w.pass(32 * time.Second)
 		w.wantRemoved(ids[0], ids[1])
 		w.wantReady()
-		w.wantLogged(1, "level=WARN", "the disk does not show yet", "reason=shortfall")
+		w.wantLogged(1, "level=WARN", "the freed space does not show yet", "reason=shortfall")
 		if n := w.metric("ebb_node_reclaim_runs_total", "shortfall"); n != 1 {
 			t.Errorf("%v runs ended so", n)
 		}
@@ -165,7 +165,7 @@ func TestFilesystemThatDoesNotSettle(t *testing.T) {
 		w.pass(2 * 35 * time.Second)
 		w.wantRemoved(ids...) // 81 % is true
 		w.wantLogged(1, "the disk shows what was removed")
-		w.wantLogged(1, "level=WARN", "the disk does not show yet")
+		w.wantLogged(1, "level=WARN", "the freed space does not show yet")
 		w.wantReady()
 	})
 }
