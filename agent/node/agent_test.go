@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -266,6 +267,29 @@ func TestRebootKeepsAges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A runtime that answers late is not a trouble that lasts.
+func TestLateRuntimeLeavesNothingDegraded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		up := false
+		w.dial = func(context.Context) (Runtime, error) {
+			if !up {
+				return nil, errors.New("no such file")
+			}
+			return w.rt, nil
+		}
+		w.up()
+		w.pass(time.Minute)
+		if s := w.status(); !slices.Equal(s.Degraded, []string{"dial"}) {
+			t.Errorf("before it answers: %q", s.Degraded)
+		}
+		up = true
+		w.pass(time.Minute)
+		if s := w.status(); !s.Ready || len(s.Degraded) > 0 {
+			t.Errorf("ready %v, degraded %q", s.Ready, s.Degraded)
+		}
+	})
 }
 
 func TestHoldSaysWhatHoldsTheSpaceAndDoesNotGrind(t *testing.T) {

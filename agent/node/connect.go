@@ -10,8 +10,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// dialMost bounds the wait between two attempts to reach the runtime. They cost
-// nothing, and a node whose containerd has just come should not go unwatched.
+// dialMost bounds the wait between two attempts to reach the runtime. An attempt is cheap, and a node
+// whose containerd has just started should not stay unwatched.
 const dialMost = 10 * time.Second
 
 // connect is the connector's goroutine: it dials until the runtime answers,
@@ -34,7 +34,7 @@ func (a *Agent) connect(ctx context.Context) error {
 		}
 		a.metrics.dialFailures.Inc()
 		a.health.setReady(err.Error())
-		a.conditions.Begin("dial", slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", wait.String())
+		a.conditions.Begin(runtimeAway, slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", wait.String())
 		if !sleep(ctx, wait) {
 			return nil
 		}
@@ -42,7 +42,7 @@ func (a *Agent) connect(ctx context.Context) error {
 	}
 }
 
-// watch puts the runtime's events into the inbox, and says that they are there.
+// watch copies the runtime's events into the inbox, and signals them on news.
 func (in *inbox) watch(ctx context.Context, rt Runtime) error {
 	g, ctx := errgroup.WithContext(ctx)
 	fromRuntime := make(chan inventory.Event)
@@ -68,7 +68,7 @@ func (in *inbox) watch(ctx context.Context, rt Runtime) error {
 	return g.Wait()
 }
 
-// sleep waits unless ctx ends first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -11,24 +11,26 @@ import (
 )
 
 const (
-	// eventPause is how long a burst of runtime events is collected before the
-	// world is looked at again, and eventSpacing the least time between two
-	// such looks: a look lists the whole runtime.
+	// eventPause is how long a burst of runtime events is collected before the next look. eventSpacing
+	// is the least time between two such looks, because each lists the whole runtime.
 	eventPause   = 300 * time.Millisecond
 	eventSpacing = 5 * time.Second
 
-	// calmSpacing is eventSpacing for containers that come and go while the
-	// disk is low: their uses are stamped anyway, nothing is to be decided.
+	// calmSpacing replaces eventSpacing for containers that start and stop while the disk is below its
+	// threshold. Their uses are recorded anyway, and there is nothing to decide.
 	calmSpacing = 30 * time.Second
 
-	// eventBurst is how many looks events may have at once while the disk is over its
-	// threshold, where each event may be what a removal waits for. After them it is
-	// one in eventSpacing again.
+	// eventBurst is how many looks events may cause in a row while the disk is over its threshold: a
+	// removal may be waiting for any of these events. After that there is again one look in
+	// eventSpacing.
 	eventBurst = 4
 )
 
-// eventsBroken is the condition that the runtime's events do not come.
+// eventsBroken is the condition that the runtime's event stream is broken.
 const eventsBroken = "events"
+
+// runtimeAway is the condition that the runtime has not answered since the start.
+const runtimeAway = "dial"
 
 // runtimeUp takes over a fresh connection.
 func (a *Agent) runtimeUp(rt Runtime) {
@@ -36,13 +38,14 @@ func (a *Agent) runtimeUp(rt Runtime) {
 	a.reclaim.Connected(rt)
 	a.lastUse.Layers().Connected(rt)
 	a.learnt.connected(rt)
+	a.conditions.End(runtimeAway, "the container runtime answers")
 	a.log.Info("container runtime connected", "socket", a.cfg.Runtime.Socket, "version", rt.Version(), "reason", "start")
 	a.looks.request(0)
 	a.dead.want()
 }
 
-// runtimeEvent notes an event. Uses are stamped at once; everything else waits
-// for the burst to pass.
+// runtimeEvent handles an event. It records uses at once; everything else waits until the burst is
+// over.
 func (a *Agent) runtimeEvent(e inventory.Event) {
 	now := a.now()
 	next := a.looks.last.Add(eventSpacing)
@@ -77,8 +80,8 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	a.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), next))
 }
 
-// takeEvents handles the events that the runtime has sent already: who plans from the latest inventory
-// relies on it that nothing was.
+// takeEvents handles the events that the runtime has already sent. A plan from the latest inventory
+// relies on it: the inventory is up to date only if there were none.
 func (a *Agent) takeEvents() {
 	for range cap(a.in.events) {
 		select {
@@ -90,7 +93,8 @@ func (a *Agent) takeEvents() {
 	}
 }
 
-// happened is when: the loop may have been busy since, with a removal for minutes.
+// happened returns when an event happened, by ebb's clock. The agent may handle it late. An event
+// without a time happened now.
 func (a *Agent) happened(e inventory.Event, now time.Time) time.Time {
 	if e.At.IsZero() {
 		return now

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +57,11 @@ func TestUseThatFoundNoRoom(t *testing.T) {
 		w.kernel.lose() // of somebody else's directory: this one has its stamp
 		w.wantUsed(unknown, last)
 		w.wantUsed(tracked, time.Time{})
-		w.wantLogged(1, "level=WARN", "the kernel had no room to note uses")
+		w.wantLogged(3, "level=WARN", "the kernel's table of uses was full")
+		w.pass(time.Hour)
+		if s := w.status(); len(s.Degraded) > 0 {
+			t.Errorf("degraded by %q", s.Degraded)
+		}
 	})
 }
 
@@ -142,6 +147,16 @@ func TestOneLayerOfABatchFails(t *testing.T) {
 		}
 		w.wantLogged(1, "level=WARN", "a layer's directory cannot be found yet")
 		w.wantLogged(0, "layers can be resolved again")
+		for n := range 3 {
+			if id := fmt.Sprint("image", n); slices.Contains(w.status().Degraded, "resolve") {
+				w.rt.Untag(fake.CRINamespace, id)
+				w.pass(10 * time.Minute)
+			}
+		}
+		w.wantLogged(1, "layers can be resolved again") // what failed is gone
+		if s := w.status(); len(s.Degraded) > 0 {
+			t.Errorf("degraded by %q", s.Degraded)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/reclaim"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -443,6 +444,52 @@ func TestWriterWhileImagesGo(t *testing.T) {
 					t.Errorf("%v shortfalls counted", n)
 				}
 				w.wantRemoved(ids[:4]...)
+			})
+		})
+	}
+}
+
+// silent does not answer the last look of several images.
+type silent struct {
+	*fake.Runtime
+	err    error
+	silent int // how often
+}
+
+func (s *silent) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
+	if len(withdrawals) > 1 && s.silent < 3 {
+		s.silent++
+		return nil, fmt.Errorf("list containers: %w", s.err)
+	}
+	return s.Runtime.Users(ctx, withdrawals...)
+}
+
+// When the runtime does not answer the last look, no image is blamed, and the history has an outcome for
+// each removal that was begun.
+func TestLastLookWithoutAnAnswer(t *testing.T) {
+	for name, err := range map[string]error{"unavailable": inventory.ErrUnavailable, "slow": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				rt := &silent{Runtime: w.rt, err: err}
+				w.dial = func(context.Context) (Runtime, error) { return rt, nil }
+				ids := w.many(20)
+				w.pass(time.Minute)
+				w.fill(95)
+				w.pass(time.Minute)
+				if rt.silent != 3 {
+					t.Fatalf("it was silent %d times", rt.silent)
+				}
+				if n := w.metric("ebb_node_image_removal_failures_total"); n != 0 {
+					t.Errorf("%v images are blamed", n)
+				}
+				for _, e := range w.booked() {
+					if e.Outcome == page.OutcomeBegun {
+						t.Errorf("without an outcome: %+v", e)
+					}
+				}
+				if got := w.rt.Removed(); !slices.Equal(got, ids[:len(got)]) || len(got) < 8 {
+					t.Errorf("%q went, want them in the order of %q", got, ids)
+				}
 			})
 		})
 	}

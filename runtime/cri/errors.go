@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,13 +12,13 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// ErrUnimplemented says that whoever answers does not serve the CRI v1.
+// ErrUnimplemented is returned (wrapped) if the server does not implement the CRI v1, or this call
+// of it.
 var ErrUnimplemented = errors.New("no CRI v1 service")
 
 var errBadID = errors.New("not a full image ID")
 
-// translate gives err the name of the operation, and the sentinel that its
-// gRPC code stands for.
+// translate adds the operation to err, and the sentinel for its gRPC code, if there is one.
 func translate(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -41,6 +42,8 @@ func sentinelOf(err error) error {
 		return inventory.ErrNotFound
 	case codes.Unavailable:
 		return inventory.ErrUnavailable
+	case codes.DeadlineExceeded:
+		return context.DeadlineExceeded
 	case codes.Unimplemented:
 		return ErrUnimplemented
 	}

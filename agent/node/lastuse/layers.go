@@ -15,9 +15,9 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// resolveRetry is how long a layer that could not be resolved is left alone, and
-// resolveMost what that grows to, twice as long each time. While the disk is full, asking
-// again is pointless and costs the runtime a write each time.
+// resolveRetry is how long a layer that could not be resolved is left alone. The time doubles with each
+// failure, up to resolveMost. While the disk is full, asking again is pointless and costs the runtime a
+// write each time.
 const (
 	resolveRetry = time.Minute
 	resolveMost  = 5 * time.Minute
@@ -35,9 +35,9 @@ type Layers struct {
 	resolver resolver
 	retry    removal.Failures[inventory.Layer]
 	retryAt  time.Time                // when to ask again; zero: not planned
-	blind    map[inventory.Layer]bool // without a directory that could be found, whenever it is asked for
-	claimed  bool                     // what the kernel tracks and no image has is sorted out
-	away     bool                     // images that are remembered miss from the list, and their layers with them
+	blind    map[inventory.Layer]bool // the runtime has no directory for them
+	claimed  bool                     // every layer is known, and the kernel tracks no others
+	away     bool                     // some images are withdrawn, so the list lacks their layers
 }
 
 func newLayers(o *Options, i *images) *Layers {
@@ -48,30 +48,30 @@ func newLayers(o *Options, i *images) *Layers {
 	}
 }
 
-// Run is the goroutine that waits for the runtime to make and remove Views. Its answers are
+// Run is the goroutine that waits for the runtime to make and remove Views. It sends its answers on
 // Resolutions.
 func (s *Layers) Run(ctx context.Context) error { return s.resolver.run(ctx) }
 
-// Connected takes over the runtime that layers are asked for from now on.
+// Connected takes over the runtime that resolves layers from now on.
 func (s *Layers) Connected(rt Resolver) { s.resolver.runtime = rt }
 
-// Unsettled reports whether there are layers that the kernel may know and this process does not
-// yet. Those of a snapshotter without directories do not count: they never settle.
+// Unsettled reports whether the kernel may know layers that this process does not know yet. Layers of a
+// snapshotter without directories do not count: they never settle.
 func (s *Layers) Unsettled() bool { return s.resolver.busy || s.retry.Len() > 0 }
 
-// Root is where a layer was found that the kernel tracks; zero for others.
+// Root returns where a layer was found that the kernel tracks; the zero value for others.
 func (s *Layers) Root(l inventory.Layer) inventory.LayerRoot {
-	if !s.tracked.has(l) { // what is on record was not looked at in this run
+	if !s.tracked.has(l) { // its recorded place was not checked in this run
 		return inventory.LayerRoot{}
 	}
 	return s.records[l].LayerRoot
 }
 
-// ProbesCame is for kernel programs that could not be loaded before: layers that could not
-// be tracked may be now.
+// ProbesCame is called when kernel programs were loaded that could not be loaded before. Layers that
+// could not be tracked are tried again.
 func (s *Layers) ProbesCame() { s.retry.Clear() }
 
-// Resolve asks for the layers whose place is not known.
+// Resolve asks for the places of the layers for which none is known.
 func (s *Layers) Resolve() {
 	if s.o.Probes == nil || s.resolver.busy {
 		return
@@ -86,10 +86,10 @@ func (s *Layers) Resolve() {
 	s.resolver.ask(unknown)
 }
 
-// Next is when to call ResolveDue; zero if that is not planned.
+// Next returns when to call ResolveDue; the zero time if that is not planned.
 func (s *Layers) Next() time.Time { return s.retryAt }
 
-// ResolveDue asks again for the layers whose time has come.
+// ResolveDue asks again for layers if a retry is due.
 func (s *Layers) ResolveDue() {
 	if clock.Came(s.retryAt, s.clock.Now()) {
 		s.retryAt = time.Time{}
@@ -97,56 +97,61 @@ func (s *Layers) ResolveDue() {
 	}
 }
 
-// Resolutions are the resolver's answers, each for Resolved.
+// Resolutions receives the resolver's answers. Each is for Resolved.
 func (s *Layers) Resolutions() <-chan Resolution { return s.resolver.answers }
 
-// Resolved takes one answer of the resolver. done is true at the end of a batch; news, if the
-// records have changed by it.
+// Resolved handles one answer of the resolver. done is true at the end of a batch; news is true if the
+// batch has changed the records.
 func (s *Layers) Resolved(r Resolution) (done, news bool) {
 	s.take(r)
 	if !r.last {
 		return false, false
 	}
-	found, failed := s.resolver.done()
-	if found > 0 { // where none was found, to ask again at once would find none
-		if failed == 0 {
-			s.o.Conditions.End("resolve", "layers can be resolved again")
-		}
+	found := s.resolver.done()
+	if found > 0 { // if none was found, asking again at once would find none
+		s.recovered()
 		s.Resolve() // what arrived while the batch was under way
 	}
 	return true, found > 0
 }
 
+// recovered ends the conditions of layers that could not be resolved or tracked, once there are none.
+func (s *Layers) recovered() {
+	if s.retry.Len() == 0 && len(s.blind) == 0 {
+		s.o.Conditions.End("resolve", "layers can be resolved again")
+		s.o.Conditions.End("track", "the kernel tracks all layers again")
+	}
+}
+
 func (s *Layers) take(r Resolution) {
 	switch {
 	case errors.Is(r.err, inventory.ErrNotFound):
-		return // it went in the meantime; the next look knows
+		return // the layer is gone; the next look notices
 	case r.err == nil:
 		s.resolver.found++
 		s.records[r.layer] = r.found
 		s.track(r.layer, r.found)
 		return
-	case errors.Is(r.err, inventory.ErrUnsupported): // until there is another runtime
+	case errors.Is(r.err, inventory.ErrUnsupported): // until another runtime is connected
 		s.blind[r.layer] = true
 		s.retry.Forget(r.layer)
 	default:
 		s.retryAt = clock.Earliest(s.retryAt, s.later(r.layer))
 	}
-	s.resolver.failed++
 	s.o.Metrics.unresolved.Inc()
 	s.o.Conditions.Begin("resolve", slog.LevelWarn, "a layer's directory cannot be found yet; its uses wait in the kernel",
 		"layer", r.layer.ChainID, "namespace", r.layer.Namespace, "error", r.err)
 }
 
-// later leaves a layer alone for a while, and returns until when.
+// later leaves a layer alone for a while, and returns the end of that time.
 func (s *Layers) later(l inventory.Layer) time.Time {
 	now := s.clock.Now()
 	_, wait := s.retry.Add(l, now)
 	return now.Add(wait)
 }
 
-// keep forgets layers that no image has any more. While images are away those of them that
-// are still unpacked may be theirs.
+// keep forgets layers that no image has any more. While some images are away, it keeps every layer that
+// is still unpacked, because it may be theirs.
 func (s *Layers) keep(inv *inventory.Inventory, away bool) {
 	s.away = away
 	live := make(map[inventory.Layer]bool, len(inv.Images))
@@ -164,10 +169,11 @@ func (s *Layers) keep(inv *inventory.Inventory, away bool) {
 	maps.DeleteFunc(s.records, func(l inventory.Layer, _ state.Layer) bool { return !live[l] })
 	s.retry.Keep(func(l inventory.Layer) bool { return live[l] })
 	maps.DeleteFunc(s.blind, func(l inventory.Layer, _ bool) bool { return !live[l] })
+	s.recovered()
 }
 
-// trackKnown tracks the layers whose place is on record and still true, and returns the
-// others.
+// trackKnown tracks the layers whose recorded place is still true, and returns those that are to be
+// resolved. It leaves out those that cannot be resolved now.
 func (s *Layers) trackKnown() (unknown []inventory.Layer) {
 	if s.o.Probes == nil {
 		return nil
@@ -188,14 +194,14 @@ func (s *Layers) trackKnown() (unknown []inventory.Layer) {
 	return unknown
 }
 
-// stillThere reports whether a recorded directory is still the one that was resolved.
-// Layers that are filesystems are asked for again.
+// stillThere reports whether a recorded directory is still the one that was resolved. It is false for a
+// layer that is a filesystem of its own: such a layer is resolved again.
 func (s *Layers) stillThere(l state.Layer) bool {
 	d, err := s.o.Disk.Directory(l.Path)
 	return err == nil && d == Directory{Dev: l.Dev, Ino: l.Ino, Birth: l.Birth}
 }
 
-// track has the uses of a layer stamped.
+// track has the kernel stamp the uses of a layer.
 func (s *Layers) track(l inventory.Layer, at state.Layer) {
 	unseen, err := s.tracked.add(l, trackedLayer{key: KeyOf(at.Place()), made: at.Created})
 	if err == nil {
@@ -210,9 +216,9 @@ func (s *Layers) track(l inventory.Layer, at state.Layer) {
 		"layer", l.ChainID, "error", err)
 }
 
-// settled ends the tracking of layers that no image has any more. That is safe only once
-// every layer that is here has been claimed: a new layer's directory can have the inode
-// number of one that went, and have been used under it.
+// settled ends the tracking of layers that no image has any more. That is safe only once every present
+// layer has been claimed. The directory of a new layer can have the inode number of one that is gone,
+// and its uses may be stamped under that number.
 func (s *Layers) settled() {
 	if s.claimed || s.retry.Len() > 0 || s.away {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// resolver has the directories of layers found, in a goroutine of its own: it alone waits for the
-// runtime to make and remove Views. Of its state only disk and the channels are shared.
+// resolver finds the directories of layers in a goroutine of its own. Only that goroutine waits for the
+// runtime to make and remove Views. Of the resolver's state it uses only disk and the channels.
 type resolver struct {
 	disk    Disk
 	asks    chan resolveBatch
@@ -17,7 +17,6 @@ type resolver struct {
 	runtime Resolver // nil: not connected yet
 	busy    bool     // a batch is under way
 	found   int      // of that batch
-	failed  int
 }
 
 func newResolver(d Disk) resolver {
@@ -37,17 +36,17 @@ type Resolution struct {
 	last  bool // the batch is done
 }
 
-// ask has layers resolved. It is for when no batch is under way.
+// ask has layers resolved. No other batch may be under way.
 func (s *resolver) ask(layers []inventory.Layer) {
 	s.busy = true
 	s.asks <- resolveBatch{runtime: s.runtime, layers: layers}
 }
 
-// done ends a batch, and returns how it went.
-func (s *resolver) done() (found, failed int) {
-	found, failed = s.found, s.failed
-	s.busy, s.found, s.failed = false, 0, 0
-	return found, failed
+// done ends a batch, and returns how many layers were found.
+func (s *resolver) done() (found int) {
+	found = s.found
+	s.busy, s.found = false, 0
+	return found
 }
 
 func (s *resolver) run(ctx context.Context) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// notedFor is how long the kernel keeps uses of directories that nobody has resolved:
-// those of other runtimes are never claimed and would fill the table.
+// notedFor is how long the kernel keeps uses of directories that were not resolved. Those of other
+// runtimes are never claimed, and would fill the table.
 const notedFor = 24 * time.Hour
 
 // stamps are the uses that the kernel stamps.
@@ -19,12 +19,12 @@ type stamps struct {
 	images  *images
 	tracked *tracked
 
-	fresh map[string]bool // images stamped since the runtime was last asked, by ID
-	lost  uint64          // uses that the kernel found no room for, ever
+	fresh map[string]bool // images stamped since the latest list was requested, by ID
+	lost  uint64          // how many uses the kernel had found no room for when it was last asked
 }
 
-// harvest takes them over. An image unpacked in several namespaces was used when any of its
-// layers was.
+// harvest adds the kernel's stamps to the records. An image that is unpacked in several namespaces was
+// used when any of its layers was.
 func (s *stamps) harvest() {
 	if s.o.Probes == nil {
 		return
@@ -52,22 +52,25 @@ func (s *stamps) harvest() {
 	}
 }
 
-// isOf is whether a stamp is of that layer of an image. One from before the layer was made is of
-// another directory that had the same inode number. When the image arrived tells less: what its
-// record was last updated at may be after a first use.
+// isOf reports whether a stamp belongs to that layer of an image. A stamp from before the layer was
+// made belongs to another directory that had the same inode number. The arrival of the image proves
+// less: it can be the time of a later update of its names, after a first use.
 func (s *stamps) isOf(l trackedLayer, ns uint64, arrived time.Time) bool {
 	at := s.clock.AtBoot(ns)
 	return at.After(arrived) || !l.made.IsZero() && at.After(s.clock.FromWall(l.made))
 }
 
-// noteLost is for uses of layers that the kernel does not track yet, and had no room to
-// note. They can be of any image that is not tracked, and of no other; once it is, it loses
-// none. So a table that stays full, of directories that are none of ours, makes nothing recent
-// for longer than it takes to resolve it.
+// noteLost handles uses of layers that the kernel does not track yet, and had no room to note. They can
+// be of any image that is not tracked, and of no other. Once an image is tracked, it loses none. So
+// even if foreign directories keep the table full, an image counts as recent only until it is resolved.
 func (s *stamps) noteLost() {
 	n, err := s.o.Probes.Counters()
-	if err != nil || n.UnresolvedLost <= s.lost {
+	switch {
+	case err != nil:
 		return // the metrics report an unreadable counter
+	case n.UnresolvedLost <= s.lost:
+		s.o.Conditions.End("lost uses", "the kernel has room to note uses again")
+		return
 	}
 	s.lost = n.UnresolvedLost
 	s.images.someUsedAt(s.clock.Now(), func(l inventory.Layer) bool { return !s.tracked.has(l) })
@@ -75,7 +78,8 @@ func (s *stamps) noteLost() {
 		"lost", n.UnresolvedLost)
 }
 
-// usedSince asks the kernel whether an image was used since its record says; "" if not.
+// usedSince asks the kernel whether an image was used later than its record shows. It returns the
+// answer in words; "" if it was not.
 func (s *stamps) usedSince(i inventory.Image) string {
 	if s.o.Probes == nil {
 		return ""
@@ -98,7 +102,7 @@ func (s *stamps) usedSince(i inventory.Image) string {
 	return ""
 }
 
-// purge makes room in the kernel: uses go that nobody has claimed for a day.
+// purge makes room in the kernel: it deletes uses that no layer has claimed for a day.
 func (s *stamps) purge() {
 	if s.o.Probes == nil {
 		return

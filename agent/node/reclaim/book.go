@@ -9,10 +9,13 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// whyEnds is why nobody knows what became of an image.
-const whyEnds = "the agent was to end meanwhile"
+// whyEnds is the reason in the history if the agent stops before the outcome of a removal is known.
+const whyEnds = "the agent stopped during the removal"
 
-// entries are those of the history for images that are about to go.
+// whyEarly is the reason if the run ends, and the image gets its names back.
+const whyEarly = "the run ended before its turn"
+
+// entries returns the history entries for images that are about to be removed.
 func (o *Options) entries(plan []image.Decision, asked *Asked) []page.HistoryEntry {
 	list := make([]page.HistoryEntry, len(plan))
 	for n, d := range plan {
@@ -33,8 +36,8 @@ func (o *Options) entry(d image.Decision) page.HistoryEntry {
 	}
 }
 
-// booked waits until the history has the images of a group. It goes on all the same if that takes
-// too long.
+// booked waits until the history has the images of a group. It stops waiting after a bounded time:
+// removals do not depend on it.
 func booked(ctx context.Context, run *Run, group []leaving) {
 	attempts := make([]*history.Attempt, len(group))
 	for n, l := range group {
@@ -43,7 +46,7 @@ func booked(ctx context.Context, run *Run, group []leaving) {
 	run.o.Outside(func() { run.r.gate.History.Durable(ctx, attempts...) })
 }
 
-// staysFor tells the history why an image stays; "" leaves that to others.
+// staysFor records in the history why an image stays; with "" the caller does.
 func (l *leaving) staysFor(why string) {
 	switch {
 	case why == "":
@@ -54,7 +57,7 @@ func (l *leaving) staysFor(why string) {
 	}
 }
 
-// bookHold tells the history of a hold.
+// bookHold records in the history that a hold begins, changes or ends.
 func (r *Reclaimer) bookHold(f *filesystem, outcome, reason string) {
 	e := page.HistoryEntry{Kind: page.KindHold, Names: []string{f.Path}, Outcome: outcome, Rule: string(image.KeptHold), Reason: reason}
 	if h := f.plan.Hold; h != nil {
@@ -66,7 +69,7 @@ func (r *Reclaimer) bookHold(f *filesystem, outcome, reason string) {
 	r.gate.History.Refused(e)
 }
 
-// holdReason says whether a hold has begun, or is of another resource than it was.
+// holdReason describes the beginning of a hold, or the change to other resources.
 func holdReason(was, is *image.Hold) string {
 	what := "bytes"
 	switch {
@@ -81,7 +84,7 @@ func holdReason(was, is *image.Hold) string {
 	return "the hold changes: " + what
 }
 
-// bookCap tells the history when removals stop at the hourly cap, and when they go on.
+// bookCap records in the history when the hourly cap stops removals, and when it allows them again.
 func (r *Reclaimer) bookCap(reached bool, detail string) {
 	if r.o.Conditions.Holds("capped") == reached {
 		return

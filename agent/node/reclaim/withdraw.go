@@ -16,49 +16,49 @@ import (
 )
 
 const (
-	// LastLookPause is how long an image's names are away before the last look: time
-	// for a pod that was bound before to arrive at the source. What comes later finds
-	// no image, and pulls it.
+	// LastLookPause is how long an image is without its names before the last look. A pod that was
+	// bound before arrives at the source of pods in that time. A later pod finds no image, and pulls
+	// it.
 	LastLookPause = 25 * time.Millisecond
 
-	// NamesAwayMost is how long images may be without their names before a group goes no further. Then
-	// those that are left get them back, and have their turn again. What has begun ends: one withdrawal,
-	// or one collection.
+	// NamesAwayMost is how long images may be without their names before a group stops. Then the
+	// remaining images get their names back, and their turn comes again. A withdrawal or a collection
+	// that has begun is finished.
 	NamesAwayMost = 2 * time.Second
 
-	// restoreMost bounds how long names may take to be put back.
+	// restoreMost bounds how long the names of a group may take to be restored.
 	restoreMost = 10 * time.Second
 
 	// groupMost bounds how many images wait for their last look together.
 	groupMost = 8
 )
 
-// leaving is an image on its way out.
+// leaving is an image whose removal is under way.
 type leaving struct {
 	image.Decision
 	image inventory.Image
-	names inventory.Withdrawal // nil: they cannot be taken away
+	names inventory.Withdrawal // nil: it was not withdrawn
 	begun time.Time
-	used  time.Time // last, as the plan knew it
+	used  time.Time // its last use that the plan knew
 
 	attempt *history.Attempt
 }
 
-// groupSize is how many images of the plan may wait for their last look together:
-// one, and then twice as many each time, as long as all of them go. So most
-// removals, which are of a few images, are one at a time, and a disk that is being
-// filled fast does not wait for a pause, and a collection, for each.
+// groupSize returns how many images of the plan may wait for their last look together. It begins with
+// one, and doubles as long as all images of a group are removed. So most removals, which are of a few
+// images, are one at a time. On a disk that fills fast, the run does not wait for a pause and a
+// collection for each image.
 func (run *Run) groupSize() int { return max(1, min(2*run.group, groupMost)) }
 
-// removeGroup removes images so that no container can start from one between the
-// last look and its removal (kubernetes issue 123631): their names go first, then it
-// is looked once more, and only then the rest goes. Those that the plan has no more by
-// then, for the disk is lower than it was, get their names back: spared is how many.
+// removeGroup removes images so that no container can start from one between the last look and its
+// removal (kubernetes issue 123631). It removes the names first, then looks once more, and only then
+// removes the rest. If the disk is lower by then, so that a new plan lacks some of the images, these
+// get their names back: spared is how many.
 func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared int, v verdict) {
 	before, target, begun := run.outcome.removed, run.r.target, run.o.Now()
 	tooLong := func() bool { return run.o.Now().Sub(begun) >= NamesAwayMost }
 	group, v := run.withdraw(ctx, plan, tooLong)
-	why := "the run ended before its turn"
+	why := whyEarly
 	defer func() {
 		run.putBack(ctx, group, why)
 		spared += len(group)
@@ -75,8 +75,8 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			why = "those before it took long; its turn comes again"
 			return spared, goOn
 		}
-		users := run.askUsers(ctx, group) // which takes as long as to plan
-		// Without an answer the last one counts; withdraw has asked a moment ago.
+		users := run.askUsers(ctx, group) // in parallel to the plan below
+		// Without an answer the latest one counts: withdraw has asked a moment ago.
 		_, _ = run.o.Pods.Read(ctx)
 		now, err := run.o.Disks.Measure(target.Filesystem)
 		if err != nil {
@@ -110,15 +110,15 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 	return spared, goOn
 }
 
-// withdraw takes the names of those images away that the world still lets go, as many as that does not
-// take too long for.
+// withdraw removes the names of the images that may still be removed, one after the other until that
+// takes too long.
 func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong func() bool) (group []leaving, v verdict) {
-	used := make([]time.Time, len(plan)) // before anybody else can note a use
+	used := make([]time.Time, len(plan)) // before another goroutine can record a use
 	for n, d := range plan {
 		used[n] = run.o.LastUse.Image(d.ImageID).LastUsed
 	}
 	attempts := run.r.gate.History.Begin(run.o.entries(plan, run.asked)...)
-	defer func() { // of those that were not come to
+	defer func() { // those whose turn did not come
 		for _, a := range attempts {
 			a.Cancel()
 		}
@@ -126,8 +126,8 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 	if _, err := run.o.Pods.ReadNow(ctx); err != nil && ctx.Err() != nil {
 		return nil, stop
 	}
-	// If the runtime has sent no event since it listed them, no reading is needed: the
-	// withdrawal refuses what has changed all the same, and the last look finds who else came.
+	// If the runtime has sent no event since it listed the images, they need not be read again. The
+	// withdrawal refuses an image that has changed, and the last look finds new users.
 	begun, fresh := run.o.Now(), func(n int) (inventory.Image, error) { return run.o.LastUse.Known()[plan[n].ImageID], nil }
 	if more := run.o.HearEvents(); !run.pass.listed || more {
 		fresh = run.fresh(ctx, plan)
@@ -161,19 +161,19 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 	return group, goOn
 }
 
-// withoutNames reports whether an image goes although its names could not be taken away. That takes a little
-// space first. Where there is none, a gap of some milliseconds is the lesser evil.
+// withoutNames reports whether an image is removed although it could not be withdrawn. A withdrawal
+// needs a little space. Where there is none, a gap of some milliseconds is the lesser evil.
 func withoutNames(err error) bool {
 	return errors.Is(err, inventory.ErrUnsupported) || errors.Is(err, inventory.ErrNoSpace)
 }
 
-// notWithdrawn is for an image that could not be read, or whose names could not be taken away.
+// notWithdrawn handles an image that could not be read or withdrawn.
 func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict {
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		run.o.LastUse.NotWithdrawn(l.ImageID)
 		l.attempt.Cancel()
-		run.pass.gone(l.ImageID) // somebody else removed it
+		run.pass.gone(l.ImageID) // another process removed it
 		return goOn
 	case ctx.Err() != nil:
 		l.attempt.Unknown(whyEnds)
@@ -189,7 +189,7 @@ func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict 
 	return goOn
 }
 
-// takeNames takes an image's names away, unless it stays: why says so.
+// takeNames withdraws an image, unless it must be kept: then why is the reason.
 func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err error) {
 	if why = run.nowKept(l.image, l.used); why != "" {
 		return why, nil
@@ -203,10 +203,10 @@ func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err erro
 	return "", err
 }
 
-// together is how many images of the group go at once, so that the runtime collects, and
-// the disk is measured, once for them: as many as are computed to free at most half of
-// what is left to free. The last ones of a run go one by one. Where only their age asks for it, all go
-// together.
+// together returns how many images of the group are removed together, so that the runtime collects once
+// for them and the disk is measured once. They are computed to free at most half of what is still to be
+// freed, so the last images of a run are removed one by one. If only their age asks for it, all are
+// removed together.
 func together(p image.Plan, group []leaving) int {
 	var frees image.Decision
 	needed := p.NeedBytes > 0 || p.NeedInodes > 0
@@ -220,19 +220,23 @@ func together(p image.Plan, group []leaving) int {
 	return len(group)
 }
 
-// letGo removes images, except for those that the last look finds needed.
+// letGo removes a batch of images, except for those that the last look finds needed.
 func (run *Run) letGo(ctx context.Context, batch []leaving, users func() ([][]string, error), before watermark.Measured) verdict {
 	needed, err := run.needed(ctx, batch, users)
 	v := goOn
 	if err != nil {
 		run.putBack(ctx, batch, "")
-		for n := 0; n < len(batch) && v == goOn; n++ {
-			v = run.notRemoved(ctx, batch[n], err)
+		for _, l := range batch {
+			if v == stop {
+				l.staysFor(whyEarly)
+				continue
+			}
+			v = run.notRemoved(ctx, l, err)
 		}
 		return v
 	}
 	var goes, gone []leaving
-	defer func() { run.putBack(ctx, goes, "the run ended before its turn") }() // what is left of them when it is over early
+	defer func() { run.putBack(ctx, goes, whyEarly) }() // the rest, if it ends early
 	for n, l := range batch {
 		if needed[n] == "" {
 			goes = append(goes, l)
@@ -267,12 +271,12 @@ func (run *Run) letGo(ctx context.Context, batch []leaving, users func() ([][]st
 	return v
 }
 
-// notRemoved is for an image whose last look, or removal, failed.
+// notRemoved handles an image whose last look or removal failed.
 func (run *Run) notRemoved(ctx context.Context, l leaving, err error) verdict {
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		if l.names == nil {
-			l.attempt.Cancel() // somebody else removed it
+			l.attempt.Cancel() // another process removed it
 		}
 		l.attempt.Unknown("somebody else ended what was begun")
 		run.pass.gone(l.ImageID)
@@ -288,13 +292,13 @@ func (run *Run) notRemoved(ctx context.Context, l leaving, err error) verdict {
 	return goOn
 }
 
-// askUsers asks the runtime who uses the images of a group whose names are away, and returns
-// at once; the answer is in the group's order.
+// askUsers asks the runtime for the users of the withdrawn images of a group, and returns at once.
+// answer waits for the result, which is in the group's order.
 func (run *Run) askUsers(ctx context.Context, group []leaving) (answer func() ([][]string, error)) {
 	var names []inventory.Withdrawal
 	for _, l := range group {
 		if l.names == nil {
-			break // it is alone in its batch, and read anew
+			break // this one is alone in its batch, and is read again
 		}
 		names = append(names, l.names)
 	}
@@ -312,9 +316,9 @@ func (run *Run) askUsers(ctx context.Context, group []leaving) (answer func() ([
 	}
 }
 
-// needed is the last look: it finds what needs each image after all; "" lets it go. Users is
-// the runtime's answer on the group that the batch is the beginning of. One whose names could
-// not be taken away is alone in its batch.
+// needed is the last look. It returns why each image of the batch is needed after all; "" if it may be
+// removed. users returns the runtime's answer for the group that begins with the batch. An image that
+// could not be withdrawn is alone in its batch.
 func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]string, error)) (needed []string, err error) {
 	needed = make([]string, len(batch))
 	if batch[0].names == nil {
@@ -325,6 +329,9 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 		return needed, err
 	}
 	using, err := users()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", inventory.ErrUnavailable, err) // a slow runtime is no fault of these images
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look whether they came into use: %w", err)
 	}
@@ -338,8 +345,8 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 	return needed, nil
 }
 
-// putBack gives images their names back, also when the agent is to end. Why is what the history
-// says of them; "" leaves that to the caller.
+// putBack restores the names of images, also when the agent stops. why is the reason for the history;
+// with "" the caller records it.
 func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreMost)
 	defer cancel()

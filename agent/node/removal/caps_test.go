@@ -6,7 +6,7 @@ import (
 )
 
 // A cap counts the removals of the last hour, and has room again when fewer of them than it allows are
-// younger than an hour.
+// younger than an hour. Removals with a time to come were noted under a wrong clock, and do not count.
 func TestBudget(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -19,6 +19,7 @@ func TestBudget(t *testing.T) {
 		"long ago":  {[]time.Time{ago(2 * time.Hour), ago(time.Hour)}, 2, now},
 		"some":      {[]time.Time{ago(time.Hour), ago(time.Minute)}, 1, now},
 		"used up":   {[]time.Time{ago(30 * time.Minute), ago(time.Minute)}, 0, now.Add(30 * time.Minute)},
+		"to come":   {[]time.Time{ago(time.Minute), ago(-time.Hour), ago(-2 * time.Hour)}, 1, now},
 		"cap lower": {[]time.Time{ago(3 * time.Minute), ago(2 * time.Minute), ago(time.Minute)}, 0, now.Add(58 * time.Minute)}, // then two of them are left
 	} {
 		if free, at := Budget(Within(c.removals, now), 2, now); free != c.free || !at.Equal(c.at) {

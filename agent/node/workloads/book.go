@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/podlogs"
 )
 
-// stepEntry is the entry of the history for a step.
+// stepEntry returns the history entry for a step.
 func stepEntry(kind, id, name string, pod container.PodID, s container.Step) page.HistoryEntry {
 	e := page.HistoryEntry{Kind: kind, ID: id, Rule: string(s.Reason), Reason: string(s.Reason), Detail: s.Detail}
 	if text := podText(pod); text != "" {
@@ -24,7 +24,8 @@ func stepEntry(kind, id, name string, pod container.PodID, s container.Step) pag
 	return e
 }
 
-// begin appends a removal to the history before it is done; to stop something first is none.
+// begin appends a removal to the history before it is done. A step that only stops something has no
+// entry.
 func (e *executor) begin(ctx context.Context, entry page.HistoryEntry, s container.Step) *history.Attempt {
 	if !s.Action.Removes() {
 		return nil
@@ -34,11 +35,12 @@ func (e *executor) begin(ctx context.Context, entry page.HistoryEntry, s contain
 	return attempt
 }
 
-// book tells the history how a step went; attempt is nil if it removes nothing.
+// book records in the history how a step ended; attempt is nil if the step removes nothing. why is
+// the reason if the step was not done.
 func (e *executor) book(ctx context.Context, attempt *history.Attempt, entry page.HistoryEntry, why string, err error) {
 	switch {
 	case ctx.Err() != nil:
-		attempt.Unknown("the agent was to end meanwhile")
+		attempt.Unknown("the agent stopped during the removal")
 	case errors.Is(err, inventory.ErrUnavailable):
 		attempt.Unknown(err.Error())
 	case err != nil && attempt == nil:
@@ -56,7 +58,7 @@ func (e *executor) book(ctx context.Context, attempt *history.Attempt, entry pag
 	}
 }
 
-// logEntries are those of the history for logs that are about to go.
+// logEntries returns the history entries for logs that are about to be removed.
 func logEntries(kind string, logs []container.LogDecision) []page.HistoryEntry {
 	list := make([]page.HistoryEntry, len(logs))
 	for n, l := range logs {
@@ -68,14 +70,14 @@ func logEntries(kind string, logs []container.LogDecision) []page.HistoryEntry {
 	return list
 }
 
-// cancel is for removals that are not tried after all.
+// cancel drops the entries of removals that are not tried after all.
 func cancel(attempts []*history.Attempt) {
 	for _, a := range attempts {
 		a.Cancel()
 	}
 }
 
-// bookListed tells the history what there is, for removals of which nobody knows how they ended.
+// bookListed gives the history what was listed, to settle removals with an unknown outcome.
 func (w *Workloads) bookListed(here inventory.Workloads) {
 	w.gate.History.Listed(func(id string) bool {
 		return slices.ContainsFunc(here.Containers, func(c container.Container) bool { return c.ID == id })
