@@ -92,7 +92,8 @@ func (l *lastuse) inherit(o *object) error {
 	}
 	dirs, err := l.pins.outdated(o)
 	if err != nil {
-		return err
+		l.lost = true
+		log.Warn("earlier stamps could not be read", "reason", err)
 	}
 	if len(dirs) > 0 {
 		// A run of an earlier program that began before these were attached may be

@@ -273,11 +273,11 @@ func TestReclaimRefused(t *testing.T) {
 		w.fill(60)
 		percent := func(p int) *int { return &p }
 		for want, q := range map[string]page.PlanRequest{
-			"give an amount to free":        {},
-			"101 %: want 0 to 100":            {ToPercent: percent(101)},
-			"-1 %: want 0 to 100":             {ToInodesPercent: percent(-1)},
-			"an amount to free or a perc":    {FreeBytes: 1, ToPercent: percent(1)},
-			"a configuration or an amount":   {FreeBytes: 1, Config: "mode: enforce"},
+			"give an amount to free":       {},
+			"101 %: want 0 to 100":         {ToPercent: percent(101)},
+			"-1 %: want 0 to 100":          {ToInodesPercent: percent(-1)},
+			"an amount to free or a perc":  {FreeBytes: 1, ToPercent: percent(1)},
+			"a configuration or an amount": {FreeBytes: 1, Config: "mode: enforce"},
 		} {
 			if status, _, e := w.reclaim(q, ""); status != http.StatusBadRequest || !strings.Contains(e.Error, want) {
 				t.Errorf("%+v: status %d, %q, want %q", q, status, e.Error, want)

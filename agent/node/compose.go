@@ -126,7 +126,7 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 		Probes: o.Probes, Disk: o.Disk, Conditions: p.conditions, Log: o.Log, Metrics: lastuse.NewMetrics(f), Tell: p.events.Record,
 		Settled: func() { p.alarms.set(alarmRest, p.now().Add(restPause)) },
 	})
-	p.kernel = kernel{probes: o.Probes, missing: o.NoProbes, writers: o.Config.Writers.Top > 0, lastUse: p.lastUse, conditions: p.conditions, log: o.Log}
+	p.kernel = kernel{probes: o.Probes, missing: o.NoProbes, config: o.Config, lastUse: p.lastUse, conditions: p.conditions, log: o.Log}
 	p.watermark = watermark.New(watermark.Options{
 		Config: o.Config, Disk: o.Disk, Probes: o.Probes, CatchUp: p.kernel.catchUp, Conditions: p.conditions, Log: o.Log,
 		Metrics: filesystems, Now: p.now, Boot: o.Sources.Boot, Outside: p.health.outside,

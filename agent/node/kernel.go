@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/ebb-agent/ebb/agent/node/condition"
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/lastuse"
+	"github.com/ebb-agent/ebb/agent/node/stats"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/bpf"
 )
@@ -15,7 +17,7 @@ import (
 type kernel struct {
 	probes     Probes // nil: none could be loaded
 	missing    error  // why probes is nil
-	writers    bool   // count writers
+	config     config.Config
 	lastUse    *lastuse.Tracker
 	conditions *condition.Set
 	log        *slog.Logger
@@ -29,13 +31,14 @@ func (k *kernel) adopt() {
 			"reason", k.missing)
 		return
 	}
-	if !k.writers { // an earlier agent may have started it
+	if k.config.Writers.Top == 0 { // an earlier agent may have started it
 		if err := k.probes.CountWriters(); err != nil && !errors.Is(err, bpf.ErrNotAttached) {
 			k.log.Warn("writers are still counted", "error", err)
 		}
 	}
 	for _, p := range k.probes.Status() {
-		if p.Reason != "" && !p.Waits && (!strings.HasPrefix(p.Object, "writers") || k.writers) {
+		does, _, _ := strings.Cut(p.Object, "_")
+		if p.Reason != "" && !p.Waits && !stats.SwitchedOff(k.config, does) {
 			k.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
 		}
 	}

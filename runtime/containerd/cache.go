@@ -119,8 +119,8 @@ func (c *cache) mayCarry(l inventory.Layer) bool {
 }
 
 // sweep forgets facts about objects that a full reading no longer saw, and notes which layers have
-// an active or view snapshot as child.
-func (c *cache) sweep(spaces []space) {
+// an active or view snapshot as child. Of broken snapshotters it saw nothing.
+func (c *cache) sweep(spaces []space, broken brokenSnapshotters) {
 	targets := map[string]bool{}
 	live := map[inventory.SnapshotID]bool{}
 	carrying := map[inventory.Layer]bool{}
@@ -138,10 +138,14 @@ func (c *cache) sweep(spaces []space) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.carrying = carrying
+	if c.carrying = carrying; len(broken) > 0 {
+		c.carrying = nil
+	}
 	was := len(c.facts.Targets) + len(c.facts.Sizes)
 	maps.DeleteFunc(c.facts.Targets, func(digest string, _ inventory.Target) bool { return !targets[digest] })
-	maps.DeleteFunc(c.facts.Sizes, func(id inventory.SnapshotID, _ inventory.SizeFact) bool { return !live[id] })
+	maps.DeleteFunc(c.facts.Sizes, func(id inventory.SnapshotID, _ inventory.SizeFact) bool {
+		return !live[id] && broken[id.Snapshotter] == ""
+	})
 	if len(c.facts.Targets)+len(c.facts.Sizes) != was {
 		c.changes++
 	}

@@ -48,7 +48,7 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 	r.readEnds(ctx, reading)
 	r.noteElsewhere(reading.spaces)
 	reading.sandbox = r.seeSandboxes(reading.spaces)
-	r.cache.sweep(reading.spaces)
+	r.cache.sweep(reading.spaces, reading.broken)
 	r.mu.Lock()
 	r.broken = reading.broken
 	r.mu.Unlock()

@@ -251,3 +251,14 @@ func TestHangs(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestSecretWithinASecret: no part of a secret is left in an error, also if another secret is a part of it.
+func TestSecretWithinASecret(t *testing.T) {
+	secrets := map[string]string{"a": "hush", "b": "hush-hush-puppies", "c": "hush-hush"}
+	for range 20 { // maps have no order
+		err := translate("delete", status.Error(codes.Internal, "login with hush-hush-puppies failed"), secrets)
+		if want := `delete: Internal: "login with … failed"`; err.Error() != want {
+			t.Fatalf("%v, want %s", err, want)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package csi
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -46,7 +48,8 @@ func translate(operation string, err error, secrets map[string]string) error {
 	}
 	s := status.Convert(err)
 	text := s.Message()
-	for _, v := range secrets {
+	longestFirst := func(a, b string) int { return len(b) - len(a) } // one secret can be a part of another one
+	for _, v := range slices.SortedFunc(maps.Values(secrets), longestFirst) {
 		if v != "" {
 			text = strings.ReplaceAll(text, v, "…")
 		}

@@ -100,7 +100,7 @@ func (r *Recorder) Run(ctx context.Context) {
 }
 
 func (r *Recorder) create(ctx context.Context, n metadata.Notice) {
-	if !r.allow(n.Object.UID) || r.o.Muted(n.Reason) {
+	if r.o.Muted(n.Reason) || !r.allow(n.Object.UID) {
 		r.o.Count.WithLabelValues(n.Reason, "withheld").Inc()
 		return
 	}

@@ -254,7 +254,7 @@ func (k *Keeper) write(ctx context.Context) error {
 			admitted = append(admitted, a)
 		}
 	}
-	if k.gate.OwnersObserved() || len(add) == 0 && len(forget) == 0 {
+	if k.gate.OwnersObserved() && len(admitted) == 0 || len(add) == 0 && len(forget) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -61,7 +61,7 @@ func (c *Programs) Collect(out chan<- prometheus.Metric) {
 		metric.Counter(out, descEvents, float64(count), event)
 	}
 	for _, e := range n.Lost() {
-		if does, _, _ := strings.Cut(e.Event, "_"); !c.switchedOff(does) {
+		if does, _, _ := strings.Cut(e.Event, "_"); !SwitchedOff(c.cfg, does) {
 			metric.Counter(out, descLost, float64(e.Count), e.Event)
 		}
 	}
@@ -88,10 +88,10 @@ func (c *Programs) degraded(status []bpf.ProgramStatus, out chan<- prometheus.Me
 // is watched.
 func (c *Programs) wanted(object string) bool {
 	does, fsType, _ := strings.Cut(object, "_")
-	return !c.switchedOff(does) && (fsType == "" || c.watches(fsType))
+	return !SwitchedOff(c.cfg, does) && (fsType == "" || c.watches(fsType))
 }
 
-// switchedOff reports whether the configuration leaves out the programs that do this.
-func (c *Programs) switchedOff(does string) bool {
-	return does == "heat" && c.cfg.Kernel.LayerHeat == config.HeatOff || does == "writers" && c.cfg.Writers.Top == 0
+// SwitchedOff reports whether the configuration leaves out the programs that do this: heat or writers.
+func SwitchedOff(cfg config.Config, does string) bool {
+	return does == "heat" && cfg.Kernel.LayerHeat == config.HeatOff || does == "writers" && cfg.Writers.Top == 0
 }

@@ -61,7 +61,7 @@ func (c *Client) Discover(ctx context.Context) (Discovery, error) {
 		return Discovery{}, err
 	}
 	d := Discovery{Partial: make(map[string]error)}
-	all := append(core, groups...)
+	all := slices.Concat(core, groups)
 	remote, d.Unsure = c.remoteOf(ctx, all, remote, unsure)
 	chosen := make(map[[2]string]bool) // group, resource: a version is watched
 	others := make(alike)
@@ -273,6 +273,7 @@ func (c *Client) Names(ctx context.Context) (all []naming.Resource, err error) {
 		switch {
 		case Answered(err) == http.StatusNotAcceptable, err == nil && doc.Kind != aggregatedKind:
 			return nil, naming.ErrNoNames
+		case Answered(err) == http.StatusNotFound && path == "/api": // some control planes have no core group
 		case err != nil:
 			return nil, err
 		}

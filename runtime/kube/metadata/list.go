@@ -309,6 +309,7 @@ func (f *Follower) pages(ctx context.Context) error {
 		}
 		p, err = f.list(ctx, p.next, limit, func(it item) error {
 			begin()
+			done.heard()
 			f.listed++
 			if objects = append(objects, f.observed(it)); len(objects) < maxBatch {
 				return nil
