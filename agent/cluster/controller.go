@@ -121,7 +121,7 @@ func New(o Options) *Controller {
 		InJournal: func(uid string) bool { return c.journal.Has(uid) }, Driver: o.Driver})
 	c.journal = journal.NewKeeper(journal.Options{Store: o.Journal, Election: o.Config.LeaderElection, Log: o.Log, Metrics: o.Metrics.journal,
 		Gate: c.gate, Graph: journalGraph{c}, Warn: c.events.Warn})
-	c.server.status.Store(&status{problems: []string{"types are not known yet"}})
+	c.server.status.Store(&status{problem: "types are not known yet"})
 	return c
 }
 

@@ -2,8 +2,9 @@ package cluster
 
 import (
 	"context"
-	"time"
 
+	"github.com/ebb-agent/ebb/agent/cluster/events"
+	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
@@ -25,17 +26,8 @@ type API interface {
 	// Follow returns a Follower of a type; with fields, of whole objects: see
 	// [metadata.Client.Follow].
 	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
-	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
-	Do(ctx context.Context, a gc.Action, namespaced bool) metadata.Outcome
-	// ListFields reads the selected objects of a type live; ReadFields reads one object. See
-	// [metadata.Client].
-	ListFields(ctx context.Context, t gc.Type, s metadata.Selection, fields metadata.Fields, take func(gc.Object, any) error) error
-	ReadFields(ctx context.Context, o gc.Coordinates, namespaced bool, fields metadata.Fields) (any, error)
-	// Time returns the API server's time, if it is known.
-	Time(now time.Time) (at time.Time, known bool)
-	// Sure reports whether the watched state may be acted on; changed is closed once it may.
-	Sure() (sure bool, changed <-chan struct{})
-	Warn(ctx context.Context, n metadata.Notice) error
+	gate.API
+	events.API
 	// Names returns the names that people use for the types.
 	Names(ctx context.Context) ([]naming.Resource, error)
 }

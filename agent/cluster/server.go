@@ -173,8 +173,8 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	st := c.server.status.Load()
 	code, text := http.StatusOK, "ok"
-	if len(st.problems) > 0 {
-		code, text = http.StatusServiceUnavailable, "not ready: "+st.problems[0]
+	if st.problem != "" {
+		code, text = http.StatusServiceUnavailable, "not ready: "+st.problem
 	}
 	text += state
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -19,7 +19,7 @@ type status struct {
 	discovered bool   // types were, at least once
 	discovery  string // why discovery fails at present; "" if it does not
 	uncertain  string // why APIServices cannot be listed; "" if they can
-	problems   []string
+	problem    string // why types are not all known; "" if they are
 }
 
 // maxNamed bounds the names in one line of text.
@@ -39,15 +39,15 @@ func (c *Controller) publish(now time.Time) {
 		c.metrics.types.WithLabelValues(state).Set(float64(n))
 	}
 	st := *c.server.status.Load()
-	st.problems = nil
+	st.problem = ""
 	switch {
 	case !st.discovered:
-		st.problems = append(st.problems, "types are not known yet: "+st.discovery)
+		st.problem = "types are not known yet: " + st.discovery
 	case len(listing) > 0:
-		st.problems = append(st.problems, fmt.Sprintf("%d types are being listed: %s", len(listing), firstNames(listing)))
+		st.problem = fmt.Sprintf("%d types are being listed: %s", len(listing), firstNames(listing))
 	}
 	c.server.status.Store(&st)
-	if len(st.problems) == 0 && !c.types.memoryReturned {
+	if st.problem == "" && !c.types.memoryReturned {
 		c.types.memoryReturned = true
 		// The first lists took more memory than what is kept of them.
 		c.lifetime.group.Go(debug.FreeOSMemory)

@@ -164,11 +164,11 @@ func TestNoDiscovery(t *testing.T) {
 	inBubble(t, nil, func(f *fake) { f.discover = errors.New("no route to host") }, func(b *fixture) {
 		b.after(time.Minute)
 		b.want("said", b.said("cannot discover types"), 1)
-		b.want("problems", b.c.server.status.Load().problems, "[types are not known yet: no route to host]")
+		b.want("problem", b.c.server.status.Load().problem, "types are not known yet: no route to host")
 		unlock := b.api.lock()
 		b.api.discover = nil
 		unlock()
 		b.after(11 * time.Second)
-		b.want("problems", len(b.c.server.status.Load().problems), 0)
+		b.want("problem", b.c.server.status.Load().problem, "")
 	})
 }

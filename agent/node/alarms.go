@@ -37,12 +37,7 @@ func (a *alarms) sooner(which alarm, at time.Time) {
 // next returns how long until the earliest alarm or deadline of another part; ok is false
 // if there is none.
 func (a *alarms) next(now time.Time, deadlines ...time.Time) (wait time.Duration, ok bool) {
-	var first time.Time
-	for _, at := range append(deadlines, a.at[:]...) {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
+	first := clock.Earliest(append(deadlines, a.at[:]...)...)
 	return max(0, first.Sub(now)), !first.IsZero()
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 // Registry returns the metrics that an agent with this configuration exports, for generated documents.
@@ -62,7 +63,7 @@ func (b *base) now() time.Time { return b.clock.Now() }
 
 // sleep releases the monitor and waits for d. It returns false if ctx ends first.
 func (b *base) sleep(ctx context.Context, d time.Duration) (slept bool) {
-	b.monitor.Outside(func() { slept = sleep(ctx, d) })
+	b.monitor.Outside(func() { slept = wait.Sleep(ctx, d) })
 	return slept
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/runtime/inventory"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 // dialMost bounds the wait between two attempts to reach the runtime. An attempt is cheap, and a node
@@ -18,7 +19,7 @@ const dialMost = 10 * time.Second
 // hands the connection to the loop, and then watches its events, which
 // includes reconnecting.
 func (a *Agent) connect(ctx context.Context) error {
-	wait := retryFirst
+	pause := retryFirst
 	for {
 		rt, err := a.dial(ctx)
 		if err == nil {
@@ -34,11 +35,11 @@ func (a *Agent) connect(ctx context.Context) error {
 		}
 		a.metrics.dialFailures.Inc()
 		a.health.setReady(err.Error())
-		a.conditions.Begin(runtimeAway, slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", wait.String())
-		if !sleep(ctx, wait) {
+		a.conditions.Begin(runtimeAway, slog.LevelWarn, "the container runtime does not answer; trying again", "error", err, "next", pause.String())
+		if !wait.Sleep(ctx, pause) {
 			return nil
 		}
-		wait = min(2*wait, dialMost)
+		pause = min(2*pause, dialMost)
 	}
 }
 
@@ -66,16 +67,4 @@ func (in *inbox) watch(ctx context.Context, rt Runtime) error {
 		}
 	})
 	return g.Wait()
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

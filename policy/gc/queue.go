@@ -55,22 +55,20 @@ type Queued interface {
 	queued() *Item
 }
 
-// QueueConfig has the times of a [Queue]. Zero fields mean the defaults.
-type QueueConfig struct {
-	// Settle is how long the effect of a request that succeeded may take to be seen.
-	// Without the effect, the same action is emitted again. Default 30s.
-	Settle time.Duration
-	// RetryMin and RetryMax bound the pause after a failure, which doubles from one to
-	// the other. Defaults 250ms, 5m.
-	RetryMin, RetryMax time.Duration
-}
+const (
+	// settle is how long the effect of a request that succeeded may take to be seen. Without
+	// the effect, the same action is emitted again.
+	settle = 30 * time.Second
+	// retryMin and retryMax bound the pause after a failure, which doubles from one to the
+	// other.
+	retryMin, retryMax = 250 * time.Millisecond, 5 * time.Minute
+)
 
 // Queue holds objects, each with the time at which an action on it is due, and remembers
 // the last action. The earliest comes first, and one timer is enough for all: [Queue.Next].
 // An object has at most one action in flight. A Queue is not safe for concurrent use, and
 // its zero value is ready.
 type Queue[E Queued] struct {
-	Config QueueConfig
 	heap   entries[E]
 	flying map[uint64]E
 	lastID uint64
@@ -87,9 +85,6 @@ type lane struct {
 	most  int
 	open  int
 }
-
-// Len returns how many objects wait for their time.
-func (q *Queue[E]) Len() int { return len(q.heap) }
 
 // Schedule sets when an action on e is due; zero: never. It does not stop an action in
 // flight.
@@ -200,17 +195,11 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	delete(q.flying, id)
 	i := e.queued()
 	i.id, i.last = 0, uint8(r)+1
-	or := func(d, v time.Duration) time.Duration {
-		if d <= 0 {
-			return v
-		}
-		return d
-	}
-	pause, longest := or(q.Config.RetryMin, 250*time.Millisecond), or(q.Config.RetryMax, 5*time.Minute)
+	pause := retryMin
 	switch r {
 	case Done, Gone:
 		// The watch reports the effect. Until then the action must not be repeated.
-		i.failures, pause = 0, or(q.Config.Settle, 30*time.Second)
+		i.failures, pause = 0, settle
 	case Deferred:
 		pause = 0 // Slow and Hold limit the next one
 	case TooMany: // not a failure of this object
@@ -225,9 +214,9 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 			break
 		}
 		if r == Forbidden {
-			pause = max(pause, longest/16)
+			pause = max(pause, retryMax/16)
 		}
-		pause = min(pause<<min(i.failures, 20), longest)
+		pause = min(pause<<min(i.failures, 20), retryMax)
 		i.failures = min(i.failures+1, 20)
 	}
 	i.after = nanos(now.Add(pause))

@@ -145,7 +145,7 @@ func TestQueue(t *testing.T) {
 
 // TestQueueFailures: the pause after failures doubles, up to a bound; a change ends it.
 func TestQueueFailures(t *testing.T) {
-	q := gc.Queue[*thing]{Config: gc.QueueConfig{RetryMin: time.Second, RetryMax: 4 * time.Second}}
+	var q gc.Queue[*thing]
 	e, now := &thing{}, time.Unix(1e9, 0)
 	q.Schedule(e, now)
 	fail := func(r gc.Result) time.Duration {
@@ -159,13 +159,14 @@ func TestQueueFailures(t *testing.T) {
 		now = q.Next()
 		return pause
 	}
-	for _, want := range []time.Duration{1, 2, 4, 4} {
-		if got := fail(gc.Failed); got != want*time.Second {
-			t.Errorf("a pause of %v, not %v", got, want*time.Second)
+	for n := range 15 {
+		want := min(250*time.Millisecond<<n, 5*time.Minute)
+		if got := fail(gc.Failed); got != want {
+			t.Errorf("a pause of %v, not %v", got, want)
 		}
 	}
 	q.Changed(e)
-	if got := fail(gc.Conflict); got != time.Second {
+	if got := fail(gc.Conflict); got != 250*time.Millisecond {
 		t.Errorf("after a change, a pause of %v", got)
 	}
 }

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -47,12 +48,7 @@ type Uses struct {
 
 // Claim reports whether a Pod that has not ended uses a claim of its namespace.
 func (u Uses) Claim(name string) bool {
-	for _, c := range u.Claims {
-		if c == name && !u.Ended {
-			return true
-		}
-	}
-	return false
+	return !u.Ended && slices.Contains(u.Claims, name)
 }
 
 // Config selects what is deleted. Everything else is reported.

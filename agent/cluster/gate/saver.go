@@ -246,23 +246,23 @@ func (g *Gate) SaveFinal(ctx context.Context) {
 func (g *Gate) write(ctx context.Context, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	k, d := &g.saver, g
+	k := &g.saver
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d.mu.Lock()
-	if d.leaseHeld != nil && !d.leaseHeld() {
-		d.mu.Unlock()
+	g.mu.Lock()
+	if g.leaseHeld != nil && !g.leaseHeld() {
+		g.mu.Unlock()
 		return election.ErrLost
 	}
-	kept := election.State{Halted: d.haltState(), Deletions: d.breaker.Snapshot(time.Now(), last)}
-	d.mu.Unlock()
+	kept := election.State{Halted: g.haltState(), Deletions: g.breaker.Snapshot(time.Now(), last)}
+	g.mu.Unlock()
 	if err := k.store.Write(ctx, kept); err != nil {
 		return err
 	}
 	k.saved = kept.Halted
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.breaker.Saved()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.breaker.Saved()
 	return nil
 }
 
