@@ -38,7 +38,7 @@ const topExamples = `  # one node
 
 const (
 	topEvery      = 2 * time.Second
-	topImagesLook = 10 // every so many looks
+	topImagesLook = 10 // images are read once in so many looks
 )
 
 func topCommand(stdout io.Writer) *cobra.Command {
@@ -67,7 +67,7 @@ func topCommand(stdout io.Writer) *cobra.Command {
 			defer client.Close()
 			t := &top{access: &a, client: client, out: out}
 			if err := t.look(cmd.Context()); err != nil {
-				return err // before the terminal is another one
+				return err // before the terminal is switched to raw mode
 			}
 			return t.watch(cmd.Context(), in)
 		},
@@ -76,7 +76,7 @@ func topCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// top is what is on the terminal.
+// top is the state of ebb top.
 type top struct {
 	access *agentAccess
 	client *desk.Client
@@ -85,12 +85,12 @@ type top struct {
 	looks  int
 }
 
-// look asks the agent. What it says stays if it says nothing new.
+// look asks the agent. If a request fails, the screen keeps what it has, and gets the error.
 func (t *top) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.access.timeout)
 	defer cancel()
 	s := t.screen
-	s.Node, s.Err = t.client.Agent.Node, nil
+	s.Node, s.Status, s.Err = t.client.Agent.Node, page.Status{}, nil
 	if s.Err = t.client.Ask(ctx, http.MethodGet, "/status", nil, &s.Status); s.Err == nil {
 		s.Before, s.Now = s.Now, show.Writers{}
 		s.Err = t.client.Ask(ctx, http.MethodGet, "/writers", nil, &s.Now)
@@ -99,7 +99,7 @@ func (t *top) look(ctx context.Context) error {
 		s.Images = page.Images{}
 		s.Err = t.client.Ask(ctx, http.MethodGet, "/images", nil, &s.Images)
 	}
-	if s.Err != nil { // what is half new is not shown
+	if s.Err != nil { // do not mix new data with old data
 		t.screen.Node, t.screen.Err = s.Node, s.Err
 		return s.Err
 	}
@@ -108,7 +108,7 @@ func (t *top) look(ctx context.Context) error {
 	return nil
 }
 
-// watch draws until somebody ends it, and leaves the terminal as it was.
+// watch draws until the user quits, and restores the terminal.
 func (t *top) watch(ctx context.Context, in *os.File) error {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *top) watch(ctx context.Context, in *os.File) error {
 				}
 				return nil
 			case <-resized:
-				redraw = !looking // the screen is the look's until it is done
+				redraw = !looking // until a look is done, it owns the screen
 			case <-next.C:
 				looking = true
 				go func() {

@@ -49,7 +49,7 @@ func uiCommand(stdout io.Writer) *cobra.Command {
 			defer d.Close()
 			source := &pages{agentAccess: &a, desk: d, heavy: make(map[string]heavy)}
 			if _, err := source.all(cmd.Context()); err != nil {
-				return err // before somebody opens a browser
+				return err // before the user opens a browser
 			}
 			listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 			if err != nil {
@@ -69,10 +69,10 @@ func uiCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// kept is how long it is not asked again which agents there are, and what costs an agent more than a look.
+// kept is how long the list of agents, and the heavy answers of each, are cached.
 const kept = time.Minute
 
-// pages asks agents for what pages show.
+// pages implements [ui.Source]. It asks agents.
 type pages struct {
 	*agentAccess
 	desk *desk.Desk
@@ -83,7 +83,7 @@ type pages struct {
 	heavy  map[string]heavy // by node
 }
 
-// heavy is what an agent has to list or to walk for.
+// heavy has the answers for which an agent lists images or walks directories.
 type heavy struct {
 	at     time.Time
 	images page.Images
@@ -126,7 +126,7 @@ func askOne[T any](ctx context.Context, p *pages, node string, ask func(context.
 			if r.Err != nil {
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				p.listed = time.Time{} // it may be another pod by now
+				p.listed = time.Time{} // the agent may be in another pod by now
 			}
 			return r.Value, r.Err
 		}
@@ -142,23 +142,30 @@ func (p *pages) Node(ctx context.Context, name string) (ui.Node, error) {
 		if n.Status, err = getPage[page.Status]("/status")(ctx, c); err != nil {
 			return n, err
 		}
-		get := func(path string, into any) {
-			if err := c.Ask(ctx, http.MethodGet, path, nil, into); err != nil {
+		get := func(path string, into any) (ok bool) {
+			err := c.Ask(ctx, http.MethodGet, path, nil, into)
+			if err != nil {
 				n.Missing = append(n.Missing, path+": "+err.Error())
 			}
+			return err == nil
 		}
 		get("/past", &n.Past)
 		get("/history", &n.History)
-		if n.Images, n.Usage = before.images, before.usage; time.Since(before.at) >= kept {
-			missing := len(n.Missing)
-			get("/images", &n.Images)
-			get("/du", &n.Usage)
-			if len(n.Missing) > missing {
-				return n, nil // it is asked again at once
-			}
+		if n.Images, n.Usage = before.images, before.usage; time.Since(before.at) < kept {
+			return n, nil
+		}
+		fresh := heavy{at: time.Now()} // before may be in use by another request
+		images, usage := get("/images", &fresh.images), get("/du", &fresh.usage)
+		if images {
+			n.Images = fresh.images
+		}
+		if usage {
+			n.Usage = fresh.usage
+		}
+		if images && usage { // otherwise the next call asks again
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.heavy[name] = heavy{time.Now(), n.Images, n.Usage}
+			p.heavy[name] = fresh
 		}
 		return n, nil
 	})

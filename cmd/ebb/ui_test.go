@@ -8,6 +8,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show/showtest"
 )
 
 // The printed address leads to pages of real answers over the real way to an agent, and the command ends as it is told.
@@ -59,5 +65,46 @@ func TestUI(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// One answer has nothing of the one before it: fields that are left out are empty.
+func TestAnswersDoNotMix(t *testing.T) {
+	c := newCluster(t, "worker-1")
+	a := &agentAccess{access: access{output: "text"}, timeout: time.Minute, namespace: "ebb-system"}
+	d, err := a.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	agents, err := d.Agents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := agents[0].Client(t.Context())
+	defer client.Close()
+
+	screen := &top{access: a, client: client}
+	s := showtest.Status()
+	s.Paused = &page.Pause{By: "tester"}
+	for _, s.Paused = range []*page.Pause{s.Paused, nil} {
+		c.Become(s)
+		if err := screen.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := screen.screen.Status.Paused; (got != nil) != (s.Paused != nil) {
+			t.Errorf("ebb top: paused %+v, want %+v", got, s.Paused)
+		}
+	}
+
+	busy := showtest.Busy() // it is in use; the first of the answer is not
+	old := page.Images{Images: []page.Image{busy}}
+	source := &pages{agentAccess: a, desk: d, heavy: map[string]heavy{"worker-1": {images: old}}}
+	n, err := source.Node(t.Context(), "worker-1")
+	if err != nil || len(n.Images.Images) == 0 || len(n.Images.Images[0].UsedBy) > 0 {
+		t.Errorf("ebb ui: %v, %+v", err, n.Images)
+	}
+	if diff := cmp.Diff(busy, old.Images[0]); diff != "" {
+		t.Errorf("what another page may be drawing has changed:\n%s", diff)
 	}
 }
